@@ -1,0 +1,28 @@
+"""The peers, one file each, and a way to load those that are installed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from benchmarks.peers.base import Peer
+
+__all__ = ["MODULES", "Peer", "load"]
+
+MODULES = {
+    "numpy_linucb": "numpy LinUCB, stacked",
+    "vowpal": "Vowpal Wabbit --cb_explore",
+    "river_logistic": "river LogisticRegression",
+    "river_linucb": "river LinUCBDisjoint",
+    "mabwiser_linucb": "MABWiser LinUCB",
+    "sklearn_refit": "scikit-learn refits",
+}
+"""Module of a peer → what to call it when it is not there."""
+
+
+def load(module: str) -> type[Peer] | None:
+    """Return the peer of a module, or None if the library it measures is not installed."""
+    try:
+        peer: type[Peer] = import_module(f"benchmarks.peers.{module}").PEER
+    except ImportError:
+        return None
+    return peer

@@ -1,0 +1,84 @@
+"""Tables on stdout, results as JSON, and the facts about the machine they were got on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from benchmarks import SOURCES
+
+RESULTS = Path(__file__).parent / "results"
+
+_PACKAGES = (
+    "stopwise",
+    "numpy",
+    "numba",
+    "vowpalwabbit",
+    "river",
+    "mabwiser",
+    "scikit-learn",
+)
+
+
+def machine() -> dict[str, str]:
+    """What the numbers depend on: versions and cores, and nothing that names the machine."""
+    facts = {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(os.cpu_count()),
+        "sources": SOURCES,
+    }
+    for package in _PACKAGES:
+        try:
+            facts[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            facts[package] = "from source" if find_spec(package) else "not installed"
+    return facts
+
+
+def header(facts: dict[str, str]) -> str:
+    """The machine in two lines, for people."""
+    return (
+        "  ".join(f"{name} {version}" for name, version in facts.items())
+        + "\nCPU time of the process, BLAS on one thread, everything compiled beforehand"
+    )
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> str:
+    """Lay out a table: the first column to the left, the others to the right."""
+    cells = [[_text(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+
+    def line(values: Sequence[str]) -> str:
+        first, *others = values
+        padded = [value.rjust(width) for value, width in zip(others, widths[1:], strict=True)]
+        return "  ".join([first.ljust(widths[0]), *padded]).rstrip()
+
+    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+    parts = ["", title, rule, line(columns), rule, *map(line, cells), rule]
+    return "\n".join([*parts, note] if note else parts)
+
+
+def write(name: str, facts: dict[str, str], result: dict[str, Any]) -> Path:
+    """Write one benchmark's result to ``benchmarks/results/<name>.json``."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"machine": facts, **result}, indent=2, ensure_ascii=False) + "\n")
+    return path
+
+
+def _text(value: Any) -> str:
+    """Three or four digits for a number, thousands set apart; a dash for nothing."""
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return str(value)

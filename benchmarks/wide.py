@@ -1,0 +1,89 @@
+"""Many features: d' = 45 and 91, the sizes of degree-two maps of 8 and 12 measurements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks import ours, reference
+from benchmarks.peers.numpy_linucb import NumpyLinUCB
+from benchmarks.report import table
+from benchmarks.rounds import compare, say
+from benchmarks.timing import Entry, cpu_seconds, play, progress, race
+from benchmarks.workload import make
+
+N_ARMS = 3
+N_FEATURES = (45, 91)
+
+NOTE = """\
+Forced rounds: 3·d', so that V is invertible when they end. The reference plays fewer rounds,
+because its rounds get dearer as history grows: compare it with Stopwise at the same length."""
+
+
+def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
+    """Race Stopwise, numpy LinUCB and the reference at each size."""
+    n_rounds, n_exact = (2_000, 800) if quick else (5_000, 2_000)
+    rows: list[list[Any]] = []
+    verdicts: list[str] = []
+    results: list[dict[str, Any]] = []
+    for d in N_FEATURES:
+        entries, agreement = _race(d, n_rounds, n_exact)
+        for entry in entries:
+            micros = entry.best * 1e6 if entry.play is not None else "not installed"
+            rows.append([f"d' = {d}: {entry.name}", entry.rounds, micros])
+            results.append({"n_features": d, "name": entry.name, "rounds": entry.rounds,
+                            "us": micros})  # fmt: skip
+        if agreement is not None:
+            verdicts.append(f"d' = {d}: {say(agreement)}")
+            results[-1]["agreement"] = agreement
+    text = table(
+        f"Many features, K = {N_ARMS}",
+        ["", "rounds", "µs a round"],
+        rows,
+        "\n".join([NOTE, *verdicts]),
+    )
+    return text, {"n_arms": N_ARMS, "rows": results}
+
+
+def _race(d: int, n_rounds: int, n_exact: int) -> tuple[list[Entry], dict[str, int] | None]:
+    """The entries of one size, run, and how Stopwise agreed with the reference."""
+    forced_rounds = 3 * d
+    workload = make(n_rounds, N_ARMS, d)
+    short = workload.head(n_exact)
+    contexts, outputs = list(workload.contexts), workload.outputs.tolist()
+    progress(f"wide, d' = {d}: compiling")
+    reference.run(workload.head(200))
+    here = ours.installed()
+    if here:
+        ours.warm_up(N_ARMS, d)
+    exact: list[reference.ReferenceRun] = []
+
+    def by_python() -> float:
+        contestant = ours.StopwisePython(workload.costs, d, forced_rounds)
+        return play(contestant, contexts, outputs)
+
+    def by_compiled_loop() -> float:
+        return ours.run_compiled(workload, forced_rounds)[0]
+
+    def by_compiled_loop_in_short() -> float:
+        return ours.run_compiled(short, forced_rounds)[0]
+
+    def by_linucb() -> float:
+        return play(NumpyLinUCB(workload.costs, d), contexts, outputs)
+
+    def by_reference() -> float:
+        def solve() -> None:
+            exact.append(reference.run(short, forced_rounds=forced_rounds, **ours.SETTINGS))
+
+        return cpu_seconds(solve) / n_exact
+
+    entries = [
+        Entry("Stopwise, Python API", n_rounds, by_python if here else None),
+        Entry("Stopwise, compiled loop", n_rounds, by_compiled_loop if here else None),
+        Entry("Stopwise, compiled loop", n_exact, by_compiled_loop_in_short if here else None),
+        Entry("numpy LinUCB, stacked", n_rounds, by_linucb),
+        Entry("reference, solves every round", n_exact, by_reference),
+    ]
+    race(entries, f"wide, d' = {d}")
+    if not here:
+        return entries, None
+    return entries, compare(ours.run_compiled(short, forced_rounds)[1], exact[0])

@@ -1,0 +1,241 @@
+"""A first cascade: three medical tests, no labels, and policies that learn where to stop.
+
+A patient comes with two numbers: a risk score and a body-mass index, both scaled to [-1, 1].
+Three arms can say whether the patient is diabetic, each dearer than the one before:
+
+    history   0.02   the questionnaire alone; reads the risk score
+    glucose   0.10   a blood test; reads the body-mass index too, but not well enough
+    insulin   0.20   a second blood test; nearly always right
+
+An arm is run only after all arms before it. Nobody ever learns who was diabetic. What can be seen
+is whether two arms that both ran agree. Some patients are plain from their history, others need
+the blood test, some need both. Which is which is to be learned.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import stopwise as sw
+
+CASCADE = sw.Cascade(costs=[0.02, 0.10, 0.20], names=["history", "glucose", "insulin"])
+
+# Each arm answers 1 with chance μ(w·x + b): (w for risk, w for body-mass index, b). The weights
+# are large, so an arm is nearly deterministic except close to its own boundary.
+ARMS = [[20, 0, -4], [40, 24, -8], [40, 40, -12]]
+LABEL = [40, 40, -12]  # the truth; the learners never see it
+FEATURES = sw.Polynomial(degree=2)
+
+UNSUPERVISED = "learns from disagreement, sees the context"
+BLIND = "learns from disagreement, sees no context"
+FIXED = "learns nothing"
+TOLD = "is told what nobody knows in production"
+
+
+def contestants(cascade: sw.Cascade) -> list[tuple[str, str, sw.Policy]]:
+    """Return (label, kind, policy), each policy new."""
+    common = {"features": FEATURES, "context_dim": 2}
+    return [
+        ("USS-PD", UNSUPERVISED, sw.USSPD(cascade, **common)),
+        ("USS-PD-λI", UNSUPERVISED, sw.USSPDRidge(cascade, **common, lam=0.1, S=10.0)),
+        ("Thompson", UNSUPERVISED, sw.Thompson(cascade, **common)),
+        ("USS-UCB", BLIND, sw.USSUCB(cascade)),
+        ("USS-TS", BLIND, sw.USSTS(cascade)),
+        *((f"always {name}", FIXED, sw.FixedDepth(cascade, depth=name)) for name in cascade.names),
+        ("random depth", FIXED, sw.RandomDepth(cascade)),
+        ("supervised", TOLD, sw.Supervised(cascade, **common)),
+        ("clairvoyant", TOLD, sw.Clairvoyant(cascade)),
+        ("oracle", TOLD, sw.Oracle(cascade)),
+    ]
+
+
+def play(rounds: int, seed: int) -> list[tuple[str, str, sw.Policy, sw.Run]]:
+    """Let every policy play the same patients."""
+    environment = sw.LogisticArms(CASCADE, ARMS, LABEL)
+    played: list[tuple[str, str, sw.Policy, sw.Run]] = []
+    everybody = contestants(CASCADE)
+    for number, (label, kind, policy) in enumerate(everybody, start=1):
+        say(f"[{number}/{len(everybody)}] {label}: {rounds:,} patients …")
+        run = sw.simulate(policy, environment, rounds, seed)
+        played.append((label, kind, policy, run))
+    say("")
+    return played
+
+
+def say(text: str) -> None:
+    """Show progress on one line of a terminal; stay silent where nobody watches."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{text}")
+        sys.stderr.flush()
+
+
+def print_table(played: list[tuple[str, str, sw.Policy, sw.Run]]) -> None:
+    shares = "/".join(CASCADE.names)
+    print(f"{'':<16}{'cost':>8}{'error':>8}{'total':>9}{'':>9}   patients who stop at")
+    print(f"{'policy':<16}{'a round':>8}{'rate':>8}{'loss':>9}{'regret':>9}   {shares}")
+    before = ""
+    for label, kind, _, run in played:
+        if kind != before:
+            print(f"-- {kind}")
+            before = kind
+        n = len(run.stops)
+        cost = run.cost.mean()
+        assert run.total_cost is not None
+        loss = run.total_cost[-1]
+        depth = np.bincount(run.stops, minlength=CASCADE.n_arms) / n
+        bars = " ".join(f"{share:6.1%}" for share in depth)
+        print(
+            f"{label:<16}{cost:>8.3f}{loss / n - cost:>8.3f}{loss:>9.1f}"
+            f"{run.regret[-1]:>9.1f}   {bars}"
+        )
+    print("total loss = cost + error rate, summed; regret = what of it the oracle would not lose\n")
+
+
+def print_decision(policy: sw.Policy) -> None:
+    """Show one decision with its reasons, for a patient between the easy and the hard ones."""
+    patient = np.array([0.5, -0.6])
+    decision = policy.decide(patient)
+    print("What USS-PD has learned to do with risk score 0.5, body-mass index -0.6:")
+    print(f"  {decision}")
+    print("because")
+    for evidence in decision.evidence:
+        print(f"  {evidence}")
+    print()
+
+
+def draw(played: list[tuple[str, str, sw.Policy, sw.Run]], path: Path) -> bool:
+    """Draw regret against rounds; return False if matplotlib is not installed."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        return False
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
+
+    colours = {UNSUPERVISED: "#1b6ca8", BLIND: "#c77700", FIXED: "#8a8a8a", TOLD: "#3a8f3a"}
+    styles = ["-", "--", ":", "-."]
+    shown = [entry for entry in played if entry[0] not in ("random depth", "oracle")]
+    # a curve that runs off the top says no more than its number in the table
+    top = 1.12 * max(run.regret[-1] for label, _, _, run in shown if label != "always insulin")
+    figure, axes = plt.subplots(figsize=(8.4, 4.7), layout="constrained")
+    ends: list[tuple[float, str, str]] = []
+    count: dict[str, int] = {}
+    for label, kind, _, run in shown:
+        n = len(run.regret)
+        style = styles[count.get(kind, 0) % len(styles)]
+        count[kind] = count.get(kind, 0) + 1
+        axes.plot(
+            np.arange(1, n + 1),
+            run.regret,
+            style,
+            color=colours[kind],
+            linewidth=2.4 if label == "USS-PD" else 1.4,
+        )
+        if run.regret[-1] <= top:
+            ends.append((float(run.regret[-1]), label, colours[kind]))
+        else:
+            t = int(np.searchsorted(run.regret, 0.97 * top))
+            axes.annotate(
+                label, (t, 0.97 * top), (-6, 0), textcoords="offset points",
+                ha="right", va="center", color=colours[kind], fontsize=9,
+            )  # fmt: skip
+    ends.sort()
+    heights = spread([at for at, *_ in ends], room=0.047 * top)
+    for (at, label, colour), height in zip(ends, heights, strict=True):
+        axes.annotate(
+            label, (n, at), (1.015 * n, height), va="center", color=colour, fontsize=9,
+            fontweight="bold" if label == "USS-PD" else "normal",
+            annotation_clip=False,
+        )  # fmt: skip
+    axes.set_xlim(0, n)
+    axes.set_ylim(0, top)
+    axes.set_xlabel("patients seen")
+    axes.set_ylabel("regret so far")
+    axes.set_title("Where to stop, learned without labels", loc="left", fontsize=12)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    handles = [Line2D([], [], color=c, linewidth=2, label=k) for k, c in colours.items()]
+    axes.legend(handles=handles, frameon=False, fontsize=8.5, loc="upper left")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return True
+
+
+def spread(wanted: list[float], room: float) -> list[float]:
+    """Move ascending heights as little as looks right until neighbours are ``room`` apart."""
+    heights = list(wanted)
+    for _ in range(200):
+        for low in range(len(heights) - 1):
+            lacking = room - (heights[low + 1] - heights[low])
+            if lacking > 0:
+                heights[low] -= lacking / 2
+                heights[low + 1] += lacking / 2
+        heights[0] = max(heights[0], 0.3 * room)
+    return heights
+
+
+def print_chart(played: list[tuple[str, str, sw.Policy, sw.Run]], columns: int = 50) -> None:
+    """Draw the same in text: one line per policy, regret per fiftieth of the run."""
+    shades = " ▁▂▃▄▅▆▇█"
+    print(f"regret per patient along the run, {columns} steps (a dark cell loses much):")
+    steps = [np.array_split(np.diff(run.regret, prepend=0.0), columns) for *_, run in played]
+    means = [[part.mean() if part.size else 0.0 for part in parts] for parts in steps]
+    worst = max(max(line) for line in means) or 1.0
+    for (label, *_), line in zip(played, means, strict=True):
+        cells = "".join(shades[round(8 * max(value, 0.0) / worst)] for value in line)
+        print(f"  {label:<16}|{cells}|")
+    print("(pip install matplotlib for a picture)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="The clairvoyant knows every chance of disagreement and still has some regret:\n"
+        "close to the boundary weak dominance fails, and no learner of disagreement can do\n"
+        "better there. Try --rounds 20000, then change ARMS, LABEL or the costs in this file.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5000, metavar="T", help="patients to see (default 5000)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the patients drawn; all policies see the same ones"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("first_cascade.png"),
+        metavar="FILE",
+        help="where to draw the regret curves (default first_cascade.png, in this folder)",
+    )
+    options = parser.parse_args()
+    if options.rounds < 100:
+        parser.error("--rounds: take at least 100, the first 50 are exploration")
+    if not options.out.parent.is_dir():
+        parser.error(f"--out: there is no folder {options.out.parent}")
+
+    print(f"{CASCADE}\n{options.rounds:,} patients, the same for every policy")
+    print("compiling, once per machine: the first run takes a minute or two longer …", flush=True)
+    began = time.perf_counter()
+    warm = sw.USSPD(CASCADE, FEATURES, 2, forced_rounds=1)
+    warm.run(np.zeros((2, 2)), np.zeros((2, 3), dtype=np.int64))
+    warm.explain(warm.decide(np.zeros(2)))
+    print(f"ready after {time.perf_counter() - began:.1f} s\n", flush=True)
+
+    played = play(options.rounds, options.seed)
+    print_table(played)
+    print_decision(played[0][2])
+    if draw(played, options.out):
+        print(f"The regret curves are in {options.out}")
+    else:
+        print_chart(played)
+
+
+if __name__ == "__main__":
+    main()

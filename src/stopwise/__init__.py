@@ -1,0 +1,107 @@
+"""Stopwise learns, online and without labels, how deep to go in a cascade.
+
+Everything a user needs is here: ``import stopwise as sw``. A name is loaded when it is first
+used, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from stopwise.cascade import Cascade as Cascade
+    from stopwise.environments.base import Batch as Batch
+    from stopwise.environments.base import Environment as Environment
+    from stopwise.environments.logistic_arms import LogisticArms as LogisticArms
+    from stopwise.environments.realizable import Realizable as Realizable
+    from stopwise.errors import CascadeMismatchError as CascadeMismatchError
+    from stopwise.errors import CorruptFileError as CorruptFileError
+    from stopwise.errors import FeaturesMismatchError as FeaturesMismatchError
+    from stopwise.errors import InvalidCascadeError as InvalidCascadeError
+    from stopwise.errors import InvalidContextError as InvalidContextError
+    from stopwise.errors import InvalidFeaturesError as InvalidFeaturesError
+    from stopwise.errors import InvalidInputError as InvalidInputError
+    from stopwise.errors import InvalidOutputsError as InvalidOutputsError
+    from stopwise.errors import InvalidParameterError as InvalidParameterError
+    from stopwise.errors import InvalidStopError as InvalidStopError
+    from stopwise.errors import PersistenceError as PersistenceError
+    from stopwise.errors import StopwiseError as StopwiseError
+    from stopwise.errors import TruthRequiredError as TruthRequiredError
+    from stopwise.errors import UnknownPolicyError as UnknownPolicyError
+    from stopwise.errors import UnsupportedVersionError as UnsupportedVersionError
+    from stopwise.experiments.simulate import Run as Run
+    from stopwise.experiments.simulate import simulate as simulate
+    from stopwise.features import Custom as Custom
+    from stopwise.features import Identity as Identity
+    from stopwise.features import PerPair as PerPair
+    from stopwise.features import PerStage as PerStage
+    from stopwise.features import Polynomial as Polynomial
+    from stopwise.features import Scaled as Scaled
+    from stopwise.features import Shared as Shared
+    from stopwise.policies.base import Policy as Policy
+    from stopwise.policies.baselines import Clairvoyant as Clairvoyant
+    from stopwise.policies.baselines import FixedDepth as FixedDepth
+    from stopwise.policies.baselines import Oracle as Oracle
+    from stopwise.policies.baselines import RandomDepth as RandomDepth
+    from stopwise.policies.noncontextual import USSTS as USSTS
+    from stopwise.policies.noncontextual import USSUCB as USSUCB
+    from stopwise.policies.persistence import load as load
+    from stopwise.policies.registry import POLICIES as POLICIES
+    from stopwise.policies.registry import make as make
+    from stopwise.policies.supervised import Supervised as Supervised
+    from stopwise.policies.thompson import Thompson as Thompson
+    from stopwise.policies.uss_pd import USSPD as USSPD
+    from stopwise.policies.uss_pd import USSPDRidge as USSPDRidge
+    from stopwise.records import Decision as Decision
+    from stopwise.records import PairEvidence as PairEvidence
+    from stopwise.records import Truth as Truth
+
+# where each public name lives; a test keeps this equal to the list above
+_NAMES = {
+    "cascade": ("Cascade",),
+    "environments.base": ("Batch", "Environment"),
+    "environments.logistic_arms": ("LogisticArms",),
+    "environments.realizable": ("Realizable",),
+    "errors": (
+        "StopwiseError",
+        "InvalidInputError",
+        "InvalidCascadeError",
+        "InvalidParameterError",
+        "InvalidContextError",
+        "InvalidFeaturesError",
+        "InvalidOutputsError",
+        "InvalidStopError",
+        "PersistenceError",
+        "CorruptFileError",
+        "UnsupportedVersionError",
+        "CascadeMismatchError",
+        "FeaturesMismatchError",
+        "TruthRequiredError",
+        "UnknownPolicyError",
+    ),
+    "experiments.simulate": ("Run", "simulate"),
+    "features": ("Custom", "Identity", "PerPair", "PerStage", "Polynomial", "Scaled", "Shared"),
+    "policies.base": ("Policy",),
+    "policies.baselines": ("Clairvoyant", "FixedDepth", "Oracle", "RandomDepth"),
+    "policies.noncontextual": ("USSTS", "USSUCB"),
+    "policies.persistence": ("load",),
+    "policies.registry": ("POLICIES", "make"),
+    "policies.supervised": ("Supervised",),
+    "policies.thompson": ("Thompson",),
+    "policies.uss_pd": ("USSPD", "USSPDRidge"),
+    "records": ("Decision", "PairEvidence", "Truth"),
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'stopwise' has no attribute {name!r}")
+    value = getattr(import_module(f"stopwise.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*sorted(_HOME), "__version__"]

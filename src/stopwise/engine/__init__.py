@@ -1,0 +1,1 @@
+"""Compiled numerics: arrays in, arrays out; knows no policy and no I/O."""

@@ -1,0 +1,319 @@
+"""A round: `decide` how deep to go, `observe` what came of it.
+
+The context at hand is in ``bank.row``, as features.
+
+Every road into the engine (one round from Python, a whole simulated run, a replayed log)
+calls these same functions, so the same events give the same decisions, bit for bit.
+"""
+
+import math
+
+from stopwise.engine import gram
+from stopwise.engine.arrays import Bytes, Floats
+from stopwise.engine.bank import (
+    ARM,
+    AUTO_DONE,
+    DIM,
+    GRAM,
+    LIGHTEST,
+    N_COUNTERS,
+    OFFSET,
+    REACH,
+    RIDGE,
+    ROUNDS,
+    SHIFT,
+    Bank,
+)
+from stopwise.engine.compiled import compiled, inlined
+from stopwise.engine.history import has_room, remember
+from stopwise.engine.links import sigmoid
+from stopwise.engine.logistic import (
+    EXACT,
+    MAX_REFINEMENTS,
+    PATIENCE,
+    certificate,
+    decrement,
+    estimate,
+    learn,
+    quadratic,
+    refine,
+    slack,
+)
+from stopwise.engine.rule import (
+    AUTO,
+    BETA,
+    FORCED_ROUNDS,
+    GAP,
+    KIND,
+    LAM,
+    LOGIT,
+    SCALE,
+    SUPERVISED,
+    THOMPSON,
+    Rule,
+    radius,
+)
+
+LOSES, UNSURE, WINS = -1, 0, 1
+
+ALMOST_1 = -1.0 + 1e-9  # λ_min(V) ≥ 1 is asked of a V that carries rounding
+
+
+@inlined
+def bonus(bank: Bank, rule: Rule, k: int) -> float:
+    """Return the optimism of model k at this context: α‖φ‖_{V⁻¹} or β‖φ‖_{(V+λI)⁻¹}.
+
+    Models that share V share the answer; it is noted until the next context.
+    """
+    g = bank.models[k, GRAM]
+    state = bank.gram_state[g]
+    if state[gram.BONUS] < 0.0:
+        offset = bank.grams[g, OFFSET]
+        d = bank.grams[g, DIM]
+        n = state[gram.COUNT] if rule.settings[KIND] == BETA else float(bank.counters[ROUNDS])
+        x = bank.row[offset : offset + d]
+        state[gram.NORM] = gram.norm(bank.gram[g], state, x, d, bank.work)
+        state[gram.BONUS] = radius(rule.settings, rule.gaps.shape[1], n) * state[gram.NORM]
+    return state[gram.BONUS]
+
+
+@inlined
+def forget_bonuses(bank: Bank) -> None:
+    """Make `bonus` look again: there is a new context, or something was learned."""
+    for g in range(bank.grams.shape[0]):
+        bank.gram_state[g, gram.BONUS] = -1.0
+
+
+@inlined
+def cheap_norm(bank: Bank, rule: Rule, k: int) -> float:
+    """Return an upper bound on ‖φ‖_{H⁻¹} from the ‖φ‖_{V⁻¹} that `bonus` has just noted.
+
+    H = Σ μ'φφᵀ + ridge·I ≽ min(lightest μ', ridge/base)·(V + base·I), where base is the
+    multiple of I in the V at hand, if any.
+    """
+    state = bank.gram_state[bank.models[k, GRAM]]
+    share = bank.numbers[k, LIGHTEST]
+    base = rule.settings[LAM] + state[gram.FLOOR]
+    if base > 0.0:
+        share = min(share, bank.numbers[k, RIDGE] / base)
+    return state[gram.NORM] / math.sqrt(share)
+
+
+@inlined
+def _slice(bank: Bank, k: int) -> Floats:
+    """Return the features of model k at the context at hand."""
+    offset = bank.models[k, OFFSET]
+    return bank.row[offset : offset + bank.models[k, DIM]]
+
+
+@compiled
+def logit_at(bank: Bank, k: int) -> float:
+    """Return φᵀθ̃, the model's logit at this context to within its `uncertainty`."""
+    return estimate(bank.vectors[k], _slice(bank, k))
+
+
+@compiled
+def uncertainty(bank: Bank, k: int) -> float:
+    """Return a proved bound on |φᵀ(θ̃ − θ̂)|."""
+    x = _slice(bank, k)
+    b, e = slack(bank.hessian_state[k], bank.vectors[k], bank.numbers[k], x.shape[0])
+    if b == math.inf:
+        return math.inf
+    return b * hessian_norm(bank, k) + e
+
+
+@inlined
+def hessian_norm(bank: Bank, k: int) -> float:
+    """Return ‖φ‖_{H⁻¹} with the Hessian at hand."""
+    line = bank.work[bank.work.shape[1]]
+    return math.sqrt(quadratic(bank.hessian[k, gram.INVERSE], _slice(bank, k), line))
+
+
+@inlined
+def forced(bank: Bank, rule: Rule) -> bool:
+    """Say whether this round goes to the last arm whatever the context."""
+    if rule.settings[FORCED_ROUNDS] == AUTO:
+        return bank.counters[AUTO_DONE] == 0
+    return bank.counters[ROUNDS] < rule.settings[FORCED_ROUNDS]
+
+
+@compiled
+def decide(bank: Bank, rule: Rule, noise: Floats, noted: Floats) -> int:
+    """Return the first arm whose every deeper arm costs more than it could repair.
+
+        B = {i : C_j − C_i > p̃_ij(x) for all j > i} ∪ {K},  stop at min B     (the paper, Lemma 2)
+
+    ``noise`` holds a standard normal per pair for Thompson sampling; other rules ignore it.
+    The numbers of every comparison made are left in ``noted`` (n_pairs, 2): the logits of p̂ and
+    p̃, or for the supervised rule γ̂_i − γ̂_j and its upper value.
+    """
+    last = rule.gaps.shape[1] - 1
+    if forced(bank, rule):
+        return last
+    forget_bonuses(bank)
+    for i in range(last):
+        if _every_gap_wins(bank, rule, noise, noted, i):
+            return i
+    return last
+
+
+@inlined
+def _every_gap_wins(bank: Bank, rule: Rule, noise: Floats, noted: Floats, i: int) -> bool:
+    """Say whether C_j − C_i > p̃_ij for all j > i.
+
+    One proved loss settles it, so all pairs are looked at before any history is, and then the
+    history of the pair that looks most like a loss.
+    """
+    n_arms = rule.gaps.shape[1]
+    for refinements in range(MAX_REFINEMENTS * n_arms):
+        settle = refinements >= MAX_REFINEMENTS  # a tie within rounding: the middle decides
+        doubtful = -1
+        closest = math.inf
+        # The arm that won over this one last time is likely to do so again: look there first.
+        first = bank.counters[N_COUNTERS + i]
+        for step in range(n_arms - 1 - i):
+            j = first + step
+            if j >= n_arms:
+                j -= n_arms - 1 - i
+            verdict, margin = _verdict(bank, rule, noise, noted, i, j, settle)
+            if verdict == LOSES:
+                bank.counters[N_COUNTERS + i] = j
+                return False
+            if verdict == UNSURE and margin < closest:
+                closest = margin
+                doubtful = j
+        if doubtful < 0:
+            return True
+        _sharpen(bank, rule, i, doubtful, refinements >= PATIENCE * n_arms)
+    return True
+
+
+@compiled
+def _sharpen(bank: Bank, rule: Rule, i: int, j: int, cautious: bool) -> None:
+    """Spend one pass over history on the model that leaves pair (i, j) undecided."""
+    k = rule.pairs[i, j]
+    if rule.settings[KIND] == SUPERVISED:
+        k = i if uncertainty(bank, i) >= uncertainty(bank, j) else j
+    refine(bank, k, rule.settings[KIND] == THOMPSON, cautious)
+
+
+@inlined
+def _verdict(
+    bank: Bank, rule: Rule, noise: Floats, noted: Floats, i: int, j: int, settle: bool
+) -> tuple[int, float]:
+    """Compare the gap of (i, j) with its upper value, of which only an interval is known.
+
+    Return the verdict and, if it is `UNSURE`, the margin by which the gap seems to win.
+    ``settle`` decides by the middle of the interval.
+    """
+    gap = rule.gaps[GAP, i, j]
+    kind = rule.settings[KIND]
+    if kind == SUPERVISED:
+        return _verdict_supervised(bank, rule, noted, i, j, settle)
+    k = rule.pairs[i, j]
+    if gap <= 0.0:  # never exceeds a probability that is above 0 …
+        return LOSES, 0.0
+    if gap > 1.0:  # … and this one always exceeds a probability
+        return WINS, 0.0
+    optimism = 0.0 if kind == THOMPSON else bonus(bank, rule, k)
+    if optimism == math.inf:  # nothing seen: p̃ = 1
+        return LOSES, 0.0
+    x = _slice(bank, k)
+    b, rounding = slack(bank.hessian_state[k], bank.vectors[k], bank.numbers[k], x.shape[0])
+    if b == math.inf and not settle:
+        return UNSURE, -math.inf
+    middle = estimate(bank.vectors[k], x)
+    noted[k, 0] = middle
+    err = math.inf
+    if kind != THOMPSON:
+        middle += optimism
+        err = b * cheap_norm(bank, rule, k) + rounding
+    if kind == THOMPSON or abs(rule.gaps[LOGIT, i, j] - middle) <= err:
+        spread = hessian_norm(bank, k)
+        err = b * spread + rounding
+        if kind == THOMPSON:
+            optimism = noise[k] * rule.settings[SCALE] * spread
+            middle += optimism
+            # H at θ̂ is within e^{±turn} of the H at hand
+            err += abs(optimism) * math.expm1(0.5 * _hessian_turn(bank, k))
+    noted[k, 1] = middle
+    margin = rule.gaps[LOGIT, i, j] - middle
+    if settle or err <= EXACT or abs(margin) > err:
+        return (WINS, 0.0) if margin > 0.0 else (LOSES, 0.0)
+    return UNSURE, margin
+
+
+@compiled
+def _hessian_turn(bank: Bank, k: int) -> float:
+    """Return t such that e⁻ᵗH ≼ ∇²L(θ̂) ≼ eᵗH: the shift, the step and what is left of it."""
+    lam = decrement(bank.vectors[k], bank.models[k, DIM])
+    reach = bank.numbers[k, REACH]
+    shift = bank.numbers[k, SHIFT]
+    return shift + reach * (lam + certificate(lam, reach, shift))
+
+
+@compiled
+def _verdict_supervised(
+    bank: Bank, rule: Rule, noted: Floats, i: int, j: int, settle: bool
+) -> tuple[int, float]:
+    """Compare the gap with UCB(γ_i) − LCB(γ_j)."""
+    gap = rule.gaps[GAP, i, j]
+    err_i = uncertainty(bank, i)
+    err_j = uncertainty(bank, j)
+    if (err_i == math.inf or err_j == math.inf) and not settle:
+        return UNSURE, -math.inf
+    at_i = logit_at(bank, i)
+    at_j = logit_at(bank, j)
+    upper = at_i + bonus(bank, rule, i)
+    lower = at_j - bonus(bank, rule, j)
+    value = sigmoid(upper) - sigmoid(lower)
+    noted[rule.pairs[i, j], 0] = sigmoid(at_i) - sigmoid(at_j)
+    noted[rule.pairs[i, j], 1] = value
+    if settle or (err_i <= EXACT and err_j <= EXACT):
+        return (WINS, 0.0) if gap > value else (LOSES, 0.0)
+    if gap > sigmoid(upper + err_i) - sigmoid(lower - err_j):
+        return WINS, 0.0
+    if gap <= sigmoid(upper - err_i) - sigmoid(lower + err_j):
+        return LOSES, 0.0
+    return UNSURE, gap - value
+
+
+@compiled
+def observe(bank: Bank, rule: Rule, stop: int, outcomes: Bytes) -> bool:
+    """Learn from a round that went to ``stop``; False, and nothing changed, if memory is full.
+
+    ``outcomes`` holds 0 or 1 per model; those of arms beyond the stop are not read.
+    """
+    if not has_room(bank):
+        return False
+    remember(bank, stop, outcomes)
+    for g in range(bank.grams.shape[0]):
+        if bank.grams[g, ARM] <= stop:
+            offset = bank.grams[g, OFFSET]
+            d = bank.grams[g, DIM]
+            x = bank.row[offset : offset + d]
+            line = bank.work[bank.work.shape[1]]
+            gram.add_row(bank.gram[g], bank.gram_state[g], x, 1.0, d, False, line, bank.work)
+    for k in range(bank.models.shape[0]):
+        if bank.models[k, ARM] <= stop:
+            learn(
+                bank.hessian[k],
+                bank.hessian_state[k],
+                bank.vectors[k],
+                bank.numbers[k],
+                _slice(bank, k),
+                float(outcomes[k]),
+                bank.work,
+            )
+    if rule.settings[FORCED_ROUNDS] == AUTO and bank.counters[AUTO_DONE] == 0:
+        bank.counters[AUTO_DONE] = _explored(bank)
+    return True
+
+
+@compiled
+def _explored(bank: Bank) -> int:
+    """Return 1 once λ_min(V) ≥ 1 for every pair, that is V − I is positive definite."""
+    for g in range(bank.grams.shape[0]):
+        if not gram.cholesky(bank.gram[g, gram.MATRIX], ALMOST_1, bank.grams[g, DIM], bank.work):
+            return 0
+    return 1

@@ -1,0 +1,1 @@
+"""Environments: contexts, what the arms say, and the truth behind them."""

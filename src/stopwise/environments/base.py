@@ -1,0 +1,62 @@
+"""What an environment is: it draws rounds, and knows the truth about them."""
+
+from abc import ABC, abstractmethod
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwise.cascade import Cascade
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Batch(msgspec.Struct, frozen=True, eq=False):
+    """Rounds drawn from an environment: what could be revealed, and the truth.
+
+    Attributes
+    ----------
+    contexts : ndarray of shape (n, context_dim)
+        One context a round.
+    outputs : ndarray of shape (n, K) or None
+        What every arm would say; a policy sees it as deep as it goes. None where only pairwise
+        disagreements are defined.
+    differ : ndarray of shape (n, K(K−1)/2) or None
+        Whether each pair would disagree, where there are no outputs.
+    labels : ndarray of shape (n,) or None
+        The right answers.
+    error_rates : ndarray of shape (n, K) or None
+        γ_i(x).
+    disagreement : ndarray of shape (n, K, K)
+        p_ij(x), in the upper triangle.
+    optimal : ndarray of shape (n,)
+        i*(x).
+    """
+
+    contexts: Floats
+    disagreement: Floats
+    optimal: Ints
+    outputs: Ints | None = None
+    differ: NDArray[np.uint8] | None = None
+    labels: Ints | None = None
+    error_rates: Floats | None = None
+
+
+class Environment(ABC):
+    """A source of rounds for one cascade.
+
+    Attributes
+    ----------
+    cascade : Cascade
+        The arms and their costs.
+    context_dim : int
+        How many numbers a context has.
+    """
+
+    cascade: Cascade
+    context_dim: int
+
+    @abstractmethod
+    def sample(self, rounds: int, random: np.random.Generator) -> Batch:
+        """Draw rounds."""

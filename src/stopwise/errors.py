@@ -1,0 +1,108 @@
+"""Every exception Stopwise raises, in one tree.
+
+Catch `StopwiseError` to catch them all. Bad arguments are also `ValueError`, and an unknown policy
+name is also a `KeyError`, so code that knows nothing of Stopwise still handles them well.
+"""
+
+
+class StopwiseError(Exception):
+    """The root of the tree.
+
+    Examples
+    --------
+    >>> issubclass(InvalidContextError, StopwiseError), issubclass(InvalidContextError, ValueError)
+    (True, True)
+    """
+
+
+class InvalidInputError(StopwiseError, ValueError):
+    """Something handed to Stopwise is not what it must be; the message says what and where."""
+
+
+class InvalidCascadeError(InvalidInputError):
+    """A cascade that cannot exist: too few arms, a bad cost, name or trade-off weight.
+
+    Correct the arms and costs named in the message.
+    """
+
+
+class InvalidParameterError(InvalidInputError):
+    """A setting out of its range, such as a confidence above one or a degree below one.
+
+    Correct the setting named in the message.
+    """
+
+
+class InvalidContextError(InvalidInputError):
+    """A context of the wrong dimension, not finite, or outside the bound its feature map promises.
+
+    Clean the data, or choose a map which promises less: a larger ``bound``, or `Scaled`.
+    """
+
+
+class InvalidFeaturesError(InvalidInputError):
+    """A feature map which gave a wrong shape, a non-finite value or a norm above one.
+
+    Correct the map; the theory behind every confidence bound needs ‖Φ(x)‖₂ ≤ 1.
+    """
+
+
+class InvalidOutputsError(InvalidInputError):
+    """Outputs that cannot be compared: a wrong number of them, unhashable ones, or NaN.
+
+    Pass one hashable value for each arm that was run, in cascade order.
+    """
+
+
+class InvalidStopError(InvalidInputError):
+    """A stop that is no arm of the cascade.
+
+    Stops count from 0; the deepest is the number of arms less one.
+    """
+
+
+class PersistenceError(StopwiseError):
+    """A saved file could not be brought back to life."""
+
+
+class CorruptFileError(PersistenceError):
+    """A file that is truncated, damaged (its checksum is wrong) or not written by Stopwise.
+
+    Restore it from a copy; nothing was loaded.
+    """
+
+
+class UnsupportedVersionError(PersistenceError):
+    """A file written in a format this version of Stopwise does not read.
+
+    Upgrade Stopwise, or load it with the version named in the message.
+    """
+
+
+class CascadeMismatchError(PersistenceError):
+    """A file saved for another cascade than the one it is loaded for.
+
+    What was learnt holds for the saved arms only: load it with that cascade, or start afresh.
+    """
+
+
+class FeaturesMismatchError(PersistenceError):
+    """A file saved with feature maps that are not at hand, or differ from those given.
+
+    Pass ``features=`` with the maps that were in use when the file was saved.
+    """
+
+
+class TruthRequiredError(StopwiseError):
+    """A comparator that needs the truth, such as an oracle, was not given it.
+
+    Run it in an environment that knows the truth; it cannot serve live traffic.
+    """
+
+
+class UnknownPolicyError(StopwiseError, KeyError):
+    """No policy is registered under this name; the message lists those that are."""
+
+    def __str__(self) -> str:
+        """Return the message itself: a bare `KeyError` would show it quoted and escaped."""
+        return Exception.__str__(self)

@@ -1,0 +1,1 @@
+"""Experiments: where policies and environments meet."""

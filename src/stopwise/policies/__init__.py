@@ -1,0 +1,1 @@
+"""Policies: when to stop. All follow one protocol, and a registry knows them by name."""

@@ -1,0 +1,361 @@
+"""The protocol that every policy follows, and the checks at its door."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from os import PathLike
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stopwise.cascade import Cascade
+from stopwise.errors import InvalidOutputsError, InvalidParameterError, InvalidStopError
+from stopwise.records import Decision, PairEvidence
+
+Ints = NDArray[np.int64]
+Pairs = Mapping[tuple[int, int], bool] | ArrayLike
+Progress = Callable[[int, int], object]
+
+MAX_HEARD = 1024  # combinations of outputs remembered; classifiers have few
+MAX_ARMS = 15  # outputs travel as codes of four bits in one 64-bit integer
+
+
+class Policy(ABC):
+    """Decides how deep to go, and learns from what the arms then say.
+
+    Subclasses write the rule (`decide`) and what a round teaches (`_learn`); everything a caller
+    can get wrong is checked here, before any state changes.
+
+    Parameters
+    ----------
+    cascade : Cascade
+        The arms and their costs.
+    """
+
+    name: ClassVar[str]
+    needs_truth: ClassVar[bool] = False
+
+    def __init__(self, cascade: Cascade) -> None:
+        if not isinstance(cascade, Cascade):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidParameterError(
+                f"a policy needs a Cascade first, not {type(cascade).__name__}: "
+                "write Cascade(costs=[...])"
+            )
+        if cascade.n_arms > MAX_ARMS:
+            raise InvalidParameterError(
+                f"this cascade has {cascade.n_arms} arms; policies take at most {MAX_ARMS}"
+            )
+        self.cascade = cascade
+        self._names = cascade.names
+        self._heard: dict[Hashable, tuple[int, int]] = {}  # outputs seen → codes
+        self._costs = cast(list[float], cascade.cumulative.tolist())
+
+    # -- the protocol ---------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def rounds(self) -> int:
+        """Rounds observed so far."""
+
+    @abstractmethod
+    def decide(self, x: ArrayLike) -> Decision:
+        """Return how deep to go for context ``x``; learns nothing."""
+
+    def observe(self, x: ArrayLike, outputs: Sequence[Hashable]) -> None:
+        """Learn from the outputs of arms 0 … stop.
+
+        Parameters
+        ----------
+        x : array_like
+            The context the round began with.
+        outputs : sequence
+            What arms 0 to the stop said; any hashable values, compared by equality. Their number
+            says where the round stopped.
+        """
+        try:
+            heard = outputs if type(outputs) is str else tuple(outputs)
+            n, codes = self._heard[heard]
+        except (KeyError, TypeError):
+            n, codes = self._coded(outputs)
+            if len(self._heard) < MAX_HEARD:
+                self._heard[tuple(outputs)] = n, codes
+        self._learn(x, n, codes)
+
+    def observe_disagreements(self, x: ArrayLike, stop: int, pairs: Pairs) -> None:
+        """Learn from a round of which only the pairwise disagreements are known.
+
+        Parameters
+        ----------
+        x : array_like
+            The context.
+        stop : int
+            0-based index of the last arm that ran.
+        pairs : mapping or array_like
+            For every i < j ≤ stop whether arms i and j disagreed: ``{(i, j): bool}``, or a
+            square table of which the upper triangle is read.
+        """
+        stop = self._checked_stop(stop)
+        self._learn_pairs(x, stop, self._checked_pairs(stop, pairs))
+
+    def decide_many(self, X: ArrayLike) -> Ints:
+        """Return the stop for every row of ``X``, learning nothing between them."""
+        return np.array([self.decide(x).stop for x in np.asarray(X)], dtype=np.int64)
+
+    def run(
+        self, contexts: ArrayLike, outputs: ArrayLike, *, progress: Progress | None = None
+    ) -> Ints:
+        """Play rounds in order: decide, reveal outputs as deep as decided, learn.
+
+        Parameters
+        ----------
+        contexts : array_like of shape (n, context_dim)
+            One context a round.
+        outputs : array_like of shape (n, K)
+            What every arm would say; only what a stop reveals is looked at.
+        progress : callable, optional
+            Called as ``progress(done, of)`` now and then.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The stops.
+        """
+        xs = as_table(contexts)
+        ys = self._checked_table(len(xs), outputs)
+        stops = np.empty(len(xs), dtype=np.int64)
+        for t in range(len(xs)):
+            stops[t] = self.decide(xs[t]).stop
+            self.observe(xs[t], cast(list[Hashable], ys[t, : stops[t] + 1].tolist()))
+            if progress is not None and (t % 1024 == 1023 or t + 1 == len(xs)):
+                progress(t + 1, len(xs))
+        return stops
+
+    def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
+        """Return the comparisons behind a decision; none for a rule that does not compare."""
+        del decision
+        return ()
+
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Write the policy to one file that `stopwise.load` continues from, bit for bit."""
+        from stopwise.policies.persistence import save
+
+        save(self, path)
+
+    # -- what a subclass provides ---------------------------------------------------------
+
+    @abstractmethod
+    def _learn(self, x: ArrayLike, n: int, codes: int) -> None:
+        """Learn from the outputs of n arms, as codes of four bits that are equal when they are."""
+
+    @abstractmethod
+    def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:
+        """Learn from disagreements: (K, K), read in the upper triangle up to the stop."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that make an equal, untaught policy, as plain values."""
+
+    @abstractmethod
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what was learned, as arrays by name."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take up what `state` returned; raise ValueError if it does not fit."""
+
+    # -- checks -----------------------------------------------------------------------------
+
+    def _coded(self, outputs: Sequence[Hashable]) -> tuple[int, int]:
+        """Check outputs; return how many there are, and codes by first occurrence.
+
+        Four bits an arm, so that equal outputs have equal codes: an integer is the quickest thing
+        to hand to a kernel.
+        """
+        first: dict[Hashable, int] = {}
+        codes = arm = 0
+        if isinstance(outputs, str | bytes):
+            raise InvalidOutputsError(
+                f"outputs must be a list of what the arms said, not one text: [{outputs!r}, …]"
+            )
+        try:
+            for y in outputs:
+                codes |= first.setdefault(y, arm) << 4 * arm
+                if y != y:
+                    raise InvalidOutputsError(
+                        f"the output of arm {arm} is NaN, which equals nothing, itself included; "
+                        "if the arm failed, give the outputs before it only"
+                    )
+                arm += 1
+        except TypeError as error:
+            raise InvalidOutputsError(
+                f"outputs must be a sequence of hashable values (numbers, strings, tuples …), "
+                f"one per arm that ran; got {_shown(outputs)} ({error})"
+            ) from None
+        if not 0 < arm <= len(self._names):
+            raise InvalidOutputsError(
+                f"{arm} outputs for a cascade of {len(self._names)} arms: give the outputs of arms "
+                f"0 to the stop, which is between 1 and {len(self._names)} values"
+            )
+        return arm, codes
+
+    def _checked_stop(self, stop: int) -> int:
+        try:
+            index = int(np.asarray(stop).item()) if stop == int(stop) else -1
+        except (TypeError, ValueError, OverflowError):
+            index = -1
+        if not 0 <= index < len(self._names):
+            raise InvalidStopError(
+                f"stop is {stop!r}, but this cascade's arms are 0 to {len(self._names) - 1}"
+            )
+        return index
+
+    def _checked_pairs(self, stop: int, pairs: Pairs) -> NDArray[np.bool_]:
+        n_arms = len(self._names)
+        differ = np.zeros((n_arms, n_arms), dtype=np.bool_)
+        wanted = [(i, j) for j in range(stop + 1) for i in range(j)]
+        if isinstance(pairs, Mapping):
+            given = cast(Mapping[tuple[int, int], object], pairs)
+            missing = [p for p in wanted if p not in given]
+            extra = [p for p in given if p not in wanted]
+            if missing or extra:
+                raise InvalidOutputsError(
+                    f"a round that stopped at arm {stop} tells about the pairs {wanted}; "
+                    + (f"missing: {missing}. " if missing else "")
+                    + (f"not among them: {extra}." if extra else "")
+                )
+            values: list[object] = [given[p] for p in wanted]
+        else:
+            table = np.asarray(pairs)
+            if table.ndim != 2 or table.shape[0] != table.shape[1] or len(table) <= stop:
+                raise InvalidOutputsError(
+                    f"a table of disagreements must be square and reach arm {stop}; this has shape "
+                    f"{table.shape}"
+                )
+            values = [table[p].item() for p in wanted]
+        for (i, j), value in zip(wanted, values, strict=True):
+            if value not in (0, 1):
+                raise InvalidOutputsError(
+                    f"pair ({i}, {j}): whether two arms disagreed is True or False, not {value!r}"
+                )
+            differ[i, j] = bool(value)
+        return differ
+
+    def _checked_table(self, n_rounds: int, outputs: ArrayLike) -> NDArray[Any]:
+        table = as_table(outputs)
+        if table.shape != (n_rounds, len(self._names)):
+            raise InvalidOutputsError(
+                f"outputs must be a table of {n_rounds} rounds by {len(self._names)} arms, not "
+                f"{table.shape}"
+            )
+        if table.dtype.kind not in "biuSU":
+            unequal = np.asarray(table != table, dtype=np.bool_)
+            if unequal.any():
+                t, arm = np.argwhere(unequal)[0]
+                raise InvalidOutputsError(
+                    f"the output of arm {arm} in round {t} is NaN, which equals nothing, itself "
+                    "included"
+                )
+        if table.dtype.kind == "O":
+            for y in table.flat:
+                _hashed(y)
+        return table
+
+    def _decision(self, stop: int) -> Decision:
+        return Decision(stop, self._names[stop], self._costs[stop])
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}={v!r}" for k, v in self.parameters().items())
+        return f"{type(self).__name__}({self.cascade!r}, {shown}) after {self.rounds} rounds"
+
+
+class Uncontextual(Policy):
+    """A policy that does not look at the context; it only counts rounds, unless told more."""
+
+    def __init__(self, cascade: Cascade) -> None:
+        super().__init__(cascade)
+        self._rounds = 0
+
+    @property
+    def rounds(self) -> int:
+        """Rounds observed so far."""
+        return self._rounds
+
+    def _learn(self, x: ArrayLike, n: int, codes: int) -> None:
+        heard = np.array([(codes >> (4 * i)) & 15 for i in range(n)])
+        self._learn_pairs(x, n - 1, heard[:, None] != heard[None, :])
+
+    def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:
+        del x, stop, differ
+        self._rounds += 1
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what was learned, as arrays by name."""
+        return {"rounds": np.array([self._rounds], dtype=np.int64)}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take up what `state` returned."""
+        rounds = state["rounds"]
+        if rounds.dtype != np.int64 or rounds.shape != (1,) or rounds[0] < 0:
+            raise ValueError("its number of rounds is impossible")
+        self._rounds = int(rounds[0])
+
+
+def number(
+    name: str,
+    value: float,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+) -> float:
+    """Return a parameter as a float, or say which range it must lie in.
+
+    Examples
+    --------
+    >>> number("delta", 0.05, above=0, below=1)
+    0.05
+    """
+    try:
+        v = float(value)
+    except (TypeError, ValueError, OverflowError):
+        v = math.nan
+    inside = (
+        (above is None or v > above)
+        and (least is None or v >= least)
+        and (below is None or v < below)
+        and (most is None or v <= most)
+    )
+    if not (math.isfinite(v) and inside):
+        limits = {"above": above, "at least": least, "below": below, "at most": most}
+        wanted = " and ".join(f"{word} {b:g}" for word, b in limits.items() if b is not None)
+        raise InvalidParameterError(f"{name} must be a number {wanted}, not {value!r}")
+    return v
+
+
+def as_table(values: ArrayLike) -> NDArray[Any]:
+    """Return values as an array that keeps each as it is: "1" and 1 must not become equal.
+
+    Examples
+    --------
+    >>> as_table([["1", 1]]).tolist()
+    [['1', 1]]
+    """
+    if isinstance(values, np.ndarray):
+        return cast(NDArray[Any], values)
+    return np.array(values, dtype=np.object_)
+
+
+def _hashed(y: object) -> int:
+    try:
+        return hash(y)
+    except TypeError:
+        raise InvalidOutputsError(
+            f"outputs must be hashable values (numbers, strings, tuples …), not {_shown(y)}"
+        ) from None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,194 @@
+"""USS-PD and USS-PD-λI: the paper's algorithms."""
+
+from typing import Any, ClassVar
+
+from stopwise.cascade import Cascade
+from stopwise.engine import rule
+from stopwise.features import FeaturesLike
+from stopwise.policies.base import number
+from stopwise.policies.contextual import Contextual
+
+
+class USSPD(Contextual):
+    """Unsupervised sequential selection from pairwise disagreement (USS-PD).
+
+    ::
+
+        the first m contexts go to arm K
+        then, for context x, stop at the first arm i with
+
+            C_j − C_i > p̃_ij(x)   for all j > i,        or at K
+            p̃_ij(x) = μ(φᵀθ̂_ij + α‖φ‖_{V_ij⁻¹}),        φ = Φ_ij(x)
+
+        observe which of the arms up to the stop disagreed, and re-estimate
+            θ̂_ij :  Σ_s (d_s − μ(φ_sᵀθ))·φ_s = ridge·θ,      V_ij = Σ_s φ_sφ_sᵀ
+            α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ)),   n rounds so far
+
+    Stopping early is safe while p̃ is valid, since an arm never errs more often than a deeper
+    one by more than they disagree. It is also cheap if the best arm's every deeper arm costs
+    more than it disagrees (contextual weak dominance); without that the rule only goes too deep.
+
+    Parameters
+    ----------
+    cascade : Cascade
+        The arms and their costs.
+    features : feature map, optional
+        Φ, by default ``Identity()``; or `PerStage`, `PerPair`, or any callable.
+    context_dim : int
+        How many numbers a context has.
+    delta : float
+        δ in (0, 1): the confidence is 1 − δ.
+    sigma : float
+        σ > 0, the sub-Gaussian parameter of the noise; the paper's experiments use 0.1. A
+        disagreement is always ½-sub-Gaussian; smaller values explore less than is proved.
+    kappa : float
+        κ in (0, 1/4]: the least slope μ' near the truth. The default 1/4 is the slope at even
+        odds, its largest value: heuristic, and the least exploration.
+    forced_rounds : int or "auto"
+        m. "auto" goes on until λ_min(V) ≥ 1 for every pair, as the lemma asks; with features
+        that are nearly dependent that can take very long.
+    ridge : float
+        A small ridge keeps θ̂ finite when a pair never disagrees; → 0 is the paper's equation.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> cascade = sw.Cascade(costs=[0.01, 0.3], names=["rule", "model"])
+    >>> policy = sw.USSPD(cascade, context_dim=2, forced_rounds=20)
+    >>> for _ in range(30):
+    ...     decision = policy.decide([0.5, 1.0])
+    ...     policy.observe([0.5, 1.0], ["spam", "spam"][: decision.stop + 1])
+    >>> policy.decide([0.5, 1.0]).arm
+    'rule'
+    """
+
+    name: ClassVar[str] = "uss-pd"
+
+    def __init__(
+        self,
+        cascade: Cascade,
+        features: FeaturesLike | None = None,
+        context_dim: int | None = None,
+        *,
+        delta: float = 0.05,
+        sigma: float = 0.1,
+        kappa: float = 0.25,
+        forced_rounds: int | str = 50,
+        ridge: float = 1e-3,
+    ) -> None:
+        self.delta = number("delta", delta, above=0, below=1)
+        self.sigma = number("sigma", sigma, above=0)
+        self.kappa = number("kappa", kappa, above=0, most=0.25)
+        super().__init__(
+            cascade,
+            features,
+            context_dim,
+            kind=rule.ALPHA,
+            forced_rounds=forced_rounds,
+            ridge=ridge,
+            settings={
+                rule.DELTA: self.delta,
+                rule.SIGMA: self.sigma,
+                rule.KAPPA: self.kappa,
+            },
+        )
+
+    @property
+    def radius(self) -> float:
+        """α after the rounds observed so far."""
+        return rule.radius(self._rule.settings, self.cascade.n_arms, float(self.rounds))
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that make an equal, untaught policy."""
+        return {
+            "delta": self.delta,
+            "sigma": self.sigma,
+            "kappa": self.kappa,
+            "forced_rounds": self.forced_rounds,
+            "ridge": self.ridge,
+        }
+
+
+class USSPDRidge(Contextual):
+    """USS-PD with a regularised Gram matrix (USS-PD-λI): no long forced exploration.
+
+    As `USSPD`, with V̄_ij = λI + V_ij in place of V_ij and
+
+        β_ij = (2σ/κ)·√(d'/2·ln(1 + n_ij/(d'λ)) + ln(K²/2δ)) + 2√λ·S
+
+    in place of α, where n_ij counts the observations of the pair; the first context alone is
+    forced to arm K. The bound is proved from when λ_min(V_ij) ≥ 2λ for every pair.
+
+    Parameters
+    ----------
+    cascade, features, context_dim, delta, sigma, kappa, ridge
+        As in `USSPD`.
+    lam : float
+        λ > 0, the multiple of I that V starts from. Not the ridge of the estimate.
+    S : float
+        A bound on ‖θ*_ij‖.
+    forced_rounds : int or "auto"
+        1 in the paper.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> policy = sw.USSPDRidge(sw.Cascade(costs=[0.01, 0.3]), context_dim=2, lam=0.5, S=2.0)
+    >>> policy.decide([0.5, 1.0]).stop, policy.rounds
+    (1, 0)
+    """
+
+    name: ClassVar[str] = "uss-pd-ridge"
+
+    def __init__(
+        self,
+        cascade: Cascade,
+        features: FeaturesLike | None = None,
+        context_dim: int | None = None,
+        *,
+        delta: float = 0.05,
+        sigma: float = 0.1,
+        kappa: float = 0.25,
+        lam: float = 1.0,
+        S: float = 1.0,
+        forced_rounds: int | str = 1,
+        ridge: float = 1e-3,
+    ) -> None:
+        self.delta = number("delta", delta, above=0, below=1)
+        self.sigma = number("sigma", sigma, above=0)
+        self.kappa = number("kappa", kappa, above=0, most=0.25)
+        self.lam = number("lam", lam, least=1e-9)
+        self.S = number("S", S, least=0)
+        super().__init__(
+            cascade,
+            features,
+            context_dim,
+            kind=rule.BETA,
+            forced_rounds=forced_rounds,
+            ridge=ridge,
+            lam=self.lam,
+            settings={
+                rule.DELTA: self.delta,
+                rule.SIGMA: self.sigma,
+                rule.KAPPA: self.kappa,
+                rule.LAM: self.lam,
+                rule.S: self.S,
+            },
+        )
+
+    def radius(self, i: int, j: int) -> float:
+        """Return β_ij after the observations of a pair so far."""
+        n = float(self.observations(i, j))
+        return rule.radius(self._rule.settings, self.cascade.n_arms, n)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that make an equal, untaught policy."""
+        return {
+            "delta": self.delta,
+            "sigma": self.sigma,
+            "kappa": self.kappa,
+            "lam": self.lam,
+            "S": self.S,
+            "forced_rounds": self.forced_rounds,
+            "ridge": self.ridge,
+        }

@@ -1,0 +1,1 @@
+"""What the truth implies: the optimal arm and regret."""

@@ -1,0 +1,62 @@
+"""Regret: how much more a run of stops lost than the optimal arms would have."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stopwise.cascade import Cascade
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def optimal_arms(cascade: Cascade, error_rates: ArrayLike) -> Ints:
+    """Return i* = max argmin_i (γ_i(x) + C_i) for every row of error rates.
+
+    Of several arms with the least total loss the deepest is taken: the paper's risk-averse
+    choice (its equation for the optimal arm).
+
+    Examples
+    --------
+    >>> optimal_arms(Cascade(costs=[0.1, 0.2]), [[0.5, 0.1], [0.2, 0.1], [0.3, 0.1]]).tolist()
+    [1, 0, 1]
+    """
+    losses = np.asarray(error_rates, dtype=np.float64) + cascade.cumulative
+    # Ties are exact in the paper; in floating point they are ties to a few units of rounding.
+    least = losses.min(axis=1, keepdims=True)
+    best = losses <= least + 1e-12
+    return (best.shape[1] - 1 - np.argmax(best[:, ::-1], axis=1)).astype(np.int64)
+
+
+def regret(cascade: Cascade, error_rates: ArrayLike, stops: ArrayLike) -> Floats:
+    """Return the regret of every round: γ_I + C_I − (γ_i* + C_i*).
+
+    Examples
+    --------
+    >>> regret(Cascade(costs=[0.1, 0.2]), [[0.5, 0.1], [0.5, 0.1]], [0, 1]).round(3).tolist()
+    [0.2, 0.0]
+    """
+    losses = np.asarray(error_rates, dtype=np.float64) + cascade.cumulative
+    rounds = np.arange(len(losses))
+    best = optimal_arms(cascade, error_rates)
+    # a tie within rounding may leave a few 1e-13 below zero
+    return np.maximum(losses[rounds, np.asarray(stops)] - losses[rounds, best], 0.0)
+
+
+def pseudo_regret(
+    cascade: Cascade, disagreement: NDArray[np.float64], optimal: ArrayLike, stops: ArrayLike
+) -> Floats:
+    """Return |C_I − C_i*| + p_{i* I} of every round, an upper bound on its regret.
+
+    For settings that fix disagreement probabilities but no error rates (the paper, realizable
+    setting). ``disagreement`` is (n, K, K), read in the upper triangle.
+
+    Examples
+    --------
+    >>> p = np.array([[[0.0, 0.3], [0.0, 0.0]]])
+    >>> pseudo_regret(Cascade(costs=[0.1, 0.5]), p, [0], [1]).tolist()
+    [0.8]
+    """
+    best, stop = np.asarray(optimal), np.asarray(stops)
+    low, high = np.minimum(best, stop), np.maximum(best, stop)
+    differ = np.where(low == high, 0.0, disagreement[np.arange(len(stop)), low, high])
+    return np.abs(cascade.cumulative[stop] - cascade.cumulative[best]) + differ

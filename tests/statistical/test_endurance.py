@@ -1,0 +1,106 @@
+"""Long runs on data that break naive numerics: no NaN, no exception, an inverse that inverts."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from stopwise.cascade import Cascade
+from stopwise.policies.thompson import Thompson
+from stopwise.policies.uss_pd import USSPD, USSPDRidge
+
+Contextual = USSPD | USSPDRidge | Thompson
+D = 6
+
+
+def collinear(rng: np.random.Generator, n: int, noise: float) -> NDArray[np.float64]:
+    """Return contexts on one line, but for a little noise."""
+    line = np.array([1.0, -0.7, 0.4, 0.2, -0.9, 0.5])
+    return np.clip(
+        rng.uniform(-0.9, 0.9, (n, 1)) * line + noise * rng.normal(size=(n, D)), -1.0, 1.0
+    )
+
+
+def assert_inverse_inverts(policy: Contextual) -> None:
+    for i, j in policy.cascade.pairs():
+        v, inverse = policy.gram(i, j)
+        off = np.linalg.norm(v @ inverse - np.eye(len(v)))
+        # Beyond a condition of 1e9 no stored inverse can keep six digits in double precision.
+        assert off < 1e-6 * max(1.0, float(np.linalg.cond(v)) / 1e9)
+
+
+def assert_finite(policy: Contextual) -> None:
+    for i, j in policy.cascade.pairs():
+        assert np.isfinite(policy.theta(i, j)).all()
+    for name, array in policy.state().items():
+        assert np.isfinite(array).all(), name
+
+
+def pieces(rng: np.random.Generator, rounds: int, checks: int) -> NDArray[np.int64]:
+    """Cut a run at places that no periodic guard can be in step with."""
+    cuts = rng.choice(np.arange(1, rounds), checks - 1, replace=False)
+    return np.diff(np.sort(np.concatenate([[0, rounds], cuts])))
+
+
+def endure(policy: Contextual, rounds: int, checks: int, noise: float) -> None:
+    rng = np.random.default_rng(0)
+    deep = 0
+    for check, n in enumerate(pieces(rng, rounds, checks)):
+        contexts = collinear(rng, n, noise)
+        told = expit(contexts[:, :1] * [4.0, 3.0, 2.0] - 2.0)
+        stops = policy.run_disagreements(contexts, rng.random((n, 3)) < told)
+        deep += int(stops.sum())
+        assert_inverse_inverts(policy)
+        if check % 50 == 0:
+            assert_finite(policy)
+    assert_finite(policy)
+    assert policy.rounds == rounds
+    assert 0 < deep < 2 * rounds  # not all rounds went to one end
+
+
+def fresh(kind: str) -> Contextual:
+    cascade = Cascade([0.1, 0.3, 0.3])
+    if kind == "uss-pd":
+        return USSPD(cascade, context_dim=D)
+    if kind == "uss-pd-ridge":
+        return USSPDRidge(cascade, context_dim=D, lam=1e-3, S=1.0, ridge=1e-6)
+    return Thompson(cascade, context_dim=D)
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1e-7])
+@pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge", "thompson"])
+def test_nearly_collinear_contexts_are_endured(kind: str, noise: float) -> None:
+    endure(fresh(kind), 20_000, 500, noise)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("noise", [1e-4, 1e-7])
+@pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge"])
+def test_a_million_nearly_collinear_contexts_are_endured(kind: str, noise: float) -> None:
+    endure(fresh(kind), 1_000_000, 1000, noise)
+
+
+def agree(policy: Contextual, rounds: int, checks: int) -> None:
+    """Arms 0 and 1 never disagree: their data are separable for ever."""
+    rng = np.random.default_rng(1)
+    for n in pieces(rng, rounds, checks):
+        contexts = rng.uniform(-1, 1, (n, D))
+        differ = rng.random((n, 3)) < 0.4
+        differ[:, 0] = False
+        policy.run_disagreements(contexts, differ)
+        assert_inverse_inverts(policy)
+        assert_finite(policy)
+    never = policy.theta(0, 1)
+    assert np.linalg.norm(never) > 0.0
+    assert (np.abs(rng.uniform(-1, 1, (50, D)) @ never) < 1e3).all()
+
+
+@pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge", "thompson"])
+def test_a_pair_that_never_disagrees_is_endured(kind: str) -> None:
+    agree(fresh(kind), 5_000, 50)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge", "thompson"])
+def test_a_pair_that_never_disagrees_is_endured_for_long(kind: str) -> None:
+    agree(fresh(kind), 100_000, 200)

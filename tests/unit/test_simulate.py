@@ -1,0 +1,105 @@
+"""One run: the policy plays, the environment knows what it lost."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+
+CASCADE = sw.Cascade([0.05, 0.15, 0.2])
+ARMS = sw.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0])
+PAIRS = sw.Realizable(CASCADE, {(0, 1): [-2.0, 2.0], (0, 2): [-1.0, 3.0], (1, 2): [-4.0, 1.0]})
+WORLDS = {"outputs": ARMS, "disagreements": PAIRS}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", sw.POLICIES)
+def test_every_policy_plays_every_world_it_can(name: str, world: str) -> None:
+    policy = sw.make(name, CASCADE, context_dim=2)
+    if (name, world) == ("supervised", "disagreements"):
+        with pytest.raises(sw.StopwiseError, match="labels"):
+            sw.simulate(policy, WORLDS[world], rounds=100)
+        return
+    run = sw.simulate(policy, WORLDS[world], rounds=100, seed=5)
+    again = sw.simulate(sw.make(name, CASCADE, context_dim=2), WORLDS[world], rounds=100, seed=5)
+    np.testing.assert_array_equal(run.stops, again.stops)
+    np.testing.assert_array_equal(run.regret, again.regret)
+    assert run.stops.shape == run.cost.shape == run.regret.shape == (100,)
+    np.testing.assert_array_equal(run.cost, CASCADE.cumulative[run.stops])
+    assert (np.diff(run.regret, prepend=0.0) >= 0).all()
+    assert (run.total_cost is None) == (world == "disagreements")
+    assert policy.rounds == 100
+
+
+def test_another_seed_is_another_run() -> None:
+    one = sw.simulate(sw.FixedDepth(CASCADE, depth=0), ARMS, rounds=50, seed=1)
+    other = sw.simulate(sw.FixedDepth(CASCADE, depth=0), ARMS, rounds=50, seed=2)
+    assert not np.array_equal(one.regret, other.regret)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_oracle_has_no_regret(world: str) -> None:
+    run = sw.simulate(sw.Oracle(CASCADE), WORLDS[world], rounds=300)
+    assert (run.regret == 0).all()
+    assert len(set(run.stops.tolist())) > 1
+
+
+def test_the_clairvoyant_is_optimal_where_lemma_2_defines_the_optimum() -> None:
+    run = sw.simulate(sw.Clairvoyant(CASCADE), PAIRS, rounds=300)
+    assert (run.regret == 0).all()
+
+
+def test_the_clairvoyant_only_ever_goes_deeper_than_the_optimum() -> None:
+    told = sw.simulate(sw.Clairvoyant(CASCADE), ARMS, rounds=500, seed=3)
+    best = sw.simulate(sw.Oracle(CASCADE), ARMS, rounds=500, seed=3)
+    # p_ij bounds γ_i − γ_j: an arm it stops at beats every deeper one
+    assert (told.stops >= best.stops).all()
+
+
+def test_regret_and_cost_are_those_of_the_truth() -> None:
+    batch = ARMS.sample(200, np.random.default_rng(9))
+    assert batch.error_rates is not None
+    run = sw.simulate(sw.FixedDepth(CASCADE, depth=1), ARMS, rounds=200, seed=9)
+    losses = batch.error_rates + CASCADE.cumulative
+    assert run.total_cost is not None
+    np.testing.assert_allclose(run.total_cost, np.cumsum(losses[:, 1]))
+    np.testing.assert_allclose(run.regret, np.cumsum(losses[:, 1] - losses.min(axis=1)))
+
+
+def test_a_run_is_the_policys_own_run() -> None:
+    batch = ARMS.sample(300, np.random.default_rng(4))
+    one, other = (sw.USSPD(CASCADE, context_dim=2, forced_rounds=20) for _ in range(2))
+    run = sw.simulate(one, ARMS, rounds=300, seed=4)
+    assert batch.outputs is not None
+    np.testing.assert_array_equal(run.stops, other.run(batch.contexts, batch.outputs))
+    assert one.rounds == 300
+
+
+def test_another_cascade_is_refused_and_the_difference_named() -> None:
+    policy = sw.FixedDepth(sw.Cascade([0.05, 0.15, 0.25]))
+    with pytest.raises(sw.CascadeMismatchError, match=r"arm 'arm 2' cost 0\.25, now 0\.2"):
+        sw.simulate(policy, ARMS, rounds=10)
+
+
+def test_a_policy_of_another_context_size_is_refused() -> None:
+    policy = sw.USSPD(CASCADE, context_dim=3)
+    with pytest.raises(sw.InvalidContextError, match="3 columns"):
+        sw.simulate(policy, ARMS, rounds=10)
+    assert policy.rounds == 0
+
+
+@pytest.mark.parametrize("rounds", [0, -1, 2.5, "10"])
+def test_a_run_has_a_whole_number_of_rounds(rounds: Any) -> None:
+    with pytest.raises(sw.InvalidParameterError, match="rounds must be a whole number, 1 or more"):
+        sw.simulate(sw.FixedDepth(CASCADE), ARMS, rounds=rounds)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", ["uss-pd", "uss-ucb", "oracle"])
+def test_progress_is_told_up_to_the_end(name: str, world: str) -> None:
+    told: list[tuple[int, int]] = []
+    policy = sw.make(name, CASCADE, context_dim=2)
+    sw.simulate(policy, WORLDS[world], 1500, progress=lambda done, of: told.append((done, of)))
+    assert told[-1] == (1500, 1500)
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
