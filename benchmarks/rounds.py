@@ -45,7 +45,7 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     python_api = _entry(ours.StopwisePython if here else None, ours.StopwisePython.name, workload)
     whole_run = Entry("Stopwise, compiled loop", n_rounds, compiled(workload))
     short_run = Entry("Stopwise, compiled loop", n_exact, compiled(short))
-    solving = Entry("reference, solves every round", n_exact, solve_every_round)
+    solving = Entry("solves every round, vectorised by hand", n_exact, solve_every_round)
     others = [_entry(peers.load(module), name, workload) for module, name in peers.MODULES.items()]
     entries = [python_api, whole_run, short_run, solving, *others]
     race(entries, "rounds")

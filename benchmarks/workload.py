@@ -57,7 +57,9 @@ class Workload:
         return Workload(self.contexts[:rounds], self.outputs[:rounds], self.costs)
 
 
-def make(n_rounds: int, n_arms: int, n_features: int, seed: int = 0) -> Workload:
+def make(
+    n_rounds: int, n_arms: int, n_features: int, seed: int = 0, all_the_way: float = 0.45
+) -> Workload:
     """Draw a cascade in which every depth is the right one for some contexts.
 
     Contexts are uniform in [−1, 1]^d but for the constant. A direction h of context space is the
@@ -72,6 +74,8 @@ def make(n_rounds: int, n_arms: int, n_features: int, seed: int = 0) -> Workload
         T, K and d.
     seed
         The same seed gives the same workload, and a longer one begins with the shorter ones.
+    all_the_way
+        What going from the first arm to the last costs, in errors: less makes rounds go deeper.
 
     Returns
     -------
@@ -92,6 +96,5 @@ def make(n_rounds: int, n_arms: int, n_features: int, seed: int = 0) -> Workload
     errs = for_errors.random(n_rounds)[:, None] < error_rates
     outputs = np.where(errs, 1 - labels[:, None], labels[:, None])
 
-    # Going all the way from the first arm to the last costs as much as 0.45 of an error.
-    costs = np.full(n_arms, 0.45 / (n_arms - 1))
+    costs = np.full(n_arms, all_the_way / (n_arms - 1))
     return Workload(contexts, outputs, costs)

@@ -71,6 +71,7 @@ TYPICAL_MOVE = 0.5  # heuristic, by measurement: the largest move of a logit, as
 REACH_AGE_LIMIT = 0.25  # heuristic: the reach is measured anew once its bound is e^{1/4} loose
 BLOCK = 256  # rows visited together; MAX_DISTINCT is a multiple of it
 EXACT = 1e-12  # logits closer than this are one: below it a comparison is a tie
+STALLED = 1e-6  # an ill-conditioned model may come no nearer than rounding allows
 MAX_REFINEMENTS = 500  # a damped Newton run needs tens; only broken arithmetic needs more
 
 
@@ -225,11 +226,14 @@ def solve(bank: Bank, k: int, fresh_hessian: bool) -> None:
     """
     d = bank.models[k, DIM]
     numbers = bank.numbers[k]
+    best = math.inf
     for attempt in range(MAX_REFINEMENTS):
         b, e = slack(bank.hessian_state[k], bank.vectors[k], numbers, d)
         near = not fresh_hessian or numbers[SHIFT] <= EXACT
-        if near and max(numbers[REACH], 1.0) * b + e <= EXACT:
-            return
+        error = max(numbers[REACH], 1.0) * b + e
+        if near and (error <= EXACT or (error <= STALLED and error > 0.5 * best)):
+            return  # exact, or as near as rounding lets it come
+        best = min(best, error)
         refine(bank, k, fresh_hessian or attempt % 8 == 7, attempt >= PATIENCE)
 
 

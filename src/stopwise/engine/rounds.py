@@ -56,8 +56,6 @@ from stopwise.engine.rule import (
 
 LOSES, UNSURE, WINS = -1, 0, 1
 
-ALMOST_1 = -1.0 + 1e-9  # λ_min(V) ≥ 1 is asked of a V that carries rounding
-
 
 @inlined
 def bonus(bank: Bank, rule: Rule, k: int) -> float:
@@ -306,14 +304,19 @@ def observe(bank: Bank, rule: Rule, stop: int, outcomes: Bytes) -> bool:
                 bank.work,
             )
     if rule.settings[FORCED_ROUNDS] == AUTO and bank.counters[AUTO_DONE] == 0:
-        bank.counters[AUTO_DONE] = _explored(bank)
+        bank.counters[AUTO_DONE] = _explored(bank, rule)
     return True
 
 
 @compiled
-def _explored(bank: Bank) -> int:
-    """Return 1 once λ_min(V) ≥ 1 for every pair, that is V − I is positive definite."""
+def _explored(bank: Bank, rule: Rule) -> int:
+    """Return 1 once the radius is proved for every pair: V − level·I is positive definite.
+
+    α asks for λ_min(V) ≥ 1; β for λ_min(V) ≥ 2λ, that is 3λ with the λI that V̄ starts from.
+    """
+    level = 3.0 * rule.settings[LAM] if rule.settings[KIND] == BETA else 1.0
+    shift = -level * (1.0 - 1e-9)  # V carries rounding
     for g in range(bank.grams.shape[0]):
-        if not gram.cholesky(bank.gram[g, gram.MATRIX], ALMOST_1, bank.grams[g, DIM], bank.work):
+        if not gram.cholesky(bank.gram[g, gram.MATRIX], shift, bank.grams[g, DIM], bank.work):
             return 0
     return 1
