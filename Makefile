@@ -13,7 +13,7 @@ STAMPS := $(VENV)/stamps
 # that calls a kernel of another file keeps its old machine code when only that other file
 # changes, and would silently compute yesterday's mathematics. So the cache has one directory per
 # state of the engine's sources: any edit there starts afresh, going back finds the old cache.
-ENGINE_STATE := $(shell find src/stopwise/engine -name '*.py' 2>/dev/null | LC_ALL=C sort \
+ENGINE_STATE := $(shell find src/stopwise/engine src/stopwise/monomials.py -name '*.py' 2>/dev/null | LC_ALL=C sort \
                 | xargs cat /dev/null | cksum | tr ' ' '-')
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba/$(ENGINE_STATE)
 # uv: trust the authorities this machine trusts.

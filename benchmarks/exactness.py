@@ -17,7 +17,7 @@ DEPTHS = {"shallow": 0.45, "even": 0.25, "deep": 0.12}
 
 NOTE = """\
 "plain" is the paper's pseudocode in compiled loops; "by hand" the same with history laid out
-and the sums vectorised by hand. Both solve the pairs that a round updated, and those only, and start
+and the sums vectorised by hand. Both solve only the pairs that a round updated, and start
 from the last solution. CPU time, best of three, all on the same contexts."""
 
 
@@ -34,7 +34,7 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     for name, all_the_way in DEPTHS.items():
         load = make(n_rounds, N_ARMS, N_FEATURES, all_the_way=all_the_way)
         stops: dict[str, Any] = {}
-        best = dict.fromkeys(("ours", "plain", "by hand"), np.inf)
+        best: dict[str, float] = dict.fromkeys(("ours", "plain", "by hand"), float("inf"))
         for repeat in range(REPEATS):
             progress(f"exactness: {name}, run {repeat + 1} of {REPEATS}")
             spent, stops["ours"] = ours.run_compiled(load)
@@ -63,5 +63,5 @@ def _timed(play: Any, load: Workload) -> tuple[float, Any]:
     return spent / load.n_rounds, stops[0]
 
 
-def _by_hand(load: Workload, **settings: float) -> Any:
+def _by_hand(load: Workload, **settings: Any) -> Any:
     return reference.run(load, **settings).stops

@@ -31,8 +31,8 @@ N_COUNTERS = 8
 THETA_H, THETA_G, GRADIENT, STEP = 0, 1, 2, 3
 
 # ``numbers`` of a model
-REACH, REACH_AGE, SHIFT, LIGHTEST, RIDGE, ANCHORED = 0, 1, 2, 3, 4, 5
-N_NUMBERS = 6
+REACH, REACH_AGE, MEASURED_AT, SHIFT, LIGHTEST, RIDGE, ANCHORED = 0, 1, 2, 3, 4, 5, 6
+N_NUMBERS = 7
 
 N_LINES = 2  # scratch vectors behind the scratch matrix in ``work``
 
@@ -53,7 +53,7 @@ class Bank(NamedTuple):
     hessian: Floats  # (M, 2, d, d): H and H⁻¹
     hessian_state: Floats  # (M, 7)
     vectors: Floats  # (M, 4, d)
-    numbers: Floats  # (M, 6)
+    numbers: Floats  # (M, 7)
     counters: Ints  # (8 + K,): counts, then for each arm the deeper arm that last beat it
     visits: Ints32  # (distinct capacity, K + M): rounds that reached arm j, then positives of k
     table: Ints32  # (TABLE_SIZE,): hash of a feature row → its number, −1 for none
@@ -124,9 +124,10 @@ def with_room(bank: Bank, extra: int) -> Bank:
     needed = int(bank.counters[ROWS]) + extra
     if needed > len(bank.rows):
         capacity = max(64, needed, len(bank.rows) + len(bank.rows) // 16)
-        _resize(bank.rows, capacity)
+        # ``rows`` last: kernels take its length for the room there is, should memory run out here
         _resize(bank.visits, min(capacity, MAX_DISTINCT))
         _resize(bank.bits, max(0, capacity - MAX_DISTINCT))
+        _resize(bank.rows, capacity)
     return bank
 
 
@@ -182,5 +183,5 @@ def nbytes(bank: Bank) -> int:
 
 
 def _resize(array: Floats | Ints32 | Bytes, length: int) -> None:
-    # refcheck=False: only kernels hold these arrays, and none runs while Python code does.
+    # refcheck=False: only kernels hold these arrays, and a policy serves one thread at a time.
     array.resize((length, array.shape[1]), refcheck=False)

@@ -108,7 +108,7 @@ def run(where: Ints, rows: Floats, outcomes: Bytes, noise: Floats, stops: Ints) 
 
 
 @compiled
-def solve(where: Ints, k: int, fresh_hessian: bool) -> None:
-    """Bring model k to its exact estimate, and with it the Hessian if wanted."""
+def solve(where: Ints, k: int, fresh_hessian: bool) -> bool:
+    """Bring model k to its exact estimate, and H to it if wanted; say whether that succeeded."""
     bank, _ = attach(where)
-    logistic.solve(bank, k, fresh_hessian)
+    return logistic.solve(bank, k, fresh_hessian)

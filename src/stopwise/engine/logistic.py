@@ -37,6 +37,7 @@ from stopwise.engine.bank import (
     HESSIANS,
     LIGHTEST,
     MAX_DISTINCT,
+    MEASURED_AT,
     OFFSET,
     PASSES,
     REACH,
@@ -52,10 +53,10 @@ from stopwise.engine.bank import (
 )
 from stopwise.engine.compiled import compiled, inlined
 from stopwise.engine.gram import (
-    COUNT,
     INVERSE,
     MATRIX,
     RESIDUAL,
+    STEPS,
     add_row,
     dot,
     multiply,
@@ -72,7 +73,7 @@ REACH_AGE_LIMIT = 0.25  # heuristic: the reach is measured anew once its bound i
 BLOCK = 256  # rows visited together; MAX_DISTINCT is a multiple of it
 EXACT = 1e-12  # logits closer than this are one: below it a comparison is a tie
 STALLED = 1e-6  # an ill-conditioned model may come no nearer than rounding allows
-MAX_REFINEMENTS = 500  # a damped Newton run needs tens; only broken arithmetic needs more
+MAX_REFINEMENTS = 500  # a damped Newton run needs tens; a nearly separable one some hundreds
 
 
 @inlined
@@ -127,9 +128,12 @@ def slack(state: Floats, vectors: Floats, numbers: Floats, d: int) -> tuple[floa
     """
     if numbers[ANCHORED] == 0.0:
         return math.inf, 0.0
-    b = certificate(decrement(vectors, d), numbers[REACH], numbers[SHIFT])
+    eta = min(d * state[RESIDUAL], 0.5)  # relative error of everything computed with H⁻¹
+    stretch = 1.0 / math.sqrt(1.0 - eta)
+    lam = decrement(vectors, d) * stretch
+    b = certificate(lam, numbers[REACH] * stretch, numbers[SHIFT]) * stretch
     v = vectors[STEP]
-    return b, d * state[RESIDUAL] * math.sqrt(dot(v, v, d))
+    return b, eta / (1.0 - eta) * math.sqrt(dot(v, v, d))
 
 
 @compiled
@@ -160,13 +164,13 @@ def learn(
     before = add_row(both, state, x, weight, d, True, inverse_x, work)
     for c in range(d):
         g[c] += error * x[c]
-    if before >= 0.0:
+    if before >= 0.0 and state[STEPS] > 0.0:
         # Sherman–Morrison applied to −H⁻¹g: the new step differs along H⁻¹φ only
         along = (weight * dot(x, v, d) + error) / (1.0 + weight * before)
         for c in range(d):
             v[c] -= along * inverse_x[c]
         after = before / (1.0 + weight * before)
-    else:
+    else:  # the inverse was guarded or computed afresh: so is the step, which drifts with it
         _solve_step(both[INVERSE], vectors, d)
         after = quadratic(both[INVERSE], x, inverse_x)
     numbers[REACH] = max(numbers[REACH], math.sqrt(after))
@@ -203,15 +207,14 @@ def refine(bank: Bank, k: int, fresh_hessian: bool, cautious: bool) -> None:
         refresh_regular(bank.hessian[k], bank.hessian_state[k], d, bank.work)
         # The new H is at least e^{−moved} times the old one, so no norm grew by more than
         # e^{moved/2}. That bound serves until it, or the growth of history, makes it loose.
-        numbers[REACH_AGE] += 0.5 * moved + 0.5 * math.log(
-            max(count, 1.0) / max(bank.hessian_state[k, COUNT], 1.0)
-        )
-        if numbers[ANCHORED] == 0.0 or numbers[REACH_AGE] > REACH_AGE_LIMIT:
+        numbers[REACH_AGE] += 0.5 * moved
+        growth = 0.5 * math.log(max(count, 1.0) / max(numbers[MEASURED_AT], 1.0))
+        if numbers[ANCHORED] == 0.0 or numbers[REACH_AGE] + growth > REACH_AGE_LIMIT:
             numbers[REACH] = _measure_reach(bank, k)
             numbers[REACH_AGE] = 0.0
+            numbers[MEASURED_AT] = count
         else:
             numbers[REACH] *= math.exp(0.5 * moved)
-        bank.hessian_state[k, COUNT] = count
     else:
         numbers[SHIFT] = moved
     numbers[ANCHORED] = 1.0
@@ -219,22 +222,29 @@ def refine(bank: Bank, k: int, fresh_hessian: bool, cautious: bool) -> None:
 
 
 @compiled
-def solve(bank: Bank, k: int, fresh_hessian: bool) -> None:
-    """Refine until θ_g + v is θ̂ to the last digits: every logit exact to `EXACT`.
+def solve(bank: Bank, k: int, fresh_hessian: bool) -> bool:
+    """Refine until every logit of θ_g + v is exact to `EXACT`, and say whether that was reached.
 
+    Where rounding does not let it come so near (ill-conditioned histories), `STALLED` will do.
     ``fresh_hessian`` asks for H at θ̂ too, not only near it.
     """
     d = bank.models[k, DIM]
     numbers = bank.numbers[k]
     best = math.inf
+    if numbers[ANCHORED] != 0.0:
+        _solve_step(bank.hessian[k, INVERSE], bank.vectors[k], d)
     for attempt in range(MAX_REFINEMENTS):
         b, e = slack(bank.hessian_state[k], bank.vectors[k], numbers, d)
         near = not fresh_hessian or numbers[SHIFT] <= EXACT
         error = max(numbers[REACH], 1.0) * b + e
-        if near and (error <= EXACT or (error <= STALLED and error > 0.5 * best)):
-            return  # exact, or as near as rounding lets it come
-        best = min(best, error)
+        if near and error <= EXACT:
+            return True
+        if attempt % 8 == 0:  # the last pass was one with a fresh Hessian
+            if near and error <= STALLED and error > 0.5 * best:
+                return True
+            best = error
         refine(bank, k, fresh_hessian or attempt % 8 == 7, attempt >= PATIENCE)
+    return False
 
 
 @compiled

@@ -163,8 +163,9 @@ def _every_gap_wins(bank: Bank, rule: Rule, noise: Floats, noted: Floats, i: int
     history of the pair that looks most like a loss.
     """
     n_arms = rule.gaps.shape[1]
-    for refinements in range(MAX_REFINEMENTS * n_arms):
-        settle = refinements >= MAX_REFINEMENTS  # a tie within rounding: the middle decides
+    enough = MAX_REFINEMENTS * (n_arms - 1 - i)
+    for refinements in range(enough + 1):
+        settle = refinements == enough  # nothing is gained any more: the middle decides
         doubtful = -1
         closest = math.inf
         # The arm that won over this one last time is likely to do so again: look there first.
@@ -226,7 +227,7 @@ def _verdict(
     if kind != THOMPSON:
         middle += optimism
         err = b * cheap_norm(bank, rule, k) + rounding
-    if kind == THOMPSON or abs(rule.gaps[LOGIT, i, j] - middle) <= err:
+    if kind == THOMPSON or not abs(rule.gaps[LOGIT, i, j] - middle) > err:  # or NaN
         spread = hessian_norm(bank, k)
         err = b * spread + rounding
         if kind == THOMPSON:
@@ -238,6 +239,7 @@ def _verdict(
     margin = rule.gaps[LOGIT, i, j] - middle
     if settle or err <= EXACT or abs(margin) > err:
         return (WINS, 0.0) if margin > 0.0 else (LOSES, 0.0)
+    noted[k, 0] = math.nan  # not a comparison that the decision rests on, yet
     return UNSURE, margin
 
 
@@ -273,6 +275,7 @@ def _verdict_supervised(
         return WINS, 0.0
     if gap <= sigmoid(upper - err_i) - sigmoid(lower + err_j):
         return LOSES, 0.0
+    noted[rule.pairs[i, j], 0] = math.nan  # not a comparison that the decision rests on, yet
     return UNSURE, gap - value
 
 

@@ -16,7 +16,7 @@ BETA = 1  # USS-PD-λI: the same with V + λI and β
 THOMPSON = 2  # μ of a draw from N(φᵀθ̂, SCALE²·‖φ‖²_{H⁻¹})
 SUPERVISED = 3  # UCB(γ_i) − LCB(γ_j) with one model per arm
 
-AUTO = -1.0  # FORCED_ROUNDS: until λ_min(V) ≥ 1 for every pair
+AUTO = -1.0  # FORCED_ROUNDS: until the radius is proved, see `rounds.observe`
 
 GAP, LOGIT = 0, 1  # layers of ``gaps``
 

@@ -1,10 +1,11 @@
 """The protocol that every policy follows, and the checks at its door."""
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from os import PathLike
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -74,12 +75,13 @@ class Policy(ABC):
             says where the round stopped.
         """
         try:
-            heard = outputs if type(outputs) is str else tuple(outputs)
-            n, codes = self._heard[heard]
+            if type(outputs) is not str:
+                outputs = tuple(outputs)
+            n, codes = self._heard[outputs]
         except (KeyError, TypeError):
             n, codes = self._coded(outputs)
             if len(self._heard) < MAX_HEARD:
-                self._heard[tuple(outputs)] = n, codes
+                self._heard[outputs] = n, codes
         self._learn(x, n, codes)
 
     def observe_disagreements(self, x: ArrayLike, stop: int, pairs: Pairs) -> None:
@@ -263,6 +265,9 @@ class Policy(ABC):
 
     def _decision(self, stop: int) -> Decision:
         return Decision(stop, self._names[stop], self._costs[stop])
+
+    def __copy__(self) -> Self:
+        return copy.deepcopy(self)  # a policy is its state: two must never share any
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in self.parameters().items())

@@ -13,7 +13,12 @@ from stopwise.engine import bank as banks
 from stopwise.engine import entry, gram, rule
 from stopwise.engine.arrays import Bytes, Floats, Ints
 from stopwise.engine.attach import Attachment
-from stopwise.errors import InvalidOutputsError, InvalidParameterError
+from stopwise.errors import (
+    InvalidContextError,
+    InvalidOutputsError,
+    InvalidParameterError,
+    StopwiseError,
+)
 from stopwise.features import FLOAT64, BoundFeatures, FeaturesLike, Identity, bind
 from stopwise.policies.base import Policy, Progress, as_table, number
 from stopwise.records import Decision, PairEvidence
@@ -83,7 +88,8 @@ class Contextual(Policy):
         note = empty(self._note_length)
         stop = entry.decide(self._where, x, plan, noise, note)
         if stop < 0:
-            self.features.row(x)  # raises, and says what is wrong
+            self.features.row(x)  # says what is wrong
+            raise InvalidContextError("this context was refused")
         return Decision(
             stop, self._names[stop], self._costs[stop], self, note, noise, self._counters.item(0)
         )
@@ -204,7 +210,11 @@ class Contextual(Policy):
         return self._theta(self._model(i, j))
 
     def _theta(self, k: int) -> Floats:
-        entry.solve(self._where, k, False)
+        if not entry.solve(self._where, k, False):
+            raise StopwiseError(
+                "this estimate has not settled: the data are so nearly separable that the ridge "
+                f"({self.ridge:g}) barely holds it. Use a larger ridge"
+            )
         d = int(self._bank.models[k, banks.DIM])
         vectors = self._bank.vectors[k]
         return (vectors[banks.THETA_G] + vectors[banks.STEP])[:d].copy()
@@ -275,7 +285,8 @@ class Contextual(Policy):
             x, plan = self.features.row(x), NO_PLAN
         while (done := entry.observe(self._where, x, plan, n, codes)) <= 0:
             if done < 0:
-                self.features.row(x)  # raises, and says what is wrong
+                self.features.row(x)  # says what is wrong
+                raise InvalidContextError("this context was refused")
             self._make_room()
 
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:
@@ -289,8 +300,10 @@ class Contextual(Policy):
             self._make_room()
 
     def _make_room(self) -> None:
-        banks.with_room(self._bank, 1)
-        self._attachment.refresh()
+        try:
+            banks.with_room(self._bank, 1)
+        finally:  # whatever happened, kernels must not use addresses that moved
+            self._attachment.refresh()
 
     def _run(
         self,
@@ -298,7 +311,7 @@ class Contextual(Policy):
         outcomes: Callable[[int, int], Bytes],
         progress: Progress | None,
     ) -> Ints:
-        # Everything has been checked before the first round is played: a failure changes nothing.
+        # Everything has been checked before the first round is played.
         stops = np.empty(len(rows), dtype=np.int64)
         for start in range(0, len(rows), CHUNK):
             stop = min(start + CHUNK, len(rows))
@@ -390,8 +403,10 @@ class Contextual(Policy):
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take up what `state` returned; ValueError, and nothing changed, if it does not fit."""
-        banks.restore(self._bank, state)
-        self._attachment.refresh()
+        try:
+            banks.restore(self._bank, state)
+        finally:
+            self._attachment.refresh()
 
 
 def _mu(z: Any) -> Any:

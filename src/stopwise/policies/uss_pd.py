@@ -128,7 +128,8 @@ class USSPDRidge(Contextual):
     S : float
         A bound on ‖θ*_ij‖.
     forced_rounds : int or "auto"
-        1 in the paper.
+        1 in the paper; "auto" goes on until λ_min(V_ij) ≥ 2λ for every pair, from where the bound
+        is proved.
 
     Examples
     --------
