@@ -33,7 +33,9 @@ class USSPD(Contextual):
     cascade : Cascade
         The arms and their costs.
     features : feature map, optional
-        Φ, by default ``Identity()``; or `PerStage`, `PerPair`, or any callable.
+        Φ, by default ``Identity()``, which has no intercept: without one, a context of zeros
+        means even odds, and p̂(−x) = 1 − p̂(x). ``Polynomial(degree=1)`` adds it. Also `PerStage`,
+        `PerPair`, or any callable.
     context_dim : int
         How many numbers a context has.
     delta : float
