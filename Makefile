@@ -23,18 +23,29 @@ export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run test test-full bench lint types format constraints clean
+.PHONY: help run example browser test test-full bench lint types format constraints clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-run: $(STAMPS)/run  ## Watch a first cascade learn where to stop
+run: $(STAMPS)/run  ## Reproduce the paper quickly: a minute's work, and a report to open
+	@$(BIN)/stopwise reproduce --quick --out reproduction-quick
+
+example: $(STAMPS)/run  ## Watch a first cascade learn where to stop
 	@$(BIN)/python examples/first_cascade.py
 
-test: $(STAMPS)/test  ## Run the tests and the doctests of src and docs (PYTEST_ARGS="-k gram")
+browser:  ## Install Chromium, in which the tests open the report, where it is missing (Debian)
+	@command -v chromium > /dev/null && command -v chromedriver > /dev/null || { \
+	    echo "Installing Chromium ..." >&2; \
+	    SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	    $$SUDO apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive $$SUDO apt-get install -y -qq --no-install-recommends \
+	        chromium chromium-driver > /dev/null; }
+
+test: browser $(STAMPS)/test  ## Run the tests and the doctests of src and docs (PYTEST_ARGS="-k gram")
 	@$(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)
 
-test-full: $(STAMPS)/test  ## The same with the slow statistical runs, on all cores
+test-full: browser $(STAMPS)/test  ## The same with the slow statistical runs, on all cores
 	@$(BIN)/python -m pytest -q -m "full or not full" -n auto $(PYTEST_ARGS)
 
 bench: $(STAMPS)/bench  ## Measure speed and regret beside other libraries (BENCH_ARGS=...)
@@ -60,17 +71,17 @@ constraints: $(STAMPS)/uv  ## Pin the newest versions of every dependency in con
 	@mv constraints.new constraints.txt
 
 clean:  ## Remove the virtual environment, the caches and what was built
-	@rm -rf $(VENV) .cache build dist constraints.new
+	@rm -rf $(VENV) .cache build dist constraints.new reproduction-quick
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # --- installing ---------------------------------------------------------------------------------
 # A stamp is newer than pyproject.toml and constraints.txt, or its group is installed again.
 
-$(STAMPS)/run:   WHAT = -e .[plot]
-$(STAMPS)/test:  WHAT = -e .[plot] --group test
+$(STAMPS)/run:   WHAT = -e .[paper]
+$(STAMPS)/test:  WHAT = -e .[paper,dask] --group test
 $(STAMPS)/lint:  WHAT = --group lint
-$(STAMPS)/types: WHAT = -e .[plot] --group test --group types
-$(STAMPS)/bench: WHAT = -e .[plot] --group bench
+$(STAMPS)/types: WHAT = -e .[paper,dask] --group test --group types
+$(STAMPS)/bench: WHAT = -e .[paper] --group bench
 
 # uv is the faster installer, but it does not read pip's configuration:
 # where only pip knows the way to the packages, pip (new enough for --group) does the work.

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import exactness, growth, importing, report, rounds, wide
+from benchmarks import exactness, growth, importing, radius, report, rounds, wide
 
 BENCHMARKS: dict[str, Callable[[bool], tuple[str, dict[str, Any]]]] = {
     "rounds": rounds.run,
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[bool], tuple[str, dict[str, Any]]]] = {
     "growth": growth.run,
     "wide": wide.run,
     "import": importing.run,
+    "radius": radius.run,
 }
 
 DESCRIPTION = "Measure what a round of Stopwise costs, beside its peers."
@@ -27,6 +28,7 @@ what is measured
   growth   µs a round and bytes a round over a run of 1,000,000 rounds: both should stay flat
   wide     the same race at d'=45 and d'=91
   import   CPU seconds of `import stopwise` in a fresh interpreter
+  radius   not a speed: which σ loses least, simulated without labels on the paper's instances
 
 how to read it
   Times are CPU time of this process, the best of three runs, on one thread. Compare rows of one

@@ -13,10 +13,19 @@ if TYPE_CHECKING:
     from stopwise.cascade import Cascade as Cascade
     from stopwise.environments.base import Batch as Batch
     from stopwise.environments.base import Environment as Environment
+    from stopwise.environments.binary_arms import BinaryArms as BinaryArms
+    from stopwise.environments.heart import Heart as Heart
+    from stopwise.environments.logged import Logged as Logged
     from stopwise.environments.logistic_arms import LogisticArms as LogisticArms
+    from stopwise.environments.pima import Pima as Pima
     from stopwise.environments.realizable import Realizable as Realizable
+    from stopwise.environments.registry import ENVIRONMENTS as ENVIRONMENTS
+    from stopwise.environments.registry import make_environment as make_environment
+    from stopwise.environments.synthetic import Synthetic as Synthetic
+    from stopwise.environments.tabular import Tabular as Tabular
     from stopwise.errors import CascadeMismatchError as CascadeMismatchError
     from stopwise.errors import CorruptFileError as CorruptFileError
+    from stopwise.errors import EngineError as EngineError
     from stopwise.errors import FeaturesMismatchError as FeaturesMismatchError
     from stopwise.errors import InvalidCascadeError as InvalidCascadeError
     from stopwise.errors import InvalidContextError as InvalidContextError
@@ -25,12 +34,16 @@ if TYPE_CHECKING:
     from stopwise.errors import InvalidOutputsError as InvalidOutputsError
     from stopwise.errors import InvalidParameterError as InvalidParameterError
     from stopwise.errors import InvalidStopError as InvalidStopError
+    from stopwise.errors import IrreproducibleRunError as IrreproducibleRunError
+    from stopwise.errors import MissingPackageError as MissingPackageError
     from stopwise.errors import PersistenceError as PersistenceError
     from stopwise.errors import StopwiseError as StopwiseError
     from stopwise.errors import TruthRequiredError as TruthRequiredError
+    from stopwise.errors import UnknownEnvironmentError as UnknownEnvironmentError
     from stopwise.errors import UnknownPolicyError as UnknownPolicyError
     from stopwise.errors import UnsupportedVersionError as UnsupportedVersionError
     from stopwise.experiments.simulate import Run as Run
+    from stopwise.experiments.simulate import measure as measure
     from stopwise.experiments.simulate import simulate as simulate
     from stopwise.features import Custom as Custom
     from stopwise.features import Identity as Identity
@@ -61,8 +74,15 @@ if TYPE_CHECKING:
 _NAMES = {
     "cascade": ("Cascade",),
     "environments.base": ("Batch", "Environment"),
+    "environments.binary_arms": ("BinaryArms",),
+    "environments.heart": ("Heart",),
+    "environments.logged": ("Logged",),
     "environments.logistic_arms": ("LogisticArms",),
+    "environments.pima": ("Pima",),
     "environments.realizable": ("Realizable",),
+    "environments.registry": ("ENVIRONMENTS", "make_environment"),
+    "environments.synthetic": ("Synthetic",),
+    "environments.tabular": ("Tabular",),
     "errors": (
         "StopwiseError",
         "InvalidInputError",
@@ -79,8 +99,12 @@ _NAMES = {
         "FeaturesMismatchError",
         "TruthRequiredError",
         "UnknownPolicyError",
+        "MissingPackageError",
+        "IrreproducibleRunError",
+        "EngineError",
+        "UnknownEnvironmentError",
     ),
-    "experiments.simulate": ("Run", "simulate"),
+    "experiments.simulate": ("Run", "measure", "simulate"),
     "features": ("Custom", "Identity", "PerPair", "PerStage", "Polynomial", "Scaled", "Shared"),
     "policies.base": ("Policy",),
     "policies.baselines": ("Clairvoyant", "FixedDepth", "Oracle", "RandomDepth"),

@@ -1,7 +1,8 @@
 """Every exception Stopwise raises, in one tree.
 
 Catch `StopwiseError` to catch them all. Bad arguments are also `ValueError`, and an unknown policy
-name is also a `KeyError`, so code that knows nothing of Stopwise still handles them well.
+or environment name is also a `KeyError`, so code that knows nothing of Stopwise still handles them
+well.
 """
 
 
@@ -106,3 +107,31 @@ class UnknownPolicyError(StopwiseError, KeyError):
     def __str__(self) -> str:
         """Return the message itself: a bare `KeyError` would show it quoted and escaped."""
         return Exception.__str__(self)
+
+
+class UnknownEnvironmentError(StopwiseError, KeyError):
+    """No environment is registered under this name; the message lists those that are."""
+
+    def __str__(self) -> str:
+        """Return the message itself: a bare `KeyError` would show it quoted and escaped."""
+        return Exception.__str__(self)
+
+
+class IrreproducibleRunError(StopwiseError):
+    """A run was done twice and gave other numbers the second time.
+
+    A run must depend on its spec and seed alone. Two versions of Stopwise or numpy, two kinds of
+    processor, or an environment that draws from elsewhere can break that; trust neither result
+    until you know which.
+    """
+
+
+class EngineError(StopwiseError):
+    """What does the runs failed: a worker process died, or no scheduler answered.
+
+    Finished runs are kept. Start the same campaign again to do the rest.
+    """
+
+
+class MissingPackageError(StopwiseError, ImportError):
+    """An optional package is needed and not installed; the message says how to install it."""

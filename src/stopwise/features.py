@@ -792,7 +792,7 @@ class BoundFeatures:
         True
         """
         try:
-            maps = [_map_from_spec(m) for m in spec["maps"]]
+            maps = [map_from_spec(m) for m in spec["maps"]]
             n_arms = _whole(spec["n_arms"], "n_arms", least=2)
             arrangement: Arrangement
             if spec["kind"] == Shared.kind:
@@ -1033,6 +1033,27 @@ def _as_map(candidate: MapLike) -> FeatureMap:
             f"{candidate.__name__} is a class; give an instance of it: {candidate.__name__}(…)"
         )
     return Custom(candidate)
+
+
+def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
+    """Rebuild one map from its own `to_spec`.
+
+    Raises
+    ------
+    FeaturesMismatchError
+        If the map is custom: its code is not in the description.
+    InvalidParameterError
+        If this describes no map.
+
+    Examples
+    --------
+    >>> map_from_spec({"kind": "polynomial", "degree": 3}) == Polynomial(degree=3)
+    True
+    """
+    try:
+        return _map_from_spec(spec)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidParameterError(f"{spec!r} describes no feature map: {error!r}") from error
 
 
 def _map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:

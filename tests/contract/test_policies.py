@@ -5,7 +5,7 @@ import inspect
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 import stopwise as sw
 from stopwise.engine import bank, gram
+from stopwise.policies.base import CHUNK
+from stopwise.policies.contextual import Contextual
 
 State = dict[str, NDArray[Any]]
 
@@ -26,6 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "uss-pd-ridge": {"lam": 0.5, "S": 0.5},
     "thompson": {**EXPLORE, "seed": 3},
     "supervised": EXPLORE,
+    "uss-ucb": {"a": 0.1},
     "uss-ts": {"seed": 4},
     "random-depth": {"seed": 5},
     "fixed-depth": {"depth": "model"},
@@ -73,9 +76,14 @@ def live(policy: Any, start: int, end: int) -> list[int]:
     return stops
 
 
-def labels(policy: sw.Policy, n: int) -> dict[str, Any]:
-    assert WORLD.labels is not None
-    return {"labels": WORLD.labels[:n]} if policy.name == "supervised" else {}
+def told_all(policy: sw.Policy, batch: "sw.Batch | Rounds", rounds: slice) -> dict[str, Any]:
+    """The truth that a run of these rounds needs, as keywords."""
+    if told_before(policy):
+        return {"optimal": batch.optimal[rounds], "disagreement": batch.disagreement[rounds]}
+    if told_after(policy):
+        assert batch.labels is not None
+        return {"labels": batch.labels[rounds]}
+    return {}
 
 
 def assert_same(one: State, other: State) -> None:
@@ -175,16 +183,15 @@ def check_any_hashable_output_means_the_same(name: str) -> None:
         assert_same(states[0], other)
 
 
-def check_one_by_one_equals_run(name: str) -> None:
-    one, whole = make(name), make(name)
-    if told_before(one):
-        with pytest.raises(sw.TruthRequiredError):
-            whole.run(WORLD.contexts, WORLD.outputs)
+def check_a_run_without_the_truth_it_needs_is_refused(name: str) -> None:
+    policy = make(name)
+    if not policy.needs_truth:
         return
-    assert WORLD.outputs is not None
-    stops = whole.run(WORLD.contexts[:300], WORLD.outputs[:300], **labels(whole, 300))
-    assert live(one, 0, 300) == stops.tolist()
-    assert_same(one.state(), whole.state())
+    with pytest.raises(sw.TruthRequiredError):
+        policy.run(WORLD.contexts, WORLD.outputs)
+    with pytest.raises(sw.TruthRequiredError):
+        policy.run_disagreements(WORLD.contexts, np.zeros((len(WORLD.contexts), 3)))
+    assert policy.rounds == 0
 
 
 def check_decide_many_equals_decide(name: str) -> None:
@@ -209,17 +216,21 @@ def check_inputs_are_not_mutated(name: str) -> None:
     x, said = [0.5, -0.5], [1, 0, 1]
     told = truth(0)
     table = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]])
+    marks = np.zeros((40, 3), dtype=np.uint8)
     kept_table = table.copy()
     policy.observe(x, said, *([told] if told_after(policy) else []))
     policy.decide(x, *([told] if told_before(policy) else []))
+    all_told = told_all(policy, WORLD, slice(40))
+    policy.run(contexts, outputs, **all_told)
     if not told_before(policy):
-        policy.run(contexts, outputs, **labels(policy, 40))
         policy.decide_many(contexts)
     if not told_after(policy):
         policy.observe_disagreements(x, 2, table)
+        policy.run_disagreements(contexts, marks, **all_told)
     np.testing.assert_array_equal(contexts, kept)
     np.testing.assert_array_equal(outputs, kept_outputs)
     np.testing.assert_array_equal(table, kept_table)
+    assert not marks.any()
     assert (x, said) == ([0.5, -0.5], [1, 0, 1])
 
 
@@ -302,7 +313,7 @@ CHECKS: list[Callable[[str], None]] = [
     check_a_decision_is_consistent,
     check_observe_counts_rounds,
     check_any_hashable_output_means_the_same,
-    check_one_by_one_equals_run,
+    check_a_run_without_the_truth_it_needs_is_refused,
     check_decide_many_equals_decide,
     check_inputs_are_not_mutated,
     check_outputs_and_their_disagreements_teach_the_same,
@@ -324,6 +335,155 @@ def test_the_registry_knows_every_policy_by_its_own_name() -> None:
     assert len(NAMES) == 10
     with pytest.raises(sw.UnknownPolicyError, match=r"no policy is called 'usspd'.*uss-pd"):
         sw.make("usspd", CASCADE)
+
+
+# ------------------------------------------------------------ whole runs equal rounds one by one
+
+
+class Rounds(NamedTuple):
+    """Rounds by one of the two roads, with a truth (not theirs: none learns from it here)."""
+
+    contexts: NDArray[np.float64]
+    outputs: NDArray[np.int64] | None
+    differ: NDArray[np.uint8] | None
+    labels: NDArray[np.int64]
+    optimal: NDArray[np.int64]
+    disagreement: NDArray[np.float64]
+
+
+def some_rounds(n_arms: int, road: str, seed: int, n: int = 240) -> tuple[sw.Cascade, Rounds]:
+    rng = np.random.default_rng([seed, n_arms])
+    cascade = sw.Cascade(rng.uniform(0.1, 0.3, n_arms))
+    labels = rng.integers(2, size=n)
+    wrong = rng.random((n, n_arms)) < rng.uniform(0.02, 0.12, n_arms)
+    outputs = labels[:, None] ^ wrong
+    differ = [outputs[:, i] != outputs[:, j] for i, j in cascade.pairs()]
+    return cascade, Rounds(
+        rng.uniform(-1, 1, (n, 2)),
+        outputs if road == "outputs" else None,
+        np.stack(differ, axis=1).astype(np.uint8) if road == "disagreements" else None,
+        labels,
+        rng.integers(n_arms, size=n),
+        rng.uniform(0.0, 0.4, (n, n_arms, n_arms)),
+    )
+
+
+def by_hand(policy: Any, batch: Rounds, start: int, end: int) -> list[int]:
+    """Play rounds by decide, observe and observe_disagreements."""
+    stops: list[int] = []
+    for t in range(start, end):
+        told = sw.Truth(int(batch.labels[t]), int(batch.optimal[t]), batch.disagreement[t])
+        x = batch.contexts[t]
+        stop = policy.decide(x, *([told] if told_before(policy) else [])).stop
+        stops.append(stop)
+        if batch.outputs is not None:
+            said = batch.outputs[t, : stop + 1].tolist()
+            policy.observe(x, said, *([told] if told_after(policy) else []))
+        else:
+            assert batch.differ is not None
+            marks = zip(policy.cascade.pairs(), batch.differ[t].tolist(), strict=True)
+            seen = {pair: bool(mark) for pair, mark in marks if pair[1] <= stop}
+            policy.observe_disagreements(x, stop, seen)
+    return stops
+
+
+def at_once(policy: Any, batch: Rounds, start: int, end: int) -> list[int]:
+    """Play the same rounds by run or run_disagreements."""
+    rounds = slice(start, end)
+    more = told_all(policy, batch, rounds)
+    if batch.outputs is not None:
+        return policy.run(batch.contexts[rounds], batch.outputs[rounds], **more).tolist()
+    assert batch.differ is not None
+    return policy.run_disagreements(batch.contexts[rounds], batch.differ[rounds], **more).tolist()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("n_arms", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("road", ["outputs", "disagreements"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_equals_rounds_one_by_one(name: str, road: str, n_arms: int, seed: int) -> None:
+    cascade, batch = some_rounds(n_arms, road, seed)
+    settings = SETTINGS.get(name, {}) | ({"depth": n_arms // 2} if name == "fixed-depth" else {})
+
+    def new() -> Any:
+        return sw.make(name, cascade, context_dim=2, **settings)
+
+    if (name, road) == ("supervised", "disagreements"):
+        with pytest.raises(sw.TruthRequiredError):
+            new().run_disagreements(batch.contexts, batch.differ)
+        return
+    single, whole, pieces, mixed = (new() for _ in range(4))
+    stops = by_hand(single, batch, 0, 240)
+    assert at_once(whole, batch, 0, 240) == stops
+    assert at_once(pieces, batch, 0, 101) + at_once(pieces, batch, 101, 240) == stops
+    assert at_once(mixed, batch, 0, 150) + by_hand(mixed, batch, 150, 240) == stops
+    for other in (whole, pieces, mixed):
+        assert other.rounds == 240
+        assert_same(single.state(), other.state())
+    if name in ("uss-ucb", "uss-ts", "random-depth"):
+        assert len(set(stops)) > 1
+
+
+UNTOLD = ["uss-ucb", "uss-ts", "fixed-depth", "random-depth"]
+
+
+@pytest.mark.parametrize("road", ["outputs", "disagreements"])
+@pytest.mark.parametrize("name", UNTOLD)
+def test_the_plain_loop_of_the_base_class_is_the_same_run(name: str, road: str) -> None:
+    cascade, batch = some_rounds(4, road, 3)
+
+    fast = sw.make(name, cascade)
+    roads = {"run": sw.Policy.run, "run_disagreements": sw.Policy.run_disagreements}
+    plain: Any = type("Plain", (type(fast),), roads)(cascade)
+    told: list[tuple[int, int]] = []
+    contexts, differ = np.tile(batch.contexts, (5, 1)), batch.differ
+    if differ is not None:
+        stops = plain.run_disagreements(
+            contexts, np.tile(differ, (5, 1)), progress=lambda *done: told.append(done)
+        )
+        again = fast.run_disagreements(contexts, np.tile(differ, (5, 1)))
+    else:
+        assert batch.outputs is not None
+        outputs = np.tile(batch.outputs, (5, 1))
+        stops = plain.run(contexts, outputs, progress=lambda *done: told.append(done))
+        again = fast.run(contexts, outputs)
+    np.testing.assert_array_equal(stops, again)
+    assert_same(plain.state(), fast.state())
+    assert told == [(1024, 1200), (1200, 1200)]
+
+
+@pytest.mark.parametrize("name", UNTOLD)
+def test_a_long_run_is_played_in_parts_that_do_not_show(name: str) -> None:
+    cascade = sw.Cascade([0.1, 0.2, 0.2])
+    outputs = (np.random.default_rng(0).random((CHUNK + 3000, 3)) < 0.05).astype(np.int64)
+    contexts = np.zeros((len(outputs), 0))
+    told: list[tuple[int, int]] = []
+    whole, pieces, stopped = (sw.make(name, cascade) for _ in range(3))
+    stops = whole.run(contexts, outputs, progress=lambda *done: told.append(done))
+    assert told == [(CHUNK, CHUNK + 3000), (CHUNK + 3000, CHUNK + 3000)]
+    parts = [pieces.run(contexts[s], outputs[s]) for s in (slice(1000), slice(1000, None))]
+    np.testing.assert_array_equal(np.concatenate(parts), stops)
+    assert_same(whole.state(), pieces.state())
+
+    def enough(done: int, of: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run(contexts, outputs, progress=enough)
+    assert stopped.rounds == CHUNK  # and it can go on from there
+    np.testing.assert_array_equal(stopped.run(contexts[CHUNK:], outputs[CHUNK:]), stops[CHUNK:])
+    assert_same(whole.state(), stopped.state())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_of_no_rounds_changes_nothing(name: str) -> None:
+    policy = make(name)
+    live(policy, 0, 30)
+    kept = copy.deepcopy(policy.state())
+    nothing = slice(0, 0)
+    stops = policy.run(np.zeros((0, 2)), np.zeros((0, 3)), **told_all(policy, WORLD, nothing))
+    assert (stops.shape, stops.dtype) == ((0,), np.int64)
+    assert_same(kept, policy.state())
 
 
 @pytest.mark.parametrize("played", [0, 7, 150])
@@ -350,9 +510,26 @@ def told(policy: Any) -> list[sw.Truth]:
     return [sw.Truth(label=1)] if told_after(policy) else []
 
 
+def all_told(policy: Any, n: int) -> dict[str, Any]:
+    if told_after(policy):
+        return {"labels": np.zeros(n)}
+    return {"optimal": [0] * n, "disagreement": np.zeros((n, 3, 3))} if told_before(policy) else {}
+
+
 def run(policy: Any, contexts: Any, outputs: Any) -> object:
-    more = {"labels": np.zeros(len(contexts))} if told_after(policy) else {}
-    return policy.run(contexts, outputs, **more)
+    return policy.run(contexts, outputs, **all_told(policy, len(contexts)))
+
+
+def run_pairs(policy: Any, contexts: Any, differ: Any) -> object:
+    more = {} if told_after(policy) else all_told(policy, len(contexts))
+    return policy.run_disagreements(contexts, differ, **more)
+
+
+def table_of(*rows: list[Any]) -> NDArray[Any]:
+    table = np.empty((len(rows), len(rows[0])), dtype=object)
+    for place in np.ndindex(table.shape):
+        table[place] = rows[place[0]][place[1]]
+    return table
 
 
 ANYWHERE: dict[str, Callable[[Any], object]] = {
@@ -374,6 +551,15 @@ ANYWHERE: dict[str, Callable[[Any], object]] = {
     "a run with a NaN object": lambda p: run(
         p, [X] * 2, np.array([[0] * 3, [NAN] * 3], dtype=object)
     ),
+    "a run with something unhashable": lambda p: run(p, [X] * 2, table_of([0, 0, 0], [0, [], 0])),
+    "a run of one context": lambda p: p.run(0.5, [[0, 0, 0]]),
+    "pairs of too few arms": lambda p: run_pairs(p, [X, X], np.zeros((2, 1))),
+    "pairs of too few rounds": lambda p: run_pairs(p, [X, X], np.zeros((1, 3))),
+    "pairs that end in a 2": lambda p: run_pairs(p, [X] * 2, [[0, 1, 0], [1, 1, 2]]),
+    "pairs that end in a NaN": lambda p: run_pairs(p, [X] * 2, [[0, 1, 0], [1, 1, NAN]]),
+    "pairs that end in half": lambda p: run_pairs(p, [X] * 2, np.array([[0.0] * 3, [0.5] * 3])),
+    "pairs in words": lambda p: run_pairs(p, [X], np.array([["0", "1", "0"]])),
+    "pairs of one context": lambda p: p.run_disagreements(0.5, [[0, 0, 0]]),
 }
 IN_CONTEXT: dict[str, Callable[[Any], object]] = {
     "decide: NaN": lambda p: p.decide(np.array([NAN, 0.0])),
@@ -394,9 +580,7 @@ IN_CONTEXT: dict[str, Callable[[Any], object]] = {
     [
         pytest.param(name, call, id=f"{name}: {what}")
         for name, kind in sw.POLICIES.items()
-        for what, call in (
-            ANYWHERE | (IN_CONTEXT if hasattr(kind, "run_disagreements") else {})
-        ).items()
+        for what, call in (ANYWHERE | (IN_CONTEXT if issubclass(kind, Contextual) else {})).items()
     ],
 )
 def test_a_failing_call_changes_nothing(name: str, call: Callable[[Any], object]) -> None:

@@ -240,6 +240,36 @@ def test_bad_pairs_are_refused_in_words(what: str) -> None:
         assert policy.rounds == 0
 
 
+def test_what_is_wrong_with_a_table_is_said_with_its_round() -> None:
+    policy, contexts = sw.USSUCB(THREE), np.zeros((2, 1))
+    with pytest.raises(sw.InvalidOutputsError, match="arm 2 in round 1 is NaN"):
+        policy.run(contexts, np.array([[0, 0, 0], [0, 0, NAN]]))
+    unhashable = np.zeros((2, 3), dtype=object)
+    unhashable[1, 2] = {}
+    with pytest.raises(sw.InvalidOutputsError, match=r"arm 2 in round 1 said \{\}"):
+        policy.run(contexts, unhashable)
+    with pytest.raises(sw.InvalidOutputsError, match=r"pair \(0, 2\) in round 1.* not 2$"):
+        policy.run_disagreements(contexts, [[0, 1, 0], [1, 2, 0]])
+    with pytest.raises(sw.InvalidOutputsError, match="2 rounds by 3 pairs, not"):
+        policy.run_disagreements(contexts, np.zeros((2, 3, 3)))
+    with pytest.raises(sw.InvalidContextError, match="one row a round"):
+        policy.run(1.0, [[0, 0, 0]])
+    assert policy.rounds == 0
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.int64, np.float64, object])
+def test_disagreements_may_be_of_any_kind_that_holds_0_and_1(kind: Any) -> None:
+    marks = np.random.default_rng(1).integers(2, size=(50, 3)).astype(np.uint8)
+    one, other = sw.USSUCB(THREE), sw.USSUCB(THREE)
+    given = marks.astype(kind)
+    given.flags.writeable = False
+    np.testing.assert_array_equal(
+        one.run_disagreements(np.zeros((50, 1)), marks),
+        other.run_disagreements(np.zeros((50, 1)), given[::-1][::-1]),
+    )
+    np.testing.assert_array_equal(one.disagreement(), other.disagreement())
+
+
 def test_a_run_compares_outputs_as_they_are_not_as_numpy_would_convert_them() -> None:
     mixed = [["1", 1, 1.0], ["1", 1, 2]]
     for make in (lambda: sw.USSPD(THREE, context_dim=2), lambda: sw.USSUCB(THREE)):
@@ -384,48 +414,98 @@ def count_rule(cascade: sw.Cascade, upper: Array) -> int:
     return k - 1
 
 
+def by_counts(
+    cascade: sw.Cascade,
+    outputs: NDArray[np.int64],
+    upper: Callable[[int, float, float], float],
+) -> list[int]:
+    """Play in plain Python: ``upper(round, n_j, disagreements_ij)``, asked pair by pair."""
+    k = cascade.n_arms
+    n, d = [0.0] * k, np.zeros((k, k))
+    stops: list[int] = []
+    for t, y in enumerate(outputs.tolist()):
+        uppers = np.full((k, k), NAN)
+        for i in range(k):
+            for j in range(i + 1, k):
+                uppers[i, j] = upper(t + 1, n[j], d[i, j])
+        stop = count_rule(cascade, uppers)
+        stops.append(stop)
+        for j in range(stop + 1):
+            n[j] += 1
+            for i in range(j):
+                d[i, j] += y[i] != y[j]
+    return stops
+
+
+@pytest.mark.parametrize("n_arms", [2, 3, 6])
 @pytest.mark.parametrize("a", [0.5, 0.05])
-def test_uss_ucb_is_its_formula(a: float) -> None:
-    policy = sw.USSUCB(THREE, a=a)
-    contexts, outputs = world(6, 600, differ=0.05)
-    n, d = np.zeros(3), np.zeros((3, 3))
-    seen: set[int] = set()
-    for t, y in enumerate(outputs):
-        upper = np.full((3, 3), INF)
-        for i, j in THREE.pairs():
-            if n[j]:
-                upper[i, j] = d[i, j] / n[j] + math.sqrt(a * math.log(t + 1) / n[j])
-        stop = policy.decide(contexts[t]).stop
-        assert stop == count_rule(THREE, upper)
-        seen.add(stop)
-        policy.observe(contexts[t], y[: stop + 1].tolist())
-        for j in range(stop + 1):
-            n[j] += 1
-            for i in range(j):
-                d[i, j] += y[i] != y[j]
-    np.testing.assert_allclose(np.triu(policy.disagreement(), 1), np.triu(d / n, 1))
-    assert len(seen) > 1
+def test_uss_ucb_is_its_formula(a: float, n_arms: int) -> None:
+    cascade = sw.Cascade([0.2] * n_arms)
+    contexts, outputs = world(6, 1500, k=n_arms, differ=0.05)
+
+    def index(t: int, n: float, d: float) -> float:
+        return d / n + math.sqrt(a * math.log(t) / n) if n else INF
+
+    stops = by_counts(cascade, outputs, index)
+    assert len(set(stops)) > 1
+    single, whole = sw.USSUCB(cascade, a=a), sw.USSUCB(cascade, a=a)
+    for x, y, stop in zip(contexts, outputs, stops, strict=True):
+        assert single.decide(x).stop == stop
+        single.observe(x, y[: stop + 1].tolist())
+    assert whole.run(contexts, outputs).tolist() == stops
 
 
-def test_uss_ts_is_its_formula() -> None:
-    policy = sw.USSTS(THREE, seed=8)
+def test_uss_ucb_goes_on_at_a_tie() -> None:
+    policy = sw.USSUCB(sw.Cascade([0.25, 0.5]), a=1e-300)  # the bonus is lost in rounding
+    policy.observe(0.0, [0, 1])
+    policy.observe(0.0, [0, 0])
+    (e,) = policy.decide(0.0).evidence
+    assert (e.gap, e.disagreement_ucb, e.gap_won) == (0.5, 0.5, False)
+    assert policy.decide(0.0).stop == 1
+    assert policy.run(np.zeros((2, 1)), np.zeros((2, 2))).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("n_arms", [2, 3, 6])
+def test_uss_ts_is_its_formula(n_arms: int) -> None:
+    cascade = sw.Cascade([0.15] * n_arms)
+    contexts, outputs = world(7, 800, k=n_arms, differ=0.05)
     random = np.random.Generator(np.random.PCG64(8))
-    _, outputs = world(7, 400, differ=0.05)
-    n, d = np.zeros(3), np.zeros((3, 3))
-    seen: set[int] = set()
-    for y in outputs:
-        draws = np.array(
-            [[random.beta(1 + d[i, j], 1 + n[j] - d[i, j]) for j in range(3)] for i in range(3)]
-        )
-        stop = policy.decide(0.0).stop
-        assert stop == count_rule(THREE, draws)
-        seen.add(stop)
-        policy.observe(0.0, y[: stop + 1].tolist())
-        for j in range(stop + 1):
-            n[j] += 1
-            for i in range(j):
-                d[i, j] += y[i] != y[j]
-    assert seen == {0, 1, 2}
+    stops = by_counts(cascade, outputs, lambda _, n, d: random.beta(1 + d, 1 + n - d))
+    assert len(set(stops)) > 1
+    single, whole = sw.USSTS(cascade, seed=8), sw.USSTS(cascade, seed=8)
+    for y, stop in zip(outputs, stops, strict=True):
+        assert single.decide(0.0).stop == stop
+        single.observe(0.0, y[: stop + 1].tolist())
+    assert whole.run(contexts, outputs).tolist() == stops
+
+
+@pytest.mark.parametrize("kind", [sw.USSUCB, sw.USSTS])
+def test_what_was_counted_can_be_looked_at(kind: Any) -> None:
+    policy = kind(THREE)
+    assert np.isnan(policy.disagreement()).all()
+    for said in ([0, 1, 1], [0, 0, 1], [0, 1], [0]):
+        policy.observe(None, said)
+    p = policy.disagreement()
+    assert p[0, 1] == pytest.approx(2 / 3)
+    assert (p[0, 2], p[1, 2]) == (1.0, 0.5)
+    for e in policy.decide(None).evidence:
+        assert e.disagreement == p[e.first, e.second]
+
+
+def test_every_decision_of_uss_ts_draws_all_pairs_wherever_it_stops() -> None:
+    shallow, deep = (
+        sw.USSTS(sw.Cascade([0.1, 2, 2]), seed=3),
+        sw.USSTS(sw.Cascade([0, 0, 0]), seed=3),
+    )
+    numpy = np.random.Generator(np.random.PCG64(3))
+    for _ in range(5):
+        assert (shallow.decide(0.0).stop, deep.decide(0.0).stop) == (0, 2)
+        draws = [e.disagreement_ucb for e in deep.decide(0.0).evidence]
+        shallow.decide(0.0)
+        numpy.beta(np.ones(3), 1)
+        np.testing.assert_allclose(draws, numpy.beta(np.ones(3), 1), rtol=1e-12)
+    for policy in (shallow, deep):
+        assert policy._random.bit_generator.state == numpy.bit_generator.state
 
 
 def test_thompson_without_noise_is_the_greedy_rule() -> None:
@@ -489,6 +569,39 @@ def test_the_clairvoyant_is_strict() -> None:
     assert sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p)).stop == 0
     p[0, 2] = p[1, 2] = 1.0
     assert sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p)).stop == 2
+
+
+TRUTHS: dict[str, tuple[Any, Any, str]] = {
+    "oracle: a round too few": ([0, 1], None, r"must be 3 arms.*shape \(2,\)"),
+    "oracle: words": (["0", "1", "2"], None, "must be 3 arms"),
+    "oracle: no such arm": ([0, 1, 3], None, "round 2 is 3, but this cascade's arms are 0 to 2"),
+    "oracle: negative": ([0, -1, 2], None, "round 1 is -1"),
+    "oracle: half": ([0.5, 1, 2], None, "round 0 is 0.5"),
+    "oracle: NaN": ([0, 1, NAN], None, "round 2 is nan"),
+    "clairvoyant: one table": (None, np.zeros((3, 3)), r"3 tables of 3 by 3.*shape \(3, 3\)"),
+    "clairvoyant: other arms": (None, np.zeros((3, 2, 2)), "3 tables of 3 by 3"),
+    "clairvoyant: NaN": (None, np.diag([0, 0, NAN])[:, None] * np.ones((1, 3, 1)), "round 2 holds"),
+}
+
+
+@pytest.mark.parametrize("what", TRUTHS)
+def test_a_truth_that_cannot_be_is_refused_and_its_round_named(what: str) -> None:
+    optimal, disagreement, message = TRUTHS[what]
+    policy: Any = sw.make(what.partition(":")[0], THREE)
+    with pytest.raises(sw.InvalidInputError, match=message):
+        policy.run(np.zeros((3, 1)), optimal=optimal, disagreement=disagreement)
+    assert policy.rounds == 0
+
+
+def test_told_comparators_need_no_outputs_and_check_those_they_get() -> None:
+    oracle = sw.Oracle(THREE)
+    assert oracle.run(np.zeros((3, 1)), optimal=np.array([2.0, 0.0, 1.0])).tolist() == [2, 0, 1]
+    assert oracle.rounds == 3
+    with pytest.raises(sw.InvalidOutputsError, match="3 rounds by 3 arms"):
+        oracle.run(np.zeros((3, 1)), np.zeros((3, 2)), optimal=[0, 0, 0])
+    with pytest.raises(sw.InvalidOutputsError, match="3 rounds by 3 pairs"):
+        oracle.run_disagreements(np.zeros((3, 1)), np.zeros((3, 2)), optimal=[0, 0, 0])
+    assert oracle.rounds == 3
 
 
 @pytest.mark.parametrize("p", [np.full((3, 3), NAN), np.zeros((2, 2)), 0.1], ids=["NaN", "2", "0"])

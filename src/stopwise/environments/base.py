@@ -1,6 +1,7 @@
 """What an environment is: it draws rounds, and knows the truth about them."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -32,15 +33,24 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
         p_ij(x), in the upper triangle.
     optimal : ndarray of shape (n,)
         i*(x).
+    margins : ndarray of shape (n,)
+        ξ(x) = min over j > i* of C_j − C_i* − p_{i*j}(x), by how much the context is weakly
+        dominant; +∞ where i* is the last arm.
     """
 
     contexts: Floats
     disagreement: Floats
     optimal: Ints
+    margins: Floats
     outputs: Ints | None = None
     differ: NDArray[np.uint8] | None = None
     labels: Ints | None = None
     error_rates: Floats | None = None
+
+    @property
+    def dominant(self) -> NDArray[np.bool_]:
+        """Which contexts are weakly dominant (WD): ξ(x) > 0."""
+        return self.margins > 0
 
 
 class Environment(ABC):
@@ -48,12 +58,15 @@ class Environment(ABC):
 
     Attributes
     ----------
+    name : str
+        What `make_environment` calls it.
     cascade : Cascade
         The arms and their costs.
     context_dim : int
         How many numbers a context has.
     """
 
+    name: ClassVar[str]
     cascade: Cascade
     context_dim: int
 

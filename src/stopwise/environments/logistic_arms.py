@@ -1,15 +1,18 @@
 """Arms that are logistic classifiers of rising quality, answering at random as the paper's do."""
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
-from stopwise.environments.base import Batch, Environment, Floats
+from stopwise.environments.base import Floats
+from stopwise.environments.binary_arms import BinaryArms
+from stopwise.environments.training import chance_of_one
 from stopwise.errors import InvalidParameterError
-from stopwise.theory.regret import optimal_arms
 
 
-class LogisticArms(Environment):
+class LogisticArms(BinaryArms):
     """Contexts uniform in [−1, 1]^d; arm i answers 1 with chance μ(xᵀw_i + b_i).
 
     The label is 1 with chance μ(xᵀw + b) of its own. Given the context, arms and label are
@@ -37,6 +40,8 @@ class LogisticArms(Environment):
     ((5, 2), (5, 2), (5, 2))
     """
 
+    name: ClassVar[str] = "logistic-arms"
+
     def __init__(self, cascade: Cascade, arms: ArrayLike, label: ArrayLike) -> None:
         self.cascade = cascade
         self._arms = np.array(arms, dtype=np.float64)
@@ -54,24 +59,7 @@ class LogisticArms(Environment):
         if not (np.isfinite(self._arms).all() and np.isfinite(self._label).all()):
             raise InvalidParameterError("weights must be finite")
 
-    def sample(self, rounds: int, random: np.random.Generator) -> Batch:
-        """Draw rounds."""
+    def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+        """Draw contexts, and say how likely each answer is there."""
         x = random.uniform(-1.0, 1.0, (rounds, self.context_dim))
-        says_one = _chance(x, self._arms)
-        is_one = _chance(x, self._label[None, :])
-        errors = says_one * (1.0 - is_one) + (1.0 - says_one) * is_one
-        a = says_one[:, :, None]
-        b = says_one[:, None, :]
-        return Batch(
-            contexts=x,
-            disagreement=a * (1.0 - b) + (1.0 - a) * b,
-            optimal=optimal_arms(self.cascade, errors),
-            outputs=(random.random(says_one.shape) < says_one).astype(np.int64),
-            labels=(random.random(rounds) < is_one[:, 0]).astype(np.int64),
-            error_rates=errors,
-        )
-
-
-def _chance(x: Floats, weights: Floats) -> Floats:
-    z = x @ weights[:, :-1].T + weights[:, -1]
-    return 0.5 * (1.0 + np.tanh(0.5 * z))  # μ(z), without overflow
+        return x, chance_of_one(x, self._arms), chance_of_one(x, self._label[None, :])[:, 0]

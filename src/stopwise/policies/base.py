@@ -4,6 +4,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, ClassVar, Self, cast
 
@@ -11,14 +12,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.errors import InvalidOutputsError, InvalidParameterError, InvalidStopError
+from stopwise.errors import (
+    InvalidContextError,
+    InvalidOutputsError,
+    InvalidParameterError,
+    InvalidStopError,
+)
 from stopwise.records import Decision, PairEvidence
 
 Ints = NDArray[np.int64]
+Marks = NDArray[np.uint8]  # 0 or 1 for every pair: whether its arms disagree
 Pairs = Mapping[tuple[int, int], bool] | ArrayLike
 Progress = Callable[[int, int], object]
 
 MAX_HEARD = 1024  # combinations of outputs remembered; classifiers have few
+CHUNK = 65_536  # rounds played at once: bounds the memory of a long run
 MAX_ARMS = 15  # outputs travel as codes of four bits in one 64-bit integer
 
 
@@ -124,11 +132,51 @@ class Policy(ABC):
             The stops.
         """
         xs = as_table(contexts)
-        ys = self._checked_table(len(xs), outputs)
+        told = self._checked_table(rounds_in(xs), outputs)
+
+        def reveal(t: int, stop: int) -> None:
+            self.observe(xs[t], cast(list[Hashable], told[t, : stop + 1].tolist()))
+
+        return self._one_by_one(xs, reveal, progress)
+
+    def run_disagreements(
+        self, contexts: ArrayLike, differ: ArrayLike, *, progress: Progress | None = None
+    ) -> Ints:
+        """Play rounds of which only the pairwise disagreements are known.
+
+        Parameters
+        ----------
+        contexts : array_like of shape (n, context_dim)
+            One context a round.
+        differ : array_like of shape (n, K(K−1)/2)
+            Whether each pair would disagree, in the order of ``cascade.pairs()``; only what a
+            stop reveals is looked at.
+        progress : callable, optional
+            Called as ``progress(done, of)`` now and then.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The stops.
+        """
+        xs = as_table(contexts)
+        marks = self._checked_marks(rounds_in(xs), differ)
+        square = np.zeros((len(self._names),) * 2, dtype=np.bool_)
+        above = np.triu_indices(len(square), 1)  # the order of cascade.pairs()
+
+        def reveal(t: int, stop: int) -> None:
+            square[above] = marks[t]
+            self.observe_disagreements(xs[t], stop, square)
+
+        return self._one_by_one(xs, reveal, progress)
+
+    def _one_by_one(
+        self, xs: NDArray[Any], reveal: Callable[[int, int], None], progress: Progress | None
+    ) -> Ints:
         stops = np.empty(len(xs), dtype=np.int64)
         for t in range(len(xs)):
-            stops[t] = self.decide(xs[t]).stop
-            self.observe(xs[t], cast(list[Hashable], ys[t, : stops[t] + 1].tolist()))
+            stops[t] = stop = self.decide(xs[t]).stop
+            reveal(t, stop)
             if progress is not None and (t % 1024 == 1023 or t + 1 == len(xs)):
                 progress(t + 1, len(xs))
         return stops
@@ -259,9 +307,40 @@ class Policy(ABC):
                     "included"
                 )
         if table.dtype.kind == "O":
-            for y in table.flat:
-                _hashed(y)
+            for place, y in enumerate(table.flat):
+                if not _hashable(y):
+                    t, arm = divmod(place, len(self._names))
+                    raise InvalidOutputsError(
+                        "outputs must be hashable values (numbers, strings, tuples …); arm "
+                        f"{arm} in round {t} said {_shown(y)}"
+                    )
         return table
+
+    def _checked_marks(self, n_rounds: int, differ: ArrayLike) -> Marks:
+        table, pairs = as_table(differ), self.cascade.pairs()
+        if table.shape != (n_rounds, len(pairs)):
+            raise InvalidOutputsError(
+                f"disagreements must be a table of {n_rounds} rounds by {len(pairs)} pairs, not "
+                f"{table.shape}"
+            )
+        if table.dtype.kind != "b":
+            neither = np.asarray((table != 0) & (table != 1), dtype=np.bool_)
+            if neither.any():
+                t, k = np.argwhere(neither)[0].tolist()
+                raise InvalidOutputsError(
+                    f"pair {pairs[k]} in round {t}: whether two arms disagreed is True or False, "
+                    f"not {_shown(table[t, k])}"
+                )
+        # one kind of array, so that kernels are compiled once: no views, nothing read-only
+        return np.require(table, dtype=np.uint8, requirements=["C", "W", "E"])
+
+    def _marks(self, told: NDArray[Any]) -> Marks:
+        """Return whether each pair of arms said different things: (n, K) → (n, K(K−1)/2)."""
+        pairs = self.cascade.pairs()
+        marks = np.empty((len(told), len(pairs)), dtype=np.uint8)
+        for k, (i, j) in enumerate(pairs):
+            marks[:, k] = told[:, i] != told[:, j]
+        return marks
 
     def _decision(self, stop: int) -> Decision:
         return Decision(stop, self._names[stop], self._costs[stop])
@@ -279,7 +358,7 @@ class Uncontextual(Policy):
 
     def __init__(self, cascade: Cascade) -> None:
         super().__init__(cascade)
-        self._rounds = 0
+        self._rounds: int = 0
 
     @property
     def rounds(self) -> int:
@@ -287,8 +366,8 @@ class Uncontextual(Policy):
         return self._rounds
 
     def _learn(self, x: ArrayLike, n: int, codes: int) -> None:
-        heard = np.array([(codes >> (4 * i)) & 15 for i in range(n)])
-        self._learn_pairs(x, n - 1, heard[:, None] != heard[None, :])
+        del x, n, codes
+        self._rounds += 1
 
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:
         del x, stop, differ
@@ -304,6 +383,45 @@ class Uncontextual(Policy):
         if rounds.dtype != np.int64 or rounds.shape != (1,) or rounds[0] < 0:
             raise ValueError("its number of rounds is impossible")
         self._rounds = int(rounds[0])
+
+
+class Blind(Uncontextual):
+    """A policy that sees no context and no truth, and plays a series of rounds at once.
+
+    Subclasses write the series (`_play`) beside the single `decide`.
+    """
+
+    def run(
+        self, contexts: ArrayLike, outputs: ArrayLike, *, progress: Progress | None = None
+    ) -> Ints:
+        """Play rounds in order, all at once (see `Policy.run`)."""
+        told = self._checked_table(rounds_in(as_table(contexts)), outputs)
+        return self._run(len(told), lambda start, end: self._marks(told[start:end]), progress)
+
+    def run_disagreements(
+        self, contexts: ArrayLike, differ: ArrayLike, *, progress: Progress | None = None
+    ) -> Ints:
+        """Play rounds in order, all at once (see `Policy.run_disagreements`)."""
+        marks = self._checked_marks(rounds_in(as_table(contexts)), differ)
+        return self._run(len(marks), lambda start, end: marks[start:end], progress)
+
+    def _run(self, n: int, marks: Callable[[int, int], Marks], progress: Progress | None) -> Ints:
+        # Everything has been checked before the first round is played.
+        stops = np.empty(n, dtype=np.int64)
+        for start in range(0, n, CHUNK):
+            end = min(start + CHUNK, n)
+            self._play(stops[start:end], partial(marks, start, end))
+            self._rounds += end - start
+            if progress is not None:
+                progress(end, n)
+        return stops
+
+    @abstractmethod
+    def _play(self, stops: Ints, marks: Callable[[], Marks]) -> None:
+        """Play rounds in order: fill in the stops and learn all but the number of rounds.
+
+        ``marks()`` tells of every round whether each pair disagrees: (n, K(K−1)/2).
+        """
 
 
 def number(
@@ -352,13 +470,25 @@ def as_table(values: ArrayLike) -> NDArray[Any]:
     return np.array(values, dtype=np.object_)
 
 
-def _hashed(y: object) -> int:
+def rounds_in(table: NDArray[Any]) -> int:
+    """Return how many rounds a table of contexts has.
+
+    Examples
+    --------
+    >>> rounds_in(np.zeros((5, 2)))
+    5
+    """
+    if table.ndim == 0:
+        raise InvalidContextError("contexts must be a table with one row a round, not one value")
+    return len(table)
+
+
+def _hashable(y: object) -> bool:
     try:
-        return hash(y)
+        hash(y)
     except TypeError:
-        raise InvalidOutputsError(
-            f"outputs must be hashable values (numbers, strings, tuples …), not {_shown(y)}"
-        ) from None
+        return False
+    return True
 
 
 def _shown(value: object) -> str:

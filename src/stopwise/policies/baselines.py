@@ -1,19 +1,20 @@
 """Baselines: fixed depth, random depth, and two that are told the truth."""
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.errors import InvalidParameterError, TruthRequiredError
-from stopwise.policies.base import Uncontextual
+from stopwise.errors import InvalidParameterError, InvalidStopError, TruthRequiredError
+from stopwise.policies.base import Blind, Ints, Marks, Progress, Uncontextual, as_table, rounds_in
 from stopwise.policies.randomness import generator, restored, stored, whole_seed
 from stopwise.records import Decision, Truth
 
 
-class FixedDepth(Uncontextual):
+class FixedDepth(Blind):
     """Always the same depth: the paper's "I_t = i".
 
     Parameters
@@ -41,12 +42,16 @@ class FixedDepth(Uncontextual):
         del x
         return self._decision(self.depth)
 
+    def _play(self, stops: Ints, marks: Callable[[], Marks]) -> None:
+        del marks
+        stops[:] = self.depth
+
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that make an equal policy."""
         return {"depth": self.depth}
 
 
-class RandomDepth(Uncontextual):
+class RandomDepth(Blind):
     """Every depth with equal chance.
 
     Parameters
@@ -76,6 +81,11 @@ class RandomDepth(Uncontextual):
         del x
         return self._decision(int(self._random.integers(self.cascade.n_arms)))
 
+    def _play(self, stops: Ints, marks: Callable[[], Marks]) -> None:
+        del marks
+        # the same stream as single draws
+        stops[:] = self._random.integers(self.cascade.n_arms, size=len(stops))
+
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that make an equal policy."""
         return {"seed": self.seed}
@@ -91,7 +101,76 @@ class RandomDepth(Uncontextual):
         self._random = random
 
 
-class Oracle(Uncontextual):
+class Told(Uncontextual):
+    """A comparator that is told the truth before it decides, and so has nothing to learn."""
+
+    needs_truth: ClassVar[bool] = True
+
+    def run(
+        self,
+        contexts: ArrayLike,
+        outputs: ArrayLike | None = None,
+        *,
+        optimal: ArrayLike | None = None,
+        disagreement: ArrayLike | None = None,
+        progress: Progress | None = None,
+    ) -> Ints:
+        """Play rounds of which the truth is given, all at once.
+
+        Parameters
+        ----------
+        contexts : array_like of shape (n, context_dim)
+            One context a round; only their number matters.
+        outputs : array_like of shape (n, K), optional
+            What every arm would say: teaches nothing.
+        optimal : array_like of shape (n,), optional
+            i*(x), which the oracle must know.
+        disagreement : array_like of shape (n, K, K), optional
+            p_ij(x) in the upper triangle, which the clairvoyant must know.
+        progress : callable, optional
+            Called as ``progress(done, of)`` at the end.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The stops.
+        """
+        n = rounds_in(as_table(contexts))
+        if outputs is not None:
+            self._checked_table(n, outputs)
+        return self._run_told(self._stops(n, optimal, disagreement), progress)
+
+    def run_disagreements(
+        self,
+        contexts: ArrayLike,
+        differ: ArrayLike | None = None,
+        *,
+        optimal: ArrayLike | None = None,
+        disagreement: ArrayLike | None = None,
+        progress: Progress | None = None,
+    ) -> Ints:
+        """Play rounds of which the truth is given (see `run`); ``differ`` teaches nothing."""
+        n = rounds_in(as_table(contexts))
+        if differ is not None:
+            self._checked_marks(n, differ)
+        return self._run_told(self._stops(n, optimal, disagreement), progress)
+
+    def _run_told(self, stops: Ints, progress: Progress | None) -> Ints:
+        self._rounds += len(stops)
+        if progress is not None and len(stops):
+            progress(len(stops), len(stops))
+        return stops
+
+    @abstractmethod
+    def _stops(self, n: int, optimal: ArrayLike | None, disagreement: ArrayLike | None) -> Ints:
+        """Return the stops of n rounds by the truth, or refuse it."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that make an equal policy: none."""
+        return {}
+
+
+class Oracle(Told):
     """Told the optimal arm of every context, it plays it: zero regret by definition.
 
     Examples
@@ -100,10 +179,11 @@ class Oracle(Uncontextual):
     >>> policy = sw.Oracle(sw.Cascade(costs=[0.1, 0.2]))
     >>> policy.decide(None, sw.Truth(optimal=1)).stop
     1
+    >>> policy.run([[0.5], [0.7]], optimal=[1, 0]).tolist()
+    [1, 0]
     """
 
     name: ClassVar[str] = "oracle"
-    needs_truth: ClassVar[bool] = True
 
     def decide(self, x: ArrayLike, truth: Truth | None = None) -> Decision:
         """Return the optimal arm."""
@@ -112,12 +192,27 @@ class Oracle(Uncontextual):
             raise TruthRequiredError("the oracle must be told: decide(x, Truth(optimal=...))")
         return self._decision(self._checked_stop(truth.optimal))
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal policy: none."""
-        return {}
+    def _stops(self, n: int, optimal: ArrayLike | None, disagreement: ArrayLike | None) -> Ints:
+        del disagreement
+        if optimal is None:
+            raise TruthRequiredError("the oracle must be told: run(contexts, optimal=...)")
+        best = np.asarray(optimal)
+        if best.shape != (n,) or best.dtype.kind not in "iuf":
+            raise InvalidParameterError(
+                f"optimal must be {n} arms, one a round; this has shape {best.shape}"
+            )
+        arms = np.arange(self.cascade.n_arms)
+        wrong = np.flatnonzero(~np.isin(best, arms))
+        if wrong.size:
+            t = int(wrong[0])
+            raise InvalidStopError(
+                f"the optimal arm of round {t} is {best[t]!s}, but this cascade's arms are 0 to "
+                f"{arms[-1]}"
+            )
+        return best.astype(np.int64)
 
 
-class Clairvoyant(Uncontextual):
+class Clairvoyant(Told):
     """The stopping test with the true p_ij(x): what USS-PD would do if it had learned all.
 
     Where it is not optimal, weak dominance fails, and no learner of disagreement could be.
@@ -131,7 +226,6 @@ class Clairvoyant(Uncontextual):
     """
 
     name: ClassVar[str] = "clairvoyant"
-    needs_truth: ClassVar[bool] = True
 
     def decide(self, x: ArrayLike, truth: Truth | None = None) -> Decision:
         """Return the first arm whose every deeper arm costs more than it truly disagrees."""
@@ -146,9 +240,26 @@ class Clairvoyant(Uncontextual):
                 f"disagreement must be a table of {self.cascade.n_arms} by {self.cascade.n_arms} "
                 f"probabilities, none of them NaN; this has shape {p.shape}"
             )
-        loses = np.triu(self.cascade.gaps <= p, 1)
-        return self._decision(int(np.argmin(loses.any(axis=1))))
+        return self._decision(int(self._first_winners(p)))
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal policy: none."""
-        return {}
+    def _stops(self, n: int, optimal: ArrayLike | None, disagreement: ArrayLike | None) -> Ints:
+        del optimal
+        if disagreement is None:
+            raise TruthRequiredError(
+                "the clairvoyant must be told: run(contexts, disagreement=...)"
+            )
+        p = np.asarray(disagreement)
+        if p.shape != (n, *self.cascade.gaps.shape):
+            raise InvalidParameterError(
+                f"disagreement must be {n} tables of {self.cascade.n_arms} by "
+                f"{self.cascade.n_arms} probabilities, one a round; this has shape {p.shape}"
+            )
+        wrong = np.flatnonzero(np.isnan(p).any(axis=(1, 2)))
+        if wrong.size:
+            raise InvalidParameterError(f"the disagreement of round {wrong[0]} holds a NaN")
+        return self._first_winners(p)
+
+    def _first_winners(self, p: NDArray[np.float64]) -> Ints:
+        """Return the first arm whose gaps all exceed p, for one table (K, K) or many."""
+        loses = np.triu(self.cascade.gaps <= p, 1).any(axis=-1)
+        return np.argmin(loses, axis=-1).astype(np.int64)  # the last arm never loses

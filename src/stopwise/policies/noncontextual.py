@@ -1,63 +1,49 @@
 """USS-UCB and USS-TS: the predecessors that look at no context."""
 
-import math
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.policies.base import Uncontextual, number
+from stopwise.engine import counts
+from stopwise.policies.base import Blind, Ints, Marks, number
 from stopwise.policies.randomness import generator, restored, stored, whole_seed
 from stopwise.records import Decision, PairEvidence
 
 Floats = NDArray[np.float64]
 
 
-class PairCounts(Uncontextual):
+class PairCounts(Blind):
     """Counts, for every pair, how often it was revealed and how often it disagreed.
 
-    Subclasses turn the counts into an upper value per pair (`_uppers`); the stopping test is
-    that of USS-PD.
+    Subclasses turn the counts into an upper value per pair (`_decide`, and `_play` for a series
+    of rounds); the stopping test is that of USS-PD.
     """
 
     def __init__(self, cascade: Cascade) -> None:
         super().__init__(cascade)
         self._n = np.zeros(cascade.n_arms, dtype=np.int64)  # rounds that revealed arm j
         self._disagreed = np.zeros((cascade.n_arms, cascade.n_arms), dtype=np.int64)
+        self._n_pairs = len(cascade.pairs())
 
     def decide(self, x: ArrayLike) -> Decision:
         """Return how deep to go; the context is not looked at."""
         del x
-        uppers = self._uppers()
-        wins = np.triu(self.cascade.gaps > uppers, 1) | np.tri(len(uppers), dtype=np.bool_)
-        stop = int(np.argmax(wins.all(axis=1)))  # the last row is all True
-        return Decision(
-            stop,
-            self._names[stop],
-            self._costs[stop],
-            self,
-            np.stack([self.disagreement(), uppers]),
-            None,
-            self._rounds,
-        )
+        noted = np.empty((2, self._n_pairs))
+        stop = self._decide(noted)
+        return Decision(stop, self._names[stop], self._costs[stop], self, noted, None, self._rounds)
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""
         if decision.note is None:
             return ()
-        gaps, (p, uppers) = self.cascade.gaps, decision.note
+        gaps, (estimates, uppers) = self.cascade.gaps, decision.note.tolist()
         return tuple(
-            PairEvidence(
-                i,
-                j,
-                float(gaps[i, j]),
-                float(p[i, j]),
-                float(uppers[i, j]),
-                bool(gaps[i, j] > uppers[i, j]),
-            )
-            for i, j in self.cascade.pairs()
+            PairEvidence(i, j, float(gaps[i, j]), p, upper, bool(gaps[i, j] > upper))
+            for (i, j), p, upper in zip(self.cascade.pairs(), estimates, uppers, strict=True)
             if i <= decision.stop
         )
 
@@ -66,8 +52,13 @@ class PairCounts(Uncontextual):
         with np.errstate(invalid="ignore"):
             return self._disagreed / self._n[None, :]
 
-    def _uppers(self) -> Floats:
-        raise NotImplementedError
+    @abstractmethod
+    def _decide(self, noted: Floats) -> int:
+        """Return the stop, leaving every pair's p̂ and upper value in ``noted`` (2, n_pairs)."""
+
+    def _learn(self, x: ArrayLike, n: int, codes: int) -> None:
+        heard = np.array([(codes >> (4 * i)) & 15 for i in range(n)])
+        self._learn_pairs(x, n - 1, heard[:, None] != heard[None, :])
 
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:
         super()._learn_pairs(x, stop, differ)
@@ -137,13 +128,15 @@ class USSUCB(PairCounts):
         """Return the keyword arguments that make an equal, untaught policy."""
         return {"a": self.a}
 
-    def _uppers(self) -> Floats:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            uppers = self._disagreed / self._n + np.sqrt(
-                self.a * math.log(self._rounds + 1) / self._n
-            )
-        uppers[:, self._n == 0] = np.inf
-        return uppers
+    def _decide(self, noted: Floats) -> int:
+        return counts.decide_ucb(
+            self.cascade.gaps, self._n, self._disagreed, self._rounds, self.a, noted
+        )
+
+    def _play(self, stops: Ints, marks: Callable[[], Marks]) -> None:
+        counts.run_ucb(
+            self.cascade.gaps, self._n, self._disagreed, self._rounds, self.a, marks(), stops
+        )
 
 
 class USSTS(PairCounts):
@@ -153,6 +146,8 @@ class USSTS(PairCounts):
 
         draw  q_ij ~ Beta(1 + disagreements_ij, 1 + agreements_ij)
         stop at the first arm i with  C_j − C_i > q_ij  for all j > i
+
+    Every decision draws all pairs i < j in the order of ``cascade.pairs()``, wherever it stops.
 
     Parameters
     ----------
@@ -182,9 +177,11 @@ class USSTS(PairCounts):
         """Return the keyword arguments that make an equal, untaught policy."""
         return {"seed": self.seed}
 
-    def _uppers(self) -> Floats:
-        agreed = self._n[None, :] - self._disagreed
-        return self._random.beta(1.0 + self._disagreed, 1.0 + agreed)
+    def _decide(self, noted: Floats) -> int:
+        return counts.decide_ts(self.cascade.gaps, self._n, self._disagreed, self._random, noted)
+
+    def _play(self, stops: Ints, marks: Callable[[], Marks]) -> None:
+        counts.run_ts(self.cascade.gaps, self._n, self._disagreed, self._random, marks(), stops)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was learned and the random state, as arrays by name."""

@@ -1,0 +1,176 @@
+"""``stopwise reproduce``: the paper's experiments, done again."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from stopwise.paper.report import Report
+
+Engine: TypeAlias = Literal["in-process", "processes", "dask"]
+
+STYLES = {"held": "green", "did not hold": "red", "undecided": "yellow"}
+
+
+def reproduce(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few repetitions: minutes, but many claims undecided.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="This table or figure; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where runs and report go.")
+    ] = Path("reproduction"),
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", min=1, metavar="N", help="Runs at a time.", show_default="all cores"
+        ),
+    ] = None,
+    engine: Annotated[Engine, typer.Option("--engine", help="What does the runs.")] = "processes",
+    address: Annotated[
+        str | None,
+        typer.Option("--address", metavar="HOST:PORT", help="Of a Dask scheduler that is there."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, metavar="N", help="Of the first repetition.")
+    ] = 0,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the tables and figures, and do nothing else.")
+    ] = False,
+) -> None:
+    """Repeat the paper's experiments and judge its claims.
+
+    Every run is kept as it finishes: interrupt it when you like, and the same command goes on from
+    there. The same seed gives the same numbers. A claim that does not hold is a result, not a
+    failure.
+
+        stopwise reproduce --quick --only table1 --only table2
+    """
+    if address is not None and engine != "dask":
+        raise typer.BadParameter("it is for --engine dask only", param_hint="--address")
+    from rich.console import Console
+
+    from stopwise.paper.catalogue import EXHIBITS
+
+    console = Console()
+    if list_:
+        _print_list(console)
+        return
+    names = list(dict.fromkeys(only or []))
+    if unknown := [name for name in names if name not in EXHIBITS]:
+        raise typer.BadParameter(
+            f"nothing is called {unknown[0]!r}; there are {', '.join(EXHIBITS)}",
+            param_hint="--only",
+        )
+    report = _followed(console, out, quick, names, jobs, engine, address, seed)
+    console.print(_verdicts(report))
+    console.print(_count(report), markup=False, highlight=False)
+    console.print(f"Open {out / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+
+
+def command_line(quick: bool, only: Sequence[str], seed: int) -> str:
+    """Return the command that gives the same numbers: who does the runs does not matter.
+
+    Examples
+    --------
+    >>> command_line(True, ["table1"], 0)
+    'stopwise reproduce --quick --only table1'
+    """
+    words = ["stopwise", "reproduce"]
+    words += ["--quick"] * quick
+    words += [word for name in only for word in ("--only", name)]
+    words += ["--seed", str(seed)] if seed else []
+    return shlex.join(words)
+
+
+def _followed(
+    console: "Console",
+    out: Path,
+    quick: bool,
+    only: list[str],
+    jobs: int | None,
+    engine: Engine,
+    address: str | None,
+    seed: int,
+) -> "Report":
+    from stopwise.cli.progress import follow
+    from stopwise.paper.reproduce import reproduce as run
+
+    try:
+        with follow(console) as progress:
+            return run(
+                out,
+                quick=quick,
+                only=only,
+                engine=engine,
+                jobs=jobs,
+                address=address,
+                seed=seed,
+                progress=progress.report,
+                command=command_line(quick, only, seed),
+            )
+    except KeyboardInterrupt:
+        typer.echo(
+            f"stopwise: interrupted. Finished runs are kept in {out}; the same command goes on "
+            "from there.",
+            err=True,
+        )
+        raise typer.Exit(1) from None
+
+
+def _print_list(console: "Console") -> None:
+    from rich.table import Table
+
+    from stopwise.paper.catalogue import EXHIBITS
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "what", "where in the paper"):
+        table.add_column(heading, no_wrap=heading == "name")
+    for exhibit in EXHIBITS.values():
+        table.add_row(exhibit.name, exhibit.title, exhibit.where)
+    console.print(table)
+
+
+def _verdicts(report: "Report") -> "Table":
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from stopwise.paper.report import SIGNS, judged, settings_of
+    from stopwise.paper.report_text import headline
+
+    settings = settings_of(report)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    table.add_column("claim")
+    for setting in settings or ["verdict"]:
+        table.add_column(setting, no_wrap=True)
+    for section in report.sections:
+        for k, one in enumerate(judged(section)):
+            cells = [one.under(setting) or one.under("") for setting in settings or [""]]
+            words = [
+                Text("\n").join(
+                    Text(f"{SIGNS[c.verdict]} {c.verdict}", STYLES[c.verdict]) for c in claims
+                )
+                for claims in cells
+            ]
+            table.add_row("" if k else section.name, Text(headline(one.text)), *words)
+    return table
+
+
+def _count(report: "Report") -> str:
+    from stopwise.paper.report import tally
+
+    counts = tally(report)
+    held, total = counts["held"], sum(counts.values())
+    rest = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n and verdict != "held")
+    return f"{held} of {total} held" + (f"; {rest}." if rest else ".")

@@ -1,0 +1,44 @@
+"""Every environment by name, for configuration files and the records of experiments."""
+
+from typing import Any
+
+from stopwise.cascade import Cascade
+from stopwise.environments.base import Environment
+from stopwise.environments.heart import Heart
+from stopwise.environments.logged import Logged
+from stopwise.environments.logistic_arms import LogisticArms
+from stopwise.environments.pima import Pima
+from stopwise.environments.realizable import Realizable
+from stopwise.environments.synthetic import Synthetic
+from stopwise.errors import UnknownEnvironmentError
+
+ENVIRONMENTS: dict[str, type[Environment]] = {
+    environment.name: environment
+    for environment in (LogisticArms, Realizable, Synthetic, Pima, Heart, Logged)
+}
+
+
+def make_environment(name: str, cascade: Cascade, **parameters: Any) -> Environment:
+    """Make an environment by its name.
+
+    Parameters
+    ----------
+    name : str
+        As in ``ENVIRONMENTS``: "synthetic", "pima", …
+    cascade : Cascade
+        The arms and their costs.
+    **parameters
+        Of that environment; plain values (numbers, strings, lists) do for all of them.
+
+    Examples
+    --------
+    >>> make_environment("pima", Cascade(costs=[0.01, 0.25, 0.5])).context_dim
+    8
+    """
+    if name not in ENVIRONMENTS:
+        raise UnknownEnvironmentError(
+            f"no environment is called {name!r}; there are {', '.join(ENVIRONMENTS)}"
+        )
+    # Every class takes the cascade first, then parameters of its own.
+    factory: Any = ENVIRONMENTS[name]
+    return factory(cascade, **parameters)

@@ -1,0 +1,125 @@
+"""A labelled table as an environment: arm i is a classifier of its leading columns."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stopwise.cascade import Cascade
+from stopwise.environments.base import Floats
+from stopwise.environments.binary_arms import BinaryArms
+from stopwise.environments.rows import round_robin
+from stopwise.environments.training import chance_of_one, checked_table, fit_logistic
+from stopwise.errors import InvalidParameterError
+
+
+class Tabular(BinaryArms):
+    """Contexts are the rows of a table, in order and from the first again past the last.
+
+    Arm i is a logistic classifier trained on the leading ``columns_per_arm[i]`` columns of the
+    whole table, and answers 1 with the chance it gives; the labels are those of the table. So a
+    deeper arm can be one that is shown more: first a patient's history, then a test, then
+    another.
+
+    Parameters
+    ----------
+    cascade : Cascade
+        The arms and their costs.
+    X : array_like of shape (n, d)
+        The table, scaled as policies shall see it; `standardised` is one way.
+    y : array_like of shape (n,)
+        The labels, 0 or 1.
+    columns_per_arm : sequence of int
+        How many leading columns each arm sees.
+    C : float or sequence of float
+        How little the arms are regularised, as in `fit_logistic`; one for all or one each.
+    intercept : bool
+        Whether the classifiers have one.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> X = standardised([[1, 5, 0], [2, 1, 1], [3, 4, 0], [4, 2, 1]])
+    >>> env = Tabular(sw.Cascade(costs=[0.1, 0.2]), X, [0, 0, 1, 1], columns_per_arm=[1, 3])
+    >>> env.sample(6, np.random.default_rng(0)).labels.tolist()
+    [0, 0, 1, 1, 0, 0]
+    """
+
+    name: ClassVar[str] = "tabular"
+
+    def __init__(
+        self,
+        cascade: Cascade,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        columns_per_arm: Sequence[int],
+        C: float | Sequence[float] = 1.0,
+        intercept: bool = True,
+    ) -> None:
+        self.cascade = cascade
+        self._contexts, labels = checked_table(X, y)
+        self._labels = labels.astype(np.float64)
+        self.context_dim = self._contexts.shape[1]
+        columns = per_arm(columns_per_arm, cascade.n_arms, "columns_per_arm")
+        if not all(k == int(k) and 1 <= k <= self.context_dim for k in columns):
+            raise InvalidParameterError(
+                f"an arm sees a whole number of columns, from 1 to {self.context_dim}; "
+                f"columns_per_arm is {list(columns_per_arm)}"
+            )
+        # One row (w, b) per arm, with weights 0 for the columns it does not see.
+        self.weights = np.zeros((cascade.n_arms, self.context_dim + 1))
+        for arm, (k, c) in enumerate(zip(columns, per_arm(C, cascade.n_arms, "C"), strict=True)):
+            seen = int(k)
+            fitted = fit_logistic(self._contexts[:, :seen], labels, c, intercept)
+            self.weights[arm, :seen] = fitted[:-1]
+            self.weights[arm, -1] = fitted[-1]
+        self._says_one = chance_of_one(self._contexts, self.weights)
+
+    def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+        """Show contexts in order, and say how likely each answer is there."""
+        del random  # the order is that of the table
+        rows = round_robin(len(self._contexts), rounds)
+        return self._contexts[rows], self._says_one[rows], self._labels[rows]
+
+
+def standardised(X: ArrayLike) -> Floats:
+    """Return a table with columns of mean 0 and equal spread, and rows of norm at most 1.
+
+    Each column is centred and divided by its standard deviation (that of a population), then
+    all is divided by the largest norm of a row. A constant column becomes zero.
+
+    Examples
+    --------
+    >>> standardised([[1, 7], [2, 7], [3, 7]]).tolist()
+    [[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]
+    """
+    table, _ = checked_table(X, np.zeros(len(np.asarray(X))))
+    centred = table - table.mean(axis=0)
+    spread = centred.std(axis=0)
+    constant = (table == table[0]).all(axis=0)
+    scaled = np.where(constant, 0.0, centred) / np.where(constant, 1.0, spread)
+    largest = float(np.linalg.norm(scaled, axis=1).max())
+    return scaled / largest if largest > 0 else scaled
+
+
+def per_arm(values: float | Sequence[float], n_arms: int, what: str) -> list[float]:
+    """Return one number for each arm, given one for all or one each.
+
+    Examples
+    --------
+    >>> per_arm(2, 3, "C"), per_arm([1, 2], 2, "C")
+    ([2.0, 2.0, 2.0], [1.0, 2.0])
+    """
+    try:
+        numbers = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidParameterError(f"{what} must be numbers, not {values!r}") from None
+    if numbers.ndim == 0:
+        return [float(numbers)] * n_arms
+    if numbers.shape != (n_arms,):
+        raise InvalidParameterError(
+            f"{what} needs one number for each of {n_arms} arms; this has shape {numbers.shape}"
+        )
+    return [float(number) for number in numbers]

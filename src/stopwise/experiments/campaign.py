@@ -1,0 +1,100 @@
+"""A campaign: many runs, done once each, however often it is interrupted."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+
+from stopwise.errors import EngineError
+from stopwise.experiments.engines import Engine, Task
+from stopwise.experiments.runs import built
+from stopwise.experiments.spec import ExperimentSpec
+from stopwise.experiments.store import Store
+from stopwise.policies.base import Progress
+
+# Heuristic: a task is at most so many runs, which makes its way to a worker cheap, and a campaign
+# at least so many tasks if it has the runs, so that workers finish together and progress moves.
+RUNS_A_TASK = 10
+TASKS = 40
+
+
+def run_campaign(
+    wanted: Iterable[tuple[ExperimentSpec, Iterable[int]]],
+    store: Store,
+    engine: Engine,
+    progress: Progress | None = None,
+) -> None:
+    """Do the runs that a store lacks, and keep those of each task as soon as it is finished.
+
+    Killed at any moment and started again, it goes on where it was.
+
+    Parameters
+    ----------
+    wanted : iterable of (ExperimentSpec, iterable of int)
+        Experiments, and the seeds of their runs.
+    store : Store
+        Where finished runs are looked up and kept.
+    engine : Engine
+        Does the runs. It stays open.
+    progress : callable, optional
+        Called as ``progress(done, of)``, counted in runs, those already stored included.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stopwise.experiments.engines import InProcess
+    >>> from stopwise.experiments.spec import EnvironmentSpec, PolicySpec
+    >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
+    >>> where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
+    >>> spec = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=100)
+    >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/runs.db") as store:
+    ...     run_campaign([(spec, range(3))], store, InProcess())
+    ...     sorted(store.get(spec))
+    [0, 1, 2]
+    """
+    seeds_of: dict[ExperimentSpec, dict[int, None]] = {}  # each once, though asked for twice
+    for spec, seeds in wanted:
+        seeds_of.setdefault(spec, {}).update(dict.fromkeys(seeds))
+    missing = {spec: store.missing(spec, seeds) for spec, seeds in seeds_of.items()}
+    missing = {spec: seeds for spec, seeds in missing.items() if seeds}
+    for spec in missing:  # a mistake in the last should not come to light after hours
+        environment = built(spec.environment)
+        spec.policy.build(environment.cascade, environment.context_dim, seed=0)
+    of = sum(map(len, seeds_of.values()))
+    done = of - sum(map(len, missing.values()))
+    if progress is not None:
+        progress(done, of)
+    if not missing:
+        return
+    spec_of = {spec.key: spec for spec in missing}
+    # Closed at once if anything fails, Ctrl-C included, and not when garbage is collected.
+    with closing(engine.run(tasks(missing))) as results:
+        for traces in results:
+            key = traces[0].key
+            if key not in spec_of:
+                raise EngineError(
+                    f"a worker sent runs of an experiment {key} that nobody asked for: does it "
+                    "have the same version of Stopwise?"
+                )
+            store.put(spec_of[key], traces)
+            done += len(traces)
+            if progress is not None:
+                progress(done, of)
+
+
+def tasks(missing: Mapping[ExperimentSpec, Sequence[int]]) -> list[Task]:
+    """Cut runs into tasks, a few of every experiment first, so that a part tells of the whole.
+
+    Examples
+    --------
+    >>> from stopwise.experiments.spec import EnvironmentSpec, PolicySpec
+    >>> where = EnvironmentSpec("pima", (0.1, 0.2, 0.3))
+    >>> a, b = (ExperimentSpec(where, PolicySpec("uss-ts"), rounds=t) for t in (10, 20))
+    >>> [(spec.rounds, seeds) for spec, seeds in tasks({a: [0, 1], b: [7]})]
+    [(10, (0,)), (20, (7,)), (10, (1,))]
+    """
+    size = min(RUNS_A_TASK, max(1, sum(map(len, missing.values())) // TASKS))
+    cut = [
+        (start, spec, tuple(seeds[start : start + size]))
+        for spec, seeds in missing.items()
+        for start in range(0, len(seeds), size)
+    ]
+    return [(spec, seeds) for _, spec, seeds in sorted(cut, key=lambda task: task[0])]

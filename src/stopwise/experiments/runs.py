@@ -1,0 +1,119 @@
+"""A run: what a spec and a seed decide, and nothing else does."""
+
+import time
+from functools import lru_cache
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwise.environments.base import Batch, Environment
+from stopwise.experiments.simulate import measure
+from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, environment_random
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Trace(msgspec.Struct, frozen=True, eq=False):
+    """What is kept of a run.
+
+    Attributes
+    ----------
+    key : str
+        Of the spec.
+    seed : int
+        With the key, it names the run.
+    rounds : ndarray of shape (n,)
+        The rounds t, counted from 1 and ending in T, to which the curves belong.
+    regret : ndarray of shape (n,)
+        𝔑_t.
+    total_cost : ndarray of shape (n,) or None
+        Σ (γ_I + C_I) up to t, where the environment has error rates.
+    undominated : ndarray of shape (n,)
+        The part of 𝔑_t from rounds whose context is not weakly dominant.
+    depths : ndarray of shape (K,)
+        How many rounds stopped at each arm.
+    seconds : float
+        How long it took; the one thing here that another machine changes.
+    """
+
+    key: str
+    seed: int
+    rounds: Ints
+    regret: Floats
+    total_cost: Floats | None
+    undominated: Floats
+    depths: Ints
+    seconds: float
+
+    def agrees(self, other: "Trace") -> bool:
+        """Return whether this is the same run with the same numbers, to the last bit."""
+        mine, theirs = (msgspec.structs.asdict(t) for t in (self, other))
+        return all(
+            _bits(value) == _bits(theirs[name]) for name, value in mine.items() if name != "seconds"
+        )
+
+
+def execute(spec: ExperimentSpec, seed: int) -> Trace:
+    """Do one run.
+
+    Parameters
+    ----------
+    spec : ExperimentSpec
+        Which experiment.
+    seed : int
+        Which run of it.
+
+    Returns
+    -------
+    Trace
+        The same to the last bit wherever and whenever it is done, but for ``seconds``.
+
+    Examples
+    --------
+    >>> from stopwise.experiments.spec import PolicySpec
+    >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
+    >>> where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
+    >>> spec = ExperimentSpec(where, PolicySpec("fixed-depth"), rounds=100, checkpoints=2)
+    >>> trace = execute(spec, seed=7)
+    >>> trace.rounds.tolist(), trace.depths.tolist()
+    ([50, 100], [0, 100])
+    >>> trace.agrees(execute(spec, seed=7)), trace.agrees(execute(spec, seed=8))
+    (True, False)
+    """
+    environment = built(spec.environment)
+    started = time.perf_counter()
+    policy = spec.policy.build(environment.cascade, environment.context_dim, seed)
+    run = measure(policy, drawn(spec.environment, spec.rounds, seed))
+    kept = spec.kept
+    return Trace(
+        key=spec.key,
+        seed=int(seed),
+        rounds=kept,
+        regret=run.regret[kept - 1],
+        total_cost=None if run.total_cost is None else run.total_cost[kept - 1],
+        undominated=run.undominated[kept - 1],
+        depths=np.bincount(run.stops, minlength=environment.cascade.n_arms).astype(np.int64),
+        seconds=time.perf_counter() - started,
+    )
+
+
+@lru_cache(maxsize=32)
+def built(spec: EnvironmentSpec) -> Environment:
+    """Return the environment of a spec, built once a process: some train their arms."""
+    return spec.build()
+
+
+@lru_cache(maxsize=32)
+def drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
+    """Return the rounds of a run, drawn once for all policies that meet them one after another."""
+    return built(environment).sample(rounds, environment_random(seed))
+
+
+def _bits(value: object) -> object:
+    if not isinstance(value, np.ndarray):
+        return value
+    array = cast(NDArray[Any], value)
+    return array.dtype.str, array.tobytes()

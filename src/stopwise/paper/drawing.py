@@ -1,0 +1,207 @@
+"""How the figures look: the same policy has the same colour and mark on every one of them."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from importlib import import_module
+from typing import Any, ParamSpec, TypeAlias
+
+import numpy as np
+
+from stopwise.experiments.summary import Interval, What
+from stopwise.paper.evidence import Evidence
+
+# matplotlib's stubs leave half of every method unknown, and it is loaded late: it is slow.
+Figure: TypeAlias = Any
+Axes: TypeAlias = Any
+
+# Colours that stay apart for colour-blind readers (after Okabe and Ito), and marks besides.
+LOOKS: dict[str, dict[str, Any]] = {
+    "USS-PD": {"color": "#0072B2", "marker": "o", "linewidth": 2.2, "zorder": 5},
+    "USS-PD-λI": {"color": "#56B4E9", "marker": "s"},
+    "Thompson": {"color": "#009E73", "marker": "^"},
+    "USS-UCB": {"color": "#E69F00", "marker": "v"},
+    "USS-TS": {"color": "#B8860B", "marker": "<"},
+    "supervised": {"color": "#CC79A7", "marker": "D"},
+    "clairvoyant": {"color": "#000000", "linestyle": "--"},
+    "I_t=3": {"color": "#D55E00", "linestyle": ":", "marker": "x"},
+    "I_t=2": {"color": "#A0522D", "linestyle": ":", "marker": "+"},
+    "I_t=1": {"color": "#8C8C8C", "linestyle": ":", "marker": "1"},
+    "random": {"color": "#7A6FAC", "linestyle": "-.", "marker": "*"},
+}
+SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKS = "os^Dv<"
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 4,
+    "legend.frameon": False,
+    "svg.hashsalt": "stopwise",
+}
+BARS = 10  # confidence intervals drawn on a curve
+
+P = ParamSpec("P")
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw in the house style, whatever the user's own is.
+
+    Examples
+    --------
+    >>> styled(lambda: panels(1, 2))().axes[0].get_title()
+    ''
+    """
+
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        matplotlib: Any = import_module("matplotlib")
+        with matplotlib.rc_context(STYLE):
+            figure = draw(*args, **kwargs)
+            # found once, not for each format anew: that is most of what saving would cost
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+            return figure
+
+    return drawn
+
+
+def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.5) -> Figure:
+    """Return an empty figure of panels in rows and columns."""
+    from matplotlib.figure import Figure as Empty
+
+    figure: Figure = Empty(
+        figsize=(width * columns + 0.4, height * rows + 0.7), layout="constrained"
+    )
+    figure.subplots(rows, columns, squeeze=False)
+    return figure
+
+
+@styled
+def curve_grid(
+    evidence: Evidence,
+    settings: Sequence[str],
+    what: What,
+    ylabel: str,
+    *,
+    leave_out: Sequence[str] = (),
+) -> Figure:
+    """Draw every policy's curve: a row of panels for each setting, a column for each instance."""
+    instances = evidence.instances()
+    figure = panels(len(settings), len(instances))
+    for axes, (setting, instance) in zip(
+        figure.axes, [(s, i) for s in settings for i in instances], strict=True
+    ):
+        for policy in evidence.policies(setting, instance):
+            if policy not in leave_out:
+                _line(axes, evidence, (setting, instance, policy), what, LOOKS[policy], policy)
+        axes.set_title(f"{instance} · {setting}")
+        axes.set_ylim(bottom=0)
+    _finish(figure, len(settings), len(instances), "rounds", ylabel)
+    return figure
+
+
+@styled
+def instance_panels(
+    evidence: Evidence, settings: Sequence[str], what: What, ylabel: str, policy: str = "USS-PD"
+) -> Figure:
+    """Draw one policy's curves on all instances, a panel for each setting: the paper's own view."""
+    figure = panels(1, len(settings), width=4.2, height=3.0)
+    for axes, setting in zip(figure.axes, settings, strict=True):
+        for k, instance in enumerate(evidence.instances()):
+            look = {"color": SERIES[k], "marker": MARKS[k]}
+            _line(axes, evidence, (setting, instance, policy), what, look, instance)
+        axes.set_title(f"{policy} · {setting}")
+        axes.set_ylim(bottom=0)
+    _finish(figure, 1, len(settings), "rounds", ylabel)
+    return figure
+
+
+@styled
+def bar_grid(
+    evidence: Evidence, settings: Sequence[str], what: What, xlabel: str, order: Sequence[str]
+) -> Figure:
+    """Draw every policy's value for a round at the end as bars, with its interval."""
+    instances = evidence.instances()
+    figure = panels(len(settings), len(instances), height=2.4)
+    for axes, (setting, instance) in zip(
+        figure.axes, [(s, i) for s in settings for i in instances], strict=True
+    ):
+        values = [evidence.per_round(setting, instance, policy, what) for policy in order]
+        means = [v.mean for v in values]
+        reach = [v.high - v.mean if np.isfinite(v.high) else 0.0 for v in values]
+        axes.barh(
+            range(len(order)),
+            means,
+            xerr=reach,
+            color=[LOOKS[policy]["color"] for policy in order],
+            error_kw={"elinewidth": 1},
+        )
+        for place, mean in enumerate(means):
+            axes.annotate(
+                f"{mean:.3f}",
+                (mean, place),
+                (3, 0),
+                textcoords="offset points",
+                va="center",
+                size=7,
+            )
+        axes.set_yticks(range(len(order)), order)
+        axes.invert_yaxis()
+        axes.set_xlim(0, max(means) * 1.18)
+        axes.grid(visible=False, axis="y")
+        axes.set_title(f"{instance} · {setting}")
+        axes.tick_params(labelleft=axes.get_subplotspec().is_first_col())
+    figure.supxlabel(xlabel)
+    return figure
+
+
+def points(
+    axes: Axes, x: Sequence[float], values: Sequence[Interval], label: str, look: dict[str, Any]
+) -> None:
+    """Draw means against x, with their intervals."""
+    means = np.array([v.mean for v in values])
+    reach = np.array([v.high - v.mean if np.isfinite(v.high) else 0.0 for v in values])
+    axes.errorbar(x, means, yerr=reach, label=label, capsize=2, **look)
+
+
+def legend_below(figure: Figure) -> None:
+    """Put one legend for all panels under them."""
+    entries: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    figure.legend(
+        entries.values(), entries.keys(), loc="outside lower center", ncols=min(len(entries), 6)
+    )
+
+
+def _line(
+    axes: Axes,
+    evidence: Evidence,
+    where: tuple[str, str, str],
+    what: What,
+    look: dict[str, Any],
+    label: str,
+) -> None:
+    rounds, mean, _, high = evidence.curve(*where, what)
+    step = max(len(rounds) // BARS, 1)
+    shown = slice(step - 1, None, step)
+    axes.plot(rounds, mean, label=label, markevery=shown, **look)
+    if np.isfinite(high).all():
+        reach = (high - mean)[shown]
+        axes.errorbar(
+            rounds[shown], mean[shown], yerr=reach, fmt="none", ecolor=look["color"], elinewidth=1
+        )
+
+
+def _finish(figure: Figure, rows: int, columns: int, xlabel: str, ylabel: str) -> None:
+    for place, axes in enumerate(figure.axes):
+        if place % columns == 0:
+            axes.set_ylabel(ylabel)
+        if place // columns == rows - 1:
+            axes.set_xlabel(xlabel)
+    legend_below(figure)

@@ -1,0 +1,153 @@
+"""The runs behind an exhibit: which are needed, and what they say once they are done."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stopwise.experiments.runs import Trace
+from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from stopwise.experiments.summary import (
+    Curve,
+    Interval,
+    What,
+    curves,
+    mean_interval,
+    paired_difference,
+)
+from stopwise.paper import choices
+from stopwise.paper.settings import SETTINGS, Setting
+
+BOTH = ""  # the setting of a policy that takes none
+
+
+class Cell(NamedTuple):
+    """One curve of one panel: a policy on an instance, under a setting."""
+
+    setting: str
+    instance: str
+    policy: str
+    spec: ExperimentSpec
+
+
+class Evidence:
+    """The traces of an exhibit's cells, by setting, instance and policy.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+        What the exhibit asked for.
+    traces : mapping
+        The runs of each cell's spec, by its key.
+    """
+
+    def __init__(self, cells: Iterable[Cell], traces: Mapping[str, Sequence[Trace]]) -> None:
+        self.cells = tuple(cells)
+        self._traces = {
+            (cell.setting, cell.instance, cell.policy): tuple(traces[cell.spec.key])
+            for cell in self.cells
+        }
+
+    def traces(self, setting: str, instance: str, policy: str) -> Sequence[Trace]:
+        """Return the runs of a cell, by seed."""
+        shared = (BOTH, instance, policy)
+        return self._traces.get((setting, instance, policy)) or self._traces[shared]
+
+    def policies(self, setting: str, instance: str) -> list[str]:
+        """Return who ran there, in the order asked for."""
+        return [
+            cell.policy
+            for cell in self.cells
+            if cell.instance == instance and cell.setting in (setting, BOTH)
+        ]
+
+    def instances(self) -> list[str]:
+        """Return the instances, in the order asked for."""
+        return list(dict.fromkeys(cell.instance for cell in self.cells))
+
+    def curve(self, setting: str, instance: str, policy: str, what: What) -> Curve:
+        """Return the mean curve of a cell with its intervals."""
+        return curves(self.traces(setting, instance, policy), what)
+
+    def added(
+        self,
+        setting: str,
+        instance: str,
+        policy: str,
+        what: What = "regret",
+        part: tuple[float, float] = (0.0, 1.0),
+    ) -> list[float]:
+        """Return what each run added between two shares of its rounds: (0.8, 1) is the last fifth.
+
+        In the order of the seeds, so that two cells' lists are paired.
+        """
+        values: list[float] = []
+        for trace in self.traces(setting, instance, policy):
+            curve = np.concatenate([[0.0], getattr(trace, what)])
+            start, stop = (round(share * (len(curve) - 1)) for share in part)
+            values.append(float(curve[stop] - curve[start]))
+        return values
+
+    def mean(self, setting: str, instance: str, policy: str, what: What = "regret") -> Interval:
+        """Return the mean over runs of the value at the end."""
+        return mean_interval(self.added(setting, instance, policy, what))
+
+    def per_round(self, setting: str, instance: str, policy: str, what: What) -> Interval:
+        """Return the same, for one round."""
+        rounds = int(self.traces(setting, instance, policy)[0].rounds[-1])
+        mean, low, high, n = self.mean(setting, instance, policy, what)
+        return Interval(mean / rounds, low / rounds, high / rounds, n)
+
+    def lead(
+        self, setting: str, instance: str, policy: str, other: str, what: What = "regret"
+    ) -> Interval:
+        """Return by how much a policy ends below another, paired by seed."""
+        return paired_difference(
+            self.added(setting, instance, other, what), self.added(setting, instance, policy, what)
+        )
+
+
+def cells_of(
+    instances: Mapping[str, EnvironmentSpec],
+    extra: Mapping[str, PolicySpec] | None = None,
+    settings: Sequence[Setting] = SETTINGS,
+) -> list[Cell]:
+    """Return a cell for every policy on every instance under every setting.
+
+    Parameters
+    ----------
+    instances : mapping
+        The environments by name.
+    extra : mapping, optional
+        Further policies that take no setting, by label.
+    settings : sequence of Setting
+        Under which to run the others.
+
+    Examples
+    --------
+    >>> from stopwise.paper import instances
+    >>> cells = cells_of({"one": instances.pima((0.01, 0.25, 0.5))})
+    >>> [cell.policy for cell in cells if cell.setting == "literal"]
+    ['USS-PD', 'USS-PD-λI', 'Thompson']
+    """
+    cells: list[Cell] = []
+    for instance, environment in instances.items():
+        everyone: dict[tuple[str, str], PolicySpec] = {}
+        for setting in settings:
+            for label, policy in setting.policies(environment).items():
+                owner = setting.name if policy.features is not None else BOTH
+                everyone[owner, label] = policy
+        for label, policy in (extra or {}).items():
+            everyone[BOTH, label] = policy
+        cells += [
+            cell(setting, instance, label, environment, policy)
+            for (setting, label), policy in everyone.items()
+        ]
+    return cells
+
+
+def cell(
+    setting: str, instance: str, label: str, environment: EnvironmentSpec, policy: PolicySpec
+) -> Cell:
+    """Return one cell, with the paper's number of rounds."""
+    return Cell(setting, instance, label, ExperimentSpec(environment, policy, choices.ROUNDS))

@@ -1,0 +1,71 @@
+"""The problem instances of the paper, as specs."""
+
+import math
+
+from stopwise.cascade import Cascade
+from stopwise.experiments.spec import EnvironmentSpec
+from stopwise.features import Polynomial
+from stopwise.paper import choices
+
+
+def synthetic(costs: tuple[float, ...]) -> EnvironmentSpec:
+    """Return the synthetic data set with these costs.
+
+    Examples
+    --------
+    >>> synthetic((0.01, 0.02, 0.032, 0.05, 0.6)).build().cascade.n_arms
+    5
+    """
+    parameters = {"C": choices.SYNTHETIC_C, "data_seed": choices.SYNTHETIC_DATA_SEED}
+    return EnvironmentSpec("synthetic", costs, parameters)
+
+
+def pima(costs: tuple[float, ...]) -> EnvironmentSpec:
+    """Return the diabetes data with these costs.
+
+    Examples
+    --------
+    >>> pima((0.01, 0.3, 0.5)).build().context_dim
+    8
+    """
+    return EnvironmentSpec("pima", costs, {"C": choices.PIMA_C})
+
+
+def heart(costs: tuple[float, ...]) -> EnvironmentSpec:
+    """Return the heart disease data with these costs.
+
+    Examples
+    --------
+    >>> heart((0.01, 0.3, 0.5)).build().context_dim
+    12
+    """
+    return EnvironmentSpec("heart", costs, {"C": choices.HEART_C})
+
+
+def realizable(n_arms: int, case: int, margin: float) -> EnvironmentSpec:
+    """Return a realizable instance: its θ as `choices` says, its costs as the captions do.
+
+    Examples
+    --------
+    >>> realizable(4, 1, 0.14).build().context_dim
+    3
+    """
+    monomials = Polynomial(choices.DEGREE).monomials(3)
+    middle = Cascade(choices.realizable_costs(n_arms, 2))
+    theta: list[list[float]] = []
+    for i, j in middle.pairs():
+        gap = min(float(middle.gaps[i, j]), 0.97)
+        direction = (i,) if i < 3 else (0, 0)
+        steepness = choices.SLOPE * (1 if i < 3 else 2)
+        edge = choices.EDGE if i < 3 else 0.5
+        weights = dict.fromkeys(monomials, 0.0)
+        weights[()] = math.log(gap / (1 - gap)) - choices.SLOPE * edge
+        weights[()] -= choices.SPREAD * (j - i - 1)
+        weights[direction] = steepness
+        # features are the monomials divided by √d', and θ undoes that
+        theta.append([weights[m] * math.sqrt(len(monomials)) for m in monomials])
+    return EnvironmentSpec(
+        "realizable",
+        choices.realizable_costs(n_arms, case),
+        {"theta": theta, "degree": choices.DEGREE, "margin": margin},
+    )

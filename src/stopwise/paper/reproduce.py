@@ -1,0 +1,175 @@
+"""The whole reproduction: which runs, in what store, and the report on them."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stopwise.errors import InvalidParameterError
+from stopwise.experiments.campaign import run_campaign
+from stopwise.experiments.engines import make_engine
+from stopwise.experiments.runs import Trace
+from stopwise.experiments.spec import ExperimentSpec
+from stopwise.experiments.store import Store
+from stopwise.experiments.summary import curves
+from stopwise.paper import choices
+from stopwise.paper.catalogue import EXHIBITS
+from stopwise.paper.evidence import Cell, Evidence
+from stopwise.paper.exhibit import Exhibit
+from stopwise.paper.numbers import write_numbers
+from stopwise.paper.provenance import gather
+from stopwise.paper.report import Report, write_report
+from stopwise.paper.settings import SETTINGS
+
+TITLE = "USS-PD, reproduced"
+STORE = "runs.sqlite"
+
+Progress = Callable[[str, int, int], None]  # stage, done, of
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """How often each run is repeated."""
+
+    repetitions: int
+    realizable_repetitions: int
+
+    def of(self, exhibit: Exhibit) -> int:
+        """Return how often an exhibit's runs are repeated."""
+        return self.realizable_repetitions if exhibit.many else self.repetitions
+
+    def __str__(self) -> str:
+        return (
+            f"{choices.ROUNDS:,} rounds, {self.repetitions} repetitions "
+            f"({self.realizable_repetitions} in the realizable setting)"
+        )
+
+
+FULL = Scale(choices.REPETITIONS, choices.REALIZABLE_REPETITIONS)
+QUICK = Scale(3, 3)
+
+
+def reproduce(
+    out: Path,
+    *,
+    quick: bool = False,
+    only: Sequence[str] = (),
+    engine: str = "processes",
+    jobs: int | None = None,
+    address: str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    command: str = "stopwise reproduce",
+) -> Report:
+    """Do the paper's experiments again and write the report on them.
+
+    Runs that are already in ``out`` are not done again; killed at any moment and called again, it
+    goes on where it was and comes to the same numbers.
+
+    Parameters
+    ----------
+    out : Path
+        The folder for runs, figures, numbers and reports; made if it is not there.
+    quick : bool
+        A few repetitions only: the curves are there, most intervals are too wide to decide.
+    only : sequence of str
+        Names from ``EXHIBITS``; all by default.
+    engine, jobs, address
+        Who does the runs, as in `make_engine`.
+    seed : int
+        Of the first repetition; the others follow it.
+    progress : callable, optional
+        Called as ``progress(stage, done, of)``.
+    command : str
+        What to call this in the report.
+
+    Returns
+    -------
+    Report
+        What was written.
+    """
+    chosen = _chosen(only)
+    scale = QUICK if quick else FULL
+    started, clock = datetime.now(UTC), time.perf_counter()
+    out.mkdir(parents=True, exist_ok=True)
+    cells = {exhibit.name: exhibit.cells() for exhibit in chosen}
+    wanted = {
+        cell.spec: range(seed, seed + scale.of(exhibit))
+        for exhibit in sorted(chosen, key=scale.of)  # where two share runs, the longer list wins
+        for cell in cells[exhibit.name]
+    }
+    with Store(out / STORE) as store, make_engine(engine, jobs, address) as workers:
+        n_jobs = getattr(workers, "jobs", 1)
+        run_campaign(wanted.items(), store, workers, _stage(progress, "running"))
+        traces = {spec.key: _kept(store, spec, seeds) for spec, seeds in wanted.items()}
+    evidence = {
+        exhibit.name: Evidence(
+            cells[exhibit.name],
+            {c.spec.key: traces[c.spec.key][: scale.of(exhibit)] for c in cells[exhibit.name]},
+        )
+        for exhibit in chosen
+    }
+    sections = tuple(exhibit.build(evidence[exhibit.name]) for exhibit in chosen)
+    last = seed + max(scale.of(exhibit) for exhibit in chosen) - 1
+    report = Report(
+        title=TITLE,
+        command=command,
+        sections=sections,
+        choices=choices.CHOICES,
+        settings=tuple((s.name, s.explanation) for s in SETTINGS),
+        provenance=gather(
+            started, time.perf_counter() - clock, f"{seed} to {last}", engine, n_jobs
+        ),
+        scale=str(scale),
+    )
+    write_report(report, out, progress)
+    write_numbers(_rows(evidence), out / "numbers" / "curves")
+    return report
+
+
+def _chosen(only: Sequence[str]) -> list[Exhibit]:
+    if unknown := [name for name in only if name not in EXHIBITS]:
+        raise InvalidParameterError(
+            f"nothing in the paper is called {unknown[0]!r}; there are {', '.join(EXHIBITS)}"
+        )
+    return [exhibit for name, exhibit in EXHIBITS.items() if not only or name in only]
+
+
+def _kept(store: Store, spec: ExperimentSpec, seeds: Sequence[int]) -> list[Trace]:
+    runs = store.get(spec)  # which may have been asked for more, or other, seeds before
+    return [runs[seed] for seed in seeds]
+
+
+def _stage(progress: Progress | None, name: str) -> Callable[[int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda done, of: progress(name, done, of)
+
+
+def _rows(evidence: dict[str, Evidence]) -> Iterator[dict[str, Any]]:
+    """Return every curve, a row for each point."""
+    for name, found in evidence.items():
+        for cell in found.cells:
+            yield from _points(name, cell, found.traces(*cell[:3]))
+
+
+def _points(name: str, cell: Cell, traces: Sequence[Trace]) -> Iterator[dict[str, Any]]:
+    spec: ExperimentSpec = cell.spec
+    measures = ["regret", "undominated"] + ["total_cost"] * (traces[0].total_cost is not None)
+    for what in measures:
+        for t, mean, low, high in zip(*curves(traces, what), strict=True):  # pyright: ignore[reportArgumentType] (three of its three words)
+            yield {
+                "exhibit": name,
+                "setting": cell.setting,
+                "instance": cell.instance,
+                "policy": cell.policy,
+                "measure": what,
+                "round": int(t),
+                "mean": float(mean),
+                "low": float(low),
+                "high": float(high),
+                "repetitions": len(traces),
+                "spec": spec.key,
+            }

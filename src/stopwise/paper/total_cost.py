@@ -1,0 +1,126 @@
+"""Total cost on a real data set beside fixed depths and random: what PIMA and Heart share."""
+
+from collections.abc import Callable
+from functools import partial
+
+from stopwise.experiments.spec import EnvironmentSpec, PolicySpec
+from stopwise.experiments.summary import Interval
+from stopwise.paper import choices
+from stopwise.paper.drawing import bar_grid, curve_grid
+from stopwise.paper.evidence import Cell, Evidence, cells_of
+from stopwise.paper.exhibit import Exhibit
+from stopwise.paper.report_text import shown
+from stopwise.paper.section import FAILED, Claim, Picture, Section, Table, verdict
+from stopwise.paper.settings import SETTINGS
+
+NAMES = tuple(setting.name for setting in SETTINGS)
+BASELINES = {
+    "I_t=3": PolicySpec("fixed-depth", {"depth": 2}),
+    "I_t=2": PolicySpec("fixed-depth", {"depth": 1}),
+    "random": PolicySpec("random-depth"),
+}
+# Not in the paper: the cheapest arm alone.
+FIRST = {"I_t=1": PolicySpec("fixed-depth", {"depth": 0})}
+ORDER = (
+    *("USS-PD", "USS-PD-λI", "Thompson", "USS-UCB", "USS-TS", "clairvoyant"),
+    *("I_t=1", "I_t=2", "I_t=3", "random"),
+)
+
+
+def total_cost_exhibit(
+    name: str, data: str, where: str, instance: Callable[[tuple[float, ...]], EnvironmentSpec]
+) -> Exhibit:
+    """Return the exhibit for a data set.
+
+    Parameters
+    ----------
+    name, data, where : str
+        What to call it, the data set, and the place in the paper.
+    instance : callable
+        From costs to the environment.
+    """
+
+    def cells() -> list[Cell]:
+        family = {k: instance(costs) for k, costs in choices.REAL_COSTS.items()}
+        return cells_of(family, {**BASELINES, **FIRST})
+
+    def build(evidence: Evidence) -> Section:
+        return Section(
+            name,
+            title,
+            where,
+            "Total cost is Σ (γ_I(x) + C_I): errors and what the arms cost. Few contexts are "
+            "weakly dominant here, so the test goes too deep even with the true probabilities: "
+            "where the *clairvoyant* rule loses to a baseline, no learning of disagreement could "
+            "have won. `I_t=1` is not in the paper; since the first arm is nearly always the best "
+            "one (table 2), it beats everything else.",
+            tables=(_table(evidence, name, data),),
+            pictures=(
+                Picture(
+                    f"{name}-curves",
+                    f"Cumulative total cost on {data}",
+                    "Cumulative total cost of all policies and baselines, a column for each "
+                    "instance and a row for each setting.",
+                    partial(curve_grid, evidence, NAMES, "total_cost", "total cost"),
+                ),
+                Picture(
+                    f"{name}-bars",
+                    f"Total cost for each round on {data}; less is better",
+                    "Bars of the mean total cost of a round, a column for each instance and a row "
+                    "for each setting.",
+                    partial(
+                        bar_grid, evidence, NAMES, "total_cost", "total cost for each round", ORDER
+                    ),
+                ),
+            ),
+            claims=tuple(
+                _beats(evidence, setting, k, baseline, data, where)
+                for setting in NAMES
+                for k in choices.REAL_COSTS
+                for baseline in BASELINES
+            ),
+        )
+
+    title = f"Total cost on {data}"
+    return Exhibit(name, title, where, build, cells=cells)
+
+
+def _beats(
+    evidence: Evidence, setting: str, instance: str, baseline: str, data: str, where: str
+) -> Claim:
+    lead = evidence.lead(setting, instance, "USS-PD", baseline, "total_cost")
+    told = evidence.lead(setting, instance, "clairvoyant", baseline, "total_cost")
+    cost = partial(evidence.per_round, setting, instance, what="total_cost")
+    found = verdict(lead)
+    clairvoyant = f"the clairvoyant rule costs {shown(cost(policy='clairvoyant'))}"
+    why = ""
+    if found == FAILED and told.mean <= 0:
+        why = f"Weak dominance, not learning: {clairvoyant} and loses to {baseline} too."
+    elif found == FAILED:
+        why = f"Learning, not weak dominance: {clairvoyant} and beats {baseline}."
+    return Claim(
+        f"On {data}, USS-PD costs less than {baseline}: {instance}",
+        where,
+        setting,
+        found,
+        f"a round costs {shown(cost(policy='USS-PD'))} against "
+        f"{shown(cost(policy=baseline))}; {clairvoyant}",
+        why=why,
+    )
+
+
+def _table(evidence: Evidence, name: str, data: str) -> Table:
+    rows: list[tuple[str | Interval, ...]] = []
+    for setting in NAMES:
+        for policy in ORDER:
+            costs = (
+                evidence.per_round(setting, k, policy, "total_cost") for k in choices.REAL_COSTS
+            )
+            rows.append((setting, policy, *costs))
+    return Table(
+        f"{name}-final",
+        f"Total cost for each round on {data}",
+        ("setting", "policy", *choices.REAL_COSTS),
+        tuple(rows),
+        note="Policies that take no setting stand in both.",
+    )

@@ -1,0 +1,139 @@
+"""``stopwise reproduce``, run for real: into a pipe, at a terminal, and interrupted."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from stopwise.paper.catalogue import EXHIBITS
+from tests.cli.conftest import Run
+
+TINY = ("reproduce", "--quick", "--only", "table1")
+SHORT = ("reproduce", "--quick", "--only", "supervised", "--jobs", "1")
+
+
+def test_the_list_has_every_table_and_figure(stopwise: Run) -> None:
+    done = stopwise("reproduce", "--list")
+    assert done.returncode == 0
+    assert re.findall(r"^\S+", done.stdout, re.MULTILINE)[1:] == list(EXHIBITS)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--only", "tabel1"], "table1"),
+        (["--only", "table1", "--only", "nothing"], "synthetic-regret"),
+        (["--address", "10.0.0.5:8786"], "--engine dask"),
+        (["--engine", "processes", "--address", "10.0.0.5:8786"], "--engine dask"),
+        (["--jobs", "0"], "--jobs"),
+        (["--jobs", "many"], "--jobs"),
+        (["--seed", "-1"], "--seed"),
+        (["--engine", "spark"], "in-process"),
+    ],
+)
+def test_usage_errors(stopwise: Run, tmp_path: Path, words: list[str], says: str) -> None:
+    done = stopwise("reproduce", *words)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []  # nothing was begun
+
+
+def test_into_a_pipe_it_writes_plain_lines(stopwise: Run, tmp_path: Path) -> None:
+    done = stopwise(*TINY, "--out", "here", FORCE_COLOR="", TERM="xterm-256color")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.stdout)
+    assert "1 of 1 held" in done.stdout
+    assert "Open here" + os.sep + "report.html" in done.stdout
+    assert (tmp_path / "here" / "report.html").is_file()
+    report = (tmp_path / "here" / "report.md").read_text(encoding="utf-8")
+    assert "stopwise reproduce --quick --only table1\n" in report
+    assert str(tmp_path) not in report
+
+
+def test_signs_that_cannot_be_shown_are_no_failure(stopwise: Run) -> None:
+    done = stopwise(*TINY, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert done.returncode == 0, done.stderr
+    assert "held" in done.stdout
+
+
+class Terminal:
+    """A program at a terminal of 100 columns."""
+
+    def __init__(self, words: tuple[str, ...], cwd: Path) -> None:
+        self.screen = ""
+        self._end, theirs = pty.openpty()
+        path = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
+        environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", "LINES": "30"}
+        environment["TERM"] = "xterm-256color"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "stopwise", *words],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=cwd,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    def read(self, until: Callable[[str], object] = lambda _: False, seconds: float = 300) -> str:
+        """Read until something is on the screen, or the program ends."""
+        deadline = time.monotonic() + seconds
+        while not until(self.screen) and time.monotonic() < deadline:
+            if select.select([self._end], [], [], 0.5)[0]:
+                try:
+                    piece = os.read(self._end, 65536)
+                except OSError:  # how Linux says that the other end is closed
+                    break
+                if not piece:
+                    break
+                self.screen += piece.decode(errors="replace")
+        return self.screen
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._end)
+
+
+@contextmanager
+def at_terminal(words: tuple[str, ...], cwd: Path) -> Iterator[Terminal]:
+    terminal = Terminal(words, cwd)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def test_at_a_terminal_it_draws_a_bar_and_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+    some = re.compile(r"\b([1-9]\d*)/(\d+)")
+    with at_terminal(SHORT, tmp_path) as terminal:
+        terminal.read(until=some.search)
+        assert "━" in terminal.screen
+        assert "left" in terminal.screen
+        os.killpg(terminal.process.pid, signal.SIGINT)  # as Ctrl-C does: to all of the group
+        screen = terminal.read()
+        assert terminal.process.wait(60) == 1
+    assert "the same command goes on" in " ".join(screen.split())
+    assert "Traceback" not in screen
+
+    with at_terminal(SHORT, tmp_path) as terminal:
+        screen = terminal.read()
+        assert terminal.process.wait(60) == 0
+    first = some.search(screen)
+    assert first is not None
+    assert int(first[1]) > 0
+    assert not re.search(rf"\b0/{first[2]}", screen)  # it did not begin again
+    assert "Open reproduction/report.html" in screen

@@ -1,0 +1,90 @@
+"""A Dask cluster: a real scheduler, real workers, one of them killed."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from stopwise.errors import EngineError
+from stopwise.experiments.engines import Dask
+from stopwise.experiments.runs import Trace
+from tests.experiments.campaigns import TASKS, names, python, same, wait_until
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+Runs = dict[tuple[str, int], Trace]
+HERE = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[int]:
+    """Run a dask command until the end of the block; yield its process id."""
+    process = python("-m", "dask", *arguments)
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yield the address of a scheduler, and the process ids of its two workers by name."""
+    file = tmp_path / "scheduler.json"
+    worker = ("worker", *HERE, "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny")
+    with ExitStack() as stack:
+        stack.enter_context(
+            running("scheduler", *HERE, "--port", "0", "--scheduler-file", str(file))
+        )
+        wait_until(file.exists)  # it is written whole, then moved here
+        pids = {
+            name: stack.enter_context(
+                running(*worker, "--name", name, "--local-directory", str(tmp_path))
+            )
+            for name in ("a", "b")
+        }
+        with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
+            address = client.scheduler.address
+        yield address, pids
+
+
+def test_the_work_of_a_killed_worker_is_done_by_another(
+    cluster: tuple[str, dict[str, int]], expected: Runs
+) -> None:
+    address, pids = cluster
+    with Dask(address) as engine, distributed.Client(address, set_as_default=False) as onlooker:
+        results = engine.run(TASKS)
+        done = names(next(results))
+
+        def holders() -> list[str]:  # workers with results that nobody has fetched yet
+            return [worker for worker, keys in onlooker.has_what().items() if keys]
+
+        wait_until(lambda: bool(holders()))
+        victim = onlooker.scheduler_info()["workers"][holders()[0]]["name"]
+        os.kill(pids[victim], signal.SIGKILL)
+        wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 1)
+        done |= names(chain.from_iterable(results))
+    assert same(done, expected)
+
+
+def test_a_cluster_made_here_gives_the_same_numbers(expected: Runs) -> None:
+    with Dask(jobs=1) as engine:
+        some = names(chain.from_iterable(engine.run(TASKS[:3])))
+        more = names(chain.from_iterable(engine.run(TASKS[20:23])))
+    assert len(some | more) == 6
+    assert all(trace.agrees(expected[name]) for name, trace in (some | more).items())
+
+
+def test_a_scheduler_that_does_not_answer_is_named() -> None:
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "500ms"}),
+        Dask("tcp://127.0.0.1:1") as engine,
+        pytest.raises(EngineError, match=r"tcp://127\.0\.0\.1:1"),
+    ):
+        next(engine.run(TASKS))

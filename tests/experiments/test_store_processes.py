@@ -1,0 +1,74 @@
+"""A store that several processes write to, and over which processes are killed."""
+
+import subprocess
+from pathlib import Path
+
+from stopwise.experiments.runs import execute
+from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from stopwise.experiments.store import Store
+from tests.experiments.campaigns import ended, python, wait_until
+
+WHERE = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
+SPEC = ExperimentSpec(WHERE, PolicySpec("random-depth"), rounds=10, checkpoints=5)
+FOR_EVER = 2**62
+
+# Writers wait for the word, so that they open the file, and perhaps make it, at the same time.
+WRITER = """
+import sys
+from stopwise.experiments.runs import execute
+from stopwise.experiments.spec import ExperimentSpec
+from stopwise.experiments.store import Store
+
+path, text, first, last = sys.argv[1:]
+spec = ExperimentSpec.from_json(text)
+execute(spec, 0)
+print("ready", flush=True)
+sys.stdin.readline()
+with Store(path) as store:
+    for seed in range(int(first), int(last)):
+        store.put(spec, [execute(spec, seed)])
+"""
+
+
+def write(path: Path, *ranges: tuple[int, int]) -> "list[subprocess.Popen[str]]":
+    """Start a process for each range of seeds, all at once."""
+    writers = [python("-c", WRITER, str(path), SPEC.to_json(), str(a), str(b)) for a, b in ranges]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    return writers
+
+
+def check(path: Path, at_least: int) -> None:
+    with Store(path) as store:
+        kept = store.get(SPEC)
+    assert len(kept) >= at_least
+    assert list(kept) == list(range(len(kept)))
+    assert all(trace.agrees(execute(SPEC, seed)) for seed, trace in kept.items())
+
+
+def test_processes_may_make_a_store_and_write_to_it_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    for writer in write(path, (0, 60), (30, 90), (0, 90)):  # and may bring the same runs
+        assert ended(writer) == ""
+        assert writer.returncode == 0
+    check(path, at_least=90)
+
+
+def test_writers_killed_at_any_moment_leave_whole_runs_only(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    first = 0
+    for enough in (1, 40):
+        (writer,) = write(path, (first, FOR_EVER))
+        wait_until(path.exists)
+        with Store(path) as store:
+            wait_until(lambda enough=enough, store=store: len(store.get(SPEC)) >= enough)
+        writer.kill()
+        ended(writer)
+        check(path, at_least=enough)
+        with Store(path) as store:
+            first = len(store.get(SPEC))

@@ -1,0 +1,109 @@
+"""One run: the numbers of a simulation, decided by spec and seed alone."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.experiments.runs import Trace, built, execute
+from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+
+ARMS = {"arms": [[1, 0, 0], [4, 1, 0], [6, 2, 1]], "label": [8, 3, 0]}
+WHERE = EnvironmentSpec("logistic-arms", (0.05, 0.1, 0.2), ARMS)
+NEEDED: dict[str, dict[str, Any]] = {"uss-pd-ridge": {"lam": 1, "S": 2}}
+
+
+def spec(
+    policy: str | PolicySpec = "uss-pd", environment: EnvironmentSpec = WHERE
+) -> ExperimentSpec:
+    if isinstance(policy, str):
+        policy = PolicySpec(policy, NEEDED.get(policy, {}))
+    return ExperimentSpec(environment, policy, rounds=300, checkpoints=7)
+
+
+@pytest.mark.parametrize("policy", sorted(sw.POLICIES))
+def test_a_trace_holds_the_numbers_of_a_simulation(policy: str) -> None:
+    environment = WHERE.build()
+    played = spec(policy).policy.build(environment.cascade, environment.context_dim, seed=5)
+    # SeedSequence pads with zeros, so the stream of [5, 0] is that of 5
+    run = sw.simulate(played, environment, rounds=300, seed=5)
+    trace = execute(spec(policy), seed=5)
+    at = trace.rounds - 1
+    assert (trace.key, trace.seed) == (spec(policy).key, 5)
+    assert trace.rounds.tolist() == [42, 85, 128, 171, 214, 257, 300]
+    assert np.array_equal(trace.regret, run.regret[at])
+    assert run.total_cost is not None
+    assert trace.total_cost is not None
+    assert np.array_equal(trace.total_cost, run.total_cost[at])
+    assert np.array_equal(trace.undominated, run.undominated[at])
+    assert trace.depths.tolist() == [int((run.stops == i).sum()) for i in range(3)]
+
+
+def test_without_error_rates_there_is_no_total_cost() -> None:
+    where = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
+    trace = execute(spec(environment=where), seed=0)
+    assert trace.total_cost is None
+    assert trace.depths.sum() == 300
+
+
+@pytest.mark.parametrize("policy", ["uss-pd", "thompson", "uss-ts", "random-depth"])
+def test_runs_can_be_repeated_in_any_order(policy: str) -> None:
+    first = {seed: execute(spec(policy), seed) for seed in (0, 1, 2)}
+    built.cache_clear()
+    again = {seed: execute(spec(policy), seed) for seed in (2, 0, 1)}
+    assert all(first[seed].agrees(again[seed]) for seed in first)
+    assert not np.array_equal(first[0].regret, first[1].regret)
+
+
+def test_policies_with_one_seed_meet_the_same_rounds() -> None:
+    # the least and the most that may be paid: both are decided by the rounds alone
+    shallow = PolicySpec("fixed-depth", {"depth": 0})
+    deep = PolicySpec("fixed-depth", {"depth": 2})
+    batch = WHERE.build().sample(300, np.random.default_rng([9, 0]))
+    assert batch.error_rates is not None
+    for policy, depth, cost in ((shallow, 0, 0.05), (deep, 2, 0.35)):
+        trace = execute(spec(policy), seed=9)
+        assert trace.total_cost is not None
+        assert trace.total_cost[-1] == pytest.approx((batch.error_rates[:, depth] + cost).sum())
+
+
+def test_an_environment_is_built_once() -> None:
+    built.cache_clear()
+    for seed in range(3):
+        execute(spec(), seed)
+        execute(spec("uss-ucb"), seed)
+    assert built.cache_info().misses == 1
+
+
+def changed(trace: Trace, **fields: Any) -> Trace:
+    return msgspec.structs.replace(trace, **fields)
+
+
+def test_traces_agree_to_the_last_bit_but_for_seconds() -> None:
+    trace = execute(spec(), seed=0)
+    assert trace.total_cost is not None
+    assert trace.agrees(changed(trace, seconds=99.0, regret=trace.regret.copy()))
+    for wrong in (
+        {"seed": 1},
+        {"key": "0" * 16},
+        {"regret": np.nextafter(trace.regret, np.inf)},
+        {"total_cost": None},
+        {"total_cost": -trace.total_cost},
+        {"undominated": trace.undominated + 1.0},
+        {"depths": trace.depths[::-1]},
+        {"rounds": trace.rounds[:-1]},
+        {"regret": trace.regret.astype(np.float32)},
+    ):
+        assert not trace.agrees(changed(trace, **wrong)), wrong
+    zero = changed(trace, regret=np.zeros(7))
+    assert not zero.agrees(changed(zero, regret=-np.zeros(7)))
+    nan = changed(trace, regret=np.full(7, np.nan))
+    assert nan.agrees(changed(nan, seconds=1.0))
+
+
+def test_what_an_environment_cannot_tell_is_asked_for_by_name() -> None:
+    where = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
+    with pytest.raises(sw.TruthRequiredError, match="labels"):
+        execute(spec("supervised", environment=where), seed=0)

@@ -1,0 +1,194 @@
+"""The store: what goes in comes out, and nothing else is taken for a store."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from stopwise.errors import (
+    CorruptFileError,
+    InvalidParameterError,
+    IrreproducibleRunError,
+    PersistenceError,
+    UnsupportedVersionError,
+)
+from stopwise.experiments.runs import Trace
+from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from stopwise.experiments.store import VERSION, Store
+
+WHERE = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
+SPEC = ExperimentSpec(WHERE, PolicySpec("uss-ucb"), rounds=100, checkpoints=4)
+OTHER = ExperimentSpec(WHERE, PolicySpec("uss-ts"), rounds=100, checkpoints=4)
+
+
+def trace(seed: int = 0, spec: ExperimentSpec = SPEC, **fields: Any) -> Trace:
+    curve = np.arange(1, 5) / 3 + seed
+    return Trace(
+        **{
+            "key": spec.key,
+            "seed": seed,
+            "rounds": spec.kept,
+            "regret": curve,
+            "total_cost": curve + 1,
+            "undominated": curve / 2,
+            "depths": np.array([60, 40]),
+            "seconds": 0.25,
+        }
+        | fields
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with Store(path) as store:
+        yield store
+
+
+curves = hnp.arrays(np.float64, 4, elements=st.floats(width=64))  # NaN, −0 and ∞ included
+wholes = hnp.arrays(np.int64, st.integers(0, 5), elements=st.integers(-(2**63), 2**63 - 1))
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 2**63 - 1), st.tuples(curves, curves | st.none(), curves, wholes), max_size=5
+    )
+)
+def test_what_goes_in_comes_out_to_the_last_bit(runs: dict[int, tuple[Any, ...]]) -> None:
+    put = {
+        seed: trace(seed, regret=r, total_cost=c, undominated=u, depths=d)
+        for seed, (r, c, u, d) in runs.items()
+    }
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "runs.db"
+        with Store(file) as store:
+            store.put(SPEC, put.values())
+        with Store(file) as store:
+            kept = store.get(SPEC)
+    assert list(kept) == sorted(put)
+    assert all(kept[seed].agrees(put[seed]) and kept[seed].seconds == 0.25 for seed in put)
+    assert all(array.flags.writeable for t in kept.values() for array in (t.regret, t.depths))
+
+
+def test_experiments_are_kept_apart(store: Store) -> None:
+    store.put(SPEC, [trace(0), trace(1)])
+    store.put(OTHER, [trace(1, OTHER, regret=np.zeros(4))])
+    assert list(store.get(SPEC)) == [0, 1]
+    assert store.get(OTHER)[1].regret.tolist() == [0, 0, 0, 0]
+    assert store.specs() == [SPEC, OTHER]
+    assert store.get(msgspec.structs.replace(SPEC, rounds=101)) == {}
+
+
+def test_missing_are_those_not_here_each_once_in_order(store: Store) -> None:
+    assert store.missing(SPEC, [3, 1, 3]) == [3, 1]
+    store.put(SPEC, [trace(1), trace(4)])
+    assert store.missing(SPEC, [5, 4, 3, 2, 1, 5]) == [5, 3, 2]
+    assert store.missing(OTHER, [1, 4]) == [1, 4]
+
+
+def test_a_run_that_is_here_is_left_as_it_is(store: Store) -> None:
+    store.put(SPEC, [trace(0)])
+    store.put(SPEC, [trace(0, seconds=99.0), trace(1)])
+    kept = store.get(SPEC)
+    assert kept[0].seconds == 0.25
+    assert list(kept) == [0, 1]
+
+
+def test_other_numbers_for_the_same_run_are_an_outcry(store: Store) -> None:
+    store.put(SPEC, [trace(0)])
+    wrong = trace(0, regret=np.nextafter(trace(0).regret, np.inf))
+    with pytest.raises(
+        IrreproducibleRunError, match=r"seed 0 .* done twice with different numbers"
+    ):
+        store.put(SPEC, [trace(7), wrong])
+    assert list(store.get(SPEC)) == [0]  # all or none
+    assert store.get(SPEC)[0].agrees(trace(0))
+    store.put(SPEC, [trace(7)])  # and it goes on working
+
+
+def test_runs_of_another_experiment_are_refused(store: Store) -> None:
+    with pytest.raises(InvalidParameterError, match=f"{OTHER.key} was given as one of {SPEC.key}"):
+        store.put(SPEC, [trace(0), trace(1, OTHER)])
+    assert store.get(SPEC) == {}
+    assert store.specs() == []
+
+
+def test_two_may_write_at_once(path: Path, store: Store) -> None:
+    with Store(path) as second:
+        store.put(SPEC, [trace(0)])
+        second.put(SPEC, [trace(1)])
+        store.put(SPEC, [trace(1), trace(2)])
+        assert list(second.get(SPEC)) == [0, 1, 2]
+
+
+def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    path.touch()  # what a process killed at the very start leaves behind
+    with Store(path) as store:
+        store.put(SPEC, [trace(0)])
+    with Store(path) as store:
+        assert list(store.get(SPEC)) == [0]
+
+
+def test_a_file_of_another_kind_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"a,b\n1,2\n" * 200)
+    with pytest.raises(CorruptFileError, match=r"runs\.db is damaged, or no store of runs"):
+        Store(path)
+    assert path.read_bytes() == b"a,b\n1,2\n" * 200
+
+
+def test_a_foreign_database_is_refused_and_left_alone(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE runs (key)")
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(CorruptFileError, match="not one of Stopwise's"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+def test_a_newer_format_is_refused(path: Path) -> None:
+    Store(path).close()
+    database = sqlite3.connect(path)
+    database.execute(f"PRAGMA user_version = {VERSION + 1}")
+    database.close()
+    with pytest.raises(UnsupportedVersionError, match=f"format {VERSION + 1}.* reads {VERSION}"):
+        Store(path)
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])
+def test_a_truncated_store_is_refused(path: Path, kept: float) -> None:
+    with Store(path) as store:
+        store.put(SPEC, [trace(seed) for seed in range(200)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * kept)])
+    with pytest.raises(CorruptFileError, match="restore a copy"):
+        Store(path)
+
+
+def test_damage_inside_a_run_is_found_when_it_is_read(path: Path, store: Store) -> None:
+    store.put(SPEC, [trace(0), trace(1)])
+    for blob in (b"1234567", b"\0" * 8):
+        database = sqlite3.connect(path)
+        with database:
+            database.execute("UPDATE runs SET regret = ? WHERE seed = 1", (blob,))
+        database.close()
+        with pytest.raises(CorruptFileError, match=f"seed 1 of {SPEC.key} is damaged"):
+            store.get(SPEC)
+
+
+def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "nowhere" / "runs.db"):
+        with pytest.raises(PersistenceError, match="cannot be used"):
+            Store(place)
