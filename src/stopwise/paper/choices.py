@@ -10,7 +10,7 @@ from stopwise.paper.section import Choice
 
 ROUNDS = 5000
 REPETITIONS = 100
-REALIZABLE_REPETITIONS = 500
+REALIZABLE_REPETITIONS = 500  # of USS-PD, which is what the paper's plots show
 DELTA = 0.05
 SIGMA = 0.1
 DEGREE = 2
@@ -42,9 +42,9 @@ PRACTICAL_FORCED_SHARE = 0.05
 
 REALIZABLE_CASES = (1, 2, 3)
 REALIZABLE_MARGINS = (0.12, 0.10, 0.08)  # ξ of the cases: largest in the first, as the caption says
-SLOPE = 5.0
-EDGE = -0.5
-SPREAD = 0.5
+SLOPE = 3.0
+EDGE = -0.3
+SPREAD = 0.8
 
 # Where regret is drawn against ξ: costs of the last synthetic arm, margins of realizable contexts.
 SWEPT_LAST_COSTS = (0.55, 0.6, 0.65, 0.7, 0.75, 0.8)

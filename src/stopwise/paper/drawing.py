@@ -140,10 +140,10 @@ def bar_grid(
             color=[LOOKS[policy]["color"] for policy in order],
             error_kw={"elinewidth": 1},
         )
-        for place, mean in enumerate(means):
+        for place, (mean, beyond) in enumerate(zip(means, reach, strict=True)):
             axes.annotate(
                 f"{mean:.3f}",
-                (mean, place),
+                (mean + beyond, place),
                 (3, 0),
                 textcoords="offset points",
                 va="center",
@@ -151,7 +151,8 @@ def bar_grid(
             )
         axes.set_yticks(range(len(order)), order)
         axes.invert_yaxis()
-        axes.set_xlim(0, max(means) * 1.18)
+        ends = [mean + beyond for mean, beyond in zip(means, reach, strict=True)]
+        axes.set_xlim(0, max(ends) * 1.18)
         axes.grid(visible=False, axis="y")
         axes.set_title(f"{instance} · {setting}")
         axes.tick_params(labelleft=axes.get_subplotspec().is_first_col())

@@ -54,12 +54,14 @@ class Evidence:
         return self._traces.get((setting, instance, policy)) or self._traces[shared]
 
     def policies(self, setting: str, instance: str) -> list[str]:
-        """Return who ran there, in the order asked for."""
-        return [
+        """Return who ran there, in the same order for every setting."""
+        order = list(dict.fromkeys(cell.policy for cell in self.cells))
+        there = [
             cell.policy
             for cell in self.cells
             if cell.instance == instance and cell.setting in (setting, BOTH)
         ]
+        return sorted(there, key=order.index)
 
     def instances(self) -> list[str]:
         """Return the instances, in the order asked for."""

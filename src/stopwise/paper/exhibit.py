@@ -23,8 +23,8 @@ class Exhibit(msgspec.Struct, frozen=True):
         From the evidence to the section of the report.
     cells : callable
         Which runs it needs; none by default.
-    many : bool
-        Whether it is repeated 500 times, as the realizable plots are, rather than 100.
+    many : tuple of str
+        The policies that are repeated 500 times, as in the realizable plots, rather than 100.
     """
 
     name: str
@@ -32,4 +32,4 @@ class Exhibit(msgspec.Struct, frozen=True):
     where: str
     build: Callable[[Evidence], Section]
     cells: Callable[[], list[Cell]] = _no_cells
-    many: bool = False
+    many: tuple[str, ...] = ()

@@ -36,14 +36,14 @@ class Scale(msgspec.Struct, frozen=True):
     repetitions: int
     realizable_repetitions: int
 
-    def of(self, exhibit: Exhibit) -> int:
-        """Return how often an exhibit's runs are repeated."""
-        return self.realizable_repetitions if exhibit.many else self.repetitions
+    def of(self, exhibit: Exhibit, cell: Cell) -> int:
+        """Return how often a cell's runs are repeated."""
+        return self.realizable_repetitions if cell.policy in exhibit.many else self.repetitions
 
     def __str__(self) -> str:
         return (
             f"{choices.ROUNDS:,} rounds, {self.repetitions} repetitions "
-            f"({self.realizable_repetitions} in the realizable setting)"
+            f"({self.realizable_repetitions} of USS-PD in the realizable setting)"
         )
 
 
@@ -95,24 +95,31 @@ def reproduce(
     started, clock = datetime.now(UTC), time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     cells = {exhibit.name: exhibit.cells() for exhibit in chosen}
-    wanted = {
-        cell.spec: range(seed, seed + scale.of(exhibit))
-        for exhibit in sorted(chosen, key=scale.of)  # where two share runs, the longer list wins
+    often = {
+        (exhibit.name, cell.spec): scale.of(exhibit, cell)
+        for exhibit in chosen
         for cell in cells[exhibit.name]
     }
+    wanted: dict[ExperimentSpec, int] = {}  # where two exhibits share runs, the larger number
+    for (_, spec), times in often.items():
+        wanted[spec] = max(times, wanted.get(spec, 0))
+    seeds = {spec: range(seed, seed + times) for spec, times in wanted.items()}
     with Store(out / STORE) as store, make_engine(engine, jobs, address) as workers:
         n_jobs = getattr(workers, "jobs", 1)
-        run_campaign(wanted.items(), store, workers, _stage(progress, "running"))
-        traces = {spec.key: _kept(store, spec, seeds) for spec, seeds in wanted.items()}
+        run_campaign(seeds.items(), store, workers, _stage(progress, "running"))
+        traces = {spec: _kept(store, spec, which) for spec, which in seeds.items()}
     evidence = {
         exhibit.name: Evidence(
             cells[exhibit.name],
-            {c.spec.key: traces[c.spec.key][: scale.of(exhibit)] for c in cells[exhibit.name]},
+            {
+                c.spec.key: traces[c.spec][: often[exhibit.name, c.spec]]
+                for c in cells[exhibit.name]
+            },
         )
         for exhibit in chosen
     }
     sections = tuple(exhibit.build(evidence[exhibit.name]) for exhibit in chosen)
-    last = seed + max(scale.of(exhibit) for exhibit in chosen) - 1
+    last = seed + max(wanted.values(), default=1) - 1
     report = Report(
         title=TITLE,
         command=command,
@@ -122,7 +129,7 @@ def reproduce(
         provenance=gather(
             started, time.perf_counter() - clock, f"{seed} to {last}", engine, n_jobs
         ),
-        scale=str(scale),
+        scale=f"a quick look: {scale}" if quick else str(scale),
     )
     write_report(report, out, progress)
     write_numbers(_rows(evidence), out / "numbers" / "curves")

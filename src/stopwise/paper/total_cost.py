@@ -51,9 +51,10 @@ def total_cost_exhibit(
             where,
             "Total cost is Σ (γ_I(x) + C_I): errors and what the arms cost. Few contexts are "
             "weakly dominant here, so the test goes too deep even with the true probabilities: "
-            "where the *clairvoyant* rule loses to a baseline, no learning of disagreement could "
-            "have won. `I_t=1` is not in the paper; since the first arm is nearly always the best "
-            "one (table 2), it beats everything else.",
+            "where the *clairvoyant* rule loses to a baseline, the loss is the rule's and not the "
+            "learner's. A learner that stops earlier by mistake can then gain by it. `I_t=1` is "
+            "not in the paper; since the first arm is nearly always the best one (table 2), it "
+            "beats everything else.",
             tables=(_table(evidence, name, data),),
             pictures=(
                 Picture(

@@ -213,9 +213,9 @@ class Oracle(Told):
 
 
 class Clairvoyant(Told):
-    """The stopping test with the true p_ij(x): what USS-PD would do if it had learned all.
+    """The stopping test with the true p_ij(x): what USS-PD would do if it knew all.
 
-    Where it is not optimal, weak dominance fails, and no learner of disagreement could be.
+    Where it is not optimal, weak dominance fails, and disagreement cannot tell the best arm.
 
     Examples
     --------
