@@ -24,10 +24,10 @@ def _build(_: Evidence) -> Section:
         EXHIBIT.name,
         EXHIBIT.title,
         WHERE,
-        "On both data sets few contexts are weakly dominant, so that disagreement "
-        "cannot tell the best arm there, and the paper compares total costs instead of regret. The last "
-        "table shows why: the cheapest arm is nearly always the best one, and it disagrees with "
-        "the next more often than that costs.",
+        "On both data sets few contexts are weakly dominant, so that disagreement cannot tell the "
+        "best arm there, and the paper compares total costs instead of regret. The last table "
+        "shows why: the cheapest arm is nearly always the best one, and it disagrees with the "
+        "next more often than that costs.",
         tables=(
             fraction_table("table2-pima", "PIMA Indian Diabetes", on_pima),
             fraction_table("table2-heart", "Heart Disease", on_heart),

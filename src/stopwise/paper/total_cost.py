@@ -75,7 +75,7 @@ def total_cost_exhibit(
                 ),
             ),
             claims=tuple(
-                _beats(evidence, setting, k, baseline, data, where)
+                _beats(evidence, setting, k, baseline, where)
                 for setting in NAMES
                 for k in choices.REAL_COSTS
                 for baseline in BASELINES
@@ -86,9 +86,7 @@ def total_cost_exhibit(
     return Exhibit(name, title, where, build, cells=cells)
 
 
-def _beats(
-    evidence: Evidence, setting: str, instance: str, baseline: str, data: str, where: str
-) -> Claim:
+def _beats(evidence: Evidence, setting: str, instance: str, baseline: str, where: str) -> Claim:
     lead = evidence.lead(setting, instance, "USS-PD", baseline, "total_cost")
     told = evidence.lead(setting, instance, "clairvoyant", baseline, "total_cost")
     cost = partial(evidence.per_round, setting, instance, what="total_cost")
@@ -100,7 +98,7 @@ def _beats(
     elif found == FAILED:
         why = f"Learning, not weak dominance: {clairvoyant} and beats {baseline}."
     return Claim(
-        f"On {data}, USS-PD costs less than {baseline}: {instance}",
+        f"{instance.capitalize()}: USS-PD costs less than {baseline}",
         where,
         setting,
         found,

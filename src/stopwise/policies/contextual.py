@@ -15,16 +15,14 @@ from stopwise.engine.arrays import Bytes, Floats, Ints
 from stopwise.engine.attach import Attachment
 from stopwise.errors import (
     InvalidContextError,
-    InvalidOutputsError,
     InvalidParameterError,
     StopwiseError,
 )
 from stopwise.features import FLOAT64, BoundFeatures, FeaturesLike, Identity, bind
-from stopwise.policies.base import Policy, Progress, as_table, number
+from stopwise.policies.base import CHUNK, Policy, Progress, number
 from stopwise.records import Decision, PairEvidence
 
 NO_PLAN = np.empty(0)  # tells a kernel that it is given features, not a context
-CHUNK = 65_536  # rounds handed to the compiled loop at once: bounds the memory of a long run
 SMALLEST_RIDGE = 1e-9  # with 10⁶ rounds, H is then still positive definite in double precision
 
 
@@ -104,53 +102,16 @@ class Contextual(Policy):
     ) -> Ints:
         """Play rounds in order, compiled (see `Policy.run`)."""
         rows = self.features.rows(contexts)
-        table = self._checked_table(len(rows), outputs)
-        pairs = self.cascade.pairs()
-
-        def outcomes(start: int, stop: int) -> Bytes:
-            told = table[start:stop]
-            differ = np.empty((stop - start, len(pairs)), dtype=np.uint8)
-            for k, (i, j) in enumerate(pairs):
-                differ[:, k] = told[:, i] != told[:, j]
-            return differ
-
-        return self._run(rows, outcomes, progress)
+        told = self._checked_table(len(rows), outputs)
+        return self._run(rows, lambda start, stop: self._marks(told[start:stop]), progress)
 
     def run_disagreements(
         self, contexts: ArrayLike, differ: ArrayLike, *, progress: Progress | None = None
     ) -> Ints:
-        """Play rounds of which only the pairwise disagreements are known, compiled.
-
-        Parameters
-        ----------
-        contexts : array_like of shape (n, context_dim)
-            One context a round.
-        differ : array_like of shape (n, K(K−1)/2)
-            Whether each pair would disagree, in the order of ``cascade.pairs()``; only what a
-            stop reveals is looked at.
-        progress : callable, optional
-            Called as ``progress(done, of)`` now and then.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            The stops.
-        """
+        """Play rounds in order, compiled (see `Policy.run_disagreements`)."""
         rows = self.features.rows(contexts)
-        table = as_table(differ)
-        if table.shape != (len(rows), self._n_pairs):
-            raise InvalidOutputsError(
-                f"disagreements must be a table of {len(rows)} rounds by {self._n_pairs} pairs, "
-                f"not {table.shape}"
-            )
-        if not np.isin(table, (0, 1)).all():
-            raise InvalidOutputsError("whether two arms disagree is 0 or 1, for every pair")
-        marks = np.ascontiguousarray(table, dtype=np.uint8)
-
-        def outcomes(start: int, stop: int) -> Bytes:
-            return marks[start:stop]
-
-        return self._run(rows, outcomes, progress)
+        marks = self._checked_marks(len(rows), differ)
+        return self._run(rows, lambda start, stop: marks[start:stop], progress)
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""

@@ -78,6 +78,7 @@ def test_the_weak_dominance_fractions_are_those_printed() -> None:
 
 def _dominant(cumulative: np.ndarray, batch: Batch) -> np.ndarray:
     """Tell weak dominance by the definition alone, one context at a time."""
+    assert batch.error_rates is not None
     fine = []
     for gamma, p in zip(batch.error_rates, batch.disagreement, strict=True):
         loss = gamma + cumulative
