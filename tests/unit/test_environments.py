@@ -593,3 +593,4 @@ def test_an_unknown_environment_is_refused_with_the_names_there_are() -> None:
     assert isinstance(caught.value, KeyError)
     assert str(caught.value).startswith("no environment is called 'pimas'; there are logistic-arms")
     assert all(name in str(caught.value) for name in sw.ENVIRONMENTS)
+    assert "your own, register it in ENVIRONMENTS where worker processes" in str(caught.value)

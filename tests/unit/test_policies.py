@@ -565,10 +565,20 @@ def test_the_clairvoyant_is_strict() -> None:
     p = np.zeros((3, 3))
     p[0, 1] = THREE.gaps[0, 1]  # a tie goes on
     assert sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p)).stop == 1
-    p[0, 1] = np.nextafter(p[0, 1], 0)
+    p[0, 1] -= 1e-11
     assert sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p)).stop == 0
     p[0, 2] = p[1, 2] = 1.0
     assert sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p)).stop == 2
+
+
+def test_a_tie_for_the_optimal_arm_is_one_for_the_clairvoyant() -> None:
+    cascade = sw.Cascade([0.2, 0.4, 0.6])  # 0.4 + 0.6 is 1 but for rounding
+    batch = sw.Logged(cascade, [[0.0]], [[0, 0, 1]]).sample(1, np.random.default_rng(0))
+    clairvoyant = sw.Clairvoyant(cascade)
+    told = sw.Truth(disagreement=batch.disagreement[0])
+    assert batch.optimal.tolist() == [2]
+    assert clairvoyant.decide(0.0, told).stop == 2
+    assert clairvoyant.run(batch.contexts, disagreement=batch.disagreement).tolist() == [2]
 
 
 TRUTHS: dict[str, tuple[Any, Any, str]] = {

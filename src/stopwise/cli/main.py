@@ -37,7 +37,7 @@ def stopwise_(
 ) -> None:
     """Learn, online and without labels, how deep to go in a cascade.
 
-    As a first step, see the paper's experiments repeated in a few minutes:
+    As a first step, see the paper's experiments repeated in a minute or two:
 
         stopwise reproduce --quick
 

@@ -20,7 +20,8 @@ STYLES = {"held": "green", "did not hold": "red", "undecided": "yellow"}
 
 def reproduce(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few repetitions: minutes, but many claims undecided.")
+        bool,
+        typer.Option("--quick", help="Few repetitions: about a minute, but many claims undecided."),
     ] = False,
     only: Annotated[
         list[str] | None,

@@ -37,7 +37,8 @@ def make_environment(name: str, cascade: Cascade, **parameters: Any) -> Environm
     """
     if name not in ENVIRONMENTS:
         raise UnknownEnvironmentError(
-            f"no environment is called {name!r}; there are {', '.join(ENVIRONMENTS)}"
+            f"no environment is called {name!r}; there are {', '.join(ENVIRONMENTS)}. If it is "
+            "your own, register it in ENVIRONMENTS where worker processes import it"
         )
     # Every class takes the cascade first, then parameters of its own.
     factory: Any = ENVIRONMENTS[name]

@@ -32,9 +32,13 @@ RESUME = "Finished runs are kept: start the same campaign again to do the rest"
 class Engine(ABC):
     """Does tasks, and hands back the runs of each as it is finished, in any order.
 
-    A context manager: leaving it ends the workers. They are started by the first `run` and serve
-    later ones too.
+    A context manager: leaving it ends the workers. They are started by `prepare`, or the first
+    `run`, and serve later ones too.
     """
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Start the workers and compile the kernels, if that was not done yet."""
 
     @abstractmethod
     def run(self, tasks: Iterable[Task]) -> Runs:
@@ -64,9 +68,19 @@ class InProcess(Engine):
     [[3, 4]]
     """
 
+    _ready = False
+
+    def prepare(self) -> None:
+        """Compile the kernels, if that was not done yet."""
+        if not self._ready:
+            warm_up()
+            self._ready = True
+
     def run(self, tasks: Iterable[Task]) -> Runs:
         """Do tasks."""
-        return (_do(*task) for task in tasks)
+        self.prepare()
+        for task in tasks:
+            yield _do(*task)
 
     def close(self) -> None:
         """Nothing to end."""
@@ -89,12 +103,16 @@ class Processes(Engine):
         self._pool: ProcessPoolExecutor | None = None
         self._lifeline: tuple[Connection, Connection] | None = None
 
+    def prepare(self) -> None:
+        """Start the workers and compile the kernels, if that was not done yet."""
+        self._started()
+
     def run(self, tasks: Iterable[Task]) -> Runs:
         """Do tasks."""
         queue = iter(tasks)
         waiting: set[Future[list[Trace]]] = set()
+        pool = self._started()
         try:
-            pool = self._pool or self._start()
             while True:
                 room = AHEAD * self.jobs - len(waiting)
                 with _fit_for_workers():
@@ -124,15 +142,27 @@ class Processes(Engine):
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
 
-    def _start(self) -> ProcessPoolExecutor:
+    def _started(self) -> ProcessPoolExecutor:
+        if self._pool is not None:
+            return self._pool
         context = get_context("spawn")  # a fork would inherit threads and locks in any state
         self._lifeline = context.Pipe(duplex=False)
         self._pool = ProcessPoolExecutor(
             self.jobs, context, initializer=_live_by, initargs=(self._lifeline[0],)
         )
-        with _fit_for_workers():
-            warm = self._pool.submit(warm_up)
-        warm.result()
+        try:
+            with _fit_for_workers():
+                warm = self._pool.submit(warm_up)
+            warm.result()
+        except BaseException as error:
+            self.close()  # workers that are not warm must serve no later run
+            if isinstance(error, BrokenProcessPool):
+                raise EngineError(
+                    "a worker process ended before it could begin. Workers import the script that "
+                    'starts them: is what it does under if __name__ == "__main__":, and is it a '
+                    "file (not read from standard input)?"
+                ) from error
+            raise
         return self._pool
 
 
@@ -166,24 +196,24 @@ class Dask(Engine):
                 "the Dask engine needs dask.distributed: pip install 'stopwise[dask]'"
             ) from error
 
+    def prepare(self) -> None:
+        """Reach the cluster or make it, and compile the kernels, if that was not done yet."""
+        if self._client is None:
+            with self._understood():
+                self._start()
+
     def run(self, tasks: Iterable[Task]) -> Runs:
         """Do tasks."""
-        queue = iter(tasks)
-        finished = False
-        try:
-            client = self._client or self._start()
+        self.prepare()
+        with self._understood():
+            client = self._client
+            queue = iter(tasks)
             coming = self._dask.as_completed(loop=client.loop)
             self._fill(client, coming, queue)
             for future in coming:
                 traces = future.result()
                 self._fill(client, coming, queue)
                 yield traces
-            finished = True
-        except (self._dask.KilledWorker, self._dask.CancelledError, OSError) as error:
-            raise EngineError(f"the Dask cluster failed ({error}). {RESUME}") from error
-        finally:
-            if not finished:
-                self.close()
 
     def close(self) -> None:
         """Leave the cluster, or end it if it was made here."""
@@ -192,12 +222,25 @@ class Dask(Engine):
                 held.close()
         self._client = self._cluster = None
 
+    @contextmanager
+    def _understood(self) -> Generator[None, None, None]:
+        """Say what Dask's errors mean here, and leave the cluster unless all went well."""
+        finished = False
+        try:
+            yield
+            finished = True
+        except (self._dask.KilledWorker, self._dask.CancelledError, OSError) as error:
+            raise EngineError(f"the Dask cluster failed ({error}). {RESUME}") from error
+        finally:
+            if not finished:
+                self.close()
+
     def _fill(self, client: Any, coming: Any, queue: Iterator[Task]) -> None:
         threads = sum(client.nthreads().values())  # workers come and go
         room = max(0, AHEAD * max(threads, 1) - coming.count())
         coming.update([client.submit(_do, *task, pure=False) for task in islice(queue, room)])
 
-    def _start(self) -> Any:
+    def _start(self) -> None:
         if self.address is None:
             self._cluster = self._dask.LocalCluster(  # which gives workers one thread each
                 n_workers=self.jobs, threads_per_worker=1, dashboard_address=None
@@ -216,7 +259,6 @@ class Dask(Engine):
                 for one in one_a_host
             ]
         )
-        return self._client
 
 
 def make_engine(name: str, jobs: int | None = None, address: str | None = None) -> Engine:

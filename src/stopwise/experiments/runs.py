@@ -16,6 +16,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+# Longer runs are not kept for the next policy: a round takes some hundred bytes, and 32 batches of
+# a million rounds would take gigabytes, while drawing is quick beside playing (heuristic).
+KEPT_ROUNDS = 10_000
+
+
 class Trace(msgspec.Struct, frozen=True, eq=False):
     """What is kept of a run.
 
@@ -106,10 +111,30 @@ def built(spec: EnvironmentSpec) -> Environment:
     return spec.build()
 
 
-@lru_cache(maxsize=32)
 def drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
-    """Return the rounds of a run, drawn once for all policies that meet them one after another."""
-    return built(environment).sample(rounds, environment_random(seed))
+    """Return the rounds of a run, drawn once for all policies that meet them one after another.
+
+    They are read-only, so that no policy can change what another meets. Long runs are drawn anew.
+    """
+    return (_kept if rounds <= KEPT_ROUNDS else _drawn)(environment, rounds, seed)
+
+
+def _drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
+    batch = built(environment).sample(rounds, environment_random(seed))
+    return msgspec.structs.replace(
+        batch, **{name: _read_only(value) for name, value in msgspec.structs.asdict(batch).items()}
+    )
+
+
+_kept = lru_cache(maxsize=32)(_drawn)
+
+
+def _read_only(value: NDArray[Any] | None) -> NDArray[Any] | None:
+    if value is None:
+        return None
+    view = value.view()  # the environment may still write to an array of its own
+    view.flags.writeable = False
+    return view
 
 
 def _bits(value: object) -> object:

@@ -77,6 +77,7 @@ class EnvironmentSpec(_Spec, frozen=True, eq=False):
 
     def __post_init__(self) -> None:
         """Check the values and bring them to one form."""
+        _check_name(self.name)
         costs = cast(list[float], (Cascade(self.costs).costs + 0.0).tolist())  # −0.0 becomes 0.0
         force_setattr(self, "costs", tuple(costs))
         force_setattr(self, "parameters", _plain_parameters(self.parameters))
@@ -117,6 +118,7 @@ class PolicySpec(_Spec, frozen=True, eq=False):
 
     def __post_init__(self) -> None:
         """Check the values and bring them to one form."""
+        _check_name(self.name)
         parameters = _plain_parameters(self.parameters)
         if taken := [name for name in GIVEN if name in parameters]:
             raise InvalidParameterError(
@@ -228,6 +230,13 @@ def policy_seed(seed: int) -> int:
 def _canonical(value: object) -> str:
     # Python writes the shortest text that reads back as the same float, on every platform.
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _check_name(name: str) -> None:
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidParameterError(
+            f"a spec names things by a string, as in ENVIRONMENTS or POLICIES, not by {name!r}"
+        )
 
 
 def _plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:

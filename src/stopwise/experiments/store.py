@@ -160,7 +160,9 @@ class Store:
         self._db.execute("PRAGMA synchronous = FULL")
         (report,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if report != "ok":
-            raise CorruptFileError(f"{self.path} is damaged ({report}); restore a copy")
+            raise CorruptFileError(
+                f"{self.path} is damaged ({report}); restore a copy, or remove it to start afresh"
+            )
 
     def _create(self) -> None:
         # Readers do not hold up writers in this mode. SQLite does not wait for its turn to change
@@ -221,10 +223,11 @@ class Store:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # SQLite rolls back by itself when the disk is full
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     @contextmanager
     def _understood(self) -> Generator[None, None, None]:
@@ -237,7 +240,8 @@ class Store:
             raise  # a closed store, another thread: the caller's mistake, said well by SQLite
         except sqlite3.DatabaseError as error:
             raise CorruptFileError(
-                f"{self.path} is damaged, or no store of runs ({error}); restore a copy"
+                f"{self.path} is damaged, or no store of runs ({error}); restore a copy, or, if "
+                "it was a store, remove it to start afresh"
             ) from error
 
 

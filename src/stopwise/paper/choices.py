@@ -45,6 +45,8 @@ REALIZABLE_MARGINS = (0.12, 0.10, 0.08)  # ξ of the cases: largest in the first
 SLOPE = 3.0
 EDGE = -0.3
 SPREAD = 0.8
+FOURTH_STEEPNESS, FOURTH_EDGE = 2.0, 0.5  # of arm 4, which is left where x₁² is large
+LARGEST_GAP = 0.97  # a gap of one and more has no logit
 
 # Where regret is drawn against ξ: costs of the last synthetic arm, margins of realizable contexts.
 SWEPT_LAST_COSTS = (0.55, 0.6, 0.65, 0.7, 0.75, 0.8)
@@ -137,9 +139,10 @@ CHOICES = (
         "θ_ij and contexts of the realizable setting",
         "Three uniform features and all monomials up to degree two. Arm i is worth leaving where "
         f"its own direction f_i is large: logit p_ij(x) = logit g_ij + {SLOPE:g}·(f_i(x) − e_i) − "
-        f"{SPREAD}·(j − i − 1), f = (x₁, x₂, x₃, 2x₁²), e = ({EDGE}, {EDGE}, {EDGE}, 0.5), g_ij "
-        "the cost gap in case 2. Contexts where the test is decided by less than a margin of "
-        f"{REALIZABLE_MARGINS} (cases 1, 2, 3) at any arm up to the optimal one are drawn again.",
+        f"{SPREAD}·(j − i − 1), f = (x₁, x₂, x₃, {FOURTH_STEEPNESS:g}x₁²), e = ({EDGE}, {EDGE}, "
+        f"{EDGE}, {FOURTH_EDGE}), g_ij the cost gap in case 2, at most {LARGEST_GAP}. Contexts "
+        f"where the test is decided by less than a margin of {REALIZABLE_MARGINS} (cases 1, 2, 3) "
+        "at any arm up to the optimal one are drawn again.",
         "Every arm is optimal somewhere and weak dominance holds by at least the margin, so that "
         "ξ is largest for case 1 as the caption says. (Without a margin ξ is zero in every "
         "continuous setting in which the optimal arm changes.) How soon the regret flattens "

@@ -20,7 +20,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "USS-PD-λI": {"color": "#56B4E9", "marker": "s"},
     "Thompson": {"color": "#009E73", "marker": "^"},
     "USS-UCB": {"color": "#E69F00", "marker": "v"},
-    "USS-TS": {"color": "#B8860B", "marker": "<"},
+    "USS-TS": {"color": "#882255", "marker": "<"},
     "supervised": {"color": "#CC79A7", "marker": "D"},
     "clairvoyant": {"color": "#000000", "linestyle": "--"},
     "I_t=3": {"color": "#D55E00", "linestyle": ":", "marker": "x"},
@@ -87,20 +87,27 @@ def curve_grid(
     what: What,
     ylabel: str,
     *,
-    leave_out: Sequence[str] = (),
+    scale: str = "linear",
 ) -> Figure:
-    """Draw every policy's curve: a row of panels for each setting, a column for each instance."""
+    """Draw every policy's curve: a row of panels for each setting, a column for each instance.
+
+    ``scale`` "symlog" shows curves of very different size, zeros included.
+    """
     instances = evidence.instances()
-    figure = panels(len(settings), len(instances))
+    rows, columns = len(settings), len(instances)
+    if columns == 1:  # side by side, rather than a tower
+        rows, columns = columns, rows
+    figure = panels(rows, columns, width=3.1 if columns > 2 else 4.2)
     for axes, (setting, instance) in zip(
         figure.axes, [(s, i) for s in settings for i in instances], strict=True
     ):
         for policy in evidence.policies(setting, instance):
-            if policy not in leave_out:
-                _line(axes, evidence, (setting, instance, policy), what, LOOKS[policy], policy)
+            _line(axes, evidence, (setting, instance, policy), what, LOOKS[policy], policy)
         axes.set_title(f"{instance} · {setting}")
-        axes.set_ylim(bottom=0)
-    _finish(figure, len(settings), len(instances), "rounds", ylabel)
+        if scale == "symlog":
+            axes.set_yscale("symlog", linthresh=100)
+        from_zero(axes)
+    _finish(figure, rows, columns, "rounds", ylabel)
     return figure
 
 
@@ -115,7 +122,7 @@ def instance_panels(
             look = {"color": SERIES[k], "marker": MARKS[k]}
             _line(axes, evidence, (setting, instance, policy), what, look, instance)
         axes.set_title(f"{policy} · {setting}")
-        axes.set_ylim(bottom=0)
+        from_zero(axes)
     _finish(figure, 1, len(settings), "rounds", ylabel)
     return figure
 
@@ -127,6 +134,7 @@ def bar_grid(
     """Draw every policy's value for a round at the end as bars, with its interval."""
     instances = evidence.instances()
     figure = panels(len(settings), len(instances), height=2.4)
+    longest = 0.0
     for axes, (setting, instance) in zip(
         figure.axes, [(s, i) for s in settings for i in instances], strict=True
     ):
@@ -151,11 +159,12 @@ def bar_grid(
             )
         axes.set_yticks(range(len(order)), order)
         axes.invert_yaxis()
-        ends = [mean + beyond for mean, beyond in zip(means, reach, strict=True)]
-        axes.set_xlim(0, max(ends) * 1.18)
+        longest = max(longest, *means)
         axes.grid(visible=False, axis="y")
         axes.set_title(f"{instance} · {setting}")
         axes.tick_params(labelleft=axes.get_subplotspec().is_first_col())
+    for axes in figure.axes:  # one scale, so that bars can be compared across panels
+        axes.set_xlim(0, longest * 1.25)
     figure.supxlabel(xlabel)
     return figure
 
@@ -169,15 +178,21 @@ def points(
     axes.errorbar(x, means, yerr=reach, label=label, capsize=2, **look)
 
 
+def from_zero(axes: Axes) -> None:
+    """Fit the axis to the curves: a wide interval is cut off rather than flatten all else."""
+    largest = max((max(line.get_ydata(), default=0.0) for line in axes.lines), default=0.0)
+    axes.set_ylim(0, 1.15 * float(largest) or 1.0)
+
+
 def legend_below(figure: Figure) -> None:
     """Put one legend for all panels under them."""
     entries: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    figure.legend(
-        entries.values(), entries.keys(), loc="outside lower center", ncols=min(len(entries), 6)
-    )
+    # about 1.3 inches an entry: a legend wider than its figure would be cut off
+    columns = max(1, min(len(entries), int(figure.get_figwidth() / 1.3)))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
 
 
 def _line(

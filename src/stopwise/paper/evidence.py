@@ -97,8 +97,7 @@ class Evidence:
     def per_round(self, setting: str, instance: str, policy: str, what: What) -> Interval:
         """Return the same, for one round."""
         rounds = int(self.traces(setting, instance, policy)[0].rounds[-1])
-        mean, low, high, n = self.mean(setting, instance, policy, what)
-        return Interval(mean / rounds, low / rounds, high / rounds, n)
+        return scaled(self.mean(setting, instance, policy, what), 1 / rounds)
 
     def lead(
         self, setting: str, instance: str, policy: str, other: str, what: What = "regret"
@@ -107,6 +106,17 @@ class Evidence:
         return paired_difference(
             self.added(setting, instance, other, what), self.added(setting, instance, policy, what)
         )
+
+
+def scaled(value: Interval, factor: float) -> Interval:
+    """Return an interval in another unit.
+
+    Examples
+    --------
+    >>> scaled(Interval(4.0, 2.0, 6.0, 9), 0.5)
+    Interval(mean=2.0, low=1.0, high=3.0, n=9)
+    """
+    return Interval(value.mean * factor, value.low * factor, value.high * factor, value.n)
 
 
 def cells_of(

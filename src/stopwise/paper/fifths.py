@@ -1,8 +1,9 @@
 """Regret by fifths of a run: whether it flattens."""
 
-from stopwise.experiments.summary import Interval, mean_interval
+from stopwise.experiments.summary import Interval, mean_interval, paired_difference
 from stopwise.paper.evidence import Evidence
-from stopwise.paper.section import Table
+from stopwise.paper.report_text import shown
+from stopwise.paper.section import Claim, Table, verdict
 from stopwise.paper.settings import SETTINGS
 
 SECOND = (0.2, 0.4)
@@ -26,4 +27,26 @@ def fifths_table(evidence: Evidence, name: str, policy: str = "USS-PD") -> Table
         f"What each fifth of the rounds added to the regret of {policy}",
         ("setting", "instance", "first", "second", "third", "fourth", "last"),
         tuple(rows),
+    )
+
+
+def flattens(
+    evidence: Evidence, setting: str, instance: str, claim: str, where: str, why: str = ""
+) -> Claim:
+    """Judge whether USS-PD's regret flattens: the last fifth adds less than half of the second.
+
+    Of a logarithm it adds about a third, of a straight line as much.
+    """
+    early = evidence.added(setting, instance, "USS-PD", part=SECOND)
+    late = evidence.added(setting, instance, "USS-PD", part=LAST)
+    flatter = paired_difference([0.5 * e for e in early], late)
+    return Claim(
+        f"{claim} (criterion: the last fifth of the rounds adds less than half of what the second "
+        "fifth adds)",
+        where,
+        setting,
+        verdict(flatter),
+        f"second fifth {shown(mean_interval(early))}, last fifth {shown(mean_interval(late))}; "
+        f"half the one less the other {shown(flatter)}",
+        why=why,
     )

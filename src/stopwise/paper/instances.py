@@ -54,10 +54,10 @@ def realizable(n_arms: int, case: int, margin: float) -> EnvironmentSpec:
     middle = Cascade(choices.realizable_costs(n_arms, 2))
     theta: list[list[float]] = []
     for i, j in middle.pairs():
-        gap = min(float(middle.gaps[i, j]), 0.97)
+        gap = min(float(middle.gaps[i, j]), choices.LARGEST_GAP)
         direction = (i,) if i < 3 else (0, 0)
-        steepness = choices.SLOPE * (1 if i < 3 else 2)
-        edge = choices.EDGE if i < 3 else 0.5
+        steepness = choices.SLOPE * (1 if i < 3 else choices.FOURTH_STEEPNESS)
+        edge = choices.EDGE if i < 3 else choices.FOURTH_EDGE
         weights = dict.fromkeys(monomials, 0.0)
         weights[()] = math.log(gap / (1 - gap)) - choices.SLOPE * edge
         weights[()] -= choices.SPREAD * (j - i - 1)

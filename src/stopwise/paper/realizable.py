@@ -2,14 +2,13 @@
 
 from functools import partial
 
-from stopwise.experiments.summary import Interval, mean_interval, paired_difference
+from stopwise.experiments.summary import Interval
 from stopwise.paper import choices, instances
 from stopwise.paper.drawing import curve_grid, instance_panels
 from stopwise.paper.evidence import Cell, Evidence, cells_of
 from stopwise.paper.exhibit import Exhibit
-from stopwise.paper.fifths import LAST, SECOND, fifths_table
-from stopwise.paper.report_text import shown
-from stopwise.paper.section import Claim, Picture, Section, Table, verdict
+from stopwise.paper.fifths import fifths_table, flattens
+from stopwise.paper.section import Picture, Section, Table
 from stopwise.paper.settings import SETTING_FREE, SETTINGS
 
 NAMES = tuple(setting.name for setting in SETTINGS)
@@ -45,34 +44,26 @@ def _exhibit(n_arms: int, where: str) -> Exhibit:
                 ),
                 Picture(
                     f"{name}-everybody",
-                    "The same beside the other policies",
+                    "The same beside the other policies; logarithmic above 100",
                     "Cumulative pseudo-regret of all policies, a column for each case and a row "
                     "for each setting.",
-                    partial(curve_grid, evidence, NAMES, "regret", "pseudo-regret"),
+                    partial(curve_grid, evidence, NAMES, "regret", "pseudo-regret", scale="symlog"),
                 ),
             ),
             claims=tuple(
-                _flattens(evidence, setting, case, n_arms, where)
+                flattens(
+                    evidence,
+                    setting,
+                    case,
+                    f"{case.capitalize()}: the pseudo-regret flattens",
+                    where,
+                )
                 for setting in NAMES
                 for case in evidence.instances()
             ),
         )
 
     return Exhibit(name, title, where, build, cells=cells, many=MANY)
-
-
-def _flattens(evidence: Evidence, setting: str, case: str, n_arms: int, where: str) -> Claim:
-    early = evidence.added(setting, case, "USS-PD", part=SECOND)
-    late = evidence.added(setting, case, "USS-PD", part=LAST)
-    flatter = paired_difference([0.5 * e for e in early], late)
-    return Claim(
-        f"With {WORDS[n_arms]} classifiers the pseudo-regret is logarithmic: {case} (criterion: "
-        "the last fifth of the rounds adds less than half of what the second fifth adds)",
-        where,
-        setting,
-        verdict(flatter),
-        f"second fifth {shown(mean_interval(early))}, last fifth {shown(mean_interval(late))}",
-    )
 
 
 def _final_table(evidence: Evidence, name: str) -> Table:

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from stopwise.errors import InvalidParameterError
+from stopwise.errors import InvalidParameterError, MissingPackageError, PersistenceError
 from stopwise.experiments.campaign import run_campaign
 from stopwise.experiments.engines import make_engine
 from stopwise.experiments.runs import Trace
@@ -26,6 +28,7 @@ from stopwise.paper.settings import SETTINGS
 
 TITLE = "USS-PD, reproduced"
 STORE = "runs.sqlite"
+ENDINGS = (".png", ".svg", ".csv", ".parquet")
 
 Progress = Callable[[str, int, int], None]  # stage, done, of
 
@@ -41,10 +44,10 @@ class Scale(msgspec.Struct, frozen=True):
         return self.realizable_repetitions if cell.policy in exhibit.many else self.repetitions
 
     def __str__(self) -> str:
-        return (
-            f"{choices.ROUNDS:,} rounds, {self.repetitions} repetitions "
-            f"({self.realizable_repetitions} of USS-PD in the realizable setting)"
-        )
+        said = f"{choices.ROUNDS:,} rounds, {self.repetitions} repetitions"
+        if self.realizable_repetitions != self.repetitions:
+            said += f" ({self.realizable_repetitions} of USS-PD in the realizable setting)"
+        return said
 
 
 FULL = Scale(choices.REPETITIONS, choices.REALIZABLE_REPETITIONS)
@@ -71,7 +74,8 @@ def reproduce(
     Parameters
     ----------
     out : Path
-        The folder for runs, figures, numbers and reports; made if it is not there.
+        The folder for runs, figures, numbers and reports; made if it is not there. Runs add up
+        there; figures, numbers and reports are those of the last call.
     quick : bool
         A few repetitions only: the curves are there, most intervals are too wide to decide.
     only : sequence of str
@@ -91,9 +95,11 @@ def reproduce(
         What was written.
     """
     chosen = _chosen(only)
+    _check_packages()
+    workers = make_engine(engine, jobs, address)
     scale = QUICK if quick else FULL
     started, clock = datetime.now(UTC), time.perf_counter()
-    out.mkdir(parents=True, exist_ok=True)
+    _make_folder(out)
     cells = {exhibit.name: exhibit.cells() for exhibit in chosen}
     often = {
         (exhibit.name, cell.spec): scale.of(exhibit, cell)
@@ -104,9 +110,13 @@ def reproduce(
     for (_, spec), times in often.items():
         wanted[spec] = max(times, wanted.get(spec, 0))
     seeds = {spec: range(seed, seed + times) for spec, times in wanted.items()}
-    with Store(out / STORE) as store, make_engine(engine, jobs, address) as workers:
-        n_jobs = getattr(workers, "jobs", 1)
-        run_campaign(seeds.items(), store, workers, _stage(progress, "running"))
+    with workers, Store(out / STORE) as store:
+        if any(store.missing(spec, which) for spec, which in seeds.items()):
+            # Kernels are compiled once a machine, for a minute: not to be taken for slow runs.
+            _say(progress, "preparing", 0, 1)
+            workers.prepare()
+            _say(progress, "preparing", 1, 1)
+        run_campaign(seeds.items(), store, workers, partial(_say, progress, "running"))
         traces = {spec: _kept(store, spec, which) for spec, which in seeds.items()}
     evidence = {
         exhibit.name: Evidence(
@@ -127,12 +137,18 @@ def reproduce(
         choices=choices.CHOICES,
         settings=tuple((s.name, s.explanation) for s in SETTINGS),
         provenance=gather(
-            started, time.perf_counter() - clock, f"{seed} to {last}", engine, n_jobs
+            started,
+            time.perf_counter() - clock,
+            f"{seed} to {last}",
+            engine,
+            getattr(workers, "jobs", 1),
         ),
         scale=f"a quick look: {scale}" if quick else str(scale),
     )
     write_report(report, out, progress)
-    write_numbers(_rows(evidence), out / "numbers" / "curves")
+    if wanted:
+        write_numbers(_rows(evidence), out / "numbers" / "curves")
+    _remove_others(report, out, with_curves=bool(wanted))
     return report
 
 
@@ -149,10 +165,37 @@ def _kept(store: Store, spec: ExperimentSpec, seeds: Sequence[int]) -> list[Trac
     return [runs[seed] for seed in seeds]
 
 
-def _stage(progress: Progress | None, name: str) -> Callable[[int, int], None] | None:
-    if progress is None:
-        return None
-    return lambda done, of: progress(name, done, of)
+def _say(progress: Progress | None, stage: str, done: int, of: int) -> None:
+    if progress is not None:
+        progress(stage, done, of)
+
+
+def _check_packages() -> None:
+    """Miss what is not installed now, not after all the runs."""
+    if missing := [name for name in ("matplotlib", "pyarrow") if find_spec(name) is None]:
+        raise MissingPackageError(
+            f"the report needs {' and '.join(missing)}: pip install 'stopwise[paper]', or "
+            "'.[paper]' in a checkout"
+        )
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PersistenceError(f"cannot make the folder {out}: {error.strerror}") from error
+
+
+def _remove_others(report: Report, out: Path, *, with_curves: bool) -> None:
+    """Remove figures and numbers of an earlier report: a folder shows one. Runs are kept."""
+    pictures = {picture.name for section in report.sections for picture in section.pictures}
+    numbers = {table.name for section in report.sections for table in section.tables} | {"claims"}
+    if with_curves:
+        numbers.add("curves")
+    for folder, names in (("figures", pictures), ("numbers", numbers)):
+        for path in (out / folder).glob("*"):
+            if path.suffix in ENDINGS and path.stem not in names:
+                path.unlink()
 
 
 def _rows(evidence: dict[str, Evidence]) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,10 @@ from stopwise.policies.base import Blind, Ints, Marks, Progress, Uncontextual, a
 from stopwise.policies.randomness import generator, restored, stored, whole_seed
 from stopwise.records import Decision, Truth
 
+# A gap within this of p_ij is a tie, as it is for the optimal arm (stopwise.theory.dominance, which
+# policies must not import): or the clairvoyant would lose to it by rounding.
+TIE = 1e-12
+
 
 class FixedDepth(Blind):
     """Always the same depth: the paper's "I_t = i".
@@ -261,5 +265,5 @@ class Clairvoyant(Told):
 
     def _first_winners(self, p: NDArray[np.float64]) -> Ints:
         """Return the first arm whose gaps all exceed p, for one table (K, K) or many."""
-        loses = np.triu(self.cascade.gaps <= p, 1).any(axis=-1)
+        loses = np.triu(self.cascade.gaps - p <= TIE, 1).any(axis=-1)
         return np.argmin(loses, axis=-1).astype(np.int64)  # the last arm never loses

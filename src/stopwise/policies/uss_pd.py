@@ -26,7 +26,8 @@ class USSPD(Contextual):
 
     Stopping early is safe while p̃ is valid, since an arm never errs more often than a deeper
     one by more than they disagree. It is also cheap if the best arm's every deeper arm costs
-    more than it disagrees (contextual weak dominance); without that the rule only goes too deep.
+    more than it disagrees (contextual weak dominance); without that the rule goes too deep,
+    which costs more and may even err more.
 
     Parameters
     ----------

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.experiments.runs import Trace, built, execute
+from stopwise.experiments import runs
+from stopwise.experiments.runs import Trace, built, drawn, execute
 from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
 
 ARMS = {"arms": [[1, 0, 0], [4, 1, 0], [6, 2, 1]], "label": [8, 3, 0]}
@@ -107,3 +108,21 @@ def test_what_an_environment_cannot_tell_is_asked_for_by_name() -> None:
     where = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
     with pytest.raises(sw.TruthRequiredError, match="labels"):
         execute(spec("supervised", environment=where), seed=0)
+
+
+def test_rounds_are_drawn_once_unless_they_are_too_many_to_keep() -> None:
+    assert drawn(WHERE, runs.KEPT_ROUNDS, 3) is drawn(WHERE, runs.KEPT_ROUNDS, 3)
+    long = drawn(WHERE, runs.KEPT_ROUNDS + 1, 3)
+    again = drawn(WHERE, runs.KEPT_ROUNDS + 1, 3)
+    assert long is not again
+    np.testing.assert_array_equal(long.contexts, again.contexts)
+
+
+@pytest.mark.parametrize("rounds", [100, 10_001])
+def test_no_policy_can_change_what_another_meets(rounds: int) -> None:
+    batch = drawn(WHERE, rounds, 0)
+    arrays = [value for value in msgspec.structs.asdict(batch).values() if value is not None]
+    assert len(arrays) == 7
+    for array in arrays:
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0

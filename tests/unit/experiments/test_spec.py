@@ -52,11 +52,11 @@ def example() -> ExperimentSpec:
     )
 
 
-def simple(policy: str = "uss-ucb", **changes: Any) -> ExperimentSpec:
+def simple(policy: str | PolicySpec = "uss-ucb", **changes: Any) -> ExperimentSpec:
+    if isinstance(policy, str):
+        policy = PolicySpec(policy)
     where = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
-    return ExperimentSpec(
-        **{"environment": where, "policy": PolicySpec(policy), "rounds": 100} | changes
-    )
+    return ExperimentSpec(**{"environment": where, "policy": policy, "rounds": 100} | changes)
 
 
 def test_the_key_never_changes() -> None:
@@ -270,3 +270,11 @@ def test_a_seed_is_a_whole_number(seed: Any) -> None:
         environment_random(seed)
     with pytest.raises(InvalidParameterError, match="seed must be a whole number"):
         policy_seed(seed)
+
+
+@pytest.mark.parametrize("name", [sw.Pima, None, 3])
+def test_a_name_is_a_string(name: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="by a string"):
+        EnvironmentSpec(name, (0.1, 0.2))
+    with pytest.raises(InvalidParameterError, match="by a string"):
+        PolicySpec(name)

@@ -173,7 +173,7 @@ def test_a_truncated_store_is_refused(path: Path, kept: float) -> None:
         store.put(SPEC, [trace(seed) for seed in range(200)])
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * kept)])
-    with pytest.raises(CorruptFileError, match="restore a copy"):
+    with pytest.raises(CorruptFileError, match=r"restore a copy, or.* remove it to start afresh"):
         Store(path)
 
 
@@ -192,3 +192,38 @@ def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "nowhere" / "runs.db"):
         with pytest.raises(PersistenceError, match="cannot be used"):
             Store(place)
+
+
+def test_a_full_disk_is_named_and_loses_nothing_that_was_kept(store: Store) -> None:
+    store.put(SPEC, [trace(0)])
+    store._db.execute(f"PRAGMA max_page_count = {store._number('page_count')}")
+    many = np.zeros(10_000)
+    with pytest.raises(PersistenceError, match="full"):
+        store.put(SPEC, [trace(seed, depths=many) for seed in range(1, 100)])
+    assert list(store.get(SPEC)) == [0]
+    store._db.execute("PRAGMA max_page_count = 1000000")
+    store.put(SPEC, [trace(1)])
+    assert list(store.get(SPEC)) == [0, 1]
+
+
+def test_a_commit_that_fails_is_rolled_back(path: Path, store: Store) -> None:
+    # a promise that SQLite checks when it commits, and not before
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
+        db.execute(
+            "CREATE TABLE children (id REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)"
+        )
+    db.close()
+    store._db.execute("PRAGMA foreign_keys = ON")
+    with pytest.raises(sqlite3.IntegrityError), store._writing():
+        store._db.execute("INSERT INTO children VALUES (1)")
+    store.put(SPEC, [trace(0)])
+    assert list(store.get(SPEC)) == [0]
+
+
+def test_what_sqlite_rolled_back_by_itself_is_said_as_it_was(store: Store) -> None:
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"), store._writing():
+        # the second ends the transaction, as a failing disk may
+        store._db.execute("INSERT OR ROLLBACK INTO specs VALUES ('key', 'a'), ('key', 'b')")
+    store.put(SPEC, [trace(0)])
+    assert list(store.get(SPEC)) == [0]
