@@ -77,10 +77,10 @@ clean:  ## Remove the virtual environment, the caches and what was built
 # --- installing ---------------------------------------------------------------------------------
 # A stamp is newer than pyproject.toml and constraints.txt, or its group is installed again.
 
-$(STAMPS)/run:   WHAT = -e .[paper]
-$(STAMPS)/test:  WHAT = -e .[paper,dask] --group test
+$(STAMPS)/run:   WHAT = -e .[paper,logs]
+$(STAMPS)/test:  WHAT = -e .[paper,logs,dask] --group test
 $(STAMPS)/lint:  WHAT = --group lint
-$(STAMPS)/types: WHAT = -e .[paper,dask] --group test --group types
+$(STAMPS)/types: WHAT = -e .[paper,logs,dask] --group test --group types
 $(STAMPS)/bench: WHAT = -e .[paper] --group bench
 
 # uv is the faster installer, but it does not read pip's configuration:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import exactness, growth, importing, radius, report, rounds, wide
+from benchmarks import exactness, growth, importing, radius, replay, report, rounds, wide
 
 BENCHMARKS: dict[str, Callable[[bool], tuple[str, dict[str, Any]]]] = {
     "rounds": rounds.run,
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[bool], tuple[str, dict[str, Any]]]] = {
     "wide": wide.run,
     "import": importing.run,
     "radius": radius.run,
+    "replay": replay.run,
 }
 
 DESCRIPTION = "Measure what a round of Stopwise costs, beside its peers."
@@ -28,6 +29,8 @@ what is measured
   growth   µs a round and bytes a round over a run of 1,000,000 rounds: both should stay flat
   wide     the same race at d'=45 and d'=91
   import   CPU seconds of `import stopwise` in a fresh interpreter
+  replay   a Parquet log of 1,000,000 rounds from file to numbers, on one core, and peak memory;
+           `python -m benchmarks.replay 10000000` for a longer one
   radius   not a speed: which σ loses least, simulated without labels on the paper's instances
 
 how to read it

@@ -7,7 +7,7 @@ used, so that importing the package costs next to nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from stopwise.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from stopwise.cascade import Cascade as Cascade
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from stopwise.environments.registry import make_environment as make_environment
     from stopwise.environments.synthetic import Synthetic as Synthetic
     from stopwise.environments.tabular import Tabular as Tabular
+    from stopwise.errors import AuditNotSupportedError as AuditNotSupportedError
     from stopwise.errors import CascadeMismatchError as CascadeMismatchError
     from stopwise.errors import CorruptFileError as CorruptFileError
     from stopwise.errors import EngineError as EngineError
     from stopwise.errors import FeaturesMismatchError as FeaturesMismatchError
+    from stopwise.errors import FolderBusyError as FolderBusyError
     from stopwise.errors import InvalidCascadeError as InvalidCascadeError
     from stopwise.errors import InvalidContextError as InvalidContextError
     from stopwise.errors import InvalidFeaturesError as InvalidFeaturesError
     from stopwise.errors import InvalidInputError as InvalidInputError
+    from stopwise.errors import InvalidLogError as InvalidLogError
     from stopwise.errors import InvalidOutputsError as InvalidOutputsError
     from stopwise.errors import InvalidParameterError as InvalidParameterError
     from stopwise.errors import InvalidStopError as InvalidStopError
@@ -52,14 +55,23 @@ if TYPE_CHECKING:
     from stopwise.features import Polynomial as Polynomial
     from stopwise.features import Scaled as Scaled
     from stopwise.features import Shared as Shared
+    from stopwise.logs.columns import Columns as Columns
+    from stopwise.logs.diagnosis.diagnose import diagnose as diagnose
+    from stopwise.logs.diagnosis.findings import Diagnosis as Diagnosis
+    from stopwise.logs.log import Log as Log
+    from stopwise.logs.replay.replay import replay as replay
+    from stopwise.logs.replay.results import Replay as Replay
+    from stopwise.logs.writer import LogWriter as LogWriter
     from stopwise.policies.base import Policy as Policy
     from stopwise.policies.baselines import Clairvoyant as Clairvoyant
     from stopwise.policies.baselines import FixedDepth as FixedDepth
     from stopwise.policies.baselines import Oracle as Oracle
     from stopwise.policies.baselines import RandomDepth as RandomDepth
+    from stopwise.policies.descent import Descent as Descent
     from stopwise.policies.noncontextual import USSTS as USSTS
     from stopwise.policies.noncontextual import USSUCB as USSUCB
     from stopwise.policies.persistence import load as load
+    from stopwise.policies.recorded import Rounds as Rounds
     from stopwise.policies.registry import POLICIES as POLICIES
     from stopwise.policies.registry import make as make
     from stopwise.policies.supervised import Supervised as Supervised
@@ -67,8 +79,14 @@ if TYPE_CHECKING:
     from stopwise.policies.uss_pd import USSPD as USSPD
     from stopwise.policies.uss_pd import USSPDRidge as USSPDRidge
     from stopwise.records import Decision as Decision
+    from stopwise.records import Failure as Failure
     from stopwise.records import PairEvidence as PairEvidence
+    from stopwise.records import Round as Round
     from stopwise.records import Truth as Truth
+    from stopwise.running.answers import bucket as bucket
+    from stopwise.running.answers import normalised_text as normalised_text
+    from stopwise.running.runner import Runner as Runner
+    from stopwise.running.stage import Stage as Stage
 
 # where each public name lives; a test keeps this equal to the list above
 _NAMES = {
@@ -92,29 +110,44 @@ _NAMES = {
         "InvalidFeaturesError",
         "InvalidOutputsError",
         "InvalidStopError",
+        "InvalidLogError",
         "PersistenceError",
         "CorruptFileError",
         "UnsupportedVersionError",
         "CascadeMismatchError",
         "FeaturesMismatchError",
         "TruthRequiredError",
+        "AuditNotSupportedError",
         "UnknownPolicyError",
         "MissingPackageError",
         "IrreproducibleRunError",
         "EngineError",
+        "FolderBusyError",
         "UnknownEnvironmentError",
     ),
     "experiments.simulate": ("Run", "measure", "simulate"),
     "features": ("Custom", "Identity", "PerPair", "PerStage", "Polynomial", "Scaled", "Shared"),
+    "logs.columns": ("Columns",),
+    "logs.diagnosis.diagnose": ("diagnose",),
+    "logs.diagnosis.findings": ("Diagnosis",),
+    "logs.log": ("Log",),
+    "logs.replay.replay": ("replay",),
+    "logs.replay.results": ("Replay",),
+    "logs.writer": ("LogWriter",),
     "policies.base": ("Policy",),
     "policies.baselines": ("Clairvoyant", "FixedDepth", "Oracle", "RandomDepth"),
+    "policies.descent": ("Descent",),
     "policies.noncontextual": ("USSTS", "USSUCB"),
     "policies.persistence": ("load",),
     "policies.registry": ("POLICIES", "make"),
     "policies.supervised": ("Supervised",),
     "policies.thompson": ("Thompson",),
     "policies.uss_pd": ("USSPD", "USSPDRidge"),
-    "records": ("Decision", "PairEvidence", "Truth"),
+    "policies.recorded": ("Rounds",),
+    "running.answers": ("bucket", "normalised_text"),
+    "running.runner": ("Runner",),
+    "running.stage": ("Stage",),
+    "records": ("Decision", "Failure", "PairEvidence", "Round", "Truth"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

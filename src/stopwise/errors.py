@@ -62,6 +62,13 @@ class InvalidStopError(InvalidInputError):
     """
 
 
+class InvalidLogError(InvalidInputError):
+    """A log that cannot be read as rounds: a column, a value or a whole file is not as it must be.
+
+    The message names the file, the row and the column. Correct them; nothing was written.
+    """
+
+
 class PersistenceError(StopwiseError):
     """A saved file could not be brought back to life."""
 
@@ -101,6 +108,13 @@ class TruthRequiredError(StopwiseError):
     """
 
 
+class AuditNotSupportedError(StopwiseError):
+    """A policy was given an audit label and has no use for one.
+
+    Audit labels sharpen the bounds of `USSPD` and `USSPDRidge`; give them to one of these.
+    """
+
+
 class UnknownPolicyError(StopwiseError, KeyError):
     """No policy is registered under this name; the message lists those that are."""
 
@@ -130,6 +144,13 @@ class EngineError(StopwiseError):
     """What does the runs failed: a worker process died, or no scheduler answered.
 
     Finished runs are kept. Start the same campaign again to do the rest.
+    """
+
+
+class FolderBusyError(StopwiseError):
+    """Another process is at work in the folder where results are to go.
+
+    Wait for it, or give another folder.
     """
 
 

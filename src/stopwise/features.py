@@ -474,19 +474,37 @@ class PerStage:
     ----------
     maps : sequence of feature maps or callables
         One for each arm but the last, where nothing is left to decide.
+    sees : sequence of int, optional
+        Where stages reveal parts of the context: map i sees the first ``sees[i]`` coordinates,
+        those known once arm i has run. By default each sees the whole context.
 
     Examples
     --------
     >>> features = bind(PerStage([Identity(), Polynomial()]), context_dim=2, n_arms=3)
     >>> features.dims, features.slot_of(0, 2), features.slot_of(1, 2)
     ((2, 6), 0, 1)
+
+    Two numbers are known from the start, and the second arm adds a third:
+
+    >>> revealed = PerStage([Identity(), Identity()], sees=[2, 3])
+    >>> bind(revealed, context_dim=3, n_arms=3).dims
+    (2, 3)
     """
 
     kind: ClassVar[str] = "per_stage"
     maps: tuple[FeatureMap, ...]
+    sees: tuple[int, ...] | None = None
 
-    def __init__(self, maps: Sequence[MapLike]) -> None:
+    def __init__(self, maps: Sequence[MapLike], sees: Sequence[int] | None = None) -> None:
         object.__setattr__(self, "maps", tuple(_as_map(m) for m in maps))
+        if sees is not None:
+            sees = tuple(_whole(n, "what a stage sees", least=1) for n in sees)
+            if len(sees) != len(self.maps) or list(sees) != sorted(sees):
+                raise InvalidParameterError(
+                    f"sees needs one number for each of the {len(self.maps)} maps, none smaller "
+                    f"than the one before: what is known stays known; not {sees}"
+                )
+        object.__setattr__(self, "sees", sees)
 
     def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:
         """Return the map of each slot in a cascade of this size."""
@@ -574,6 +592,9 @@ class BoundFeatures:
         d′ of each slot.
     offsets : tuple of int
         Where each slot begins in a row.
+    stages : tuple of BoundFeatures
+        Where stages reveal parts of the context: the features at each arm but the last, each of
+        what is known there. Else empty.
 
     Examples
     --------
@@ -589,8 +610,9 @@ class BoundFeatures:
     dims: tuple[int, ...]
     offsets: tuple[int, ...] = field(repr=False)
     width: int = field(repr=False)
+    stages: "tuple[BoundFeatures, ...]" = field(repr=False, compare=False)
     _block_slots: tuple[int, ...] = field(repr=False, compare=False)  # the slot of each block
-    _customs: tuple[tuple[Custom, int, int], ...] = field(repr=False, compare=False)
+    _customs: tuple[tuple[Custom, int, int, int], ...] = field(repr=False, compare=False)
     _plan: Floats = field(repr=False, compare=False)
     _fill_row: Callable[[Floats, Floats, Floats], int] = field(repr=False, compare=False)
     _fill_rows: Callable[[Floats, Floats, Floats], tuple[int, int]] = field(
@@ -601,6 +623,20 @@ class BoundFeatures:
     def plan(self) -> Floats | None:
         """What `stopwise.monomials.fill_row` needs, or None if a map is a function of your own."""
         return None if self._customs else self._plan
+
+    @property
+    def sees(self) -> tuple[int, ...] | None:
+        """How many coordinates are known at each arm but the last; None if all from the start."""
+        return self.arrangement.sees if isinstance(self.arrangement, PerStage) else None
+
+    @property
+    def blank(self) -> Floats:
+        """A context that every map accepts: stands for coordinates that are not known."""
+        blank = np.zeros(self.context_dim)
+        for m in self.maps:
+            if isinstance(m, Scaled):
+                blank[: len(m.center)] = m.center
+        return blank
 
     @property
     def n_slots(self) -> int:
@@ -772,6 +808,7 @@ class BoundFeatures:
             "context_dim": self.context_dim,
             "n_arms": self.n_arms,
             "maps": [m.to_spec() for m in self.maps],
+            **({} if self.sees is None else {"sees": list(self.sees)}),
         }
 
     @staticmethod
@@ -799,7 +836,7 @@ class BoundFeatures:
                 (only,) = maps
                 arrangement = Shared(only)
             elif spec["kind"] == PerStage.kind:
-                arrangement = PerStage(maps)
+                arrangement = PerStage(maps, spec.get("sees"))
             elif spec["kind"] == PerPair.kind:
                 arrangement = PerPair(dict(zip(_pairs(n_arms), maps, strict=True)))
             else:
@@ -824,8 +861,8 @@ class BoundFeatures:
         return context
 
     def _fill_customs(self, x: Floats, out: Floats) -> None:
-        for custom, start, stop in self._customs:
-            out[start:stop] = custom(x)
+        for custom, start, stop, seen in self._customs:
+            out[start:stop] = custom(x[:seen])
 
     def _refuse(self, x: Floats, status: int, where: str = "") -> NoReturn:
         """Turn the status of the kernel (see `stopwise.monomials`) into an error in words."""
@@ -892,25 +929,37 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
             )
         return features
     arrangement = features if isinstance(features, Arrangement) else Shared(features)
+    given = arrangement.slots(n_arms)
+    sees = [context_dim] * len(given)
+    staged = isinstance(arrangement, PerStage) and arrangement.sees is not None
+    if isinstance(arrangement, PerStage) and arrangement.sees is not None:
+        sees = list(arrangement.sees)
+        if sees[-1] != context_dim:
+            raise InvalidParameterError(
+                f"the last map sees {sees[-1]} coordinates, all that can be known before the last "
+                f"arm; so context_dim must be {sees[-1]}, not {context_dim}"
+            )
     maps = tuple(
-        m.resolved(context_dim) if isinstance(m, Custom) else m for m in arrangement.slots(n_arms)
+        m.resolved(seen) if isinstance(m, Custom) else m
+        for m, seen in zip(given, sees, strict=True)
     )
     packed: list[Floats] = []
     slots: list[int] = []
     dims: list[int] = []
     offsets: list[int] = []
-    customs: list[tuple[Custom, int, int]] = []
+    customs: list[tuple[Custom, int, int, int]] = []
     width = 0
     for slot, m in enumerate(maps):
         offsets.append(width)
         if isinstance(m, Custom):
             assert m.n_features is not None  # resolved() saw to it
             dims.append(m.n_features)
-            customs.append((m, width, width + m.n_features))
+            customs.append((m, width, width + m.n_features, sees[slot]))
         else:
             inner = m.inner if isinstance(m, Scaled) else m
-            center, scale = _affine(m, context_dim)
-            monomials = inner.monomials(context_dim)
+            center, scale = _affine(m, sees[slot])
+            monomials = inner.monomials(sees[slot])
+            unseen = context_dim - sees[slot]  # on an infinite scale whatever is there is nothing
             clip = isinstance(m, Scaled) and m.outside == "clip"
             packed.append(
                 block(
@@ -919,8 +968,8 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
                     bound=inner.bound,
                     limit=math.inf if clip else inner.bound * (1 + SLACK),
                     factor=1 / _largest_norm(inner.bound, monomials),
-                    center=center,
-                    scale=scale,
+                    center=[*center, *[0.0] * unseen],
+                    scale=[*scale, *[math.inf] * unseen],
                 )
             )
             dims.append(len(monomials))
@@ -934,6 +983,9 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
         dims=tuple(dims),
         offsets=tuple(offsets),
         width=width,
+        stages=tuple(bind(m, seen, 2) for m, seen in zip(maps, sees, strict=True))
+        if staged
+        else (),
         _block_slots=tuple(slots),
         _customs=tuple(customs),
         _plan=pack(context_dim, packed),

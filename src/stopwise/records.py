@@ -1,6 +1,6 @@
 """The frozen values that travel: what was decided and why, and what only the truth knows."""
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -24,7 +24,10 @@ class PairEvidence(msgspec.Struct, frozen=True):
     disagreement_ucb : float
         p̃_ij(x), the optimistic value that the rule compares.
     gap_won : bool
-        Whether gap > p̃: going on costs more than it could repair.
+        Whether gap > p̃ − 2·harm: going on costs more than it could repair.
+    harm : float
+        A lower bound on the chance that ``first`` is right and ``second`` wrong, known from audit
+        labels only; 0 without.
 
     Examples
     --------
@@ -38,20 +41,27 @@ class PairEvidence(msgspec.Struct, frozen=True):
     disagreement: float
     disagreement_ucb: float
     gap_won: bool
+    harm: float = 0.0
+
+    @property
+    def repair(self) -> float:
+        """The most that going on could repair: p̃ − 2·harm."""
+        return self.disagreement_ucb - 2.0 * self.harm
 
     def __str__(self) -> str:
         verdict = "not worth it" if self.gap_won else "may be worth it"
         known = self.disagreement == self.disagreement  # not NaN: the pair has been seen
         estimate = f"estimate {self.disagreement:.3g}" if known else "never seen"
+        labels = f", labels show harm of {self.harm:.3g}" if self.harm > 0 else ""
         return (
             f"{self.first} → {self.second}: costs {self.gap:.3g} more, could repair at most "
-            f"{_probability(self.disagreement_ucb)} ({estimate}): {verdict}"
+            f"{_probability(self.repair)} ({estimate}{labels}): {verdict}"
         )
 
 
 def _probability(upper: float) -> str:
     """Show an upper value as what it bounds: an index above 1 bounds nothing more."""
-    return f"{min(upper, 1.0):.3g}"
+    return f"{min(max(upper, 0.0), 1.0):.3g}"
 
 
 class Explains(Protocol):
@@ -93,6 +103,12 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     note: Floats | None = None
     noise: Floats | None = None
     round: int = -1
+    sent_on_from: int = -1
+
+    @property
+    def wanted(self) -> int:
+        """Where the rule itself stops: before ``stop`` where chance sent the round on."""
+        return self.stop if self.sent_on_from < 0 else self.sent_on_from
 
     @property
     def evidence(self) -> tuple[PairEvidence, ...]:
@@ -116,19 +132,95 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         here = [e for e in evidence if e.first == self.stop]
         before = [e for e in evidence if e.first < self.stop and not e.gap_won]
         said = f"Stop at arm {self.stop} ({self.arm}), cost {self.cost:.3g}"
+        if self.wanted < self.stop:
+            return f"{said}: sent on by chance; the rule would have stopped at arm {self.wanted}."
         if here:
-            closest = min(here, key=lambda e: e.gap - e.disagreement_ucb)
+            closest = min(here, key=lambda e: e.gap - e.repair)
             return (
                 f"{said}: going on to arm {closest.second} would cost {closest.gap:.3g} more and "
-                f"could repair at most {_probability(closest.disagreement_ucb)}."
+                f"could repair at most {_probability(closest.repair)}."
             )
         if before:
-            reason = max(before, key=lambda e: (e.first, e.disagreement_ucb - e.gap))
+            reason = max(before, key=lambda e: (e.first, e.repair - e.gap))
             return (
                 f"{said}, the last: stopping at arm {reason.first} would save {reason.gap:.3g} "
-                f"but could miss up to {_probability(reason.disagreement_ucb)}."
+                f"but could miss up to {_probability(reason.repair)}."
             )
         return f"{said}: not decided by evidence (exploration, or a fixed rule)."
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a stage gave no answer.
+
+    Attributes
+    ----------
+    arm : int
+        The arm that was asked.
+    kind : {"error", "timeout"}
+        Whether it raised, or did not answer in time.
+    message : str
+        In words.
+
+    Examples
+    --------
+    >>> print(Failure(1, "timeout", "no answer within 2 s"))
+    arm 1: no answer within 2 s
+    """
+
+    arm: int
+    kind: Literal["error", "timeout"]
+    message: str
+
+    def __str__(self) -> str:
+        return f"arm {self.arm}: {self.message}"
+
+
+class Round(msgspec.Struct, frozen=True):
+    """One finished round: what was known, what was said, where it ended.
+
+    Attributes
+    ----------
+    id : str
+        By which the round can be found again.
+    time : float
+        When it began, in seconds since 1970 (UTC).
+    context : tuple of float
+        What was known at the end: the context it began with, then what stages revealed.
+    outputs : tuple
+        What the arms that answered said, in the form in which outputs are compared.
+    answers : tuple
+        The same as the stages gave it.
+    stop : int
+        The last arm that answered; −1 if none did.
+    wanted : int
+        Where the rule itself would have stopped. It differs from ``stop`` when chance sent the
+        round on to the last arm, and when a stage failed.
+    costs : tuple of float or None
+        What each call really cost, where the stages say.
+    failure : Failure or None
+        Why the round ended early, if it did.
+
+    Examples
+    --------
+    >>> done = Round("7", 0.0, (0.5,), ("spam",), ("Spam!",), stop=0, wanted=0)
+    >>> done.answer
+    'Spam!'
+    """
+
+    id: str
+    time: float
+    context: tuple[float, ...]
+    outputs: tuple[Any, ...]
+    answers: tuple[Any, ...]
+    stop: int
+    wanted: int
+    costs: tuple[float, ...] | None = None
+    failure: Failure | None = None
+
+    @property
+    def answer(self) -> Any:
+        """The answer of the last arm that gave one; None if none did."""
+        return self.answers[-1] if self.answers else None
 
 
 class Truth(msgspec.Struct, frozen=True, eq=False):

@@ -7,16 +7,8 @@ from typing import Any
 from stopwise.experiments.summary import Interval
 from stopwise.paper.provenance import gather
 from stopwise.paper.report import Report
-from stopwise.paper.section import (
-    FAILED,
-    HELD,
-    UNDECIDED,
-    Choice,
-    Claim,
-    Picture,
-    Section,
-    Table,
-)
+from stopwise.paper.section import FAILED, HELD, UNDECIDED, Choice, Claim, Section
+from stopwise.reporting.parts import Picture, Table
 
 EVIL = '<script>alert(1)</script> & "quoted" | piped'
 

@@ -153,7 +153,7 @@ def test_an_unknown_policy_is_refused_by_name(path: Path) -> None:
 
 
 def counters(**changes: int) -> Callable[[Any], NDArray[Any]]:
-    places = {"rounds": 0, "distinct": 1, "rows": 2, "next_to_first_arm": 8}
+    places = {"rounds": 0, "distinct": 1, "rows": 2, "weight": 7, "next_to_first_arm": 8}
 
     def lie(policy: Any) -> NDArray[Any]:
         array = policy.state()["counters"]
@@ -185,6 +185,7 @@ LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "fewer rounds than rows": ("counters", counters(rounds=5)),
     "negative counts": ("counters", counters(distinct=-1)),
     "fewer contexts than the index": ("counters", counters(distinct=2)),
+    "a weight that is not its own": ("counters", counters(weight=5)),
     "an arm that is none": ("counters", counters(next_to_first_arm=10**12)),
     "an arm before the first": ("counters", counters(next_to_first_arm=-3)),
     "an index beyond the history": ("table", changed("table", lambda a: np.where(a >= 0, 60, a))),

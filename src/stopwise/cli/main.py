@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
-import stopwise
+from stopwise.cli.diagnose import diagnose
+from stopwise.cli.replay import replay
 from stopwise.cli.reproduce import reproduce
-from stopwise.errors import StopwiseError
+from stopwise.errors import InvalidLogError, StopwiseError
+from stopwise.version import __version__
 
 DEBUG = "STOPWISE_DEBUG"
 
@@ -20,12 +22,14 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(diagnose)
+app.command()(replay)
 app.command()(reproduce)
 
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"stopwise {stopwise.__version__}")
+        typer.echo(f"stopwise {__version__}")
         raise typer.Exit
 
 
@@ -37,17 +41,26 @@ def stopwise_(
 ) -> None:
     """Learn, online and without labels, how deep to go in a cascade.
 
-    As a first step, see the paper's experiments repeated in a minute or two:
+    With a table of what your arms said in the past, learn in a minute how deep they should have
+    gone, and whether that can be learnt without labels:
+
+        stopwise diagnose LOG --costs 0.01,0.24,0.25
+
+    "stopwise replay" plays the same log with the policies themselves. To see the paper's
+    experiments repeated in a minute or two:
 
         stopwise reproduce --quick
 
-    It ends with a table of the paper's claims, and a report to open in a browser; "stopwise
-    reproduce --help" tells more. To use Stopwise in a program of yours: import stopwise.
+    Each ends with a summary and a report to open in a browser; "stopwise diagnose --help" tells
+    more. To use Stopwise in a program of yours: import stopwise.
     """
 
 
 def main() -> None:
-    """Run the program. Exit codes: 0 for success, 1 for failure, 2 for a command not understood."""
+    """Run the program.
+
+    Exit codes: 0 for success, 1 for failure, 2 for a command or a log that is not understood.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # better a ? than a crash where ✓ cannot be shown
             stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] (text streams have it)
@@ -57,4 +70,4 @@ def main() -> None:
         if os.environ.get(DEBUG):
             raise
         typer.echo(f"stopwise: {error}", err=True)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, InvalidLogError) else 1)

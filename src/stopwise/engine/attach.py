@@ -74,7 +74,7 @@ def attach(where: Ints) -> tuple[Bank, Rule]:
     at = where[9:]
     bank = Bank(
         _carray(_ints_at(at[0]), (m, 4)),
-        _carray(_ints_at(at[1]), (g, 3)),
+        _carray(_ints_at(at[1]), (g, 4)),
         _carray(_floats_at(at[2]), (g, 2, d, d)),
         _carray(_floats_at(at[3]), (g, N_STATE)),
         _carray(_floats_at(at[4]), (m, 2, d, d)),
@@ -82,7 +82,7 @@ def attach(where: Ints) -> tuple[Bank, Rule]:
         _carray(_floats_at(at[6]), (m, 4, d)),
         _carray(_floats_at(at[7]), (m, N_NUMBERS)),
         _carray(_ints_at(at[8]), (N_COUNTERS + n_arms,)),
-        _carray(_ints32_at(at[9]), (where[6], n_arms + m)),
+        _carray(_ints32_at(at[9]), (where[6], g + m)),
         _carray(_ints32_at(at[10]), (TABLE_SIZE,)),
         _carray(_floats_at(at[11]), (where[7], width)),
         _carray(_bytes_at(at[12]), (where[8], n_bytes)),

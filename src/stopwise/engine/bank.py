@@ -8,7 +8,13 @@ features in the same rounds, and is observed when the cascade went at least to `
 The history keeps the first ``MAX_DISTINCT`` distinct feature rows once, with counts: a stream
 whose contexts repeat (categories, round-robin data) never grows beyond its distinct contexts,
 nor does the price of a pass over it. Rows after these are kept one by one, with their stop
-and their outcomes packed in bits: d'·8 bytes and a few more a round.
+and their outcomes packed in bits: d'·8 bytes and a few more a round. A round that no model
+learns from (it ended before any pair was complete) is counted and not kept.
+
+Some rounds go to the last arm by chance, whatever the context. Where stages reveal the context,
+what such a round shows of a pair stands for ``WEIGHT`` rounds if the rule itself would have
+stopped between its arms: all but one of these ended too soon to be seen. It is weighted
+accordingly (docs/revealed.md).
 """
 
 from collections.abc import Mapping
@@ -20,11 +26,15 @@ from numpy.typing import NDArray
 from stopwise.engine import gram
 from stopwise.engine.arrays import Bytes, Floats, Ints, Ints32
 
-# columns of ``models`` and ``grams``
+# columns of ``models`` (the last is the number of its V) and ``grams`` (the last is the arm at
+# which its pairs stand, or NO_STAGE where the whole context is known from the start)
 OFFSET, DIM, ARM, GRAM = 0, 1, 2, 3
+STAGE = 3
+NO_STAGE = 1 << 30
 
 # ``counters``
 ROUNDS, DISTINCT, ROWS, AUTO_DONE, PASSES, HESSIANS, ROWS_VISITED = 0, 1, 2, 3, 4, 5, 6
+WEIGHT = 7  # of a round sent on by chance
 N_COUNTERS = 8
 
 # ``vectors`` of a model
@@ -47,18 +57,18 @@ class Bank(NamedTuple):
     """
 
     models: Ints  # (M, 4)
-    grams: Ints  # (G, 3)
+    grams: Ints  # (G, 4)
     gram: Floats  # (G, 2, d, d): V and V⁻¹
-    gram_state: Floats  # (G, 7)
+    gram_state: Floats  # (G, 8)
     hessian: Floats  # (M, 2, d, d): H and H⁻¹
-    hessian_state: Floats  # (M, 7)
+    hessian_state: Floats  # (M, 8)
     vectors: Floats  # (M, 4, d)
     numbers: Floats  # (M, 7)
     counters: Ints  # (8 + K,): counts, then for each arm the deeper arm that last beat it
-    visits: Ints32  # (distinct capacity, K + M): rounds that reached arm j, then positives of k
+    visits: Ints32  # (distinct capacity, G + M): rounds seen by V number g, then positives of k
     table: Ints32  # (TABLE_SIZE,): hash of a feature row → its number, −1 for none
     rows: Floats  # (capacity, width)
-    bits: Bytes  # (capacity beyond MAX_DISTINCT, 1 + ⌈M/8⌉): stop, packed outcomes
+    bits: Bytes  # (capacity beyond MAX_DISTINCT, 1 + ⌈M/8⌉): the end, packed outcomes
     row: Floats  # (width,): the features of the context at hand
     outcomes: Bytes  # (M,): what the round at hand revealed, 0 or 1 per model
     work: Floats  # (d + N_LINES, d): scratch, meaningless between calls
@@ -69,21 +79,26 @@ SAVED = tuple(
     name for name in Bank._fields if name not in ("models", "grams", "row", "outcomes", "work")
 )
 GROWING = ("visits", "rows", "bits")  # arrays whose length follows the history
+END, BEYOND = 15, 4  # the end of a round: four bits its stop, four by how much chance led it on
 
 
-def new_bank(models: Ints, grams: Ints, n_arms: int, width: int, lam: float, ridge: float) -> Bank:
+def new_bank(
+    models: Ints, grams: Ints, n_arms: int, width: int, lam: float, ridge: float, weight: int = 1
+) -> Bank:
     """Return the state of a learner that has seen nothing.
 
     Parameters
     ----------
     models, grams
-        The plan: columns OFFSET, DIM, ARM (and GRAM for models).
+        The plan: columns OFFSET, DIM, ARM, and GRAM for models, STAGE for grams.
     n_arms, width
         Arms of the cascade; length of a feature row.
     lam
         V starts as lam·I (0 for USS-PD, λ for USS-PD-λI).
     ridge
         H starts as ridge·I.
+    weight
+        For how many rounds one stands that chance sent on to the last arm.
     """
     n_models, n_grams = len(models), len(grams)
     d = int(max(models[:, DIM].max(), grams[:, DIM].max()))
@@ -94,6 +109,8 @@ def new_bank(models: Ints, grams: Ints, n_arms: int, width: int, lam: float, rid
     hessians[:, gram.MATRIX] = ridge * eye
     numbers = np.zeros((n_models, N_NUMBERS))
     numbers[:, RIDGE] = ridge
+    counters = np.concatenate([np.zeros(N_COUNTERS), 1 + np.arange(n_arms)]).astype(np.int64)
+    counters[WEIGHT] = weight
     return Bank(
         models=np.ascontiguousarray(models, dtype=np.int64),
         grams=np.ascontiguousarray(grams, dtype=np.int64),
@@ -103,8 +120,8 @@ def new_bank(models: Ints, grams: Ints, n_arms: int, width: int, lam: float, rid
         hessian_state=np.zeros((n_models, gram.N_STATE)),
         vectors=np.zeros((n_models, 4, d)),
         numbers=numbers,
-        counters=np.concatenate([np.zeros(N_COUNTERS), 1 + np.arange(n_arms)]).astype(np.int64),
-        visits=np.zeros((0, n_arms + n_models), dtype=np.int32),
+        counters=counters,
+        visits=np.zeros((0, n_grams + n_models), dtype=np.int32),
         table=np.full(TABLE_SIZE, -1, dtype=np.int32),
         rows=np.zeros((0, width)),
         bits=np.zeros((0, 1 + (n_models + 7) // 8), dtype=np.uint8),
@@ -160,8 +177,11 @@ def restore(bank: Bank, saved: Mapping[str, NDArray[Any]]) -> None:
         raise ValueError("its history is incomplete")
     if np.count_nonzero(table >= 0) != distinct or table.max(initial=-1) >= distinct:
         raise ValueError("its index of contexts contradicts its history")
-    if saved["visits"].min(initial=0) < 0 or saved["bits"][:, 0].max(initial=0) >= n_arms:
+    end = saved["bits"][:, 0]
+    if saved["visits"].min(initial=0) < 0 or (end & END).max(initial=0) >= n_arms:
         raise ValueError("its history is impossible")
+    if counters[WEIGHT] != bank.counters[WEIGHT] or (end >> BEYOND > end & END).any():
+        raise ValueError("its weights are impossible")
     beaten_by = counters[N_COUNTERS:-1]
     if (beaten_by <= np.arange(n_arms - 1)).any() or (beaten_by >= n_arms).any():
         raise ValueError("its order of arms is impossible")

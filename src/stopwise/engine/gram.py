@@ -19,7 +19,8 @@ still right to several digits, and a floor steps in only where they would not be
 
 A pair is ``both[2, n, n]`` (the matrix, its inverse; only the leading d×d part is used) and
 ``state`` (floor, steps since the last guard, last residual, whether the inverse is in use,
-rows added in all, and two places where a decision notes the norm and the bonus it needed).
+rows added in all, the largest weight a row came with if above one, and two places where a
+decision notes the norm and the bonus it needed).
 """
 
 import math
@@ -28,8 +29,8 @@ from stopwise.engine.arrays import Floats
 from stopwise.engine.compiled import compiled, inlined
 
 MATRIX, INVERSE = 0, 1
-FLOOR, STEPS, RESIDUAL, READY, COUNT, NORM, BONUS = 0, 1, 2, 3, 4, 5, 6
-N_STATE = 7
+FLOOR, STEPS, RESIDUAL, READY, COUNT, HEAVIEST, NORM, BONUS = 0, 1, 2, 3, 4, 5, 6, 7
+N_STATE = 8
 
 GUARD_EVERY = 64  # heuristic: keeps the O(d³) check well below the O(d²) steps it watches
 GUARD_CLOSELY = 8  # … and where the last residual was not tiny, at the same order as these

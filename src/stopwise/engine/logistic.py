@@ -31,9 +31,12 @@ from stopwise.engine.arrays import Floats, Ints
 from stopwise.engine.bank import (
     ANCHORED,
     ARM,
+    BEYOND,
     DIM,
     DISTINCT,
+    END,
     GRADIENT,
+    GRAM,
     HESSIANS,
     LIGHTEST,
     MAX_DISTINCT,
@@ -46,9 +49,11 @@ from stopwise.engine.bank import (
     ROWS,
     ROWS_VISITED,
     SHIFT,
+    STAGE,
     STEP,
     THETA_G,
     THETA_H,
+    WEIGHT,
     Bank,
 )
 from stopwise.engine.compiled import compiled, inlined
@@ -144,9 +149,13 @@ def learn(
     numbers: Floats,
     x: Floats,
     outcome: float,
+    times: float,
     work: Floats,
 ) -> None:
-    """Account for one more row, already in the history, in everything kept about a model."""
+    """Account for one more row, already in the history, in everything kept about a model.
+
+    The row counts ``times`` times.
+    """
     if numbers[ANCHORED] == 0.0:
         return  # nobody has asked about this model yet: its first anchor will read the history
     d = x.shape[0]
@@ -154,12 +163,13 @@ def learn(
     v = vectors[STEP]
     at_g = dot(x, vectors[THETA_G], d)
     e = math.exp(-abs(at_g))
-    error = (1.0 if at_g >= 0.0 else e) / (1.0 + e) - outcome
+    error = times * ((1.0 if at_g >= 0.0 else e) / (1.0 + e) - outcome)
     at_h = at_g
     if numbers[SHIFT] > 0.0:  # otherwise θ_h is θ_g
         at_h = dot(x, vectors[THETA_H], d)
         e = math.exp(-abs(at_h))
-    weight = e / ((1.0 + e) * (1.0 + e))
+    slope = e / ((1.0 + e) * (1.0 + e))
+    weight = times * slope
     inverse_x = work[work.shape[1]]
     before = add_row(both, state, x, weight, d, True, inverse_x, work)
     for c in range(d):
@@ -174,7 +184,7 @@ def learn(
         _solve_step(both[INVERSE], vectors, d)
         after = quadratic(both[INVERSE], x, inverse_x)
     numbers[REACH] = max(numbers[REACH], math.sqrt(after))
-    numbers[LIGHTEST] = min(numbers[LIGHTEST], weight)
+    numbers[LIGHTEST] = min(numbers[LIGHTEST], slope)
     numbers[SHIFT] = max(numbers[SHIFT], abs(at_g - at_h))
 
 
@@ -265,25 +275,34 @@ def _gather(bank: Bank, k: int, start: int, stop: int, place: Ints, seen: Floats
     as good as random to a processor.
     """
     arm = bank.models[k, ARM]
-    n_arms = bank.visits.shape[1] - bank.models.shape[0]
+    g = bank.models[k, GRAM]
     found = 0
     if start < bank.counters[DISTINCT]:
         for s in range(start, stop):
-            n = bank.visits[s, arm]
+            n = bank.visits[s, g]
             place[found] = s
             seen[0, found] = n
-            seen[1, found] = bank.visits[s, n_arms + k]
+            seen[1, found] = bank.visits[s, bank.grams.shape[0] + k]
             found += n > 0
     else:
         byte = 1 + (k >> 3)
-        bit = k & 7
-        bits = bank.bits
-        for s in range(start, stop):
-            b = s - MAX_DISTINCT
-            place[found] = s
-            seen[0, found] = 1.0
-            seen[1, found] = (bits[b, byte] >> bit) & 1
-            found += bits[b, 0] >= arm
+        mask = np.uint8(1 << (k & 7))
+        bits = bank.bits[start - MAX_DISTINCT : stop - MAX_DISTINCT]
+        deep = np.uint8(arm)
+        for s in range(stop - start):
+            place[found] = start + s
+            found += (bits[s, 0] & np.uint8(END)) >= deep
+        for q in range(found):
+            seen[0, q] = 1.0
+            seen[1, q] = 1.0 if bits[place[q] - start, byte] & mask else 0.0
+        stage = bank.grams[g, STAGE]
+        if bank.counters[WEIGHT] > 1 and stage < arm:
+            for q in range(found):
+                end = bits[place[q] - start, 0]
+                wanted = np.int64(end & END) - np.int64(end >> BEYOND)
+                if stage < wanted < arm:
+                    seen[0, q] *= bank.counters[WEIGHT]
+                    seen[1, q] *= bank.counters[WEIGHT]
     return found
 
 
@@ -319,15 +338,7 @@ def _visit_all(bank: Bank, k: int, with_hessian: bool) -> tuple[float, float, fl
     n_rows = bank.counters[ROWS]
     for start in range(0, n_rows, BLOCK):
         found = _gather(bank, k, start, min(start + BLOCK, n_rows), place, seen)
-        for q in range(found):
-            s = place[q]
-            z = 0.0
-            move = 0.0
-            for c in range(d):
-                z += rows[s, offset + c] * theta_g[c]
-                move += rows[s, offset + c] * away[c]
-            error[q] = z
-            moved = max(moved, abs(move))
+        moved = max(moved, _project(rows, offset, d, place, found, theta_g, away, error))
         for q in range(found):
             z = error[q]
             e = math.exp(-abs(z))
@@ -337,10 +348,7 @@ def _visit_all(bank: Bank, k: int, with_hessian: bool) -> tuple[float, float, fl
             lightest = min(lightest, weight[q])
             weight[q] *= seen[0, q]
             count += seen[0, q]
-        for q in range(found):
-            s = place[q]
-            for c in range(d):
-                g[c] += error[q] * rows[s, offset + c]
+        _add_errors(g, rows, offset, d, place, error, found)
         if with_hessian:
             _add_weighted(h, rows, offset, d, place, weight, found)
     if with_hessian:
@@ -351,6 +359,79 @@ def _visit_all(bank: Bank, k: int, with_hessian: bool) -> tuple[float, float, fl
     bank.counters[PASSES] += 1
     bank.counters[ROWS_VISITED] += n_rows
     return moved, count, lightest
+
+
+@compiled
+def _project(
+    rows: Floats,
+    offset: int,
+    d: int,
+    place: Ints,
+    found: int,
+    theta: Floats,
+    away: Floats,
+    out: Floats,
+) -> float:
+    """Write φᵀθ of a block of rows into ``out`` and return the largest |φᵀaway|.
+
+    Four rows at a time: their sums do not wait for each other.
+    """
+    largest = 0.0
+    whole = found - found % 4
+    for q in range(0, whole, 4):
+        x0 = rows[place[q], offset : offset + d]
+        x1 = rows[place[q + 1], offset : offset + d]
+        x2 = rows[place[q + 2], offset : offset + d]
+        x3 = rows[place[q + 3], offset : offset + d]
+        z0 = z1 = z2 = z3 = 0.0
+        m0 = m1 = m2 = m3 = 0.0
+        for c in range(d):
+            t = theta[c]
+            a = away[c]
+            z0 += x0[c] * t
+            z1 += x1[c] * t
+            z2 += x2[c] * t
+            z3 += x3[c] * t
+            m0 += x0[c] * a
+            m1 += x1[c] * a
+            m2 += x2[c] * a
+            m3 += x3[c] * a
+        out[q] = z0
+        out[q + 1] = z1
+        out[q + 2] = z2
+        out[q + 3] = z3
+        largest = max(largest, abs(m0), abs(m1), abs(m2), abs(m3))
+    for q in range(whole, found):
+        x0 = rows[place[q], offset : offset + d]
+        z0 = 0.0
+        m0 = 0.0
+        for c in range(d):
+            z0 += x0[c] * theta[c]
+            m0 += x0[c] * away[c]
+        out[q] = z0
+        largest = max(largest, abs(m0))
+    return largest
+
+
+@compiled
+def _add_errors(
+    g: Floats, rows: Floats, offset: int, d: int, place: Ints, error: Floats, found: int
+) -> None:
+    """Add error·φ of a block of rows to the gradient, four rows at a time."""
+    whole = found - found % 4
+    for q in range(0, whole, 4):
+        x0 = rows[place[q], offset : offset + d]
+        x1 = rows[place[q + 1], offset : offset + d]
+        x2 = rows[place[q + 2], offset : offset + d]
+        x3 = rows[place[q + 3], offset : offset + d]
+        for c in range(d):
+            g[c] += (error[q] * x0[c] + error[q + 1] * x1[c]) + (
+                error[q + 2] * x2[c] + error[q + 3] * x3[c]
+            )
+    for q in range(whole, found):
+        x0 = rows[place[q], offset : offset + d]
+        for c in range(d):
+            g[c] += error[q] * x0[c]
 
 
 @compiled

@@ -9,7 +9,8 @@ calls these same functions, so the same events give the same decisions, bit for 
 import math
 
 from stopwise.engine import gram
-from stopwise.engine.arrays import Bytes, Floats
+from stopwise.engine.arrays import Bytes, Floats, Ints
+from stopwise.engine.attach import attach
 from stopwise.engine.bank import (
     ARM,
     AUTO_DONE,
@@ -25,7 +26,7 @@ from stopwise.engine.bank import (
     Bank,
 )
 from stopwise.engine.compiled import compiled, inlined
-from stopwise.engine.history import has_room, remember
+from stopwise.engine.history import has_room, remember, weight_of
 from stopwise.engine.links import sigmoid
 from stopwise.engine.logistic import (
     EXACT,
@@ -42,14 +43,17 @@ from stopwise.engine.logistic import (
 from stopwise.engine.rule import (
     AUTO,
     BETA,
+    ESTIMATE,
     FORCED_ROUNDS,
     GAP,
+    HARM,
     KIND,
     LAM,
     LOGIT,
     SCALE,
     SUPERVISED,
     THOMPSON,
+    UPPER,
     Rule,
     radius,
 )
@@ -68,11 +72,24 @@ def bonus(bank: Bank, rule: Rule, k: int) -> float:
     if state[gram.BONUS] < 0.0:
         offset = bank.grams[g, OFFSET]
         d = bank.grams[g, DIM]
-        n = state[gram.COUNT] if rule.settings[KIND] == BETA else float(bank.counters[ROUNDS])
         x = bank.row[offset : offset + d]
         state[gram.NORM] = gram.norm(bank.gram[g], state, x, d, bank.work)
-        state[gram.BONUS] = radius(rule.settings, rule.gaps.shape[1], n) * state[gram.NORM]
+        state[gram.BONUS] = radius_of(bank, rule, g) * state[gram.NORM]
     return state[gram.BONUS]
+
+
+@compiled
+def radius_of(bank: Bank, rule: Rule, g: int) -> float:
+    """Return the radius of the confidence ellipsoid of the models that share V number g.
+
+    Weighted rows of V have noise whose variance is at most their weight times what V accounts
+    for, hence the root of the weight (docs/revealed.md).
+    """
+    n = bank.gram_state[g, gram.COUNT]
+    if rule.settings[KIND] != BETA:
+        n = max(n, float(bank.counters[ROUNDS]))
+    spread = math.sqrt(max(bank.gram_state[g, gram.HEAVIEST], 1.0))
+    return spread * radius(rule.settings, rule.gaps.shape[1], n)
 
 
 @inlined
@@ -136,28 +153,30 @@ def forced(bank: Bank, rule: Rule) -> bool:
 
 
 @compiled
-def decide(bank: Bank, rule: Rule, noise: Floats, noted: Floats) -> int:
+def decide(bank: Bank, audits: Ints, rule: Rule, noise: Floats, noted: Floats) -> int:
     """Return the first arm whose every deeper arm costs more than it could repair.
 
         B = {i : C_j − C_i > p̃_ij(x) for all j > i} ∪ {K},  stop at min B     (the paper, Lemma 2)
 
     ``noise`` holds a standard normal per pair for Thompson sampling; other rules ignore it.
-    The numbers of every comparison made are left in ``noted`` (n_pairs, 2): the logits of p̂ and
-    p̃, or for the supervised rule γ̂_i − γ̂_j and its upper value.
+    ``audits`` tells where in memory is, for each pair, what labels have shown (none: no rows).
+    The numbers of every comparison made are left in ``noted`` (n_pairs, 3): the logits of p̂ and
+    p̃, or for the supervised rule γ̂_i − γ̂_j and its upper value; and a lower bound on W_ij, 0
+    unless labels tell one.
     """
     last = rule.gaps.shape[1] - 1
     if forced(bank, rule):
         return last
     forget_bonuses(bank)
     for i in range(last):
-        if _every_gap_wins(bank, rule, noise, noted, i):
+        if stands(bank, audits, rule, noise, noted, i):
             return i
     return last
 
 
 @inlined
-def _every_gap_wins(bank: Bank, rule: Rule, noise: Floats, noted: Floats, i: int) -> bool:
-    """Say whether C_j − C_i > p̃_ij for all j > i.
+def stands(bank: Bank, audits: Ints, rule: Rule, noise: Floats, noted: Floats, i: int) -> bool:
+    """Say whether to stop at arm i: C_j − C_i > p̃_ij for all j > i; `forget_bonuses` first.
 
     One proved loss settles it, so all pairs are looked at before any history is, and then the
     history of the pair that looks most like a loss.
@@ -175,6 +194,8 @@ def _every_gap_wins(bank: Bank, rule: Rule, noise: Floats, noted: Floats, i: int
             if j >= n_arms:
                 j -= n_arms - 1 - i
             verdict, margin = _verdict(bank, rule, noise, noted, i, j, settle)
+            if verdict != WINS and audits.shape[0] > 0:
+                verdict, margin = _audited(bank, audits, rule, noted, i, j, settle, verdict, margin)
             if verdict == LOSES:
                 bank.counters[N_COUNTERS + i] = j
                 return False
@@ -183,14 +204,19 @@ def _every_gap_wins(bank: Bank, rule: Rule, noise: Floats, noted: Floats, i: int
                 doubtful = j
         if doubtful < 0:
             return True
-        _sharpen(bank, rule, i, doubtful, refinements >= PATIENCE * n_arms)
+        _sharpen(bank, audits, rule, i, doubtful, refinements >= PATIENCE * n_arms)
     return True
 
 
 @compiled
-def _sharpen(bank: Bank, rule: Rule, i: int, j: int, cautious: bool) -> None:
+def _sharpen(bank: Bank, audits: Ints, rule: Rule, i: int, j: int, cautious: bool) -> None:
     """Spend one pass over history on the model that leaves pair (i, j) undecided."""
     k = rule.pairs[i, j]
+    if audits.shape[0] > 0:
+        labelled, _ = attach(audits[k])
+        if enough_labels(labelled) and _blurred(labelled, 0) > _blurred(bank, k):
+            refine(labelled, 0, False, cautious)
+            return
     if rule.settings[KIND] == SUPERVISED:
         k = i if uncertainty(bank, i) >= uncertainty(bank, j) else j
     refine(bank, k, rule.settings[KIND] == THOMPSON, cautious)
@@ -207,9 +233,10 @@ def _verdict(
     """
     gap = rule.gaps[GAP, i, j]
     kind = rule.settings[KIND]
+    k = rule.pairs[i, j]
+    noted[k, HARM] = 0.0
     if kind == SUPERVISED:
         return _verdict_supervised(bank, rule, noted, i, j, settle)
-    k = rule.pairs[i, j]
     if gap <= 0.0:  # never exceeds a probability that is above 0 …
         return LOSES, 0.0
     if gap > 1.0:  # … and this one always exceeds a probability
@@ -222,7 +249,7 @@ def _verdict(
     if b == math.inf and not settle:
         return UNSURE, -math.inf
     middle = estimate(bank.vectors[k], x)
-    noted[k, 0] = middle
+    noted[k, ESTIMATE] = middle
     err = math.inf
     if kind != THOMPSON:
         middle += optimism
@@ -235,12 +262,88 @@ def _verdict(
             middle += optimism
             # H at θ̂ is within e^{±turn} of the H at hand
             err += abs(optimism) * math.expm1(0.5 * _hessian_turn(bank, k))
-    noted[k, 1] = middle
+    noted[k, UPPER] = middle
     margin = rule.gaps[LOGIT, i, j] - middle
     if settle or err <= EXACT or abs(margin) > err:
         return (WINS, 0.0) if margin > 0.0 else (LOSES, 0.0)
-    noted[k, 0] = math.nan  # not a comparison that the decision rests on, yet
+    noted[k, ESTIMATE] = math.nan  # not a comparison that the decision rests on, yet
     return UNSURE, margin
+
+
+@inlined
+def enough_labels(labelled: Bank) -> bool:
+    """Say whether labels can tell about a pair: V needs d' rows before it can be inverted.
+
+    A radius that is smaller than proved would else believe the very first label.
+    """
+    return labelled.counters[ROUNDS] >= labelled.models[0, DIM]
+
+
+@compiled
+def _blurred(bank: Bank, k: int) -> float:
+    """Return by how much the probability of model k may be off at this context."""
+    err = uncertainty(bank, k)
+    if err == math.inf:
+        return 1.0
+    middle = logit_at(bank, k)
+    return sigmoid(middle + err) - sigmoid(middle - err)
+
+
+@compiled
+def _audited(
+    bank: Bank,
+    audits: Ints,
+    rule: Rule,
+    noted: Floats,
+    i: int,
+    j: int,
+    settle: bool,
+    verdict: int,
+    margin: float,
+) -> tuple[int, float]:
+    """Judge a gap that does not win by disagreement alone, by what labels have shown besides.
+
+    Going on from i to j repairs at most p_ij − 2·W_ij with W_ij = P(i right, j wrong), since
+    where arms disagree the deeper one may be the one that errs. W_ij = p_ij·q_ij, and labels tell
+    q_ij = P(i right | they disagree), so the gap is compared with the upper end of p(1 − 2q):
+    at UCB(p) while LCB(q) < ½, at LCB(p) beyond (docs/audit.md).
+    """
+    k = rule.pairs[i, j]
+    labelled, _ = attach(audits[k])
+    optimism = bonus(bank, rule, k)
+    if not enough_labels(labelled) or optimism == math.inf:
+        return verdict, margin
+    x = _slice(bank, k)
+    for c in range(x.shape[0]):
+        labelled.row[c] = x[c]
+    forget_bonuses(labelled)
+    err_p = uncertainty(bank, k)
+    err_q = uncertainty(labelled, 0)
+    if (err_p == math.inf or err_q == math.inf) and not settle:
+        return UNSURE, -math.inf
+    at_p = logit_at(bank, k)
+    at_q = logit_at(labelled, 0) - bonus(labelled, rule, 0)
+    value = _repair(at_p, optimism, at_q)
+    noted[k, ESTIMATE] = at_p
+    noted[k, UPPER] = at_p + optimism
+    noted[k, HARM] = 0.5 * (sigmoid(at_p + optimism) - value)
+    gap = rule.gaps[GAP, i, j]
+    if settle or (err_p <= EXACT and err_q <= EXACT):
+        return (WINS, 0.0) if gap > value else (LOSES, 0.0)
+    if gap > _repair(at_p, optimism + err_p, at_q - err_q):
+        return WINS, 0.0
+    # the errors may also be of the other sign, which makes the optimism less by as much
+    if gap <= _repair(at_p, optimism - err_p, at_q + err_q):
+        return LOSES, 0.0
+    noted[k, ESTIMATE] = math.nan  # not a comparison that the decision rests on, yet
+    return UNSURE, gap - value
+
+
+@inlined
+def _repair(at_p: float, spread: float, at_q: float) -> float:
+    """Return the largest p(1 − 2q) for a logit of p within ± spread and this one of q."""
+    gain = 1.0 - 2.0 * sigmoid(at_q)
+    return gain * sigmoid(at_p + spread if gain > 0.0 else at_p - spread)
 
 
 @compiled
@@ -267,34 +370,41 @@ def _verdict_supervised(
     upper = at_i + bonus(bank, rule, i)
     lower = at_j - bonus(bank, rule, j)
     value = sigmoid(upper) - sigmoid(lower)
-    noted[rule.pairs[i, j], 0] = sigmoid(at_i) - sigmoid(at_j)
-    noted[rule.pairs[i, j], 1] = value
+    noted[rule.pairs[i, j], ESTIMATE] = sigmoid(at_i) - sigmoid(at_j)
+    noted[rule.pairs[i, j], UPPER] = value
     if settle or (err_i <= EXACT and err_j <= EXACT):
         return (WINS, 0.0) if gap > value else (LOSES, 0.0)
     if gap > sigmoid(upper + err_i) - sigmoid(lower - err_j):
         return WINS, 0.0
     if gap <= sigmoid(upper - err_i) - sigmoid(lower + err_j):
         return LOSES, 0.0
-    noted[rule.pairs[i, j], 0] = math.nan  # not a comparison that the decision rests on, yet
+    noted[rule.pairs[i, j], ESTIMATE] = math.nan  # not one that the decision rests on, yet
     return UNSURE, gap - value
 
 
 @compiled
-def observe(bank: Bank, rule: Rule, stop: int, outcomes: Bytes) -> bool:
+def observe(bank: Bank, rule: Rule, stop: int, wanted: int, outcomes: Bytes) -> bool:
     """Learn from a round that went to ``stop``; False, and nothing changed, if memory is full.
 
-    ``outcomes`` holds 0 or 1 per model; those of arms beyond the stop are not read.
+    ``wanted`` is where the rule itself would have stopped: before ``stop`` if chance sent the
+    round on. ``outcomes`` holds 0 or 1 per model; those of arms beyond the stop are not read.
     """
     if not has_room(bank):
         return False
-    remember(bank, stop, outcomes)
+    remember(bank, stop, wanted, outcomes)
     for g in range(bank.grams.shape[0]):
-        if bank.grams[g, ARM] <= stop:
+        arm = bank.grams[g, ARM]
+        if arm <= stop:
             offset = bank.grams[g, OFFSET]
             d = bank.grams[g, DIM]
             x = bank.row[offset : offset + d]
             line = bank.work[bank.work.shape[1]]
-            gram.add_row(bank.gram[g], bank.gram_state[g], x, 1.0, d, False, line, bank.work)
+            times = weight_of(bank, g, wanted)
+            state = bank.gram_state[g]
+            gram.add_row(bank.gram[g], state, x, float(times), d, False, line, bank.work)
+            if times > 1:
+                state[gram.COUNT] += float(times - 1)
+                state[gram.HEAVIEST] = float(times)
     for k in range(bank.models.shape[0]):
         if bank.models[k, ARM] <= stop:
             learn(
@@ -304,6 +414,7 @@ def observe(bank: Bank, rule: Rule, stop: int, outcomes: Bytes) -> bool:
                 bank.numbers[k],
                 _slice(bank, k),
                 float(outcomes[k]),
+                float(weight_of(bank, bank.models[k, GRAM], wanted)),
                 bank.work,
             )
     if rule.settings[FORCED_ROUNDS] == AUTO and bank.counters[AUTO_DONE] == 0:

@@ -3,18 +3,20 @@
 import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.errors import InvalidParameterError
-from stopwise.experiments.runs import Trace
+
+if TYPE_CHECKING:  # it brings the compiled engine along, and who only words intervals needs none
+    from stopwise.experiments.runs import Trace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 What: TypeAlias = Literal["regret", "total_cost", "undominated"]
-Traces: TypeAlias = Mapping[int, Trace] | Iterable[Trace]
+Traces: TypeAlias = "Mapping[int, Trace] | Iterable[Trace]"
 
 # Points of Gauss's rule: exact to rounding for the smooth density of t over a few deviations.
 NODES = 80
@@ -197,14 +199,14 @@ def _intervals(values: Floats, confidence: float) -> tuple[Floats, Floats, Float
     return mean, mean - reach, mean + reach, n
 
 
-def _in_order(traces: Traces) -> list[Trace]:
+def _in_order(traces: Traces) -> "list[Trace]":
     """Sort by seed, so that sums are the same to the last bit whoever finished first."""
     if isinstance(traces, Mapping):
-        traces = cast(Mapping[int, Trace], traces).values()
+        traces = cast("Mapping[int, Trace]", traces).values()
     return sorted(traces, key=lambda trace: trace.seed)
 
 
-def _curve(trace: Trace, what: What) -> Floats:
+def _curve(trace: "Trace", what: What) -> Floats:
     if what not in ("regret", "total_cost", "undominated"):
         raise InvalidParameterError(f"a run has regret, total_cost and undominated, not {what!r}")
     curve = cast(Floats | None, getattr(trace, what))

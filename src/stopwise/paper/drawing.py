@@ -1,18 +1,22 @@
 """How the figures look: the same policy has the same colour and mark on every one of them."""
 
-from collections.abc import Callable, Sequence
-from functools import wraps
-from importlib import import_module
-from typing import Any, ParamSpec, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from stopwise.experiments.summary import Interval, What
 from stopwise.paper.evidence import Evidence
-
-# matplotlib's stubs leave half of every method unknown, and it is loaded late: it is slow.
-Figure: TypeAlias = Any
-Axes: TypeAlias = Any
+from stopwise.reporting.drawing import (
+    MARKS,
+    SERIES,
+    Axes,
+    Figure,
+    from_zero,
+    legend_below,
+    panels,
+    styled,
+)
 
 # Colours that stay apart for colour-blind readers (after Okabe and Ito), and marks besides.
 LOOKS: dict[str, dict[str, Any]] = {
@@ -28,56 +32,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "I_t=1": {"color": "#8C8C8C", "linestyle": ":", "marker": "1"},
     "random": {"color": "#7A6FAC", "linestyle": "-.", "marker": "*"},
 }
-SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MARKS = "os^Dv<"
-STYLE = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "lines.linewidth": 1.3,
-    "lines.markersize": 4,
-    "legend.frameon": False,
-    "svg.hashsalt": "stopwise",
-}
 BARS = 10  # confidence intervals drawn on a curve
-
-P = ParamSpec("P")
-
-
-def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw in the house style, whatever the user's own is.
-
-    Examples
-    --------
-    >>> styled(lambda: panels(1, 2))().axes[0].get_title()
-    ''
-    """
-
-    @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        matplotlib: Any = import_module("matplotlib")
-        with matplotlib.rc_context(STYLE):
-            figure = draw(*args, **kwargs)
-            # found once, not for each format anew: that is most of what saving would cost
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")
-            return figure
-
-    return drawn
-
-
-def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.5) -> Figure:
-    """Return an empty figure of panels in rows and columns."""
-    from matplotlib.figure import Figure as Empty
-
-    figure: Figure = Empty(
-        figsize=(width * columns + 0.4, height * rows + 0.7), layout="constrained"
-    )
-    figure.subplots(rows, columns, squeeze=False)
-    return figure
 
 
 @styled
@@ -176,23 +131,6 @@ def points(
     means = np.array([v.mean for v in values])
     reach = np.array([v.high - v.mean if np.isfinite(v.high) else 0.0 for v in values])
     axes.errorbar(x, means, yerr=reach, label=label, capsize=2, **look)
-
-
-def from_zero(axes: Axes) -> None:
-    """Fit the axis to the curves: a wide interval is cut off rather than flatten all else."""
-    largest = max((max(line.get_ydata(), default=0.0) for line in axes.lines), default=0.0)
-    axes.set_ylim(0, 1.15 * float(largest) or 1.0)
-
-
-def legend_below(figure: Figure) -> None:
-    """Put one legend for all panels under them."""
-    entries: dict[str, Any] = {}
-    for axes in figure.axes:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    # about 1.3 inches an entry: a legend wider than its figure would be cut off
-    columns = max(1, min(len(entries), int(figure.get_figwidth() / 1.3)))
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
 
 
 def _line(

@@ -2,9 +2,10 @@
 
 from stopwise.experiments.summary import Interval, mean_interval, paired_difference
 from stopwise.paper.evidence import Evidence
-from stopwise.paper.report_text import shown
-from stopwise.paper.section import Claim, Table, verdict
+from stopwise.paper.section import Claim, verdict
 from stopwise.paper.settings import SETTINGS
+from stopwise.reporting.parts import Table
+from stopwise.reporting.text import shown
 
 SECOND = (0.2, 0.4)
 LAST = (0.8, 1.0)

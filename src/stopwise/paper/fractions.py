@@ -7,7 +7,8 @@ from stopwise.environments.base import Batch
 from stopwise.experiments.runs import built
 from stopwise.experiments.spec import EnvironmentSpec, environment_random
 from stopwise.paper import choices
-from stopwise.paper.section import FAILED, HELD, Claim, Table
+from stopwise.paper.section import FAILED, HELD, Claim
+from stopwise.reporting.parts import Table
 
 
 class Fraction(NamedTuple):

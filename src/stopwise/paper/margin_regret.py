@@ -8,22 +8,15 @@ from stopwise.experiments.runs import built
 from stopwise.experiments.spec import EnvironmentSpec
 from stopwise.experiments.summary import mean_interval, paired_difference
 from stopwise.paper import choices, instances
-from stopwise.paper.drawing import LOOKS, Figure, from_zero, legend_below, panels, points, styled
+from stopwise.paper.drawing import LOOKS, points
 from stopwise.paper.evidence import Cell, Evidence, cells_of
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.fractions import contexts_of
-from stopwise.paper.report_text import shown
-from stopwise.paper.section import (
-    FAILED,
-    Claim,
-    Picture,
-    Section,
-    Table,
-    Value,
-    all_of,
-    verdict,
-)
+from stopwise.paper.section import FAILED, Claim, Section, all_of, verdict
 from stopwise.paper.settings import SETTINGS
+from stopwise.reporting.drawing import Figure, from_zero, legend_below, panels, styled
+from stopwise.reporting.parts import Picture, Table, Value
+from stopwise.reporting.text import shown
 from stopwise.theory.dominance import arm_margins
 
 WHERE = "Figure 2a (supplement)"

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 from stopwise.errors import MissingPackageError
 from stopwise.experiments.summary import Interval
-from stopwise.paper.files import write_file
-from stopwise.paper.section import Section, Table, Value
+from stopwise.paper.section import Section
+from stopwise.reporting.files import write_file
+from stopwise.reporting.parts import Table, Value
 
 Cell: TypeAlias = str | float | int | bool | None
 Row: TypeAlias = Mapping[str, Cell]

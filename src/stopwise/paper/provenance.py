@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-import stopwise
-from stopwise.paper.report_text import duration
+from stopwise.reporting.text import duration
+from stopwise.version import __version__
 
 PACKAGES = ("numpy", "numba", "matplotlib")
 
@@ -85,7 +85,7 @@ def gather(
         cores=_cores(),
         memory=_memory(),
         versions=(
-            ("stopwise", stopwise.__version__),
+            ("stopwise", __version__),
             *((name, _version(name)) for name in PACKAGES),
         ),
     )

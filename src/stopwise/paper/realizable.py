@@ -8,8 +8,9 @@ from stopwise.paper.drawing import curve_grid, instance_panels
 from stopwise.paper.evidence import Cell, Evidence, cells_of
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.fifths import fifths_table, flattens
-from stopwise.paper.section import Picture, Section, Table
+from stopwise.paper.section import Section
 from stopwise.paper.settings import SETTING_FREE, SETTINGS
+from stopwise.reporting.parts import Picture, Table
 
 NAMES = tuple(setting.name for setting in SETTINGS)
 WORDS = {4: "four", 5: "five"}

@@ -1,18 +1,14 @@
 """The report on a reproduction: what it says. The two formats say how."""
 
-import io
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from stopwise.errors import InvalidParameterError, MissingPackageError
-from stopwise.paper.files import write_file
+from stopwise.errors import InvalidParameterError
 from stopwise.paper.numbers import claim_rows, table_rows, write_numbers
 from stopwise.paper.provenance import Provenance
 from stopwise.paper.section import (
@@ -21,10 +17,11 @@ from stopwise.paper.section import (
     UNDECIDED,
     Choice,
     Claim,
-    Picture,
     Section,
     Verdict,
 )
+from stopwise.reporting.drawing import Drawn, draw, need_matplotlib
+from stopwise.reporting.files import write_file
 
 VERDICTS: tuple[Verdict, ...] = (HELD, FAILED, UNDECIDED)
 # Verdicts are told apart by words and signs; colour only helps.
@@ -85,13 +82,6 @@ class Judged(NamedTuple):
     def under(self, setting: str) -> tuple[Claim, ...]:
         """Return what was found under a setting."""
         return tuple(claim for claim in self.verdicts if claim.setting == setting)
-
-
-class Drawn(NamedTuple):
-    """A picture as files."""
-
-    svg: bytes
-    png: bytes
 
 
 def judged(section: Section) -> list[Judged]:
@@ -164,6 +154,8 @@ def write_report(
     _check_names("table", [*(table.name for table in tables), "claims"])
     _check_names("picture", [picture.name for picture in pictures])
 
+    if pictures:
+        need_matplotlib("paper")
     drawn: dict[str, Drawn] = {}
     for done, picture in enumerate(pictures):
         if progress is not None:
@@ -178,30 +170,6 @@ def write_report(
     write_file(out / "report.html", html(report, drawn).encode())
     if progress is not None and pictures:
         progress("drawing", len(pictures), len(pictures))
-
-
-def draw(picture: Picture) -> Drawn:
-    """Draw a picture. The same picture gives the same bytes, and looks the same everywhere."""
-    try:
-        matplotlib: Any = import_module("matplotlib")
-    except ImportError as error:
-        raise MissingPackageError(
-            "drawing the figures needs matplotlib: pip install 'stopwise[paper]'"
-        ) from error
-    settled = {
-        "svg.hashsalt": "stopwise",  # else the names of clip paths change from run to run
-        "svg.fonttype": "path",  # letters as outlines: no font need be installed
-        "savefig.facecolor": "white",
-    }
-    with matplotlib.rc_context(settled):
-        figure: Any = picture.draw()
-        svg, png = io.BytesIO(), io.BytesIO()
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-        figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is not None:  # it would keep the figure for ever
-        pyplot.close(figure)
-    return Drawn(svg.getvalue(), png.getvalue())
 
 
 def _check_names(what: str, names: Sequence[str]) -> None:

@@ -14,17 +14,10 @@ from stopwise.paper.report import (
     settings_of,
     tally,
 )
-from stopwise.paper.report_text import (
-    NOTHING,
-    Span,
-    criterion,
-    headline,
-    numeric_columns,
-    paragraphs,
-    shown,
-    spans,
-)
-from stopwise.paper.section import HELD, Choice, Claim, Picture, Section, Table, Verdict
+from stopwise.paper.report_text import criterion, headline
+from stopwise.paper.section import HELD, Choice, Claim, Section, Verdict
+from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.text import NOTHING, Span, numeric_columns, paragraphs, shown, spans
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
 # What would begin a heading, a list or a quotation at the head of a paragraph.

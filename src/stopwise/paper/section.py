@@ -1,19 +1,13 @@
 """What an exhibit (a table or figure of the paper) hands to the report: plain values."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from stopwise.experiments.summary import Interval
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
-else:
-    Drawing = object
+from stopwise.reporting.parts import Picture, Table
 
 Verdict: TypeAlias = Literal["held", "did not hold", "undecided"]
-Value: TypeAlias = str | float | int | Interval
 
 HELD: Verdict = "held"
 FAILED: Verdict = "did not hold"
@@ -45,28 +39,6 @@ class Claim(msgspec.Struct, frozen=True):
     verdict: Verdict
     numbers: str
     why: str = ""
-
-
-class Table(msgspec.Struct, frozen=True):
-    """A table of the report; ``rows`` have a value for each of ``columns``."""
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Value, ...], ...]
-    note: str = ""
-
-
-class Picture(msgspec.Struct, frozen=True):
-    """A figure of the report, drawn when it is needed.
-
-    ``alt`` says in words what it shows, for those who cannot see it.
-    """
-
-    name: str
-    title: str
-    alt: str
-    draw: "Callable[[], Drawing]"
 
 
 class Section(msgspec.Struct, frozen=True):

@@ -6,13 +6,15 @@ import numpy as np
 
 from stopwise.experiments.summary import mean_interval, paired_difference
 from stopwise.paper import choices, instances
-from stopwise.paper.drawing import LOOKS, Figure, curve_grid, legend_below, panels, styled
+from stopwise.paper.drawing import LOOKS, curve_grid
 from stopwise.paper.evidence import Cell, Evidence, cell, cells_of
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.fifths import LAST, SECOND
-from stopwise.paper.report_text import shown
-from stopwise.paper.section import Claim, Picture, Section, Table, verdict
+from stopwise.paper.section import Claim, Section, verdict
 from stopwise.paper.settings import SETTINGS
+from stopwise.reporting.drawing import Figure, legend_below, panels, styled
+from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.text import shown
 
 WHERE = "Figure 1b"
 INSTANCE = "instance 3"

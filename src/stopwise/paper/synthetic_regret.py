@@ -9,9 +9,10 @@ from stopwise.paper.drawing import curve_grid, instance_panels
 from stopwise.paper.evidence import Cell, Evidence, cells_of
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.fifths import LAST, SECOND, fifths_table, flattens
-from stopwise.paper.report_text import shown
-from stopwise.paper.section import Claim, Picture, Section, Table, all_of, verdict
+from stopwise.paper.section import Claim, Section, all_of, verdict
 from stopwise.paper.settings import SETTINGS
+from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.text import shown
 
 WHERE = "Figure 1a"
 NAMES = tuple(setting.name for setting in SETTINGS)

@@ -4,7 +4,8 @@ from stopwise.paper import choices, instances
 from stopwise.paper.evidence import Evidence
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.fractions import contexts_of, fraction_claim, fraction_table, fractions
-from stopwise.paper.section import Section, Table, Value
+from stopwise.paper.section import Section
+from stopwise.reporting.parts import Table, Value
 
 WHERE = "Table 2 (supplement)"
 

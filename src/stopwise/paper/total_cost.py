@@ -9,9 +9,10 @@ from stopwise.paper import choices
 from stopwise.paper.drawing import bar_grid, curve_grid
 from stopwise.paper.evidence import Cell, Evidence, cells_of, scaled
 from stopwise.paper.exhibit import Exhibit
-from stopwise.paper.report_text import shown
-from stopwise.paper.section import FAILED, Claim, Picture, Section, Table, verdict
+from stopwise.paper.section import FAILED, Claim, Section, verdict
 from stopwise.paper.settings import SETTINGS
+from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.text import shown
 
 NAMES = tuple(setting.name for setting in SETTINGS)
 BASELINES = {

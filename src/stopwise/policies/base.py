@@ -13,12 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.errors import (
+    AuditNotSupportedError,
     InvalidContextError,
     InvalidOutputsError,
     InvalidParameterError,
     InvalidStopError,
 )
-from stopwise.records import Decision, PairEvidence
+from stopwise.policies.descent import Descent
+from stopwise.policies.recorded import Rounds
+from stopwise.records import Decision, PairEvidence, Round
 
 Ints = NDArray[np.int64]
 Marks = NDArray[np.uint8]  # 0 or 1 for every pair: whether its arms disagree
@@ -71,7 +74,25 @@ class Policy(ABC):
     def decide(self, x: ArrayLike) -> Decision:
         """Return how deep to go for context ``x``; learns nothing."""
 
-    def observe(self, x: ArrayLike, outputs: Sequence[Hashable]) -> None:
+    def start(self, x: ArrayLike | None) -> Descent:
+        """Begin a round that is decided step by step, as stages answer.
+
+        Parameters
+        ----------
+        x : array_like
+            What is known before the first arm; None for a policy that looks at no context. Stages
+            may add to it where the features say so (`PerStage` with ``sees``).
+
+        Returns
+        -------
+        Descent
+            Says which arm to run next, or to stop; then learns from what it was given.
+        """
+        return Descent(self, x)
+
+    def observe(
+        self, x: ArrayLike, outputs: Sequence[Hashable], *, wanted: int | None = None
+    ) -> None:
         """Learn from the outputs of arms 0 … stop.
 
         Parameters
@@ -81,6 +102,8 @@ class Policy(ABC):
         outputs : sequence
             What arms 0 to the stop said; any hashable values, compared by equality. Their number
             says where the round stopped.
+        wanted : int, optional
+            ``decision.wanted``, for a policy that sends some rounds on by chance.
         """
         try:
             if type(outputs) is not str:
@@ -90,7 +113,22 @@ class Policy(ABC):
             n, codes = self._coded(outputs)
             if len(self._heard) < MAX_HEARD:
                 self._heard[outputs] = n, codes
-        self._learn(x, n, codes)
+        self._learn(x, n, codes, n - 1 if wanted is None else self._checked_stop(wanted))
+
+    def audit(self, done: Round, label: Hashable) -> None:
+        """Learn from the right answer to a round that has ended, where the policy can.
+
+        Parameters
+        ----------
+        done : Round
+            The round, one of those chosen at random to be audited.
+        label : hashable
+            The right answer, in the form in which outputs are compared.
+        """
+        del done, label
+        raise AuditNotSupportedError(
+            f"{type(self).__name__} does not learn from labels; USSPD and USSPDRidge do"
+        )
 
     def observe_disagreements(self, x: ArrayLike, stop: int, pairs: Pairs) -> None:
         """Learn from a round of which only the pairwise disagreements are known.
@@ -170,6 +208,57 @@ class Policy(ABC):
 
         return self._one_by_one(xs, reveal, progress)
 
+    def replay(self, rounds: Rounds, *, progress: Progress | None = None) -> Ints:
+        """Play recorded rounds in order: decide, reveal what the record knows, learn.
+
+        A round in which the policy goes deeper than the record reaches teaches it nothing.
+
+        Parameters
+        ----------
+        rounds : Rounds
+            The record.
+        progress : callable, optional
+            Called as ``progress(done, of)`` now and then.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The stops decided, also where the record does not reach them.
+        """
+        checked = self._checked_rounds(rounds)
+        square = np.zeros((len(self._names),) * 2, dtype=np.bool_)
+        above = np.triu_indices(len(square), 1)
+
+        def reveal(t: int, stop: int) -> None:
+            known = int(checked.reach[t])
+            if checked.failed[t]:
+                stop = min(stop, known)
+            if 0 <= stop <= known:
+                square[above] = checked.differ[t]
+                self.observe_disagreements(checked.contexts[t], stop, square)
+
+        return self._one_by_one(checked.contexts, reveal, progress)
+
+    def observe_many(self, rounds: Rounds, stops: ArrayLike) -> None:
+        """Learn from recorded rounds as if this policy had decided them so; decides nothing.
+
+        Starts a policy with what a log can teach it.
+
+        Parameters
+        ----------
+        rounds : Rounds
+            The record.
+        stops : array_like of shape (n,)
+            Where each round ended; those that the record does not reach teach nothing.
+        """
+        checked = self._checked_rounds(rounds)
+        square = np.zeros((len(self._names),) * 2, dtype=np.bool_)
+        above = np.triu_indices(len(square), 1)
+        for t, stop in enumerate(self._taught(checked, stops).tolist()):
+            if stop >= 0:
+                square[above] = checked.differ[t]
+                self.observe_disagreements(checked.contexts[t], stop, square)
+
     def _one_by_one(
         self, xs: NDArray[Any], reveal: Callable[[int, int], None], progress: Progress | None
     ) -> Ints:
@@ -195,7 +284,7 @@ class Policy(ABC):
     # -- what a subclass provides ---------------------------------------------------------
 
     @abstractmethod
-    def _learn(self, x: ArrayLike, n: int, codes: int) -> None:
+    def _learn(self, x: ArrayLike, n: int, codes: int, wanted: int) -> None:
         """Learn from the outputs of n arms, as codes of four bits that are equal when they are."""
 
     @abstractmethod
@@ -334,6 +423,38 @@ class Policy(ABC):
         # one kind of array, so that kernels are compiled once: no views, nothing read-only
         return np.require(table, dtype=np.uint8, requirements=["C", "W", "E"])
 
+    def _checked_rounds(self, rounds: Rounds) -> Rounds:
+        """Check that a record fits this cascade; return it in one kind of array."""
+        n, last = rounds.n, len(self._names) - 1
+        contexts = np.asarray(rounds.contexts, dtype=np.float64)
+        if contexts.ndim != 2 or len(contexts) != n:
+            raise InvalidContextError(
+                f"a record of {n} rounds needs a table of as many contexts, not {contexts.shape}"
+            )
+        reach = np.ascontiguousarray(rounds.reach, dtype=np.int64)
+        if reach.ndim != 1 or (n and not -1 <= int(reach.min()) <= int(reach.max()) <= last):
+            raise InvalidStopError(f"reach tells an arm a round, from -1 to {last}")
+        failed = np.asarray(rounds.failed, dtype=np.bool_)
+        if failed.shape != (n,):
+            raise InvalidOutputsError(f"failed must be {n} values, not of shape {failed.shape}")
+        wrong, audited = rounds.wrong, rounds.audited
+        if audited is not None and (audited.shape != (n,) or wrong is None):
+            raise InvalidOutputsError("audited rounds need a flag each, and `wrong` beside it")
+        if wrong is not None and wrong.shape != (n, last + 1):
+            raise InvalidOutputsError(f"wrong must be {n} rounds by {last + 1} arms")
+        differ = self._checked_marks(n, rounds.differ)
+        return Rounds(contexts, differ, reach, failed, wrong, audited)
+
+    def _taught(self, rounds: Rounds, stops: ArrayLike) -> Ints:
+        """Return how far each round teaches if it ended at ``stops``; −1 where nothing."""
+        ends = np.array(stops, dtype=np.int64)
+        if ends.shape != (rounds.n,):
+            raise InvalidStopError(f"there are {rounds.n} rounds, but stops of shape {ends.shape}")
+        if len(ends) and not -1 <= int(ends.min()) <= int(ends.max()) < len(self._names):
+            raise InvalidStopError(f"stops must be arms, 0 to {len(self._names) - 1}")
+        ends = np.where(rounds.failed, np.minimum(ends, rounds.reach), ends)
+        return np.where(ends <= rounds.reach, ends, -1)
+
     def _marks(self, told: NDArray[Any]) -> Marks:
         """Return whether each pair of arms said different things: (n, K) → (n, K(K−1)/2)."""
         pairs = self.cascade.pairs()
@@ -365,8 +486,8 @@ class Uncontextual(Policy):
         """Rounds observed so far."""
         return self._rounds
 
-    def _learn(self, x: ArrayLike, n: int, codes: int) -> None:
-        del x, n, codes
+    def _learn(self, x: ArrayLike, n: int, codes: int, wanted: int) -> None:
+        del x, n, codes, wanted
         self._rounds += 1
 
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:

@@ -56,7 +56,8 @@ class PairCounts(Blind):
     def _decide(self, noted: Floats) -> int:
         """Return the stop, leaving every pair's p̂ and upper value in ``noted`` (2, n_pairs)."""
 
-    def _learn(self, x: ArrayLike, n: int, codes: int) -> None:
+    def _learn(self, x: ArrayLike, n: int, codes: int, wanted: int) -> None:
+        del wanted
         heard = np.array([(codes >> (4 * i)) & 15 for i in range(n)])
         self._learn_pairs(x, n - 1, heard[:, None] != heard[None, :])
 

@@ -33,7 +33,7 @@ from stopwise.policies.contextual import Contextual
 from stopwise.policies.registry import POLICIES
 
 MAGIC = b"STOPWISE"
-VERSION = 1
+VERSION = 2
 _HEAD = len(MAGIC) + 4 + 32
 
 

@@ -41,6 +41,20 @@ def generator(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
+def chance(seed: int) -> np.random.Generator:
+    """Return a stream for what must not depend on the data: not that of ``default_rng(seed)``.
+
+    Whoever draws contexts from the same small seed would else have them decide by themselves
+    which rounds are sent on.
+
+    Examples
+    --------
+    >>> float(chance(0).random()) == float(np.random.default_rng(0).random())
+    False
+    """
+    return np.random.Generator(np.random.PCG64([seed, *b"chance"]))
+
+
 def stored(random: np.random.Generator) -> NDArray[np.uint8]:
     """Return the state of a stream as bytes."""
     return np.frombuffer(msgspec.json.encode(_texts(random.bit_generator.state)), dtype=np.uint8)

@@ -76,9 +76,15 @@ class Supervised(Contextual):
         )
 
     def observe(
-        self, x: ArrayLike, outputs: Sequence[Hashable], truth: Truth | None = None
+        self,
+        x: ArrayLike,
+        outputs: Sequence[Hashable],
+        truth: Truth | None = None,
+        *,
+        wanted: int | None = None,
     ) -> None:
         """Learn which of the revealed outputs equal ``truth.label``."""
+        del wanted
         n, _ = self._coded(outputs)
         if truth is None or truth.label is None or truth.label != truth.label:
             raise TruthRequiredError(
@@ -136,7 +142,7 @@ class Supervised(Contextual):
             "ridge": self.ridge,
         }
 
-    def _learn(self, x: ArrayLike, n: int, codes: int) -> None:
+    def _learn(self, x: ArrayLike, n: int, codes: int, wanted: int) -> None:
         raise TruthRequiredError("the supervised comparator learns from right answers only")
 
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:

@@ -52,6 +52,13 @@ class USSPD(Contextual):
         that are nearly dependent that can take very long.
     ridge : float
         A small ridge keeps θ̂ finite when a pair never disagrees; → 0 is the paper's equation.
+    full_depth_every : int, optional
+        n: one round in n, at random, goes to the last arm whatever the context. It keeps the rule
+        from settling too deep (docs/theory.md), and is needed where stages reveal the context:
+        there, what it shows that would have stayed hidden counts n times (docs/revealed.md). By
+        default none does, as in the paper.
+    seed : int
+        Of that chance; it is saved and restored with the policy.
 
     Examples
     --------
@@ -78,6 +85,8 @@ class USSPD(Contextual):
         kappa: float = 0.25,
         forced_rounds: int | str = 50,
         ridge: float = 1e-3,
+        full_depth_every: int | None = None,
+        seed: int = 0,
     ) -> None:
         self.delta = number("delta", delta, above=0, below=1)
         self.sigma = number("sigma", sigma, above=0)
@@ -89,6 +98,8 @@ class USSPD(Contextual):
             kind=rule.ALPHA,
             forced_rounds=forced_rounds,
             ridge=ridge,
+            full_depth_every=full_depth_every,
+            seed=seed,
             settings={
                 rule.DELTA: self.delta,
                 rule.SIGMA: self.sigma,
@@ -109,6 +120,7 @@ class USSPD(Contextual):
             "kappa": self.kappa,
             "forced_rounds": self.forced_rounds,
             "ridge": self.ridge,
+            **self._chances(),
         }
 
 
@@ -124,7 +136,7 @@ class USSPDRidge(Contextual):
 
     Parameters
     ----------
-    cascade, features, context_dim, delta, sigma, kappa, ridge
+    cascade, features, context_dim, delta, sigma, kappa, ridge, full_depth_every, seed
         As in `USSPD`.
     lam : float
         λ > 0, the multiple of I that V starts from. Not the ridge of the estimate.
@@ -157,6 +169,8 @@ class USSPDRidge(Contextual):
         S: float = 1.0,
         forced_rounds: int | str = 1,
         ridge: float = 1e-3,
+        full_depth_every: int | None = None,
+        seed: int = 0,
     ) -> None:
         self.delta = number("delta", delta, above=0, below=1)
         self.sigma = number("sigma", sigma, above=0)
@@ -170,6 +184,8 @@ class USSPDRidge(Contextual):
             kind=rule.BETA,
             forced_rounds=forced_rounds,
             ridge=ridge,
+            full_depth_every=full_depth_every,
+            seed=seed,
             lam=self.lam,
             settings={
                 rule.DELTA: self.delta,
@@ -195,4 +211,5 @@ class USSPDRidge(Contextual):
             "S": self.S,
             "forced_rounds": self.forced_rounds,
             "ridge": self.ridge,
+            **self._chances(),
         }

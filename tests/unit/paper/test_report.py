@@ -1,7 +1,6 @@
 """The report as files: whole, the same for the same numbers, with nothing lost or let through."""
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
@@ -10,10 +9,10 @@ import pytest
 from stopwise.errors import InvalidParameterError
 from stopwise.experiments.summary import Interval
 from stopwise.paper.report import judged, settings_of, tally, write_report
-from stopwise.paper.report_text import hint, shown, spans
+from stopwise.reporting.text import hint, shown, spans
 from tests.browser.sample_report import EVIL, FRACTIONS, REGRET, REPORT
+from tests.unit.reporting.reader import Reader
 
-VOID = {"meta", "link", "img"}
 KINDS = ("csv", "parquet")
 
 
@@ -22,33 +21,6 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     write_report(REPORT, folder)
     return folder
-
-
-class Reader(HTMLParser):
-    """Reads a page strictly: every tag that opens closes, in order."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What the HTML report looks like: on a wide screen, on a phone, in the dark, on paper."""
+"""What an HTML report looks like: on a wide screen, on a phone, in the dark, on paper."""
 
 # Text and badges keep a contrast of 4.5 to 1 or more in both schemes; a browser test measures it.
 STYLE = """

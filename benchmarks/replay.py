@@ -1,0 +1,225 @@
+"""Replaying a long log: rounds a second on one core, from file to numbers, and peak memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.report import table
+from benchmarks.timing import progress
+
+N_ARMS, N_CONTEXT = 3, 9
+COSTS = (0.02, 0.1, 0.25)
+ROUNDS = 1_000_000
+BLOCK = 65_536
+"""Rounds drawn and written at a time: a row group."""
+
+NOTE = """\
+One process on one core: reading Parquet, features, deciding, learning and counting. Seconds are CPU
+time of the whole process; memory is its peak, all included."""
+
+
+def write_log(path: Path, rounds: int, seed: int = 0) -> None:
+    """Write a full-depth log with labels, a block at a time; the same for the same seed.
+
+    Contexts are uniform in [−1, 1]⁹. A direction h is the difficulty; arm i errs with probability
+    μ(6·h(x) − τ_i), τ rising, one draw deciding for all arms of a round: every depth is the right
+    one for some contexts.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    random = np.random.default_rng(seed)
+    direction = random.normal(size=N_CONTEXT)
+    direction *= 0.5 * np.sqrt(3.0) / np.linalg.norm(direction)
+    thresholds = np.linspace(2.5, 7.0, N_ARMS)
+    fields = [(f"context.x{k}", pa.float64()) for k in range(N_CONTEXT)]
+    fields += [(f"output.arm{i}", pa.int8()) for i in range(N_ARMS)]
+    with pq.ParquetWriter(path, pa.schema([*fields, ("label", pa.int8())])) as writer:
+        for start in range(0, rounds, BLOCK):
+            n = min(BLOCK, rounds - start)
+            contexts = random.uniform(-1.0, 1.0, (n, N_CONTEXT))
+            rates = 1.0 / (1.0 + np.exp(thresholds - 6.0 * (contexts @ direction)[:, None]))
+            labels = random.integers(0, 2, n, dtype=np.int8)
+            errs = random.random(n)[:, None] < rates
+            outputs = np.where(errs, 1 - labels[:, None], labels[:, None])
+            columns = [*contexts.T, *outputs.T, labels]
+            arrays = [
+                pa.array(np.ascontiguousarray(c), type=f.type)
+                for c, f in zip(columns, writer.schema, strict=True)
+            ]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=writer.schema))
+            progress(f"replay: writing round {start + n:,} of {rounds:,}")
+
+
+def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
+    """Write a log, replay it in a fresh process, and return the table and the result."""
+    return measure(100_000 if quick else ROUNDS)
+
+
+def measure(rounds: int) -> tuple[str, dict[str, Any]]:
+    """Measure the replay of so many rounds."""
+    with tempfile.TemporaryDirectory(prefix="stopwise-replay-") as folder:
+        path = Path(folder, "log.parquet")
+        write_log(path, rounds)
+        size = path.stat().st_size
+        progress(f"replay: {rounds:,} rounds")
+        child = subprocess.run(
+            [sys.executable, "-m", "benchmarks.replay", "--child", str(path)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    progress("")
+    result: dict[str, Any] = json.loads(child.stdout)
+    seconds = result["seconds"]
+    whole = seconds["all"]
+    rows = [
+        [name, spent, spent / rounds * 1e6, 100 * spent / whole] for name, spent in seconds.items()
+    ]
+    title = (
+        f"Replay of {rounds:,} rounds, K = {N_ARMS}, d' = {N_CONTEXT + 1}: "
+        f"{rounds / whole:,.0f} rounds a second, peak memory {result['peak'] / 1e9:.2f} GB, "
+        f"{result['policy_bytes'] / rounds:.0f} bytes a round in the policy"
+    )
+    text = table(title, ["", "seconds", "µs a round", "%"], rows, NOTE)
+    return text, {
+        "rounds": rounds,
+        "rounds_a_second": rounds / whole,
+        "bytes_in_file": size,
+        **result,
+    }
+
+
+def _child(path: Path) -> None:
+    """Replay in this process, on one core, and print what it took."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    import pyarrow
+
+    pyarrow.set_cpu_count(1)
+    pyarrow.set_io_thread_count(1)
+
+    import stopwise as sw
+    from stopwise.logs import log as logs
+    from stopwise.logs.replay import players, replay, survey, tally
+
+    _warm_up(path, sw, logs, replay)
+    before = _peak()
+    clock = _Clock()
+    clock.wrap(survey, "survey", "survey (ranges of the contexts)")
+    replay.survey = survey.survey
+    clock.wrap_steps(logs.Log, "chunks", "reading and checking")
+    clock.wrap(players.Player, "play", "deciding and learning")
+    clock.wrap(tally.Tally, "add", "counting")
+    clock.wrap(tally.Known, "of", "counting")
+    held: list[Any] = []
+    make = replay.ready
+    replay.ready = lambda *words: held.append(make(*words)) or held[-1]
+    log = logs.Log(path)
+    cascade = sw.Cascade(costs=COSTS, names=log.arms)
+    start = time.process_time()
+    found = replay.replay(log, cascade, ["uss-pd"])
+    whole = time.process_time() - start
+    best = found.policies[0]
+    spent = dict(clock.spent)
+    spent["all else"] = whole - sum(spent.values())
+    spent["all"] = whole
+    print(
+        json.dumps(
+            {
+                "seconds": spent,
+                "peak": _peak(),
+                "peak_before": before,
+                "policy_bytes": held[0].policy.nbytes,
+                "effort": held[0].policy.effort,
+                "depths": [share.value for share in best.depths],
+                "loss": best.loss and best.loss.value,
+            }
+        )
+    )
+
+
+def _warm_up(path: Path, sw: Any, logs: Any, replay: Any) -> None:
+    """Compile everything on the first rounds of the log."""
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryDirectory() as folder:
+        short = Path(folder, "short.parquet")
+        with pq.ParquetFile(path) as file:
+            pq.write_table(file.read_row_group(0).slice(0, 2_000), short)
+        log = logs.Log(short)
+        replay.replay(log, sw.Cascade(costs=COSTS, names=log.arms), ["uss-pd"])
+
+
+class _Clock:
+    """Adds up the CPU seconds of calls."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+
+    def wrap(self, owner: Any, name: str, label: str) -> None:
+        call = getattr(owner, name)
+
+        def timed(*words: Any, **more: Any) -> Any:
+            start = time.process_time()
+            try:
+                return call(*words, **more)
+            finally:
+                self._add(label, start)
+
+        static = isinstance(vars(owner).get(name), staticmethod)
+        setattr(owner, name, staticmethod(timed) if static else timed)
+
+    def wrap_steps(self, owner: Any, name: str, label: str) -> None:
+        call = getattr(owner, name)
+
+        def timed(*words: Any, **more: Any) -> Any:
+            steps = iter(call(*words, **more))
+            while True:
+                start = time.process_time()
+                step = next(steps, None)
+                self._add(label, start)
+                if step is None:
+                    return
+                yield step
+
+        setattr(owner, name, timed)
+
+    def _add(self, label: str, start: float) -> None:
+        self.spent[label] = self.spent.get(label, 0.0) + time.process_time() - start
+
+
+def _peak() -> int:
+    """Bytes of memory the process held at most (Linux; 0 elsewhere)."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return 0
+    return 1024 * int(status.split("VmHWM:")[1].split()[0])
+
+
+def main() -> None:
+    """Parse the command line: ``python -m benchmarks.replay [ROUNDS]``."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.replay", description=__doc__)
+    parser.add_argument("rounds", type=int, nargs="?", default=ROUNDS)
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child is not None:
+        _child(options.child)
+        return
+    text, _ = measure(options.rounds)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""Three language models behind an OpenAI-style interface: ask the small one first.
+
+The models are a stub: a local server in this file, which answers ``POST /v1/chat/completions`` as
+such services do, with the tokens it used. Small sums are easy for every model, long ones for the
+large model only. Now and then a call fails or takes too long. The rest is as it would be in
+earnest:
+
+- async stages that make real HTTP requests, eight rounds under way at a time;
+- what a call really cost, from the tokens in the reply and the price of the model;
+- answers in the models' own words ("**579**.", "579"), compared as `sw.normalised_text`;
+- a timeout, failures that end a round and are recorded, and a log in JSON lines.
+
+To ask real models, put your client in the place of `post`, and your prices in PRICES.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+import stopwise as sw
+
+HOST, PATH = "127.0.0.1", "/v1/chat/completions"
+PRICES = {"small": 1.0, "medium": 6.0, "large": 20.0}  # dollars for a million tokens
+ERROR = 0.001  # dollars: what a wrong answer costs us
+TOKENS = 20  # of a usual call, to say before the first one what an arm costs
+TIMEOUT = 1.0  # seconds
+
+# Costs are in units of one error: what a call costs, over what an error costs.
+CASCADE = sw.Cascade(
+    costs=[TOKENS * price / 1e6 / ERROR for price in PRICES.values()], names=list(PRICES)
+)
+
+# ------------------------------------------------------------------------------------ the client
+
+
+async def post(port: int, model: str, question: str) -> dict[str, Any]:
+    """Ask a model and return the reply, as the interface defines it."""
+    asked = {"model": model, "messages": [{"role": "user", "content": question}]}
+    body = json.dumps(asked).encode()
+    head = (
+        f"POST {PATH} HTTP/1.0\r\nHost: {HOST}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    reader, writer = await asyncio.open_connection(HOST, port)
+    try:
+        writer.write(head.encode() + body)
+        status, _, reply = (await reader.read()).partition(b"\r\n\r\n")
+    finally:
+        writer.close()
+    if b" 200 " not in status.splitlines()[0]:
+        raise RuntimeError(f"{json.loads(reply)['error']['message']}")
+    return json.loads(reply)
+
+
+def stage(port: int, model: str) -> sw.Stage:
+    """Return a model as a stage of the cascade."""
+
+    return sw.Stage(
+        partial(post, port, model),
+        name=model,
+        cost=lambda reply: reply["usage"]["total_tokens"] * PRICES[model] / 1e6,
+        timeout=TIMEOUT,
+    )
+
+
+def canonical(reply: dict[str, Any]) -> str:
+    return sw.normalised_text(reply["choices"][0]["message"]["content"])
+
+
+# --------------------------------------------------------------------------------- the questions
+
+
+def questions(n: int, seed: int) -> list[str]:
+    """Return sums of two or three numbers of one to six digits."""
+    random = np.random.default_rng(seed)
+    sums: list[str] = []
+    for _ in range(n):
+        largest = 10 ** int(random.integers(1, 7))
+        terms = random.integers(largest // 10, largest, size=int(random.integers(2, 4)))
+        sums.append(f"What is {' + '.join(map(str, terms))}? Answer with the number only.")
+    return sums
+
+
+def terms_of(question: str) -> list[int]:
+    return [int(word.rstrip("?")) for word in question.split() if word[0].isdigit()]
+
+
+def context(question: str) -> list[float]:
+    """Return what can be read off a question for nothing: how long and how many the terms are."""
+    terms = terms_of(question)
+    return [len(str(max(terms))) / 3 - 1, len(terms) - 2]
+
+
+# ------------------------------------------------------------------------------- the fake server
+
+
+class FakeModels(BaseHTTPRequestHandler):
+    """Answers as three models of rising skill would; the same question, the same answer."""
+
+    SKILL: ClassVar[dict[str, float]] = {"small": 3.5, "medium": 5.5, "large": 9.0}
+    STYLE: ClassVar[dict[str, str]] = {"small": "{}", "medium": "**{}**.", "large": " {}. "}
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        model, question = asked["model"], asked["messages"][-1]["content"]
+        luck = chance(model, question)
+        if 0.500 < luck < 0.505:
+            self.reply(503, {"error": {"message": "the model is overloaded"}})
+            return
+        if 0.750 < luck < 0.754:
+            time.sleep(2 * TIMEOUT)
+        terms = terms_of(question)
+        difficulty = len(str(max(terms))) + len(terms) - 2
+        right = luck < 1 / (1 + np.exp(4 * (difficulty - self.SKILL[model])))
+        number = sum(terms) if right else sum(terms) + 1 + int(9999 * luck)
+        content = self.STYLE[model].format(number)
+        used = {"prompt_tokens": len(question.split()) + 6, "completion_tokens": 3}
+        self.reply(
+            200,
+            {
+                "object": "chat.completion",
+                "model": model,
+                "choices": [{"index": 0, "message": {"role": "assistant", "content": content}}],
+                "usage": {**used, "total_tokens": sum(used.values())},
+            },
+        )
+
+    def reply(self, status: int, content: dict[str, Any]) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with contextlib.suppress(OSError):  # the client may not have waited
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+class FakeServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64  # Python's 5 would turn away some of those that call at once
+
+
+def chance(model: str, question: str) -> float:
+    """Return a number in [0, 1) that model and question determine."""
+    digest = hashlib.sha256(f"{model} {question}".encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+# -------------------------------------------------------------------------------------- the runs
+
+
+async def play(runner: sw.Runner, asked: list[str]) -> dict[str, sw.Round]:
+    """Run all questions, several at a time; return their rounds by question."""
+    # One alone first: the first round compiles kernels, and calls under way would seem too late.
+    rounds = {asked[0]: await runner.arun(asked[0], id=asked[0])}
+    many = runner.arun_many(asked[1:], concurrency=8, id_of=lambda question: question)
+    async for done in many:
+        rounds[done.id] = done
+    return rounds
+
+
+def main(rounds: int = 1000, log: Path | None = None, *, quiet: bool = False) -> dict[str, float]:
+    """Run the cascade against the fake server; return what it cost and how it answered."""
+    say: Callable[..., None] = (lambda *_: None) if quiet else print
+    asked = list(dict.fromkeys(questions(rounds, seed=0)))  # each question once
+    server = FakeServer((HOST, 0), FakeModels)  # port 0: any that is free
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        stages = [stage(server.server_port, model) for model in CASCADE.names]
+        policy = sw.USSPD(CASCADE, features=sw.Polynomial(degree=2), context_dim=2)
+        with tempfile.TemporaryDirectory() as folder:
+            path = log or Path(folder, "rounds.jsonl")
+            with sw.LogWriter(path, CASCADE.names, ["digits", "terms"], costs=True) as writer:
+                runner = sw.Runner(policy, stages, context=context, canonical=canonical, log=writer)
+                played = asyncio.run(play(runner, asked))
+            logged = len(path.read_text(encoding="utf-8").splitlines())
+        # the same questions at full depth, to compare with
+        always = sw.Runner(sw.FixedDepth(CASCADE), stages, context=context, canonical=canonical)
+        deepest = asyncio.run(play(always, asked))
+    finally:
+        server.shutdown()
+        server.server_close()
+    return tell(played, deepest, logged, say)
+
+
+def tell(
+    played: dict[str, sw.Round],
+    deepest: dict[str, sw.Round],
+    logged: int,
+    say: Callable[..., None],
+) -> dict[str, float]:
+    """Print what came of it, and return the numbers."""
+
+    def spent(rounds: dict[str, sw.Round]) -> float:
+        return sum(sum(done.costs or ()) for done in rounds.values())
+
+    def wrong(rounds: dict[str, sw.Round]) -> float:
+        right = {q: str(sum(terms_of(q))) for q in rounds}
+        answered = [(q, done.outputs[-1]) for q, done in rounds.items() if done.outputs]
+        return sum(said != right[q] for q, said in answered) / len(answered)
+
+    both = [q for q in played if played[q].outputs and deepest[q].stop == CASCADE.n_arms - 1]
+    differ = sum(played[q].outputs[-1] != deepest[q].outputs[-1] for q in both) / len(both)
+    failures = [done.failure for done in played.values() if done.failure is not None]
+    stops = np.array([done.stop for done in played.values()])
+
+    say(f"{CASCADE}, in units of one error, which is worth ${ERROR}; below in dollars\n")
+    say(f"{'':<14}{'spent':>9}{'wrong':>7}{'in all':>9}   last to answer: {'/'.join(PRICES)}")
+    for name, rounds in (("Stopwise", played), ("always large", deepest)):
+        depth = np.array([done.stop for done in rounds.values()])
+        shares = "  ".join(f"{np.mean(depth == arm):4.0%}" for arm in range(CASCADE.n_arms))
+        loss = spent(rounds) + wrong(rounds) * len(rounds) * ERROR
+        say(f"{name:<14}{spent(rounds):>9.3f}{wrong(rounds):>7.1%}{loss:>9.3f}   {shares}")
+    saved = 1 - spent(played) / spent(deepest)
+    say(f"\nsaved {saved:.0%}; {differ:.1%} of the answers are not those of the large model")
+    say(f"{len(failures)} of {len(played)} rounds ended because a call failed; {logged} are logged")
+    for kind in ("error", "timeout"):
+        for failure in [f for f in failures if f.kind == kind][:1]:
+            say(f"  for instance, {CASCADE.names[failure.arm]}: {failure.message}")
+    return {
+        "saved": saved,
+        "differ": differ,
+        "wrong": wrong(played),
+        "wrong_deepest": wrong(deepest),
+        "errors": sum(f.kind == "error" for f in failures),
+        "timeouts": sum(f.kind == "timeout" for f in failures),
+        "unanswered": float(np.sum(stops < 0)),
+        "rounds": len(played),
+        "logged": logged,
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=1000, metavar="N", help="questions (1000)")
+    parser.add_argument("--log", type=Path, metavar="FILE.jsonl", help="where to keep the log")
+    options = parser.parse_args()
+    main(options.rounds, options.log)

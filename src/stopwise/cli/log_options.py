@@ -1,0 +1,176 @@
+"""What every verb that reads a log asks for: the log, its costs, and what its columns are."""
+
+import math
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from stopwise.cascade import Cascade
+    from stopwise.logs.log import Log
+
+LogFile: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="LOG",
+        help="The log: one row a round, as .parquet, .csv or .jsonl.",
+        show_default=False,
+        exists=True,
+        dir_okay=False,
+        readable=True,
+    ),
+]
+Costs: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--costs",
+        metavar="C,C,…",
+        help="What running each arm costs, in cascade order. The unit is the cost of one wrong "
+        "answer: an arm of cost 0.01 is worth running if it mends one answer in a hundred.",
+        show_default=False,
+    ),
+]
+Cumulative: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--cumulative", help="The costs given are those of stopping at each arm, all before it in."
+    ),
+]
+Context: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="A,B,…",
+        help='Columns known before the first arm; "" if there are none.',
+        show_default="those called context.…",
+    ),
+]
+Outputs: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--outputs",
+        metavar="A,B,…",
+        help="Columns with what the arms said, in cascade order.",
+        show_default="those called output.…",
+    ),
+]
+Label: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        metavar="NAME",
+        help="Column with the right answer, where it is known.",
+        show_default="label, if there",
+    ),
+]
+Out: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Where the results go.", file_okay=False),
+]
+Seed: TypeAlias = Annotated[
+    int, typer.Option("--seed", min=0, metavar="N", help="The same seed gives the same numbers.")
+]
+
+
+def open_log(
+    file: Path,
+    costs: str,
+    *,
+    cumulative: bool = False,
+    context: str | None = None,
+    outputs: str | None = None,
+    label: str | None = None,
+) -> "tuple[Log, Cascade]":
+    """Turn what was typed into a log that can be read and the cascade that it is of.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the costs are no costs, or not one for each arm of the log.
+    InvalidLogError
+        If the log lacks what it must have.
+    """
+    from stopwise.cascade import Cascade
+    from stopwise.errors import InvalidCascadeError
+    from stopwise.logs.log import Columns, Log
+
+    numbers = _numbers(costs)
+    columns = Columns(
+        context=_names(context, "--context"),
+        outputs=_names(outputs, "--outputs"),
+        label=label,
+    )
+    log = Log(file, columns=columns)
+    if len(numbers) != len(log.arms):
+        raise typer.BadParameter(
+            f"{_counted(len(numbers), 'cost')} for {_counted(len(log.arms), 'arm')}: "
+            f"give one for each of {', '.join(log.arms)}",
+            param_hint="--costs",
+        )
+    build = Cascade.from_cumulative if cumulative else Cascade
+    try:
+        return log, build(numbers, names=log.arms)
+    except InvalidCascadeError as error:
+        raise typer.BadParameter(str(error), param_hint="--costs") from error
+
+
+def command_line(
+    verb: str,
+    file: Path,
+    costs: str,
+    *,
+    cumulative: bool = False,
+    context: str | None = None,
+    outputs: str | None = None,
+    label: str | None = None,
+    more: Sequence[str] = (),
+) -> str:
+    """Return the command that gives the same numbers, without telling where the log lies.
+
+    Examples
+    --------
+    >>> command_line("diagnose", Path("/data/triage.csv"), "1,2", label="truth")
+    'stopwise diagnose triage.csv --costs 1,2 --label truth'
+    """
+    words = ["stopwise", verb, file.name, "--costs", costs]
+    words += ["--cumulative"] * cumulative
+    for option, value in (("--context", context), ("--outputs", outputs), ("--label", label)):
+        words += [option, value] if value is not None else []
+    return shlex.join([*words, *more])
+
+
+def _numbers(text: str) -> list[float]:
+    numbers: list[float] = []
+    for word in text.split(","):
+        try:
+            number = float(word)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise typer.BadParameter(
+                f"{word.strip()!r} is no number; write them as in 0.01,0.24,0.25",
+                param_hint="--costs",
+            )
+        numbers.append(number)
+    return numbers
+
+
+def _names(text: str | None, option: str) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    if not text.strip() and option == "--context":
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise typer.BadParameter(
+            f"{text!r} names no column between two commas; write them as in a,b,c",
+            param_hint=option,
+        )
+    return names
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

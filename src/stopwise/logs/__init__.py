@@ -1,0 +1,1 @@
+"""Logs of rounds: the format, replay and diagnosis."""

@@ -1,0 +1,1 @@
+"""Replay: what policies would have done with the rounds of a log."""

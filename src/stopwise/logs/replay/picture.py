@@ -1,0 +1,59 @@
+"""The picture of a replay: what each depth and each policy costs, against what it misses."""
+
+from typing import Any
+
+from stopwise.errors import MissingPackageError
+from stopwise.logs.replay.results import Played, Replay
+from stopwise.reporting.drawing import MARKS, SERIES, draw, need_matplotlib, panels, styled
+from stopwise.reporting.parts import Picture
+
+
+def png(found: Replay) -> bytes | None:
+    """Draw it, if matplotlib is installed and there is anything to draw."""
+    try:
+        need_matplotlib("plot")
+    except MissingPackageError:
+        return None
+    if not any(_point(one, found) for one in (*found.policies, *found.fixed)):
+        return None
+    title = f"Replay of {found.log}"
+    return draw(Picture("replay", title, title, lambda: _figure(found))).png
+
+
+@styled
+def _figure(found: Replay) -> Any:
+    figure = panels(1, 1, width=5.6, height=3.8)
+    (axes,) = figure.axes
+    fixed = [(one, point) for one in found.fixed if (point := _point(one, found))]
+    axes.plot(
+        [x for _, (x, _) in fixed],
+        [y for _, (_, y) in fixed],
+        "--o",
+        color="0.45",
+        label="fixed depths" if found.exact else "fixed depths (of other rounds each)",
+    )
+    for one, (x, y) in fixed:
+        axes.annotate(one.name, (x, y), (5, 5), textcoords="offset points", color="0.35")
+    for k, one in enumerate(found.policies):
+        if point := _point(one, found):
+            mark, color = MARKS[k % len(MARKS)], SERIES[k % len(SERIES)]
+            axes.plot(*point, mark, color=color, markersize=7, label=one.name)
+    axes.set_xlabel("cost a round")
+    axes.set_ylabel(
+        "wrong (%)" if found.judged_by == "total loss" else f"disagrees with {found.arms[-1]} (%)"
+    )
+    axes.set_ylim(bottom=0)
+    axes.set_title(
+        f"{found.log}: {found.rounds:,} rounds"
+        + ("" if found.exact else ", of which each point shows those it can")
+    )
+    axes.legend(loc="upper right")
+    axes.margins(x=0.12, y=0.12)
+    return figure
+
+
+def _point(one: Played, found: Replay) -> tuple[float, float] | None:
+    missed = one.error if found.judged_by == "total loss" else one.disagreement
+    if one.cost is None or missed is None:
+        return None
+    return one.cost.value, 100 * missed.value

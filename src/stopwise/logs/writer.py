@@ -1,0 +1,305 @@
+"""Writing rounds down as they end, for `Log` to read."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol, Self, cast
+
+import msgspec
+import numpy as np
+
+from stopwise.errors import InvalidLogError
+from stopwise.logs.answers import Family, mixed
+from stopwise.logs.cells import EXACT, shown
+from stopwise.logs.fields import Row, lay_out
+from stopwise.logs.line_sinks import CsvSink, JsonSink
+from stopwise.logs.log import Log, format_of
+from stopwise.logs.parquet_sink import ParquetSink
+from stopwise.records import Round
+
+LONGEST_MESSAGE = 2_000  # of an error, in characters: some quote whole requests (heuristic)
+
+
+class Sink(Protocol):
+    """What writes rows to a file."""
+
+    def write(self, row: Row) -> None:
+        """Write a row."""
+        ...
+
+    def close(self) -> None:
+        """Finish the file."""
+        ...
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What outputs and labels a log holds so far."""
+
+    family: Family | None = None
+    fractions: bool = False
+    large: bool = False  # whole numbers that are not exact as floats
+
+
+class LogWriter:
+    """Writes rounds to a log, one row each.
+
+    CSV and JSON lines are written line by line: if the program dies, at most the round being
+    written is lost. Parquet is smaller and much faster to read, but is there only after `close`:
+    rows go to a hidden file beside it, which a program that is killed leaves behind, unreadable.
+    An exception within ``with`` is no such thing: what was written until then is kept.
+
+    Several threads may write. Two processes must not write one file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; its folder is made if need be. A file that is there is replaced, unless
+        ``append``.
+    arms : sequence of str
+        Names of the arms, as in ``cascade.names``.
+    context : sequence of str
+        Names of the numbers that are known before the first arm.
+    revealed : dict of str to sequence of str, optional
+        By arm, names of the numbers that it adds to the context.
+    labels : bool
+        Whether right answers will be given.
+    costs : bool
+        Whether rounds tell what their calls really cost.
+    append : bool
+        Go on with a file that is there, of the same columns (not in Parquet). If a crash cut its
+        last line off, that line is removed.
+    format : {"parquet", "csv", "jsonl"}, optional
+        Default: by the suffix.
+
+    Raises
+    ------
+    InvalidLogError
+        If a round does not fit, with nothing written of it; if the file cannot be appended to.
+    MissingPackageError
+        If it is to be a Parquet file and pyarrow is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stopwise.records import Round
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "log.csv")
+    >>> with LogWriter(path, arms=["nurse", "doctor"], context=["age"]) as log:
+    ...     log.write(Round("a", 0.0, (0.3,), ("ill", "ill"), ("ill", "ill"), stop=1, wanted=1))
+    ...     log.write(Round("b", 9.5, (0.9,), ("well",), ("well",), stop=0, wanted=0))
+    >>> print(path.read_text())
+    id,time,context.age,output.nurse,output.doctor,stop,wanted,failed,error,kind
+    a,1970-01-01T00:00:00.000000Z,0.3,ill,ill,doctor,doctor,,,text
+    b,1970-01-01T00:00:09.500000Z,0.9,well,,nurse,nurse,,,text
+    >>> next(Log(path).chunks()).stops.tolist()
+    [1, 0]
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: "str | PathLike[str]",
+        arms: Sequence[str],
+        context: Sequence[str] = (),
+        revealed: Mapping[str, Sequence[str]] | None = None,
+        *,
+        labels: bool = False,
+        costs: bool = False,
+        append: bool = False,
+        format: str | None = None,  # noqa: A002 - the word people look for
+    ) -> None:
+        self.path = Path(path)
+        self.arms = tuple(arms)
+        self._labels, self._costs = labels, costs
+        added = revealed or {}
+        fields = lay_out(self.arms, context, added, labels=labels, costs=costs)
+        self._base = len(context)
+        self._added = [len(added.get(arm, ())) for arm in self.arms]
+        self._seen = Seen()
+        self._lock = Lock()
+        self._closed = False
+        sinks = {"parquet": ParquetSink, "csv": CsvSink, "jsonl": JsonSink}
+        kind = format_of(self.path, format)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._kind = kind
+        self._sink: Sink = sinks[kind](self.path, fields, append=append)
+        if append:
+            self._seen = Seen(_family_in(self.path, kind))
+
+    def write(self, round: Round, label: Any = None) -> None:  # noqa: A002 - the word for it
+        """Write a round.
+
+        Parameters
+        ----------
+        round : Round
+            The round, as `Runner` returns it.
+        label : number, bool, str or None
+            The right answer, if it is known.
+
+        Raises
+        ------
+        InvalidLogError
+            If the round does not fit the columns, or an output is not a number, bool or text;
+            nothing of the round is written.
+        """
+        with self._lock:
+            if self._closed:
+                raise InvalidLogError(f"{self.path.name} is closed: nothing more can be written")
+            answered = self._check_arms(round)
+            outputs = [
+                self._answer(value, f"the output of {arm!r}", round)
+                for arm, value in zip(self.arms, round.outputs, strict=False)
+            ]
+            if label is not None and not self._labels:
+                raise self._refused(round, "has a label; open the log with labels=True")
+            right = None if label is None else self._answer(label, "the label", round)
+            answers = [value for value in (*outputs, right) if value is not None]
+            seen = self._compared(answers, round)
+            row: Row = [
+                str(round.id),
+                self._time(round),
+                *self._context(round, answered),
+                *_padded(outputs, len(self.arms)),
+                self._arm(round.stop),
+                self._arm(round.wanted),
+                *self._failure(round),
+                *([right] if self._labels else []),
+                *self._prices(round),
+            ]
+            self._sink.write(row)
+            self._seen = seen
+
+    def close(self) -> None:
+        """Finish the file; a second time does nothing."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._sink.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+    def _refused(self, round: Round, words: str) -> InvalidLogError:  # noqa: A002
+        return InvalidLogError(f"{self.path.name}: round {round.id!r} {words}")
+
+    def _check_arms(self, round: Round) -> int:  # noqa: A002
+        """Return how many arms answered."""
+        n, last = len(round.outputs), len(self.arms) - 1
+        if round.stop != n - 1 or round.stop > last or round.wanted > last:
+            raise self._refused(
+                round,
+                f"has {n} outputs, stop {round.stop} and wanted {round.wanted}; in a log of "
+                f"{last + 1} arms stop must be the last that answered, and both at most {last}",
+            )
+        if round.failure is not None and (round.failure.arm != n or n > last):
+            raise self._refused(
+                round, f"has {n} outputs, so arm {round.failure.arm} cannot be the one that failed"
+            )
+        if n == 0 and round.failure is None:
+            raise self._refused(round, "has no outputs and no failure")
+        return n
+
+    def _answer(self, value: Any, what: str, round: Round) -> Any:  # noqa: A002
+        """Return an output or label as a plain number, bool or text."""
+        if isinstance(value, np.generic):
+            value = cast("Any", value.item())
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return str.__str__(value)  # an Enum of texts would be written as its own name
+        if isinstance(value, int) and -(2**63) <= value < 2**63:
+            return int(value)
+        if isinstance(value, float) and math.isfinite(value):
+            return float(value)
+        raise self._refused(
+            round,
+            f"cannot be written: {what} is {shown(value)}; a log holds text, bools, finite numbers "
+            "of 64 bits. Pass canonical= to Runner, to turn answers into such",
+        )
+
+    def _compared(self, answers: list[Any], round: Round) -> Seen:  # noqa: A002
+        """Return what the log will hold with these answers, or refuse them."""
+        family = self._seen.family
+        for value in answers:
+            mine: Family = "text" if isinstance(value, str) else "number"
+            if family is not None and mine != family:
+                raise self._refused(round, f"cannot be written: {mixed(shown(value), family)}")
+            family = mine
+        fractions = self._seen.fractions or any(isinstance(v, float) for v in answers)
+        large = self._seen.large or any(type(v) is int and abs(v) > EXACT for v in answers)
+        if fractions and large:
+            raise self._refused(
+                round,
+                "cannot be written: whole numbers beyond 2**53 and fractions in one log cannot "
+                "be compared exactly; pass canonical=str to Runner",
+            )
+        return Seen(family, fractions, large)
+
+    def _context(self, round: Round, answered: int) -> list[float | None]:  # noqa: A002
+        added = self._added[:answered]
+        expected = self._base + sum(added)
+        if len(round.context) != expected:
+            more = f" and {sum(added)} that its arms revealed" if any(self._added) else ""
+            raise self._refused(
+                round,
+                f"has a context of {len(round.context)} numbers; the log has {self._base}{more}",
+            )
+        numbers = [float(x) for x in round.context]
+        if not all(map(math.isfinite, numbers)):
+            raise self._refused(round, f"has a context that is not finite: {numbers}")
+        return [*numbers, *[None] * sum(self._added[answered:])]
+
+    def _time(self, round: Round) -> Any:  # noqa: A002
+        try:
+            moment = datetime.fromtimestamp(round.time, UTC)
+        except (OverflowError, ValueError, OSError):
+            raise self._refused(
+                round, f"has the time {round.time}, which is not in seconds since 1970"
+            ) from None
+        if self._kind == "parquet":
+            return moment
+        return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+    def _arm(self, arm: int) -> str | None:
+        return None if arm < 0 else self.arms[arm]
+
+    def _failure(self, round: Round) -> tuple[str | None, str | None]:  # noqa: A002
+        if round.failure is None:
+            return None, None
+        message = round.failure.message.encode(errors="replace").decode()
+        if len(message) > LONGEST_MESSAGE:
+            message = message[: LONGEST_MESSAGE - 1] + "…"
+        return self.arms[round.failure.arm], message
+
+    def _prices(self, round: Round) -> list[float | None]:  # noqa: A002
+        if not self._costs:
+            return []
+        prices = [float(cost) for cost in round.costs or ()]
+        if len(prices) > len(self.arms) or not all(0 <= cost < math.inf for cost in prices):
+            raise self._refused(
+                round,
+                f"has the costs {prices}; there must be one number ≥ 0 for each arm that was run",
+            )
+        return _padded(prices, len(self.arms))
+
+
+def _padded(values: Sequence[Any], length: int) -> list[Any]:
+    return [*values, *[None] * (length - len(values))]
+
+
+def _family_in(path: Path, kind: str) -> Family | None:
+    """Return what outputs the rows of a file hold; None if it has none yet."""
+    try:
+        log = Log(path, format=kind)
+    except InvalidLogError:
+        return None  # columns and no rows: `append` has checked the columns
+    for chunk in log.chunks():
+        if (chunk.codes >= 0).any():
+            return "text" if chunk.values and isinstance(chunk.values[0], str) else "number"
+    return None

@@ -1,0 +1,97 @@
+"""A round whose stages reveal the context as it goes: decided arm by arm."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stopwise.errors import InvalidContextError
+from stopwise.policies.descent import Descent
+from stopwise.records import Decision
+
+if TYPE_CHECKING:
+    from stopwise.policies.contextual import Contextual
+
+
+class StagedDescent(Descent):
+    """A descent for features that see more from stage to stage (`PerStage` with ``sees``).
+
+    Standing at arm i, pair (i, j) is judged by what is known there. Chance, where the policy
+    sends rounds on by it, is drawn before anything is known, so that it depends on nothing; the
+    rule is asked at every arm all the same, to know where it would have stopped.
+    """
+
+    _policy: "Contextual"  # pyright: ignore[reportIncompatibleVariableOverride] (the only maker)
+
+    def _plan(self) -> None:
+        policy, features = self._policy, self._policy.features
+        self._known: list[float] = _numbers(self._x)
+        self._sees: tuple[int, ...] = features.sees or (features.context_dim,)
+        if len(self._known) > self._sees[0]:
+            raise InvalidContextError(
+                f"a round starts with at most {self._sees[0]} numbers, which is what the features "
+                f"see once arm 0 has run; these are {len(self._known)}"
+            )
+        self._row = np.zeros(features.width)
+        self._noise, self._note, self._sent_on = policy.begin()
+        self._rule_stops: int | None = None  # the first arm at which the rule would stop
+
+    @property
+    def context(self) -> tuple[float, ...]:
+        """All that is known now: the context it began with, and what was revealed."""
+        return tuple(self._known)
+
+    @property
+    def wanted(self) -> int:
+        """Where the rule itself stops, as far as is known: chance may send a round further."""
+        if self._rule_stops is not None:
+            return self._rule_stops
+        last = self._policy.cascade.n_arms - 1
+        return min(len(self.outputs), last)  # it went on from the last arm that answered
+
+    def _stops(self) -> bool:
+        arm = len(self.outputs) - 1  # where it stands
+        if arm < 0:
+            return False
+        if arm == self._policy.cascade.n_arms - 1:
+            return True
+        if self._rule_stops is None and self._judged != arm:
+            self._judged = arm
+            if self._policy.stands(self._row, self._noise, self._note, arm):
+                self._rule_stops = arm
+        return self._rule_stops is not None and not self._sent_on
+
+    _judged: int = -1  # the arm last judged: `next` may be called twice
+
+    def _decided(self) -> Decision:
+        stop = len(self.outputs) - 1
+        return self._policy.decided(stop, self.wanted, self._row, self._noise, self._note)
+
+    def _reveal(self, revealed: Sequence[float]) -> None:
+        arm = len(self.outputs)
+        if arm == self._policy.cascade.n_arms - 1:
+            return  # the last arm has spoken: nothing is left to decide by what it reveals
+        known = [*self._known, *_numbers(revealed)]
+        if len(known) != self._sees[arm]:
+            raise InvalidContextError(
+                f"once arm {arm} has run the features see {self._sees[arm]} numbers; it is "
+                f"{len(self._known)} so far and {len(known) - len(self._known)} that it reveals"
+            )
+        features = self._policy.features
+        start = features.offsets[arm]
+        self._row[start : start + features.dims[arm]] = features.stages[arm].row(known)
+        self._known = known
+
+    def _teach(self) -> None:
+        self._policy.learn_row(self._row, self.outputs, self.wanted)
+
+
+def _numbers(values: ArrayLike | None) -> list[float]:
+    try:
+        numbers = np.asarray(() if values is None else values, dtype=np.float64)
+    except (TypeError, ValueError) as reason:
+        raise InvalidContextError(f"a context must be real numbers ({reason})") from None
+    if numbers.ndim != 1 or not np.isfinite(numbers).all():
+        raise InvalidContextError(f"a context is a flat list of finite numbers, not {values!r}")
+    return numbers.tolist()

@@ -1,0 +1,122 @@
+"""How figures look, and how they become files."""
+
+import io
+import sys
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import Any, NamedTuple, ParamSpec, TypeAlias
+
+from stopwise.errors import MissingPackageError
+from stopwise.reporting.parts import Picture
+
+# matplotlib's stubs leave half of every method unknown, and it is loaded late: it is slow.
+Figure: TypeAlias = Any
+Axes: TypeAlias = Any
+
+# Colours that stay apart for colour-blind readers (after Okabe and Ito), and marks besides.
+SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKS = "os^Dv<"
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 4,
+    "legend.frameon": False,
+    "svg.hashsalt": "stopwise",
+}
+
+P = ParamSpec("P")
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw in the house style, whatever the user's own is.
+
+    Examples
+    --------
+    >>> styled(lambda: panels(1, 2))().axes[0].get_title()
+    ''
+    """
+
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        matplotlib: Any = import_module("matplotlib")
+        with matplotlib.rc_context(STYLE):
+            figure = draw(*args, **kwargs)
+            # found once, not for each format anew: that is most of what saving would cost
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+            return figure
+
+    return drawn
+
+
+def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.5) -> Figure:
+    """Return an empty figure of panels in rows and columns."""
+    from matplotlib.figure import Figure as Empty
+
+    figure: Figure = Empty(
+        figsize=(width * columns + 0.4, height * rows + 0.7), layout="constrained"
+    )
+    figure.subplots(rows, columns, squeeze=False)
+    return figure
+
+
+class Drawn(NamedTuple):
+    """A picture as files."""
+
+    svg: bytes
+    png: bytes
+
+
+def need_matplotlib(extra: str) -> None:
+    """Raise `MissingPackageError` where figures cannot be drawn, naming the extra to install."""
+    try:
+        import_module("matplotlib")
+    except ImportError as error:
+        raise MissingPackageError(
+            f"drawing the figures needs matplotlib: pip install 'stopwise[{extra}]'"
+        ) from error
+
+
+def draw(picture: Picture) -> Drawn:
+    """Draw a picture. The same picture gives the same bytes, and looks the same everywhere."""
+    matplotlib: Any = import_module("matplotlib")
+    settled = {
+        "svg.hashsalt": "stopwise",  # else the names of clip paths change from run to run
+        "svg.fonttype": "path",  # letters as outlines: no font need be installed
+        "savefig.facecolor": "white",
+    }
+    with matplotlib.rc_context(settled), warnings.catch_warnings():
+        # a letter no font here has is drawn as a box; nobody can act on being told
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure: Any = picture.draw()
+        svg, png = io.BytesIO(), io.BytesIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:  # it would keep the figure for ever
+        pyplot.close(figure)
+    return Drawn(svg.getvalue(), png.getvalue())
+
+
+def from_zero(axes: Axes) -> None:
+    """Fit the axis to the curves: a wide interval is cut off rather than flatten all else."""
+    largest = max((max(line.get_ydata(), default=0.0) for line in axes.lines), default=0.0)
+    axes.set_ylim(0, 1.15 * float(largest) or 1.0)
+
+
+def legend_below(figure: Figure) -> None:
+    """Put one legend for all panels under them."""
+    entries: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    # about 1.3 inches an entry: a legend wider than its figure would be cut off
+    columns = max(1, min(len(entries), int(figure.get_figwidth() / 1.3)))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)

@@ -1,0 +1,99 @@
+"""From what a stage said to what is compared: ready-made canonical forms.
+
+Two answers agree when their canonical forms are equal. Any function makes that an equivalence, and
+an equivalence is what the stopping rule needs: if arms i and j agree, they are right together or
+wrong together, so error_i − error_j ≤ P(i and j disagree). "Similar enough" is none: a may be
+similar to b and b to c while a and c are not, and then two arms that "agree" may differ in being
+right.
+"""
+
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from stopwise.errors import InvalidOutputsError, InvalidParameterError
+
+# Marks that surround an answer and are no part of it. Not among them: signs, "%", "#", "<", and,
+# in front, the point of ".5", since answers that differ by these are different answers.
+OPENING = "\"'`´“”„‟‘’‚‹›«»([{*_~¡¿"
+CLOSING = "\"'`´“”„‟‘’‚‹›«»)]}*_~.,;:!?…。、！？"
+
+
+def normalised_text(text: str) -> str:
+    """Return a text such that answers which differ only in their writing become equal.
+
+    Letters are case-folded and brought to one Unicode form (NFKC), white space is collapsed and
+    trimmed, quotes, brackets, emphasis and closing punctuation around the whole are taken off.
+
+    Parameters
+    ----------
+    text : str
+        What a stage said.
+
+    Returns
+    -------
+    str
+        What to compare.
+
+    Examples
+    --------
+    >>> normalised_text("  **New   York.** ")
+    'new york'
+    >>> normalised_text("-0.5"), normalised_text("(.5)"), normalised_text("5 %")
+    ('-0.5', '.5', '5 %')
+    """
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidOutputsError(
+            f"normalised_text takes a text, not {text!r}: take the text out of the answer first, "
+            "as in canonical=lambda answer: sw.normalised_text(answer['text'])"
+        )
+    # Folding can leave NFKC and taking marks off can uncover more of either: on until it rests.
+    while True:
+        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+        bare = " ".join(folded.split()).lstrip(OPENING + " ").rstrip(CLOSING + " ")
+        if bare == text:
+            return bare
+        text = bare
+
+
+def bucket(edges: Sequence[float]) -> Callable[[float], int]:
+    """Return a canonical form of numbers: the number of the bucket they fall into.
+
+    Bucket 0 lies below the first edge, bucket k from edge k − 1 (included) to edge k (excluded).
+    Numbers on two sides of an edge differ however close they are. That is sound, it only sends
+    some rounds deeper; but right and wrong must then be judged by bucket too.
+
+    Parameters
+    ----------
+    edges : sequence of float
+        Where buckets end, in rising order.
+
+    Returns
+    -------
+    callable
+        number → number of its bucket.
+
+    Examples
+    --------
+    >>> glucose = bucket([5.6, 7.0])  # normal, raised, diabetic
+    >>> [glucose(v) for v in (5.1, 5.6, 6.9, 11.2)]
+    [0, 1, 1, 2]
+    """
+    try:
+        borders = [float(edge) for edge in edges]
+    except (TypeError, ValueError):
+        borders = []
+    if not borders or not np.isfinite(borders).all() or (np.diff(borders) <= 0).any():
+        raise InvalidParameterError(
+            f"edges must be one or more finite numbers in rising order, not {edges!r}"
+        )
+
+    def bucket_of(value: float) -> int:
+        number = float(value)
+        if number != number:
+            raise InvalidOutputsError("NaN falls into no bucket")
+        return bisect_right(borders, number)
+
+    return bucket_of

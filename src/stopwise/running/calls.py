@@ -1,0 +1,155 @@
+"""Put a question to a stage: here, in a thread that can be left behind, or in an event loop."""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NoReturn, Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from stopwise.errors import InvalidParameterError
+
+Call = Callable[[Any], Any]
+Outcome = tuple[Any, Exception | None]
+
+
+@runtime_checkable
+class Estimator(Protocol):
+    """Something fitted, in the manner of scikit-learn: predicts a table row by row."""
+
+    @property  # a method in most, but some make it as it is asked for
+    def predict(self) -> Any:
+        """Called with a table, returns one prediction a row."""
+        ...
+
+
+def prediction(estimator: Estimator) -> Call:
+    """Return an estimator as a function of one case: a table of one row in, one value out.
+
+    Examples
+    --------
+    >>> class Sign:
+    ...     def predict(self, X):
+    ...         return np.sign([x[0] for x in X])
+    >>> prediction(Sign())([-3.5, 1.0])
+    -1.0
+    """
+
+    def predict(case: Any) -> Any:
+        predicted = estimator.predict([case])
+        if len(predicted) != 1:
+            raise ValueError(f"{len(predicted)} predictions for one case")
+        # as plain Python values, so that records can be written
+        value = np.asarray(predicted)[0].tolist()
+        if isinstance(value, list):  # several predictions in a row of the table, or one
+            values = cast(list[Any], value)
+            return values[0] if len(values) == 1 else tuple(values)
+        return value
+
+    return predict
+
+
+def is_async(run: Call) -> bool:
+    """Say whether calling it gives something to await.
+
+    Examples
+    --------
+    >>> async def slow(case): ...
+    >>> is_async(slow), is_async(abs)
+    (True, False)
+    """
+    return inspect.iscoroutinefunction(run) or inspect.iscoroutinefunction(
+        getattr(run, "__call__", None)  # noqa: B004 (an object whose __call__ is async)
+    )
+
+
+def ask(run: Call, case: Any, timeout: float | None) -> Any:
+    """Call a stage and wait for its answer; TimeoutError if there is none in time.
+
+    Without a timeout the stage runs in this thread. With one it runs in a thread of its own, which
+    is left to itself when time is up: Python cannot stop it. It is a daemon, so that a stage that
+    hangs does not keep the program from ending.
+
+    Examples
+    --------
+    >>> ask(abs, -3, timeout=10.0)
+    3
+    """
+    if timeout is None:
+        return run(case)
+    try:
+        outcome = _in_thread(run, case).result(timeout)
+    except TimeoutError:  # ours: one that the stage raised would be in the outcome
+        raise _too_late(timeout) from None
+    return _opened(outcome)
+
+
+async def ask_async(run: Call, case: Any, timeout: float | None) -> Any:
+    """Call a stage from an event loop, which goes on meanwhile.
+
+    An async stage is awaited, and cancelled when time is up. Any other runs in a thread of its own
+    (see `ask`).
+
+    Examples
+    --------
+    >>> async def double(case):
+    ...     return 2 * case
+    >>> asyncio.run(ask_async(double, 4, timeout=10.0)), asyncio.run(ask_async(abs, -4, None))
+    (8, 4)
+    """
+    limit = asyncio.timeout(timeout)
+    try:
+        async with limit:
+            if is_async(run):
+                return await run(case)
+            answer = _opened(await asyncio.wrap_future(_in_thread(run, case)))
+            return await answer if inspect.isawaitable(answer) else answer
+    except TimeoutError:
+        if timeout is None or not limit.expired():
+            raise  # the stage's own
+        raise _too_late(timeout) from None
+
+
+def refuse_async(name: str | None, answer: Any = None) -> NoReturn:
+    """Send the caller of a stage that must be awaited to `Runner.arun`."""
+    if inspect.iscoroutine(answer):
+        answer.close()  # or Python complains that it was never awaited
+    raise InvalidParameterError(
+        f"stage {name!r} is async, and `run` cannot await it: write `await runner.arun(case)` in "
+        "async code, `asyncio.run(runner.arun(case))` elsewhere"
+    )
+
+
+def _in_thread(run: Call, case: Any) -> "Future[Outcome]":
+    # Not asyncio.to_thread: its threads are joined when the loop ends, so that one stage that hangs
+    # would hang the program, and there are few of them.
+    asked: Future[Outcome] = Future()
+    asked.set_running_or_notify_cancel()  # from here on it can only be answered
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            outcome: Outcome = context.run(run, case), None
+        except Exception as error:  # as a value: a future of asyncio cannot carry StopIteration
+            outcome = None, error
+        except BaseException as error:  # KeyboardInterrupt, SystemExit: to whoever waits
+            asked.set_exception(error)
+            return
+        asked.set_result(outcome)
+
+    threading.Thread(target=work, name="stopwise-stage", daemon=True).start()
+    return asked
+
+
+def _opened(outcome: Outcome) -> Any:
+    answer, error = outcome
+    if error is not None:
+        raise error
+    return answer
+
+
+def _too_late(timeout: float) -> TimeoutError:
+    return TimeoutError(f"no answer within {timeout:g} s")

@@ -1,0 +1,399 @@
+"""Runs a cascade: asks its stages, only as deep as the policy says, and lets it learn."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from inspect import isawaitable
+from itertools import islice
+from threading import Lock
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stopwise.errors import InvalidInputError, InvalidParameterError, TruthRequiredError
+from stopwise.policies.base import Policy, Progress, Uncontextual
+from stopwise.records import Failure, Round
+from stopwise.running.calls import ask, ask_async, refuse_async
+from stopwise.running.stage import Stage, StageLike
+
+
+class KeepsRounds(Protocol):
+    """Where rounds are written: a `LogWriter`, or anything else with ``write``."""
+
+    def write(self, round: Round) -> object:  # noqa: A002 (the word for it)
+        """Keep one round."""
+        ...
+
+
+class Runner:
+    """A policy and the stages it decides about.
+
+    A round, for a case:
+
+    1. the policy is asked whether to run the next arm, knowing the context so far;
+    2. the arm's stage answers; what it reveals joins the context;
+    3. when the policy says stop, or a stage fails, the round is written to the log, and the
+       policy learns from the arms that answered.
+
+    A stage fails when it raises, is late, or gives what cannot be used. The round then ends with a
+    `Failure` in its record, and teaches what a round that stopped before that arm would have.
+    What is no failure of a stage (a case without a proper context, an interrupt from the keyboard,
+    a cancelled task) goes through to the caller; the policy has then learned nothing.
+
+    A runner may be used from several threads: a lock keeps calls of the policy apart. It is held
+    while the policy decides or learns, never while a stage runs. Give a policy one runner, since
+    two would not know of each other; and hold ``runner.lock`` to save the policy meanwhile.
+
+    Parameters
+    ----------
+    policy : Policy
+        Decides and learns.
+    stages : sequence
+        One for each arm, in order: a `Stage`, or what would make one.
+    context : callable, optional
+        case → the numbers known before the first arm. By default the case is these numbers.
+    canonical : callable, optional
+        For stages that have no ``canonical`` of their own, and for the labels of `audit`.
+    timeout : float, optional
+        Seconds, for stages that have no ``timeout`` of their own.
+    log : LogWriter, optional
+        Where every round is written: anything with ``write(round)``.
+    on_error : {"end", "raise"}
+        Whether a stage that fails ends the round with a record of it, or its exception goes through
+        to the caller (to find mistakes while you write stages; nothing is then learned or logged).
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> cascade = sw.Cascade([0.01, 0.2], names=["sign", "sum"])
+    >>> policy = sw.USSPD(cascade, features=sw.Polynomial(degree=2), context_dim=2)
+    >>> runner = Runner(policy, [lambda x: x[0] > 0, lambda x: sum(x) > 0])
+    >>> done = runner.run([0.5, -0.9])
+    >>> done.outputs, done.answer, done.stop
+    ((True, False), False, 1)
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        stages: Sequence[StageLike],
+        *,
+        context: Callable[[Any], ArrayLike] | None = None,
+        canonical: Callable[[Any], Hashable] | None = None,
+        timeout: float | None = None,
+        log: KeepsRounds | None = None,
+        on_error: Literal["end", "raise"] = "end",
+    ) -> None:
+        if policy.needs_truth:
+            raise TruthRequiredError(
+                f"{policy.name} must be told what nobody knows while a cascade runs; take a policy "
+                "that learns without, such as USSPD"
+            )
+        if on_error not in ("end", "raise"):
+            raise InvalidParameterError(f'on_error is "end" or "raise", not {on_error!r}')
+        self.policy = policy
+        self.stages = _prepared(policy.cascade.names, stages, canonical, timeout)
+        self.context = context
+        self.canonical = canonical
+        self.log = log
+        self.on_error = on_error
+        self.lock = Lock()
+        self.blind = isinstance(policy, Uncontextual)
+        if not self.blind and getattr(getattr(policy, "features", None), "sees", None) is None:
+            for stage in self.stages[:-1]:
+                if stage.reveals is not None:
+                    raise InvalidParameterError(
+                        f"stage {stage.name!r} reveals numbers, but this policy sees the whole "
+                        "context from the start; let it see more from stage to stage: "
+                        "features=PerStage(maps, sees=[...])"
+                    )
+
+    def run(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002 (the word for it)
+        """Run one case to its end.
+
+        Parameters
+        ----------
+        case : object
+            What the stages are asked about.
+        id : str, optional
+            By which the round can be found again; by default a random one.
+
+        Returns
+        -------
+        Round
+            What was said, where it ended, and whether a stage failed.
+
+        Raises
+        ------
+        InvalidContextError
+            If the context is not what the policy's features need. No stage was asked.
+        InvalidParameterError
+            If a stage is async: await `arun`.
+        """
+        for stage in self.stages:
+            if stage.is_async:
+                refuse_async(stage.name)
+        under_way = _RoundUnderWay(self, case, id)
+        while (stage := under_way.next()) is not None:
+            try:
+                answer = ask(stage.call, case, stage.timeout)
+            except Exception as error:
+                under_way.failed(error)
+                continue
+            if isawaitable(answer):  # a plain function that handed on what an async one gave
+                refuse_async(stage.name, answer)
+            under_way.give(answer)
+        return under_way.finished()
+
+    async def arun(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002
+        """Run one case to its end without blocking the event loop (see `run`).
+
+        Async stages are awaited; each other stage runs in a thread of its own. The policy is called
+        in the thread of the loop only.
+        """
+        under_way = _RoundUnderWay(self, case, id)
+        while (stage := under_way.next()) is not None:
+            try:
+                answer = await ask_async(stage.call, case, stage.timeout)
+            except Exception as error:
+                under_way.failed(error)
+                continue
+            under_way.give(answer)
+        return under_way.finished()
+
+    def run_many(
+        self,
+        cases: Iterable[Any],
+        *,
+        id_of: Callable[[Any], str] | None = None,
+        progress: Progress | None = None,
+    ) -> list[Round]:
+        """Run cases one after another.
+
+        Parameters
+        ----------
+        cases : iterable
+            The cases.
+        id_of : callable, optional
+            case → the id of its round.
+        progress : callable, optional
+            Called as ``progress(done, of)`` after every round.
+
+        Returns
+        -------
+        list of Round
+            In the order of the cases.
+        """
+        waiting = list(cases)
+        rounds: list[Round] = []
+        for case in waiting:
+            rounds.append(self.run(case, id=id_of(case) if id_of else None))
+            if progress is not None:
+                progress(len(rounds), len(waiting))
+        return rounds
+
+    async def arun_many(
+        self,
+        cases: Iterable[Any],
+        *,
+        concurrency: int = 8,
+        id_of: Callable[[Any], str] | None = None,
+    ) -> AsyncIterator[Round]:
+        """Run many cases at once, and yield each round when it has ended.
+
+        Rounds end, and are learned from and logged, in an order of their own; a decision rests on
+        the rounds that have ended by then. Use ``id_of`` to know which case a round belongs to.
+        If the caller leaves early, rounds still under way are cancelled and teach nothing.
+
+        Parameters
+        ----------
+        cases : iterable
+            The cases; taken one by one, as there is room for them.
+        concurrency : int
+            How many rounds may be under way.
+        id_of : callable, optional
+            case → the id of its round.
+        """
+        if concurrency < 1:
+            raise InvalidParameterError(f"concurrency must be 1 or more, not {concurrency!r}")
+        waiting = iter(cases)
+        under_way: set[asyncio.Task[Round]] = set()
+        ended: set[asyncio.Task[Round]] = set()
+        try:
+            while True:
+                for case in islice(waiting, concurrency - len(under_way)):
+                    run = self.arun(case, id=id_of(case) if id_of else None)
+                    under_way.add(asyncio.create_task(run))
+                if not under_way:
+                    return
+                ended, under_way = await asyncio.wait(
+                    under_way, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in ended:
+                    yield task.result()
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, *ended, return_exceptions=True)
+
+    def audit(self, round: Round, label: Any) -> None:  # noqa: A002 (the word for it)
+        """Tell the policy the right answer of a round that this runner has run.
+
+        Parameters
+        ----------
+        round : Round
+            The round.
+        label : object
+            The right answer as a stage would have given it; it is made canonical in the same way.
+
+        Raises
+        ------
+        AuditNotSupportedError
+            If the policy has no use for labels.
+        """
+        right = self.canonical(label) if self.canonical is not None else label
+        with self.lock:
+            self.policy.audit(round, right)
+
+    def known(self, case: Any) -> ArrayLike:
+        """Return what is known of a case before the first arm."""
+        x = case if self.context is None else self.context(case)
+        try:
+            numbers = np.array(x, dtype=np.float64)  # a copy: stages may change the case
+        except (TypeError, ValueError):
+            numbers = None
+        if self.blind and self.context is None and (numbers is None or numbers.ndim != 1):
+            return ()  # a policy that looks at no context needs none
+        return x if numbers is None else numbers  # the policy says what is wrong with it
+
+    def __repr__(self) -> str:
+        stages = " → ".join(str(stage.name) for stage in self.stages)
+        return f"Runner({stages}) of {self.policy!r}"
+
+
+class _RoundUnderWay:
+    """One round between its first question and its record: all of it but the asking."""
+
+    def __init__(self, runner: Runner, case: Any, id: str | None) -> None:  # noqa: A002
+        self._runner = runner
+        self._id = uuid.uuid4().hex if id is None else str(id)
+        self._time = time.time()
+        x = runner.known(case)
+        with runner.lock:
+            self._descent = runner.policy.start(x)
+        self._beside: list[float] = []  # revealed to a policy that looks at no context
+        self._arm = -1
+        self._answers: list[Any] = []
+        self._costs: list[float] = []
+        self._failure: Failure | None = None
+
+    def next(self) -> Stage | None:
+        """Return the stage to ask, None when the round has ended."""
+        if self._failure is not None:
+            return None
+        with self._runner.lock:
+            arm = self._descent.next()
+        if arm is None:
+            return None
+        self._arm = arm
+        return self._runner.stages[arm]
+
+    def give(self, answer: Any) -> None:
+        """Take a stage's answer; one that cannot be used is a failure of the stage."""
+        stages = self._runner.stages
+        try:
+            compared, revealed, cost = stages[self._arm].judge(
+                answer, last=self._arm + 1 == len(stages)
+            )
+            beside, seen = (revealed, ()) if self._runner.blind else ((), revealed)
+            with self._runner.lock:
+                self._descent.give(compared, seen)
+        except InvalidInputError as error:
+            self.failed(error)
+            return
+        self._beside += beside
+        self._answers.append(answer)
+        if cost is not None:
+            self._costs.append(cost)
+
+    def failed(self, error: Exception) -> None:
+        """End the round at the arms that answered."""
+        if self._runner.on_error == "raise":
+            raise error
+        late = isinstance(error, TimeoutError)
+        said = str(error)
+        if not (said and (late or isinstance(error, InvalidInputError))):
+            said = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        self._failure = Failure(self._arm, "timeout" if late else "error", said)
+
+    def finished(self) -> Round:
+        """Write the round down, let the policy learn from it, and return it."""
+        descent, runner = self._descent, self._runner
+        counted = runner.stages[0].cost is not None  # then all stages say what they cost
+        done = Round(
+            id=self._id,
+            time=self._time,
+            context=(*descent.context, *self._beside),
+            outputs=tuple(descent.outputs),
+            answers=tuple(self._answers),
+            stop=len(self._answers) - 1,
+            wanted=descent.wanted,
+            costs=tuple(self._costs) if counted else None,
+            failure=self._failure,
+        )
+        with runner.lock:
+            # First the log, then the policy: whatever the policy knows is in the log, in the order
+            # in which it was learned. If writing fails, neither has the round. If the program dies
+            # in between, the log is one round ahead of a policy that died with the program;
+            # replaying the log makes it good.
+            if runner.log is not None:
+                try:
+                    runner.log.write(done)
+                except Exception as error:
+                    error.add_note(
+                        f"Round {done.id} was not logged and not learned from; its answer was "
+                        f"{done.answer!r}."
+                    )
+                    raise
+            descent.learn()
+        return done
+
+
+def _prepared(
+    names: Sequence[str],
+    stages: Sequence[StageLike],
+    canonical: Callable[[Any], Hashable] | None,
+    timeout: float | None,
+) -> tuple[Stage, ...]:
+    """Return a complete stage for every arm, or say what does not fit."""
+    if len(stages) != len(names):
+        raise InvalidParameterError(
+            f"{len(stages)} stages for a cascade of {len(names)} arms ({', '.join(names)}): give "
+            "one for each arm, in order"
+        )
+    prepared: list[Stage] = []
+    for i, (name, given) in enumerate(zip(names, stages, strict=True)):
+        stage = Stage.of(given)
+        if stage.name not in (None, name) and name != f"arm {i}":  # the cascade's default
+            raise InvalidParameterError(
+                f"stage {i} is named {stage.name!r}, but arm {i} is {name!r}: are the stages in "
+                "the order of the arms?"
+            )
+        prepared.append(
+            replace(
+                stage,
+                name=stage.name or name,
+                canonical=stage.canonical or canonical,
+                timeout=timeout if stage.timeout is None else stage.timeout,
+            )
+        )
+    silent = [stage.name for stage in prepared if stage.cost is None]
+    if silent and len(silent) < len(prepared):
+        raise InvalidParameterError(
+            "either all stages say what a call costs or none does; without `cost`: "
+            f"{', '.join(map(repr, silent))} (write cost=0 where a call is free)"
+        )
+    return tuple(prepared)

@@ -1,0 +1,99 @@
+"""Simulated cascades for tests: contexts make cases hard for every arm alike.
+
+A case is hard in proportion to h(x) = x₀ + ½x₁; arm i errs there with chance
+
+    e_i(x) = ½·μ(b_i + 2·h(x)),
+
+with b_i chosen so that it errs as often as asked. Given the context and the right answer the
+arms err independently, a wrong arm saying each wrong class alike; seen from outside they err
+together, because hard cases are hard for all.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import stopwise as sw
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+BAD_COSTS, BAD_ERRORS = (0.01, 0.04, 0.06, 0.10), (0.25, 0.15, 0.08, 0.35)
+GOOD_COSTS, GOOD_ERRORS = (0.01, 0.04, 0.06, 0.10), (0.35, 0.25, 0.15, 0.04)
+
+
+class Simulated(NamedTuple):
+    """A cascade and what happened: contexts (n, 4), outputs (n, K), labels (n,)."""
+
+    cascade: sw.Cascade
+    contexts: Floats
+    outputs: Ints
+    labels: Ints
+
+
+def bad_cascade(n: int, seed: int, classes: int = 2) -> Simulated:
+    """Four arms, of which the dearest is the worst; arm 2 is the best fixed depth."""
+    return simulated(n, seed, BAD_COSTS, BAD_ERRORS, classes)
+
+
+def good_cascade(n: int, seed: int, classes: int = 2) -> Simulated:
+    """Four arms that improve with cost."""
+    return simulated(n, seed, GOOD_COSTS, GOOD_ERRORS, classes)
+
+
+def simulated(
+    n: int, seed: int, costs: Sequence[float], errors: Sequence[float], classes: int = 2
+) -> Simulated:
+    """Draw n rounds of a cascade whose arms err this often."""
+    random = np.random.default_rng(seed)
+    contexts = random.uniform(-1, 1, (n, 4))
+    wrong = random.random((n, len(errors))) < error_rates(contexts, errors)
+    # The right answer leans with a coordinate that has nothing to do with the difficulty.
+    labels = (classes * _mu(2 * contexts[:, 2] + random.logistic(size=n))).astype(np.int64)
+    shift = random.integers(1, classes, (n, len(errors)))
+    outputs = np.where(wrong, (labels[:, None] + shift) % classes, labels[:, None])
+    names = ("rules", "small", "medium", "large", "huge")[: len(errors)]
+    return Simulated(sw.Cascade(list(costs), names=names), contexts, outputs, labels)
+
+
+def write_log(drawn: Simulated, path: Path, *, labelled: float = 0.0, seed: int = 0) -> Path:
+    """Write a Parquet log with every output, and labels on a random share of the rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns: dict[str, object] = {
+        f"context.x{c}": drawn.contexts[:, c] for c in range(drawn.contexts.shape[1])
+    }
+    for k, name in enumerate(drawn.cascade.names):
+        columns[f"output.{name}"] = drawn.outputs[:, k]
+    if labelled:
+        unknown = np.random.default_rng(seed).random(len(drawn.labels)) >= labelled
+        columns["label"] = pa.array(drawn.labels, mask=unknown)
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def error_rates(contexts: Floats, errors: Sequence[float]) -> Floats:
+    """Return e_i(x) of every context and arm."""
+    hard = 2 * (contexts[:, :1] + 0.5 * contexts[:, 1:2])
+    return 0.5 * _mu(hard + np.array([_offset(e) for e in errors]))
+
+
+@cache
+def _offset(error: float) -> float:
+    """Return b with E[½·μ(b + 2·h(x))] = error over the box, by bisection on a grid."""
+    grid = (np.arange(200) + 0.5) / 100 - 1
+    hard = 2 * (grid[:, None] + 0.5 * grid[None, :])
+    low, high = -20.0, 20.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 0.5 * _mu(hard + middle).mean() < error else (low, middle)
+    return low
+
+
+def _mu(z: Floats) -> Floats:
+    return 0.5 * (1 + np.tanh(0.5 * z))

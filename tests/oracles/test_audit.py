@@ -1,0 +1,182 @@
+"""Audit labels: the sharpened rule, solved every round by plain numpy and scipy."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import stopwise as sw
+from tests.oracles.solve_every_round import mu, ridge_mle
+
+Array = NDArray[np.float64]
+CASCADE = sw.Cascade([0.02, 0.1, 0.08])
+SETTINGS: dict[str, Any] = {"forced_rounds": 20, "sigma": 0.05, "kappa": 0.2, "ridge": 0.01}
+
+
+def world(n: int, seed: int, classes: int) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
+    """Contexts, outputs and labels; the last arm is the worst."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (n, 2))
+    labels = rng.integers(0, classes, n)
+    errors = np.clip(np.array([0.2, 0.08, 0.4]) + 0.1 * x[:, :1], 0, 1)
+    shift = rng.integers(1, classes, (n, 3))
+    wrong = rng.random((n, 3)) < errors
+    return x, np.where(wrong, (labels[:, None] + shift) % classes, labels[:, None]), labels
+
+
+def radius(n: float, d: int) -> float:
+    spread = 2 * SETTINGS["sigma"] / SETTINGS["kappa"]
+    return spread * math.sqrt(d / 2 * math.log(1 + 2 * n / d) + math.log(9 / (2 * 0.05)))
+
+
+def bounds(phi: Array, rows: Array, outcomes: Array, n: float) -> tuple[float, float]:
+    """The logit of the estimate, and its bonus."""
+    theta = ridge_mle(rows, outcomes, SETTINGS["ridge"])
+    size = math.sqrt(phi @ np.linalg.solve(rows.T @ rows, phi))
+    return float(phi @ theta), radius(n, rows.shape[1]) * size
+
+
+def referee(x: Array, outputs: Any, labels: Any, audited: Any) -> list[int]:
+    """The rule as docs/audit.md writes it; nothing is kept but the history itself."""
+    phi = np.column_stack([np.ones(len(x)), x]) / math.sqrt(3)
+    total = CASCADE.cumulative
+    stops: list[int] = []
+    for t in range(len(x)):
+        stop = 2
+        if t >= SETTINGS["forced_rounds"]:
+            for i in range(2):
+                if all(total[j] - total[i] > upper(phi, outputs, labels, audited, stops, t, i, j)
+                       for j in range(i + 1, 3)):  # fmt: skip
+                    stop = i
+                    break
+        stops.append(stop)
+    return stops
+
+
+def upper(phi: Array, outputs: Any, labels: Any, audited: Any, stops: list[int], t: int, i: int, j: int) -> float:  # fmt: skip # noqa: E501
+    past = np.arange(t)
+    seen = past[np.array(stops) >= j]
+    differ = outputs[seen, i] != outputs[seen, j]
+    logit, bonus = bounds(phi[t], phi[seen], differ.astype(float), t)
+    high, low = float(mu(logit + bonus)), float(mu(logit - bonus))
+    told = seen[audited[seen] & differ]
+    if len(told) < phi.shape[1]:
+        return high
+    right = outputs[told, i] == labels[told]
+    at, less = bounds(phi[t], phi[told], right.astype(float), len(told))
+    gain = 1 - 2 * float(mu(at - less))
+    return gain * (high if gain > 0 else low)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("seed", range(3))
+def test_decisions_are_those_of_the_rule_as_written(classes: int, seed: int) -> None:
+    n = 350
+    x, outputs, labels = world(n, seed, classes)
+    audited = np.random.default_rng(seed).random(n) < 0.4
+    audited[: SETTINGS["forced_rounds"]] = True
+    policy = sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
+    stops: list[int] = []
+    for t in range(n):
+        descent = policy.start(x[t])
+        while (arm := descent.next()) is not None:
+            descent.give(int(outputs[t, arm]))
+        descent.learn()
+        assert descent.decision is not None
+        stops.append(descent.decision.stop)
+        if audited[t]:
+            policy.audit(_round(x[t], descent.outputs), int(labels[t]))
+    assert stops == referee(x, outputs, labels, audited)
+    assert len(set(stops)) > 1
+    assert policy.audits == audited.sum()
+
+    # a whole recorded run, and one that is saved half way, take the same decisions
+    differ = np.array([[o[i] != o[j] for i, j in CASCADE.pairs()] for o in outputs])
+    wrong = (outputs != labels[:, None]).astype(np.uint8)
+
+    def rounds(part: slice) -> sw.Rounds:
+        m = len(x[part])
+        return sw.Rounds(
+            x[part],
+            differ[part].astype(np.uint8),
+            np.full(m, 2),
+            np.zeros(m, dtype=np.bool_),
+            wrong[part],
+            audited[part],
+        )
+
+    again = sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
+    assert again.replay(rounds(slice(0, n))).tolist() == stops
+    for part, value in policy.state().items():
+        np.testing.assert_array_equal(value, again.state()[part], err_msg=part)
+
+
+def _round(x: Array, outputs: Any, wanted: int | None = None) -> sw.Round:
+    stop = len(outputs) - 1
+    end = stop if wanted is None else wanted
+    return sw.Round("", 0.0, tuple(x.tolist()), tuple(outputs), tuple(outputs), stop, end)
+
+
+def taught(labels_told: int) -> tuple[sw.USSPD, Any, Any, Any]:
+    x, outputs, labels = world(600, 7, 2)
+    policy = sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
+    for t in range(600):
+        stop = policy.decide(x[t]).stop
+        policy.observe(x[t], outputs[t, : stop + 1].tolist())
+        if t < labels_told:
+            policy.audit(_round(x[t], outputs[t, : stop + 1].tolist()), int(labels[t]))
+    return policy, x, outputs, labels
+
+
+def test_evidence_adds_up() -> None:
+    policy, x, _, _ = taught(300)
+    harmed = 0
+    for t in range(50):
+        for e in policy.decide(x[t]).evidence:
+            assert e.gap_won == (e.gap > e.repair)
+            assert e.repair == pytest.approx(e.disagreement_ucb - 2 * e.harm)
+            harmed += e.harm > 0
+            assert ("labels show harm" in str(e)) == (e.harm > 0)
+    assert harmed > 10
+
+
+def test_without_labels_nothing_changes_and_labels_change_no_estimate_of_disagreement() -> None:
+    without, x, outputs, _ = taught(0)
+    with_labels, _, _, _ = taught(300)
+    assert not any(name.startswith("audit") for name in without.state())
+    plain = sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
+    plain.run(x, outputs)
+    for part, value in plain.state().items():
+        np.testing.assert_array_equal(value, without.state()[part], err_msg=part)
+    assert all(e.harm == 0 for e in without.decide(x[0]).evidence)
+    assert with_labels.audits == 300
+
+
+def test_an_audited_policy_is_saved_whole(tmp_path: Any) -> None:
+    policy, x, outputs, labels = taught(200)
+    policy.save(tmp_path / "p")
+    again: Any = sw.load(tmp_path / "p")
+    assert again.audits == 200
+    for t in range(600):
+        assert policy.decide(x[t]).stop == again.decide(x[t]).stop
+        for p in (policy, again):
+            p.audit(_round(x[t], outputs[t].tolist()), int(labels[t]))
+    for part, value in policy.state().items():
+        np.testing.assert_array_equal(value, again.state()[part], err_msg=part)
+
+
+class TestRefused:
+    def test_by_policies_that_have_no_use_for_labels(self) -> None:
+        done = _round(np.array([0.1, 0.2]), [1, 0])
+        for name in ("thompson", "uss-ucb", "uss-ts", "fixed-depth", "random-depth"):
+            with pytest.raises(sw.AuditNotSupportedError, match="USSPD"):
+                sw.make(name, CASCADE, context_dim=2).audit(done, 1)
+
+    @pytest.mark.parametrize("label", [None, float("nan")])
+    def test_no_label(self, label: Any) -> None:
+        policy = sw.USSPD(CASCADE, context_dim=2)
+        with pytest.raises(sw.InvalidOutputsError, match="label"):
+            policy.audit(_round(np.array([0.1, 0.2]), [1, 0]), label)
+        assert policy.audits == 0

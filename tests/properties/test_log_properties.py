@@ -1,0 +1,210 @@
+"""What is written to a log is read from it, in every format."""
+
+import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.logs import parquet_sink
+from stopwise.logs.columns import Columns
+from stopwise.logs.log import Log
+from stopwise.logs.writer import LogWriter
+from stopwise.records import Failure, Round
+
+SUFFIXES = (".parquet", ".csv", ".jsonl")
+
+names = st.text(min_size=1, max_size=6).filter(lambda name: name == name.strip() != "")
+finite = st.floats(allow_nan=False, allow_infinity=False)
+ANSWERS = {
+    "text": st.text(max_size=5) | st.sampled_from(["1", "1.0", "true", "nan", "", " a", "1_0"]),
+    "bool": st.booleans(),
+    "whole": st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2),
+    "number": finite | st.integers(-(2**53), 2**53) | st.booleans() | st.sampled_from([0, 0.0, 1]),
+}
+
+
+class Written(NamedTuple):
+    arms: list[str]
+    context: list[str]
+    revealed: dict[str, list[str]]
+    rounds: list[Round]
+    labels: list[Any]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Written:
+    arms = draw(st.lists(names, min_size=2, max_size=4, unique=True))
+    context = draw(st.lists(names, max_size=3, unique=True))
+    revealed = {arm: draw(st.lists(names, max_size=2, unique=True)) for arm in arms[:-1]}
+    answer = ANSWERS[draw(st.sampled_from(list(ANSWERS)))]
+    rounds = [
+        draw(played(arms, len(context), revealed, answer)) for _ in range(draw(st.integers(1, 8)))
+    ]
+    known = st.none() | answer.filter(lambda label: label != "")  # CSV has no empty labels
+    return Written(arms, context, revealed, rounds, [draw(known) for _ in rounds])
+
+
+@st.composite
+def played(
+    draw: st.DrawFn,
+    arms: list[str],
+    base: int,
+    revealed: dict[str, list[str]],
+    answer: st.SearchStrategy[Any],
+) -> Round:
+    stop = draw(st.integers(-1, len(arms) - 1))
+    known = base + sum(len(revealed.get(arm, ())) for arm in arms[: stop + 1])
+    failed = stop < 0 or (stop < len(arms) - 1 and draw(st.booleans()))
+    outputs = tuple(draw(answer) for _ in range(stop + 1))
+    price = st.floats(0, 1e300)
+    return Round(
+        id=draw(st.text()),
+        time=draw(st.floats(0, 4e9)),
+        context=tuple(draw(finite) for _ in range(known)),
+        outputs=outputs,
+        answers=outputs,
+        stop=stop,
+        wanted=draw(st.integers(max(stop - 1, 0), len(arms) - 1)),
+        costs=draw(st.none() | st.tuples(*[price] * (stop + 1))),
+        failure=Failure(stop + 1, "error", draw(st.text())) if failed else None,
+    )
+
+
+def opened(path: Path, log: Written, *, append: bool = False) -> LogWriter:
+    return LogWriter(
+        path, log.arms, log.context, log.revealed, labels=True, costs=True, append=append
+    )
+
+
+def write(path: Path, log: Written, *, append: bool = False) -> None:
+    """Write the rounds; with ``append`` the file is closed and opened again after each."""
+    parts = [[i] for i in range(len(log.rounds))] if append else [range(len(log.rounds))]
+    for part in parts:
+        with opened(path, log, append=append) as writer:
+            for i in part:
+                writer.write(log.rounds[i], log.labels[i])
+
+
+def check(path: Path, written: Written, size: int) -> None:
+    """Compare what is read with what a person would compute from the rounds, one by one."""
+    log = Log(path, None if written.context else Columns(context=()))
+    arms, k = written.arms, len(written.arms)
+    assert log.arms == tuple(arms)
+    coordinates = [f"{arm}.{name}" for arm in arms[:-1] for name in written.revealed[arm]]
+    assert log.context == (*written.context, *coordinates)
+    known = [
+        len(written.context) + sum(len(written.revealed[arm]) for arm in arms[: i + 1])
+        for i in range(k - 1)
+    ]
+    assert log.sees == (tuple(known) if coordinates else None)
+    row = 0
+    for chunk in log.chunks(size):
+        assert chunk.first == row
+        assert chunk.n <= size
+        rounds = chunk.rounds
+        for t in range(chunk.n):
+            played, label = written.rounds[row], written.labels[row]
+            said = played.outputs
+            assert rounds.reach[t] == chunk.stops[t] == played.stop
+            assert chunk.wanted[t] == played.wanted
+            assert rounds.failed[t] == (played.failure is not None)
+            padded = [*played.context, *[0.0] * (len(log.context) - len(played.context))]
+            assert rounds.contexts[t].tolist() == padded
+            pairs = [(i, j) for i in range(k) for j in range(i + 1, k)]
+            assert rounds.differ[t].tolist() == [
+                int(j <= played.stop and said[i] != said[j]) for i, j in pairs
+            ]
+            assert rounds.wrong is not None
+            assert rounds.wrong[t].tolist() == [
+                2 if i > played.stop or label is None else int(said[i] != label) for i in range(k)
+            ]
+            values = [None if c < 0 else meaning(chunk.values, c) for c in chunk.codes[t]]
+            assert values == [*said, *[None] * (k - len(said))]
+            assert (chunk.labels[t] < 0) == (label is None)
+            assert label is None or meaning(chunk.values, chunk.labels[t]) == label
+            assert chunk.costs is not None
+            costs = [None if math.isnan(c) else c for c in chunk.costs[t].tolist()]
+            assert costs == [*(played.costs or ()), *[None] * (k - len(played.costs or ()))]
+            row += 1
+    assert row == len(written.rounds)
+
+
+def meaning(values: tuple[Any, ...] | None, code: np.int64) -> Any:
+    return int(code) if values is None else values[code]
+
+
+@settings(max_examples=120, deadline=None)
+@given(logs(), st.sampled_from(SUFFIXES), st.integers(1, 9), st.booleans())
+def test_what_is_written_is_read(log: Written, suffix: str, size: int, append: bool) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_sink, "GROUP", 3)  # several row groups, so that types may widen
+        path = Path(folder, f"log{suffix}")
+        try:
+            write(path, log, append=append and suffix != ".parquet")
+        except InvalidParameterError:
+            assert any("." in arm for arm in log.arms)  # names that would be taken for others
+            return
+        check(path, log, size)
+
+
+@settings(max_examples=40, deadline=None)
+@given(logs(), st.sampled_from(SUFFIXES), st.integers(1, 5), st.integers(0, 9))
+def test_chunks_from_a_row_on_are_the_rest(
+    log: Written, suffix: str, size: int, start: int
+) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_sink, "GROUP", 3)
+        path = Path(folder, f"log{suffix}")
+        try:
+            write(path, log)
+        except InvalidParameterError:
+            return
+        read = Log(path, None if log.context else Columns(context=()))
+        contexts = [row.tolist() for chunk in read.chunks() for row in chunk.rounds.contexts]
+        rest = list(read.chunks(size, start=start))
+        assert [chunk.first for chunk in rest[:1]] == [start][: len(rest)]
+        assert [row.tolist() for c in rest for row in c.rounds.contexts] == contexts[start:]
+
+
+@settings(max_examples=60, deadline=None)
+@given(logs(), st.sampled_from((".csv", ".jsonl")), st.data())
+def test_a_log_that_a_crash_cut_off(log: Written, suffix: str, data: st.DataObject) -> None:
+    """Rows are in the file as soon as they are written; a row cut off is an error; appending goes
+    on after the last whole row.
+    """
+    columns = None if log.context else Columns(context=())
+    with TemporaryDirectory() as folder:
+        path = Path(folder, f"log{suffix}")
+        try:
+            writer = opened(path, log)
+        except InvalidParameterError:
+            return
+        ends = []
+        for played, label in zip(log.rounds, log.labels, strict=True):
+            writer.write(played, label)
+            ends.append(path.stat().st_size)
+        writer.close()
+        whole = path.read_bytes()
+
+        cut = data.draw(st.integers(0, len(whole)), label="cut")
+        path.write_bytes(whole[:cut])
+        kept = sum(end <= cut + 1 for end in ends)  # a row may lack its line break
+        try:
+            read = [chunk.first for chunk in Log(path, columns).chunks(1)]
+        except InvalidLogError:
+            assert cut not in ends
+            assert cut + 1 not in ends
+        else:
+            assert read == list(range(kept))
+            assert kept == 0 or cut in ends or cut + 1 in ends
+
+        with opened(path, log, append=True) as more:
+            for played, label in zip(log.rounds[kept:], log.labels[kept:], strict=True):
+                more.write(played, label)
+        assert path.read_bytes() == whole

@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from stopwise.cascade import Cascade
+from stopwise.features import bind
+from stopwise.logs.diagnosis.models import Disagreement, fit_chances, miscalibrated, reliability
+
+CASCADE = Cascade([0.1, 0.1, 0.1])
+
+
+def world(n, seed=0):
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(n, 2)) * [1, 50] + [3, 0]
+    z = np.column_stack([x[:, 0] - 3, 0.02 * x[:, 1], 0.5 - (x[:, 0] - 3)])
+    p = 1 / (1 + np.exp(-z))
+    return x, p, (random.random(p.shape) < p).astype(np.uint8)
+
+
+def test_estimates_are_those_of_another_solver():
+    x, _, differ = world(3000)
+    model = Disagreement(CASCADE, x, differ)
+    for half in (0, 1):
+        taught, asked = model.half != half, model.half == half
+        for k in range(3):
+            # clipped and scaled as documented, without which no other solver could agree
+            low, high = np.quantile(x, [0.001, 0.999], axis=0)
+            inside = (np.clip(x, low, high) - (low + high) / 2) / ((high - low) / 2)
+            other = LogisticRegression(C=1e6, tol=1e-10, max_iter=5000)
+            other.fit(inside[taught], differ[taught, k])
+            wanted = other.predict_proba(inside[asked])[:, 1]
+            assert model.out_of_sample[asked, k] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_row_has_no_part_in_its_own_prediction():
+    x, _, differ = world(400)
+    before = Disagreement(CASCADE, x, differ).out_of_sample
+    differ[0] = 1 - differ[0]
+    after = Disagreement(CASCADE, x, differ).out_of_sample
+    assert np.array_equal(before[:200], after[:200])
+    assert not np.array_equal(before[200:], after[200:])
+
+
+def test_without_contexts_it_is_the_rate_of_the_other_half():
+    differ = np.zeros((1000, 3), dtype=np.uint8)
+    differ[:150] = 1  # of the first half
+    differ[500:600] = 1
+    p = Disagreement(CASCADE, np.empty((1000, 0)), differ).out_of_sample
+    assert p[0] == pytest.approx(0.2, abs=1e-4)
+    assert p[-1] == pytest.approx(0.3, abs=1e-4)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_arm_sees_what_is_known_there(first):
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, (2000, first + 1))
+    told = (random.random(2000) < 1 / (1 + np.exp(-4 * x[:, -1]))).astype(np.uint8)
+    model = Disagreement(CASCADE, x, np.column_stack([told] * 3), sees=[first, first + 1])
+    # pairs (0, 1) and (0, 2) cannot know the last coordinate, pair (1, 2) does
+    slope = [np.cov(x[:, -1], model.out_of_sample[:, k])[0, 1] for k in range(3)]
+    assert abs(slope[0]) < 0.02
+    assert abs(slope[1]) < 0.02
+    assert slope[2] > 0.1
+
+
+def test_stray_values_do_not_spoil_the_scale():
+    x, p, differ = world(4000)
+    x[::1500, 0] = -99_999
+    off = np.abs(Disagreement(CASCADE, x, differ).out_of_sample - p)
+    assert np.median(off[:, 0]) < 0.03
+
+
+def test_pairs_that_never_or_always_disagree():
+    x, _, differ = world(500)
+    differ[:, 0], differ[:, 1] = 0, 1
+    p = Disagreement(CASCADE, x, differ).out_of_sample
+    assert p[:, 0].max() < 0.02
+    assert p[:, 1].min() > 0.98
+
+
+def test_reliability_by_hand():
+    _, p, differ = world(2000)
+    (found, *_) = reliability(CASCADE, p, differ)
+    order = np.argsort(p[:, 0])
+    off = 0.0
+    for b, rows in zip(found.bins, np.array_split(order, 10), strict=True):
+        assert b.rows == 200
+        assert b.predicted == pytest.approx(p[rows, 0].mean())
+        assert b.observed.value == pytest.approx(differ[rows, 0].mean())
+        off += 0.1 * abs(p[rows, 0].mean() - differ[rows, 0].mean())
+    assert found.calibration_error == pytest.approx(off)
+
+
+def test_few_rows_and_ties_make_fewer_bins():
+    assert len(reliability(CASCADE, *world(120)[1:])[0].bins) == 2
+    even = np.full((1000, 3), 0.5)
+    assert len(reliability(CASCADE, even, world(1000)[2])[0].bins) == 1
+
+
+def test_only_a_false_model_is_called_miscalibrated():
+    """False alarms: about 100 × 3 × 0.001 × the chance to be off by 0.05 at all: nearly never."""
+    called = 0
+    for seed in range(100):
+        _, p, differ = world(600, seed)
+        called += any(miscalibrated(r, 0.05) for r in reliability(CASCADE, p, differ))
+        assert miscalibrated(reliability(CASCADE, p**2, differ)[0], 0.05)
+    assert called <= 2
+
+
+def test_chances_are_fitted_column_by_column():
+    x, p, marks = world(20_000)
+    features, thetas = fit_chances(x, marks, degree=1)
+    phi = bind(features, 2, 2).transform(x)
+    for k in range(3):
+        assert np.abs(1 / (1 + np.exp(-phi @ thetas[k])) - p[:, k]).mean() < 0.02

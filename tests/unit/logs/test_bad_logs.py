@@ -1,0 +1,309 @@
+"""Logs that cannot be read: the error names the file, the row and the column."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stopwise.errors import InvalidLogError
+from stopwise.logs.log import Log
+from tests.unit.logs.test_log import save
+
+N = 9  # rows; the bad one is the sixth
+GOOD: dict[str, list[Any]] = {
+    "context.x": [0.5] * N,
+    "revealed.a.y": [1.5] * N,
+    "output.a": [1] * N,
+    "output.b": [1, 2, 1] * 3,
+    "output.c": [None] * N,
+    "stop": ["b"] * N,
+    "failed": [None] * N,
+    "label": [None, 1, 2] * 3,
+    "cost.a": [0.5] * N,
+}
+NAN, INF = float("nan"), float("inf")
+
+
+def with_bad(cells: dict[str, Any]) -> dict[str, list[Any]]:
+    return {name: [*v[:5], cells.get(name, v[5]), *v[6:]] for name, v in GOOD.items()}
+
+
+def complaint(path: Path, **chunks: Any) -> str:
+    with pytest.raises(InvalidLogError) as caught:
+        list(Log(path).chunks(**chunks))
+    return str(caught.value)
+
+
+@pytest.fixture(params=("parquet", "csv", "jsonl"))
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / f"log.{request.param}"
+
+
+CELLS = {
+    "empty context": ({"context.x": None}, "context.x", "is empty"),
+    "NaN context": ({"context.x": NAN}, "context.x", "is nan"),
+    "infinite context": ({"context.x": -INF}, "context.x", "is -inf"),
+    "nothing revealed": ({"revealed.a.y": None}, "revealed.a.y", "'a' answered"),
+    "NaN revealed": ({"revealed.a.y": NAN}, "revealed.a.y", "is nan"),
+    "revealed by nobody": (
+        {"output.a": None, "output.b": None, "stop": None, "failed": "a"},
+        "revealed.a.y",
+        "is 1.5, but 'a' gave no output",
+    ),
+    "hole": ({"output.a": None}, "output.a", "is empty, but 'output.b'"),
+    "deep hole": ({"output.b": None, "output.c": 1}, "output.b", "is empty, but 'output.c'"),
+    "no outputs": (
+        {"output.a": None, "output.b": None, "revealed.a.y": None, "stop": None},
+        "output.a",
+        "'failed' names",
+    ),
+    "NaN output": ({"output.b": NAN}, "output.b", "is nan"),
+    "infinite output": ({"output.b": INF}, "output.b", "is inf"),
+    "NaN label": ({"label": NAN}, "label", "is nan"),
+    "unknown stop": ({"stop": "z"}, "stop", "is 'z'; it must name an arm"),
+    "stop beyond the arms": ({"stop": "3"}, "stop", "is '3'; it must name an arm"),
+    "stop too deep": ({"stop": "c"}, "stop", "says 'c', but the last output is that of 'b'"),
+    "failed arm answered": ({"failed": "b"}, "failed", "says that 'b' failed.*is 'c'"),
+    "failed arm not reached": (
+        {"output.b": None, "stop": "a", "failed": "c"},
+        "failed",
+        "says that 'c' failed.*is 'b'",
+    ),
+    "nobody left to fail": ({"output.c": 1, "failed": "c"}, "failed", "is none"),
+    "unknown failed": ({"failed": "d"}, "failed", "is 'd'"),
+    "negative cost": ({"cost.a": -1.0}, "cost.a", "is -1.0"),
+    "infinite cost": ({"cost.a": INF}, "cost.a", "is inf"),
+}
+
+
+@pytest.mark.parametrize("case", CELLS)
+def test_a_bad_cell(path: Path, case: str) -> None:
+    cells, column, words = CELLS[case]
+    table = with_bad(cells)
+    if path.suffix == ".jsonl" and any(v != v or v in (INF, -INF) for v in cells.values()):
+        save(path, table)  # Python writes NaN, which is no JSON: the line is named
+        assert complaint(path).startswith("log.jsonl, row 6 (line 6) is not JSON")
+        return
+    save(path, table)
+    line = {".parquet": "", ".csv": r" \(line 7\)", ".jsonl": r" \(line 6\)"}[path.suffix]
+    for size in (65_536, 2):
+        with pytest.raises(
+            InvalidLogError, match=f"^log.*, row 6{line}, column '{column}': .*{words}"
+        ):
+            list(Log(path).chunks(size))
+
+
+def test_the_first_bad_row_is_told(path: Path) -> None:
+    table = with_bad({"context.x": None})
+    table["stop"][2] = "nobody"
+    save(path, table)
+    assert "row 3" in complaint(path)
+
+
+def test_rows_before_the_bad_one_are_read(path: Path) -> None:
+    chunks = Log(save(path, with_bad({"context.x": None}))).chunks(size=1)
+    assert [next(chunks).first for _ in range(5)] == [0, 1, 2, 3, 4]
+    with pytest.raises(InvalidLogError, match="row 6"):
+        next(chunks)
+
+
+def test_text_where_a_number_must_be(path: Path) -> None:
+    if path.suffix == ".parquet":
+        save(path, GOOD | {"context.x": ["0.5"] * N})
+        assert complaint(path).startswith("log.parquet, row 1, column 'context.x': is the text")
+    else:
+        save(path, with_bad({"context.x": "half"}))
+        words = complaint(path)
+        assert ", row 6 (line" in words
+        assert "column 'context.x': is the text 'half'; contexts must be finite numbers" in words
+
+
+def test_mixed_types(path: Path) -> None:
+    words = "mixed types: is the text 'one', where the outputs so far are numbers"
+    if path.suffix == ".csv":  # which is all text where anything is: see the column kind
+        kinds = ["number"] * N
+        save(path, with_bad({"output.b": "one"}) | {"kind": kinds})
+        assert f"row 6 (line 7), column 'output.b': {words}" in complaint(path)
+        kinds[5] = "text"
+        save(path, with_bad({"output.a": "one"}) | {"kind": kinds})
+        assert f"row 6 (line 7), column 'output.a': {words}" in complaint(path)
+        return
+    if path.suffix == ".parquet":
+        save(path, GOOD | {"output.b": [None, None, None, "one", *["two"] * 5], "stop": [0] * N})
+        assert f"row 4, column 'output.b': {words}" in complaint(path)
+        assert f"row 4, column 'output.b': {words}" in complaint(path, size=2)
+        return
+    for column in ("output.a", "output.b", "label"):
+        save(path, with_bad({column: "one"}))
+        for size in (65_536, 5, 1):
+            assert f"row 6 (line 6), column '{column}': {words}" in complaint(path, size=size)
+    save(path, with_bad({"output.b": [1]}))
+    assert "row 6 (line 6), column 'output.b': is a list: '[1]'" in complaint(path)
+
+
+def test_nothing_but_what_cannot_be_compared(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"context": {"x": 1}, "outputs": {"a": [1], "b": null}}\n')
+    assert "column 'output.a': is a list: '[1]'; outputs and labels must be" in complaint(path)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_numbers_that_are_too_large(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"log.{suffix}"
+    save(path, with_bad({"output.b": 2**63}))
+    assert "column 'output.b': is 9223372036854775808, a number of more than 64" in complaint(path)
+    save(path, with_bad({"output.b": 2**53 + 1, "label": 0.5}))
+    assert "column 'output.b': is too large a number to be compared with" in complaint(path)
+    table = with_bad({"output.b": 2**53 + 1})
+    table["output.b"][0] = 0.5
+    save(path, table)
+    assert "column 'output.b': is 9007199254740993, too large to compare" in complaint(path)
+
+
+def test_no_such_file_and_a_folder(path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=path.name):
+        Log(path)
+    path.mkdir()
+    with pytest.raises(InvalidLogError, match="is a folder"):
+        Log(path)
+
+
+def test_an_empty_file(path: Path) -> None:
+    path.touch()
+    with pytest.raises(InvalidLogError, match=f"{path.name} is empty"):
+        Log(path)
+
+
+def test_no_rows(path: Path) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({name: [] for name in GOOD}), path)
+    elif path.suffix == ".csv":
+        path.write_text(",".join(GOOD) + "\n\n")
+    else:
+        path.write_text("\n \n")
+    with pytest.raises(InvalidLogError, match=f"{path.name} has no rows"):
+        Log(path)
+    if path.suffix == ".csv":
+        path.write_text("\n\n")
+        with pytest.raises(InvalidLogError, match=f"{path.name} is empty"):
+            Log(path)
+
+
+def test_missing_columns(path: Path) -> None:
+    save(path, {"age": [1], "small": [1], "large": [2]})
+    with pytest.raises(InvalidLogError, match=r"'age', 'small', 'large'.*Columns\(outputs"):
+        Log(path)
+
+
+def test_a_parquet_file_cut_off_or_of_another_format(tmp_path: Path) -> None:
+    path = save(tmp_path / "log.parquet", GOOD)
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], whole[:3], b"context.x,output.a\n0,1\n"):
+        path.write_bytes(content)
+        with pytest.raises(InvalidLogError, match=r"log.parquet cannot be read as Parquet"):
+            Log(path)
+
+
+def test_a_parquet_file_damaged_in_the_middle(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    columns = {name: [i / 7 for i in range(5_000)] for name in ("context.x", "context.y")}
+    columns |= {"output.a": [1] * 5_000, "output.b": [1] * 5_000}
+    pq.write_table(pa.table(columns), path, use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    content[4:60] = b"\xff" * 56  # the first page of the first column
+    path.write_bytes(content)
+    assert "log.parquet cannot be read as Parquet" in complaint(path)
+
+
+def test_duplicated_columns(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("context.x,output.a,output.b,output.a\n1,1,1,1\n")
+    with pytest.raises(InvalidLogError, match=r"log.csv: columns are named twice: 'output.a'"):
+        Log(path)
+    path = tmp_path / "log.parquet"
+    names = ["context.x", "output.a", "output.b", "context.x"]
+    pq.write_table(pa.table([pa.array([1])] * 4, names=names), path)
+    with pytest.raises(InvalidLogError, match=r"named twice: 'context.x'"):
+        Log(path)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_invalid_utf_8(tmp_path: Path, suffix: str) -> None:
+    path = save(tmp_path / f"log.{suffix}", GOOD)
+    lines = path.read_bytes().split(b"\n")
+    lines[3] = lines[3].replace(b"0.5", b"0\xff5", 1)
+    path.write_bytes(b"\n".join(lines))
+    assert f"log.{suffix}, line 4: not UTF-8 (byte" in complaint(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("0,1", "log.csv, row 2 (line 3) has 2 cells under 3 columns"),
+        ("0,1,1,", "log.csv, row 2 (line 3) has 4 cells under 3 columns"),
+        ('0,1,"1', "log.csv, row 2 (line 4): unexpected end of data"),
+        ('0,1,"1"x', "log.csv, row 2 (line 3): "),
+        ("0,1\r,1", "log.csv, row 2 (line 3): "),
+    ],
+)
+def test_broken_csv(tmp_path: Path, row: str, words: str) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(f"context.x,output.a,output.b\n0,1,1\n{row}\n0,1,1\n".encode())
+    assert complaint(path).startswith(words)
+    chunks = Log(path).chunks()
+    assert next(chunks).n == 1  # what comes before is read
+
+
+def test_a_broken_csv_header(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text('context.x,"output.a,output.b\n0,1,1\n')
+    assert "log.csv" in complaint(path)
+
+
+@pytest.mark.parametrize("kind", ["txt", ""])
+def test_a_kind_there_is_not(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(f"context.x,output.a,output.b,kind\n0,1,1,number\n0,1,1,{kind}\n")
+    assert f"log.csv, row 2 (line 3), column 'kind': is '{kind}'" in complaint(path)
+
+
+LINE = '{"context": {"x": 1}, "outputs": {"a": 1, "b": 1}}'
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"context": {"x": 1}, "outputs": {"a"', " is not JSON"),
+        ("[1]", " is a list: '[1]'; each line must be an object"),
+        ('{"context": {"x": 1}, "outputs": {"a": 1}}', ": 'outputs' lacks 'b'"),
+        (
+            '{"context": {"x": 1}, "outputs": {"a": 1, "b": 1, "c": 1}}',
+            ": 'outputs' has 'c', which the first row has not",
+        ),
+        ('{"context": {"x": 1}}', ": 'outputs' must be an object with 'a', 'b'"),
+        ('{"context": {}, "outputs": {"a": 1, "b": 1}}', ": 'context' lacks 'x'"),
+        ('{"context": 1, "outputs": {"a": 1, "b": 1}}', ": 'context' must be an object"),
+        (LINE[:-1] + ', "label": 1}', " has 'label', which the first row has not"),
+        (LINE[:-1] + ', "revealed": {"a": {"y": 1}}}', " has 'revealed', which the first"),
+    ],
+)
+def test_broken_json_lines(tmp_path: Path, line: str, words: str) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(f"{LINE}\n\n{line}\n{LINE}\n")
+    assert complaint(path).startswith(f"log.jsonl, row 2 (line 3){words}")
+    assert next(Log(path).chunks()).n == 1  # what comes before is read
+
+
+def test_json_lines_that_reveal_what_the_first_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    line = LINE[:-1] + ', "revealed": {"a": {"y": 1}}, "costs": {"a": 1}}'
+    path.write_text(line + "\n" + line.replace('"y": 1', '"y": 1, "z": 1'))
+    assert "row 2 (line 2) has 'revealed.a.z', which the first row has not" in complaint(path)
+    path.write_text(line + "\n" + line.replace('"costs": {"a": 1}', '"costs": {"b": 1}'))
+    assert "row 2 (line 2) has 'costs.b', which the first row has not" in complaint(path)
+    path.write_text(line + "\n" + line.replace('"costs": {"a": 1}', '"costs": null'))
+    (chunk,) = Log(path).chunks()
+    assert chunk.costs is not None
+    assert chunk.costs[0, 0] == 1

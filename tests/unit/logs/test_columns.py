@@ -1,0 +1,114 @@
+"""Which column means what, with the names of the format and with a person's own."""
+
+import pytest
+
+from stopwise.errors import InvalidLogError
+from stopwise.logs.columns import Columns, arrange
+
+STANDARD = (
+    "id",
+    "context.age",
+    "context.bmi",
+    "revealed.small.entropy",
+    "output.small",
+    "output.large",
+    "stop",
+    "failed",
+    "label",
+    "cost.large",
+)
+
+
+def test_names_of_the_format() -> None:
+    layout = arrange(STANDARD, Columns(), "log.csv")
+    assert layout.arms == ("small", "large")
+    assert layout.context == ("age", "bmi", "small.entropy")
+    assert layout.sees == (3,)
+    assert (layout.label, layout.stop, layout.failed, layout.wanted) == (
+        "label",
+        "stop",
+        "failed",
+        None,
+    )
+    assert layout.costs == (None, "cost.large")
+    assert "id" not in layout.used
+
+
+def test_arms_come_in_the_order_of_their_columns() -> None:
+    names = ["output.z", "context.x", "output.a"]
+    assert arrange(names, Columns(), "log.csv").arms == ("z", "a")
+
+
+def test_own_names_give_the_order() -> None:
+    columns = Columns(context=("bmi", "age"), outputs=("large", "small"), label="truth")
+    layout = arrange(["age", "small", "large", "bmi", "truth"], columns, "log.csv")
+    assert layout.arms == ("large", "small")
+    assert layout.context == ("bmi", "age")
+    assert layout.label == "truth"
+    assert layout.sees is None
+
+
+def test_own_outputs_leave_words_that_may_mean_something_else() -> None:
+    names = ["age", "small", "large", "stop", "failed", "wanted", "kind", "label"]
+    layout = arrange(names, Columns(context=("age",), outputs=("small", "large")), "log.csv")
+    assert (layout.stop, layout.failed, layout.wanted, layout.kind) == (None,) * 4
+    assert layout.label == "label"
+    named = Columns(context=("age",), outputs=("small", "large"), stop="stop", failed="failed")
+    assert arrange(names, named, "log.csv").stop == "stop"
+
+
+def test_the_prefix_may_be_left_out() -> None:
+    layout = arrange(STANDARD, Columns(context=("bmi",), outputs=("large", "small")), "log.csv")
+    assert layout.base == ("context.bmi",)
+    assert layout.arms == ("large", "small")
+
+
+def test_what_the_last_arm_reveals_is_left_out() -> None:
+    names = [*STANDARD, "revealed.large.late"]
+    layout = arrange(names, Columns(), "log.csv")
+    assert "large.late" not in layout.context
+    assert "revealed.large.late" not in layout.used
+
+
+def test_sees_counts_what_is_known_at_each_arm_but_the_last() -> None:
+    names = ["context.x", "revealed.b.u", "revealed.b.v", "output.a", "output.b", "output.c"]
+    assert arrange(names, Columns(), "log.csv").sees == (1, 3)
+
+
+def test_arms_with_dots() -> None:
+    names = ["context.x", "revealed.gpt-3.5.n", "output.gpt-3", "output.gpt-3.5", "output.gpt-4"]
+    layout = arrange(names, Columns(), "log.csv")
+    assert layout.arms == ("gpt-3", "gpt-3.5", "gpt-4")
+    assert layout.revealed == ((), ("revealed.gpt-3.5.n",))
+
+
+def test_a_log_without_contexts_must_be_meant() -> None:
+    names = ["output.a", "output.b"]
+    assert arrange(names, Columns(context=()), "log.csv").context == ()
+    with pytest.raises(InvalidLogError, match=r"context=\(\)"):
+        arrange(names, Columns(), "log.csv")
+
+
+@pytest.mark.parametrize(
+    ("names", "columns", "words"),
+    [
+        (
+            ["age", "small"],
+            Columns(),
+            r"log.csv has no column 'output.<name>'.*'age', 'small'.*--outputs",
+        ),
+        (["output.a", "output.b", "age"], Columns(), r"'context.<name>'.*Columns\(context"),
+        (["output.a", "context.x"], Columns(), "two arms or more"),
+        (STANDARD, Columns(context=("weight",)), "no column 'weight'; its columns are 'id'"),
+        (STANDARD, Columns(outputs=("small", "huge")), "no column 'huge'"),
+        (STANDARD, Columns(label="truth"), r"no column 'truth'.*Columns\(label="),
+        (STANDARD, Columns(stop="end"), "no column 'end'"),
+        (STANDARD, Columns(outputs=("small", "small")), "named twice: 'output.small'"),
+        ([*STANDARD, "context.age"], Columns(), "named twice: 'context.age'"),
+        ([*STANDARD, "revealed.tiny.x"], Columns(), "'revealed.tiny.x' names no arm.*'small'"),
+        ([*STANDARD, "cost.tiny"], Columns(), "'cost.tiny' names no arm"),
+    ],
+)
+def test_columns_that_do_not_fit(names: list[str], columns: Columns, words: str) -> None:
+    with pytest.raises(InvalidLogError, match=words):
+        arrange(names, columns, "log.csv")

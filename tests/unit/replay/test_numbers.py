@@ -1,0 +1,238 @@
+"""The numbers of a replay, against loops that count one round after the other."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import stopwise as sw
+from stopwise.errors import InvalidParameterError
+from stopwise.logs.diagnosis.findings import Estimate
+from stopwise.logs.log import Log
+from stopwise.logs.replay.replay import replay
+from stopwise.logs.replay.results import Played, Replay
+from stopwise.logs.replay.words import sentences
+from stopwise.logs.writer import LogWriter
+from tests.unit.replay.live import CASCADE, NAMES, arms, cut, full, write
+
+N = 600
+C = CASCADE.cumulative.tolist()
+
+
+def share(estimate: Estimate | None, events: list[bool]) -> None:
+    if not events:
+        assert estimate is None
+        return
+    assert estimate is not None
+    expected = stats.binomtest(sum(events), len(events)).proportion_ci(method="wilson")
+    assert estimate.value == pytest.approx(sum(events) / len(events), abs=1e-12)
+    assert (estimate.low, estimate.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def mean(estimate: Estimate | None, values: list[float]) -> None:
+    if not values:
+        assert estimate is None
+        return
+    assert estimate is not None
+    half = stats.norm.ppf(0.975) * np.std(values, ddof=1) / math.sqrt(len(values))
+    assert estimate.value == pytest.approx(np.mean(values), abs=1e-12)
+    assert estimate.high - estimate.value == pytest.approx(half, abs=1e-9)
+    assert estimate.value - estimate.low == pytest.approx(half, abs=1e-9)
+
+
+def check(one: Played, decided: list[int], rows: list[dict[str, Any]]) -> None:
+    """Count again, in the plainest way."""
+    known, beyond = [], 0
+    for stop, row in zip(decided, rows, strict=True):
+        last = len(row["outputs"]) - 1
+        if stop > last and not row["failed"]:
+            beyond += 1
+        elif last >= 0:
+            known.append((min(stop, last), row))  # one that failed would have ended there too
+    assert (one.beyond, one.rounds) == (beyond, len(known))
+    for arm in range(3):
+        share(one.depths[arm], [stop == arm for stop, _ in known])
+    mean(one.cost, [C[stop] for stop, _ in known])
+    compared = [(stop, row) for stop, row in known if len(row["outputs"]) == 3]
+    differs = [row["outputs"][stop] != row["outputs"][2] for stop, row in compared]
+    assert one.compared == len(compared)
+    share(one.disagreement, differs)
+    mean(
+        one.cost_and_disagreement,
+        [C[stop] + d for (stop, _), d in zip(compared, differs, strict=True)],
+    )
+    labelled = [(stop, row) for stop, row in known if row["label"] is not None]
+    wrong = [row["outputs"][stop] != row["label"] for stop, row in labelled]
+    assert one.labelled == len(labelled)
+    share(one.error, wrong)
+    mean(one.loss, [C[stop] + w for (stop, _), w in zip(labelled, wrong, strict=True)])
+    paid = [math.fsum(row["costs"][: stop + 1]) for stop, row in known if row["costs"]]
+    assert one.priced == len(paid)
+    mean(one.money, paid)
+
+
+def written(path: Path, seed: int, *, truncated: bool, fails: bool) -> list[dict[str, Any]]:
+    """Write a log with everything in it; return its rows."""
+    random, said = np.random.default_rng(seed), arms(N, seed)
+    rows: list[dict[str, Any]] = []
+    with LogWriter(path, NAMES, list("abcd"), labels=True, costs=True) as log:
+        for t in range(N):
+            n = int(random.integers(1, 4)) if truncated else 3
+            failed = fails and random.random() < 0.1
+            if failed:
+                n = int(random.integers(0, 3))
+            outputs = tuple(said.outputs[t, :n].tolist())
+            label = str(said.labels[t]) if random.random() < 0.7 else None
+            costs = tuple(random.random(n).tolist()) if n and random.random() < 0.8 else ()
+            failure = sw.Failure(n, "timeout", "too slow") if failed else None
+            done = sw.Round(str(t), 0.0, tuple(said.contexts[t].tolist()), outputs, outputs,
+                            stop=n - 1, wanted=n - 1, costs=costs, failure=failure)  # fmt: skip
+            log.write(done, label)
+            rows.append({"outputs": outputs, "label": label, "costs": costs, "failed": failed})
+    return rows
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_every_number_is_what_a_loop_counts(tmp_path: Path, truncated: bool, fails: bool) -> None:
+    rows = written(tmp_path / "log.parquet", 3, truncated=truncated, fails=fails)
+    asked = ["uss-pd:sigma=0.05", "random-depth", "uss-ucb:a=0.01", "thompson:scale=0.3"]
+    found = replay(Log(tmp_path / "log.parquet"), CASCADE, asked)
+    assert {one.name for one in found.policies} == set(asked)
+    for one in found.policies:
+        check(one, found.decisions[one.name].tolist(), rows)
+    for depth, one in enumerate(found.fixed):
+        check(one, [depth] * N, rows)
+    assert found.failed == sum(row["failed"] for row in rows)
+    assert found.unanswered == sum(not row["outputs"] for row in rows)
+    assert found.exact == (not truncated)
+
+
+def test_what_it_is_compared_by_is_paired(tmp_path: Path) -> None:
+    rows = written(tmp_path / "log.parquet", 4, truncated=False, fails=False)
+    found = replay(Log(tmp_path / "log.parquet"), CASCADE, ["uss-pd:sigma=0.05"])
+    assert found.judged_by == "total loss"
+    (one,) = found.policies
+    assert one.over_fixed is not None
+    decided = found.decisions[one.name].tolist()
+    for depth, difference in enumerate(one.over_fixed):
+        losses = [
+            C[stop] + (row["outputs"][stop] != row["label"])
+            - C[depth] - (row["outputs"][depth] != row["label"])
+            for stop, row in zip(decided, rows, strict=True)
+            if row["label"] is not None
+        ]  # fmt: skip
+        mean(difference, losses)
+    losses = [one.loss.value for one in found.fixed if one.loss is not None]
+    assert found.best_fixed == int(np.argmin(losses))
+
+
+def test_without_labels_the_deepest_arm_is_the_measure(tmp_path: Path) -> None:
+    rounds = full(arms(N))
+    found = replay(Log(write(tmp_path / "log.csv", rounds)), CASCADE)
+    assert found.judged_by == "cost + disagreement"
+    assert all(one.loss is None and one.error is None for one in found.policies)
+    prices = [
+        C[depth] + np.mean([one.outputs[depth] != one.outputs[2] for one in rounds])
+        for depth in range(3)
+    ]
+    assert found.best_fixed == int(np.argmin(prices))
+    assert found.fixed[2].disagreement is not None
+    assert found.fixed[2].disagreement.value == 0.0
+    assert any("not an error" in sentence for sentence in sentences(found))
+
+
+def test_policies_come_best_first(tmp_path: Path) -> None:
+    log = Log(write(tmp_path / "log.csv", full(arms(2000))))
+    asked = ["random-depth", "uss-pd:sigma=0.05", "fixed-depth:depth=rules"]
+    found = replay(log, CASCADE, asked)
+    prices = [one.judged(found.judged_by) for one in found.policies]
+    values = [price.value for price in prices if price is not None]
+    assert len(values) == 3
+    assert values == sorted(values)
+
+
+# -- logs that end early -----------------------------------------------------------------------
+
+
+def truncated(tmp_path: Path) -> tuple[Replay, list[sw.Round]]:
+    rounds = cut(full(arms(N)), lambda t: t % 3)
+    labels = arms(N).labels.tolist()
+    log = Log(write(tmp_path / "log.csv", rounds, labels=labels))
+    return replay(log, CASCADE, ["fixed-depth:depth=1"]), rounds
+
+
+def test_what_the_log_does_not_know_is_counted_and_not_claimed(tmp_path: Path) -> None:
+    found, _ = truncated(tmp_path)
+    (one,) = found.policies
+    assert (one.beyond, one.rounds) == (N // 3, N - N // 3)
+    assert not found.exact
+    assert found.best_fixed is None
+    assert one.over_fixed is None
+    assert found.truncated == 2 * N // 3
+    words = " ".join(sentences(found))
+    assert "decided deeper than the log knows in 200 of 600 rounds (33.3 %)" in words
+    assert "no totals" in words
+    assert "lower than" not in words
+    assert "less than" not in words
+
+
+def test_a_fixed_depth_that_the_log_always_knows_is_exact(tmp_path: Path) -> None:
+    found, _ = truncated(tmp_path)
+    assert [one.beyond for one in found.fixed] == [0, N // 3, 2 * N // 3]
+
+
+def test_a_round_that_cannot_be_evaluated_teaches_nothing(tmp_path: Path) -> None:
+    """The policy's later decisions are those of one that never met these rounds."""
+    rounds = full(arms(900))
+    hidden = cut(rounds, lambda t: 0 if t % 3 == 0 else 2)
+    policy = sw.USSUCB(CASCADE, a=0.05)
+    found = replay(Log(write(tmp_path / "log.csv", hidden)), CASCADE, [policy])
+    seen = sw.USSUCB(CASCADE, a=0.05)
+    for t, (decided, done) in enumerate(
+        zip(found.decisions["uss-ucb"].tolist(), hidden, strict=True)
+    ):
+        stop = seen.decide([]).stop
+        assert stop == decided, t
+        if stop < len(done.outputs):
+            seen.observe([], done.outputs[: stop + 1])
+
+
+# -- the rest ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 7, 250])
+def test_it_makes_no_difference_how_many_rows_are_read_at_a_time(tmp_path: Path, rows: int) -> None:
+    said = arms(N)
+    path = write(tmp_path / "log.parquet", full(said), labels=said.labels.tolist())
+    asked = ["uss-pd:sigma=0.05", "uss-pd:full_depth_every=10", "thompson", "uss-ts"]
+    whole = replay(Log(path), CASCADE, asked, audit=0.2, seed=4)
+    pieces = replay(Log(path), CASCADE, asked, audit=0.2, seed=4, chunk_rows=rows)
+    assert pieces.to_json() == whole.to_json()
+    for name, decided in whole.decisions.items():
+        assert np.array_equal(pieces.decisions[name], decided)
+
+
+def test_the_json_has_everything_with_intervals(tmp_path: Path) -> None:
+    said = arms(N)
+    path = write(tmp_path / "log.parquet", full(said), labels=said.labels.tolist())
+    found = replay(Log(path), CASCADE, out=tmp_path / "out")
+    content = (tmp_path / "out" / "replay.json").read_bytes()
+    assert content == found.to_json()
+    plain = json.loads(content)
+    assert plain["policies"][0]["loss"].keys() == {"value", "low", "high"}
+    assert plain["exact"] is True
+    assert plain["arms"] == list(NAMES)
+    assert str(tmp_path) not in content.decode()
+    assert (tmp_path / "out" / "replay.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["replay.json", "replay.png"]
+
+
+def test_the_cascade_must_be_the_logs(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.csv", full(arms(50)))
+    with pytest.raises(InvalidParameterError, match=r"arms of log\.csv are rules, small, large"):
+        replay(Log(path), sw.Cascade([0.1, 0.2, 0.3]))

@@ -1,0 +1,52 @@
+"""Several files at once: all of them, or no trace."""
+
+from pathlib import Path
+
+import pytest
+
+from stopwise.reporting.files import write_files
+
+FILES = {"a.txt": b"one", "deep/b.txt": b"two"}
+
+
+def found(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_they_take_the_place_of_older_ones_and_leave_others_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_bytes(b"kept")
+    write_files(tmp_path, {"a.txt": b"old"})
+    write_files(tmp_path, FILES)
+    assert found(tmp_path) == {**FILES, "mine.txt": b"kept"}
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Path.write_bytes
+
+    def fails_on_the_second(path: Path, content: bytes) -> int:
+        if path.name == "b.txt":
+            write(path, content[:1])
+            raise OSError("no space left")
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", fails_on_the_second)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_leaves_no_folder_behind(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no space"):
+        write_files(tmp_path / "new" / "folder", FILES)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_leaves_the_older_files(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("older")
+    with pytest.raises(OSError, match="no space"):
+        write_files(tmp_path, FILES)
+    assert found(tmp_path) == {"a.txt": b"older"}

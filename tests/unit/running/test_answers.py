@@ -1,0 +1,71 @@
+"""Canonical answers: what becomes equal, what stays different."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stopwise.errors import InvalidOutputsError, InvalidParameterError
+from stopwise.running.answers import bucket, normalised_text
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["Paris", " paris\n", "PARIS.", '"Paris"', "**Paris**!", "“Paris”…", "(paris)", "Ｐａｒｉｓ"],
+)
+def test_answers_that_differ_in_writing_become_equal(written: str) -> None:
+    assert normalised_text(written) == "paris"
+
+
+def test_white_space_within_is_collapsed() -> None:
+    assert normalised_text("new\t \n york ") == "new york"
+
+
+def test_german_s_and_composed_letters_fold() -> None:
+    assert normalised_text("STRASSE") == normalised_text("Straße")
+    assert normalised_text("cafe\u0301") == normalised_text("CAFÉ")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("-5", "5"), (".5", "5"), ("5%", "5"), ("<5", "5"), ("C#", "C"), ("C++", "C"), ("a b", "ab"),
+     ("1,5", "15"), ("", "no")],
+)  # fmt: skip
+def test_answers_that_differ_in_meaning_stay_different(one: str, other: str) -> None:
+    assert normalised_text(one) != normalised_text(other)
+
+
+@given(st.text())
+def test_the_canonical_form_of_a_canonical_form_is_itself(text: str) -> None:
+    once = normalised_text(text)
+    assert normalised_text(once) == once
+
+
+@given(st.text(alphabet="aB .,\"'*ß-", max_size=8))
+def test_case_and_surrounding_space_never_matter(text: str) -> None:
+    assert normalised_text(f"\n {text.upper()} ") == normalised_text(text)
+
+
+def test_what_is_no_text_is_refused_in_words() -> None:
+    with pytest.raises(InvalidOutputsError, match="takes a text, not 42"):
+        normalised_text(42)  # pyright: ignore[reportArgumentType]
+
+
+def test_buckets_hold_their_lower_edge() -> None:
+    of = bucket([0, 10])
+    assert [of(v) for v in (-1e300, -0.001, 0, 9.999, 10, float("inf"))] == [0, 0, 1, 1, 2, 2]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, unique=True).map(sorted), st.floats(-2e6, 2e6))
+def test_a_bucket_is_how_many_edges_are_not_above(edges: list[float], value: float) -> None:
+    assert bucket(edges)(value) == sum(edge <= value for edge in edges)
+
+
+@pytest.mark.parametrize("edges", [[], [1, 1], [2, 1], [0, float("nan")], [float("inf")], ["x"], 3])
+def test_edges_that_make_no_buckets_are_refused(edges: object) -> None:
+    with pytest.raises(InvalidParameterError, match="rising order"):
+        bucket(edges)  # pyright: ignore[reportArgumentType]
+
+
+def test_nan_is_in_no_bucket() -> None:
+    with pytest.raises(InvalidOutputsError, match="NaN"):
+        bucket([0.0])(float("nan"))
