@@ -630,15 +630,6 @@ class BoundFeatures:
         return self.arrangement.sees if isinstance(self.arrangement, PerStage) else None
 
     @property
-    def blank(self) -> Floats:
-        """A context that every map accepts: stands for coordinates that are not known."""
-        blank = np.zeros(self.context_dim)
-        for m in self.maps:
-            if isinstance(m, Scaled):
-                blank[: len(m.center)] = m.center
-        return blank
-
-    @property
     def n_slots(self) -> int:
         """The number of slots: 1, K − 1 or K(K − 1)/2."""
         return len(self.maps)

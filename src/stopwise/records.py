@@ -26,8 +26,8 @@ class PairEvidence(msgspec.Struct, frozen=True):
     gap_won : bool
         Whether gap > p̃ − 2·harm: going on costs more than it could repair.
     harm : float
-        A lower bound on the chance that ``first`` is right and ``second`` wrong, known from audit
-        labels only; 0 without.
+        Half of what audit labels take off p̃, because where the two disagree ``second`` is often
+        the one that errs; 0 without labels.
 
     Examples
     --------

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import stopwise as sw
+from stopwise.logs.replay.kept import Kept
 from tests.cli.conftest import Run
 
 COSTS = ("--costs", "0.02,0.1,0.25")
@@ -78,6 +79,8 @@ def test_help_teaches_with_examples(stopwise: Run) -> None:
     text = flat(done.stdout)
     assert "stopwise replay visits.parquet --costs 0.01,0.24,0.25" in text
     assert "--policy thompson:scale=0.5" in text
+    pasted = re.search(r"0\.25 \\ *\n +--policy", done.stdout)
+    assert pasted, done.stdout
     assert "--policy before.stopwise" in text
     for option in ("--costs", "--policy", "--audit", "--degree", "--json", "--out", "--seed"):
         assert option in text
@@ -138,6 +141,57 @@ def test_a_log_that_ends_early_is_said_to(stopwise: Run, tmp_path: Path) -> None
     assert "best fixed" not in said
 
 
+def test_what_is_compared_is_counted_beside_it(stopwise: Run, tmp_path: Path) -> None:
+    table = rounds(900)
+    table["output.large"] = [y if t % 3 else None for t, y in enumerate(table["output.large"])]
+    del table["label"]
+    write(tmp_path / "cut.jsonl", table)
+    done = stopwise("replay", "cut.jsonl", *COSTS, "--policy", "fixed-depth:depth=rules")
+    assert "its disagreement is known for 600 of 900 rounds only" in flat(done.stdout)
+    assert len(re.findall(r"\bof 600 +of 600\b", done.stdout)) == 3  # the policy, rules, small
+
+
+def test_costs_in_another_unit_are_warned_of(stopwise: Run, log: Path) -> None:
+    done = stopwise("replay", log.name, "--costs", "0.5,20,300", "--json")
+    assert done.returncode == 0
+    assert "costs above 1: small (20), large (300). The unit is one wrong answer" in done.stderr
+    assert json.loads(done.stdout)["rounds"] == 1500
+
+
+def test_compiling_is_a_stage_of_its_own(stopwise: Run, log: Path) -> None:
+    done = stopwise("replay", log.name, *COSTS)
+    stages = [line.split(" ")[0] for line in done.stdout.splitlines() if re.search(r"\d/\d", line)]
+    assert list(dict.fromkeys(stages))[:3] == ["looking", "preparing", "replaying"]
+
+
+def test_at_a_narrow_terminal_no_number_is_cut(stopwise: Run, log: Path, tmp_path: Path) -> None:
+    done = stopwise("replay", log.name, *COSTS, COLUMNS="40")
+    assert done.returncode == 0, done.stderr
+    assert "…" not in done.stdout
+    found = json.loads((tmp_path / "visits-replay" / "replay.json").read_bytes())
+    blocks = re.findall(r"^  total loss: (\S+) ±\S+$", done.stdout, re.MULTILINE)
+    losses = [one["loss"]["value"] for one in (*found["policies"], *found["fixed"])]
+    assert [float(text) for text in blocks] == pytest.approx(losses, abs=6e-4)
+
+
+def test_a_second_command_in_the_folder_is_refused(
+    stopwise: Run, log: Path, tmp_path: Path
+) -> None:
+    with Kept(tmp_path / "visits-replay"):
+        done = stopwise("replay", log.name, *COSTS, "--policy", "uss-ucb")
+    assert done.returncode == 1
+    assert done.stderr.startswith("stopwise: another replay is writing to visits-replay")
+    assert list(tmp_path.iterdir()) == [log]
+
+
+def test_a_log_without_any_answer(stopwise: Run, tmp_path: Path) -> None:
+    row = {"context": {"x": 1}, "outputs": {"a": None, "b": None}, "failed": "a"}
+    path = tmp_path / "log.jsonl"
+    path.write_text(f"{json.dumps(row)}\n" * 40)
+    done = stopwise("replay", "log.jsonl", "--costs", "0.1,0.2")
+    check_refused(done, path, "failed in every round")
+
+
 def test_a_saved_policy_goes_on(stopwise: Run, log: Path, tmp_path: Path) -> None:
     cascade = sw.Cascade([0.02, 0.1, 0.25], names=ARMS)
     policy = sw.USSUCB(cascade, a=0.01)
@@ -169,7 +223,18 @@ def test_a_saved_policy_goes_on(stopwise: Run, log: Path, tmp_path: Path) -> Non
         ([*COSTS, "--degree", "0"], "--degree"),
         ([*COSTS, "--seed", "-1"], "--seed"),
         ([*COSTS, "--context", "hight"], "hight"),
-        ([], "--costs"),
+        ([], "in the order rules, small, large: its own cost"),
+        ([*COSTS, "--outputs", "output.rules,output.small,label"], "right answers and of an arm"),
+        (
+            [
+                *COSTS,
+                "--outputs",
+                "output.rules,output.small,output.large",
+                "--label",
+                "output.large",
+            ],
+            "right answers and of an arm",
+        ),
     ],
 )
 def test_what_is_not_understood_is_said_and_nothing_begun(
@@ -249,6 +314,7 @@ def test_another_format_is_a_usage_error(stopwise: Run, tmp_path: Path) -> None:
     done = stopwise("replay", "log.xlsx", *COSTS)
     assert done.returncode == 2
     assert ".parquet, .csv" in flat(done.stderr)
+    assert "format=" not in done.stderr
     assert "Traceback" not in done.stderr
 
 

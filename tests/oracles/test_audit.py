@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import stopwise as sw
-from tests.oracles.solve_every_round import mu, ridge_mle
+from tests.oracles.solve_every_round import mu, mu_slope, ridge_mle
 
 Array = NDArray[np.float64]
 CASCADE = sw.Cascade([0.02, 0.1, 0.08])
@@ -62,11 +62,16 @@ def upper(phi: Array, outputs: Any, labels: Any, audited: Any, stops: list[int],
     logit, bonus = bounds(phi[t], phi[seen], differ.astype(float), t)
     high, low = float(mu(logit + bonus)), float(mu(logit - bonus))
     told = seen[audited[seen] & differ]
-    if len(told) < phi.shape[1]:
+    if len(told) == 0:
         return high
+    # q: a constant and the features shrunk, a ridge that is the precision of a prior, Laplace
+    psi = np.column_stack([np.ones(len(phi)), 0.5 * math.sqrt(SETTINGS["ridge"]) * phi])
     right = outputs[told, i] == labels[told]
-    at, less = bounds(phi[t], phi[told], right.astype(float), len(told))
-    gain = 1 - 2 * float(mu(at - less))
+    omega = ridge_mle(psi[told], right.astype(float), SETTINGS["ridge"])
+    slope = mu_slope(psi[told] @ omega)
+    hessian = (psi[told].T * slope) @ psi[told] + SETTINGS["ridge"] * np.eye(psi.shape[1])
+    size = math.sqrt(psi[t] @ np.linalg.solve(hessian, psi[t]))
+    gain = 1 - 2 * float(mu(psi[t] @ omega - math.sqrt(2 * math.log(1 / 0.05)) * size))
     return gain * (high if gain > 0 else low)
 
 
@@ -174,7 +179,7 @@ class TestRefused:
             with pytest.raises(sw.AuditNotSupportedError, match="USSPD"):
                 sw.make(name, CASCADE, context_dim=2).audit(done, 1)
 
-    @pytest.mark.parametrize("label", [None, float("nan")])
+    @pytest.mark.parametrize("label", [None, float("nan"), ["ham"]])
     def test_no_label(self, label: Any) -> None:
         policy = sw.USSPD(CASCADE, context_dim=2)
         with pytest.raises(sw.InvalidOutputsError, match="label"):

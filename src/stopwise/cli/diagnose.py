@@ -49,9 +49,10 @@ def diagnose(
         typer.Option(
             "--degree",
             min=1,
+            max=4,
             metavar="N",
-            help="Of the polynomial that models disagreement. Try 2 if the report says that "
-            "predictions do not fit.",
+            help="Of the polynomial that models disagreement, 1 to 4. Try 2 if the report says "
+            "that predictions do not fit.",
         ),
     ] = 1,
     out: Out = None,
@@ -61,7 +62,7 @@ def diagnose(
         typer.Option("--json", help="Print what was found as JSON, instead of a summary."),
     ] = False,
 ) -> None:
-    """Say how deep a cascade should go, what that saves, and whether to trust it.
+    r"""Say how deep a cascade should go, what that saves, and whether to trust it.
 
     Reads what every arm said in past rounds; needs no labels, but uses those that are there. Ends
     with a verdict, and writes a report to open in a browser (into LOG-diagnosis, unless --out says
@@ -71,8 +72,8 @@ def diagnose(
 
     For a table with column names of its own:
 
-        stopwise diagnose visits.csv --costs 0.01,0.24,0.25
-        --context age,bmi --outputs history,glucose,insulin --label ill
+        stopwise diagnose visits.csv --costs 0.01,0.24,0.25 \
+            --context age,bmi --outputs history,glucose,insulin --label ill
     """
     from rich.console import Console
 
@@ -120,7 +121,9 @@ def _diagnosed(
     progress: "Callable[[str, int, int], None]",
 ) -> "Diagnosis":
     from stopwise.logs.diagnosis.diagnose import diagnose as run
+    from stopwise.logs.replay.preparing import prepare
 
+    prepare(progress)
     return run(log, cascade, degree=degree, seed=seed, progress=progress)
 
 
@@ -145,8 +148,9 @@ def _summarise(console: "Console", found: "Diagnosis") -> None:
     from stopwise.logs.diagnosis import words
 
     answer = found.verdict.answer
+    style = "bold yellow" if words.only_hinted(found) else STYLES[answer]
     head = Text.assemble(
-        (f"{words.SIGNS[answer]} {answer}", STYLES[answer]), "  ", (words.HEADLINES[answer], "bold")
+        (f"{words.SIGNS[answer]} {answer}", style), "  ", (words.HEADLINES[answer], "bold")
     )
     console.print()
     console.print(head)
@@ -157,12 +161,14 @@ def _summarise(console: "Console", found: "Diagnosis") -> None:
     for number in (saving, changed):
         said = f"{number.label}: {number.number}, {number.words}.".replace("`", "")
         console.print(Text(words.plain(said.replace("%, of", "% of"))))
-    for one in found.agreement.worse if found.agreement is not None else ():
-        sure = found.agreement is not None and found.agreement.check.passed
+    for one in words.boxed(found):
         console.print()
-        console.print(
-            Padding(Text(f"⚠ {words.plain(one.words)}", "red" if sure else "yellow"), (0, 2))
-        )
+        colour = "red" if one.confirmed else "yellow"
+        console.print(Padding(Text(f"⚠ {words.plain(one.words)}", colour), (0, 2)))
+    console.print()
+    for note in found.notes:
+        # the report has them whole
+        console.print(Text(f"• {words.plain(note).partition('. ')[0].rstrip('.')}.", "dim"))
     console.print()
 
 

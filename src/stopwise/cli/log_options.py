@@ -28,8 +28,9 @@ Costs: TypeAlias = Annotated[
     typer.Option(
         "--costs",
         metavar="C,C,…",
-        help="What running each arm costs, in cascade order. The unit is the cost of one wrong "
-        "answer: an arm of cost 0.01 is worth running if it mends one answer in a hundred.",
+        help="Needed: what running each arm costs, in cascade order. The unit is the cost of one "
+        "wrong answer: an arm of cost 0.01 is worth running if it mends one answer in a hundred.",
+        default_factory=str,  # without them, open_log can say for which arms
         show_default=False,
     ),
 ]
@@ -89,21 +90,40 @@ def open_log(
     Raises
     ------
     typer.BadParameter
-        If the costs are no costs, or not one for each arm of the log.
+        If the costs are missing, no costs, or not one for each arm of the log; if the file is of
+        no known format; or if the right answers are those of an arm.
     InvalidLogError
         If the log lacks what it must have.
     """
     from stopwise.cascade import Cascade
     from stopwise.errors import InvalidCascadeError
-    from stopwise.logs.log import Columns, Log
+    from stopwise.logs.log import SUFFIXES, Columns, Log
 
-    numbers = _numbers(costs)
+    if file.suffix.lower() not in SUFFIXES:
+        raise typer.BadParameter(
+            f"{file.name} does not tell its format; a log ends in {', '.join(SUFFIXES)}",
+            param_hint="LOG",
+        )
+    numbers = _numbers(costs) if costs.strip() else []
     columns = Columns(
         context=_names(context, "--context"),
         outputs=_names(outputs, "--outputs"),
         label=label,
     )
     log = Log(file, columns=columns)
+    if log.layout.label in log.layout.outputs:
+        raise typer.BadParameter(
+            f"{log.layout.label!r} is the column of the right answers and of an arm too; an arm "
+            "that is always right teaches nothing",
+            param_hint="--outputs" if label is None else "--label",
+        )
+    if not numbers:
+        example = ",".join(str(round(0.01 * 3**k, 2)) for k in range(len(log.arms)))
+        raise typer.BadParameter(
+            f"say what running each arm costs, in the order {', '.join(log.arms)}: its own cost, "
+            f"in units of what one wrong answer costs you, as in --costs {example}",
+            param_hint="--costs",
+        )
     if len(numbers) != len(log.arms):
         raise typer.BadParameter(
             f"{_counted(len(numbers), 'cost')} for {_counted(len(log.arms), 'arm')}: "
@@ -112,9 +132,25 @@ def open_log(
         )
     build = Cascade.from_cumulative if cumulative else Cascade
     try:
-        return log, build(numbers, names=log.arms)
+        cascade = build(numbers, names=log.arms)
     except InvalidCascadeError as error:
         raise typer.BadParameter(str(error), param_hint="--costs") from error
+    _warn_of_high(cascade)
+    return log, cascade
+
+
+def _warn_of_high(cascade: "Cascade") -> None:
+    high = [
+        f"{name} ({cost:g})"
+        for name, cost in zip(cascade.names, cascade.costs.tolist(), strict=True)
+        if cost > 1
+    ]
+    if high:
+        typer.echo(
+            f"stopwise: costs above 1: {', '.join(high)}. The unit is one wrong answer, so such "
+            "an arm can hardly pay; are these in another unit?",
+            err=True,
+        )
 
 
 def command_line(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stopwise.logs.replay.results import Played, Replay
 
 MOST_DIGITS = 6
+NARROW = 70  # columns, below which a table would be cut
 
 
 def replay(
@@ -74,7 +75,7 @@ def replay(
         bool, typer.Option("--json", help="Print replay.json instead of a table.")
     ] = False,
 ) -> None:
-    """Find out what policies would have done with a log.
+    r"""Find out what policies would have done with a log.
 
     Each policy plays the log from the first round to the last: it decides, sees what the arms said
     as deep as it went, and learns. Beside them stands every fixed depth. Where the log ends
@@ -82,8 +83,8 @@ def replay(
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25
 
-        stopwise replay visits.parquet --costs 0.01,0.24,0.25
-        --policy uss-pd:sigma=0.2 --policy thompson:scale=0.5 --policy uss-ucb
+        stopwise replay visits.parquet --costs 0.01,0.24,0.25 \
+            --policy uss-pd:sigma=0.2 --policy thompson:scale=0.5
 
     A live run can be repeated, decision for decision, from the policy as it was saved before it:
 
@@ -174,10 +175,35 @@ def _tell(console: "Console", found: "Replay") -> None:
     from stopwise.logs.replay.words import sentences
 
     console.print()
-    console.print(_table(found))
+    table = _table(found)
+    if console.width < max(NARROW, console.measure(table).minimum):
+        _stack(console, found)
+    else:
+        console.print(table)
     for sentence in sentences(found):
         console.print(Text(sentence))
     console.print()
+
+
+def _stack(console: "Console", found: "Replay") -> None:
+    """Print a block for each line of the table, where there is no room for it."""
+    from rich.text import Text
+
+    for k, one in enumerate((*found.policies, *found.fixed)):
+        fixed = k - len(found.policies)
+        best = ", best fixed" if fixed == found.best_fixed else ""
+        console.print(Text(one.name if fixed < 0 else f"always {one.name}{best}", "bold"))
+        console.print(Text(f"  stops at (%): {_shares(one)}"))
+        for column in _columns(found):
+            cell = _cell(one, column, found).plain.replace("\n", " ")
+            console.print(Text(f"  {column}: {cell}"))
+        console.print()
+    console.print(Text(_caption(found)))
+    console.print()
+
+
+def _shares(one: "Played") -> str:
+    return "/".join(f"{100 * share.value:.0f}" for share in one.depths) if one.rounds else "–"
 
 
 def _table(found: "Replay") -> "Table":
@@ -191,30 +217,35 @@ def _table(found: "Replay") -> "Table":
     table.add_column("", overflow="fold")
     table.add_column("stops at (%)", justify="right", no_wrap=True)
     for heading in columns:
-        table.add_column(Text(heading), justify="right")
+        table.add_column(Text(heading), justify="right", min_width=_widest(found, heading))
     for k, one in enumerate(lines):
         fixed = k - len(found.policies)
         name = Text(one.name if fixed < 0 else f"always {one.name}")
         if fixed == found.best_fixed:
             name.append("\nbest fixed", "dim")
-        shares = "/".join(f"{100 * share.value:.0f}" for share in one.depths)
         cells = [_cell(one, column, found) for column in columns]
         table.add_row(
             name,
-            shares if one.rounds else "–",
+            _shares(one),
             *cells,
             end_section=k == len(found.policies) - 1,
         )
     return table
 
 
+def _widest(found: "Replay", column: str) -> int:
+    """Return the room that the numbers of a column need, so that none is cut."""
+    cells = [_cell(one, column, found).plain for one in (*found.policies, *found.fixed)]
+    return max(len(line) for cell in cells for line in cell.split("\n"))
+
+
 def _columns(found: "Replay") -> list[str]:
     lines = (*found.policies, *found.fixed)
     columns = ["cost", f"unlike {found.arms[-1]}"]
+    if found.judged_by == "cost + disagreement":
+        columns += ["cost + unlike"]
     if found.labelled:
         columns += ["wrong", "total loss"]
-    else:
-        columns += ["cost + unlike"]
     if any(one.money is not None for one in lines):
         columns += ["paid"]
     if any(one.as_played is not None for one in lines):
@@ -238,7 +269,10 @@ def _cell(one: "Played", column: str, found: "Replay") -> "Text":
         "as in log": (one.as_played, True),
     }
     estimate, share = numbers.get(column, (one.disagreement, True))
-    return _two_lines(estimate, share=share)
+    cell = _two_lines(estimate, share=share)
+    if "unlike" in column and estimate is not None and one.compared < one.rounds:
+        cell.append(f"\nof {one.compared:,}", "dim")
+    return cell
 
 
 def _two_lines(estimate: "Estimate | None", *, share: bool) -> "Text":

@@ -43,6 +43,7 @@ from stopwise.engine.logistic import (
 from stopwise.engine.rule import (
     AUTO,
     BETA,
+    DELTA,
     ESTIMATE,
     FORCED_ROUNDS,
     GAP,
@@ -59,6 +60,7 @@ from stopwise.engine.rule import (
 )
 
 LOSES, UNSURE, WINS = -1, 0, 1
+SLOPE = 0.5  # heuristic: by how much the logit of q is expected to vary with the context
 
 
 @inlined
@@ -161,8 +163,8 @@ def decide(bank: Bank, audits: Ints, rule: Rule, noise: Floats, noted: Floats) -
     ``noise`` holds a standard normal per pair for Thompson sampling; other rules ignore it.
     ``audits`` tells where in memory is, for each pair, what labels have shown (none: no rows).
     The numbers of every comparison made are left in ``noted`` (n_pairs, 3): the logits of p̂ and
-    p̃, or for the supervised rule γ̂_i − γ̂_j and its upper value; and a lower bound on W_ij, 0
-    unless labels tell one.
+    p̃, or for the supervised rule γ̂_i − γ̂_j and its upper value; and half of what labels take
+    off p̃.
     """
     last = rule.gaps.shape[1] - 1
     if forced(bank, rule):
@@ -214,8 +216,8 @@ def _sharpen(bank: Bank, audits: Ints, rule: Rule, i: int, j: int, cautious: boo
     k = rule.pairs[i, j]
     if audits.shape[0] > 0:
         labelled, _ = attach(audits[k])
-        if enough_labels(labelled) and _blurred(labelled, 0) > _blurred(bank, k):
-            refine(labelled, 0, False, cautious)
+        if labelled.counters[ROUNDS] > 0 and _blurred(labelled, 0) > _blurred(bank, k):
+            refine(labelled, 0, True, cautious)  # the bound depends on H itself
             return
     if rule.settings[KIND] == SUPERVISED:
         k = i if uncertainty(bank, i) >= uncertainty(bank, j) else j
@@ -270,15 +272,6 @@ def _verdict(
     return UNSURE, margin
 
 
-@inlined
-def enough_labels(labelled: Bank) -> bool:
-    """Say whether labels can tell about a pair: V needs d' rows before it can be inverted.
-
-    A radius that is smaller than proved would else believe the very first label.
-    """
-    return labelled.counters[ROUNDS] >= labelled.models[0, DIM]
-
-
 @compiled
 def _blurred(bank: Bank, k: int) -> float:
     """Return by how much the probability of model k may be off at this context."""
@@ -311,18 +304,17 @@ def _audited(
     k = rule.pairs[i, j]
     labelled, _ = attach(audits[k])
     optimism = bonus(bank, rule, k)
-    if not enough_labels(labelled) or optimism == math.inf:
-        return verdict, margin
-    x = _slice(bank, k)
-    for c in range(x.shape[0]):
-        labelled.row[c] = x[c]
-    forget_bonuses(labelled)
+    if labelled.counters[ROUNDS] == 0 or optimism == math.inf:
+        return verdict, margin  # no label shows this pair
+    label_features(_slice(bank, k), labelled.numbers[0, RIDGE], labelled.row)
     err_p = uncertainty(bank, k)
     err_q = uncertainty(labelled, 0)
     if (err_p == math.inf or err_q == math.inf) and not settle:
         return UNSURE, -math.inf
     at_p = logit_at(bank, k)
-    at_q = logit_at(labelled, 0) - bonus(labelled, rule, 0)
+    caution = label_quantile(labelled, rule) * hessian_norm(labelled, 0)
+    at_q = logit_at(labelled, 0) - caution
+    err_q += caution * math.expm1(0.5 * _hessian_turn(labelled, 0))
     value = _repair(at_p, optimism, at_q)
     noted[k, ESTIMATE] = at_p
     noted[k, UPPER] = at_p + optimism
@@ -337,6 +329,30 @@ def _audited(
         return LOSES, 0.0
     noted[k, ESTIMATE] = math.nan  # not a comparison that the decision rests on, yet
     return UNSURE, gap - value
+
+
+@compiled
+def label_features(x: Floats, ridge: float, out: Floats) -> None:
+    """Write the features of q_ij: a constant, and those of p_ij, which count for less.
+
+    The ridge is the precision of a prior: vague for the constant, `SLOPE` wide for the rest. So
+    q_ij is taken to be much the same everywhere until labels show that it is not.
+    """
+    out[0] = 1.0
+    shrunk = SLOPE * math.sqrt(ridge)
+    for c in range(x.shape[0]):
+        out[1 + c] = shrunk * x[c]
+
+
+@compiled
+def label_quantile(labelled: Bank, rule: Rule) -> float:
+    """Return by how many standard deviations LCB(q) lies below the estimate: √(2·ln(1/δ)).
+
+    A Gaussian has less than δ beyond it: 2.4 of them for δ = 0.05. Rows that count several times
+    carry less than they weigh, as in `radius_of`.
+    """
+    heaviest = max(labelled.gram_state[0, gram.HEAVIEST], 1.0)
+    return math.sqrt(2.0 * heaviest * math.log(1.0 / rule.settings[DELTA]))
 
 
 @inlined

@@ -20,7 +20,7 @@ AUTO = -1.0  # FORCED_ROUNDS: until the radius is proved, see `rounds.observe`
 
 GAP, LOGIT = 0, 1  # layers of ``gaps``
 
-# what a decision notes of a comparison: logits of p̂ and p̃, LCB(W) (see `rounds.decide`)
+# what a decision notes of a comparison: logits of p̂ and p̃, harm (see `rounds.decide`)
 ESTIMATE, UPPER, HARM = 0, 1, 2
 N_NOTED = 3
 

@@ -31,7 +31,7 @@ def family(
     for cells, name, row in zip(columns, names, begins, strict=True):
         if row is not None and _family_of(cells) != expected:
             problems.at(row, name, mixed(_example(cells, row), expected))
-        elif cells.odd is not None and cells.odd.family not in ("other", expected):
+        elif cells.odd is not None and cells.odd.family not in ("other", expected or "number"):
             problems.at(cells.odd.row, name, mixed(cells.odd.words, expected))
         elif cells.odd is not None:
             problems.at(

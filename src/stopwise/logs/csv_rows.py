@@ -13,7 +13,7 @@ from stopwise.logs.answers import Family
 from stopwise.logs.cells import Cells, Use, gather
 from stopwise.logs.columns import Layout
 from stopwise.logs.lines import decoded, grouped
-from stopwise.logs.problems import place
+from stopwise.logs.problems import NoRowsError, place
 
 # Outputs that are numbers in so many rows, with no exception, are numbers.
 LOOKED_AT = 65_536
@@ -31,10 +31,10 @@ class CsvRows:
         self._path = path
         _, header = next(self._cells(), (0, None))
         if header is None:
-            raise InvalidLogError(f"{path.name} is empty: it has no columns and no rows")
+            raise NoRowsError(f"{path.name} is empty: it has no columns and no rows")
         self.names: tuple[str, ...] = tuple(name.strip() for name in header)
         if next(islice(self._cells(), 1, None), None) is None:
-            raise InvalidLogError(f"{path.name} has no rows below its header")
+            raise NoRowsError(f"{path.name} has no rows below its header")
 
     def describe(self) -> str:
         """Tell the columns, for the fingerprint."""
@@ -118,9 +118,12 @@ class CsvBatch:
             return gather([text.strip() or None for text in texts])
         if use == "number":
             try:
-                return Cells("number", np.array(list(map(float, texts))))
+                numbers = np.array(list(map(float, texts)))
             except ValueError:
+                numbers = None
+            if numbers is None or "_" in "".join(texts):  # which float would pass over
                 return gather([_number(text.strip()) for text in texts])
+            return Cells("number", numbers)
         if self._layout.kind is not None:
             return gather(self._declared(column, texts, self._columns[self._layout.kind]))
         if self._family == "text":

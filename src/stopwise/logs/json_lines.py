@@ -1,5 +1,6 @@
 """Logs in JSON lines: one object a round, in which names that belong together are nested."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,7 @@ from stopwise.errors import InvalidLogError
 from stopwise.logs.cells import Cells, Use, gather, shown
 from stopwise.logs.columns import Layout
 from stopwise.logs.lines import decoded, grouped
-from stopwise.logs.problems import place
+from stopwise.logs.problems import NoRowsError, place
 
 Record: TypeAlias = dict[str, Any]
 
@@ -23,6 +24,9 @@ ALL, SOME = ("context", "outputs"), ("revealed", "costs")
 # What a later row may not have if the first has not: it would go unread.
 OPTIONAL = ("label", "stop", "wanted", "failed", *SOME)
 
+# What many programs write for a number that is none.
+NOT_JSON = re.compile(r"[:,\[]\s*([+-]?(?:NaN|Infinity|nan|inf))\b")
+
 
 class JsonLines:
     """A file of JSON lines, read a few rows at a time. The first row tells the columns."""
@@ -33,7 +37,7 @@ class JsonLines:
         self._path = path
         first = next(self._objects(), None)
         if first is None:
-            raise InvalidLogError(f"{path.name} has no rows")
+            raise NoRowsError(f"{path.name} has no rows")
         self._first = first[1]
         columns = list(_flat(first[1]))
         self.names: tuple[str, ...] = tuple(name for name, _ in columns)
@@ -61,9 +65,14 @@ class JsonLines:
                 try:
                     row = decoder.decode(text)
                 except msgspec.DecodeError as error:
+                    odd = NOT_JSON.search(text)
+                    reason = (
+                        f"{odd[1]} is no number in JSON; write null, or leave the row out"
+                        if odd
+                        else f"{error}; is the line cut off?"
+                    )
                     raise InvalidLogError(
-                        f"{place(self._path.name, number, line)} is not JSON: {error}; is the "
-                        "line cut off?"
+                        f"{place(self._path.name, number, line)} is not JSON: {reason}"
                     ) from error
                 if not isinstance(row, dict):
                     raise InvalidLogError(

@@ -15,6 +15,7 @@ from stopwise.logs.columns import Columns, Layout, arrange
 from stopwise.logs.csv_rows import CsvRows
 from stopwise.logs.json_lines import JsonLines
 from stopwise.logs.parquet import ParquetRows
+from stopwise.logs.problems import NoRowsError
 
 Format: TypeAlias = Literal["parquet", "csv", "jsonl"]
 
@@ -124,7 +125,7 @@ class Log:
     ) -> None:
         self.path = Path(path)
         self.columns = columns or Columns()
-        self._source = _open(self.path, format_of(self.path, format))
+        self._source = source_of(self.path, format_of(self.path, format))
         self.layout = arrange(self._source.names, self.columns, self.path.name)
 
     @property
@@ -228,13 +229,14 @@ def format_of(path: Path, given: str | None = None) -> Format:
     return SUFFIXES[path.suffix.lower()]
 
 
-def _open(path: Path, kind: Format) -> Source:
+def source_of(path: Path, kind: Format) -> Source:
+    """Open a file as what it is."""
     if path.is_dir():
         raise InvalidLogError(f"{path} is a folder; a log is one file")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
     if path.stat().st_size == 0:
-        raise InvalidLogError(f"{path.name} is empty: it has no columns and no rows")
+        raise NoRowsError(f"{path.name} is empty: it has no columns and no rows")
     if kind == "parquet":
         return ParquetRows(path)
     return CsvRows(path) if kind == "csv" else JsonLines(path)

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from stopwise.errors import InvalidLogError
 from stopwise.logs.arrow import arrow
 from stopwise.logs.cells import Cells, Use
 from stopwise.logs.columns import Layout
-from stopwise.logs.problems import place
+from stopwise.logs.problems import NoRowsError, place
 
 BUFFER = 1 << 20  # bytes of each column that are read ahead
 
@@ -28,7 +29,7 @@ class ParquetRows:
         self.names: tuple[str, ...] = tuple(schema.names)
         self._types = {name: str(schema.field(i).type) for i, name in enumerate(schema.names)}
         if not self.rows:
-            raise InvalidLogError(f"{path.name} has no rows")
+            raise NoRowsError(f"{path.name} has no rows")
 
     def describe(self) -> str:
         """Tell the columns and their types, for the fingerprint."""
@@ -71,7 +72,7 @@ class ParquetBatch:
         """Return None: Parquet has no lines."""
 
     def cells(self, column: str, use: Use) -> Cells:
-        """Return a column; what it is used for makes no difference here."""
+        """Return a column."""
         pa = arrow()
         array = self._record.column(column)
         if pa.types.is_dictionary(array.type) and (
@@ -97,12 +98,30 @@ class ParquetBatch:
                     "number of more than 63 bits; write it as text"
                 )
             return Cells("number", values.astype(np.int64, copy=False), null)
+        if pa.types.is_decimal(kind) and use == "answer":
+            return self._exact(array.to_pylist(), column, null)
         if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             values = _plain(array.cast(pa.float64()))
             return Cells("number", values, null)
         raise InvalidLogError(
             f"{self._file}: column {column!r} is of type {kind}; logs hold numbers, bools and text"
         )
+
+    def _exact(
+        self, decimals: list[Decimal | None], column: str, null: NDArray[np.bool_] | None
+    ) -> Cells:
+        """Return decimals as numbers, of which two are equal only if the decimals are."""
+        given = [Decimal(0) if value is None else value for value in decimals]
+        if all(value == value.to_integral_value() and abs(value) < 2**63 for value in given):
+            return Cells("number", np.array([int(value) for value in given], np.int64), null)
+        numbers = [float(value) for value in given]
+        for row, (value, number) in enumerate(zip(given, numbers, strict=True)):
+            if Decimal(repr(number)) != value:
+                raise InvalidLogError(
+                    f"{place(self._file, self.first + row, None, column)}: is {value}, which has "
+                    "too many digits to be compared as a number; write it as text"
+                )
+        return Cells("number", np.array(numbers), null)
 
 
 def _plain(array: Any) -> NDArray[Any]:

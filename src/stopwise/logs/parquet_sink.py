@@ -1,5 +1,6 @@
 """Writing logs in Parquet: row group by row group to a file beside, moved into place at the end."""
 
+import io
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,29 +28,29 @@ class ParquetSink:
         self._fields = fields
         self._rows: list[Row] = []
         self._answers: Any = self._pa.null()  # the type of outputs and labels so far
-        self._beside = self._fresh()
-        self._writer = self._pq.ParquetWriter(self._beside, self._schema())
+        self._file = self._begun(self._answers)
 
     def write(self, row: Row) -> None:
         """Take a row; every so often they are written."""
         for field, value in zip(self._fields, row, strict=True):
             if isinstance(value, str):
                 _check_encodable(value, field.name, self._path.name)
-        self._rows.append(row)
         if len(self._rows) >= GROUP:
-            self._flush()
+            self._flush()  # before this row is taken: if the disk is full, it is not
+        self._rows.append(row)
 
     def close(self) -> None:
         """Write what is left and put the file in its place."""
         try:
             self._flush()
-            self._writer.close()
-            self._beside.replace(self._path)
+            self._file.end()
+            self._file.path.replace(self._path)
         except BaseException:
-            self._beside.unlink(missing_ok=True)
+            self._file.discard()
             raise
 
     def _flush(self) -> None:
+        self._file.drain()
         if not self._rows:
             return
         answers = [
@@ -60,14 +61,17 @@ class ParquetSink:
             if value is not None
         ]
         kind = self._wider(answers)
-        if kind != self._answers:
-            self._widen(kind)
+        schema = self._schema(kind)
         columns = [
             self._pa.array(_fitting([row[k] for row in self._rows], field, kind), column.type)
-            for k, (field, column) in enumerate(zip(self._fields, self._schema(), strict=True))
+            for k, (field, column) in enumerate(zip(self._fields, schema, strict=True))
         ]
-        self._writer.write_table(self._pa.table(columns, schema=self._schema()))
+        table = self._pa.table(columns, schema=schema)
+        if kind != self._answers or self._file.ended:  # ended: widening it has failed before
+            self._widen(kind)
+        self._file.encode(table)
         self._rows = []
+        self._file.drain()
 
     def _wider(self, answers: Sequence[Any]) -> Any:
         """Return the narrowest type that holds these answers and those written before."""
@@ -79,28 +83,79 @@ class ParquetSink:
 
     def _widen(self, kind: Any) -> None:
         """Write anew what was written, with a wider type of answers: 1 becomes 1.0."""
+        self._file.end()
+        wide = self._begun(kind)
+        try:
+            with self._pq.ParquetFile(self._file.path) as before:
+                for record in before.iter_batches(batch_size=GROUP):
+                    table = self._pa.Table.from_batches([record])
+                    wide.encode(table.cast(self._schema(kind)))
+                    wide.drain()
+        except BaseException:
+            wide.discard()  # what was written before is still there
+            raise
+        self._file, narrow = wide, self._file
         self._answers = kind
-        self._writer.close()
-        narrow, self._beside = self._beside, self._fresh()
-        schema = self._schema()
-        self._writer = self._pq.ParquetWriter(self._beside, schema)
-        with self._pq.ParquetFile(narrow) as before:
-            for record in before.iter_batches(batch_size=GROUP):
-                self._writer.write_table(self._pa.Table.from_batches([record]).cast(schema))
-        narrow.unlink()
+        narrow.discard()
 
-    def _schema(self) -> Any:
+    def _begun(self, kind: Any) -> "_Growing":
+        beside = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex[:8]}")
+        return _Growing(beside, self._pq, self._schema(kind))
+
+    def _schema(self, kind: Any) -> Any:
         pa = self._pa
         types = {
             "text": pa.string(),
             "time": pa.timestamp("us", tz="UTC"),
             "number": pa.float64(),
-            "answer": self._answers,
+            "answer": kind,
         }
         return pa.schema([(field.name, types[field.holds]) for field in self._fields])
 
-    def _fresh(self) -> Path:
-        return self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex[:8]}")
+
+class _Growing:
+    """A Parquet file under way. What the disk will not take now is kept and tried again."""
+
+    def __init__(self, path: Path, pq: Any, schema: Any) -> None:
+        self.path = path
+        self.ended = False
+        self._waiting = io.BytesIO()  # pyarrow cannot go on after a write that failed; this can
+        self._writer = pq.ParquetWriter(self._waiting, schema)
+        self._size = 0
+        self._file = path.open("wb", buffering=0)
+
+    def encode(self, table: Any) -> None:
+        """Take a row group; `drain` brings it to the disk."""
+        self._writer.write_table(table)
+
+    def drain(self) -> None:
+        """Write what is waiting: all of it or, if the disk will not have it, nothing."""
+        left = self._waiting.getvalue()
+        size = self._size + len(left)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            self._file.truncate(self._size)
+            self._file.seek(self._size)
+            raise
+        self._size = size
+        self._waiting.seek(0)
+        self._waiting.truncate()
+
+    def end(self) -> None:
+        """Make it a whole file; a second time does nothing."""
+        if self._file.closed:
+            return
+        self.ended = True
+        self._writer.close()
+        self.drain()
+        self._file.close()
+
+    def discard(self) -> None:
+        """Leave nothing of it behind."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
 
 
 def _fitting(values: list[Any], field: Field, kind: Any) -> list[Any]:

@@ -9,6 +9,10 @@ from stopwise.errors import InvalidLogError
 from stopwise.logs.cells import Batch
 
 
+class NoRowsError(InvalidLogError):
+    """A log that has columns at most."""
+
+
 class Problems:
     """Collects what is wrong with a few rows, and keeps the first row that has something.
 

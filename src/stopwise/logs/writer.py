@@ -13,11 +13,14 @@ import numpy as np
 
 from stopwise.errors import InvalidLogError
 from stopwise.logs.answers import Family, mixed
-from stopwise.logs.cells import EXACT, shown
+from stopwise.logs.cells import EXACT, Cells, shown
+from stopwise.logs.chunk import make_chunk
+from stopwise.logs.columns import Columns, arrange
 from stopwise.logs.fields import Row, lay_out
 from stopwise.logs.line_sinks import CsvSink, JsonSink
-from stopwise.logs.log import Log, format_of
+from stopwise.logs.log import Format, format_of, source_of
 from stopwise.logs.parquet_sink import ParquetSink
+from stopwise.logs.problems import NoRowsError
 from stopwise.records import Round
 
 LONGEST_MESSAGE = 2_000  # of an error, in characters: some quote whole requests (heuristic)
@@ -84,6 +87,7 @@ class LogWriter:
     Examples
     --------
     >>> import tempfile
+    >>> from stopwise.logs.log import Log
     >>> from stopwise.records import Round
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = Path(folder.name, "log.csv")
@@ -127,7 +131,11 @@ class LogWriter:
         self._kind = kind
         self._sink: Sink = sinks[kind](self.path, fields, append=append)
         if append:
-            self._seen = Seen(_family_in(self.path, kind))
+            try:
+                self._seen = _seen_in(self.path, kind, Columns(context=None if context else ()))
+            except BaseException:
+                self._sink.close()
+                raise
 
     def write(self, round: Round, label: Any = None) -> None:  # noqa: A002 - the word for it
         """Write a round.
@@ -293,13 +301,29 @@ def _padded(values: Sequence[Any], length: int) -> list[Any]:
     return [*values, *[None] * (length - len(values))]
 
 
-def _family_in(path: Path, kind: str) -> Family | None:
-    """Return what outputs the rows of a file hold; None if it has none yet."""
+AT_ONCE = 65_536  # rows of a file to be appended to that are looked at in one go
+
+
+def _seen_in(path: Path, kind: Format, columns: Columns) -> Seen:
+    """Return what answers the rows of a file hold, or say which row cannot be read."""
     try:
-        log = Log(path, format=kind)
-    except InvalidLogError:
-        return None  # columns and no rows: `append` has checked the columns
-    for chunk in log.chunks():
-        if (chunk.codes >= 0).any():
-            return "text" if chunk.values and isinstance(chunk.values[0], str) else "number"
-    return None
+        source = source_of(path, kind)
+    except NoRowsError:
+        return Seen()  # `append` has checked the columns
+    layout = arrange(source.names, columns, path.name)
+    family: Family | None = None
+    fractions = large = False
+    for batch in source.batches(layout, AT_ONCE, 0):
+        _, family = make_chunk(batch, layout, family, path.name)
+        for name in layout.answers:
+            cells = batch.cells(name, "answer")
+            fractions |= cells.kind == "number" and cells.values.dtype == np.float64
+            large |= cells.kind == "number" and _beyond(cells)
+    return Seen(family, fractions, large)
+
+
+def _beyond(cells: Cells) -> bool:
+    """Tell whether there are whole numbers that are not exact as floats."""
+    if cells.values.dtype != np.int64:
+        return False
+    return bool(((cells.values > EXACT) | (cells.values < -EXACT)).any())

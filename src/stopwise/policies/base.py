@@ -239,7 +239,9 @@ class Policy(ABC):
 
         return self._one_by_one(checked.contexts, reveal, progress)
 
-    def observe_many(self, rounds: Rounds, stops: ArrayLike) -> None:
+    def observe_many(
+        self, rounds: Rounds, stops: ArrayLike, *, wanted: ArrayLike | None = None
+    ) -> None:
         """Learn from recorded rounds as if this policy had decided them so; decides nothing.
 
         Starts a policy with what a log can teach it.
@@ -250,7 +252,10 @@ class Policy(ABC):
             The record.
         stops : array_like of shape (n,)
             Where each round ended; those that the record does not reach teach nothing.
+        wanted : array_like of shape (n,), optional
+            Where the rule would have ended each, for a policy that sends some on by chance.
         """
+        del wanted
         checked = self._checked_rounds(rounds)
         square = np.zeros((len(self._names),) * 2, dtype=np.bool_)
         above = np.triu_indices(len(square), 1)

@@ -15,16 +15,17 @@ from stopwise.engine.arrays import Bytes, Floats, Ints
 from stopwise.engine.attach import Attachment
 from stopwise.errors import (
     InvalidContextError,
+    InvalidInputError,
     InvalidOutputsError,
     InvalidParameterError,
     StopwiseError,
 )
 from stopwise.features import FLOAT64, BoundFeatures, FeaturesLike, Identity, bind
 from stopwise.policies.base import CHUNK, Policy, Progress, number
-from stopwise.policies.descent import Descent
+from stopwise.policies.descent import Descent, comparable
 from stopwise.policies.randomness import chance, restored, stored, whole_seed
 from stopwise.policies.recorded import Rounds
-from stopwise.policies.staged import StagedDescent
+from stopwise.policies.staged import StagedDescent, numbers_of
 from stopwise.records import Decision, PairEvidence, Round
 
 NO_PLAN = np.empty(0)  # tells a kernel that it is given features, not a context
@@ -135,7 +136,7 @@ class Contextual(Policy):
         if self._supervised:
             return super().replay(rounds, progress=progress)
         checked = self._checked_rounds(rounds)
-        rows = self.features.rows(self._blanked(checked))
+        rows = self._rows(checked)
         # as `entry.run` reads it: what a failed round knows is told from what a record lacks
         reach = np.where(checked.failed & (checked.reach >= 0), -2 - checked.reach, checked.reach)
         return self._run(
@@ -146,20 +147,23 @@ class Contextual(Policy):
             checked if checked.audited is not None else None,
         )
 
-    def observe_many(self, rounds: Rounds, stops: ArrayLike) -> None:
+    def observe_many(
+        self, rounds: Rounds, stops: ArrayLike, *, wanted: ArrayLike | None = None
+    ) -> None:
         """Learn from recorded rounds, compiled (see `Policy.observe_many`)."""
         if self._supervised:
             super().observe_many(rounds, stops)
             return
         checked = self._checked_rounds(rounds)
         ends = self._taught(checked, stops)
-        rows = self.features.rows(self._blanked(checked))
+        wishes = ends if wanted is None else self._taught(checked, wanted)
+        rows = self._rows(checked)
         done = 0
         while done < len(rows):
             self._make_room()
             rest = slice(done, None)
             done += entry.learn(
-                self._where, rows[rest], checked.differ[rest], ends[rest], ends[rest]
+                self._where, rows[rest], checked.differ[rest], ends[rest], wishes[rest]
             )
 
     def audit(self, done: Round, label: Hashable) -> None:
@@ -172,8 +176,10 @@ class Contextual(Policy):
         if self._rule.settings[rule.KIND] not in (rule.ALPHA, rule.BETA):
             super().audit(done, label)
         outputs = list(done.outputs)
-        if label is None or label != label:
-            raise InvalidOutputsError(f"the label of an audited round cannot be {label!r}")
+        if label is None or not comparable(label):
+            raise InvalidOutputsError(
+                f"the label of an audited round is a value like its outputs, not {label!r}"
+            )
         if not outputs:
             return
         n, _ = self._coded(outputs)
@@ -193,12 +199,12 @@ class Contextual(Policy):
             bank = self._labelled[k]
             offset, d = (int(v) for v in self._bank.models[k, : banks.ARM])
             bank.outcomes[0] = right[i]
+            told = np.empty(d + 1)
+            rounds.label_features(row[offset : offset + d], self.ridge, told)
             # Its one model sees a cascade of two arms, of which the first is nothing; a wish to
             # stop there gives the round its weight, as one between arms i and j does.
             between = self.features.sees is not None and i < wanted < j
-            while not entry.observe(
-                self._audits[k], row[offset : offset + d], NO_PLAN, 2, int(not between), -1
-            ):
+            while not entry.observe(self._audits[k], told, NO_PLAN, 2, int(not between), -1):
                 self._make_room()
         self._audited += 1
 
@@ -270,29 +276,29 @@ class Contextual(Policy):
                     noted[k, rule.HARM] = self._harm(row, k, logits[k], bonuses[k])
 
     def _harm(self, row: Floats, k: int, logit: float, optimism: float) -> float:
-        """Return the lower bound on W_ij at these features; 0 if no label tells."""
-        if not self._labelled or not rounds.enough_labels(self._labelled[k]):
+        """Return half of what labels take off p̃ at these features; 0 if none tells."""
+        if not self._labelled or self._labelled[k].counters[banks.ROUNDS] == 0:
             return 0.0
         labelled = self._labelled[k]
         offset, d = (int(v) for v in self._bank.models[k, : banks.ARM])
-        phi = row[offset : offset + d]
-        entry.solve(self._audits[k], 0, False)
+        phi = np.empty(d + 1)
+        rounds.label_features(row[offset : offset + d], self.ridge, phi)
+        entry.solve(self._audits[k], 0, True)
         theta = labelled.vectors[0, banks.THETA_G] + labelled.vectors[0, banks.STEP]
-        gain = 1.0 - 2.0 * _mu(phi @ theta - self._optimism(labelled, phi, 0))
+        size = float(np.sqrt(max(phi @ labelled.hessian[0, gram.INVERSE] @ phi, 0.0)))
+        gain = 1.0 - 2.0 * _mu(phi @ theta - rounds.label_quantile(labelled, self._rule) * size)
         upper = _mu(logit + optimism)
         return float(upper - gain * (upper if gain > 0 else _mu(logit - optimism))) / 2
 
     def _bonus(self, phi: Floats, k: int, noise: Floats) -> float:
         """Return α‖φ‖_{V⁻¹}, the optimism of model k at features φ."""
         del noise
-        return self._optimism(self._bank, phi, int(self._bank.models[k, banks.GRAM]))
-
-    def _optimism(self, bank: banks.Bank, phi: Floats, g: int) -> float:
-        matrix, inverse = _matrices(bank, g)
+        matrix, inverse = self._gram(k)
         if not matrix.any():
             return np.inf
         size = float(np.sqrt(max(phi @ inverse @ phi, 0.0)))
-        return rounds.radius_of(bank, self._rule, g) * size
+        g = int(self._bank.models[k, banks.GRAM])
+        return rounds.radius_of(self._bank, self._rule, g) * size
 
     # -- looking inside ---------------------------------------------------------------------
 
@@ -319,7 +325,15 @@ class Contextual(Policy):
         return self._gram(self._model(i, j))
 
     def _gram(self, k: int) -> tuple[Floats, Floats]:
-        return _matrices(self._bank, int(self._bank.models[k, banks.GRAM]))
+        g = int(self._bank.models[k, banks.GRAM])
+        d = int(self._bank.grams[g, banks.DIM])
+        both, state = self._bank.gram[g], self._bank.gram_state[g]
+        if state[gram.READY] == 0.0:
+            gram.refresh(both, state, d, self._bank.work)
+        if state[gram.READY] == 0.0:
+            return np.zeros((d, d)), np.full((d, d), np.inf)
+        matrix = both[gram.MATRIX, :d, :d] + state[gram.FLOOR] * np.eye(d)
+        return matrix, both[gram.INVERSE, :d, :d].copy()
 
     def observations(self, i: int, j: int) -> int:
         """Return n_ij, how many rounds revealed both arms of a pair.
@@ -393,9 +407,15 @@ class Contextual(Policy):
         at, and only that need be there.
         """
         features = self.features
-        if features.sees is None or np.shape(cast(Any, x)) == (features.context_dim,):
+        if features.sees is None:
             return features.row(x)
-        known = np.asarray(x, dtype=np.float64)
+        known = numbers_of(x)
+        needed = features.sees[n - 2] if n > 1 else 0
+        if not needed <= len(known) <= features.context_dim:
+            raise InvalidContextError(
+                f"a round in which {n} arms spoke has a context of {needed} to "
+                f"{features.context_dim} numbers; this has {len(known)}"
+            )
         row = np.zeros(features.width)
         for arm in range(n - 1):
             start = features.offsets[arm]
@@ -403,17 +423,26 @@ class Contextual(Policy):
             row[start : start + features.dims[arm]] = here
         return row
 
-    def _blanked(self, recorded: Rounds) -> Floats:
-        """Return contexts with a value that every map accepts where none was revealed."""
-        sees = self.features.sees
-        if sees is None:
-            return recorded.contexts
-        contexts, blank = recorded.contexts.copy(), self.features.blank
-        contexts[recorded.reach < 0] = blank  # whatever arm 0 would have revealed
-        for arm in range(1, len(sees)):
-            hidden = slice(sees[arm - 1], sees[arm])
-            contexts[recorded.reach < arm, hidden] = blank[hidden]
-        return contexts
+    def _rows(self, recorded: Rounds) -> Floats:
+        """Return the features of recorded rounds; zeros where a stage that never ran stands."""
+        features, contexts = self.features, recorded.contexts
+        if features.sees is None:
+            return features.rows(contexts)
+        if contexts.shape[1] != features.context_dim:
+            raise InvalidContextError(
+                f"contexts form a table of {features.context_dim} columns, one row each; this has "
+                f"shape {contexts.shape}"
+            )
+        rows = np.zeros((len(contexts), features.width))
+        for arm, (stage, seen) in enumerate(zip(features.stages, features.sees, strict=True)):
+            ran = np.flatnonzero(recorded.reach >= arm)
+            start = features.offsets[arm]
+            try:
+                here = stage.rows(contexts[ran, :seen])
+            except InvalidInputError as error:
+                raise type(error)(f"standing at arm {arm}: {error}") from error
+            rows[ran, start : start + features.dims[arm]] = here
+        return rows
 
     # -- for a `StagedDescent` ------------------------------------------------------------------
 
@@ -461,13 +490,13 @@ class Contextual(Policy):
             self._make_room()
 
     def _make_room(self) -> None:
-        for bank, attachment in self._attachments:
+        for k, (bank, attachment) in enumerate(self._attachments):
             try:
                 banks.with_room(bank, 1)
             finally:  # whatever happened, kernels must not use addresses that moved
                 attachment.refresh()
-        for k, (_, attachment) in enumerate(self._attachments[1:]):
-            self._audits[k] = attachment.where
+                if k > 0:
+                    self._audits[k - 1] = attachment.where
 
     def _run(
         self,
@@ -579,13 +608,13 @@ class Contextual(Policy):
 
     def _new_label_bank(self, k: int) -> banks.Bank:
         """Return the state of the model of q_ij, for pair number k: one, and it sees no other."""
-        d = int(self._bank.models[k, banks.DIM])
+        d = int(self._bank.models[k, banks.DIM]) + 1
         bank = banks.new_bank(
             np.array([[0, d, 1, 0]]),
             np.array([[0, d, 1, -1]]),
             2,
             d,
-            self._lam,
+            0.0,
             self.ridge,
             self.full_depth_every or 1,
         )
@@ -652,18 +681,6 @@ class Contextual(Policy):
         banks.restore(self._bank, state)
         self._labelled, self._audited, self._chance = labelled, audited, random
         self._attach()
-
-
-def _matrices(bank: banks.Bank, g: int) -> tuple[Floats, Floats]:
-    """Return V number g and its inverse."""
-    d = int(bank.grams[g, banks.DIM])
-    both, state = bank.gram[g], bank.gram_state[g]
-    if state[gram.READY] == 0.0:
-        gram.refresh(both, state, d, bank.work)
-    if state[gram.READY] == 0.0:
-        return np.zeros((d, d)), np.full((d, d), np.inf)
-    matrix = both[gram.MATRIX, :d, :d] + state[gram.FLOOR] * np.eye(d)
-    return matrix, both[gram.INVERSE, :d, :d].copy()
 
 
 def _every(given: int | None) -> int | None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class Descent:
     """One round on its way down the cascade; made by `Policy.start`.
 
-    Ask for the next arm, run it, give its output; when there is none left to run, learn. What
-    other rounds taught the policy meanwhile does not matter. A round whose stage failed may
-    learn too: from the arms that answered.
+    Ask for the next arm, run it, give its output; when there is none left to run, learn. Other
+    rounds may be under way meanwhile. A round whose stage failed may learn too: from the arms
+    that answered.
 
     Attributes
     ----------
@@ -82,15 +82,11 @@ class Descent:
         """
         if not self._asked:
             raise InvalidOutputsError("no arm was asked: call next() before each give()")
-        try:
-            hash(output)
-            same = output == output
-        except TypeError:
+        if not comparable(output):
             raise InvalidOutputsError(
-                f"an output must be hashable (a number, a string, a tuple …), not {output!r}"
-            ) from None
-        if not same:
-            raise InvalidOutputsError("an output of NaN equals nothing, itself included")
+                "an output must be hashable and equal to itself (a number, a string, a tuple …; "
+                f"not NaN), which this {type(output).__name__} is not"
+            )
         self._reveal(revealed)
         self.outputs.append(output)
         self._asked = False
@@ -128,3 +124,18 @@ class Descent:
     def __repr__(self) -> str:
         state = "under way" if self.decision is None else str(self.decision)
         return f"Descent({len(self.outputs)} arms answered, {state})"
+
+
+def comparable(output: object) -> bool:
+    """Say whether a value can be compared with others: hashable, and equal to itself.
+
+    Examples
+    --------
+    >>> comparable("spam"), comparable(float("nan")), comparable([1])
+    (True, False, False)
+    """
+    try:
+        hash(output)
+        return bool(output == output)
+    except Exception:  # whatever a foreign type does when it is compared
+        return False

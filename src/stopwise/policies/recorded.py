@@ -22,7 +22,8 @@ class Rounds(msgspec.Struct, frozen=True, eq=False):
     wrong : ndarray of uint8, shape (n, K), or None
         1 where an arm was wrong, 0 where it was right, 2 where that is not known.
     audited : ndarray of bool, shape (n,), or None
-        Rounds whose right answer the policy may see when they have ended.
+        Rounds whose right answer the policy may see when they have ended; policies that do not
+        learn from labels do not look.
 
     Examples
     --------

@@ -26,7 +26,7 @@ class StagedDescent(Descent):
 
     def _plan(self) -> None:
         policy, features = self._policy, self._policy.features
-        self._known: list[float] = _numbers(self._x)
+        self._known: list[float] = numbers_of(self._x)
         self._sees: tuple[int, ...] = features.sees or (features.context_dim,)
         if len(self._known) > self._sees[0]:
             raise InvalidContextError(
@@ -72,7 +72,7 @@ class StagedDescent(Descent):
         arm = len(self.outputs)
         if arm == self._policy.cascade.n_arms - 1:
             return  # the last arm has spoken: nothing is left to decide by what it reveals
-        known = [*self._known, *_numbers(revealed)]
+        known = [*self._known, *numbers_of(revealed)]
         if len(known) != self._sees[arm]:
             raise InvalidContextError(
                 f"once arm {arm} has run the features see {self._sees[arm]} numbers; it is "
@@ -87,7 +87,14 @@ class StagedDescent(Descent):
         self._policy.learn_row(self._row, self.outputs, self.wanted)
 
 
-def _numbers(values: ArrayLike | None) -> list[float]:
+def numbers_of(values: ArrayLike | None) -> list[float]:
+    """Return a context as far as it is known, or say what is wrong with it.
+
+    Examples
+    --------
+    >>> numbers_of([1, 2.5]), numbers_of(None)
+    ([1.0, 2.5], [])
+    """
     try:
         numbers = np.asarray(() if values is None else values, dtype=np.float64)
     except (TypeError, ValueError) as reason:

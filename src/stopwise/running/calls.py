@@ -38,21 +38,32 @@ def prediction(estimator: Estimator) -> Call:
     -1.0
     """
 
+    async def predict_async(case: Any) -> Any:
+        return _only(await estimator.predict([case]))
+
     def predict(case: Any) -> Any:
         predicted = estimator.predict([case])
-        if len(predicted) != 1:
-            raise ValueError(f"{len(predicted)} predictions for one case")
-        # as plain Python values, so that records can be written
-        value = np.asarray(predicted)[0].tolist()
-        if isinstance(value, list):  # several predictions in a row of the table, or one
-            values = cast(list[Any], value)
-            return values[0] if len(values) == 1 else tuple(values)
-        return value
+        if inspect.isawaitable(predicted):
+            if inspect.iscoroutine(predicted):
+                predicted.close()  # or Python complains that it was never awaited
+            raise TypeError("predict gave something to await: declare it with `async def`")
+        return _only(predicted)
 
-    return predict
+    return predict_async if is_async(getattr(estimator, "predict", None)) else predict
 
 
-def is_async(run: Call) -> bool:
+def _only(predicted: Any) -> Any:
+    """Return the one prediction of a table of one row, as plain Python values, for records."""
+    if len(predicted) != 1:
+        raise ValueError(f"{len(predicted)} predictions for one case")
+    value = np.asarray(predicted)[0].tolist()
+    if isinstance(value, list):  # several predictions in a row of the table, or one
+        values = cast(list[Any], value)
+        return values[0] if len(values) == 1 else tuple(values)
+    return value
+
+
+def is_async(run: object) -> bool:
     """Say whether calling it gives something to await.
 
     Examples
@@ -64,6 +75,18 @@ def is_async(run: Call) -> bool:
     return inspect.iscoroutinefunction(run) or inspect.iscoroutinefunction(
         getattr(run, "__call__", None)  # noqa: B004 (an object whose __call__ is async)
     )
+
+
+def yields(run: object) -> bool:
+    """Say whether calling it gives a generator, which has not answered anything yet.
+
+    Examples
+    --------
+    >>> yields(lambda case: (yield case)), yields(abs)
+    (True, False)
+    """
+    parts = (run, getattr(run, "__call__", None), getattr(run, "predict", None))  # noqa: B004
+    return any(inspect.isgeneratorfunction(p) or inspect.isasyncgenfunction(p) for p in parts)
 
 
 def ask(run: Call, case: Any, timeout: float | None) -> Any:

@@ -17,7 +17,7 @@ from stopwise.errors import InvalidInputError, InvalidParameterError, TruthRequi
 from stopwise.policies.base import Policy, Progress, Uncontextual
 from stopwise.records import Failure, Round
 from stopwise.running.calls import ask, ask_async, refuse_async
-from stopwise.running.stage import Stage, StageLike
+from stopwise.running.stage import Stage, StageLike, check_equality, seconds, shown, told
 
 
 class KeepsRounds(Protocol):
@@ -94,6 +94,8 @@ class Runner:
             )
         if on_error not in ("end", "raise"):
             raise InvalidParameterError(f'on_error is "end" or "raise", not {on_error!r}')
+        if timeout is not None:
+            timeout = seconds(timeout)
         self.policy = policy
         self.stages = _prepared(policy.cascade.names, stages, canonical, timeout)
         self.context = context
@@ -217,8 +219,11 @@ class Runner:
         id_of : callable, optional
             case → the id of its round.
         """
-        if concurrency < 1:
-            raise InvalidParameterError(f"concurrency must be 1 or more, not {concurrency!r}")
+        whole = isinstance(concurrency, int | np.integer)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(concurrency, bool) or not whole or concurrency < 1:
+            raise InvalidParameterError(
+                f"concurrency must be a whole number, 1 or more, not {concurrency!r}"
+            )
         waiting = iter(cases)
         under_way: set[asyncio.Task[Round]] = set()
         ended: set[asyncio.Task[Round]] = set()
@@ -253,7 +258,17 @@ class Runner:
         ------
         AuditNotSupportedError
             If the policy has no use for labels.
+        InvalidParameterError
+            If stages have a ``canonical`` of their own and the runner has none: it cannot know
+            which of them labels need.
         """
+        own = [repr(stage.name) for stage in self.stages if stage.canonical is not None]
+        if self.canonical is None and own:
+            raise InvalidParameterError(
+                f"labels must be made canonical like answers, but only stages ({', '.join(own)}) "
+                "have a `canonical`: give Runner a canonical= for labels, or call "
+                "policy.audit(round, label) with the label in the form of the round's outputs"
+            )
         right = self.canonical(label) if self.canonical is not None else label
         with self.lock:
             self.policy.audit(round, right)
@@ -309,6 +324,8 @@ class _RoundUnderWay:
                 answer, last=self._arm + 1 == len(stages)
             )
             beside, seen = (revealed, ()) if self._runner.blind else ((), revealed)
+            for earlier in self._descent.outputs:
+                check_equality(compared, earlier)  # or learning could fail, with the round logged
             with self._runner.lock:
                 self._descent.give(compared, seen)
         except InvalidInputError as error:
@@ -324,7 +341,7 @@ class _RoundUnderWay:
         if self._runner.on_error == "raise":
             raise error
         late = isinstance(error, TimeoutError)
-        said = str(error)
+        said = told(error)
         if not (said and (late or isinstance(error, InvalidInputError))):
             said = f"{type(error).__name__}: {said}" if said else type(error).__name__
         self._failure = Failure(self._arm, "timeout" if late else "error", said)
@@ -355,7 +372,7 @@ class _RoundUnderWay:
                 except Exception as error:
                     error.add_note(
                         f"Round {done.id} was not logged and not learned from; its answer was "
-                        f"{done.answer!r}."
+                        f"{shown(done.answer)}."
                     )
                     raise
             descent.learn()

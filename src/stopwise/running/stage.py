@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from inspect import isasyncgen, isgenerator
 from typing import Any
 
 from stopwise.errors import InvalidOutputsError, InvalidParameterError
 from stopwise.policies.base import number
-from stopwise.running.calls import Call, Estimator, is_async, prediction
+from stopwise.running.calls import Call, Estimator, is_async, prediction, yields
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,6 +62,11 @@ class Stage:
             raise InvalidParameterError(
                 f"a stage needs a fitted estimator, not the class {run.__name__}: make one, fit it"
             )
+        if yields(run):
+            raise InvalidParameterError(
+                "a stage must return its answer, and this one yields: a generator has not said "
+                "anything yet. Collect what it yields and return that"
+            )
         if isinstance(run, Estimator):
             call = prediction(run)
         elif callable(run):
@@ -78,7 +84,7 @@ class Stage:
                     f"{part} must be a function of an answer, not {given!r}"
                 )
         if self.timeout is not None:
-            object.__setattr__(self, "timeout", number("timeout", self.timeout, above=0))
+            object.__setattr__(self, "timeout", seconds(self.timeout))
         if self.cost is not None and not callable(self.cost):
             object.__setattr__(self, "cost", number("cost", self.cost, least=0))
 
@@ -107,14 +113,17 @@ class Stage:
         InvalidOutputsError
             If one of the three is not what it must be, or the function for it raised.
         """
+        if isgenerator(answer) or isasyncgen(answer):
+            raise InvalidOutputsError(
+                "the stage gave a generator, which has not said anything yet: collect what it "
+                "yields and return that"
+            )
         compared = _asked("canonical", self.canonical, answer) if self.canonical else answer
         try:
             hash(compared)
-        except TypeError as error:
-            raise InvalidOutputsError(
-                f"answers like {_shown(compared)} cannot be compared ({error}); give the stage a "
-                "`canonical` that makes a number, a text or a tuple of it"
-            ) from None
+        except Exception as error:
+            raise _incomparable(compared, error) from None
+        check_equality(compared, compared)
         revealed: tuple[float, ...] = ()
         if self.reveals is not None and not last:
             revealed = _numbers(_asked("reveals", self.reveals, answer))
@@ -127,19 +136,86 @@ class Stage:
 StageLike = Call | Estimator | Stage
 
 
+def check_equality(one: Hashable, other: Hashable) -> None:
+    """Raise `InvalidOutputsError` if two values cannot be compared: foreign types may do anything.
+
+    Examples
+    --------
+    >>> check_equality("spam", 5)
+    """
+    try:
+        for a, b in ((one, other), (other, one)):
+            bool(a == b)
+            bool(a != b)
+    except Exception as error:
+        raise _incomparable(one, error) from None
+
+
+def seconds(timeout: float) -> float:
+    """Return a timeout, or say what is wrong with it.
+
+    Examples
+    --------
+    >>> seconds(2)
+    2.0
+    """
+    if isinstance(timeout, bool | str):
+        raise InvalidParameterError(f"timeout must be a number of seconds, not {timeout!r}")
+    return number("timeout", timeout, above=0, most=LONGEST)
+
+
+LONGEST = 1e6  # seconds; threads cannot wait for much longer (heuristic)
+
+
+def told(error: BaseException) -> str:
+    """Return what an exception says; nothing if it cannot say it.
+
+    Examples
+    --------
+    >>> told(ValueError("too short"))
+    'too short'
+    """
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def shown(value: object) -> str:
+    """Return a value as it is shown in messages: short, whatever it is.
+
+    Examples
+    --------
+    >>> shown("x" * 1000)[-5:]
+    'xx...'
+    """
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _incomparable(value: object, error: Exception) -> InvalidOutputsError:
+    return InvalidOutputsError(
+        f"answers like {shown(value)} cannot be compared ({told(error) or type(error).__name__}); "
+        "give the stage a `canonical` that makes a number, a text or a tuple of it"
+    )
+
+
 def _asked(what: str, function: Callable[[Any], Any], answer: Any) -> Any:
     try:
         return function(answer)
     except Exception as error:
-        raise InvalidOutputsError(f"{what}: {type(error).__name__}: {error}") from error
+        raise InvalidOutputsError(f"{what}: {type(error).__name__}: {told(error)}") from error
 
 
 def _numbers(given: Any) -> tuple[float, ...]:
     try:
         values = tuple(float(value) for value in given)
-    except (TypeError, ValueError):
+    except Exception:
         raise InvalidOutputsError(
-            f"reveals must give a list of numbers, not {_shown(given)}"
+            f"reveals must give a list of numbers, not {shown(given)}"
         ) from None
     for place, value in enumerate(values):
         if not math.isfinite(value):
@@ -150,13 +226,8 @@ def _numbers(given: Any) -> tuple[float, ...]:
 def _cost(given: Any) -> float:
     try:
         cost = float(given)
-    except (TypeError, ValueError):
+    except Exception:
         cost = math.nan
     if not 0 <= cost < math.inf:
-        raise InvalidOutputsError(f"cost must give a number, 0 or more, not {_shown(given)}")
+        raise InvalidOutputsError(f"cost must give a number, 0 or more, not {shown(given)}")
     return cost
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -14,7 +14,7 @@ def differences(outputs):
     return np.column_stack([outputs[:, i] != outputs[:, j] for i, j in pairs]).astype(np.uint8)
 
 
-def read(drawn: Simulated, errors, classes: int | None = 2):
+def read(drawn: Simulated, errors, classes: int | None = 2, wrong=None):
     """Read with the true chances of disagreement, so that only the agreement is in question."""
     e = error_rates(drawn.contexts, errors)
     spread = 1.0 if classes is None else 1 / (classes - 1)
@@ -26,7 +26,7 @@ def read(drawn: Simulated, errors, classes: int | None = 2):
     )
     outputs = drawn.outputs.astype(np.int16)
     found = read_agreement(
-        drawn.cascade, p.astype(np.float64), outputs, differences(drawn.outputs), classes
+        drawn.cascade, p.astype(np.float64), outputs, differences(drawn.outputs), classes, wrong
     )
     assert found is not None
     return found, p
@@ -96,6 +96,59 @@ def test_a_bad_arm_is_named_even_beside_copies():
     found, _ = read(drawn, errors)
     assert [w.worse for w in found.worse] == [3]
     assert "does not hold" in found.worse[0].words
+
+
+def nested(n):
+    """Three cheap arms that share most mistakes, and a better, independent one."""
+    drawn = simulated(n, 0, (0.01, 0.04, 0.06, 0.1), (0.3, 0.3, 0.3, 0.1))
+    shared = np.random.default_rng(1).random((n, 2)) < 0.9
+    for arm in (1, 2):
+        same = shared[:, arm - 1]
+        drawn.outputs[same, arm] = drawn.outputs[same, 0]
+    return drawn
+
+
+def test_a_better_arm_among_nested_ones_has_two_readings_until_labels_decide():
+    drawn, errors = nested(8000), (0.3, 0.3, 0.3, 0.1)
+    # the best arm looks worse: agreement is misled …
+    (alarm,) = [w for w in read(drawn, errors)[0].worse if w.worse == 3]
+    assert not alarm.confirmed
+    assert "Either large is worse than" in alarm.words  # … and says that it may be
+    assert "or the cheaper arms share mistakes that large does not make" in alarm.words
+    assert "labels on about 100 random rows would" in alarm.words
+    wrong = (drawn.outputs != drawn.labels[:, None])[:400].astype(np.uint8)
+    found, _ = read(drawn, errors, wrong=wrong)
+    assert 3 not in [w.worse for w in found.worse]
+    assert "Agreement made large look worse" in found.refuted[-1]
+    assert "the labels refute it" in found.refuted[-1]
+
+
+def test_labels_confirm_a_bad_arm():
+    drawn = bad_cascade(10_000, 0)
+    wrong = (drawn.outputs != drawn.labels[:, None])[:300].astype(np.uint8)
+    found, _ = read(drawn, (0.25, 0.15, 0.08, 0.35), wrong=wrong)
+    (alarm,) = found.worse
+    assert alarm.confirmed
+    assert alarm.drives
+    assert "Labels confirm" in alarm.words
+    assert "Either" not in alarm.words
+    assert found.losses[2] == pytest.approx(0.11 + 0.08, abs=0.03)
+
+
+def test_an_arm_that_the_rule_never_goes_to_does_not_matter():
+    drawn = simulated(8000, 0, (0.01, 0.05, 3.0), (0.2, 0.1, 0.3))
+    (alarm,) = read(drawn, (0.2, 0.1, 0.3))[0].worse
+    assert not alarm.drives
+
+
+def test_few_rows_and_arms_that_nearly_always_agree_are_too_little_to_check():
+    random = np.random.default_rng(0)
+    for n, error, checked in [(800, 0.2, False), (8000, 0.2, True), (8000, 0.005, False)]:
+        wrong = (random.random((n, 4)) < error).astype(np.int64)
+        check = accuracies(wrong, differences(wrong), np.zeros(n, int), 2, "abcd").check
+        assert check.checked == checked
+        assert ("too little to check" in check.words) != checked
+        assert ("Nothing here contradicts the assumption" in check.words) == checked
 
 
 def test_three_arms_cannot_be_checked_and_say_so():

@@ -8,6 +8,7 @@ import stopwise as sw
 from stopwise.logs.columns import Columns
 from stopwise.logs.diagnosis.diagnose import diagnose
 from stopwise.logs.diagnosis.findings import Diagnosis
+from stopwise.logs.diagnosis.words import frontier, numbers_that_matter
 from stopwise.logs.log import Log
 from tests.cascades import bad_cascade, good_cascade, simulated, write_log
 
@@ -181,8 +182,56 @@ def test_wrong_arguments_are_refused(tmp_path):
         sw.InvalidParameterError, match=r"2 arms \(one, two\) but there are 3 costs"
     ):
         diagnose(log, sw.Cascade([0.1, 0.3, 0.1]))
+    with pytest.raises(sw.InvalidParameterError, match="degree must be 1 to 4, not 5"):
+        diagnose(log, sw.Cascade([0.1, 0.3]), degree=5)
     with pytest.raises(sw.InvalidParameterError, match="sample"):
         diagnose(log, sw.Cascade([0.1, 0.3]), sample=10)
+
+
+def test_labels_that_no_arm_ever_says_are_refused(tmp_path):
+    header = ["output.one", "output.two", "label"]
+    rows = [("yes", "no", "Yes"), ("no", "no", "No")] * 40
+    log = text_log(tmp_path / "log.csv", header, rows)
+    with pytest.raises(sw.InvalidLogError, match=r"80 labelled rows .* 'Yes' .* 'yes'"):
+        diagnose(log, sw.Cascade([0.1, 0.3]))
+    log = text_log(tmp_path / "log.csv", header, [*rows, ("yes", "yes", "yes")])
+    assert diagnose(log, sw.Cascade([0.1, 0.3])).labelled == 81
+
+
+def test_kinds_of_rows_that_never_went_deep_come_first(tmp_path):
+    rows = [("a", None, "one", "one")] * 300 + [
+        ("a", "b", "two", "two"),
+        ("a", "a", "two", "two"),
+    ] * 100
+    header = ["output.one", "output.two", "stop", "wanted"]
+    found = diagnose(text_log(tmp_path / "log.csv", header, rows), sw.Cascade([0.1, 0.6]))
+    assert found.unseen == pytest.approx(0.6)
+    assert found.verdict.reason.startswith("60 % of the rows are of kinds that never went to two")
+    assert "of the other 40\u00a0% of rows only" in numbers_that_matter(found)[0].words
+
+
+def test_costs_above_one_are_doubted(tmp_path):
+    log = text_log(tmp_path / "log.csv", ["output.one", "output.two"], [("a", "b")] * 60)
+    doubt = "not in units of one error"
+    assert any(doubt in n for n in diagnose(log, sw.Cascade([1, 300])).notes)
+    assert not any(doubt in n for n in diagnose(log, sw.Cascade([0.5, 0.6])).notes)
+
+
+def test_a_straight_line_that_misses_a_bend(tmp_path):
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, 4000)
+    rows = [
+        (f"{v:.4f}", "a", "b" if r < 0.5 * v * v else "a")
+        for v, r in zip(x, random.random(4000), strict=True)
+    ]
+    log = text_log(tmp_path / "log.csv", ["context.x", "output.one", "output.two"], rows)
+    found = diagnose(log, sw.Cascade([0.1, 0.25]))
+    assert "disagreement fit" not in found.verdict.reason
+    told = [found.verdict.reason, *found.verdict.points]
+    assert any("does not fit" in p and "--degree 2" in p for p in told)
+    assert "a straight-line model sees little of it" in frontier(found)
+    bent = diagnose(log, sw.Cascade([0.1, 0.25]), degree=2)
+    assert not any("does not fit" in p for p in [bent.verdict.reason, *bent.verdict.points])
 
 
 def test_costs_keep_their_last_bit_and_their_weights(tmp_path):

@@ -1,3 +1,4 @@
+import msgspec
 import numpy as np
 import pytest
 
@@ -36,6 +37,7 @@ def audited(lost, low, high, best=0.2):
         best_fixed=1,
         best_fixed_loss=Estimate(best, best, best),
         lost=Estimate(lost, low, high),
+        rule_depth=1.5,
     )
 
 
@@ -95,10 +97,68 @@ def test_without_labels_nothing_is_proved(k):
 def test_an_alarm_without_labels():
     found = judge(CASCADE, saves(0.1, 0.2), [fits(0.0)], agreement(alarm=True), None, ())
     assert found.answer == "not from disagreement alone"
-    assert "large looks worse. Drop that arm" in found.reason
-    doubtful = agreement(alarm=True, passed=False)
-    found = judge(CASCADE, saves(0.1, 0.2), [fits(0.0)], doubtful, None, ())
-    assert "Audit before you drop it" in found.reason
+    assert "large looks worse." in found.reason
+    assert "Either large is worse than small" in found.reason  # both readings, and no advice to
+    assert "the cheaper arms share mistakes that large does not make" in found.reason
+    assert "under both readings" in found.reason
+    assert "Drop" not in found.reason  # act on one of them
+
+
+def test_an_alarm_that_matters_little_is_a_remark():
+    seen = agreement(alarm=True)
+    seen = msgspec.structs.replace(
+        seen, worse=(msgspec.structs.replace(seen.worse[0], drives=False),)
+    )
+    found = judge(CASCADE, saves(0.1, 0.2), [fits(0.0)], seen, None, ())
+    assert found.answer == "probably"
+    assert "large looks worse." in found.points
+    assert "no dearer arm looks worse" not in found.reason
+
+
+def test_what_labels_refute_is_told():
+    seen = msgspec.structs.replace(agreement(alarm=False), refuted=("The labels refute it.",))
+    found = judge(CASCADE, saves(0.1, 0.2), [fits(0.0)], seen, audited(0, -0.001, 0.001), ())
+    assert "The labels refute it." in found.points
+
+
+@pytest.mark.parametrize(("depth", "says"), [(1.5, "goes too deep"), (0.2, "stops too early")])
+def test_too_deep_or_too_early(depth, says):
+    labels = msgspec.structs.replace(audited(0.03, 0.01, 0.05), rule_depth=depth)
+    found = judge(CASCADE, saves(0.1, 0.2), [fits(0.0)], None, labels, ())
+    assert found.answer == "not from disagreement alone"
+    assert says in found.reason
+    assert ("--degree 2" in found.reason) == (depth < 1)
+
+
+def test_what_is_said_first():
+    args = (CASCADE, saves(0.1, 0.2), [fits(0.0)], None, None, ())
+    assert judge(*args, shares=(0.996, 0.004, 0.0)).reason.startswith(
+        "The rule stops at rules in 99.6 % of the rows: always rules would do; nothing to learn"
+    )
+    assert "always" not in judge(*args, shares=(0.99, 0.01, 0.0)).reason
+    reason = judge(*args, shares=(1.0, 0.0, 0.0), unseen=0.3).reason
+    assert reason.startswith("30 % of the rows are of kinds that never went to large")
+    assert "never went" not in judge(*args, unseen=0.05).reason
+
+
+def test_a_model_that_chance_contradicts_is_never_said_to_fit():
+    found = judge(CASCADE, saves(0.1, 0.2), [fits(0.03)], None, None, ())
+    assert found.answer == "probably"
+    assert "disagreement fit" not in found.reason
+    assert "more than chance explains" in found.reason
+    # its one bin has no spread: all that the model sees is less than what it misses
+    assert any("3 points" in p and "--degree 2" in p for p in found.points)
+    labels = audited(0.03, 0.01, 0.05)
+    found = judge(CASCADE, saves(0.1, 0.2), [fits(0.07)], None, labels, ())
+    assert any("does not fit" in p for p in found.points)  # whatever the verdict
+
+
+@pytest.mark.parametrize(("rule", "told"), [(0.30, True), (0.205, False)])
+def test_a_fixed_depth_that_loses_less_by_agreement(rule, told):
+    seen = msgspec.structs.replace(agreement(alarm=False), losses=(0.4, 0.2, 0.37), rule_loss=rule)
+    found = judge(CASCADE, saves(0.1, 0.2), [fits(0)], seen, None, (), shares=(0.2, 0.3, 0.5))
+    said = [p for p in found.points if "By agreement, large mends about 3.0 points" in p]
+    assert bool(said) == told
 
 
 def test_models_that_do_not_fit():

@@ -115,20 +115,31 @@ def test_the_verdict_comes_first_with_its_reason_and_three_numbers(good: Written
 
 
 def test_an_arm_that_looks_worse_is_a_warning_with_what_dropping_it_saves(bad: Written) -> None:
-    assert [a["class"] for a in bad.page.all("aside")] == ["warning"]
+    assert [a["class"] for a in bad.page.all("aside")] == ["warning amber"]
     box = bad.text.partition("⚠")[2].partition("What this rests on")[0]
     assert "large LLM costs more than small LLM and looks worse" in box
     assert "0.147 → 0.068" in box
     assert "0.302 → 0.149" in box
 
 
-def test_a_warning_is_amber_where_its_assumption_was_not_confirmed(tmp_path: Path) -> None:
+def test_a_warning_is_red_only_where_labels_confirm_it(tmp_path: Path) -> None:
     assert BAD.agreement is not None
     check = msgspec.structs.replace(BAD.agreement.check, passed=False)
-    agreement = msgspec.structs.replace(BAD.agreement, check=check)
-    written = Written(msgspec.structs.replace(BAD, agreement=agreement), tmp_path)
-    assert [a["class"] for a in written.page.all("aside")] == ["warning amber"]
+    worse = msgspec.structs.replace(BAD.agreement.worse[0], confirmed=True)
+    agreement = msgspec.structs.replace(BAD.agreement, check=check, worse=(worse,))
+    written = Written(msgspec.structs.replace(BAD, agreement=agreement), tmp_path / "red")
+    assert [a["class"] for a in written.page.all("aside")] == ["warning"]
+    assert "labels confirm it" in written.text
     assert "Check failed." in written.text
+    # one that matters little is no box; without labels nothing is red
+    worse = msgspec.structs.replace(worse, confirmed=False, drives=False)
+    agreement = msgspec.structs.replace(agreement, worse=(worse,))
+    written = Written(msgspec.structs.replace(BAD, agreement=agreement), tmp_path / "none")
+    assert written.page.all("aside") == []
+    hinted = msgspec.structs.replace(BAD, audit=None, labelled=0)
+    written = Written(hinted, tmp_path / "hinted")
+    assert 'class="badge open"' in written.source
+    assert "looks worse, by agreement alone" in written.text
 
 
 def test_no_alarm_no_box(good: Written) -> None:

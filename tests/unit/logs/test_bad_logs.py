@@ -1,5 +1,6 @@
 """Logs that cannot be read: the error names the file, the row and the column."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,9 @@ def test_a_bad_cell(path: Path, case: str) -> None:
     table = with_bad(cells)
     if path.suffix == ".jsonl" and any(v != v or v in (INF, -INF) for v in cells.values()):
         save(path, table)  # Python writes NaN, which is no JSON: the line is named
-        assert complaint(path).startswith("log.jsonl, row 6 (line 6) is not JSON")
+        said = complaint(path)
+        assert said.startswith("log.jsonl, row 6 (line 6) is not JSON")
+        assert "NaN is no number" in said or "Infinity is no number" in said
         return
     save(path, table)
     line = {".parquet": "", ".csv": r" \(line 7\)", ".jsonl": r" \(line 6\)"}[path.suffix]
@@ -307,3 +310,54 @@ def test_json_lines_that_reveal_what_the_first_does_not(tmp_path: Path) -> None:
     (chunk,) = Log(path).chunks()
     assert chunk.costs is not None
     assert chunk.costs[0, 0] == 1
+
+
+def test_a_whole_number_of_many_bits(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"context": {"x": 1}, "outputs": {"a": 18446744073709551617, "b": null}}\n')
+    said = complaint(path)
+    assert "row 1 (line 1), column 'output.a': is 18446744073709551617, a number of more" in said
+    assert "must be text, bools or numbers of 64 bits" in said
+    assert "None" not in said
+
+
+@pytest.mark.parametrize("rows", [("1_000", "2"), ("1_000", "2_000")])
+def test_a_context_with_an_underscore_is_no_number(tmp_path: Path, rows: tuple[str, ...]) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("context.x,output.a,output.b\n" + "".join(f"{x},1,1\n" for x in rows))
+    said = complaint(path)
+    assert "row 1 (line 2), column 'context.x': is the text '1_000'" in said
+
+
+def decimals(path: Path, a: str, b: str, kinds: tuple[Any, Any]) -> Path:
+    columns = {
+        "context.x": pa.array([Decimal("0.25")] * 2, pa.decimal128(20, 17)),
+        "output.a": pa.array([Decimal(a), Decimal(a)], kinds[0]),
+        "output.b": pa.array([Decimal(b), None], kinds[1]),
+    }
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "differ"),
+    [
+        ("0.10", "0.1", 0),
+        ("0.10", "0.2", 1),
+        ("1.00", "1.0", 0),
+        ("9007199254740993", "9007199254740992", 1),  # one float
+    ],
+)
+def test_decimals_are_compared_exactly(tmp_path: Path, a: str, b: str, differ: int) -> None:
+    kinds = (pa.decimal128(30, 2), pa.decimal256(50, 1))
+    chunk = next(Log(decimals(tmp_path / "log.parquet", a, b, kinds)).chunks())
+    assert chunk.rounds.differ.tolist() == [[differ], [0]]
+    assert chunk.rounds.reach.tolist() == [1, 0]
+    assert chunk.rounds.contexts.tolist() == [[0.25], [0.25]]
+
+
+def test_decimals_of_many_digits_are_no_outputs(tmp_path: Path) -> None:
+    kinds = (pa.decimal128(30, 20), pa.decimal128(30, 20))
+    path = decimals(tmp_path / "log.parquet", "0.1", "0.10000000000000000001", kinds)
+    said = complaint(path)
+    assert "row 1, column 'output.b': is 0.10000000000000000001, which has too many digits" in said

@@ -4,11 +4,14 @@ import csv
 import enum
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -417,3 +420,91 @@ def test_threads_may_write_together(lines: Path) -> None:
     assert chunk.n == 800
     assert chunk.values is not None
     assert sorted(chunk.values) == sorted(f"{name} {i}" for name in "abcd" for i in range(200))
+
+
+@contextmanager
+def full_disk(free: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes: the system then refuses writes, as a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("later", [3, 2.5], ids=["same type", "wider type"])
+@pytest.mark.parametrize("free", [0, 1000, 2500])
+def test_parquet_goes_on_after_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: float, free: int
+) -> None:
+    monkeypatch.setattr(parquet_sink, "GROUP", 2)
+    path = tmp_path / "log.parquet"
+    kept: list[str] = []
+    refused: list[str] = []
+    with LogWriter(path, ARMS, ["x"]) as log:
+        for i in range(20):
+            each = played(1 if i < 4 else later, id=str(i))
+            with full_disk(free if 3 <= i < 12 else 10**9):
+                try:
+                    log.write(each)
+                except OSError:
+                    refused.append(each.id)
+                else:
+                    kept.append(each.id)
+    assert refused  # and of those, nothing
+    assert [row["id"] for row in raw(path)] == kept
+    assert list(tmp_path.iterdir()) == [path]
+    assert Log(path).rows == len(kept)
+
+
+def test_parquet_that_cannot_be_finished_leaves_nothing(tmp_path: Path) -> None:
+    log = LogWriter(tmp_path / "log.parquet", ARMS, ["x"])
+    log.write(played(1))
+    with full_disk(0), pytest.raises(OSError, match="large"):
+        log.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+BIG = 2**60 + 1
+
+
+@pytest.mark.parametrize("context", [(), ("x",)])
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("spam", 1, "mixed types"),
+        (1, "spam", "mixed types"),
+        (0.5, BIG, "fractions"),
+        (1.0, -BIG, "fractions"),
+        (BIG, 0.5, "fractions"),
+        (-BIG, 1.0, "fractions"),
+    ],
+)
+def test_what_is_appended_must_stand_with_what_is_there(
+    lines: Path, context: tuple[str, ...], before: Any, after: Any, words: str
+) -> None:
+    x = (0.5,) * len(context)
+    with LogWriter(lines, ARMS, context) as log:
+        log.write(played(before, context=x))
+        log.write(played(before, context=x))
+    held = lines.read_bytes()
+    with LogWriter(lines, ARMS, context, append=True) as log:
+        with pytest.raises(InvalidLogError, match=words):
+            log.write(played(after, context=x))
+        assert lines.read_bytes() == held
+        log.write(played(before, before, context=x))
+    assert len(raw(lines)) == 3
+
+
+def test_a_file_with_a_row_that_cannot_be_read_is_not_appended_to(lines: Path) -> None:
+    write(lines, played("spam"), played("ham"))
+    lines.write_text(lines.read_text().replace("0.5", '"?"' if lines.suffix == ".jsonl" else "?"))
+    with pytest.raises(InvalidLogError, match=r"row 1.*context\.x"):
+        LogWriter(lines, ARMS, ["x"], append=True)
+
+
+def test_a_file_without_rows_is_appended_to(lines: Path) -> None:
+    write(lines)
+    write(lines, played("spam"), append=True)
+    assert len(raw(lines)) == 1

@@ -10,11 +10,12 @@ import pytest
 from scipy import stats
 
 import stopwise as sw
-from stopwise.errors import InvalidParameterError
+from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.diagnosis.findings import Estimate
 from stopwise.logs.log import Log
 from stopwise.logs.replay.replay import replay
 from stopwise.logs.replay.results import Played, Replay
+from stopwise.logs.replay.survey import survey
 from stopwise.logs.replay.words import sentences
 from stopwise.logs.writer import LogWriter
 from tests.unit.replay.live import CASCADE, NAMES, arms, cut, full, write
@@ -156,6 +157,76 @@ def test_policies_come_best_first(tmp_path: Path) -> None:
     assert values == sorted(values)
 
 
+# -- labels ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("labelled", "by"), [(29, "cost + disagreement"), (30, "total loss")])
+def test_a_few_labels_are_not_judged_by(tmp_path: Path, labelled: int, by: str) -> None:
+    said = arms(N)
+    labels = [label if t % 20 == 0 and t < 20 * labelled else None
+              for t, label in enumerate(said.labels.tolist())]  # fmt: skip
+    rounds = full(said)
+    log = Log(write(tmp_path / "log.csv", rounds, labels=labels))
+    found = replay(log, CASCADE, ["uss-pd:sigma=0.05"], chunk_rows=70)
+    assert found.judged_by == by
+    (one,) = found.policies
+    assert one.over_fixed is not None
+    decided = found.decisions[one.name].tolist()
+    measure = [done.outputs[2] if by == "cost + disagreement" else label
+               for done, label in zip(rounds, labels, strict=True)]  # fmt: skip
+    for depth, difference in enumerate(one.over_fixed):
+        mean(difference, [
+            C[stop] + (done.outputs[stop] != right) - C[depth] - (done.outputs[depth] != right)
+            for stop, done, right in zip(decided, rounds, measure, strict=True)
+            if right is not None
+        ])  # fmt: skip
+    words = " ".join(sentences(found))
+    assert ("29 labels, too few to compare losses" in words) == (labelled < 30)
+    assert ("a round in 30 labelled rounds" in words) == (labelled >= 30)
+
+
+def test_of_one_label_no_interval_is_made_up(tmp_path: Path) -> None:
+    said = arms(N)
+    labels = [said.labels.tolist()[0], *[None] * (N - 1)]
+    found = replay(Log(write(tmp_path / "log.csv", full(said), labels=labels)), CASCADE)
+    assert [one.loss for one in (*found.policies, *found.fixed)] == [None] * 4
+    assert "1 label, too few" in " ".join(found.sentences)
+
+
+def test_a_log_of_one_round_is_told_without_a_crash(tmp_path: Path) -> None:
+    found = replay(Log(write(tmp_path / "log.csv", full(arms(1)))), CASCADE)
+    assert found.policies[0].cost is None
+    assert "too few to say anything" in found.sentences[0]
+
+
+@pytest.mark.parametrize("n", [29, 30])
+def test_labels_in_other_words_are_warned_of(tmp_path: Path, n: int) -> None:
+    said = arms(n)
+    labels = [label.upper() for label in said.labels.tolist()]
+    log = Log(write(tmp_path / "log.csv", full(said), labels=labels))
+    found = replay(log, CASCADE, chunk_rows=7)
+    assert len(found.notes) == (n == 30)
+    for note in found.notes:
+        assert repr(labels[0]) in note
+        assert repr(said.outputs[0, 0].item()) in note
+        assert found.sentences[0] == note
+        assert json.loads(found.to_json())["notes"] == [note]
+    labels[-1] = said.outputs[-1, 1].item()  # one that some arm said
+    alike = Log(write(tmp_path / "alike.csv", full(said), labels=labels))
+    assert replay(alike, CASCADE, chunk_rows=7).notes == ()
+
+
+def test_where_the_first_arm_always_failed_there_is_nothing_to_say(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    with LogWriter(path, NAMES, ["a"]) as log:
+        for t in range(40):
+            failure = sw.Failure(0, "error", "it broke")
+            log.write(sw.Round(str(t), 0.0, (0.5,), (), (), stop=-1, wanted=2, failure=failure))
+    with pytest.raises(InvalidLogError, match="'rules', failed in every round"):
+        replay(Log(path), CASCADE, out=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == [path]
+
+
 # -- logs that end early -----------------------------------------------------------------------
 
 
@@ -184,6 +255,22 @@ def test_what_the_log_does_not_know_is_counted_and_not_claimed(tmp_path: Path) -
 def test_a_fixed_depth_that_the_log_always_knows_is_exact(tmp_path: Path) -> None:
     found, _ = truncated(tmp_path)
     assert [one.beyond for one in found.fixed] == [0, N // 3, 2 * N // 3]
+
+
+def test_exact_costs_are_not_taken_for_exact_comparisons(tmp_path: Path) -> None:
+    rounds = cut(full(arms(N)), lambda t: 0 if t % 3 else 2)
+    log = Log(write(tmp_path / "log.csv", rounds))
+    found = replay(log, CASCADE, ["fixed-depth:depth=0"])
+    words = " ".join(sentences(found))
+    assert "its cost is exact; its disagreement is known for 200 of 600 rounds only" in words
+    assert "numbers are exact" not in words
+
+
+def test_the_count_of_rows_ends_where_the_log_does(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    path = write(tmp_path / "log.csv", full(arms(N)))
+    survey(Log(path), lambda stage, done, of: seen.append((done, of)))
+    assert seen == [(N, N)]
 
 
 def test_a_round_that_cannot_be_evaluated_teaches_nothing(tmp_path: Path) -> None:

@@ -334,3 +334,37 @@ def test_the_policy_is_called_in_the_thread_of_the_loop_only() -> None:
         return threading.get_ident()
 
     assert {asyncio.run(main())} == threads
+
+
+@pytest.mark.parametrize("concurrency", [0, -1, 2.5, True, "8", None])
+def test_a_concurrency_that_cannot_be_is_refused(concurrency: Any) -> None:
+    async def go() -> None:
+        async for _ in Runner(learner(), PLAIN).arun_many(CASES, concurrency=concurrency):
+            pytest.fail("a round was run")
+
+    with pytest.raises(sw.InvalidParameterError, match="concurrency must be a whole number"):
+        asyncio.run(go())
+
+
+class Remote:
+    async def predict(self, table: Any) -> Any:
+        await asyncio.sleep(0)
+        return np.array([row[0] > 0 for row in table])
+
+
+class Sly:
+    """Gives a coroutine without saying so."""
+
+    def predict(self, table: Any) -> Any:
+        return Remote().predict(table)
+
+
+def test_an_estimator_may_predict_async() -> None:
+    runner = Runner(learner(), [Remote(), PLAIN[1], PLAIN[2]])
+    done = asyncio.run(runner.arun([0.5, 0.5]))
+    assert done.outputs[0] is True
+    with pytest.raises(sw.InvalidParameterError, match="is async"):
+        runner.run([0.5, 0.5])
+    failed = Runner(learner(), [Sly(), PLAIN[1], PLAIN[2]]).run([0.5, 0.5])
+    assert failed.failure is not None
+    assert "declare it with `async def`" in failed.failure.message

@@ -230,7 +230,7 @@ FAILURES: list[tuple[Stage, str, str]] = [
     (Stage(late, timeout=0.02), "timeout", "no answer within 0.02 s"),
     (Stage(lambda x: {}["x"], timeout=20), "error", "KeyError: 'x'"),
     (Stage(lambda x: [1]), "error", "answers like [1] cannot be compared"),
-    (Stage(lambda x: float("nan")), "error", "an output of NaN equals nothing"),
+    (Stage(lambda x: float("nan")), "error", "an output must be hashable and equal to itself"),
     (Stage(lambda x: "7", canonical=lambda a: 1 // 0), "error", "canonical: ZeroDivisionError"),
     (Stage(lambda x: np.zeros(2)), "error", "answers like array([0., 0.]) cannot be compared"),
 ]
@@ -539,3 +539,82 @@ def test_an_audit_of_a_policy_without_use_for_it_says_so() -> None:
     runner = Runner(sw.FixedDepth(CASCADE), STAGES)
     with pytest.raises(sw.AuditNotSupportedError):
         runner.audit(runner.run([0, 0]), True)
+
+
+def test_an_audit_does_not_guess_in_what_form_labels_are() -> None:
+    policy = taught()
+    stages = [Stage(lambda x: {"text": "Yes"}, canonical=lambda a: a["text"].lower())] * 3
+    runner = Runner(policy, stages)
+    done = runner.run(CASES[0])
+    before = frozen(policy)
+    with pytest.raises(sw.InvalidParameterError, match=r"canonical= for labels.*policy\.audit"):
+        runner.audit(done, "Yes")
+    assert frozen(policy) == before
+    Runner(policy, stages, canonical=str.lower).audit(done, "Yes")
+    assert frozen(policy) != before
+
+
+# ---------------------------------------------------------------------------- answers from hell
+
+
+class Unequal:
+    """Equal to itself, and an error beside anything else."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if other is self:
+            return True
+        raise RuntimeError("not beside that")
+
+
+class NoTruth:
+    """Compares to what is neither true nor false."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        return np.array([True, False])
+
+
+class Unhashable:
+    def __hash__(self) -> int:
+        raise RuntimeError("no hash")
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def mute(_: Any) -> Any:
+    raise Mute
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        (lambda _: Unequal(), "not beside that"),
+        (lambda _: NoTruth(), "ambiguous"),
+        (lambda _: Unhashable(), "no hash"),
+        (lambda _: (x for x in "yes"), "gave a generator"),
+        (mute, "Mute"),
+        (Stage(lambda x: x, canonical=mute), "Mute"),
+    ],
+)
+def test_an_answer_that_cannot_be_used_is_a_failure_of_its_stage(stage: Any, words: str) -> None:
+    policy, twin, log = learner(), learner(), Kept()
+    done = Runner(policy, [STAGES[0], stage, STAGES[2]], log=log).run(CASES[0])
+    assert done.failure is not None
+    assert (done.failure.arm, done.failure.kind, done.stop) == (1, "error", 0)
+    assert words in done.failure.message
+    assert log.rounds == [done]
+    twin.observe(CASES[0], [STAGES[0](CASES[0])])
+    assert frozen(policy) == frozen(twin)
+
+
+@pytest.mark.parametrize("timeout", [True, "5", 0, 1e7, float("nan")])
+def test_a_timeout_that_cannot_be_is_refused(timeout: Any) -> None:
+    stages = [Stage(stage, timeout=5) for stage in STAGES]
+    with pytest.raises(sw.InvalidParameterError, match="timeout"):
+        Runner(learner(), stages, timeout=timeout)

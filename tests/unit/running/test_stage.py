@@ -97,6 +97,9 @@ def test_what_cannot_answer_is_refused(given: Any, says: str) -> None:
         {"timeout": -1},
         {"timeout": float("nan")},
         {"timeout": "long"},
+        {"timeout": "5"},
+        {"timeout": True},
+        {"timeout": 1e7},
         {"cost": -0.1},
         {"cost": float("inf")},
         {"reveals": 3},
@@ -146,3 +149,58 @@ def test_the_last_stage_has_nobody_to_reveal_to() -> None:
 def test_an_answer_that_cannot_be_used_says_why(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidOutputsError, match=says):
         Stage(lambda case: case, **settings).judge([1, 2], last=False)
+
+
+# ------------------------------------------------------------------------- generators and worse
+
+
+def yielding(case: Any) -> Any:
+    yield case
+
+
+async def yielding_async(case: Any) -> Any:
+    yield case
+
+
+class Yielding:
+    def __call__(self, case: Any) -> Any:
+        yield case
+
+
+class YieldingPredict:
+    def predict(self, table: Any) -> Any:
+        yield from table
+
+
+@pytest.mark.parametrize(
+    "given",
+    [yielding, yielding_async, Yielding(), YieldingPredict(), functools.partial(yielding)],
+)
+def test_what_yields_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidParameterError, match=r"yields.*return that"):
+        Stage(given)
+
+
+def test_a_generator_is_no_answer() -> None:
+    for answer in (yielding(1), yielding_async(1)):
+        with pytest.raises(InvalidOutputsError, match="gave a generator"):
+            Stage(lambda case: case, canonical=tuple).judge(answer, last=True)
+
+
+@pytest.mark.parametrize("method", ["__hash__", "__eq__", "__ne__"])
+def test_an_answer_that_cannot_be_compared_is_refused(method: str) -> None:
+    def broken(*_: object) -> bool:
+        raise RuntimeError("out of order")
+
+    answer = type("Odd", (), {"__hash__": object.__hash__, "__repr__": broken, method: broken})()
+    with pytest.raises(InvalidOutputsError, match=r"a Odd cannot be compared \(out of order\)"):
+        Stage(repr).judge(answer, last=True)
+
+
+def test_numbers_that_are_none_are_refused_whatever_they_raise() -> None:
+    for name, stage in (
+        ("reveals", Stage(repr, reveals=lambda a: [a])),
+        ("cost", Stage(repr, cost=lambda a: a)),
+    ):
+        with pytest.raises(InvalidOutputsError, match=name):
+            stage.judge(10**400, last=False)

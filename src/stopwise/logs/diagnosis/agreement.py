@@ -21,7 +21,9 @@ from stopwise.logs.diagnosis.findings import (
     WorseArm,
 )
 from stopwise.logs.diagnosis.intervals import Z99_ONE_SIDED, around, tail
+from stopwise.logs.diagnosis.intervals import mean as paired
 from stopwise.logs.diagnosis.latent import fit_latent
+from stopwise.logs.diagnosis.planning import rows_to_settle
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 from stopwise.logs.diagnosis.rank_one import fit_rank_one
 
@@ -40,6 +42,11 @@ MOST_ROWS = 50_000
 WORSE_BY = 0.02
 # Agreement misfits from this much on.
 MISFIT = 0.01
+# Fewer rows, or agreement of most pairs above this, leave too little to check by (heuristic).
+LEAST_TO_CHECK, NEARLY_ALWAYS = 1000, 0.97
+# An alarm matters where the rule goes to the arm in this share of the rows, and would lose less
+# by this share without it.
+OFTEN, WORTH_IT = 0.01, 0.01
 CHANCE = 0.01
 
 
@@ -132,6 +139,18 @@ UNCHECKABLE = IndependenceCheck(
 )
 
 
+TOO_LITTLE = IndependenceCheck(
+    checked=False,
+    passed=False,
+    statistic=0.0,
+    p_value=1.0,
+    words=(
+        "There is too little to check whether the arms err independently by: few rows, or arms "
+        "that nearly always agree. Take the accuracies as a hint."
+    ),
+)
+
+
 def _check_pairs(differ: Bytes, predicted: Floats, names: Sequence[str]) -> IndependenceCheck:
     """Compare how often each pair agrees with what independent errors predict."""
     arms = range(len(names))
@@ -146,11 +165,14 @@ def _check_pairs(differ: Bytes, predicted: Floats, names: Sequence[str]) -> Inde
     first, second = (names[a] for a in pairs[worst])
     passed = not (p_value < CHANCE and float(np.abs(excess).max()) > MISFIT)
     more = "more" if excess[worst] > 0 else "less"
+    if passed and (len(differ) < LEAST_TO_CHECK or np.median(observed) > NEARLY_ALWAYS):
+        return TOO_LITTLE
     if passed:
         words = (
-            "The arms agree with each other as often as they would if they erred independently "
-            f"(largest difference {100 * abs(excess[worst]):.1f} points, between {first} and "
-            f"{second})."
+            "Nothing here contradicts the assumption that arms err independently: they agree with "
+            "each other about as often as they then would (largest difference "
+            f"{100 * abs(excess[worst]):.1f} points, between {first} and {second}). That is no "
+            "proof: mistakes that all the cheaper arms share look the same."
         )
     else:
         words = (
@@ -169,14 +191,28 @@ def read_agreement(
     outputs: Codes,
     differ: Bytes,
     classes: int | None,
+    wrong: Bytes | None = None,
 ) -> Agreement | None:
-    """Return what the agreement of the arms says about who is right; None for two arms."""
+    """Return what the agreement of the arms says about who is right; None for two arms.
+
+    ``wrong`` (n, K) says which arm erred on labelled rows, where there are any: an arm that looks
+    worse is held against it.
+    """
     if cascade.n_arms < 3:
         return None
     some = slice(0, MOST_ROWS)  # in random order
     stratum = strata(predicted[some])
     found = accuracies(outputs[some], differ[some], stratum, classes, cascade.names)
     errors = np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
+    worse, refuted = _worse_arms(
+        cascade,
+        found,
+        predicted[some],
+        stratum,
+        lambda arm: _without_one(outputs[some], differ[some], stratum, classes, arm),
+        differ[some].mean(axis=0),
+        wrong,
+    )
     return Agreement(
         classes=None if classes is None else max(classes, 2),
         accuracies=tuple(
@@ -184,13 +220,10 @@ def read_agreement(
             for i, (a, e) in enumerate(zip(found.mean, errors, strict=True))
         ),
         check=found.check,
-        worse=_worse_arms(
-            cascade,
-            found,
-            predicted[some],
-            stratum,
-            lambda arm: _without_one(outputs[some], differ[some], stratum, classes, arm),
-        ),
+        worse=worse,
+        losses=tuple((cascade.cumulative + 1.0 - found.mean).tolist()),
+        rule_loss=_estimated_loss(cascade, predicted[some], found.by_stratum, stratum)[1],
+        refuted=refuted,
     )
 
 
@@ -218,14 +251,20 @@ def _worse_arms(
     predicted: Floats,
     stratum: Ints,
     without_one: Callable[[int], Floats],
-) -> tuple[WorseArm, ...]:
-    """Name every arm that is surely less accurate than a cheaper one (one-sided 99 %).
+    rates: Floats,
+    wrong: Bytes | None,
+) -> tuple[tuple[WorseArm, ...], tuple[str, ...]]:
+    """Name every arm that looks less accurate than a cheaper one (one-sided 99 %).
+
+    Those that labels refute are returned in words instead.
 
     Where the arms do not err independently, two that share their mistakes look right and a better
     arm looks worse. One of the two left out, that ends: so an arm is then named only if it
     looks worse whichever third arm is left out.
     """
     worse: list[WorseArm] = []
+    refuted: list[str] = []
+    stops = plug_in_stops(cascade, predicted)
     again: list[Floats] = []
     if found.check.checked and not found.check.passed and cascade.n_arms > 3:
         again = [without_one(arm) for arm in range(cascade.n_arms)]
@@ -237,6 +276,13 @@ def _worse_arms(
         if difference < WORSE_BY or difference < Z99_ONE_SIDED * error:
             continue
         if any(other[better] - other[arm] < WORSE_BY for other in again):  # NaN is not less
+            continue
+        labels = None if wrong is None else _by_labels(cascade, wrong, arm, better)
+        if labels is not None and labels.difference.high < 0:
+            refuted.append(
+                f"Agreement made {cascade.names[arm]} look worse than {cascade.names[better]}; "
+                f"the labels refute it: {labels.words}."
+            )
             continue
         cost_now, loss_now = _estimated_loss(cascade, predicted, found.by_stratum, stratum)
         rest = [i for i in range(cascade.n_arms) if i != arm]
@@ -262,10 +308,34 @@ def _worse_arms(
                     (cost_now, cost_without),
                     (loss_now, loss_without),
                     found.check,
+                    float(rates[cascade.pairs().index((better, arm))]),
+                    labels,
                 ),
+                drives=bool((stops >= arm).mean() >= OFTEN)
+                and loss_without <= (1 - WORTH_IT) * loss_now,
+                confirmed=labels is not None and labels.difference.low > 0,
             )
         )
-    return tuple(worse)
+    return tuple(worse), tuple(refuted)
+
+
+class _Labels(NamedTuple):
+    """By how much more one arm errs than another, by labels, row by row; and in words."""
+
+    difference: Estimate
+    words: str
+
+
+def _by_labels(cascade: Cascade, wrong: Bytes, arm: int, better: int) -> _Labels:
+    difference = paired(wrong[:, arm].astype(np.float64) - wrong[:, better])
+    low, high = 100 * difference.low, 100 * difference.high
+    words = (
+        f"on {len(wrong):,} labelled rows {cascade.names[arm]} errs in "
+        f"{100 * wrong[:, arm].mean():.1f} % and {cascade.names[better]} in "
+        f"{100 * wrong[:, better].mean():.1f} % (95 % interval of the difference {low:.1f} to "
+        f"{high:.1f} points)"
+    )
+    return _Labels(difference, words)
 
 
 def without(cascade: Cascade, arm: int) -> Cascade:
@@ -300,21 +370,36 @@ def _alarm(
     cost: tuple[float, float],
     loss: tuple[float, float],
     check: IndependenceCheck,
+    rate: float,
+    labels: _Labels | None,
 ) -> str:
     worse, better = (cascade.names[a] for a in arms)
     low, high = 100 * difference.low, 100 * difference.high
     words = (
-        f"{worse} costs more than {better} and looks less accurate: right on about "
-        f"{100 * right[0]:.0f} % of the rows against {100 * right[1]:.0f} %, a difference of "
-        f"{100 * difference.value:.0f} points (95 % interval {low:.0f} to {high:.0f}). "
-        f"Without {worse} the rule would cost {cost[1]:.3g} per round instead of {cost[0]:.3g}, "
+        f"{worse} costs more than {better} and by their agreement looks less accurate: right on "
+        f"about {100 * right[0]:.0f} % of the rows against {100 * right[1]:.0f} %, a difference "
+        f"of {100 * difference.value:.0f} points (95 % interval {low:.0f} to {high:.0f}, if arms "
+        "err independently). "
+    )
+    without_it = (
+        f"without {worse} the rule would cost {cost[1]:.3g} per round instead of {cost[0]:.3g}, "
         f"and {loss[1]:.3g} instead of {loss[0]:.3g} with errors counted (estimated)."
     )
-    if not check.passed:
-        doubt = "could not be checked" if not check.checked else "does not hold here"
-        words += (
-            f" This rests on arms erring independently, which {doubt}: arms that share their "
-            f"mistakes would look so too. Labels on a few hundred random rows that both {worse} "
-            f"and {better} answered would settle it."
-        )
-    return words
+    if labels is not None and labels.difference.low > 0:
+        return f"{words}Labels confirm that it is worse: {labels.words}. W{without_it[1:]}"
+    doubt = (
+        ""
+        if check.passed
+        else ", which does not hold here"
+        if check.checked
+        else ", which could not be checked"
+    )
+    n = rows_to_settle(rate, difference.value)
+    settles = f"labels on about {n:,} random rows would"
+    if labels is not None:
+        settles += f", and those there are do not settle it: {labels.words}"
+    return (
+        f"{words}That rests on arms erring independently{doubt}. Either {worse} is worse than "
+        f"{better}, or the cheaper arms share mistakes that {worse} does not make; agreement "
+        f"alone cannot tell these apart; {settles}. If it is worse, {without_it}"
+    )

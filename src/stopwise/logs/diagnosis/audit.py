@@ -12,7 +12,12 @@ from stopwise.cascade import Cascade
 from stopwise.features import BoundFeatures, bind
 from stopwise.logs.diagnosis.findings import Audit, Estimate, PairAudit
 from stopwise.logs.diagnosis.intervals import Z95, mean, wilson
-from stopwise.logs.diagnosis.models import RIDGE, at_least_one_column, fit_chances, mu
+from stopwise.logs.diagnosis.models import (
+    at_least_one_column,
+    covariance_root,
+    fit_chances,
+    mu,
+)
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 
 Floats = NDArray[np.float64]
@@ -85,6 +90,7 @@ def read_audit(
         best_fixed=best,
         best_fixed_loss=mean(fixed[:, best]),
         lost=mean(rule - fixed[:, best]),
+        rule_depth=float(stops.mean()),
     )
 
 
@@ -119,7 +125,7 @@ def weak_dominance(
         return float(spare[np.arange(len(phi)), best].mean())
 
     value = share(thetas)
-    roots = [_root(taught, theta) for theta in thetas]
+    roots = [covariance_root(taught, theta) for theta in thetas]
     draws = [
         share([t + r @ random.standard_normal(len(t)) for t, r in zip(thetas, roots, strict=True)])
         for _ in range(DRAWS)
@@ -140,15 +146,6 @@ def _error_models(
             return bound, thetas
     features, thetas = fit_chances(contexts, wrong, 1)
     return bind(features, columns, 2), thetas
-
-
-def _root(phi: Floats, theta: Floats) -> Floats:
-    """Return R with RRᵀ the covariance of an estimate: the inverse of its information."""
-    chance = mu(phi @ theta)
-    information = (phi * (chance * (1 - chance))[:, None]).T @ phi
-    information[np.diag_indices_from(information)] += RIDGE
-    values, vectors = np.linalg.eigh(information)
-    return vectors / np.sqrt(np.maximum(values, RIDGE))
 
 
 def _spares(cascade: Cascade, predicted: Floats) -> list[Floats]:

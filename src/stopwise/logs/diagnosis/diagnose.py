@@ -15,12 +15,13 @@ from stopwise.logs.diagnosis.findings import Arm, Audit, Diagnosis
 from stopwise.logs.diagnosis.models import Disagreement, reliability
 from stopwise.logs.diagnosis.planning import plan_audit
 from stopwise.logs.diagnosis.sampling import STREAM, Survey, survey
-from stopwise.logs.diagnosis.verdict import judge
+from stopwise.logs.diagnosis.verdict import MOST_DEGREE, judge
 from stopwise.logs.log import Log
 
 Progress = Callable[[str, int, int], None]
 
 LEAST_ROWS = 50
+DRAWS = 200
 INTERVALS = (
     "Intervals are at 95 %. They count the chance of the rows, not a change of the world between "
     "the log and tomorrow."
@@ -49,7 +50,7 @@ def diagnose(
     cascade : Cascade
         What its arms cost, in units of one error.
     degree : int
-        Of the polynomial in the scaled context by which disagreement is modelled.
+        Of the polynomial in the scaled context by which disagreement is modelled, 1 to 4.
     sample : int
         The most rows that are kept in memory, and that models are fitted on.
     seed : int
@@ -65,7 +66,7 @@ def diagnose(
     Raises
     ------
     InvalidLogError
-        If too few rows have the outputs of all arms.
+        If too few rows have the outputs of all arms, or no label is ever what an arm says.
 
     Examples
     --------
@@ -87,6 +88,8 @@ def diagnose(
             f"the log has {len(log.arms)} arms ({', '.join(log.arms)}) but there are "
             f"{cascade.n_arms} costs; give one cost for each arm"
         )
+    if not 1 <= degree <= MOST_DEGREE:
+        raise InvalidParameterError(f"degree must be 1 to {MOST_DEGREE}, not {degree}")
     if sample < LEAST_ROWS:
         raise InvalidParameterError(f"sample must be at least {LEAST_ROWS}, not {sample}")
     cascade = _named(cascade, log.arms)
@@ -106,6 +109,12 @@ def diagnose(
             f"{cascade.n_arms} arms, and a diagnosis takes at least {LEAST_ROWS}; log more rounds "
             "that go to the last arm, or leave out arms that hardly ever answered"
         )
+    if seen.judged >= LEAST_LABELS and not seen.matched:
+        raise InvalidLogError(
+            f"{log.path.name}: on none of {seen.judged:,} labelled rows is the label what any arm "
+            f"said; a label is {seen.unlike[0]} where an output is {seen.unlike[1]}: write labels "
+            "as the outputs are written, or name another column as the label"
+        )
     model = Disagreement(
         cascade,
         rows.contexts,
@@ -117,9 +126,19 @@ def diagnose(
     tell("estimating", 0, 3)
     predicted = model.out_of_sample
     stops = plug_in.plug_in_stops(cascade, predicted)
-    calibration = reliability(cascade, predicted, rows.differ)
-    saving = plug_in.saving(cascade, stops, rows.differ)
-    agreement = read_agreement(cascade, predicted, rows.outputs, rows.differ, seen.classes)
+    calibration = reliability(cascade, predicted, rows.differ, model.n_features)
+    random = np.random.default_rng([seed, STREAM, 1])
+    saving = plug_in.saving(
+        cascade, stops, rows.differ, model.redrawn(rows.contexts, DRAWS, random), model.calmed()
+    )
+    agreement = read_agreement(
+        cascade,
+        predicted,
+        rows.outputs,
+        rows.differ,
+        seen.classes,
+        seen.audited.wrong if seen.audited.n >= LEAST_LABELS else None,
+    )
     tell("estimating", 1, 3)
     known = len(log.context) if log.sees is None else log.sees[0]
     audit: Audit | None = None
@@ -167,9 +186,21 @@ def diagnose(
         agreement=agreement,
         audit=audit,
         plan=plan,
-        verdict=judge(cascade, saving, calibration, agreement, audit, plan),
+        verdict=judge(
+            cascade,
+            saving,
+            calibration,
+            agreement,
+            audit,
+            plan,
+            shares=np.bincount(stops, minlength=cascade.n_arms) / len(stops),
+            unseen=seen.unseen,
+            degree=degree,
+        ),
         notes=_notes(log, seen, cascade),
         seed=seed,
+        unseen=seen.unseen,
+        degree=degree,
     )
     tell("estimating", 3, 3)
     return found
@@ -199,6 +230,12 @@ def _halves(seen: Survey, model: Disagreement) -> NDArray[np.int64]:
 
 def _notes(log: Log, seen: Survey, cascade: Cascade) -> tuple[str, ...]:
     notes = [INTERVALS, THE_RULE]
+    dear = [n for n, c in zip(cascade.names, cascade.costs, strict=True) if c > 1]
+    if dear:
+        notes.append(
+            f"{' and '.join(dear)} {'costs' if len(dear) == 1 else 'cost'} more than the one error "
+            "that such an arm could mend. Perhaps the costs are not in units of one error."
+        )
     if seen.sample.n < seen.full_depth:
         notes.append(
             f"Models, shares and savings rest on a random sample of {seen.sample.n:,} of the "
@@ -226,8 +263,8 @@ def _notes(log: Log, seen: Survey, cascade: Cascade) -> tuple[str, ...]:
             else None
         )
         notes.append(
-            "Accuracy from agreement assumes that among cases about equally hard, and given the "
-            "right answer, arms err independently"
+            "Accuracy from agreement, and its intervals, hold only if the assumption does: that "
+            "among cases about equally hard, and given the right answer, arms err independently"
             + (f", and that {kind}" if kind else "")
             + "; most arms must be right more often than not."
         )

@@ -83,6 +83,7 @@ class Reliability(msgspec.Struct, frozen=True):
     second: int
     bins: tuple[ReliabilityBin, ...]
     calibration_error: float
+    features: int = 0
 
 
 class StopShare(msgspec.Struct, frozen=True):
@@ -187,6 +188,10 @@ class WorseArm(msgspec.Struct, frozen=True):
         The same with the estimated error of the answers added.
     words : str
         All that for a person who decides.
+    drives : bool
+        Whether the rule goes there often enough, and loses enough by it, to matter.
+    confirmed : bool
+        Whether labels say so too. Without, arms that share mistakes would look the same.
     """
 
     worse: int
@@ -197,18 +202,32 @@ class WorseArm(msgspec.Struct, frozen=True):
     loss_now: float
     loss_without: float
     words: str
+    drives: bool = True
+    confirmed: bool = False
 
 
 class Agreement(msgspec.Struct, frozen=True):
     """What the agreement of three or more arms says about who is right.
 
-    ``classes`` is the number of different outputs, None for free text.
+    Attributes
+    ----------
+    classes : int or None
+        The number of different outputs, None for free text.
+    accuracies, check, worse
+        How often each arm is right, what can be checked of that, and the arms that look worse.
+    losses, rule_loss : tuple of float, float
+        Total cost plus estimated error of stopping always at each arm, and of the rule.
+    refuted : tuple of str
+        Arms that looked worse until labels said otherwise, in words.
     """
 
     classes: int | None
     accuracies: tuple[AccuracyEstimate, ...]
     check: IndependenceCheck
     worse: tuple[WorseArm, ...]
+    losses: tuple[float, ...] = ()
+    rule_loss: float = 0.0
+    refuted: tuple[str, ...] = ()
 
 
 class PairAudit(msgspec.Struct, frozen=True):
@@ -253,6 +272,8 @@ class Audit(msgspec.Struct, frozen=True):
         Its error plus cost.
     lost : Estimate
         ``rule_loss`` less ``best_fixed_loss``, row by row; above zero the rule is worse.
+    rule_depth : float
+        The mean number of the arm at which the rule stops there, from 0.
     """
 
     rows: int
@@ -263,6 +284,7 @@ class Audit(msgspec.Struct, frozen=True):
     best_fixed: int
     best_fixed_loss: Estimate
     lost: Estimate
+    rule_depth: float = 0.0
 
 
 class AuditPlan(msgspec.Struct, frozen=True):
@@ -308,6 +330,10 @@ class Diagnosis(msgspec.Struct, frozen=True):
         Assumptions, sampling and truncation, in words.
     seed : int
         Of the sampling and the bootstrap.
+    unseen : float
+        The share of rows of kinds that never went to the last arm, of which nothing is said.
+    degree : int
+        Of the models of disagreement.
     """
 
     log: str
@@ -331,3 +357,5 @@ class Diagnosis(msgspec.Struct, frozen=True):
     verdict: Verdict
     notes: tuple[str, ...]
     seed: int
+    unseen: float = 0.0
+    degree: int = 1

@@ -5,7 +5,7 @@ exactly the θ̂_ij that it would decide by. The rows are split in halves; each 
 what the other half taught.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ ROWS_FOR_SCALE = 20_000
 BINS = 10
 ROWS_A_BIN = 50
 CHANCE = 0.001
+# Rows times pairs that are predicted anew in every draw: 20,000 rows of four arms.
+MOST_REDRAWN, MANY_PAIRS = 120_000, 6
 
 
 class Disagreement:
@@ -85,6 +87,7 @@ class Disagreement:
             if fitted is not None:
                 fitted(left_out + 1)
         self.out_of_sample = self.predict(contexts, self.half)
+        self.n_features = max(len(theta) for theta in self._thetas[0])
 
     def _shown(self, contexts: Floats) -> Floats:
         if self._blind_start:
@@ -102,6 +105,57 @@ class Disagreement:
         policy.run_disagreements(contexts, differ)
         return [policy.theta(i, j) for i, j in self._cascade.pairs()]
 
+    def redrawn(
+        self, contexts: Floats, draws: int, random: np.random.Generator
+    ) -> Iterator[Floats]:
+        """Yield p̂_ij of the first rows as other samples might have taught it.
+
+        Estimates are drawn from their normal approximation, about those found. ``contexts`` are
+        those that were fitted on.
+        """
+        pairs = self._cascade.pairs()
+        n = min(len(contexts), MOST_REDRAWN // max(len(pairs), MANY_PAIRS))
+        x = self._shown(contexts)
+        # as many of either half: the halves are in order
+        asked = [np.flatnonzero(self.half == h)[: (n + 1) // 2] for h in (0, 1)]
+        models: list[tuple[slice, int, Floats, Floats, Floats]] = []
+        first = 0
+        for half in (0, 1):
+            here = slice(first, first + len(asked[half]))
+            first = here.stop
+            taught = np.flatnonzero(self.half != half)
+            some = taught[:ROWS_FOR_SCALE]
+            more = np.sqrt(len(some) / len(taught))  # all the rows tell so much more
+            for k, (i, j) in enumerate(pairs):
+                theta = self._thetas[half][k]
+                root = covariance_root(self._features.transform(x[some], i, j), theta) * more
+                models.append(
+                    (here, k, self._features.transform(x[asked[half]], i, j), theta, root)
+                )
+        for _ in range(draws):
+            result = np.empty((first, len(pairs)))
+            for here, k, phi, theta, root in models:
+                result[here, k] = mu(phi @ (theta + root @ random.standard_normal(len(theta))))
+            yield result
+
+    def calmed(self) -> Floats:
+        """Return p̂_ij of the rows that were fitted on, as near to constant as the data allow.
+
+        Chance gives a model slopes that the world has not. The logits z are drawn towards their
+        mean m, m + λ(z − m), with the least λ for which (1 − λ)²·Σ p̂(1 − p̂)(z − m)², the distance
+        of that model from the estimate, is within its 95 % region.
+        """
+        p = np.clip(self.out_of_sample, 1e-9, 1 - 1e-9)
+        z, weight = np.log(p / (1 - p)), p * (1 - p)
+        middle = (weight * z).sum(axis=0) / weight.sum(axis=0)
+        limit = chi_square_limit(max(self.n_features - 1, 1), 0.05)
+        for half in (0, 1):
+            mine = self.half == half
+            distance = (weight[mine] * (z[mine] - middle) ** 2).sum(axis=0)
+            keep = np.maximum(1.0 - np.sqrt(limit / np.maximum(distance, 1e-9)), 0.0)
+            z[mine] = middle + keep * (z[mine] - middle)
+        return mu(z)
+
     def predict(self, contexts: Floats, left_out: Ints) -> Floats:
         """Return p̂_ij of each row, (n, pairs), by the model that half had no part in."""
         x = self._shown(contexts)
@@ -114,8 +168,28 @@ class Disagreement:
         return result
 
 
-def reliability(cascade: Cascade, predicted: Floats, differ: Bytes) -> tuple[Reliability, ...]:
+def covariance_root(phi: Floats, theta: Floats) -> Floats:
+    """Return R with RRᵀ the covariance of an estimate: the inverse of its information.
+
+    Examples
+    --------
+    >>> root = covariance_root(np.ones((400, 1)), np.zeros(1))  # 400 tosses of a coin
+    >>> round(abs(float(root[0, 0])), 3)
+    0.1
+    """
+    chance = mu(phi @ theta)
+    information = (phi * (chance * (1 - chance))[:, None]).T @ phi
+    information[np.diag_indices_from(information)] += RIDGE
+    values, vectors = np.linalg.eigh(information)
+    return vectors / np.sqrt(np.maximum(values, RIDGE))
+
+
+def reliability(
+    cascade: Cascade, predicted: Floats, differ: Bytes, features: int = 0
+) -> tuple[Reliability, ...]:
     """Compare predicted with observed disagreement of each pair, in bins of equally many rows.
+
+    ``features`` is how many numbers each half of the rows had to be fitted by.
 
     Examples
     --------
@@ -135,7 +209,7 @@ def reliability(cascade: Cascade, predicted: Floats, differ: Bytes) -> tuple[Rel
             n = int(mine.sum())
             bins.append(ReliabilityBin(n, float(p[mine].mean()), wilson(int(d[mine].sum()), n)))
         off = sum(b.rows * abs(b.predicted - b.observed.value) for b in bins) / len(p)
-        found.append(Reliability(i, j, tuple(bins), float(off)))
+        found.append(Reliability(i, j, tuple(bins), float(off), features))
     return tuple(found)
 
 
@@ -152,11 +226,51 @@ def miscalibrated(found: Reliability, limit: float) -> bool:
     """
     if found.calibration_error <= limit:
         return False
-    misfit = sum(
+    return _misfit(found) > chi_square_limit(len(found.bins), CHANCE)
+
+
+def contradicted(found: Reliability) -> bool:
+    """Tell whether a model is false, however little it is off.
+
+    Fitting d numbers to half of n rows moves predictions by chance too: by a variance of
+    2d·p(1 − p)/n on average, beside the p(1 − p)·b/n of what is observed in one of b bins.
+
+    Examples
+    --------
+    >>> bins = (ReliabilityBin(100_000, 0.3, wilson(31_500, 100_000)),)
+    >>> (
+    ...     contradicted(Reliability(0, 1, bins, 0.015)),
+    ...     contradicted(Reliability(0, 1, bins, 0.015, 9)),
+    ... )
+    (True, False)
+    """
+    noise = 1.0 + 2.0 * found.features / len(found.bins)
+    return _misfit(found) / noise > chi_square_limit(len(found.bins), CHANCE)
+
+
+def blurred(found: Reliability) -> bool:
+    """Tell whether a false model is off by as much as half the spread of its predictions.
+
+    Examples
+    --------
+    >>> bins = tuple(
+    ...     ReliabilityBin(5000, p, wilson(o, 5000)) for p, o in [(0.29, 900), (0.31, 2100)]
+    ... )
+    >>> blurred(Reliability(0, 1, bins, 0.11))
+    True
+    """
+    rows = np.array([b.rows for b in found.bins])
+    predicted = np.array([b.predicted for b in found.bins])
+    middle = float(np.average(predicted, weights=rows))
+    spread = float(np.sqrt(np.average((predicted - middle) ** 2, weights=rows)))
+    return found.calibration_error > 0.5 * spread and contradicted(found)
+
+
+def _misfit(found: Reliability) -> float:
+    return sum(
         b.rows * (b.observed.value - b.predicted) ** 2 / max(b.predicted * (1 - b.predicted), 1e-9)
         for b in found.bins
     )
-    return misfit > chi_square_limit(len(found.bins), CHANCE)
 
 
 def fit_chances(contexts: Floats, marks: Bytes, degree: int) -> tuple[FeaturesLike, list[Floats]]:

@@ -59,14 +59,15 @@ def _header(diagnosis: Diagnosis) -> str:
     verdict = diagnosis.verdict
     answer = verdict.answer
     sign = f'<span aria-hidden="true">{words.SIGNS[answer]}</span>'
-    boxed = [one.words for one in diagnosis.agreement.worse] if diagnosis.agreement else []
+    boxed = [one.words for one in words.boxed(diagnosis)]
+    kind = "open" if words.only_hinted(diagnosis) else CLASSES[answer]
     points = "".join(f"<li>{_said(p)}</li>" for p in verdict.points if p not in boxed)
     return lines(
         '<header id="verdict">',
         f'<p class="scale"><strong>{escape(plain(diagnosis.log))}</strong> '
         f"{diagnosis.rows:,} rounds, {len(diagnosis.arms)} arms</p>",
         f"<h1>{words.HEADLINES[answer]}</h1>",
-        f'<p class="said"><span class="badge {CLASSES[answer]}">{sign} {answer}</span></p>',
+        f'<p class="said"><span class="badge {kind}">{sign} {answer}</span></p>',
         f'<p class="lede">{_said(words.reason(diagnosis))}</p>',
         _numbers(diagnosis),
         _warnings(diagnosis),
@@ -114,22 +115,22 @@ def _card(number: words.Number) -> str:
 
 
 def _warnings(diagnosis: Diagnosis) -> str:
-    found = diagnosis.agreement
-    if found is None:
-        return ""
     boxes: list[str] = []
-    for one in found.worse:
+    for one in words.boxed(diagnosis):
+        looks = (
+            "is worse: labels confirm it" if one.confirmed else "looks worse, by agreement alone"
+        )
         costs = (
             f"Cost of a round without {inline(arm(diagnosis, one.worse))}: "
             f"{_change(one.cost_now, one.cost_without)} · with the estimated errors counted: "
             f"{_change(one.loss_now, one.loss_without)}"
         )
-        # a warning that rests on an assumption which was not confirmed is amber; its words say so
+        # what labels do not confirm has two readings, and is amber
         boxes.append(
             lines(
-                f'<aside class="warning{"" if found.check.passed else " amber"}">',
+                f'<aside class="warning{"" if one.confirmed else " amber"}">',
                 f'<h2><span aria-hidden="true">⚠</span> {inline(arm(diagnosis, one.worse))} costs '
-                f"more than {inline(arm(diagnosis, one.better))} and looks worse</h2>",
+                f"more than {inline(arm(diagnosis, one.better))} and {looks}</h2>",
                 f"<p>{_said(one.words)}</p>",
                 f"<p>{costs}</p>",
                 '<p><a href="#accuracy">What this rests on</a></p>',

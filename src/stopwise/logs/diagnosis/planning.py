@@ -54,6 +54,18 @@ def plan_audit(
     return tuple(plans)
 
 
+def rows_to_settle(rate: float, difference: float) -> int:
+    """Return how many labels tell two arms apart that disagree so often and differ by so much.
+
+    Examples
+    --------
+    >>> rows_to_settle(0.3, 0.2), rows_to_settle(0.3, 0.03)
+    (100, 3000)
+    """
+    enough = [n for n in SIZES if Z95 * math.sqrt(rate / n) < difference]
+    return min(enough, default=SIZES[-1])
+
+
 def pair_that_matters(
     cascade: Cascade, predicted: NDArray[np.float64], agreement: Agreement | None
 ) -> tuple[int, int]:

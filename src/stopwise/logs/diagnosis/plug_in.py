@@ -7,6 +7,8 @@ Arrays: ``predicted`` (n, pairs) of p̂, ``differ`` (n, pairs) of disagreements,
 pairs in the order of ``cascade.pairs()``.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -67,8 +69,19 @@ def stop_shares(cascade: Cascade, stops: Ints) -> tuple[StopShare, ...]:
     return tuple(StopShare(i, wilson(int(c), len(stops))) for i, c in enumerate(counts))
 
 
-def saving(cascade: Cascade, stops: Ints, differ: Bytes) -> Saving:
+def saving(
+    cascade: Cascade,
+    stops: Ints,
+    differ: Bytes,
+    redrawn: Iterable[Floats] = (),
+    calmed: Floats | None = None,
+) -> Saving:
     """Return what the rule saves against always going to the last arm.
+
+    ``redrawn`` are predictions (m, pairs) as other rows might have taught them: the interval is
+    widened by what they change. It reaches as far up as down, for a model that is drawn about an
+    estimate is noisier than the estimate and as a rule saves less. ``calmed`` is the least varied
+    prediction (n, pairs) that the data allow: the interval reaches to what that would save.
 
     Examples
     --------
@@ -78,6 +91,17 @@ def saving(cascade: Cascade, stops: Ints, differ: Bytes) -> Saving:
     """
     per_round = mean(cascade.cumulative[-1] - cascade.cumulative[stops])
     whole = float(cascade.cumulative[-1])
+    others = [whole - float(cascade.cumulative[plug_in_stops(cascade, p)].mean()) for p in redrawn]
+    if others:
+        value = per_round.value
+        moved = float(np.quantile(np.abs(np.array(others) - value), 0.95))
+        reach = float(np.hypot(moved, per_round.high - value))
+        low, high = value - reach, value + reach
+        if calmed is not None:
+            calm = whole - float(cascade.cumulative[plug_in_stops(cascade, calmed)].mean())
+            low, high = min(low, calm), max(high, calm)
+        most = whole - float(cascade.cumulative[0])
+        per_round = Estimate(value, max(low, 0.0), min(high, most))
     share = Estimate(*(v / whole if whole else 0.0 for v in _numbers(per_round)))
     return Saving(per_round, share, _from_deepest(cascade, stops, differ))
 

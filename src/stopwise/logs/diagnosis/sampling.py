@@ -54,7 +54,9 @@ class Survey(NamedTuple):
 
     Rows in all, with every output, with a label, with both; rows answered by each arm; rows and
     disagreements of each pair; the number of different outputs, None for free text; the sample,
-    and a sample of labelled rows; the share of rows in groups none of whose rows went deep.
+    and a sample of labelled rows; the share of rows in groups none of whose rows went deep;
+    labelled rows with an output, those whose label is one of their outputs, and an example of a
+    label and an output that differ.
     """
 
     rows: int
@@ -68,6 +70,9 @@ class Survey(NamedTuple):
     sample: Sample
     audited: Sample
     unseen: float
+    judged: int = 0
+    matched: int = 0
+    unlike: tuple[str, str] = ("", "")
 
 
 def survey(
@@ -102,7 +107,8 @@ def survey(
     random = np.random.default_rng([seed, STREAM])
     outputs = _Outputs()
     kept, audited = _Groups(sample), _Groups(sample)
-    done = full_depth = labelled = 0
+    done = full_depth = labelled = judged = matched = 0
+    unlike = "", ""
     answered = np.zeros(n_arms, dtype=np.int64)
     pair_rows, pair_differ = np.zeros((2, len(pairs)), dtype=np.int64)
     group_rows = np.zeros(n_arms + 1, dtype=np.int64)
@@ -118,6 +124,13 @@ def survey(
         group_rows += np.bincount(group, minlength=n_arms + 1)
         codes = outputs.codes(chunk.codes, chunk.values)
         known = chunk.labels >= 0
+        asked = known & (reach >= 0)
+        equal = (chunk.codes == chunk.labels[:, None]).any(axis=1) & asked
+        judged += int(asked.sum())
+        matched += int(equal.sum())
+        if not unlike[0] and (asked & ~equal).any():
+            row = int(np.argmax(asked & ~equal))
+            unlike = _shown(chunk, int(chunk.labels[row])), _shown(chunk, int(chunk.codes[row, 0]))
         wrong = np.where(known[:, None], chunk.codes != chunk.labels[:, None], UNKNOWN)
         whole = Sample(
             chunk.first + np.arange(n),
@@ -148,7 +161,14 @@ def survey(
         audited=audited.balanced(group_rows, empty),
         unseen=float(sum(group_rows[g] for g in range(n_arms + 1) if g not in kept.seen))
         / max(done, 1),
+        judged=judged,
+        matched=matched,
+        unlike=unlike,
     )
+
+
+def _shown(chunk: Chunk, code: int) -> str:
+    return repr(cast(object, code if chunk.values is None else chunk.values[code]))
 
 
 class _Outputs:

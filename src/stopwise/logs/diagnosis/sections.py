@@ -20,7 +20,9 @@ RULE = (
 INDEPENDENCE = (
     "*Assumption.* How often arms agree tells how often each is right if, given the truth, they "
     "err independently of one another, and if they are right more often than not. Arms that learnt "
-    "from the same data, or copy each other, break it and look better than they are."
+    "from the same data, or copy each other, share mistakes: they look better than they are, and a "
+    "better arm that does not share them looks worse. The intervals hold only if the assumption "
+    "does."
 )
 
 
@@ -331,7 +333,10 @@ def _accuracy(diagnosis: Diagnosis) -> Part:
     said = words.accuracy(diagnosis)
     audit = diagnosis.audit
     heads = ("arm", "own cost", "right, from agreement, %")
-    heads += ("right, by the labels, %",) if audit is not None else ()
+    if audit is not None:
+        heads += ("right, by the labels, %",)
+    elif found.losses:
+        heads += ("cost and estimated error",)
     rows: list[tuple[Value, ...]] = []
     for one in found.accuracies:
         who = diagnosis.arms[one.arm]
@@ -340,8 +345,10 @@ def _accuracy(diagnosis: Diagnosis) -> Part:
             wrong = audit.errors[one.arm]
             right = Estimate(1 - wrong.value, 1 - wrong.high, 1 - wrong.low)
             rows[-1] += (cell(right, audit.rows, 100),)
-    verdict = "passed" if found.check.passed else "failed"
-    check = f"*Check {verdict}.* " if found.check.checked else "*Not checked.* "
+        elif found.losses:
+            rows[-1] += (found.losses[one.arm],)
+    verdict = "Not contradicted" if found.check.passed else "Check failed"
+    check = f"*{verdict}.* " if found.check.checked else "*Not checked.* "
     return Part(
         "accuracy",
         title,

@@ -11,12 +11,15 @@ from stopwise.logs.diagnosis.findings import (
     Estimate,
     FrontierPoint,
     GroupDisagreement,
+    WorseArm,
 )
+from stopwise.logs.diagnosis.intervals import chi_square_limit
 from stopwise.reporting.parts import Value
 
 LONGEST = 40  # letters of a name in a sentence
 LONGEST_IN_TABLE = 80
 PERCENT = "\u00a0%"
+MUCH_UNSEEN = 0.10  # a share of rows, as the verdict counts them
 THIN = 0.02  # a margin below this is thin, as `Margins` counts them
 
 HEADLINES: dict[Answer, str] = {
@@ -182,7 +185,7 @@ def listed(words: list[str]) -> str:
 def reason(diagnosis: Diagnosis) -> str:
     """Return why the verdict is what it is, without the warnings, which have their own place."""
     said = diagnosis.verdict.reason
-    for one in diagnosis.agreement.worse if diagnosis.agreement is not None else ():
+    for one in boxed(diagnosis):
         said = said.replace(one.words, "")
     return " ".join(said.split()) or diagnosis.verdict.reason
 
@@ -192,12 +195,18 @@ def numbers_that_matter(diagnosis: Diagnosis) -> tuple[Number, Number]:
     saving = diagnosis.saving
     last = arm(diagnosis, -1)
     reach = between(saving.per_round, 1000)
+    only = ""
+    if diagnosis.unseen > MUCH_UNSEEN:
+        only = (
+            f"; of the other {percent(1 - diagnosis.unseen)} of rows only, as the rest are of "
+            "kinds that never went there"
+        )
     return (
         Number(
             "Saved in 1,000 rounds",
             amount(1000 * saving.per_round.value),
             f"in units of one wrong answer{f' (95 %: {reach})' if reach else ''}: "
-            f"{percent(saving.share.value)} of what always running {last} costs",
+            f"{percent(saving.share.value)} of what always running {last} costs{only}",
         ),
         Number(
             "Answers that would change",
@@ -246,7 +255,14 @@ def frontier(diagnosis: Diagnosis) -> str:
         [p.disagreement for p in diagnosis.fixed],
     )
     said = "Compared at the same cost, the rule agrees with the last arm about as often as a fixed "
-    said += "depth: the context says little about where the arms disagree."
+    said += "depth: "
+    if not groups_vary(diagnosis):
+        said += "the context says little about where the arms disagree."
+    elif diagnosis.degree == 1:
+        said += "disagreement varies with the context, but a straight-line model sees little of "
+        said += "it; try --degree 2."
+    else:
+        said += "disagreement varies with the context, but the models see little of it."
     if differs:
         said = f"Compared at the same cost, the rule differs from the last arm {listed(differs)}."
     if all(p.error is not None for p in (*diagnosis.frontier, *diagnosis.fixed)):
@@ -327,6 +343,32 @@ def groups(diagnosis: Diagnosis) -> str:
     )
 
 
+def groups_vary(diagnosis: Diagnosis) -> bool:
+    """Tell whether some pair disagrees more in one group of rows than another, beyond chance."""
+    every = [g for g in by_coordinate(diagnosis.groups).values() if len(g) > 1]
+    tests = len(every) * len(diagnosis.pairs)
+    for members in every:
+        rows = sum(g.rows for g in members)
+        for pair in range(len(diagnosis.pairs)):
+            middle = sum(g.rows * g.rates[pair].value for g in members) / rows
+            spread = sum(g.rows * (g.rates[pair].value - middle) ** 2 for g in members)
+            limit = chi_square_limit(len(members) - 1, 0.001 / tests)
+            if spread > limit * middle * (1 - middle):
+                return True
+    return False
+
+
+def boxed(diagnosis: Diagnosis) -> list[WorseArm]:
+    """Return the arms that get a warning of their own; others are a remark."""
+    found = diagnosis.agreement
+    return [w for w in found.worse if w.drives or w.confirmed] if found is not None else []
+
+
+def only_hinted(diagnosis: Diagnosis) -> bool:
+    """Tell whether the answer rests on agreement alone."""
+    return diagnosis.audit is None and bool(boxed(diagnosis))
+
+
 def widest(
     diagnosis: Diagnosis,
 ) -> tuple[int, GroupDisagreement, GroupDisagreement] | None:
@@ -389,7 +431,7 @@ def accuracy(diagnosis: Diagnosis) -> str:
     return (
         f"{arm(diagnosis, best.arm)} looks most often right, in "
         f"{percent_between(best.accuracy)} of rounds, and {arm(diagnosis, least.arm)} least, in "
-        f"{percent_between(least.accuracy)}."
+        f"{percent_between(least.accuracy)}. The intervals hold only if the assumption does."
     )
 
 

@@ -1,6 +1,6 @@
 """Decisions kept on disk as they are taken, so that a replay can go on after a crash.
 
-One file for each policy, in a folder ``state``::
+One file for each policy, in a folder ``state``, beside a ``lock`` that keeps other commands out::
 
     40 bytes  b"SWSTOPS1" and the SHA-256 of what the decisions depend on
     records   8 bytes number of the first round, 4 bytes how many rounds, 4 bytes CRC-32 of
@@ -29,20 +29,26 @@ MAGIC = b"SWSTOPS1"
 HEAD = len(MAGIC) + 32
 RECORD = struct.Struct("<QI")
 CHECK = struct.Struct("<I")
-FOLDER = "state"
+FOLDER, LOCK = "state", "lock"
 
 
 class Kept:
     """The folder in which a replay keeps what was decided.
 
-    It is there as soon as something is kept. As a context manager it goes when all ended well
-    (the results are written before) and when something given was wrong: what is left after that
-    is left for the same command to go on from.
+    A context manager: entering it locks the folder for this command. On leaving, what was kept
+    goes when all ended well (the results are written before) and when something given was wrong:
+    what is left after that is left for the same command to go on from. What was kept for another
+    question stays.
 
     Parameters
     ----------
     out : Path
         Where results go; ``state`` is made inside it.
+
+    Raises
+    ------
+    FolderBusyError
+        On entering, if another command is at work in the folder.
     """
 
     def __init__(self, out: Path) -> None:
@@ -52,6 +58,7 @@ class Kept:
         if self._folder.exists() and not self._made:
             self._made = [out]  # an earlier command made it
         self._files: list[KeptStops] = []
+        self._lock: BinaryIO | None = None
 
     def stops(self, identity: bytes) -> "KeptStops":
         """Return the decisions of one policy; ``identity`` is a SHA-256 of what they rest on."""
@@ -60,21 +67,25 @@ class Kept:
         return kept
 
     def clear(self) -> None:
-        """Remove all that was kept."""
-        self.close()
-        if self._folder.is_dir():
-            for file in self._folder.glob("*.stops"):
-                file.unlink(missing_ok=True)
+        """Remove what was kept for this question."""
+        for file in self._files:
+            file.close()
+            file.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the files, let others in, and leave no folder with nothing in it."""
+        for file in self._files:
+            file.close()
+        if self._lock is None:
+            return
+        _unlock(self._lock, self._folder / LOCK)
+        self._lock = None
         for place in (self._folder, *self._made):
             with suppress(OSError):  # not there, or something else is in it
                 place.rmdir()
 
-    def close(self) -> None:
-        """Close the files."""
-        for file in self._files:
-            file.close()
-
     def __enter__(self) -> Self:
+        self._lock = _locked(self._folder / LOCK)
         return self
 
     def __exit__(
@@ -83,7 +94,7 @@ class Kept:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None or (issubclass(kind, StopwiseError) and kind is not FolderBusyError):
+        if kind is None or issubclass(kind, StopwiseError):
             self.clear()
         self.close()
 
@@ -135,7 +146,6 @@ class KeptStops:
 
     def _open(self) -> BinaryIO:
         file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
-        _lock(file, self.path)
         self._file = file
         content = file.read()
         good = 0
@@ -166,17 +176,41 @@ class KeptStops:
         return data if whole else None
 
 
-def _lock(file: BinaryIO, path: Path) -> None:
+def _locked(path: Path) -> BinaryIO:
     """Keep other processes out, until the file is closed or the process dies."""
-    try:
-        fcntl: Any = import_module("fcntl")
-    except ImportError:  # not on Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    fcntl = _fcntl()
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        except FileNotFoundError:  # another command has just removed the folder
+            continue
+        if fcntl is None:
+            return file
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise FolderBusyError(
+                f"another replay is writing to {path.parent.parent}; wait for it, or choose "
+                "another folder"
+            ) from None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()  # it was removed before it was locked: that keeps nobody out
+
+
+def _unlock(file: BinaryIO, path: Path) -> None:
+    if _fcntl() is None:  # where open files cannot be removed
         file.close()
-        raise FolderBusyError(
-            f"another replay is writing to {path.parent.parent}; wait for it, or choose another "
-            "folder"
-        ) from None
+    with suppress(OSError):
+        path.unlink()
+    file.close()
+
+
+def _fcntl() -> Any:
+    try:
+        return import_module("fcntl")
+    except ImportError:  # not on Windows
+        return None

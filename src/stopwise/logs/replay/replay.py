@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.errors import InvalidParameterError
+from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
 from stopwise.logs.replay.kept import Kept, KeptStops
 from stopwise.logs.replay.picture import png
 from stopwise.logs.replay.players import Given, Player, entrants, ready
+from stopwise.logs.replay.preparing import prepare
 from stopwise.logs.replay.results import Judge, Played, Replay, best_first, best_of, played
 from stopwise.logs.replay.survey import Progress, Survey, survey
-from stopwise.logs.replay.tally import Known, Tally
+from stopwise.logs.replay.tally import ENOUGH, Known, Tally
 from stopwise.policies.base import CHUNK, Ints
 from stopwise.policies.randomness import whole_seed
 from stopwise.policies.recorded import Rounds
@@ -81,7 +82,10 @@ def replay(
     Raises
     ------
     InvalidLogError
-        At the first row that is not as it must be; nothing is left in ``out``.
+        At the first row that is not as it must be, or if the first arm failed in all of them;
+        nothing is left in ``out``.
+    FolderBusyError
+        If another replay is at work in ``out``.
     InvalidParameterError, UnknownPolicyError, PersistenceError
         If what is asked for makes no sense, or not with this log.
 
@@ -105,9 +109,11 @@ def replay(
     """
     _check(log, cascade, audit, degree)
     asked = entrants(policies, log, cascade, whole_seed(seed))
-    found = survey(log, progress)
-    players = [ready(one, log, cascade, found, degree) for one in asked]
     with nullcontext() if out is None else Kept(Path(out)) as kept:
+        found = survey(log, progress)
+        players = [ready(one, log, cascade, found, degree) for one in asked]
+        if progress is not None:
+            prepare(progress, [player.policy.name for player in players])
         told = _Told(audit, seed)
         run = _Run(log, cascade, players, told)
         run.take_up(kept, [_identity(player, log, cascade, degree, told) for player in players])
@@ -171,6 +177,7 @@ class _Run:
         self._decided: list[list[NDArray[np.uint8]]] = [[] for _ in players]
         self._kept: list[KeptStops | None] = [None for _ in players]
         self._rows = self._labelled = self._failed = self._truncated = self._audited = 0
+        self._likeness = _Likeness()
 
     def take_up(self, kept: Kept | None, identities: Sequence[bytes]) -> None:
         """Find what an earlier run has decided."""
@@ -205,6 +212,7 @@ class _Run:
         last = self._cascade.n_arms - 1
         self._rows += chunk.n
         self._labelled += int((chunk.labels >= 0).sum())
+        self._likeness.add(chunk)
         self._failed += int(rounds.failed.sum())
         self._truncated += int(((rounds.reach < last) & ~rounds.failed).sum())
         if rounds.audited is not None and any(player.takes_labels for player in self._players):
@@ -212,13 +220,19 @@ class _Run:
 
     def result(self, found: Survey, degree: int, seed: int) -> Replay:
         """Turn all counts into numbers."""
-        by: Judge = "total loss" if self._labelled else "cost + disagreement"
+        if self._fixed[0].unanswered == self._rows:
+            raise InvalidLogError(
+                f"{self._log.path.name}: the first arm, {self._log.arms[0]!r}, failed in every "
+                "round, so there is no answer to evaluate"
+            )
+        enough = self._fixed[0].labelled >= ENOUGH
+        by: Judge = "total loss" if enough else "cost + disagreement"
         tells_stops = self._log.layout.stop is not None or self._truncated > 0
         names = [player.name for player in self._players]
         exact = not any(tally.beyond for tally in (*self._tallies, *self._fixed))
 
         def numbers(
-            named: Sequence[str], tallies: Sequence[Tally], *, compare: bool = False
+            named: Sequence[str], tallies: Sequence[Tally], *, compare: Judge | None = None
         ) -> list[Played]:
             return [
                 played(
@@ -248,11 +262,48 @@ class _Run:
             audit=self._told.share,
             audited=self._audited,
             judged_by=by,
-            policies=best_first(numbers(names, self._tallies, compare=exact), by),
+            policies=best_first(numbers(names, self._tallies, compare=by if exact else None), by),
             fixed=tuple(fixed),
             best_fixed=best_of(fixed, by),
+            notes=self._likeness.notes,
             decisions=dict(zip(names, decisions, strict=True)),
         )
+
+
+class _Likeness:
+    """Whether labels are ever what an arm said: if never, they are likely other words for it."""
+
+    def __init__(self) -> None:
+        self._compared = 0
+        self._alike = False
+        self._example: tuple[object, object] | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        """Look at some rounds."""
+        if self._alike:
+            return
+        rows = np.flatnonzero((chunk.labels >= 0) & (chunk.rounds.reach >= 0))
+        if not len(rows):
+            return
+        self._compared += len(rows)
+        self._alike = bool((chunk.codes[rows] == chunk.labels[rows, None]).any())
+        if self._example is None:
+            code, label = int(chunk.codes[rows[0], 0]), int(chunk.labels[rows[0]])
+            values = chunk.values
+            self._example = (code, label) if values is None else (values[code], values[label])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to say of it."""
+        if self._alike or self._compared < ENOUGH or self._example is None:
+            return ()
+        said, right = self._example
+        note = (
+            f"No label is ever what any arm said, in {self._compared:,} labelled rounds: an arm "
+            f"says {said!r}, for instance, where the label is {right!r}. Are they the same answers "
+            "in other words? Every answer counts as wrong now."
+        )
+        return (note,)
 
 
 def _stops(player: Player, rounds: Rounds, first: int, kept: KeptStops | None) -> Ints:

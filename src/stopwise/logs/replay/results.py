@@ -33,11 +33,12 @@ class Played(msgspec.Struct, frozen=True):
         Rounds that can be evaluated.
     beyond : int
         Rounds decided deeper than the log knows: not among ``rounds``, and nothing was learned
-        from them. If 0, all numbers are exact.
+        from them. If 0, its cost is exact, and its disagreement if all are ``compared``.
     depths : tuple of Estimate
         The share of rounds that ended at each arm.
     cost : Estimate or None
-        Mean of C_stop. None, here and below, where no round tells.
+        Mean of C_stop. None, here and below, where no round tells; a mean (not a share) also
+        where a single one does, from which no interval follows.
     compared, labelled, priced : int
         Rounds whose deepest output is known; whose right answer is; of which the log says what
         they really cost.
@@ -75,7 +76,7 @@ class Played(msgspec.Struct, frozen=True):
 
     @property
     def exact(self) -> bool:
-        """Whether every decision could be looked up in the log."""
+        """Whether every decision could be looked up in the log (and so its cost)."""
         return self.beyond == 0
 
     def judged(self, by: Judge) -> Estimate | None:
@@ -107,13 +108,15 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     audited : int
         How many those are.
     judged_by : {"total loss", "cost + disagreement"}
-        What comparisons are by.
+        What comparisons are by: the loss, if 30 labelled rounds or more tell it.
     policies : tuple of Played
         Those asked for, best first; in the order given where they cannot be compared.
     fixed : tuple of Played
         Every fixed depth, the shallowest first.
     best_fixed : int or None
         The best of them in hindsight; None where the log does not know enough to say.
+    notes : tuple of str
+        Warnings: what is likely to be wrong with the log.
     decisions : dict of str to ndarray of uint8
         Every policy's stops, round by round. Not in the JSON.
     """
@@ -134,6 +137,7 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     policies: tuple[Played, ...]
     fixed: tuple[Played, ...]
     best_fixed: int | None
+    notes: tuple[str, ...]
     decisions: dict[str, NDArray[np.uint8]]
 
     @property
@@ -158,7 +162,13 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
 
 
 def played(
-    name: str, tally: Tally, cascade: Cascade, *, rounds: int, tells_stops: bool, compare: bool
+    name: str,
+    tally: Tally,
+    cascade: Cascade,
+    *,
+    rounds: int,
+    tells_stops: bool,
+    compare: Judge | None,
 ) -> Played:
     """Turn counts into numbers with intervals.
 
@@ -174,8 +184,8 @@ def played(
         How many rounds the log has.
     tells_stops : bool
         Whether the log says how rounds were decided.
-    compare : bool
-        Whether the differences to fixed depths mean anything.
+    compare : {"total loss", "cost + disagreement"} or None
+        By what to tell the differences to fixed depths; None where they mean nothing.
     """
     costs = cascade.cumulative
     counts = tally.outcomes
@@ -183,6 +193,7 @@ def played(
     by_end = counts.sum(axis=(1, 2))
     errors, apart = counts.sum(axis=2)[:, :UNKNOWN], counts.sum(axis=1)[:, :UNKNOWN]
     with_event = costs[:, None] + np.array([0.0, 1.0])
+    against = tally.against_wrong if compare == "total loss" else tally.against_apart
     return Played(
         name=name,
         rounds=n,
@@ -196,9 +207,9 @@ def played(
         error=_share(errors),
         loss=_mean(with_event, errors),
         priced=tally.money.n,
-        money=around(tally.money.mean, tally.money.error) if tally.money.n else None,
+        money=around(tally.money.mean, tally.money.error) if tally.money.n > 1 else None,
         as_played=wilson(tally.same, rounds) if tells_stops else None,
-        over_fixed=_differences(tally.against, costs) if compare else None,
+        over_fixed=_differences(against, costs) if compare else None,
     )
 
 
@@ -228,12 +239,15 @@ def _share(counts: Counts) -> Estimate | None:
 
 
 def _mean(values: Floats, counts: Counts) -> Estimate | None:
-    """Return the mean of values that came so often, with its normal interval."""
+    """Return the mean of values that came so often, with its normal interval.
+
+    None if fewer than two came: their spread, and so the interval, is not known.
+    """
     n = int(counts.sum())
-    if not n:
+    if n < 2:
         return None
     mean = float((values * counts).sum()) / n
-    variance = float((counts * (values - mean) ** 2).sum()) / max(n - 1, 1)
+    variance = float((counts * (values - mean) ** 2).sum()) / (n - 1)
     return around(mean, math.sqrt(variance / n))
 
 

@@ -58,6 +58,8 @@ def _read(log: Log, progress: Progress | None) -> Survey:
     )
     rows, guess = 0, log.rows or _guessed_rows(log.path)
     for chunk in log.chunks():
+        if progress is not None and rows:
+            progress(STAGE, rows, max(rows + 1, guess))  # there are more
         contexts, reach = chunk.rounds.contexts, chunk.rounds.reach
         if n_base:
             low[:n_base] = np.minimum(low[:n_base], contexts[:, :n_base].min(axis=0))
@@ -67,8 +69,8 @@ def _read(log: Log, progress: Progress | None) -> Survey:
             low[c] = min(low[c], known.min(initial=np.inf))
             high[c] = max(high[c], known.max(initial=-np.inf))
         rows += chunk.n
-        if progress is not None:
-            progress(STAGE, rows, max(rows, guess))
+    if progress is not None:
+        progress(STAGE, rows, rows)
     return Survey(rows, *_settled(low, high))
 
 

@@ -19,6 +19,7 @@ Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 UNKNOWN = 2  # beside 0, no, and 1, yes
+ENOUGH = 30  # labelled rounds from which losses are compared (heuristic: normal intervals hold)
 
 
 class Known(msgspec.Struct, frozen=True, eq=False):
@@ -33,8 +34,10 @@ class Known(msgspec.Struct, frozen=True, eq=False):
     outcomes : ndarray of uint8, shape (n, K)
         Of each arm 3·wrong + apart: whether it was wrong, and whether it disagreed with the
         deepest; each is 0, 1 or `UNKNOWN`.
-    judged : ndarray of uint8, shape (n, K)
-        What depths are compared by: wrong if the log has labels, else apart.
+    wrong : ndarray of uint8, shape (n, K), or None
+        The first of these alone; None if the log has no labels.
+    apart : ndarray of uint8, shape (n, K)
+        The second alone.
     spent : ndarray of float64, shape (n, K), or None
         What the calls up to each arm really cost; NaN where that is not known.
     whole : bool
@@ -45,7 +48,8 @@ class Known(msgspec.Struct, frozen=True, eq=False):
     stops: Ints
     failed: NDArray[np.bool_]
     outcomes: Bytes
-    judged: Bytes
+    wrong: Bytes | None
+    apart: Bytes
     spent: Floats | None
     whole: bool
 
@@ -69,9 +73,10 @@ class Known(msgspec.Struct, frozen=True, eq=False):
             apart[~to_last] = UNKNOWN
         spent = None if chunk.costs is None else np.cumsum(chunk.costs, axis=1)
         wrong = np.uint8(UNKNOWN) if rounds.wrong is None else rounds.wrong
-        judged = apart if rounds.wrong is None else rounds.wrong
         outcomes = np.uint8(3) * wrong + apart
-        return Known(rounds.reach, chunk.stops, rounds.failed, outcomes, judged, spent, whole)
+        return Known(
+            rounds.reach, chunk.stops, rounds.failed, outcomes, rounds.wrong, apart, spent, whole
+        )
 
     def ended(self, decided: Ints) -> Ints:
         """Return where rounds end if they are decided so: −1 where no arm answers.
@@ -123,9 +128,10 @@ class Tally:
         Rounds in which the first arm failed.
     same : int
         Rounds decided as when they were played.
-    against : ndarray of shape (K, K, K, 3)
+    against_wrong, against_apart : ndarray of shape (K, K, K, 3)
         For each fixed depth: rounds by where this player ended, where that depth did, and the
-        difference of their ``judged`` (−1, 0, 1), where both are known.
+        difference of their ``wrong``, or ``apart`` (−1, 0, 1), where both are known. ``apart`` is
+        not looked at any more once there are `ENOUGH` labels to judge by.
     money : Mean
         What the rounds really cost, where the log says.
     """
@@ -134,7 +140,8 @@ class Tally:
         self._k = n_arms
         self._compared = range(n_arms if compare else 0)
         self.outcomes = np.zeros((n_arms, 3, 3), dtype=np.int64)
-        self.against = np.zeros((n_arms, n_arms, n_arms, 3), dtype=np.int64)
+        self.against_wrong = np.zeros((n_arms, n_arms, n_arms, 3), dtype=np.int64)
+        self.against_apart = np.zeros_like(self.against_wrong)
         self.beyond = self.unanswered = self.same = 0
         self.money = Mean()
 
@@ -156,25 +163,37 @@ class Tally:
         if known.spent is not None:
             spent = known.spent.take(cells)
             self.money.add(spent[~np.isnan(spent)])
-        judged = known.judged.take(cells) if self._compared else None
-        for depth in self._compared:
-            self._compare(known, depth, rows, ends, judged)
+        if not self._compared:
+            return
+        if self.labelled < ENOUGH:
+            self._compare(known, known.apart, rows, ends, self.against_apart)
+        if known.wrong is not None:
+            self._compare(known, known.wrong, rows, ends, self.against_wrong)
 
-    def _compare(
-        self, known: Known, depth: int, rows: Ints, ends: Ints, judged: Bytes | None
-    ) -> None:
-        assert judged is not None  # for the type checker
+    @property
+    def labelled(self) -> int:
+        """How many rounds were found right or wrong."""
+        return int(self.outcomes[:, :UNKNOWN].sum())
+
+    def _compare(self, known: Known, table: Bytes, rows: Ints, ends: Ints, against: Ints) -> None:
+        judged = table.take(rows * self._k + ends)
+        for depth in self._compared:
+            against[depth] += self._differences(known, table, depth, rows, ends, judged)
+
+    def _differences(
+        self, known: Known, table: Bytes, depth: int, rows: Ints, ends: Ints, judged: Bytes
+    ) -> Ints:
         theirs: Any = depth
         if known.whole:
-            there = known.judged[:, depth]
+            there = table[:, depth]
         else:
             theirs = known.ended(np.full(known.n, depth))[rows]
-            there = known.judged[rows, theirs]  # unknown where the log does not reach
+            there = table[rows, theirs]  # unknown where the log does not reach
         cells: NDArray[Any] = (self._k * ends + theirs) * 3 + 1 + judged - there
         both = (judged != UNKNOWN) & (there != UNKNOWN)
         if not both.all():
             cells = cells[both]
-        self.against[depth] += _counted(cells, self.against.shape[1:])
+        return _counted(cells, (self._k, self._k, 3))
 
 
 def _counted(cells: NDArray[Any], shape: tuple[int, ...]) -> Ints:

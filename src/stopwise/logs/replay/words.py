@@ -1,14 +1,15 @@
 """What to take from a replay, in sentences."""
 
 from stopwise.logs.replay.results import Played, Replay
+from stopwise.logs.replay.tally import ENOUGH
 
 CLOSE = 5e-5  # costs nearer than this read the same
 
 
 def sentences(found: Replay) -> list[str]:
-    """Return what to take from it: the best policy first, then what the numbers rest on."""
+    """Return what to take from it: warnings, the best policy, then what the numbers rest on."""
     best = found.policies[0]
-    said: list[str] = []
+    said = list(found.notes)
     if found.exact:
         said += [saving(best, found), *_against_best(best, found)]
     else:
@@ -27,7 +28,12 @@ def sentences(found: Replay) -> list[str]:
             f"The right answers of {found.audited:,} rounds were told to the policies that can "
             "use them; what such labels cost is not counted."
         )
-    if found.exact and found.judged_by == "cost + disagreement":
+    if found.labelled and found.judged_by == "cost + disagreement":
+        said.append(
+            f"The log has {counted(found.labelled, 'label')}, too few to compare losses (that "
+            f"takes {ENOUGH}): lines are compared by cost + disagreement."
+        )
+    if found.exact and not found.labelled:
         said.append(
             "Without labels nobody knows who was right: disagreeing with the deepest arm is not "
             "an error, but errors cannot grow by more."
@@ -38,8 +44,8 @@ def sentences(found: Replay) -> list[str]:
 def saving(one: Played, found: Replay) -> str:
     """Say what a policy would have cost beside always going all the way."""
     deepest = found.fixed[-1]
-    assert one.cost is not None  # it is exact, so there are rounds to tell
-    assert deepest.cost is not None
+    if one.cost is None or deepest.cost is None:
+        return f"{counted(found.rounds, 'round')}: too few to say anything of {one.name}."
     words = f"{one.name} would have cost {number(one.cost.value)} a round"
     full = deepest.cost.value
     if full > 0:
@@ -51,9 +57,12 @@ def saving(one: Played, found: Replay) -> str:
             words += f", {percent(abs(share))} {more} than always going to {deepest.name!r}"
     if one.disagreement is not None:
         words += f", disagreeing with it in {percent(one.disagreement.value)}"
+        if one.compared < one.rounds:
+            words += f" (known for {one.compared:,} of {counted(one.rounds, 'round')} only)"
     if one.error is not None and deepest.error is not None:
         words += (
-            f" and wrong in {percent(one.error.value)} ({deepest.name!r} is wrong in "
+            f" and wrong in {percent(one.error.value)} of "
+            f"{counted(one.labelled, 'labelled round')} ({deepest.name!r} is wrong in "
             f"{percent(deepest.error.value)})"
         )
     return f"{words}."
@@ -71,7 +80,10 @@ def _against_best(one: Played, found: Replay) -> list[str]:
     mine = one.judged(found.judged_by)
     if mine is None:
         return []
-    what = f"Its {found.judged_by}, {number(mine.value)} a round,"
+    n, which = one.compared, "round"
+    if found.judged_by == "total loss":
+        n, which = one.labelled, "labelled round"
+    what = f"Its {found.judged_by}, {number(mine.value)} a round in {counted(n, which)},"
     whom = f"that of the best fixed depth in hindsight, always {best.name!r}"
     if more.low <= 0 <= more.high:
         between = f"between {number(more.low)} and {number(more.high)}"
@@ -84,13 +96,22 @@ def _against_best(one: Played, found: Replay) -> list[str]:
 
 
 def _beyond(found: Replay) -> list[str]:
-    return [
-        f"{one.name} decided deeper than the log knows in {one.beyond:,} of "
-        f"{counted(found.rounds, 'round')} ({percent(one.beyond / found.rounds)})."
-        if one.beyond
-        else f"{one.name} never decided deeper than the log knows: its numbers are exact."
-        for one in found.policies
-    ]
+    said: list[str] = []
+    for one in found.policies:
+        if one.beyond:
+            said.append(
+                f"{one.name} decided deeper than the log knows in {one.beyond:,} of "
+                f"{counted(found.rounds, 'round')} ({percent(one.beyond / found.rounds)})."
+            )
+            continue
+        exact = (
+            "its numbers are exact"
+            if one.compared == one.rounds
+            else f"its cost is exact; its disagreement is known for {one.compared:,} of "
+            f"{counted(one.rounds, 'round')} only"
+        )
+        said.append(f"{one.name} never decided deeper than the log knows: {exact}.")
+    return said
 
 
 def _only_known(found: Replay) -> str:
