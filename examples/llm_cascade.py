@@ -146,7 +146,7 @@ class FakeModels(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):  # the client may not have waited
             self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name it has in the base class)
         """Say nothing."""
 
 

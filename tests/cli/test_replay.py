@@ -268,7 +268,7 @@ BAD: dict[str, tuple[str, Table, str]] = {
     "mixed types": ("log.jsonl", bad(TABLE, "output.small", 99, "yes"), r"row 100.*output\.small"),
     "mixed columns": ("log.parquet", {**TABLE, "label": TEXTS["label"]}, "row 1.*label"),
     "no rows": ("log.parquet", {name: TABLE[name][:0] for name in TABLE}, "has no rows"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", BAD)

@@ -7,15 +7,14 @@ from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 
+import dask
+import distributed
 import pytest
 
 from stopwise.errors import EngineError
 from stopwise.experiments.engines import Dask
 from stopwise.experiments.runs import Trace
 from tests.experiments.campaigns import TASKS, names, python, same, wait_until
-
-dask = pytest.importorskip("dask")
-distributed = pytest.importorskip("distributed")
 
 Runs = dict[tuple[str, int], Trace]
 HERE = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")

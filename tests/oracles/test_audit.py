@@ -47,15 +47,19 @@ def referee(x: Array, outputs: Any, labels: Any, audited: Any) -> list[int]:
         stop = 2
         if t >= SETTINGS["forced_rounds"]:
             for i in range(2):
-                if all(total[j] - total[i] > upper(phi, outputs, labels, audited, stops, t, i, j)
-                       for j in range(i + 1, 3)):  # fmt: skip
+                if all(
+                    total[j] - total[i] > upper(phi, outputs, labels, audited, stops, t, i, j)
+                    for j in range(i + 1, 3)
+                ):
                     stop = i
                     break
         stops.append(stop)
     return stops
 
 
-def upper(phi: Array, outputs: Any, labels: Any, audited: Any, stops: list[int], t: int, i: int, j: int) -> float:  # fmt: skip # noqa: E501
+def upper(
+    phi: Array, outputs: Any, labels: Any, audited: Any, stops: list[int], t: int, i: int, j: int
+) -> float:
     past = np.arange(t)
     seen = past[np.array(stops) >= j]
     differ = outputs[seen, i] != outputs[seen, j]

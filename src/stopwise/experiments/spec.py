@@ -233,14 +233,14 @@ def _canonical(value: object) -> str:
 
 
 def _check_name(name: str) -> None:
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
         raise InvalidParameterError(
             f"a spec names things by a string, as in ENVIRONMENTS or POLICIES, not by {name!r}"
         )
 
 
 def _plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
         raise InvalidParameterError(f"parameters are a dict by name, not {parameters!r}")
     return cast(dict[str, Any], _plain(parameters))
 

@@ -137,13 +137,13 @@ class LogWriter:
                 self._sink.close()
                 raise
 
-    def write(self, round: Round, label: Any = None) -> None:  # noqa: A002 - the word for it
+    def write(self, done: Round, label: Any = None) -> None:
         """Write a round.
 
         Parameters
         ----------
-        round : Round
-            The round, as `Runner` returns it.
+        done : Round
+            The done, as `Runner` returns it.
         label : number, bool, str or None
             The right answer, if it is known.
 
@@ -156,26 +156,26 @@ class LogWriter:
         with self._lock:
             if self._closed:
                 raise InvalidLogError(f"{self.path.name} is closed: nothing more can be written")
-            answered = self._check_arms(round)
+            answered = self._check_arms(done)
             outputs = [
-                self._answer(value, f"the output of {arm!r}", round)
-                for arm, value in zip(self.arms, round.outputs, strict=False)
+                self._answer(value, f"the output of {arm!r}", done)
+                for arm, value in zip(self.arms, done.outputs, strict=False)
             ]
             if label is not None and not self._labels:
-                raise self._refused(round, "has a label; open the log with labels=True")
-            right = None if label is None else self._answer(label, "the label", round)
+                raise self._refused(done, "has a label; open the log with labels=True")
+            right = None if label is None else self._answer(label, "the label", done)
             answers = [value for value in (*outputs, right) if value is not None]
-            seen = self._compared(answers, round)
+            seen = self._compared(answers, done)
             row: Row = [
-                str(round.id),
-                self._time(round),
-                *self._context(round, answered),
+                str(done.id),
+                self._time(done),
+                *self._context(done, answered),
                 *_padded(outputs, len(self.arms)),
-                self._arm(round.stop),
-                self._arm(round.wanted),
-                *self._failure(round),
+                self._arm(done.stop),
+                self._arm(done.wanted),
+                *self._failure(done),
                 *([right] if self._labels else []),
-                *self._prices(round),
+                *self._prices(done),
             ]
             self._sink.write(row)
             self._seen = seen
@@ -193,27 +193,27 @@ class LogWriter:
     def __exit__(self, *reason: object) -> None:
         self.close()
 
-    def _refused(self, round: Round, words: str) -> InvalidLogError:  # noqa: A002
-        return InvalidLogError(f"{self.path.name}: round {round.id!r} {words}")
+    def _refused(self, done: Round, words: str) -> InvalidLogError:
+        return InvalidLogError(f"{self.path.name}: round {done.id!r} {words}")
 
-    def _check_arms(self, round: Round) -> int:  # noqa: A002
+    def _check_arms(self, done: Round) -> int:
         """Return how many arms answered."""
-        n, last = len(round.outputs), len(self.arms) - 1
-        if round.stop != n - 1 or round.stop > last or round.wanted > last:
+        n, last = len(done.outputs), len(self.arms) - 1
+        if done.stop != n - 1 or done.stop > last or done.wanted > last:
             raise self._refused(
-                round,
-                f"has {n} outputs, stop {round.stop} and wanted {round.wanted}; in a log of "
+                done,
+                f"has {n} outputs, stop {done.stop} and wanted {done.wanted}; in a log of "
                 f"{last + 1} arms stop must be the last that answered, and both at most {last}",
             )
-        if round.failure is not None and (round.failure.arm != n or n > last):
+        if done.failure is not None and (done.failure.arm != n or n > last):
             raise self._refused(
-                round, f"has {n} outputs, so arm {round.failure.arm} cannot be the one that failed"
+                done, f"has {n} outputs, so arm {done.failure.arm} cannot be the one that failed"
             )
-        if n == 0 and round.failure is None:
-            raise self._refused(round, "has no outputs and no failure")
+        if n == 0 and done.failure is None:
+            raise self._refused(done, "has no outputs and no failure")
         return n
 
-    def _answer(self, value: Any, what: str, round: Round) -> Any:  # noqa: A002
+    def _answer(self, value: Any, what: str, done: Round) -> Any:
         """Return an output or label as a plain number, bool or text."""
         if isinstance(value, np.generic):
             value = cast("Any", value.item())
@@ -226,49 +226,49 @@ class LogWriter:
         if isinstance(value, float) and math.isfinite(value):
             return float(value)
         raise self._refused(
-            round,
+            done,
             f"cannot be written: {what} is {shown(value)}; a log holds text, bools, finite numbers "
             "of 64 bits. Pass canonical= to Runner, to turn answers into such",
         )
 
-    def _compared(self, answers: list[Any], round: Round) -> Seen:  # noqa: A002
+    def _compared(self, answers: list[Any], done: Round) -> Seen:
         """Return what the log will hold with these answers, or refuse them."""
         family = self._seen.family
         for value in answers:
             mine: Family = "text" if isinstance(value, str) else "number"
             if family is not None and mine != family:
-                raise self._refused(round, f"cannot be written: {mixed(shown(value), family)}")
+                raise self._refused(done, f"cannot be written: {mixed(shown(value), family)}")
             family = mine
         fractions = self._seen.fractions or any(isinstance(v, float) for v in answers)
         large = self._seen.large or any(type(v) is int and abs(v) > EXACT for v in answers)
         if fractions and large:
             raise self._refused(
-                round,
+                done,
                 "cannot be written: whole numbers beyond 2**53 and fractions in one log cannot "
                 "be compared exactly; pass canonical=str to Runner",
             )
         return Seen(family, fractions, large)
 
-    def _context(self, round: Round, answered: int) -> list[float | None]:  # noqa: A002
+    def _context(self, done: Round, answered: int) -> list[float | None]:
         added = self._added[:answered]
         expected = self._base + sum(added)
-        if len(round.context) != expected:
+        if len(done.context) != expected:
             more = f" and {sum(added)} that its arms revealed" if any(self._added) else ""
             raise self._refused(
-                round,
-                f"has a context of {len(round.context)} numbers; the log has {self._base}{more}",
+                done,
+                f"has a context of {len(done.context)} numbers; the log has {self._base}{more}",
             )
-        numbers = [float(x) for x in round.context]
+        numbers = [float(x) for x in done.context]
         if not all(map(math.isfinite, numbers)):
-            raise self._refused(round, f"has a context that is not finite: {numbers}")
+            raise self._refused(done, f"has a context that is not finite: {numbers}")
         return [*numbers, *[None] * sum(self._added[answered:])]
 
-    def _time(self, round: Round) -> Any:  # noqa: A002
+    def _time(self, done: Round) -> Any:
         try:
-            moment = datetime.fromtimestamp(round.time, UTC)
+            moment = datetime.fromtimestamp(done.time, UTC)
         except (OverflowError, ValueError, OSError):
             raise self._refused(
-                round, f"has the time {round.time}, which is not in seconds since 1970"
+                done, f"has the time {done.time}, which is not in seconds since 1970"
             ) from None
         if self._kind == "parquet":
             return moment
@@ -277,21 +277,21 @@ class LogWriter:
     def _arm(self, arm: int) -> str | None:
         return None if arm < 0 else self.arms[arm]
 
-    def _failure(self, round: Round) -> tuple[str | None, str | None]:  # noqa: A002
-        if round.failure is None:
+    def _failure(self, done: Round) -> tuple[str | None, str | None]:
+        if done.failure is None:
             return None, None
-        message = round.failure.message.encode(errors="replace").decode()
+        message = done.failure.message.encode(errors="replace").decode()
         if len(message) > LONGEST_MESSAGE:
             message = message[: LONGEST_MESSAGE - 1] + "…"
-        return self.arms[round.failure.arm], message
+        return self.arms[done.failure.arm], message
 
-    def _prices(self, round: Round) -> list[float | None]:  # noqa: A002
+    def _prices(self, done: Round) -> list[float | None]:
         if not self._costs:
             return []
-        prices = [float(cost) for cost in round.costs or ()]
+        prices = [float(cost) for cost in done.costs or ()]
         if len(prices) > len(self.arms) or not all(0 <= cost < math.inf for cost in prices):
             raise self._refused(
-                round,
+                done,
                 f"has the costs {prices}; there must be one number ≥ 0 for each arm that was run",
             )
         return _padded(prices, len(self.arms))

@@ -49,7 +49,7 @@ class Policy(ABC):
     needs_truth: ClassVar[bool] = False
 
     def __init__(self, cascade: Cascade) -> None:
-        if not isinstance(cascade, Cascade):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(cascade, Cascade):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
             raise InvalidParameterError(
                 f"a policy needs a Cascade first, not {type(cascade).__name__}: "
                 "write Cascade(costs=[...])"

@@ -44,7 +44,7 @@ def normalised_text(text: str) -> str:
     >>> normalised_text("-0.5"), normalised_text("(.5)"), normalised_text("5 %")
     ('-0.5', '.5', '5 %')
     """
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
         raise InvalidOutputsError(
             f"normalised_text takes a text, not {text!r}: take the text out of the answer first, "
             "as in canonical=lambda answer: sw.normalised_text(answer['text'])"

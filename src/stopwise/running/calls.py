@@ -85,7 +85,7 @@ def yields(run: object) -> bool:
     >>> yields(lambda case: (yield case)), yields(abs)
     (True, False)
     """
-    parts = (run, getattr(run, "__call__", None), getattr(run, "predict", None))  # noqa: B004
+    parts = (run, getattr(run, "__call__", None), getattr(run, "predict", None))  # noqa: B004 (an object may be its own stage)
     return any(inspect.isgeneratorfunction(p) or inspect.isasyncgenfunction(p) for p in parts)
 
 

@@ -23,7 +23,7 @@ from stopwise.running.stage import Stage, StageLike, check_equality, seconds, sh
 class KeepsRounds(Protocol):
     """Where rounds are written: a `LogWriter`, or anything else with ``write``."""
 
-    def write(self, round: Round) -> object:  # noqa: A002 (the word for it)
+    def write(self, done: Round, /) -> object:
         """Keep one round."""
         ...
 
@@ -150,7 +150,7 @@ class Runner:
             under_way.give(answer)
         return under_way.finished()
 
-    async def arun(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002
+    async def arun(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002 (the word for it)
         """Run one case to its end without blocking the event loop (see `run`).
 
         Async stages are awaited; each other stage runs in a thread of its own. The policy is called
@@ -219,7 +219,7 @@ class Runner:
         id_of : callable, optional
             case → the id of its round.
         """
-        whole = isinstance(concurrency, int | np.integer)  # pyright: ignore[reportUnnecessaryIsInstance]
+        whole = isinstance(concurrency, int | np.integer)  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
         if isinstance(concurrency, bool) or not whole or concurrency < 1:
             raise InvalidParameterError(
                 f"concurrency must be a whole number, 1 or more, not {concurrency!r}"
@@ -244,12 +244,12 @@ class Runner:
                 task.cancel()
             await asyncio.gather(*under_way, *ended, return_exceptions=True)
 
-    def audit(self, round: Round, label: Any) -> None:  # noqa: A002 (the word for it)
+    def audit(self, done: Round, label: Any) -> None:
         """Tell the policy the right answer of a round that this runner has run.
 
         Parameters
         ----------
-        round : Round
+        done : Round
             The round.
         label : object
             The right answer as a stage would have given it; it is made canonical in the same way.
@@ -271,7 +271,7 @@ class Runner:
             )
         right = self.canonical(label) if self.canonical is not None else label
         with self.lock:
-            self.policy.audit(round, right)
+            self.policy.audit(done, right)
 
     def known(self, case: Any) -> ArrayLike:
         """Return what is known of a case before the first arm."""
@@ -292,7 +292,7 @@ class Runner:
 class _RoundUnderWay:
     """One round between its first question and its record: all of it but the asking."""
 
-    def __init__(self, runner: Runner, case: Any, id: str | None) -> None:  # noqa: A002
+    def __init__(self, runner: Runner, case: Any, id: str | None) -> None:  # noqa: A002 (the word for it)
         self._runner = runner
         self._id = uuid.uuid4().hex if id is None else str(id)
         self._time = time.time()

@@ -377,7 +377,6 @@ def test_rows_are_in_the_file_at_once_and_survive_a_kill(lines: Path) -> None:
 
 def test_a_disk_that_is_full_leaves_whole_rows(tmp_path: Path) -> None:
     """A limit on file sizes stands for the full disk."""
-    pytest.importorskip("resource")  # which Windows has not
     script = textwrap.dedent(
         """
         import resource, signal, sys

@@ -40,8 +40,14 @@ def arms(n: int, seed: int = 0) -> Arms:
     return Arms(drawn.contexts, words[drawn.outputs[:, [0, 1, 3]]], words[drawn.labels])
 
 
-def play(policy: sw.Policy, said: Arms, *, fails: float = 0.0, sees: Sequence[int] | None = None,
-         seed: int = 1) -> Live:  # fmt: skip
+def play(
+    policy: sw.Policy,
+    said: Arms,
+    *,
+    fails: float = 0.0,
+    sees: Sequence[int] | None = None,
+    seed: int = 1,
+) -> Live:
     """Play rounds step by step; an arm fails with this chance. ``sees``: revealed context.
 
     ``sees[i]`` numbers of the context are known once arm i has run; the first round begins with
@@ -68,14 +74,27 @@ def play(policy: sw.Policy, said: Arms, *, fails: float = 0.0, sees: Sequence[in
         stops.append(descent.decision.stop if descent.decision is not None else done)
         failures.append(failure is not None)
         rounds.append(
-            sw.Round(str(t), float(t), tuple(known), said_so_far, said_so_far, stop=done,
-                     wanted=descent.wanted, failure=failure)
-        )  # fmt: skip
+            sw.Round(
+                str(t),
+                float(t),
+                tuple(known),
+                said_so_far,
+                said_so_far,
+                stop=done,
+                wanted=descent.wanted,
+                failure=failure,
+            )
+        )
     return Live(np.array(stops), np.array(failures), rounds)
 
 
-def write(path: Path, rounds: Sequence[sw.Round], *, sees: Sequence[int] | None = None,
-          labels: Sequence[str | None] | None = None) -> Path:  # fmt: skip
+def write(
+    path: Path,
+    rounds: Sequence[sw.Round],
+    *,
+    sees: Sequence[int] | None = None,
+    labels: Sequence[str | None] | None = None,
+) -> Path:
     """Write rounds to a log."""
     names, revealed = ("a", "b", "c", "d"), None
     if sees is not None:
@@ -99,7 +118,14 @@ def full(said: Arms) -> list[sw.Round]:
 def cut(rounds: Sequence[sw.Round], ends: Callable[[int], int]) -> list[sw.Round]:
     """The same rounds, of which round t ends at arm ``ends(t)``."""
     return [
-        sw.Round(one.id, one.time, one.context, one.outputs[: ends(t) + 1],
-                 one.answers[: ends(t) + 1], stop=ends(t), wanted=ends(t))
+        sw.Round(
+            one.id,
+            one.time,
+            one.context,
+            one.outputs[: ends(t) + 1],
+            one.answers[: ends(t) + 1],
+            stop=ends(t),
+            wanted=ends(t),
+        )
         for t, one in enumerate(rounds)
-    ]  # fmt: skip
+    ]

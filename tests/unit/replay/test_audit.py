@@ -17,7 +17,10 @@ N = 800
 def test_an_audit_is_what_telling_each_label_after_its_round_would_be(tmp_path: Path) -> None:
     said = arms(N)
     path = write(tmp_path / "log.csv", full(said), labels=said.labels.tolist())
-    make = lambda: sw.USSPD(CASCADE, sw.Polynomial(degree=1), 4, sigma=0.02)  # noqa: E731
+
+    def make() -> sw.USSPD:
+        return sw.USSPD(CASCADE, sw.Polynomial(degree=1), 4, sigma=0.02)
+
     found = replay(Log(path), CASCADE, [make()], audit=0.5, seed=7)
 
     policy, audited = make(), uniform(np.arange(N, dtype=np.uint64), 7) < 0.5

@@ -19,8 +19,14 @@ from stopwise.logs.replay.replay import CATCHING_UP, replay
 from tests.unit.replay.live import CASCADE, Arms, arms, full, write
 
 IDENTITY = hashlib.sha256(b"this log and this policy").digest()
-ASKED = ("uss-pd:sigma=0.05", "uss-pd-ridge:sigma=0.05", "thompson:scale=0.5",
-         "uss-pd:full_depth_every=20", "uss-ts", "random-depth")  # fmt: skip
+ASKED = (
+    "uss-pd:sigma=0.05",
+    "uss-pd-ridge:sigma=0.05",
+    "thompson:scale=0.5",
+    "uss-pd:full_depth_every=20",
+    "uss-ts",
+    "random-depth",
+)
 CHUNK = 500
 
 SCRIPT = """
@@ -66,9 +72,13 @@ def test_after_sigkill_the_same_call_goes_on_to_the_same_bytes(tmp_path: Path) -
 
     stages: list[tuple[str, int]] = []
     again = replay(
-        Log(path), CASCADE, ASKED, out=out, chunk_rows=CHUNK,
+        Log(path),
+        CASCADE,
+        ASKED,
+        out=out,
+        chunk_rows=CHUNK,
         progress=lambda stage, done, of: stages.append((stage, done)),
-    )  # fmt: skip
+    )
     stages = [one for one in stages if one[0] != PREPARING]
     assert stages[0] == (CATCHING_UP, CHUNK)
     assert (CATCHING_UP, 3000) in stages
@@ -159,9 +169,12 @@ def test_a_bad_row_met_late_leaves_nothing_behind(tmp_path: Path) -> None:
     for out in (tmp_path / "new" / "out", mine):
         with pytest.raises(InvalidLogError, match=r"row 1,?801, column 'context\.a'"):
             replay(
-                Log(path), CASCADE, out=out, chunk_rows=CHUNK,
+                Log(path),
+                CASCADE,
+                out=out,
+                chunk_rows=CHUNK,
                 progress=lambda *_, out=out: seen.append((out / "state").exists()),
-            )  # fmt: skip
+            )
     assert any(seen)
     assert sorted(tmp_path.iterdir()) == [path, mine]
     assert list(mine.iterdir()) == []

@@ -90,8 +90,17 @@ def written(path: Path, seed: int, *, truncated: bool, fails: bool) -> list[dict
             label = str(said.labels[t]) if random.random() < 0.7 else None
             costs = tuple(random.random(n).tolist()) if n and random.random() < 0.8 else ()
             failure = sw.Failure(n, "timeout", "too slow") if failed else None
-            done = sw.Round(str(t), 0.0, tuple(said.contexts[t].tolist()), outputs, outputs,
-                            stop=n - 1, wanted=n - 1, costs=costs, failure=failure)  # fmt: skip
+            done = sw.Round(
+                str(t),
+                0.0,
+                tuple(said.contexts[t].tolist()),
+                outputs,
+                outputs,
+                stop=n - 1,
+                wanted=n - 1,
+                costs=costs,
+                failure=failure,
+            )
             log.write(done, label)
             rows.append({"outputs": outputs, "label": label, "costs": costs, "failed": failed})
     return rows
@@ -122,11 +131,13 @@ def test_what_it_is_compared_by_is_paired(tmp_path: Path) -> None:
     decided = found.decisions[one.name].tolist()
     for depth, difference in enumerate(one.over_fixed):
         losses = [
-            C[stop] + (row["outputs"][stop] != row["label"])
-            - C[depth] - (row["outputs"][depth] != row["label"])
+            C[stop]
+            + (row["outputs"][stop] != row["label"])
+            - C[depth]
+            - (row["outputs"][depth] != row["label"])
             for stop, row in zip(decided, rows, strict=True)
             if row["label"] is not None
-        ]  # fmt: skip
+        ]
         mean(difference, losses)
     losses = [one.loss.value for one in found.fixed if one.loss is not None]
     assert found.best_fixed == int(np.argmin(losses))
@@ -163,8 +174,10 @@ def test_policies_come_best_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("labelled", "by"), [(29, "cost + disagreement"), (30, "total loss")])
 def test_a_few_labels_are_not_judged_by(tmp_path: Path, labelled: int, by: str) -> None:
     said = arms(N)
-    labels = [label if t % 20 == 0 and t < 20 * labelled else None
-              for t, label in enumerate(said.labels.tolist())]  # fmt: skip
+    labels = [
+        label if t % 20 == 0 and t < 20 * labelled else None
+        for t, label in enumerate(said.labels.tolist())
+    ]
     rounds = full(said)
     log = Log(write(tmp_path / "log.csv", rounds, labels=labels))
     found = replay(log, CASCADE, ["uss-pd:sigma=0.05"], chunk_rows=70)
@@ -172,14 +185,19 @@ def test_a_few_labels_are_not_judged_by(tmp_path: Path, labelled: int, by: str) 
     (one,) = found.policies
     assert one.over_fixed is not None
     decided = found.decisions[one.name].tolist()
-    measure = [done.outputs[2] if by == "cost + disagreement" else label
-               for done, label in zip(rounds, labels, strict=True)]  # fmt: skip
+    measure = [
+        done.outputs[2] if by == "cost + disagreement" else label
+        for done, label in zip(rounds, labels, strict=True)
+    ]
     for depth, difference in enumerate(one.over_fixed):
-        mean(difference, [
-            C[stop] + (done.outputs[stop] != right) - C[depth] - (done.outputs[depth] != right)
-            for stop, done, right in zip(decided, rounds, measure, strict=True)
-            if right is not None
-        ])  # fmt: skip
+        mean(
+            difference,
+            [
+                C[stop] + (done.outputs[stop] != right) - C[depth] - (done.outputs[depth] != right)
+                for stop, done, right in zip(decided, rounds, measure, strict=True)
+                if right is not None
+            ],
+        )
     words = " ".join(sentences(found))
     assert ("29 labels, too few to compare losses" in words) == (labelled < 30)
     assert ("a round in 30 labelled rounds" in words) == (labelled >= 30)

@@ -114,10 +114,17 @@ def test_parquet_statistics_tell_the_same_ranges_as_reading(tmp_path: Path) -> N
     sees = (3, 4)
     live = play(sw.RandomDepth(CASCADE), said)
     rounds = [
-        sw.Round(one.id, 0.0, tuple(said.contexts[t, : (3, 4, 4)[one.stop]].tolist()),
-                 one.outputs, one.answers, stop=one.stop, wanted=one.stop)
+        sw.Round(
+            one.id,
+            0.0,
+            tuple(said.contexts[t, : (3, 4, 4)[one.stop]].tolist()),
+            one.outputs,
+            one.answers,
+            stop=one.stop,
+            wanted=one.stop,
+        )
         for t, one in enumerate(live.rounds)
-    ]  # fmt: skip
+    ]
     told = survey(Log(write(tmp_path / "log.parquet", rounds, sees=sees)))
     read = survey(Log(write(tmp_path / "log.jsonl", rounds, sees=sees)))
     assert told.rows == read.rows == 500

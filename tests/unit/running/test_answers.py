@@ -27,9 +27,18 @@ def test_german_s_and_composed_letters_fold() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("-5", "5"), (".5", "5"), ("5%", "5"), ("<5", "5"), ("C#", "C"), ("C++", "C"), ("a b", "ab"),
-     ("1,5", "15"), ("", "no")],
-)  # fmt: skip
+    [
+        ("-5", "5"),
+        (".5", "5"),
+        ("5%", "5"),
+        ("<5", "5"),
+        ("C#", "C"),
+        ("C++", "C"),
+        ("a b", "ab"),
+        ("1,5", "15"),
+        ("", "no"),
+    ],
+)
 def test_answers_that_differ_in_meaning_stay_different(one: str, other: str) -> None:
     assert normalised_text(one) != normalised_text(other)
 
