@@ -77,11 +77,11 @@ clean:  ## Remove the virtual environment, the caches and what was built
 # --- installing ---------------------------------------------------------------------------------
 # A stamp is newer than pyproject.toml and constraints.txt, or its group is installed again.
 
-$(STAMPS)/run:   WHAT = -e .[paper,logs]
-$(STAMPS)/test:  WHAT = -e .[paper,logs,dask] --group test
+$(STAMPS)/run:   WHAT = -e .[paper,logs,service,client]
+$(STAMPS)/test:  WHAT = -e .[paper,logs,dask,service,postgres,client] --group test
 $(STAMPS)/lint:  WHAT = --group lint
-$(STAMPS)/types: WHAT = -e .[paper,logs,dask] --group test --group types
-$(STAMPS)/bench: WHAT = -e .[paper] --group bench
+$(STAMPS)/types: WHAT = -e .[paper,logs,dask,service,postgres,client] --group test --group types
+$(STAMPS)/bench: WHAT = -e .[paper,service] --group bench
 
 # uv is the faster installer, but it does not read pip's configuration:
 # where only pip knows the way to the packages, pip (new enough for --group) does the work.

@@ -6,7 +6,18 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import exactness, growth, importing, radius, replay, report, rounds, wide
+from benchmarks import (
+    exactness,
+    growth,
+    importing,
+    radius,
+    recovery,
+    replay,
+    report,
+    rounds,
+    service,
+    wide,
+)
 
 BENCHMARKS: dict[str, Callable[[bool], tuple[str, dict[str, Any]]]] = {
     "rounds": rounds.run,
@@ -16,6 +27,8 @@ BENCHMARKS: dict[str, Callable[[bool], tuple[str, dict[str, Any]]]] = {
     "import": importing.run,
     "radius": radius.run,
     "replay": replay.run,
+    "service": service.run,
+    "recovery": recovery.run,
 }
 
 DESCRIPTION = "Measure what a round of Stopwise costs, beside its peers."
@@ -31,6 +44,9 @@ what is measured
   import   CPU seconds of `import stopwise` in a fresh interpreter
   replay   a Parquet log of 1,000,000 rounds from file to numbers, on one core, and peak memory;
            `python -m benchmarks.replay 10000000` for a longer one
+  service  decisions over HTTP on one core, durable, beside empty routes of the same server;
+           latency at half the load; batches
+  recovery reading a log of 1,000,000 events back, with and without a snapshot
   radius   not a speed: which σ loses least, simulated without labels on the paper's instances
 
 how to read it

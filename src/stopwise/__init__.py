@@ -11,6 +11,8 @@ from stopwise.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from stopwise.cascade import Cascade as Cascade
+    from stopwise.client.async_client import AsyncClient as AsyncClient
+    from stopwise.client.client import Client as Client
     from stopwise.environments.base import Batch as Batch
     from stopwise.environments.base import Environment as Environment
     from stopwise.environments.binary_arms import BinaryArms as BinaryArms
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from stopwise.errors import AuditNotSupportedError as AuditNotSupportedError
     from stopwise.errors import CascadeMismatchError as CascadeMismatchError
     from stopwise.errors import CorruptFileError as CorruptFileError
+    from stopwise.errors import CorruptLogError as CorruptLogError
     from stopwise.errors import EngineError as EngineError
     from stopwise.errors import FeaturesMismatchError as FeaturesMismatchError
     from stopwise.errors import FolderBusyError as FolderBusyError
@@ -40,7 +43,9 @@ if TYPE_CHECKING:
     from stopwise.errors import IrreproducibleRunError as IrreproducibleRunError
     from stopwise.errors import MissingPackageError as MissingPackageError
     from stopwise.errors import PersistenceError as PersistenceError
+    from stopwise.errors import ServiceError as ServiceError
     from stopwise.errors import StopwiseError as StopwiseError
+    from stopwise.errors import StoreError as StoreError
     from stopwise.errors import TruthRequiredError as TruthRequiredError
     from stopwise.errors import UnknownEnvironmentError as UnknownEnvironmentError
     from stopwise.errors import UnknownPolicyError as UnknownPolicyError
@@ -91,6 +96,8 @@ if TYPE_CHECKING:
 # where each public name lives; a test keeps this equal to the list above
 _NAMES = {
     "cascade": ("Cascade",),
+    "client.async_client": ("AsyncClient",),
+    "client.client": ("Client",),
     "environments.base": ("Batch", "Environment"),
     "environments.binary_arms": ("BinaryArms",),
     "environments.heart": ("Heart",),
@@ -124,6 +131,9 @@ _NAMES = {
         "EngineError",
         "FolderBusyError",
         "UnknownEnvironmentError",
+        "StoreError",
+        "CorruptLogError",
+        "ServiceError",
     ),
     "experiments.simulate": ("Run", "measure", "simulate"),
     "features": ("Custom", "Identity", "PerPair", "PerStage", "Polynomial", "Scaled", "Shared"),

@@ -156,3 +156,42 @@ class FolderBusyError(StopwiseError):
 
 class MissingPackageError(StopwiseError, ImportError):
     """An optional package is needed and not installed; the message says how to install it."""
+
+
+class StoreError(StopwiseError):
+    """The event log cannot be reached, read or written: a full disk, a database that is down.
+
+    Mend what the message names. What had been acknowledged is safe.
+    """
+
+
+class CorruptLogError(StopwiseError):
+    """An event log that is not what was written: damaged, or with a part missing.
+
+    The message says where it breaks. Restore a backup.
+    """
+
+
+class ServiceError(StopwiseError):
+    """A service refused a request, or could not be reached.
+
+    Attributes
+    ----------
+    status : int
+        The HTTP status; 0 if there was no answer.
+    code : str
+        The reason for a program, such as "unknown_decision"; "unreachable" without an answer.
+    field : str or None
+        Where in what was sent.
+    """
+
+    def __init__(
+        self, message: str, status: int = 0, code: str = "unreachable", field: str | None = None
+    ) -> None:
+        super().__init__(message, status, code, field)
+        self.status = status
+        self.code = code
+        self.field = field
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 def craft(path: Path, policy: sw.Policy, /, **changes: Any) -> None:
     """Save with some fields, or some of ``arrays``, replaced: the checksum is right."""
     policy.save(path)
-    saved = persistence._read(path)
+    saved = persistence._read(path, path.read_bytes())
     arrays = {
         name: array if isinstance(array, persistence._Array) else persistence._packed(array)
         for name, array in changes.pop("arrays", {}).items()
@@ -266,7 +266,7 @@ def test_a_missing_array_is_refused(name: str, path: Path) -> None:
     policy = taught(name)
     for missing in policy.state():
         policy.save(path)
-        saved = persistence._read(path)
+        saved = persistence._read(path, path.read_bytes())
         arrays = {key: array for key, array in saved.arrays.items() if key != missing}
         write(path, msgspec.msgpack.encode(msgspec.structs.replace(saved, arrays=arrays)))
         with pytest.raises(sw.CorruptFileError, match=missing):

@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 from stopwise.cli.diagnose import diagnose
+from stopwise.cli.keys import keys
+from stopwise.cli.log import log
 from stopwise.cli.replay import replay
 from stopwise.cli.reproduce import reproduce
+from stopwise.cli.serve import serve
 from stopwise.errors import InvalidLogError, StopwiseError
 from stopwise.version import __version__
 
@@ -25,6 +28,9 @@ app = typer.Typer(
 app.command()(diagnose)
 app.command()(replay)
 app.command()(reproduce)
+app.command()(serve)
+app.add_typer(keys, name="keys")
+app.add_typer(log, name="log")
 
 
 def _version(asked: bool) -> None:
@@ -52,7 +58,9 @@ def stopwise_(
         stopwise reproduce --quick
 
     Each ends with a summary and a report to open in a browser; "stopwise diagnose --help" tells
-    more. To use Stopwise in a program of yours: import stopwise.
+    more. To use Stopwise in a program of yours: import stopwise. From other languages, over HTTP:
+
+        stopwise serve
     """
 
 

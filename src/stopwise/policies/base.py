@@ -90,6 +90,10 @@ class Policy(ABC):
         """
         return Descent(self, x)
 
+    def resume(self, state: Mapping[str, Any]) -> Descent:
+        """Take up a round under way from what its `Descent.state` returned."""
+        return Descent.resumed(self, state)
+
     def observe(
         self, x: ArrayLike, outputs: Sequence[Hashable], *, wanted: int | None = None
     ) -> None:
@@ -149,6 +153,18 @@ class Policy(ABC):
     def decide_many(self, X: ArrayLike) -> Ints:
         """Return the stop for every row of ``X``, learning nothing between them."""
         return np.array([self.decide(x).stop for x in np.asarray(X)], dtype=np.int64)
+
+    def decide_batch(self, X: ArrayLike) -> tuple[Ints, Ints]:
+        """Decide for every row as `decide` would one by one, what is left to chance included.
+
+        Returns
+        -------
+        stops, wanted : ndarray of shape (n,)
+            The stop of every row, and where the rule itself stops (see `Decision.wanted`).
+        """
+        decisions = [self.decide(x) for x in np.asarray(X)]
+        stops = np.array([decision.stop for decision in decisions], dtype=np.int64)
+        return stops, np.array([decision.wanted for decision in decisions], dtype=np.int64)
 
     def run(
         self, contexts: ArrayLike, outputs: ArrayLike, *, progress: Progress | None = None

@@ -119,9 +119,19 @@ class Contextual(Policy):
         rows = self.features.rows(X)
         return entry.decide_many(self._where, self._audits, rows, self._noise_table(len(rows)))
 
+    def decide_batch(self, X: ArrayLike) -> tuple[Ints, Ints]:
+        """Decide for every row as `decide` would one by one (see `Policy.decide_batch`)."""
+        wanted = self.decide_many(X)
+        return np.where(self._sent(len(wanted)), self._last, wanted), wanted
+
     def start(self, x: ArrayLike | None) -> Descent:
         """Begin a round that is decided step by step (see `Policy.start`)."""
         return Descent(self, x) if self.features.sees is None else StagedDescent(self, x)
+
+    def resume(self, state: Mapping[str, Any]) -> Descent:
+        """Take up a round under way (see `Policy.resume`)."""
+        kind = Descent if self.features.sees is None else StagedDescent
+        return kind.resumed(self, state)
 
     def run(
         self, contexts: ArrayLike, outputs: ArrayLike, *, progress: Progress | None = None

@@ -1,8 +1,8 @@
 """A round taken step by step: which arm to run next, or to stop."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -99,10 +99,71 @@ class Descent:
         if self.outputs:
             self._teach()
 
+    # -- a round that outlives its process -----------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return where this round stands, as plain values from which `Policy.resume` goes on.
+
+        The outputs are returned as they were given; so is what chance has decided already.
+
+        Examples
+        --------
+        >>> import stopwise as sw
+        >>> policy = sw.FixedDepth(sw.Cascade(costs=[0.01, 0.3]), depth=1)
+        >>> descent = policy.start([0.5])
+        >>> descent.next()
+        0
+        >>> descent.give("spam")
+        >>> policy.resume(descent.state()).next()
+        1
+        """
+        return {
+            "outputs": list(self.outputs),
+            "asked": self._asked,
+            "ended": self.decision is not None,
+            **self._planned(),
+        }
+
+    @classmethod
+    def resumed(cls, policy: "Policy", state: Mapping[str, Any]) -> Self:
+        """Return the round that `state` saw; nothing is decided or drawn again."""
+        descent = cls.__new__(cls)
+        descent._policy = policy
+        descent._learned = False
+        descent._asked = bool(state["asked"])
+        descent.outputs = list(state["outputs"])
+        descent.decision = None
+        descent._take_up(state)
+        if state["ended"]:
+            descent.decision = descent._decided()
+        return descent
+
+    def follow(self, ended: bool) -> None:
+        """Go on, or end here, as a record says, where `next` has just said otherwise.
+
+        A record made by another version or on another machine may differ in the last bit of a
+        number, and so once in a blue moon in a decision; what was done then is what counts.
+        """
+        self.decision = self._decided() if ended else None
+        self._asked = not ended
+
     # -- a policy that knows the whole context decides at once ---------------------------------
 
     def _plan(self) -> None:
         self._settled = self._policy.decide(cast(ArrayLike, self._x))
+
+    def _planned(self) -> dict[str, Any]:
+        settled = self._settled
+        x = None if self._x is None else np.asarray(self._x, dtype=np.float64).tolist()
+        return {"x": x, "stop": settled.stop, "wanted": settled.wanted}
+
+    def _take_up(self, state: Mapping[str, Any]) -> None:
+        cascade, stop, wanted = self._policy.cascade, int(state["stop"]), int(state["wanted"])
+        self._x = state["x"]
+        sent_on_from = wanted if wanted < stop else -1
+        self._settled = Decision(
+            stop, cascade.names[stop], cascade.cost(stop), sent_on_from=sent_on_from
+        )
 
     def _stops(self) -> bool:
         return len(self.outputs) > self._settled.stop

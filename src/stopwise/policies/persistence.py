@@ -55,8 +55,17 @@ class _Saved(msgspec.Struct, frozen=True):
     arrays: dict[str, _Array]
 
 
-def save(policy: Policy, path: "str | os.PathLike[str]") -> None:
-    """Write a policy to one file, whole or not at all (see `Policy.save`)."""
+def encode(policy: Policy) -> bytes:
+    """Return a policy as bytes, from which `decode` continues bit for bit.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> policy = sw.USSPD(sw.Cascade(costs=[0.1, 0.2]), context_dim=2)
+    >>> policy.observe([0.1, 0.2], ["yes", "no"])
+    >>> decode(encode(policy)).rounds
+    1
+    """
     contextual = isinstance(policy, Contextual)
     saved = _Saved(
         policy=policy.name,
@@ -67,13 +76,18 @@ def save(policy: Policy, path: "str | os.PathLike[str]") -> None:
         arrays={name: _packed(array) for name, array in policy.state().items()},
     )
     body = msgspec.msgpack.encode(saved)
+    return MAGIC + VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest() + body
+
+
+def save(policy: Policy, path: "str | os.PathLike[str]") -> None:
+    """Write a policy to one file, whole or not at all (see `Policy.save`)."""
+    content = encode(policy)
     target = Path(path)
     # Written beside the target and moved over it: a crash leaves the old file or the new one.
     beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with beside.open("wb") as file:
-            file.write(MAGIC + VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest())
-            file.write(body)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(target)
@@ -125,7 +139,24 @@ def load(
     ...     sw.load(path).rounds
     1
     """
-    saved = _read(Path(path))
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CorruptFileError(f"{path} cannot be read: {error}") from error
+    return decode(content, path, cascade=cascade, features=features)
+
+
+def decode(
+    content: bytes,
+    path: object = "this policy",
+    *,
+    cascade: Cascade | None = None,
+    features: FeaturesLike | None = None,
+) -> Policy:
+    """Return the policy that `encode` saw; ``path`` is what messages call it (see `load`)."""
+    saved = _read(path, content)
     kind = POLICIES.get(saved.policy)
     if kind is None:
         raise CorruptFileError(f"{path}: holds an unknown kind of policy, {saved.policy!r}")
@@ -151,13 +182,7 @@ def load(
     return policy
 
 
-def _read(path: Path) -> _Saved:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise CorruptFileError(f"{path} cannot be read: {error}") from error
+def _read(path: object, content: bytes) -> _Saved:
     if content[: len(MAGIC)] != MAGIC:
         raise CorruptFileError(f"{path} is not a policy saved by Stopwise")
     if len(content) < _HEAD:

@@ -1,7 +1,7 @@
 """A round whose stages reveal the context as it goes: decided arm by arm."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +36,35 @@ class StagedDescent(Descent):
         self._row = np.zeros(features.width)
         self._noise, self._note, self._sent_on = policy.begin()
         self._rule_stops: int | None = None  # the first arm at which the rule would stop
+
+    def _planned(self) -> dict[str, Any]:
+        return {
+            "known": list(self._known),
+            "noise": self._noise.tolist(),
+            "note": self._note.tolist(),
+            "sent_on": self._sent_on,
+            "rule_stops": self._rule_stops,
+            "judged": self._judged,
+        }
+
+    def _take_up(self, state: Mapping[str, Any]) -> None:
+        features = self._policy.features
+        self._known = list(state["known"])
+        self._sees = features.sees or (features.context_dim,)
+        self._row = np.zeros(features.width)
+        for arm in range(min(len(self.outputs), len(features.stages))):
+            self._fill(arm, self._known[: self._sees[arm]])
+        self._noise = np.array(state["noise"], dtype=np.float64)
+        self._note = np.array(state["note"], dtype=np.float64)
+        self._sent_on = bool(state["sent_on"])
+        self._rule_stops = state["rule_stops"]
+        self._judged = int(state["judged"])
+
+    def _fill(self, arm: int, known: list[float]) -> None:
+        """Write into the row what the features at an arm make of what is known there."""
+        features = self._policy.features
+        start = features.offsets[arm]
+        self._row[start : start + features.dims[arm]] = features.stages[arm].row(known)
 
     @property
     def context(self) -> tuple[float, ...]:
@@ -78,9 +107,7 @@ class StagedDescent(Descent):
                 f"once arm {arm} has run the features see {self._sees[arm]} numbers; it is "
                 f"{len(self._known)} so far and {len(known) - len(self._known)} that it reveals"
             )
-        features = self._policy.features
-        start = features.offsets[arm]
-        self._row[start : start + features.dims[arm]] = features.stages[arm].row(known)
+        self._fill(arm, known)
         self._known = known
 
     def _teach(self) -> None:

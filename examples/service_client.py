@@ -1,0 +1,164 @@
+"""A service that decides, and a clinic that asks it: 400 patients, over HTTP.
+
+Starts ``stopwise serve`` in a process of its own, on a free port and with a store that is thrown
+away at the end. Then, as any program that uses the service would:
+
+- makes a cascade of three tests;
+- sees patients one after another: asks how deep to test, runs so many tests, tells the results;
+- has every tenth patient examined, drawn by lot, and tells the service the truth (an audit);
+- asks why a decision was as it was, and prints what was saved.
+
+Nobody but the auditor ever learns who was ill: the service compares the tests with each other.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import stopwise as sw
+
+NAME = "triage"
+CASCADE = sw.Cascade(costs=[0.02, 0.10, 0.20], names=["history", "glucose", "insulin"])
+# Each test says "ill" if w·(risk, bmi) + b > 0, with some noise: (w for risk, w for bmi, b, noise).
+TESTS = {
+    "history": (1.0, 0.0, -0.20, 0.05),
+    "glucose": (1.0, 0.6, -0.20, 0.05),
+    "insulin": (1.0, 1.0, -0.30, 0.02),
+}
+TRUTH = (1.0, 1.0, -0.30)
+AUDITED = 0.1  # share of the patients who are examined
+Patient = tuple[float, float]
+
+
+@contextmanager
+def running_service() -> Iterator[str]:
+    """Start a service and yield its address; stop it at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [str(Path(str(sw.__file__)).parents[1]), os.environ.get("PYTHONPATH", "")]
+        service = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "stopwise", "serve", "--port", "0"),
+                *("--store", str(Path(folder, "clinic.db")), "--log-level", "warning"),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        )
+        assert service.stdout is not None
+        try:
+            said = service.stdout.readline()  # "Stopwise listens on http://127.0.0.1:41233 (…"
+            found = [word for word in said.split() if word.startswith("http://")]
+            if not found:
+                raise RuntimeError(f"the service did not start: {said or 'see above'}")
+            yield found[0]
+        finally:
+            service.terminate()
+            service.wait(60)
+            service.stdout.close()
+
+
+def tests(rng: np.random.Generator, calls: Counter[str]) -> list[Callable[[Patient], str]]:
+    """Return the arms: here simulations, in earnest your models or laboratories."""
+
+    def made(name: str) -> Callable[[Patient], str]:
+        risk_weight, bmi_weight, threshold, noise = TESTS[name]
+
+        def test(patient: Patient) -> str:
+            calls[name] += 1
+            risk, bmi = patient
+            score = risk_weight * risk + bmi_weight * bmi + threshold + rng.normal(0, noise)
+            return "ill" if score > 0 else "well"
+
+        return test
+
+    return [made(name) for name in TESTS]
+
+
+def truth(patient: Patient) -> str:
+    risk, bmi = patient
+    return "ill" if TRUTH[0] * risk + TRUTH[1] * bmi + TRUTH[2] > 0 else "well"
+
+
+def play(client: sw.Client, patients: int, seed: int) -> dict[str, Any]:
+    """See so many patients; return what there is to tell."""
+    rng = np.random.default_rng(seed)
+    client.create(
+        NAME, CASCADE, context=["risk", "bmi"], features=sw.Polynomial(degree=2), forced_rounds=50
+    )
+    calls: Counter[str] = Counter()
+    arms = tests(rng, calls)
+    wrong = 0
+    for _ in range(patients):
+        patient = (float(rng.uniform(-1, 1)), float(rng.uniform(-1, 1)))
+        done = client.run(NAME, patient, arms)
+        wrong += done.answer != truth(patient)
+        if rng.random() < AUDITED:
+            client.label(NAME, done.id, truth(patient))
+    view = client.cascade(NAME)
+    assert view.mean_cost is not None
+    return {
+        "patients": view.decisions,
+        "learned": view.learned,
+        "audited": view.audited,
+        "calls": dict(calls),
+        "stops": dict(zip(CASCADE.names, view.stops, strict=True)),
+        "cost": view.mean_cost,
+        "saved": 1 - view.mean_cost / CASCADE.cost("insulin"),
+        "errors": wrong / patients,
+        "plain": client.decide(NAME, {"risk": 0.9, "bmi": 0.8}, evidence=True),
+        "close": client.decide(NAME, {"risk": 0.3, "bmi": -0.1}, evidence=True),
+    }
+
+
+def report(told: dict[str, Any]) -> None:
+    print(f"\n{told['patients']} patients, {told['audited']} of them examined")
+    print(f"{'test':<10}{'cost':>6}{'stopped here':>14}{'run':>6}")
+    for name, cost in zip(CASCADE.names, CASCADE.costs, strict=True):
+        runs = told["calls"].get(name, 0)
+        print(f"{name:<10}{cost:>6.2f}{told['stops'][name]:>14}{runs:>6}")
+    everything = CASCADE.cost("insulin")
+    print(f"\ncost a patient   {told['cost']:.3f}; every test for everybody: {everything:.3f}")
+    print(f"saved            {told['saved']:.0%}, exploration included")
+    print(f"wrong            {told['errors']:.1%} of patients")
+    print("\nWhat the service says now, and why:")
+    for words, decision in (("plainly ill", told["plain"]), ("a close case", told["close"])):
+        print(f"  {words}: {decision.reason}")
+
+
+def main(patients: int = 400, seed: int = 0) -> dict[str, Any]:
+    with running_service() as url, sw.Client(url) as client:
+        print(f"a service is at {url}", flush=True)
+        if not client.ready():
+            print(
+                "it gets ready: a minute or two when it compiles for the first time …", flush=True
+            )
+        if not client.ready(wait=600):
+            raise RuntimeError("the service did not get ready within ten minutes")
+        told = play(client, patients, seed)
+        report(told)
+        state = client.state()
+        print(
+            f"\nThe log has {state.position} events; the state they amount to: {state.hash[:16]}…"
+        )
+        return told
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--patients", type=int, default=400, help="how many (default 400)")
+    parser.add_argument("--seed", type=int, default=0, help="of the patients and the tests")
+    options = parser.parse_args()
+    if options.patients < 60:
+        parser.error("--patients: take at least 60, the first 50 are exploration")
+    main(options.patients, options.seed)

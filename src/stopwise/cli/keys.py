@@ -1,0 +1,136 @@
+"""``stopwise keys``: who may use a service."""
+
+import re
+import time
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from stopwise.errors import InvalidParameterError
+
+File: TypeAlias = Annotated[
+    Path,
+    typer.Option(
+        "--keys",
+        metavar="FILE",
+        envvar="STOPWISE_KEYS",
+        help="Where the keys are, each without its secret.",
+    ),
+]
+UNITS = {"m": 60, "h": 3600, "d": 86_400}
+
+keys = typer.Typer(no_args_is_help=True)
+
+
+@keys.callback()
+def keys_() -> None:
+    """Make, list and revoke the keys of a service.
+
+    A service that is given a file of keys asks everybody for one:
+
+        stopwise keys add --name triage --scope decide --scope observe
+
+        stopwise serve --keys keys.jsonl
+
+    It sees a change within a second or two. To replace a key, add another, give it to whoever uses
+    the first, and revoke that.
+    """
+
+
+@keys.command()
+def add(
+    name: Annotated[
+        str, typer.Option("--name", metavar="TEXT", help="Whose it is.", show_default=False)
+    ],
+    scope: Annotated[
+        list[str],
+        typer.Option(
+            "--scope",
+            metavar="decide|observe|admin",
+            help="decide: ask how deep to go. observe: tell what arms said. admin: everything. May "
+            "be repeated. Reading needs none of them.",
+            show_default=False,
+        ),
+    ],
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            "--expires", metavar="90d", help="After so many days (d), hours (h) or minutes (m)."
+        ),
+    ] = None,
+    file: File = Path("keys.jsonl"),
+) -> None:
+    """Make a key and print it: once, as only its hash is kept.
+
+    Pass it on as the header "Authorization: Bearer sw_…".
+
+        stopwise keys add --name laptop --scope admin --expires 90d
+    """
+    from stopwise.service.keys import add_key
+
+    try:
+        until = None if expires is None else time.time() + _seconds(expires)
+        key, text = add_key(file, name, scope, until)
+    except InvalidParameterError as error:
+        raise _refused(error) from None
+    typer.echo(text)
+    typer.echo(
+        f"This is the only time it is shown. Its id is {key.id}; {file} keeps its hash.", err=True
+    )
+
+
+@keys.command("list")
+def list_(file: File = Path("keys.jsonl")) -> None:
+    """List the keys: everything but the secrets."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from stopwise.service.keys import read_keys, shown
+
+    try:
+        rows = shown(read_keys(file), time.time())
+    except InvalidParameterError as error:
+        raise _refused(error) from None
+    if not rows:
+        typer.echo(f"{file} has no keys.")
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in rows[0]:
+        table.add_column(heading)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row.values()))
+    Console().print(table)
+
+
+@keys.command()
+def revoke(
+    id_: Annotated[
+        str, typer.Argument(metavar="ID", help="The id, which 'stopwise keys list' shows.")
+    ],
+    file: File = Path("keys.jsonl"),
+) -> None:
+    """Take a key away. A running service refuses it within a second or two."""
+    from stopwise.service.keys import revoke_key
+
+    try:
+        key = revoke_key(file, id_)
+    except InvalidParameterError as error:
+        raise _refused(error) from None
+    typer.echo(f"Revoked {key.id} ({key.name}).")
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d{1,6})([mhd])", text.strip())
+    if found is None or not int(found[1]):
+        raise InvalidParameterError(
+            f"--expires is {text!r}: must be a number of days, hours or minutes, such as 90d"
+        )
+    return float(int(found[1]) * UNITS[found[2]])
+
+
+def _refused(error: InvalidParameterError) -> typer.Exit:
+    typer.echo(f"stopwise: {error}", err=True)
+    return typer.Exit(2)

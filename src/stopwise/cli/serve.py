@@ -1,0 +1,81 @@
+"""``stopwise serve``: decisions over HTTP."""
+
+import inspect
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stopwise.errors import InvalidParameterError
+from stopwise.service.settings import SETTINGS, Setting, load_settings
+
+PANELS = {"max_": "Limits", "log_": "Log (on stderr)"}
+
+
+def serve(config: Path | None = None, **flags: str | None) -> None:
+    """Decide over HTTP, for programs in any language.
+
+    Remembers every cascade, decision and observation in one file, and has learned from them
+    whenever it starts again. Listens on this machine alone:
+
+        stopwise serve
+
+        curl http://127.0.0.1:8350/healthz
+
+    A dashboard is at http://127.0.0.1:8350. To be reached by others it needs keys:
+
+        stopwise keys add --name triage --scope decide --scope observe
+
+        stopwise serve --host 0.0.0.0 --keys keys.jsonl
+
+    Every option can also be set in the environment (STOPWISE_PORT for --port) or in a file (port =
+    8350); an option wins over the environment, and that over the file. Stop it with Ctrl-C or
+    SIGTERM: what is in flight is finished.
+    """
+    from stopwise.service.serve import serve as run
+
+    try:
+        run(load_settings(config, os.environ, flags), typer.echo)
+    except InvalidParameterError as error:
+        typer.echo(f"stopwise: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+def _flag(row: Setting) -> inspect.Parameter:
+    kinds = {int: "N", float: "SECONDS"}
+    default = "" if row.default is None else f" Default: {row.default}."
+    option: Any = typer.Option(
+        row.flag,
+        metavar="|".join(row.choices) or kinds.get(row.kind, "TEXT"),
+        help=row.help.replace("`", "") + default,
+        show_default=False,
+        rich_help_panel=PANELS.get(row.name[:4], "Options"),
+    )
+    return inspect.Parameter(
+        row.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        # text, so that a bad value is worded the same wherever it was said
+        annotation=Annotated[str | None, option],
+    )
+
+
+_config = inspect.Parameter(
+    "config",
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    default=None,
+    annotation=Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            envvar="STOPWISE_CONFIG",
+            help="Settings in TOML, with the names of the options: max_body = 2000000.",
+        ),
+    ],
+)
+# One flag for each row of the table of settings, which is the only place that lists them.
+_parameters = [_config, *(_flag(row) for row in SETTINGS.values() if row.flag)]
+serve.__signature__ = inspect.Signature(_parameters)  # pyright: ignore[reportFunctionMemberAccess] (any function may have one)
+serve.__annotations__ = {one.name: one.annotation for one in _parameters}

@@ -1,0 +1,269 @@
+"""One request and all that may come of it, without input or output: retries, answers, errors.
+
+An exchange is a generator. It yields a step (`Send`, `Pause`, `Ask`), is sent what came of it or
+has an exception thrown in, and returns the result. Who drives it does the steps, blocking or not.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+import numpy as np
+
+from stopwise.client.plain import seconds
+from stopwise.errors import ServiceError
+from stopwise.service.messages import ErrorAnswer
+from stopwise.version import __version__
+
+T = TypeVar("T")
+
+# The service says "later" with the first and the third; proxies in front of it say the others when
+# it is away. Every request here may be repeated: it has a key or names what it is about.
+TRY_AGAIN = frozenset({429, 502, 503, 504})
+# Heuristics: a restart takes a second or two, and a service that is overloaded needs room.
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+LEAST_TRY = 0.1  # seconds; with less time left a try tells nothing
+AGENT = f"stopwise/{__version__}"
+
+
+class Call(NamedTuple, Generic[T]):
+    """What is asked of the service.
+
+    Attributes
+    ----------
+    method, path : str
+        Of the request; the path is quoted already.
+    answer : type
+        What a success is decoded into.
+    body : object
+        A message, or None.
+    key : str or None
+        The Idempotency-Key, the same for every try.
+    """
+
+    method: str
+    path: str
+    answer: type[T]
+    body: msgspec.Struct | None = None
+    key: str | None = None
+
+
+class Send(NamedTuple):
+    """Step: send a request; the outcome is a `Reply`, or `Lost` is thrown in."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    content: bytes | None
+    timeout: float
+
+
+class Pause(NamedTuple):
+    """Step: wait."""
+
+    seconds: float
+
+
+class Ask(NamedTuple):
+    """Step: put a case to a stage; the outcome is its answer, or what it raised is thrown in."""
+
+    call: Callable[[Any], Any]
+    case: Any
+    timeout: float | None
+
+
+class Reply(NamedTuple):
+    """What came back."""
+
+    status: int
+    content: bytes
+    retry_after: str | None = None
+
+
+class Lost(Exception):
+    """No answer came back; whether the request was carried out is not known.
+
+    Parameters
+    ----------
+    message : str
+        What happened.
+    code : {"timeout", "unreachable"}
+        For a program.
+    lasting : bool
+        Whether it would be so next time too.
+    """
+
+    def __init__(self, message: str, code: str = "unreachable", *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.lasting = lasting
+
+
+Step: TypeAlias = Send | Pause | Ask
+Exchange: TypeAlias = Generator[Step, Any, T]
+
+
+class Desk:
+    """Turns calls into exchanges: knows the address, the key and how patient to be.
+
+    Parameters
+    ----------
+    url : str
+        Of the service, without a slash at its end.
+    key : str or None
+        The API key.
+    timeout, deadline : float
+        Seconds for one try, and for all tries of a call together.
+    rng : numpy.random.Generator
+        Of the jitter. Not of the idempotency keys, which must differ between clients.
+    clock : callable
+        Seconds that only ever grow.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        timeout: float,
+        deadline: float,
+        rng: np.random.Generator,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.url = url
+        self.timeout = seconds("timeout", timeout)
+        self.deadline = seconds("deadline", deadline)
+        self.clock = clock
+        self._rng = rng
+        self._headers = {"Accept": "application/json", "User-Agent": AGENT}
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    def ask(self, call: Call[T]) -> Exchange[T]:
+        """Ask until there is an answer, a refusal that will not change, or no time left.
+
+        Raises
+        ------
+        ServiceError
+            If the service refused, or no answer came in time.
+        """
+        began, tries = self.clock(), 0
+        while True:
+            left = self.deadline - (self.clock() - began)
+            tries += 1
+            try:
+                reply: Reply = yield self.send(call, min(self.timeout, max(left, LEAST_TRY)))
+            except Lost as lost:
+                error = ServiceError(f"{self.url}: {lost}", status=0, code=lost.code)
+                again, least = not lost.lasting, 0.0
+            else:
+                if 200 <= reply.status < 300:
+                    return decoded(reply, call.answer)
+                error = refusal(reply, self.url)
+                again, least = reply.status in TRY_AGAIN, retry_after(reply.retry_after)
+            wait = self.wait(tries, least)
+            spent = self.clock() - began
+            if not again or spent + wait + LEAST_TRY > self.deadline:
+                if tries > 1:
+                    error.add_note(f"This was the last of {tries} tries in {spent:.1f} s.")
+                raise error
+            yield Pause(wait)
+
+    def send(self, call: Call[Any], timeout: float) -> Send:
+        """Return one try of a call."""
+        headers = dict(self._headers)
+        content = None
+        if call.method == "POST":
+            headers["Content-Type"] = "application/json"
+            content = b"{}" if call.body is None else msgspec.json.encode(call.body)
+        if call.key is not None:
+            headers["Idempotency-Key"] = call.key
+        return Send(call.method, self.url + call.path, headers, content, timeout)
+
+    def wait(self, tries: int, least: float) -> float:
+        """Return how long to wait after so many tries: at least so long, and by chance longer.
+
+        Full jitter, uniform in [0, FIRST_WAIT·2ⁿ⁻¹], keeps clients that failed together from
+        coming back together.
+        """
+        most = min(FIRST_WAIT * 2.0 ** (min(tries, 60) - 1), LONGEST_WAIT)
+        return min(least, LONGEST_WAIT) + float(self._rng.uniform(0.0, most))
+
+
+def retry_after(header: str | None) -> float:
+    """Return the seconds that a Retry-After header asks for: a number, or a date; else 0.
+
+    Examples
+    --------
+    >>> retry_after("2"), retry_after("soon"), retry_after("Wed, 21 Oct 2015 07:28:00 GMT")
+    (2.0, 0.0, 0.0)
+    """
+    if header is None:
+        return 0.0
+    try:
+        return float(min(int(header), LONGEST_WAIT)) if header.strip().isdigit() else _until(header)
+    except ValueError:
+        return 0.0
+
+
+def _until(date: str) -> float:
+    then = parsedate_to_datetime(date)
+    if then.tzinfo is None:  # "-0000": in UTC, wherever the sender is
+        then = then.replace(tzinfo=UTC)
+    return max((then - datetime.now(UTC)).total_seconds(), 0.0)
+
+
+def decoded(reply: Reply, answer: type[T]) -> T:
+    """Return the answer in a success.
+
+    Examples
+    --------
+    >>> decoded(Reply(200, b"[1, 2]"), list[int])
+    [1, 2]
+    """
+    try:
+        return _decoder(answer).decode(reply.content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as reason:
+        raise ServiceError(
+            f"the answer cannot be read ({reason}); is this a Stopwise service, and of a version "
+            "that this client knows?",
+            status=reply.status,
+            code="bad_answer",
+        ) from None
+
+
+def refusal(reply: Reply, url: str) -> ServiceError:
+    """Return a reply that is no success as an exception.
+
+    Examples
+    --------
+    >>> body = b'{"error": {"code": "conflict", "message": "said otherwise", "field": "outputs"}}'
+    >>> error = refusal(Reply(409, body), "http://127.0.0.1:8350")
+    >>> print(error, error.status, error.code, error.field)
+    said otherwise (409 conflict, at outputs) 409 conflict outputs
+    """
+    try:
+        fault = _decoder(ErrorAnswer).decode(reply.content).error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ServiceError(
+            f"{url} answered {reply.status} and not in the service's words: is there a proxy in "
+            "between, or another program at this address?",
+            status=reply.status,
+            code="bad_answer",
+        )
+    field = fault.field if isinstance(fault.field, str) else None
+    at = "" if field is None else f", at {field}"
+    return ServiceError(
+        f"{fault.message} ({reply.status} {fault.code}{at})",
+        status=reply.status,
+        code=fault.code,
+        field=field,
+    )
+
+
+@cache
+def _decoder(answer: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(answer)

@@ -1,0 +1,55 @@
+"""What the clients share of httpx, which is optional and imported when a client is made."""
+
+import ssl
+from typing import TYPE_CHECKING
+
+from stopwise.client.exchange import Lost, Reply
+from stopwise.errors import InvalidParameterError, MissingPackageError
+
+if TYPE_CHECKING:
+    import httpx
+
+LONGEST_CONNECT = 5.0  # seconds: a machine that is there answers sooner (heuristic)
+
+
+def check(url: str) -> None:
+    """Raise what a client cannot be made for: httpx is missing, or cannot read the address."""
+    try:
+        import httpx
+    except ImportError:
+        raise MissingPackageError(
+            'the client needs httpx: pip install "stopwise[client]"'
+        ) from None
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as reason:
+        raise InvalidParameterError(f"{url!r} is no address of a service: {reason}") from None
+
+
+def time_limits(seconds: float) -> "httpx.Timeout":
+    """Return the limits of one try."""
+    import httpx
+
+    return httpx.Timeout(seconds, connect=min(seconds, LONGEST_CONNECT))
+
+
+def reply(response: "httpx.Response") -> Reply:
+    """Return a response as the core knows it."""
+    return Reply(response.status_code, response.content, response.headers.get("Retry-After"))
+
+
+def lost(error: "httpx.RequestError") -> Lost:
+    """Return why there was no response as the core knows it."""
+    import httpx
+
+    if isinstance(error, httpx.TimeoutException):
+        return Lost("no answer in time", "timeout")
+    lasting = isinstance(
+        error, httpx.UnsupportedProtocol | httpx.LocalProtocolError | httpx.DecodingError
+    )
+    cause: BaseException | None = error
+    while cause is not None and not lasting:  # a certificate will be as wrong next time
+        lasting = isinstance(cause, ssl.SSLError)
+        cause = cause.__cause__ or cause.__context__
+    said = str(error) or type(error).__name__
+    return Lost(f"the service cannot be reached ({said})", lasting=lasting)

@@ -1,0 +1,133 @@
+"""From a cascade as a person describes it to a policy that decides."""
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any, cast
+
+import numpy as np
+
+from stopwise.cascade import Cascade
+from stopwise.errors import StopwiseError
+from stopwise.features import BoundFeatures, PerPair, PerStage, bind, map_from_spec
+from stopwise.policies.base import Policy
+from stopwise.policies.contextual import Contextual
+from stopwise.policies.registry import POLICIES
+from stopwise.service.messages import CascadeSpec
+from stopwise.service.refusals import Refusal
+
+NOT_OFFERED = ("cascade", "features", "context_dim")  # said elsewhere in a spec
+
+
+def context_names(spec: CascadeSpec) -> tuple[str, ...] | None:
+    """Return the names of a context's numbers, if they have any."""
+    return None if isinstance(spec.context, int) else tuple(spec.context)
+
+
+def context_size(spec: CascadeSpec) -> int:
+    """Return how many numbers a whole context has."""
+    return spec.context if isinstance(spec.context, int) else len(spec.context)
+
+
+def build(
+    spec: CascadeSpec, *, max_context: int | None = None, max_features: int | None = None
+) -> Policy:
+    """Make the policy that a spec describes; refuse what cannot be, and say where.
+
+    Limits are for the door: a spec that is in the log already has passed it.
+
+    Examples
+    --------
+    >>> from stopwise.service.messages import Arm
+    >>> spec = CascadeSpec("triage", [Arm("rule", 0.01), Arm("model", 0.3)], context=2)
+    >>> build(spec).decide([0.5, 0.5]).arm
+    'model'
+    """
+    size = context_size(spec)
+    if max_context is not None and size > max_context:
+        raise _invalid("context", f"{size} numbers, and this service takes {max_context} at most")
+    names = context_names(spec)
+    if names is not None and len(set(names)) < len(names):
+        raise _invalid("context", "two numbers of the context have the same name")
+    try:
+        cascade = Cascade(
+            [arm.cost for arm in spec.arms], [arm.name for arm in spec.arms], spec.tradeoff
+        )
+    except StopwiseError as error:
+        raise _invalid("arms", str(error)) from None
+    kind = _policy_kind(spec.policy)
+    parameters = _parameters(kind, spec.policy)
+    if issubclass(kind, Contextual):
+        features = _features(spec.features, size, cascade.n_arms)
+        if max_features is not None and features.width > max_features:
+            raise _invalid(
+                "features",
+                f"{features.width} features, and this service takes {max_features} at most: every "
+                "pair of arms keeps a table of their square",
+            )
+        parameters |= {"features": features.arrangement, "context_dim": size}
+    try:
+        return kind(cascade, **parameters)
+    except (StopwiseError, TypeError, ValueError, OverflowError) as error:
+        raise _invalid("policy", str(error)) from None
+
+
+def _policy_kind(given: Mapping[str, Any]) -> type[Policy]:
+    offered = [name for name, kind in POLICIES.items() if not kind.needs_truth]
+    name = given.get("kind")
+    if not isinstance(name, str) or name not in offered:
+        raise _invalid("policy.kind", f"must be one of {', '.join(offered)}")
+    return POLICIES[name]
+
+
+def _parameters(kind: type[Policy], given: Mapping[str, Any]) -> dict[str, Any]:
+    known = [name for name in signature(kind).parameters if name not in NOT_OFFERED]
+    for name, value in given.items():
+        if name == "kind":
+            continue
+        if name not in known:
+            raise _invalid(
+                f"policy.{name}", f"{kind.name} has no such parameter; it has {', '.join(known)}"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise _invalid(f"policy.{name}", "must be a number")
+        if isinstance(value, str) and not (name == "forced_rounds" and value == "auto"):
+            raise _invalid(f"policy.{name}", "must be a number, not a text")
+    return {name: value for name, value in given.items() if name != "kind"}
+
+
+def _features(given: Mapping[str, Any], size: int, n_arms: int) -> BoundFeatures:
+    try:
+        kind = given.get("kind")
+        if kind in (PerStage.kind, PerPair.kind):
+            allowed = {"kind", "maps", "sees"} if kind == PerStage.kind else {"kind", "maps"}
+            if extra := set(given) - allowed:
+                raise _invalid("features", f"has no {', '.join(sorted(extra))}")
+            maps = [map_from_spec(m) for m in cast(list[Any], given["maps"])]
+            if kind == PerStage.kind:
+                return bind(PerStage(maps, given.get("sees")), size, n_arms)
+            pairs = [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
+            return bind(PerPair(dict(zip(pairs, maps, strict=True))), size, n_arms)
+        if kind == "custom":
+            raise _invalid("features.kind", "code of your own cannot be sent to a service")
+        return bind(map_from_spec(given), size, n_arms)
+    except (StopwiseError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise _invalid("features", f"{error}") from None
+
+
+def _invalid(field: str, message: str) -> Refusal:
+    return Refusal(422, "invalid", f"{field}: {message}", field=field)
+
+
+def staged(policy: Policy) -> bool:
+    """Say whether stages reveal the context, so that rounds must be taken step by step."""
+    return isinstance(policy, Contextual) and policy.features.sees is not None
+
+
+def n_features(policy: Policy) -> int:
+    """Return d′, or 0 for a policy that looks at no context."""
+    return policy.features.n_features if isinstance(policy, Contextual) else 0
+
+
+def finite(rows: np.ndarray[Any, Any]) -> bool:
+    """Say whether every number is finite."""
+    return bool(np.isfinite(rows).all())

@@ -1,0 +1,292 @@
+"""The event log in one SQLite file: the default, for one machine.
+
+Write-ahead log, synchronous=FULL: a commit has reached the disk before it returns. All statements
+run in one thread of their own, in which the interpreter is free while the disk works.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TypeVar
+
+from stopwise.errors import StoreError, UnsupportedVersionError
+from stopwise.service.store.base import START, Block, Snapshot
+
+T = TypeVar("T")
+FORMAT = 1
+PAGE = 200  # blocks read at once
+PART = 4 << 20  # bytes of a snapshot written at once
+BUSY = 10.0  # seconds to wait for another connection to this file
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS block (
+    base INTEGER PRIMARY KEY, count INTEGER NOT NULL, time REAL NOT NULL,
+    digest BLOB NOT NULL, payload BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS snapshot (
+    position INTEGER NOT NULL, part INTEGER NOT NULL, parts INTEGER NOT NULL,
+    digest BLOB NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (position, part));
+"""
+_WHOLE = "SELECT position FROM snapshot GROUP BY position HAVING count(*) = max(parts)"
+
+
+class SqliteStore:
+    """A store in an SQLite file (see `Store`).
+
+    Parameters
+    ----------
+    path : path
+        Of the file; made if there is none.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="stopwise-sqlite")
+        self._connection: sqlite3.Connection | None = None
+        self._owner: IO[bytes] | None = None
+        self._certain = False  # whether the log is known to end where the last commit left it
+
+    async def open(self) -> None:
+        """Open the file, and make the tables if there are none."""
+        await self._run(self._open)
+
+    async def close(self) -> None:
+        """Close the file; may be called twice."""
+        if self._connection is not None:
+            await self._run(self._close)
+        self._thread.shutdown(wait=False)
+
+    async def begin(self, after: int) -> list[Block]:
+        """Take the right to append; this process keeps it until it ends."""
+        if self._certain:
+            return []
+        return await self._run(lambda: self._begin(after))
+
+    async def commit(self, block: Block) -> None:
+        """Append a block durably."""
+        self._certain = False
+        await self._run(lambda: self._append(block))
+        self._certain = True
+
+    async def release(self) -> None:
+        """Do nothing: the right is held as long as the process lives."""
+
+    async def read(self, after: int) -> AsyncIterator[Block]:
+        """Yield the blocks beyond a position in order."""
+        while True:
+            page = await self._run(lambda at=after: self._blocks(at, PAGE))
+            for block in page:
+                yield block
+            if len(page) < PAGE:
+                return
+            after = page[-1].end
+
+    async def block_of(self, position: int) -> Block | None:
+        """Return the block that holds an event, if it is there."""
+
+        def find() -> Block | None:
+            row = self._sql.execute(
+                "SELECT base, count, time, digest, payload FROM block WHERE base <= ? "
+                "ORDER BY base DESC LIMIT 1",
+                (position,),
+            ).fetchone()
+            block = None if row is None else Block(*row)
+            return block if block is not None and position <= block.end else None
+
+        return await self._run(find)
+
+    async def end(self) -> tuple[int, bytes]:
+        """Return the position of the last event and the digest there."""
+
+        def find() -> tuple[int, bytes]:
+            row = self._sql.execute(
+                "SELECT base + count - 1, digest FROM block ORDER BY base DESC LIMIT 1"
+            ).fetchone()
+            if row is None:  # compacted to nothing but a snapshot, or new
+                row = self._sql.execute(
+                    "SELECT position, digest FROM snapshot ORDER BY position DESC LIMIT 1"
+                ).fetchone()
+            return (0, START) if row is None else (int(row[0]), bytes(row[1]))
+
+        return await self._run(find)
+
+    async def latest_snapshot(self, at_most: int | None = None) -> Snapshot | None:
+        """Return the newest whole snapshot, or the newest not beyond a position."""
+
+        def find() -> Snapshot | None:
+            limit = (1 << 62) if at_most is None else at_most
+            row = self._sql.execute(
+                f"SELECT max(position) FROM ({_WHOLE}) WHERE position <= ?", (limit,)
+            ).fetchone()
+            if row[0] is None:
+                return None
+            parts = self._sql.execute(
+                "SELECT digest, payload FROM snapshot WHERE position = ? ORDER BY part", (row[0],)
+            ).fetchall()
+            return Snapshot(int(row[0]), parts[0][0], b"".join(part[1] for part in parts))
+
+        return await self._run(find)
+
+    async def snapshots(self) -> list[int]:
+        """Return the positions of the whole snapshots, in order."""
+        return await self._run(
+            lambda: [int(row[0]) for row in self._sql.execute(f"{_WHOLE} ORDER BY position")]
+        )
+
+    async def keep_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
+        """Store a snapshot part by part, then drop all but the newest."""
+        payload = memoryview(snapshot.payload)
+        starts = range(0, max(len(payload), 1), PART)
+        for part, start in enumerate(starts):
+            row = (
+                snapshot.position,
+                part,
+                len(starts),
+                snapshot.digest,
+                payload[start : start + PART],
+            )
+            await self._run(
+                lambda row=row: self._sql.execute(
+                    "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)", row
+                )
+            )
+        old = (await self.snapshots())[:-keep]
+        if old:
+            await self._run(
+                lambda: self._sql.execute("DELETE FROM snapshot WHERE position <= ?", (old[-1],))
+            )
+
+    async def drop_before(self, position: int) -> int:
+        """Forget the blocks that end at or before a position."""
+
+        def drop() -> int:
+            where = "FROM block WHERE base + count - 1 <= ?"
+            row = self._sql.execute(f"SELECT sum(count) {where}", (position,)).fetchone()
+            self._sql.execute(f"DELETE {where}", (position,))
+            self._sql.execute("PRAGMA incremental_vacuum").fetchall()
+            return int(row[0] or 0)
+
+        return await self._run(drop)
+
+    async def fill(self, after: int, digest: bytes, blocks: list[Block]) -> None:
+        """Append blocks of a copy of a log, all of them or none."""
+        del digest  # the first block has it in its own; without one, the snapshot tells the end
+        self._certain = False
+        await self._run(lambda: self._fill(after, blocks))
+
+    # -- in the thread ------------------------------------------------------------------------
+
+    @property
+    def _sql(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._open()
+        assert self._connection is not None
+        return self._connection
+
+    def _open(self) -> None:
+        if self._connection is not None:
+            return
+        # One thread uses it, but not always the one that closes it.
+        sql = sqlite3.connect(
+            self.path, timeout=BUSY, isolation_level=None, check_same_thread=False
+        )
+        try:
+            sql.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there is any table
+            sql.execute("PRAGMA journal_mode = WAL")
+            sql.execute("PRAGMA synchronous = FULL")
+            version = int(sql.execute("PRAGMA user_version").fetchone()[0])
+            if version > FORMAT:
+                raise UnsupportedVersionError(
+                    f"{self.path} is an event log of format {version}; this Stopwise reads format "
+                    f"{FORMAT}. Update Stopwise"
+                )
+            if version < FORMAT:
+                sql.executescript(_TABLES)
+                sql.execute(f"PRAGMA user_version = {FORMAT}")
+        except BaseException:
+            sql.close()
+            raise
+        self._connection = sql
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._owner is not None:
+            self._owner.close()  # and with it the lock
+            self._owner = None
+
+    def _begin(self, after: int) -> list[Block]:
+        self._own()
+        blocks = self._blocks(after, -1)
+        self._certain = True
+        return blocks
+
+    def _own(self) -> None:
+        """Be the only process that appends to this file."""
+        if self._owner is not None:
+            return
+        owner = self.path.with_name(f"{self.path.name}-owner").open("ab")
+        try:
+            import fcntl
+
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows: no lock, and the second server finds its base taken
+            pass
+        except OSError:
+            owner.close()
+            raise StoreError(
+                f"another process serves {self.path}. Stop it first, or let both use one "
+                "PostgreSQL database"
+            ) from None
+        self._owner = owner
+
+    def _blocks(self, after: int, limit: int) -> list[Block]:
+        rows = self._sql.execute(
+            "SELECT base, count, time, digest, payload FROM block WHERE base > ? "
+            "ORDER BY base LIMIT ?",
+            (after, limit),
+        )
+        return [Block(*row) for row in rows]
+
+    def _append(self, block: Block) -> None:
+        self._own()
+        self._sql.execute(
+            "INSERT INTO block VALUES (?, ?, ?, ?, ?)",
+            (block.base, block.count, block.time, block.digest, block.payload),
+        )
+
+    def _fill(self, after: int, blocks: list[Block]) -> None:
+        self._own()
+        sql = self._sql
+        sql.execute("BEGIN IMMEDIATE")
+        try:
+            end = sql.execute("SELECT max(base + count - 1) FROM block").fetchone()[0]
+            if end not in (None, after):
+                raise StoreError(
+                    f"a copy that goes on after event {after:,} does not continue {self.path}, "
+                    f"which ends with event {end:,}"
+                )
+            rows = [(b.base, b.count, b.time, b.digest, b.payload) for b in blocks]
+            sql.executemany("INSERT INTO block VALUES (?, ?, ?, ?, ?)", rows)
+            sql.execute("COMMIT")
+        except BaseException:
+            sql.execute("ROLLBACK")
+            raise
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            # The next use begins with a connection that remembers nothing of this failure.
+            with suppress(sqlite3.Error):
+                if self._connection is not None:
+                    await loop.run_in_executor(self._thread, self._connection.close)
+            self._connection = None
+            self._certain = False
+            raise StoreError(f"the event log {self.path} cannot be used: {error}") from error
+        except OSError as error:
+            raise StoreError(f"the event log {self.path} cannot be used: {error}") from error

