@@ -5,7 +5,7 @@ once, when they load. Every time in these benchmarks is CPU time of the whole pr
 up all threads: idle BLAS workers that spin while waiting would be charged to whoever called them,
 and rounds this small gain nothing from a second thread anyway.
 
-Compiled code is cached in a folder named after the content of every source file involved. numba's
+Compiled code is cached in a folder named after the content of every file with kernels. numba's
 own check looks only at the file a function is in, not at those of the functions it calls, so after
 an edit elsewhere it may go on running, and here measuring, code that no longer exists.
 """
@@ -27,16 +27,16 @@ for _variable in (
 
 
 def _fingerprint() -> str:
-    """A hash of the sources of Stopwise, where there is one, and of these benchmarks."""
-    folders = [Path(__file__).parent]
+    """A hash of the kernels of Stopwise, where there is one, and of these benchmarks."""
+    files = [path for path in Path(__file__).parent.rglob("*.py") if "numba" in path.read_text()]
     stopwise = find_spec("stopwise")
     if stopwise is not None and stopwise.origin is not None:
-        folders.append(Path(stopwise.origin).parent)
+        package = Path(stopwise.origin).parent
+        files += [package / "monomials.py", *(package / "engine").rglob("*.py")]
     digest = hashlib.sha256()
-    for folder in folders:
-        for path in sorted(folder.rglob("*.py")):
-            digest.update(f"{path.relative_to(folder)}\n".encode())
-            digest.update(path.read_bytes())
+    for path in sorted(files):
+        digest.update(f"{path.name}\n".encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 

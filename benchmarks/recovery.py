@@ -74,7 +74,9 @@ async def written(store: SqliteStore, events: int) -> State:
                 break
             now = 1e-3 * scribe.state.position
             answers, _ = await scribe.ask(Decide("bench", [x], None, False), now)
-            said = [bool(x[0] + 0.2 * i * x[i + 1] > 0) for i in range(answers[0].stop + 1)]
+            said: list[object] = [
+                bool(x[0] + 0.2 * i * x[i + 1] > 0) for i in range(answers[0].stop + 1)
+            ]
             await scribe.ask(Tell("bench", answers[0].id, said, False), now)
         progress(f"recovery: wrote {scribe.state.position:,} of {events:,} events")
     await scribe.flush()

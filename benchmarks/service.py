@@ -42,21 +42,30 @@ def serving(store: Path) -> Iterator[int]:
         door.bind(("127.0.0.1", 0))
         port = door.getsockname()[1]
     cores = sorted(os.sched_getaffinity(0))
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.service_app", store, str(port)])
-    os.sched_setaffinity(process.pid, {cores[0]})
-    os.sched_setaffinity(0, {cores[-1]})
+    command = [sys.executable, "-m", "benchmarks.service_app", str(store), str(port)]
+    process = subprocess.Popen(command)
     try:
-        for _ in range(1200):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1).read()
-                break
-            except OSError:
-                time.sleep(0.1)
+        while not ready(port):
+            if process.poll() is not None:
+                raise RuntimeError("the server did not start")
+            time.sleep(0.2)
+        for task in Path(f"/proc/{process.pid}/task").iterdir():
+            os.sched_setaffinity(int(task.name), {cores[0]})
+        os.sched_setaffinity(0, {cores[-1]})
         yield port
     finally:
         process.terminate()
         process.wait(30)
         os.sched_setaffinity(0, set(cores))
+
+
+def ready(port: int) -> bool:
+    """Whether the server has compiled, or found compiled, all that it needs."""
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def post(port: int, path: str, body: object) -> Any:
@@ -90,10 +99,12 @@ def teach(port: int, rounds: int) -> None:
 
 def measure(seconds: float, repeats: int, rounds: int) -> tuple[str, dict[str, Any]]:
     """Measure everything and return the table and the result."""
-    with tempfile.TemporaryDirectory(prefix="stopwise-service-") as folder:
-        with serving(Path(folder, "log.db")) as port:
-            teach(port, rounds)
-            return _measured(port, seconds, repeats)
+    with (
+        tempfile.TemporaryDirectory(prefix="stopwise-service-") as folder,
+        serving(Path(folder, "log.db")) as port,
+    ):
+        teach(port, rounds)
+        return _measured(port, seconds, repeats)
 
 
 def _measured(port: int, seconds: float, repeats: int) -> tuple[str, dict[str, Any]]:

@@ -65,6 +65,7 @@ def info(store: Where = DEFAULT) -> None:
 
     stopwise log info stopwise.db
     """
+    _check(store)
     from stopwise.service.tools import words
     from stopwise.service.tools.looking import look
 
@@ -103,6 +104,7 @@ def replay(
     The policy saved decides and learns on exactly as that of the service would: in Python,
     stopwise.load("triage.stopwise").
     """
+    _check(store)
     from stopwise.service.state import State
     from stopwise.service.tools import words
     from stopwise.service.tools.exporting import chosen
@@ -136,6 +138,7 @@ def verify(store: Where = DEFAULT) -> None:
 
         stopwise log verify stopwise.db
     """
+    _check(store)
     from stopwise.service.tools import words
     from stopwise.service.tools.verifying import verify as run
 
@@ -180,6 +183,7 @@ def export(
 
         stopwise log export --events --contexts none --out events.jsonl
     """
+    _check(store)
     from stopwise.service.settings import load_settings
     from stopwise.service.tools import words
     from stopwise.service.tools.exporting import Exported, export_rounds
@@ -208,7 +212,7 @@ def export(
     _say([f"Wrote {out}: {words.of_export(done)[0]}", *words.of_export(done)[1:]])
     if done.rounds:
         costs = ",".join(f"{cost:.6g}" for cost in done.costs)
-        none = ["--context", ""] if contexts == "none" else []
+        none = ["--context", ""] if done.bare else []
         _say([f"Next: {shlex.join(['stopwise', 'diagnose', str(out), '--costs', costs, *none])}"])
 
 
@@ -231,6 +235,7 @@ def compact(
 
         stopwise log compact stopwise.db --keep-days 90
     """
+    _check(store)
     from stopwise.service.tools import words
     from stopwise.service.tools.compacting import Compacted, Plan
     from stopwise.service.tools.compacting import compact as run
@@ -271,6 +276,7 @@ def backup(
 
         stopwise log backup postgresql://stopwise@db.example/triage monday.db
     """
+    _check(store)
     from stopwise.service.tools.copying import backup as run
 
     done = _followed(lambda progress: run(store, target, progress))
@@ -303,11 +309,23 @@ def restore(
     A way to move from SQLite to PostgreSQL, or back. If it is interrupted, begin with an empty
     database again.
     """
+    _check(str(source))
     from stopwise.service.settings import shown_store
     from stopwise.service.tools.copying import restore as run
 
     done = _followed(lambda progress: run(source, store, progress))
     _say([f"{shown_store(store)} holds the log up to event {done.end:,}."])
+
+
+def _check(where: str) -> None:
+    """Say at once what is plainly wrong: the rest takes a second or two to load."""
+    from stopwise.service.tools.opening import check_file, is_file
+
+    try:
+        if is_file(where):
+            check_file(Path(where))
+    except InvalidParameterError as error:
+        raise _refused(error) from None
 
 
 def _with(where: str, work: "Callable[[Store, Progress], Awaitable[T]]") -> T:

@@ -241,7 +241,8 @@ class Contextual(Policy):
             return ()  # a forced round: nothing was compared
         if decision.round == self.rounds:
             self._solve_exactly(note[: self.features.width], noise, noted, decision.wanted)
-        values = noted if self._supervised else _mu(noted)
+        with np.errstate(all="ignore"):  # what was not compared holds whatever was in memory
+            values = noted if self._supervised else _mu(noted)
         gaps, logits = self._rule.gaps
 
         def won(i: int, j: int, k: int) -> bool:
@@ -344,6 +345,29 @@ class Contextual(Policy):
             return np.zeros((d, d)), np.full((d, d), np.inf)
         matrix = both[gram.MATRIX, :d, :d] + state[gram.FLOOR] * np.eye(d)
         return matrix, both[gram.INVERSE, :d, :d].copy()
+
+    def condition(self, i: int, j: int) -> float:
+        """Return how well V_ij is conditioned, λ_max/λ_min; inf while it is singular.
+
+        Large where contexts hardly vary in some direction, about which little is then known. Only
+        looks: `gram` may refresh the inverse that it returns.
+
+        Examples
+        --------
+        >>> import stopwise as sw
+        >>> policy = sw.USSPD(sw.Cascade(costs=[0.1, 0.2]), context_dim=2)
+        >>> policy.condition(0, 1)
+        inf
+        >>> for x in ([1.0, 0.0], [0.0, 1.0], [0.0, 1.0]):
+        ...     policy.observe(x, ["yes", "no"])
+        >>> round(policy.condition(0, 1), 9)
+        2.0
+        """
+        g = int(self._bank.models[self._model(i, j), banks.GRAM])
+        d = int(self._bank.grams[g, banks.DIM])
+        values = np.linalg.eigvalsh(self._bank.gram[g, gram.MATRIX, :d, :d])
+        least, most = float(values[0]), float(values[-1])
+        return most / least if least > most * np.finfo(float).eps * d else np.inf
 
     def observations(self, i: int, j: int) -> int:
         """Return n_ij, how many rounds revealed both arms of a pair.

@@ -310,14 +310,10 @@ class Learner:
         ledger, tails = self.ledger, self._tails
         if count == 1:
             return ledger.opening(first) + tails[ledger.stops[first]]
-        return ",".join(
-            [
-                ledger.opening(n) + tails[stop]
-                for n, stop in zip(
-                    range(first, first + count), ledger.stops[first : first + count], strict=True
-                )
-            ]
-        )
+        end = first + count
+        openings = ledger.openings(first, end)
+        stops = ledger.stops[first:end]
+        return ",".join([o + tails[stop] for o, stop in zip(openings, stops, strict=True)])
 
     def repeated(self, key: str, contexts: bytes) -> tuple[int, int] | None:
         """Return the decisions that an Idempotency-Key has made; None if it is new."""

@@ -85,6 +85,13 @@ class Ledger:
         """Return how the JSON of a decision begins, its name included."""
         return f'{{"id":"{number}-{(number * 2654435761 ^ self._salt) >> 7 & 0xFFFFF:05x}'
 
+    def openings(self, first: int, end: int) -> list[str]:
+        """Return the same for several."""
+        salt = self._salt
+        return [
+            f'{{"id":"{n}-{(n * 2654435761 ^ salt) >> 7 & 0xFFFFF:05x}' for n in range(first, end)
+        ]
+
     def number(self, text: str, kind: str = "decision") -> int:
         """Return the number of a decision by its name, or refuse: there is none."""
         digits = text.partition("-")[0]

@@ -1,8 +1,12 @@
 """A running service: what its doors (HTTP, pages, metrics) ask of it."""
 
 import asyncio
+import gc
 import logging
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
 from typing import Any, cast
 
 import numpy as np
@@ -49,7 +53,7 @@ from stopwise.service.state import State
 from stopwise.service.store.base import Snapshot, Store
 from stopwise.service.store.opening import open_store
 from stopwise.service.warming import warm
-from stopwise.service.writer import Command, Writer, unavailable
+from stopwise.service.writer import Command, Happening, Writer, unavailable
 
 LOG = logging.getLogger("stopwise.service")
 END = 1 << 60  # beyond any event
@@ -87,7 +91,6 @@ class Service:
         self.recovering = "the service has not started"
         self.started_at = time.time()
         self._store = store
-        self._shared = not hasattr(store, "path")  # others may append to the same log
         self._reader = open_store(settings.store)
         self._reading = asyncio.Lock()
         self._archive = open_store(settings.store)
@@ -103,7 +106,7 @@ class Service:
     async def start(self) -> None:
         """Open the store and begin to read the log, in the background; `ready` tells when done."""
         await self._store.open()
-        if not self._shared:
+        if not self._store.shared:
             await self._store.begin(END)  # or say that another process serves this file
         self.recovering = "reading the log"
         self._tasks = [asyncio.create_task(self._live())]
@@ -111,19 +114,21 @@ class Service:
     async def _live(self) -> None:
         try:
             self.recovering = "preparing (compiling, once on this machine)"
-            await asyncio.to_thread(warm)
+            await _aside(warm)
             self._state = await self._recover()
             self._last_snapshot = max(await self._store.snapshots(), default=0)
             self._writer = Writer(
                 self._store,
                 self._state,
                 recover=self._recover,
-                follow_every=self.settings.follow_every if self._shared else None,
+                follow_every=self.settings.follow_every if self._store.shared else None,
                 max_waiting=self.settings.max_waiting,
                 report=self._report,
                 between=self._perhaps_snapshot,
                 committed=self.numbers.commits.add,
             )
+            gc.collect()
+            gc.freeze()  # what is here now stays; the collector need not look at it again
             self.recovering = ""
             LOG.info("ready", extra={"events": self._state.position})
             await self._writer.run()
@@ -143,6 +148,8 @@ class Service:
         state = await recovered(self._store, progress=progress)
         seconds = round(time.monotonic() - began, 3)
         LOG.info("recovered", extra={"events": state.position, "seconds": seconds})
+        if self._writer is not None:  # not the first time: the writer goes on at once
+            self.recovering = ""
         return state
 
     async def stop(self) -> None:
@@ -214,7 +221,7 @@ class Service:
     @property
     def lag(self) -> float:
         """Seconds since memory last was known to hold the whole log; 0 where nobody else writes."""
-        if self._writer is None or not (self._shared or self._writer.trouble):
+        if self._writer is None or not (self._store.shared or self._writer.trouble):
             return 0.0
         return time.monotonic() - self._writer.known_whole_at
 
@@ -389,20 +396,24 @@ class Service:
         try:
             return ledger.number(id_)
         except Refusal:
-            if not self._shared:
+            if not self._store.shared:
                 raise
-        # A request that does nothing makes the writer read the log to its end.
-        await self.submit(lambda state, time: (None, None))
+        await self.submit(_nothing)
         return self._learner(name).ledger.number(id_)
 
     async def _looked_up(
         self, learner: Learner, number: int
     ) -> tuple[Decided | Started | None, Told | Stepped | Ended | None]:
-        ledger = learner.ledger
-        async with self._reading:
-            await self._reader.open()
-            decided = await self._event(ledger.decided_at[number])
-            ended = await self._event(ledger.ended_at[number]) if ledger.ended_at[number] else None
+        begins, ends = learner.ledger.decided_at[number], learner.ledger.ended_at[number]
+        if self._writer is not None and not self._writer.settled:
+            await self.submit(_nothing)  # what is being written now may be what is looked for
+        try:
+            async with self._reading:
+                await self._reader.open()
+                decided = await self._event(begins)
+                ended = await self._event(ends) if ends else None
+        except StoreError as error:
+            raise unavailable(str(error)) from error
         return (
             decided if isinstance(decided, Decided | Started) else None,
             ended if isinstance(ended, Told | Stepped | Ended) else None,
@@ -422,6 +433,34 @@ class Service:
         """Refuse if requests cannot happen yet."""
         if not self.ready:
             raise unavailable(self.recovering or self.trouble)
+
+
+def _nothing(state: State, time: float, /) -> Happening:
+    """Ask for nothing: once it is answered, all before it is in the log, and the log is read."""
+    del state, time
+    return None, None
+
+
+async def _aside(work: Callable[[], object]) -> None:
+    """Do something slow in a thread that nobody waits for at the end of the program."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def finish(error: Exception | None) -> None:
+        if not done.done():
+            done.set_result(None) if error is None else done.set_exception(error)
+
+    def run() -> None:
+        failure: Exception | None = None
+        try:
+            work()
+        except Exception as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+            loop.call_soon_threadsafe(finish, failure)
+
+    Thread(target=run, daemon=True).start()
+    await done
 
 
 def _whole(decided: Decided | Started, ended: Any, number: int) -> tuple[bytes, list[bytes]]:

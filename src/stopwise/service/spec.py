@@ -15,6 +15,7 @@ from stopwise.policies.registry import POLICIES
 from stopwise.service.messages import CascadeSpec
 from stopwise.service.refusals import Refusal
 
+MAX_TABLES = 256 << 20  # bytes; each pair keeps four tables of numbers at most (V, H, inverses)
 NOT_OFFERED = ("cascade", "features", "context_dim")  # said elsewhere in a spec
 
 
@@ -63,6 +64,13 @@ def build(
                 "features",
                 f"{features.width} features, and this service takes {max_features} at most: every "
                 "pair of arms keeps a table of their square",
+            )
+        pairs = len(cascade.pairs())
+        if max_features is not None and 32 * pairs * features.n_features**2 > MAX_TABLES:
+            raise _invalid(
+                "features",
+                f"{features.n_features} features for each of {pairs} pairs of arms take more "
+                f"memory than the {MAX_TABLES >> 20} MB that a cascade may have; use fewer",
             )
         parameters |= {"features": features.arrangement, "context_dim": size}
     try:

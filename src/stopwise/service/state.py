@@ -39,6 +39,8 @@ class State:
         Events that have happened.
     log_digest : bytes
         Of the log up to the last block that is known to be stored.
+    time : float
+        Of the last event, in seconds since 1970; 0 before the first.
     cascades : dict of Learner
         By name, in the order of creation.
 
@@ -51,6 +53,7 @@ class State:
     def __init__(self) -> None:
         self.position = 0
         self.log_digest = START
+        self.time = 0.0
         self.cascades: dict[str, Learner] = {}
         self.order: list[Learner] = []
         self.keys: dict[str, str] = {}  # Idempotency-Keys of creations → the cascade's name
@@ -91,6 +94,7 @@ class State:
                     f"event {self.position + 1} contradicts those before it: {error}"
                 ) from error
             self.position += 1
+            self.time = event.time
         self.log_digest = block.digest
 
     def happen(self, event: Event, position: int) -> None:
@@ -155,10 +159,14 @@ class State:
             raise CorruptLogError(
                 f"the snapshot at event {snapshot.position} is damaged: its checksum does not match"
             )
-        kept = msgspec.msgpack.decode(core, type=_KeptState)
+        try:
+            kept = msgspec.msgpack.decode(core, type=_KeptState)
+        except msgspec.MsgspecError:
+            return None
         state = State()
         state.position = snapshot.position
         state.log_digest = snapshot.digest
+        state.time = kept.time
         state.keys = kept.keys
         for one, latest, diverged in zip(kept.cascades, recent, divergences, strict=True):
             policy = decode_policy(one.policy, f"the policy of {one.spec.name!r} in a snapshot")
@@ -174,6 +182,7 @@ class State:
     def _kept(self) -> "_KeptState":
         return _KeptState(
             self.position,
+            self.time,
             self.keys,
             [
                 _KeptCascade(
@@ -200,6 +209,7 @@ class _KeptCascade(msgspec.Struct, frozen=True, array_like=True):
 
 class _KeptState(msgspec.Struct, frozen=True, array_like=True):
     position: int
+    time: float
     keys: dict[str, str]
     cascades: list[_KeptCascade]
 

@@ -91,6 +91,7 @@ class Writer:
         self._wake = asyncio.Event()
         self._stopping = False
         self._held: Block | None = None  # happened in memory, perhaps not in the log
+        self._tainted = False  # memory may differ from the log, which must be read again
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -123,9 +124,12 @@ class Writer:
     async def run(self) -> None:
         """Work until `stop`, and then until nothing waits."""
         while not self._stopping or self._queue or self._held:
-            if not self._queue and not self._held:
+            if not self._queue and not self._held and not self._tainted:
                 await self._rest()
             try:
+                if self._tainted:
+                    self.state = await self._recover()
+                    self._tainted = False
                 if self._held is not None:
                     await self._settle()
                 elif self._queue:
@@ -133,7 +137,8 @@ class Writer:
                 elif self._follow_every is not None:
                     await self._follow()
                 self._well()
-                self._between(self.state)
+                if not self._tainted:
+                    self._between(self.state)
             except StoreError as error:
                 self._unwell(str(error))
                 if self._stopping:
@@ -153,8 +158,7 @@ class Writer:
     # -- a group ------------------------------------------------------------------------------
 
     async def _group(self) -> None:
-        for block in await self._store.begin(self.state.position):
-            self._apply(block)
+        await self._catch_up(await self._store.begin(self.state.position))
         group, self._queue = self._queue[:MAX_GROUP], self._queue[MAX_GROUP:]
         state = self.state
         now = time.time()
@@ -171,13 +175,14 @@ class Writer:
                     if event is not None:
                         events.append(event)
                         state.position += 1
+                        state.time = now
                 answers.append((future, answer))
         except Exception:
             # A defect: memory may hold half of something. The log is right, so read it again.
             LOG.exception("a request failed in the middle; the log is read again")
+            self._tainted = True
             _fail(group, unavailable("the service is reading its log again"))
             await self._store.release()
-            self.state = await self._recover()
             return
         if events:
             payload = codec.encode(events)
@@ -217,25 +222,34 @@ class Writer:
             if others[0].digest != held.digest:
                 # Others went on where this block should be: what it did in memory never happened.
                 self._held = None
-                self.state = await self._recover()
+                self._tainted = True
                 return
         self.state.log_digest = held.digest
         self._held = None
         self.blocks += 1
-        for block in others[1:]:
-            self._apply(block)
+        self._apply(others[1:])
 
     async def _follow(self) -> None:
         async for block in self._store.read(self.state.position):
-            self._apply(block)
+            self._apply([block])
         self.known_whole_at = time.monotonic()
 
-    def _apply(self, block: Block) -> None:
+    async def _catch_up(self, blocks: list[Block]) -> None:
+        """Let happen what others appended, while nobody can append; give that up on failure."""
         try:
-            self.state.apply(block)
-        except CorruptLogError as error:
-            raise StoreError(str(error)) from error
-        self.blocks += 1
+            self._apply(blocks)
+        except StoreError:
+            await self._store.release()
+            raise
+
+    def _apply(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            try:
+                self.state.apply(block)
+            except CorruptLogError as error:
+                self._tainted = True  # half of the block may have happened
+                raise StoreError(str(error)) from error
+            self.blocks += 1
 
     # -- trouble ------------------------------------------------------------------------------
 

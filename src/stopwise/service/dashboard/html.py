@@ -151,7 +151,7 @@ def _foot(running: Running) -> str:
     return lines(
         '<footer class="foot">',
         '<p id="state" data-part>',
-        f"Log position <b>{words.count(running.position)}</b> · last decision "
+        f"Log position <b>{words.count(running.position)}</b> · last event "
         f"<b>{when(running.last, running.now)}</b> · lag <b>{words.lasting(running.lag)}</b> · "
         f"<b>{words.count(running.waiting)}</b> waiting to be written · as of "
         f"{timed(running.now, words.moment(running.now))}",

@@ -67,7 +67,7 @@ def overview(
         ),
         tile("Decisions", words.count(sums.decisions), "of all cascades"),
         tile("Waiting for outputs", words.count(sums.open), "decisions not yet learned from"),
-        tile("Last decision", when(running.last, running.now), exactly(running.last)),
+        tile("Last event", when(running.last, running.now), exactly(running.last)),
         "</div>",
         _table_of(glances, running.now),
         _turning(page, pages),

@@ -211,7 +211,7 @@ class Running(msgspec.Struct, frozen=True):
     position : int
         Events in the log.
     last : float or None
-        When the last decision was taken.
+        When the last event happened.
     lag : float
         Seconds since this process last knew that it had them all.
     waiting : int

@@ -1,6 +1,7 @@
 """What the pages show of a running service, read off its state. Nothing here changes a bit."""
 
 import json
+import math
 import time
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -39,7 +40,7 @@ def running(service: Service, now: float | None = None) -> Running:
     return Running(
         now=time.time() if now is None else now,
         position=state.position,
-        last=max(filter(None, map(last_time, state.cascades.values())), default=None),
+        last=state.time or None,
         lag=service.lag,
         waiting=service.waiting,
         trouble=service.trouble,
@@ -255,6 +256,7 @@ def _of_estimates(learner: Learner, policy: Contextual) -> list[Fact]:
     seen = {(i, j): policy.observations(i, j) for i, j in cascade.pairs()}
     (i, j), least = min(seen.items(), key=lambda item: item[1])
     first, second = (short(cascade.names[arm]) for arm in (i, j))
+    condition = policy.condition(i, j)
     return [
         Fact("Forced exploration", "on" if left else "over", left),
         Fact(
@@ -266,6 +268,11 @@ def _of_estimates(learner: Learner, policy: Contextual) -> list[Fact]:
         Fact("Rows kept", words.count(effort["rows_kept"]), "of history, for refits"),
         Fact("Memory", words.size(policy.nbytes), "of learned state"),
         Fact("Least seen pair", f"{first} → {second}", f"in {words.counted(least, 'round')}"),
+        Fact(
+            "Condition",
+            f"{condition:,.3g}" if math.isfinite(condition) else "singular",
+            "of that pair's V, largest over smallest eigenvalue: large where contexts hardly vary",
+        ),
     ]
 
 

@@ -180,7 +180,7 @@ def _typed(path: str) -> str:
 
 def _refused(request: Asked, error: Exception) -> Response[bytes]:
     """Turn whatever was raised into the one shape of an error."""
-    if isinstance(error, HTTPException):
+    if isinstance(error, HTTPException) and error.status_code < 500:
         status, headers, body = faults.answer(_from_litestar(error))
         if isinstance(error, MethodNotAllowedException):
             headers.append((b"allow", (error.headers or {}).get("allow", "").encode()))

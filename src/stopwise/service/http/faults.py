@@ -91,7 +91,7 @@ CODES: dict[str, Code] = {
     "internal": Code(
         500,
         "A defect of the service; its log has it under the `X-Request-Id` of the answer.",
-        "Report it. Nothing was done; with an Idempotency-Key it is safe to try again.",
+        "Report it. With an Idempotency-Key it is safe to try again.",
     ),
     "unavailable": Code(
         503,

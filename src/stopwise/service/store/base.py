@@ -7,7 +7,7 @@ itself and all before it.
 
 from collections.abc import AsyncIterator
 from hashlib import blake2b
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -79,7 +79,14 @@ class Store(Protocol):
 
     One task uses a store at a time. Failures to reach or to write it raise `StoreError`; what
     a failed `commit` left is found out by the next `begin`.
+
+    Attributes
+    ----------
+    shared : bool
+        Whether others may append to the same log.
     """
+
+    shared: ClassVar[bool]
 
     async def open(self) -> None:
         """Connect, and make the tables if there are none."""

@@ -7,7 +7,7 @@ the process that holds it dies, the database ends its transaction, and the next 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
 import psycopg
@@ -196,6 +196,8 @@ class PostgresStore:
     >>> PostgresStore("postgresql://ann:secret@db.example:5432/triage").place
     'PostgreSQL at db.example:5432, database triage'
     """
+
+    shared: ClassVar[bool] = True
 
     def __init__(self, where: str, *, patience: float = 10.0) -> None:
         if not patience > 0:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, ClassVar, TypeVar
 
 from stopwise.errors import StoreError, UnsupportedVersionError
 from stopwise.service.store.base import START, Block, Snapshot
@@ -19,6 +19,7 @@ T = TypeVar("T")
 FORMAT = 1
 PAGE = 200  # blocks read at once
 PART = 4 << 20  # bytes of a snapshot written at once
+PAGES = 2_000  # of the file that are freed at once: others commit in between
 BUSY = 10.0  # seconds to wait for another connection to this file
 
 _TABLES = """
@@ -41,12 +42,14 @@ class SqliteStore:
         Of the file; made if there is none.
     """
 
+    shared: ClassVar[bool] = False
+
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="stopwise-sqlite")
         self._connection: sqlite3.Connection | None = None
         self._owner: IO[bytes] | None = None
-        self._certain = False  # whether the log is known to end where the last commit left it
+        self._ends_at: int | None = None  # position of the last event, where that is certain
 
     async def open(self) -> None:
         """Open the file, and make the tables if there are none."""
@@ -60,15 +63,13 @@ class SqliteStore:
 
     async def begin(self, after: int) -> list[Block]:
         """Take the right to append; this process keeps it until it ends."""
-        if self._certain:
+        if self._ends_at is not None:
             return []
         return await self._run(lambda: self._begin(after))
 
     async def commit(self, block: Block) -> None:
         """Append a block durably."""
-        self._certain = False
         await self._run(lambda: self._append(block))
-        self._certain = True
 
     async def release(self) -> None:
         """Do nothing: the right is held as long as the process lives."""
@@ -99,18 +100,7 @@ class SqliteStore:
 
     async def end(self) -> tuple[int, bytes]:
         """Return the position of the last event and the digest there."""
-
-        def find() -> tuple[int, bytes]:
-            row = self._sql.execute(
-                "SELECT base + count - 1, digest FROM block ORDER BY base DESC LIMIT 1"
-            ).fetchone()
-            if row is None:  # compacted to nothing but a snapshot, or new
-                row = self._sql.execute(
-                    "SELECT position, digest FROM snapshot ORDER BY position DESC LIMIT 1"
-                ).fetchone()
-            return (0, START) if row is None else (int(row[0]), bytes(row[1]))
-
-        return await self._run(find)
+        return await self._run(self._end)
 
     async def latest_snapshot(self, at_most: int | None = None) -> Snapshot | None:
         """Return the newest whole snapshot, or the newest not beyond a position."""
@@ -147,11 +137,7 @@ class SqliteStore:
                 snapshot.digest,
                 payload[start : start + PART],
             )
-            await self._run(
-                lambda row=row: self._sql.execute(
-                    "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)", row
-                )
-            )
+            await self._run(lambda row=row: self._keep_part(row))
         old = (await self.snapshots())[:-keep]
         if old:
             await self._run(
@@ -162,18 +148,25 @@ class SqliteStore:
         """Forget the blocks that end at or before a position."""
 
         def drop() -> int:
-            where = "FROM block WHERE base + count - 1 <= ?"
-            row = self._sql.execute(f"SELECT sum(count) {where}", (position,)).fetchone()
-            self._sql.execute(f"DELETE {where}", (position,))
-            self._sql.execute("PRAGMA incremental_vacuum").fetchall()
+            where = "FROM block WHERE base <= :end AND base + count - 1 <= :end"
+            row = self._sql.execute(f"SELECT sum(count) {where}", {"end": position}).fetchone()
+            self._sql.execute(f"DELETE {where}", {"end": position})
             return int(row[0] or 0)
 
-        return await self._run(drop)
+        def shrink() -> bool:
+            # A script: of a statement that returns nothing, only the first page would be freed.
+            self._sql.executescript(f"PRAGMA incremental_vacuum({PAGES})")
+            return bool(self._sql.execute("PRAGMA freelist_count").fetchone()[0])
+
+        gone = await self._run(drop)
+        while gone and await self._run(shrink):
+            pass
+        return gone
 
     async def fill(self, after: int, digest: bytes, blocks: list[Block]) -> None:
         """Append blocks of a copy of a log, all of them or none."""
         del digest  # the first block has it in its own; without one, the snapshot tells the end
-        self._certain = False
+        self._ends_at = None
         await self._run(lambda: self._fill(after, blocks))
 
     # -- in the thread ------------------------------------------------------------------------
@@ -193,10 +186,11 @@ class SqliteStore:
             self.path, timeout=BUSY, isolation_level=None, check_same_thread=False
         )
         try:
-            sql.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there is any table
+            version = int(sql.execute("PRAGMA user_version").fetchone()[0])
+            if version < FORMAT:  # it writes, so that whoever only reads must not ask for it
+                sql.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there is any table
             sql.execute("PRAGMA journal_mode = WAL")
             sql.execute("PRAGMA synchronous = FULL")
-            version = int(sql.execute("PRAGMA user_version").fetchone()[0])
             if version > FORMAT:
                 raise UnsupportedVersionError(
                     f"{self.path} is an event log of format {version}; this Stopwise reads format "
@@ -221,7 +215,7 @@ class SqliteStore:
     def _begin(self, after: int) -> list[Block]:
         self._own()
         blocks = self._blocks(after, -1)
-        self._certain = True
+        self._ends_at, _ = self._end()
         return blocks
 
     def _own(self) -> None:
@@ -251,12 +245,38 @@ class SqliteStore:
         )
         return [Block(*row) for row in rows]
 
+    def _end(self) -> tuple[int, bytes]:
+        row = self._sql.execute(
+            "SELECT base + count - 1, digest FROM block ORDER BY base DESC LIMIT 1"
+        ).fetchone()
+        if row is None:  # compacted to nothing but a snapshot, or new
+            row = self._sql.execute(
+                f"SELECT position, digest FROM snapshot WHERE position IN ({_WHOLE}) "
+                "ORDER BY position DESC LIMIT 1"
+            ).fetchone()
+        return (0, START) if row is None else (int(row[0]), bytes(row[1]))
+
+    def _keep_part(self, row: tuple[int, int, int, bytes, memoryview]) -> None:
+        position, part = row[:2]
+        if part == 0:  # what is left of an attempt that was cut off may have had other parts
+            self._sql.execute("DELETE FROM snapshot WHERE position = ?", (position,))
+        self._sql.execute("INSERT INTO snapshot VALUES (?, ?, ?, ?, ?)", row)
+
     def _append(self, block: Block) -> None:
         self._own()
+        # Nobody else appends to this file, so that what is known of its end stays true.
+        end = self._end()[0] if self._ends_at is None else self._ends_at
+        if block.base != end + 1:
+            raise StoreError(
+                f"a block that begins at event {block.base:,} does not continue the log in "
+                f"{self.path}, which ends with event {end:,}; nothing was written"
+            )
+        self._ends_at = None  # until the insertion has returned
         self._sql.execute(
             "INSERT INTO block VALUES (?, ?, ?, ?, ?)",
             (block.base, block.count, block.time, block.digest, block.payload),
         )
+        self._ends_at = block.end
 
     def _fill(self, after: int, blocks: list[Block]) -> None:
         self._own()
@@ -286,7 +306,7 @@ class SqliteStore:
                 if self._connection is not None:
                     await loop.run_in_executor(self._thread, self._connection.close)
             self._connection = None
-            self._certain = False
+            self._ends_at = None
             raise StoreError(f"the event log {self.path} cannot be used: {error}") from error
         except OSError as error:
             raise StoreError(f"the event log {self.path} cannot be used: {error}") from error

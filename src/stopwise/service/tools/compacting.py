@@ -12,7 +12,6 @@ from stopwise.errors import CorruptLogError
 from stopwise.service.ledger import OPEN
 from stopwise.service.state import State
 from stopwise.service.store.base import Store
-from stopwise.service.store.sqlite import SqliteStore
 from stopwise.service.tools.folding import Progress, no_progress, state_of
 from stopwise.service.tools.verifying import Verified, verify
 
@@ -89,7 +88,7 @@ async def plan(
     verified = await verify(store, progress)
     state = await state_of(store, progress)
     seconds = keep_days * DAY
-    if not isinstance(store, SqliteStore):
+    if store.shared:
         seconds = max(seconds, FOLLOWED)
     oldest_kept = (time.time() if now is None else now) - seconds
     cut = events = size = 0

@@ -62,6 +62,8 @@ class Exported(msgspec.Struct, frozen=True):
         Why outputs are written as JSON in text; "" if they are written as they are.
     costs : list of float
         Of the arms, in units of what one wrong answer costs.
+    bare : bool
+        Whether nothing that was known before the first arm is in it.
     """
 
     rounds: int
@@ -72,6 +74,7 @@ class Exported(msgspec.Struct, frozen=True):
     lost: int
     as_json: str
     costs: list[float]
+    bare: bool
 
 
 class _Begun(msgspec.Struct, frozen=True):
@@ -160,6 +163,7 @@ async def export_rounds(
         lost,
         survey.as_json,
         (learner.cascade.costs * learner.cascade.tradeoff).tolist(),
+        bare=not shown or sees[0] == 0,
     )
 
 

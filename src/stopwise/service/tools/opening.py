@@ -34,7 +34,7 @@ async def existing(where: str) -> AsyncGenerator[Store, None]:
     """
     store = open_store(where)
     if isinstance(store, SqliteStore):
-        _check_file(store.path)
+        check_file(store.path)
     elif not await _has_tables(where):
         raise InvalidParameterError(f"there is no event log in {shown_store(where)}")
     try:
@@ -55,7 +55,15 @@ def is_file(where: str) -> bool:
     return isinstance(open_store(where), SqliteStore)
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Make sure that a file is an event log; its contents are another question.
+
+    Examples
+    --------
+    >>> check_file(Path("nowhere.db"))
+    Traceback (most recent call last):
+    stopwise.errors.InvalidParameterError: there is no file nowhere.db
+    """
     if not path.exists():
         raise InvalidParameterError(f"there is no file {path}")
     if not path.is_file():

@@ -217,6 +217,7 @@ def _same_facts(one: State, other: State) -> bool:
 def _facts(state: State) -> object:
     """Return what does not depend on how numbers are rounded."""
     return (
+        state.time,
         state.keys,
         [
             (

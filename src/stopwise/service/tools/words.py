@@ -194,11 +194,17 @@ def of_plan(planned: Plan) -> list[str]:
             f"{planned.open:,} of them still wait for outputs, which may be told all the same: the "
             "snapshot keeps their contexts."
         )
+    whose = "All other" if planned.open else "Their"
     lines += [
-        "All other contexts would be gone from the log; the policy keeps its features of them.",
+        f"{whose} contexts would be gone from the log; the policy keeps its features of them.",
         "The log could be read again from its snapshot only. If that may ever matter, make a",
         "backup first: stopwise log backup.",
     ]
+    if not planned.verified.exact:
+        lines.append(
+            "This machine computes other last bits than the log has (stopwise log verify): better "
+            "compact it where the service runs."
+        )
     return lines
 
 

@@ -1,0 +1,355 @@
+"""The dashboard as a person meets it: a real server, a real browser, a laptop and a phone."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from stopwise.service.keys import add_key
+from tests.browser.seeing import CONTRASTS
+
+WIDTHS = (400, 1400)
+SCREENS = [(width, scheme) for width in WIDTHS for scheme in ("light", "dark")]
+OPEN_ALL = "document.querySelectorAll('details').forEach(d => d.open = true)"
+SECONDS = 30  # that a page may take to show what is new; it asks every few
+ARMS = ["history", "glucose & insulin", "a <b>long</b> name of an arm that goes on and on"]
+SPEC = {
+    "name": "triage",
+    "arms": [{"name": arm, "cost": cost} for arm, cost in zip(ARMS, (0.1, 0.3, 0.2), strict=True)],
+    "context": ["age", "bmi"],
+}
+
+
+class Address(str):
+    """Where to go, in the words of the browser's fixture."""
+
+    __slots__ = ()
+
+    def as_uri(self) -> str:
+        return self
+
+
+class Served:
+    """A service in a process of its own."""
+
+    def __init__(self, url: str, keys: dict[str, str]) -> None:
+        self.url = url
+        self.keys = keys
+        headers = {"Authorization": f"Bearer {keys['admin']}"} if keys else {}
+        self.api = httpx.Client(base_url=f"{url}/v1/cascades", headers=headers, timeout=60)
+
+    def post(self, path: str, body: Any) -> Any:
+        answer = self.api.post(path, json=body)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def decide(self, x: float = 0.5) -> Any:
+        return self.post("/triage/decisions", {"context": {"age": x, "bmi": -x}})
+
+    def work(self, rounds: int) -> None:
+        """Decide and tell, so that there is something to look at."""
+        rng = np.random.default_rng(7)
+        for x in rng.uniform(-1, 1, rounds):
+            made = self.decide(float(x))
+            wrong = rng.random(3) < (0.45 if x > 0 else 0.2, 0.02, 0.02)
+            outputs = [bool(w) for w in wrong[: made["stop"] + 1]]
+            self.post(f"/triage/decisions/{made['id']}/outputs", {"outputs": outputs})
+
+
+@contextmanager
+def served(folder: Path, *, keys: bool) -> Iterator[Served]:
+    file = folder / "keys.jsonl"
+    made = {s: add_key(file, f"the {s} key", [s])[1] for s in ("decide", "admin")} if keys else {}
+    command = [sys.executable, "-m", "stopwise", "serve", "--store", str(folder / "log.db")]
+    command += ["--port", "0", *(["--keys", str(file)] if keys else [])]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("STOPWISE_")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+            assert found is not None
+            one = Served(found[0], made)
+            with httpx.Client(base_url=found[0], timeout=60) as client:
+                while not client.get("/readyz").is_success:
+                    assert process.poll() is None
+            yield one
+            one.api.close()
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service without keys whose cascade has worked."""
+    with served(tmp_path_factory.mktemp("busy"), keys=False) as one:
+        one.post("", SPEC)
+        one.work(150)
+        yield one
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Served]:
+    """A service without keys that has nothing yet."""
+    with served(tmp_path, keys=False) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service with keys."""
+    with served(tmp_path_factory.mktemp("locked"), keys=True) as one:
+        one.post("", SPEC)
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def stranger(page: Any) -> Iterator[None]:
+    """Leave no session, and no page that goes on asking, to the next test."""
+    yield
+    page.chromium.delete_all_cookies()
+    page.chromium.get("about:blank")
+
+
+def wait_for(page: Any, script: str) -> Any:
+    return WebDriverWait(page.chromium, SECONDS, 0.1).until(lambda _: page.run(f"return {script}"))
+
+
+def asked(page: Any) -> list[str]:
+    events = [json.loads(entry["message"])["message"] for entry in page.logs("performance")]
+    return [
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
+    ]
+
+
+def click(page: Any, selector: str) -> None:
+    """Click on something, wherever it is on the page."""
+    page.run(f"document.querySelector({json.dumps(selector)}).click()")
+
+
+def follow(page: Any, selector: str) -> None:
+    """Click on something that leads to another page, and wait for that."""
+    page.run("window.before = true")
+    click(page, selector)
+    wait_for(page, "!window.before && document.readyState === 'complete'")
+
+
+def sign_in(page: Any, key: str) -> None:
+    page.chromium.find_element(By.ID, "key").send_keys(key)
+    follow(page, "button.primary")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_decision_made_through_the_api_appears(page: Any, busy: Served, width: int) -> None:
+    page.open(Address(f"{busy.url}/cascades/triage"), width=width)
+    before = page.run("return document.querySelector('#tiles .large').innerText")
+    made = busy.decide(0.125)
+    name = f"decision-{made['id']}"
+    wait_for(page, f"document.getElementById('{name}') !== null")  # nobody reloads
+    shown = page.run(f"return document.getElementById('{name}').innerText")
+    assert made["arm"].split(" name")[0] in shown
+    assert "Stop at arm" in shown
+    after = page.run("return document.querySelector('#tiles .large').innerText")
+    assert int(after) == int(before) + 1
+    page.open(Address(busy.url), width=width)
+    assert f"{int(after):,}" in page.run("return document.querySelector('.glances').innerText")
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+def test_nothing_complains_nothing_scrolls_sideways_and_all_can_be_read(
+    page: Any, busy: Served, width: int, scheme: str
+) -> None:
+    for path in ("/", "/cascades/triage"):
+        page.open(Address(busy.url + path), width=width, scheme=scheme)
+        for unfold in ("", OPEN_ALL):
+            page.run(unfold)
+            assert page.run("return innerWidth") == width
+            assert page.run("return document.documentElement.scrollWidth") <= width
+            assert page.run(
+                "return [...document.querySelectorAll('main *')].every(e => !e.checkVisibility() ||"
+                " e.closest('.scroll, svg, .unseen, thead, pre') ||"
+                " e.getBoundingClientRect().right <= innerWidth + 1)"
+            )
+        contrasts = page.run(CONTRASTS)
+        assert len(contrasts) > 20
+        assert min(contrasts)[0] >= 4.5, min(contrasts)
+        assert page.logs("browser") == []
+
+
+def test_no_other_host_is_asked_for_anything(page: Any, busy: Served) -> None:
+    page.open(Address(f"{busy.url}/cascades/triage"))
+    made = busy.decide(-0.5)
+    wait_for(page, f"document.getElementById('decision-{made['id']}') !== null")
+    urls = asked(page)
+    assert {urlsplit(url).netloc for url in urls} == {urlsplit(busy.url).netloc}
+    assert sum(url == f"{busy.url}/cascades/triage" for url in urls) >= 2  # it was refreshed
+    assert page.logs("browser") == []
+
+
+def test_bars_are_as_long_as_the_shares(page: Any, busy: Served) -> None:
+    page.open(Address(f"{busy.url}/cascades/triage"), width=1400)
+    lengths = page.run(
+        "return [...document.querySelectorAll('#tiles .shares rect:not(.groove)')].map(r =>"
+        " r.getBoundingClientRect().width / r.closest('svg').getBoundingClientRect().width)"
+    )
+    stops = busy.api.get("/triage").json()["stops"]
+    shares = [n / sum(stops) for n in stops if n]
+    assert lengths == pytest.approx(shares, abs=0.02)
+    coloured = page.run(
+        "return [...document.querySelectorAll('#depth g rect')].map(r => getComputedStyle(r).fill)"
+    )
+    assert len(set(coloured)) == len(shares)
+
+
+def test_what_is_unfolded_and_focused_stays_so(page: Any, busy: Served) -> None:
+    made = busy.decide(0.25)
+    page.open(Address(f"{busy.url}/cascades/triage"), width=1400)
+    page.run(f"const s = document.getElementById('ask-{made['id']}'); s.focus(); s.click()")
+    newer = busy.decide(0.26)
+    wait_for(page, f"document.getElementById('decision-{newer['id']}') !== null")
+    assert page.run(f"return document.getElementById('why-{made['id']}').open")
+    assert page.run("return document.activeElement.id") == f"ask-{made['id']}"
+    assert page.run(
+        f"return document.getElementById('why-{made['id']}').querySelector('table')"
+        ".checkVisibility()"
+    )
+
+
+def test_updates_can_be_paused_and_resumed(page: Any, busy: Served) -> None:
+    page.open(Address(f"{busy.url}/cascades/triage"), width=1400)
+    button = page.chromium.find_element(By.ID, "pause")
+    button.click()
+    assert "paused" in page.run("return document.getElementById('live').innerText")
+    assert button.text.startswith("Resume")
+    made = busy.decide(0.75)
+    asked(page)
+    page.run("document.dispatchEvent(new Event('visibilitychange'))")
+    assert page.run(f"return document.getElementById('decision-{made['id']}')") is None
+    button.click()
+    wait_for(page, f"document.getElementById('decision-{made['id']}') !== null")
+    assert button.text.startswith("Pause")
+
+
+def test_a_hidden_page_asks_for_nothing(page: Any, busy: Served) -> None:
+    page.open(Address(f"{busy.url}/cascades/triage"))
+    page.run(
+        "Object.defineProperty(document, 'hidden', {get: () => window.away, configurable: true});"
+        "window.asked = 0; const real = window.fetch;"
+        "window.fetch = (...a) => { window.asked += 1; return real(...a); };"
+        "window.away = true; document.dispatchEvent(new Event('visibilitychange'));"
+    )
+    made = busy.decide(-0.75)
+    WebDriverWait(page.chromium, 10, 0.1).until(
+        lambda _: page.run("return performance.now()") > 8_000  # two turns would have come
+    )
+    assert page.run("return window.asked") == 0
+    page.run("window.away = false; document.dispatchEvent(new Event('visibilitychange'));")
+    wait_for(page, f"document.getElementById('decision-{made['id']}') !== null")
+
+
+def test_a_page_says_so_when_the_service_is_gone(page: Any, tmp_path: Path) -> None:
+    with served(tmp_path, keys=False) as one:
+        one.post("", SPEC)
+        page.open(Address(one.url), width=1400)
+    wait_for(page, "document.getElementById('live').innerText.includes('does not answer')")
+    assert "triage" in page.run("return document.querySelector('main').innerText")
+
+
+def test_it_works_without_a_script(page: Any, busy: Served) -> None:
+    page.chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        page.open(Address(f"{busy.url}/cascades/triage"), width=1400)
+        text = page.chromium.find_element(By.TAG_NAME, "body").text
+        assert "Reload to see what is new." in text
+        assert "Recent decisions" in text
+        assert not page.chromium.find_element(By.ID, "pause").is_displayed()
+        click(page, "#recent summary")
+        assert page.chromium.find_element(By.CSS_SELECTOR, "#recent table").is_displayed()
+    finally:
+        page.chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_from_nothing_to_the_first_decision_by_typing_what_the_pages_say(
+    page: Any, fresh: Served
+) -> None:
+    for width in WIDTHS[::-1]:
+        page.open(Address(fresh.url), width=width)
+        assert "No cascade yet" in page.run("return document.querySelector('main').innerText")
+        assert page.run("return document.documentElement.scrollWidth") <= width
+    _type(page.run("return document.querySelector('pre').innerText"))
+    wait_for(page, "document.querySelector('a[href=\"/cascades/triage\"]') !== null")
+    for width in WIDTHS[::-1]:
+        page.open(Address(f"{fresh.url}/cascades/triage"), width=width)
+        assert page.run("return document.documentElement.scrollWidth") <= width
+    _type(page.run("return document.querySelector('pre').innerText"))
+    wait_for(page, "document.querySelector('#unheard pre') !== null")
+    _type(page.run("return document.querySelector('#unheard pre').innerText"))
+    wait_for(page, "document.querySelector('#unheard pre') === null")
+    assert "1 learned from" in page.run("return document.getElementById('tiles').innerText")
+    assert page.logs("browser") == []
+
+
+def _type(command: str) -> None:
+    """Run a command that a page shows, in a shell."""
+    assert command.startswith("curl ")
+    done = subprocess.run(
+        ["sh", "-c", f"{command} --fail-with-body -s -S"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_key_that_may_only_look_changes_nothing(page: Any, locked: Served, width: int) -> None:
+    page.open(Address(f"{locked.url}/cascades/triage"), width=width)
+    assert page.chromium.current_url.startswith(f"{locked.url}/signin")
+    sign_in(page, locked.keys["decide"])
+    assert page.chromium.current_url == f"{locked.url}/cascades/triage"
+    assert "the decide key, read-only" in page.run("return document.body.innerText")
+    assert page.run("return document.querySelector('.retiring')") is None
+    assert page.run("return document.cookie") == ""  # scripts do not see it
+    assert page.run("return document.documentElement.scrollWidth") <= width
+    secret = locked.keys["decide"].split("_", 2)[2]
+    assert secret not in page.chromium.page_source
+    assert not any(secret in url for url in asked(page))
+    assert page.logs("browser") == []
+    follow(page, "form[action='/signout'] button")
+    assert page.chromium.current_url == f"{locked.url}/signin"
+
+
+def test_a_wrong_key_is_told_and_not_repeated(page: Any, locked: Served) -> None:
+    page.open(Address(locked.url), width=400)
+    sign_in(page, "sw_wrong_key")
+    assert "not a valid key" in page.run("return document.getElementById('problem').innerText")
+    assert page.run("return document.getElementById('key').value") == ""
+    assert page.run("return document.documentElement.scrollWidth") <= 400
+
+
+def test_an_admin_retires_a_cascade_by_typing_its_name(page: Any, locked: Served) -> None:
+    locked.post("", {**SPEC, "name": "spare"})
+    page.open(Address(f"{locked.url}/cascades/spare"), width=1400)
+    sign_in(page, locked.keys["admin"])
+    click(page, ".retiring summary")
+    for name, status in (("sparse", "active"), ("spare", "retired")):
+        page.chromium.find_element(By.ID, "confirm").send_keys(name)
+        follow(page, "button.danger")
+        assert locked.api.get("/spare").json()["status"] == status
+    assert page.run("return document.querySelector('.title .badge').innerText") == "retired"
+    assert page.run("return document.querySelector('.retiring')") is None

@@ -1,0 +1,274 @@
+"""``stopwise log``, run for real, on logs that a real service has written."""
+
+import asyncio
+import io
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import pytest
+
+import stopwise as sw
+from stopwise.cli.main import main
+from stopwise.service.state import State
+from stopwise.service.tools.folding import beginning, fold
+from stopwise.service.tools.opening import existing
+from tests.service.tools.making import COSTS, TRIAGE, lived, play, running
+
+Program: TypeAlias = Callable[..., "Done"]
+VERBS = ("info", "replay", "verify", "export", "compact", "backup", "restore")
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def stopwise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Program:
+    """The program, in this process: a process of its own takes seconds to load it."""
+
+    def run(*words: str, **environment: str) -> Done:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.delenv("STOPWISE_STORE", raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("sys.argv", ["stopwise", *words])
+        monkeypatch.setattr("sys.stdin", io.StringIO())
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        out, err = capsys.readouterr()
+        return Done(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    lived(str(tmp_path / "stopwise.db"))
+    return tmp_path / "stopwise.db"
+
+
+def flat(text: str) -> str:
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
+
+
+def hash_in(text: str) -> str:
+    return re.findall(r"State hash: ([0-9a-f]{64})", text)[0]
+
+
+def damage(store: Path, base: int = 7) -> None:
+    with sqlite3.connect(store) as sql:
+        (payload,) = sql.execute("SELECT payload FROM block WHERE base = ?", (base,)).fetchone()
+        broken = bytes([payload[0]]) + bytes([payload[1] ^ 1]) + payload[2:]
+        sql.execute("UPDATE block SET payload = ? WHERE base = ?", (broken, base))
+    sql.close()
+
+
+def folded(store: Path) -> State:
+    async def scenario() -> State:
+        async with existing(str(store)) as log:
+            return await fold(log, await beginning(log))
+
+    return asyncio.run(scenario())
+
+
+def test_help_teaches(stopwise: Program) -> None:
+    done = stopwise("log", "--help")
+    assert done.returncode == 0
+    assert "stopwise log backup stopwise.db monday.db" in flat(done.stdout)
+    for verb in VERBS:
+        assert verb in done.stdout
+        told = stopwise("log", verb, "--help")
+        assert told.returncode == 0
+        assert f"stopwise log {verb}" in flat(told.stdout)
+
+
+def test_what_is_not_there_is_said_and_not_made(stopwise: Program, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    for verb in ("info", "replay", "verify", "compact"):
+        done = stopwise("log", verb, "none.db")
+        assert (done.returncode, done.stderr) == (2, "stopwise: there is no file none.db\n")
+        done = stopwise("log", verb, "notes.txt")
+        assert done.returncode == 2
+        assert "notes.txt is not an event log of Stopwise" in done.stderr
+    assert stopwise("log", "info").returncode == 2  # stopwise.db, which is not there either
+    assert stopwise("log", "backup", "none.db", "copy.db").returncode == 2
+    assert stopwise("log", "export", "none.db", "--out", "a.csv").returncode == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt"}
+
+
+def test_info(stopwise: Program, store: Path) -> None:
+    done = stopwise("log", "info")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 created" in done.stdout
+    assert "triage (uss-pd): 30 decisions, 28 learned, 2 open, 4 audited" in done.stdout
+    assert "rules and model: both asked in" in done.stdout
+    by_variable = stopwise("log", "info", STOPWISE_STORE=str(store))
+    assert by_variable.stdout == done.stdout
+
+
+def test_replay_gives_the_policy_of_the_service(
+    stopwise: Program, store: Path, tmp_path: Path
+) -> None:
+    before = store.read_bytes()
+    done = stopwise("log", "replay", "--cascade", "triage", "--save", "triage.stopwise")
+    assert done.returncode == 0
+    assert "Read the log from its first event" in done.stdout
+    state = folded(store)
+    assert hash_in(done.stdout) == state.hash()
+    saved = sw.load(tmp_path / "triage.stopwise").state()
+    for name, array in state.cascades["triage"].policy.state().items():
+        assert saved[name].tobytes() == array.tobytes()
+    assert store.read_bytes() == before
+
+    early = stopwise("log", "replay", "--upto", "10")
+    assert early.returncode == 0
+    assert "10 events" in early.stdout
+    assert stopwise("log", "replay", "--upto", "100000").returncode == 2
+    unclear = stopwise("log", "replay", "--save", "any.stopwise")
+    assert unclear.returncode == 2
+    assert "say which cascade" in unclear.stderr
+    assert stopwise("log", "replay", "--cascade", "triage").returncode == 2
+
+
+def test_verify(stopwise: Program, store: Path) -> None:
+    done = stopwise("log", "verify")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "The log is whole" in done.stdout
+    assert hash_in(done.stdout) == folded(store).hash()
+    damage(store)
+    done = stopwise("log", "verify")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "stopwise: the block of events 7 to 7 is not what was written: its digest does not match. "
+        "Events 1 to 6 are whole.\n"
+    )
+
+
+def test_a_process_of_its_own(store: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "STOPWISE_STORE": str(store)}
+    environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
+    command = [sys.executable, "-m", "stopwise", "log", "verify"]
+    for code in (0, 1):
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code
+        assert ("The log is whole" in done.stdout) == (code == 0)
+        damage(store)
+
+
+def test_an_exported_run_is_replayed_decision_for_decision(
+    stopwise: Program, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with running(str(tmp_path / "stopwise.db")) as service:
+            await service.create(TRIAGE, None)
+            await play(service, 300)
+
+    asyncio.run(scenario())
+    assert stopwise("log", "replay", "--upto", "1", "--save", "before.stopwise").returncode == 0
+    for suffix in ("parquet", "csv", "jsonl"):
+        done = stopwise("log", "export", "--out", f"live.{suffix}")
+        assert done.returncode == 0
+        assert "300 rounds" in done.stdout
+        assert f"stopwise diagnose live.{suffix} --costs {COSTS}" in done.stdout
+        arguments = ("--costs", COSTS, "--policy", "before.stopwise", "--json")
+        replayed = stopwise("replay", f"live.{suffix}", *arguments)
+        assert replayed.returncode == 0, replayed.stderr
+        (played,) = json.loads(replayed.stdout)["policies"]
+        assert played["rounds"] == 300
+        assert played["as_played"]["value"] == 1.0
+    diagnosed = stopwise("diagnose", "live.parquet", "--costs", COSTS)
+    assert diagnosed.returncode == 0, diagnosed.stderr
+
+
+def test_export_without_contexts(stopwise: Program, store: Path, tmp_path: Path) -> None:
+    done = stopwise("log", "export", "--cascade", "triage", "--contexts", "none", "--out", "a.csv")
+    assert done.returncode == 0
+    assert "--context ''" in done.stdout
+    assert "context" not in (tmp_path / "a.csv").read_text().splitlines()[0]
+    assert (
+        stopwise(
+            "log", "export", "--cascade", "triage", "--contexts", "hashed", "--out", "b.csv"
+        ).returncode
+        == 2
+    )
+    done = stopwise(
+        "log",
+        "export",
+        "--events",
+        "--contexts",
+        "hashed",
+        "--out",
+        "events.jsonl",
+        STOPWISE_LOG_SALT="sixteen characters at least",
+    )
+    assert done.returncode == 0
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    first = next(line for line in lines if line["kind"] == "decided")
+    assert re.fullmatch("[0-9a-f]{32}", first["decisions"][0]["context"])
+    assert stopwise("log", "export").returncode == 2  # where to?
+    assert stopwise("log", "export", "--out", "a.csv").returncode == 2  # which cascade?
+
+
+def test_compact_asks_first(stopwise: Program, store: Path) -> None:
+    hash_ = hash_in(stopwise("log", "verify").stdout)
+    done = stopwise("log", "compact")
+    assert done.returncode == 0
+    assert "Nothing is older than 30 days" in done.stdout
+    asked = stopwise("log", "compact", "--keep-days", "0")
+    assert asked.returncode == 2
+    assert "--yes" in asked.stderr
+    assert "could be looked up and labelled no more" in flat(asked.stdout)
+    assert hash_in(stopwise("log", "verify").stdout) == hash_
+
+    done = stopwise("log", "compact", "--keep-days", "0", "--yes")
+    assert done.returncode == 0
+    assert "Forgot" in done.stdout
+    verified = stopwise("log", "verify")
+    assert (verified.returncode, hash_in(verified.stdout)) == (0, hash_)
+    replayed = stopwise("log", "replay")
+    assert "compacted away" in replayed.stdout
+    assert hash_in(replayed.stdout) == hash_
+    assert "compacted away" in stopwise("log", "info").stdout
+
+
+def test_nothing_is_forgotten_of_a_damaged_log(stopwise: Program, store: Path) -> None:
+    damage(store)
+    done = stopwise("log", "compact", "--keep-days", "0", "--yes")
+    assert done.returncode == 1
+    assert "events 7 to 7" in done.stderr
+
+
+def test_backup_and_restore(stopwise: Program, store: Path, tmp_path: Path) -> None:
+    hash_ = hash_in(stopwise("log", "verify").stdout)
+    done = stopwise("log", "backup", "stopwise.db", "monday.db")
+    assert done.returncode == 0
+    assert re.search("its digest there is [0-9a-f]{32}", done.stdout)
+    assert stopwise("log", "backup", "stopwise.db", "monday.db").returncode == 2
+    done = stopwise("log", "restore", "monday.db", "tuesday.db")
+    assert done.returncode == 0
+    assert hash_in(stopwise("log", "verify", "tuesday.db").stdout) == hash_
+    again = stopwise("log", "restore", "monday.db", "tuesday.db")
+    assert again.returncode == 2
+    assert "has events already" in again.stderr
+    damage(store)
+    done = stopwise("log", "backup", "stopwise.db", "wednesday.db")
+    assert done.returncode == 1
+    assert not (tmp_path / "wednesday.db").exists()

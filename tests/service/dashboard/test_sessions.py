@@ -1,0 +1,117 @@
+"""Sessions begin with a key, and end with it."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from stopwise.service.dashboard import sessions
+from stopwise.service.dashboard.sessions import LASTING, Sessions
+from stopwise.service.keys import Keys, add_key, revoke_key
+from stopwise.service.refusals import Refusal
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.jsonl"
+
+
+def test_a_key_begins_a_session_and_a_wrong_one_does_not(file: Path) -> None:
+    key, text = add_key(file, "laptop", ["decide"])
+    found = Sessions(Keys(file))
+    for good in (text, f"  {text}\n", f"Bearer {text}"):
+        session = found.find(found.begin(good))
+        assert session is not None
+        assert session[1].id == key.id
+    for bad in ("", text[:-1], text.replace(key.id, "0" * 8), "Bearer"):
+        with pytest.raises(Refusal):
+            found.begin(bad)
+
+
+def test_cookies_are_random_and_only_ours_are_known(file: Path) -> None:
+    _, text = add_key(file, "laptop", ["decide"])
+    found = Sessions(Keys(file))
+    cookies = {found.begin(text) for _ in range(20)}
+    assert len(cookies) == 20
+    assert all(len(cookie) >= 43 for cookie in cookies)  # 256 bits
+    for none in (None, "", "x", text, "\udcff"):
+        assert found.find(none) is None
+
+
+def test_a_session_ends_when_its_time_is_over(file: Path) -> None:
+    _, text = add_key(file, "laptop", ["decide"])
+    clock = Clock()
+    found = Sessions(Keys(file), clock)
+    cookie = found.begin(text)
+    clock.now += LASTING - 1
+    assert found.find(cookie) is not None
+    clock.now += 1
+    assert found.find(cookie) is None
+    clock.now -= LASTING  # and does not come back
+    assert found.find(cookie) is None
+
+
+def test_a_session_ends_when_its_key_is_revoked(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stopwise.service.keys.LOOK_EVERY", 0.0)
+    key, text = add_key(file, "laptop", ["admin"])
+    _, other = add_key(file, "another", ["decide"])
+    found = Sessions(Keys(file))
+    mine, theirs = found.begin(text), found.begin(other)
+    assert found.find(mine) is not None
+    revoke_key(file, key.id)
+    assert found.find(mine) is None
+    assert found.find(theirs) is not None
+
+
+def test_a_session_ends_when_its_key_expires(file: Path) -> None:
+    _, text = add_key(file, "laptop", ["decide"], expires=time.time() + 0.5)
+    found = Sessions(Keys(file))
+    cookie = found.begin(text)
+    assert found.find(cookie) is not None
+    time.sleep(0.6)
+    assert found.find(cookie) is None
+
+
+def test_signing_out_ends_one_session(file: Path) -> None:
+    _, text = add_key(file, "laptop", ["decide"])
+    found = Sessions(Keys(file))
+    first, second = found.begin(text), found.begin(text)
+    found.end(first)
+    assert found.find(first) is None
+    assert found.find(second) is not None
+
+
+def test_sessions_are_few_and_the_oldest_go(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST", 3)
+    _, text = add_key(file, "laptop", ["decide"])
+    found = Sessions(Keys(file))
+    cookies = [found.begin(text) for _ in range(5)]
+    assert [found.find(cookie) is not None for cookie in cookies] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
+def test_a_form_belongs_to_one_session_and_secrets_are_not_printed(file: Path) -> None:
+    _, text = add_key(file, "laptop", ["decide"])
+    found = Sessions(Keys(file))
+    one, two = (found.find(found.begin(text)) for _ in range(2))
+    assert one is not None
+    assert two is not None
+    assert one[0].owns(one[0].token)
+    assert not one[0].owns(two[0].token)
+    assert not one[0].owns("")
+    assert text.rpartition("_")[2] not in repr(one) + str(vars(found))

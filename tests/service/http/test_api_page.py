@@ -1,0 +1,74 @@
+"""docs/api.md tells the truth: its requests are sent, its tables compared."""
+
+import re
+from pathlib import Path
+
+from stopwise.service.http.faults import CODES
+from stopwise.service.http.routes import ROUTES
+from stopwise.service.settings import Settings
+from tests.service.http.door import Door, opened
+
+PAGE = Path(__file__).parents[3] / "docs" / "api.md"
+
+
+def errors_table() -> str:
+    """The table of errors as the page must have it."""
+    lines = ["| code | status | what happened | what to do |", "|---|---|---|---|"]
+    lines += [
+        f"| `{code}` | {row.status} | {row.meaning} | {row.remedy} |" for code, row in CODES.items()
+    ]
+    return "\n".join(lines)
+
+
+def test_every_request_on_the_page_gets_the_answer_on_the_page(tmp_path: Path) -> None:
+    blocks = re.findall(r"```http\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert len(blocks) % 2 == 0
+    assert len(blocks) >= 30
+    with opened(tmp_path) as door:
+        for asked, told in zip(blocks[::2], blocks[1::2], strict=True):
+            status, _, body = told.partition("\n\n")
+            answer = _send(door, asked)
+            assert answer[0] == int(status), (asked, answer)
+            pattern = ".*?".join(re.escape(_bare(part)) for part in body.split("…"))
+            assert re.fullmatch(pattern, _bare(answer[1])), (asked, answer[1])
+
+
+def _send(door: Door, asked: str) -> tuple[int, str]:
+    head, _, body = asked.partition("\n\n")
+    first, *headers = head.splitlines()
+    method, path = first.split()
+    given = dict(line.split(": ", 1) for line in headers)
+    if body.strip():
+        given["Content-Type"] = "application/json"
+    answer = door.ask(method, path, headers=given, content=body.strip().encode())
+    return answer.status_code, answer.text
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def test_the_page_has_every_route_with_its_scope() -> None:
+    page = PAGE.read_text("utf-8")
+    rows = re.findall(r"(?m)^\| `(GET|POST) (/\S*)` \|.*\| (\S+) \|$", page)
+    words = {None: "any", "nothing": "–"}
+    assert rows == [
+        (route.method, route.path, words.get(route.needs, str(route.needs))) for route in ROUTES
+    ]
+
+
+def test_the_page_has_every_error() -> None:
+    page = PAGE.read_text("utf-8")
+    found = re.search(r"<!-- errors: begin -->\n(.*)\n<!-- errors: end -->", page, re.DOTALL)
+    assert found
+    assert found[1] == errors_table()
+
+
+def test_the_page_has_the_limits_as_they_are() -> None:
+    page = PAGE.read_text("utf-8")
+    rows = re.findall(r"(?m)^\| `(max_\w+)` \| ([\d,]+)", page)
+    assert {name: int(value.replace(",", "")) for name, value in rows} == {
+        name: value
+        for name in Settings.__struct_fields__
+        if name.startswith("max_") and (value := getattr(Settings(), name))
+    }

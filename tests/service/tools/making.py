@@ -1,0 +1,157 @@
+"""Logs to try tools on: written by a real service."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+
+from stopwise.service.messages import (
+    Arm,
+    BatchRequest,
+    CascadeSpec,
+    DecisionRequest,
+    LabelRequest,
+    OutputsRequest,
+    RoundRequest,
+    StepRequest,
+)
+from stopwise.service.service import Service
+from stopwise.service.settings import Settings
+from stopwise.service.store.base import Block, Store
+from stopwise.service.store.opening import open_store
+
+ARMS = [Arm("rules", 0.05), Arm("model", 0.1), Arm("person", 0.3)]
+COSTS = "0.05,0.1,0.3"
+TRIAGE = CascadeSpec(
+    "triage",
+    ARMS,
+    ["age", "fever"],
+    policy={"kind": "uss-pd", "forced_rounds": 10, "sigma": 0.05, "full_depth_every": 5},
+)
+STAGED = CascadeSpec(
+    "staged",
+    ARMS,
+    ["age", "fever", "pulse"],
+    features={
+        "kind": "per_stage",
+        "maps": [{"kind": "identity"}, {"kind": "identity"}],
+        "sees": [2, 3],
+    },
+    policy={"kind": "thompson", "forced_rounds": 5, "seed": 3},
+)
+
+
+@asynccontextmanager
+async def running(where: str, **settings: Any) -> AsyncIterator[Service]:
+    service = Service(open_store(where), Settings(store=where, **settings))
+    await service.start()
+    while not service.ready:
+        assert not service.trouble, service.trouble
+        await asyncio.sleep(0.001)
+    try:
+        yield service
+    finally:
+        await service.stop()
+
+
+@asynccontextmanager
+async def opened(where: str) -> AsyncIterator[Store]:
+    store = open_store(where)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+class Patients:
+    """Contexts and what arms say of them, drawn from a seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def context(self, size: int = 2) -> list[float]:
+        return self._random.uniform(-1, 1, size).tolist()
+
+    def says(self, context: list[float], arm: int) -> str:
+        truth = context[0] > 0
+        wrong = self._random.random() < (0.3, 0.15, 0.02)[arm] * abs(context[-1])
+        return "ill" if truth != wrong else "well"
+
+
+async def play(service: Service, rounds: int, seed: int = 0, name: str = "triage") -> list[str]:
+    """Decide and tell, one round after the other; return the ids."""
+    patients = Patients(seed)
+    ids: list[str] = []
+    for _ in range(rounds):
+        context = patients.context()
+        decision, _ = await service.decide(name, DecisionRequest(context), None)
+        told: list[Any] = [patients.says(context, arm) for arm in range(decision.stop + 1)]
+        await service.outputs(name, decision.id, OutputsRequest(told))
+        ids.append(decision.id)
+    return ids
+
+
+async def live(service: Service, seed: int = 0) -> None:
+    """Do a little of everything."""
+    await service.create(TRIAGE, "make it")
+    await service.create(STAGED, None)
+    ids = await play(service, 25, seed)
+    for id_ in ids[:4]:
+        await service.label("triage", id_, LabelRequest("ill"))
+    patients = Patients(seed + 1)
+    contexts = [patients.context() for _ in range(5)]
+    batch, _ = await service.decide_batch("triage", BatchRequest(list(contexts)), "a batch")
+    whole, early, silent, *_ = sorted(batch.decisions, key=lambda one: one.stop == 0)
+    assert early.stop > 0  # two more stay open
+    told: list[Any] = ["ill"] * (whole.stop + 1)
+    await service.outputs("triage", whole.id, OutputsRequest(told, final=True))
+    await service.outputs("triage", early.id, OutputsRequest(["ill"], final=True))
+    await service.outputs("triage", silent.id, OutputsRequest([], final=True))
+    for k in range(8):
+        whole = patients.context(3)
+        answer, _ = await service.start_round("staged", RoundRequest(whole[: k % 3]), None)
+        known = k % 3
+        while answer.next is not None:
+            arm = answer.next
+            sees = (2, 3, 3)[arm]
+            if k == 7 and arm == 1:
+                await service.end_round("staged", answer.id)
+                break
+            step = StepRequest(arm, patients.says(whole, arm), whole[known:sees])
+            known = sees
+            answer = await service.step("staged", answer.id, step)
+
+
+def lived(where: str, **settings: Any) -> str:
+    """Let a service do a little of everything and stop; return its state hash."""
+
+    async def scenario() -> str:
+        async with running(where, **settings) as service:
+            await live(service)
+            return service.state_hash().hash
+
+    return asyncio.run(scenario())
+
+
+async def blocks_of(store: Store) -> list[Block]:
+    return [block async for block in store.read(0)]
+
+
+def change(where: str, statement: str, values: tuple[Any, ...] = ()) -> None:
+    """Tamper with a log; tables are named as in SQLite."""
+    if where.startswith("postgresql:"):
+        text = statement.replace("?", "%s")
+        for table in ("block", "snapshot"):
+            text = text.replace(f" {table} ", f" stopwise_{table} ")
+        with psycopg.connect(where, autocommit=True) as connection:
+            assert connection.execute(text.encode(), values).rowcount > 0
+    else:
+        with sqlite3.connect(Path(where)) as connection:
+            assert connection.execute(statement, values).rowcount > 0
+        connection.close()
