@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from stopwise.service import events as codec
 from stopwise.service import spec as specs
 from stopwise.service.events import Created, Retired
+from stopwise.service.learner import AS_ROUND
 from stopwise.service.messages import (
     CascadeSpec,
     DecisionAnswer,
@@ -206,7 +207,7 @@ class StartRound:
         learner = state.learner(self.name)
         row = np.array(self.context, dtype=np.float64)
         if self.key is not None:
-            known = learner.repeated(self.key, row.tobytes())
+            known = learner.repeated(self.key, AS_ROUND + row.tobytes())
             if known is not None:
                 return None, (learner.standing(known[0]), False)
         event, answer = learner.start(row, time, self.key, state.position + 1)

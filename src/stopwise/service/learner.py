@@ -36,6 +36,7 @@ from stopwise.service.tally import Tally
 
 Rows = NDArray[np.float64]
 KEEP_RECENT = 50
+AS_ROUND = b"round "  # tells the request for a round from that for a decision, by its digest
 
 
 class Recent:
@@ -447,7 +448,7 @@ class Learner:
         descent.next()  # always the first arm
         number = self.ledger.start(descent, position)
         if event.key is not None:
-            self.ledger.remember(event.key, number, 1, digest(event.context))
+            self.ledger.remember(event.key, number, 1, digest(AS_ROUND + event.context))
 
     def step(
         self, number: int, arm: int, output: bytes, revealed: Rows, time: float, position: int

@@ -58,6 +58,8 @@ def build(
     kind = _policy_kind(spec.policy)
     parameters = _parameters(kind, spec.policy)
     if issubclass(kind, Contextual):
+        if max_features is not None:
+            _check_degrees(spec.features, size, max_features)
         features = _features(spec.features, size, cascade.n_arms)
         if max_features is not None and features.width > max_features:
             raise _invalid(
@@ -101,6 +103,28 @@ def _parameters(kind: type[Policy], given: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, str) and not (name == "forced_rounds" and value == "auto"):
             raise _invalid(f"policy.{name}", "must be a number, not a text")
     return {name: value for name, value in given.items() if name != "kind"}
+
+
+def _check_degrees(given: object, size: int, most: int) -> None:
+    """Refuse polynomials of more terms than there may be features, before any is made."""
+    if isinstance(given, list):
+        for one in cast(list[object], given):
+            _check_degrees(one, size, most)
+    elif isinstance(given, dict):
+        fields = cast(dict[str, object], given)
+        degree = fields.get("degree", 2)
+        if fields.get("kind") == "polynomial" and isinstance(degree, int) and degree > 0:
+            terms = 1
+            for k in range(1, min(degree, size) + 1):  # C(size + degree, degree), cut off early
+                terms = terms * (size + degree + 1 - k) // k
+                if terms > most:
+                    raise _invalid(
+                        "features",
+                        f"degree {degree} of {size} numbers makes more than {most} features, which "
+                        "is all that this service takes; lower the degree",
+                    )
+        for part in ("maps", "inner"):
+            _check_degrees(fields.get(part), size, most)
 
 
 def _features(given: Mapping[str, Any], size: int, n_arms: int) -> BoundFeatures:

@@ -1,0 +1,74 @@
+"""From a description to a policy: what is refused, where, and before it costs anything."""
+
+import pytest
+
+from stopwise.service.messages import Arm, CascadeSpec
+from stopwise.service.refusals import Refusal
+from stopwise.service.spec import build
+
+ARMS = [Arm("rule", 0.01), Arm("model", 0.3), Arm("expert", 0.5)]
+LIMITS = {"max_context": 100, "max_features": 64}
+
+
+def refused(**fields: object) -> Refusal:
+    spec = CascadeSpec(**{"name": "x", "arms": ARMS, "context": 2} | fields)  # pyright: ignore[reportArgumentType] (of many kinds)
+    with pytest.raises(Refusal) as refusal:
+        build(spec, **LIMITS)
+    assert refusal.value.status == 422
+    return refusal.value
+
+
+@pytest.mark.parametrize(
+    ("features", "size"),
+    [
+        ({"kind": "polynomial", "degree": 10_000}, 1),
+        ({"kind": "polynomial", "degree": 10**30}, 2),
+        ({"kind": "polynomial", "degree": 3}, 100),
+        ({"kind": "per_stage", "maps": [{"kind": "polynomial", "degree": 9999}] * 2}, 2),
+        ({"kind": "scaled", "inner": {"kind": "polynomial", "degree": 9999}}, 2),
+    ],
+)
+def test_a_polynomial_of_too_many_terms_is_refused_before_it_is_made(
+    features: dict[str, object], size: int
+) -> None:
+    # (Made and then counted, some of these would take minutes, or all memory.)
+    assert refused(features=features, context=size).field == "features"
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_as_many_terms_as_there_may_be_features_are_taken(degree: int) -> None:
+    spec = CascadeSpec("x", ARMS, context=3, features={"kind": "polynomial", "degree": degree})
+    n = {1: 4, 2: 10, 3: 20}[degree]
+    build(spec, max_context=3, max_features=n)
+    with pytest.raises(Refusal, match="features"):
+        build(spec, max_context=3, max_features=n - 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"context": 101}, "context"),
+        ({"context": ["age", "age"]}, "context"),
+        ({"arms": [Arm("rule", 1.0), Arm("rule", 2.0)]}, "arms"),
+        ({"policy": {}}, "policy.kind"),
+        ({"policy": {"kind": "oracle"}}, "policy.kind"),
+        ({"policy": {"kind": "uss-pd", "alpha": 1}}, "policy.alpha"),
+        ({"policy": {"kind": "uss-pd", "delta": "0.05"}}, "policy.delta"),
+        ({"policy": {"kind": "uss-pd", "delta": True}}, "policy.delta"),
+        ({"policy": {"kind": "uss-pd", "delta": 2}}, "policy"),
+        ({"features": {"kind": "custom"}}, "features.kind"),
+        ({"features": {"kind": "spline"}}, "features"),
+        ({"features": {"kind": "per_stage", "maps": [{"kind": "identity"}]}}, "features"),
+        ({"features": {"kind": "per_stage", "maps": [], "see": []}}, "features"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(fields: dict[str, object], field: str) -> None:
+    assert refused(**fields).field == field
+
+
+def test_many_arms_with_many_features_would_take_too_much_memory() -> None:
+    arms = [Arm(f"arm {k}", 0.1) for k in range(15)]
+    spec = CascadeSpec("x", arms, context=500, features={"kind": "identity"})
+    with pytest.raises(Refusal, match="256 MB"):
+        build(spec, max_context=500, max_features=512)
+    build(CascadeSpec("x", ARMS, context=500, features={"kind": "identity"}), max_features=512)
