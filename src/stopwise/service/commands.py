@@ -113,7 +113,10 @@ class Decide:
     def __call__(self, state: State, time: float, /) -> Happening:
         """Happen."""
         learner = state.cascades.get(self.name) or state.learner(self.name)
-        rows = learner.rows(self.contexts)
+        contexts = self.contexts
+        if self.quick and len(contexts) == 1 and type(context := contexts[0]) is list:
+            return learner.decide_one(context, time, self.key, state.position + 1)
+        rows = learner.rows(contexts)
         if self.key is not None:
             known = learner.repeated(self.key, rows.tobytes())
             if known is not None:

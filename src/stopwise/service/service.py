@@ -278,7 +278,7 @@ class Service:
         self, name: str, request: BatchRequest, key: str | None
     ) -> tuple[BatchAnswer, bool]:
         """Decide for several contexts; also tell whether the decisions are new."""
-        self._check_batch(len(request.contexts))
+        self.check_batch(len(request.contexts))
         command = Decide(name, list(request.contexts), key, request.evidence)
         answers, new = cast(tuple[list[DecisionAnswer], bool], await self.submit(command))
         self._logged(name, answers, request.contexts)
@@ -296,19 +296,8 @@ class Service:
                 numbers = list(context.values()) if isinstance(context, dict) else context
                 self.journal.decided(name, answer.id, answer.stop, numbers)
 
-    async def asked(
-        self,
-        name: str,
-        contexts: "list[list[float] | dict[str, float]]",
-        key: str | None,
-        evidence: bool,
-    ) -> tuple[str | list[DecisionAnswer], bool]:
-        """Decide, for the hot lane: the answers are JSON already where no evidence is asked for."""
-        self._check_batch(len(contexts))
-        command = Decide(name, contexts, key, evidence, quick=True)
-        return cast(tuple[str | list[DecisionAnswer], bool], await self.submit(command))
-
-    def _check_batch(self, size: int) -> None:
+    def check_batch(self, size: int) -> None:
+        """Refuse a batch that is too large."""
         if size > self.settings.max_batch:
             raise Refusal(
                 413,

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any, cast
 
-import numpy as np
-
 from stopwise.cascade import Cascade
 from stopwise.errors import StopwiseError
 from stopwise.features import BoundFeatures, PerPair, PerStage, bind, map_from_spec
@@ -158,8 +156,3 @@ def staged(policy: Policy) -> bool:
 def n_features(policy: Policy) -> int:
     """Return d′, or 0 for a policy that looks at no context."""
     return policy.features.n_features if isinstance(policy, Contextual) else 0
-
-
-def finite(rows: np.ndarray[Any, Any]) -> bool:
-    """Say whether every number is finite."""
-    return bool(np.isfinite(rows).all())

@@ -58,11 +58,18 @@ class Tally(msgspec.Struct):
     def decided(self, time: float, stops: list[int]) -> None:
         """Count decisions."""
         here = self.stops[self._bucket(time)]
-        total = self.stops_total
-        for stop in range(len(total)) if len(stops) > len(total) else stops:
-            n = stops.count(stop) if len(stops) > len(total) else 1
+        for stop in set(stops):
+            n = stops.count(stop)
             here[stop] += n
-            total[stop] += n
+            self.stops_total[stop] += n
+
+    def decided_one(self, time: float, stop: int) -> None:
+        """Count a decision."""
+        k = int((time - self.start) // self.width)
+        if not 0 <= k < len(self.stops):
+            k = self._bucket(time)
+        self.stops[k][stop] += 1
+        self.stops_total[stop] += 1
 
     def told(self, time: float, outputs: list[bytes]) -> None:
         """Count a round whose outputs became known, arm 0 first."""

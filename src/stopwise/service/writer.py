@@ -20,7 +20,9 @@ from stopwise.service.state import State
 from stopwise.service.store.base import Block, Store, chained
 
 LOG = logging.getLogger("stopwise.service")
-MAX_GROUP = 1024  # requests that happen at once: about 10 ms
+LONGEST = 0.02  # seconds after which a group is committed, however many still wait
+MANY = 8  # requests in a group, from which the service is under load
+GATHER = 0.001  # seconds to wait then for a group as large as the last: half as many commits
 RETRY = 0.25  # seconds between attempts to write
 WAIT = 2  # seconds after which a client may try again
 
@@ -91,6 +93,7 @@ class Writer:
         self._wake = asyncio.Event()
         self._stopping = False
         self._held: Block | None = None  # happened in memory, perhaps not in the log
+        self._last_group = 0  # how many requests it had
         self._tainted = False  # memory may differ from the log, which must be read again
         self._loop = asyncio.get_running_loop()
 
@@ -133,6 +136,8 @@ class Writer:
                 if self._held is not None:
                     await self._settle()
                 elif self._queue:
+                    if MANY < self._last_group > len(self._queue):
+                        await asyncio.sleep(GATHER)  # those just answered may ask again
                     await self._group()
                 elif self._follow_every is not None:
                     await self._follow()
@@ -159,9 +164,10 @@ class Writer:
 
     async def _group(self) -> None:
         await self._catch_up(await self._store.begin(self.state.position))
-        group, self._queue = self._queue[:MAX_GROUP], self._queue[MAX_GROUP:]
+        group, self._queue = self._queue, []
         state = self.state
         now = time.time()
+        until = time.perf_counter() + LONGEST
         events: list[Event] = []
         answers: list[tuple[asyncio.Future[object], object]] = []
         base = state.position + 1
@@ -177,15 +183,22 @@ class Writer:
                         state.position += 1
                         state.time = now
                 answers.append((future, answer))
-        except Exception:
+                if time.perf_counter() > until:  # the rest has its turn after this commit
+                    self._queue = group[len(answers) :] + self._queue
+                    group = group[: len(answers)]
+                    break
+            payload = codec.encode(events)
+        except Exception as error:
             # A defect: memory may hold half of something. The log is right, so read it again.
             LOG.exception("a request failed in the middle; the log is read again")
             self._tainted = True
+            if len(answers) < len(group) and not group[len(answers)][1].done():
+                group[len(answers)][1].set_exception(error)  # whose fault it was
             _fail(group, unavailable("the service is reading its log again"))
             await self._store.release()
             return
+        self._last_group = len(group)
         if events:
-            payload = codec.encode(events)
             digest = chained(state.log_digest, payload)
             self._held = Block(base, len(events), now, digest, payload)
             began = time.perf_counter()

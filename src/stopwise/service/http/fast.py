@@ -6,11 +6,11 @@ what is saved is the way there. Whatever is not exactly a hot route is passed on
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from stopwise.service.commands import Tell
+from stopwise.service.commands import Decide, Tell
 from stopwise.service.http import faults
 from stopwise.service.http.guard import SAFE, Guard, Headers, idempotency_key, request_id
 from stopwise.service.journal import Journal
@@ -18,6 +18,7 @@ from stopwise.service.keys import Scope as KeyScope
 from stopwise.service.messages import (
     BatchAnswer,
     BatchRequest,
+    DecisionAnswer,
     DecisionRequest,
     OutputsRequest,
 )
@@ -29,6 +30,7 @@ Receive: TypeAlias = Callable[[], Awaitable[Any]]
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Reply: TypeAlias = tuple[int, bytes]
+Told: TypeAlias = tuple[str | list[DecisionAnswer], bool]
 
 BEGINNING = "/v1/cascades/"
 CREATED, OK = 201, 200
@@ -69,17 +71,17 @@ class FastLane:
                 parts = path.split("/")  # "", "v1", "cascades", name, …
                 if len(parts) == 5:
                     if parts[4] == "decisions":
-                        await self._answer(scope, receive, send, "decide", parts, _one)
+                        await self.answer(scope, receive, send, "decide", parts, _one)
                         return
                     if parts[4] == "decisions:batch":
-                        await self._answer(scope, receive, send, "decide_batch", parts, _many)
+                        await self.answer(scope, receive, send, "decide_batch", parts, _many)
                         return
                 elif len(parts) == 7 and parts[6] == "outputs" and parts[4] == "decisions":
-                    await self._answer(scope, receive, send, "outputs", parts, _told)
+                    await self.answer(scope, receive, send, "outputs", parts, _told)
                     return
         await self._app(scope, receive, send)
 
-    async def _answer(
+    async def answer(
         self,
         scope: Scope,
         receive: Receive,
@@ -88,6 +90,7 @@ class FastLane:
         parts: list[str],
         run: "Callable[[Service, list[str], Headers, bytes], Awaitable[Reply]]",
     ) -> None:
+        """Let a request pass the guard, run it, send and count the answer."""
         began = perf_counter()
         guard = self._guard
         headers: Headers = dict(scope["headers"])
@@ -128,15 +131,18 @@ class FastLane:
 async def _one(service: Service, parts: list[str], headers: Headers, body: bytes) -> Reply:
     key = idempotency_key(headers)
     request = faults.decoded(_decision, body)
-    told, new = await service.asked(parts[3], [request.context], key, request.evidence)
-    content = told.encode() if isinstance(told, str) else _encode(told[0])
+    command = Decide(parts[3], [request.context], key, request.evidence, quick=True)
+    told, new = cast(Told, await service.submit(command))
+    content = told.encode() if type(told) is str else _encode(told[0])
     return CREATED if new else OK, content
 
 
 async def _many(service: Service, parts: list[str], headers: Headers, body: bytes) -> Reply:
     key = idempotency_key(headers)
     request = faults.decoded(_batch, body)
-    told, new = await service.asked(parts[3], list(request.contexts), key, request.evidence)
+    service.check_batch(len(request.contexts))
+    command = Decide(parts[3], list(request.contexts), key, request.evidence, quick=True)
+    told, new = cast(Told, await service.submit(command))
     if isinstance(told, str):
         content = f'{{"decisions":[{told}]}}'.encode()
     else:
