@@ -1,5 +1,6 @@
 """Requests on their way to happen: each is called by the writer when its turn has come."""
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,11 +33,15 @@ class Create:
         max_context: int,
         max_features: int,
         max_cascades: int,
+        max_tables: int,
     ) -> None:
-        self.spec = spec
+        # As the log will have it: a cost of 0 is 0.0 there.
+        self.spec = spec = msgspec.convert(msgspec.to_builtins(spec), CascadeSpec)
         self.key = key
         self.max_cascades = max_cascades
-        specs.build(spec, max_context=max_context, max_features=max_features)  # or refuse it
+        self.max_tables = max_tables  # megabytes
+        policy = specs.build(spec, max_context=max_context, max_features=max_features)
+        self._bytes = specs.table_bytes(policy)
         try:
             codec.encode([Created(spec, 0.0, key)])
         except (OverflowError, UnicodeEncodeError) as error:
@@ -66,6 +71,15 @@ class Create:
         if len(state.order) >= self.max_cascades:
             raise Refusal(
                 409, "conflict", f"this service keeps {self.max_cascades:,} cascades at most"
+            )
+        there = sum(specs.table_bytes(learner.policy) for learner in state.order)
+        if there + self._bytes > self.max_tables << 20:
+            raise Refusal(
+                409,
+                "conflict",
+                f"the tables of all cascades would take more than {self.max_tables:,} MB "
+                "(max_tables): use fewer features or arms",
+                field="features",
             )
         event = Created(spec, time, key)
         state.happen(event, state.position + 1)

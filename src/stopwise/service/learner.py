@@ -223,7 +223,7 @@ class Learner:
             time,
             key,
         )
-        self._decided(event, rows, stops, wanted, decisions, position)
+        self._decided(event, stops, wanted, decisions, position)
         return event, decisions
 
     def decide_one(
@@ -253,7 +253,7 @@ class Learner:
         as_bytes = ARM_BYTES
         wish = b"" if wanted == stop else as_bytes[wanted]
         event = Decided(self.index, number, contexts, as_bytes[stop], wish, time, key)
-        ledger.add_one(x, stop, wanted, position)
+        ledger.add_one(contexts, stop, wanted, position)
         self.tally.decided_one(time, stop)
         if key is not None:
             ledger.remember(key, number, 1, digest(contexts))
@@ -273,12 +273,11 @@ class Learner:
             here = cast(list[int], self.policy.decide_batch(rows)[0].tolist())
         if here != stops:  # another machine's rounding: what was answered is what counts
             self.divergences += sum(a != b for a, b in zip(here, stops, strict=True))
-        self._decided(event, rows, stops, wanted, decisions, position)
+        self._decided(event, stops, wanted, decisions, position)
 
     def _decided(
         self,
         event: Decided,
-        rows: Rows,
         stops: list[int],
         wanted: list[int],
         decisions: list[Decision] | None,
@@ -286,9 +285,9 @@ class Learner:
     ) -> None:
         ledger = self.ledger
         if len(stops) == 1:
-            ledger.add_one(rows[0], stops[0], wanted[0], position)
+            ledger.add_one(event.contexts, stops[0], wanted[0], position)
         else:
-            ledger.add(rows, stops, wanted, position)
+            ledger.add(event.contexts, stops, wanted, position)
         self.tally.decided(event.time, stops)
         if event.key is not None:
             ledger.remember(event.key, event.first, len(stops), digest(event.contexts))
@@ -445,7 +444,8 @@ class Learner:
             partial.update(zip(event.arms, event.outputs, strict=True))
             return
         if event.outputs:
-            row = cast(Rows, ledger.open[number])
+            context = cast(bytes, ledger.open[number])
+            row = np.frombuffer(context).copy()  # kernels are compiled for arrays one may write
             self.policy.observe(row, event.outputs, wanted=ledger.wanted[number])
             self.tally.told(event.time, event.outputs)
         ledger.end(number, position)

@@ -10,13 +10,9 @@ from typing import Any, cast
 from zlib import crc32
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from stopwise.policies.descent import Descent
 from stopwise.service.refusals import Refusal
-
-Row = NDArray[np.float64]
 
 OPEN, LEARNED, EXPIRED = range(3)
 STEPPED = 0x10  # a round taken step by step
@@ -49,7 +45,7 @@ class Ledger:
     Examples
     --------
     >>> ledger = Ledger("triage", n_arms=2, keep_open=10)
-    >>> ledger.add(np.zeros((1, 3)), [1], [1], position=7)
+    >>> ledger.add(bytes(24), [1], [1], position=7)
     >>> ledger.id(0), ledger.number(ledger.id(0)), len(ledger.open)
     ('0-47859', 0, 1)
     """
@@ -65,7 +61,8 @@ class Ledger:
         self.told = array("Q")  # of every arm the fingerprint of what it said; 0: not told
         self.decided_at = array("q")  # position in the log
         self.ended_at = array("q")
-        self.open: dict[int, Row | Descent] = {}  # waiting for outputs, oldest first
+        # Waiting for outputs, oldest first: the context, or the round if taken step by step.
+        self.open: dict[int, bytes | Descent] = {}
         self.partial: dict[int, dict[int, bytes]] = {}  # outputs of open ones
         self.labels: dict[int, int] = {}  # fingerprints of labels told
         self.keys: OrderedDict[str, Key] = OrderedDict()  # oldest first
@@ -103,19 +100,21 @@ class Ledger:
 
     # -- what happens -------------------------------------------------------------------------
 
-    def add(self, rows: Row, stops: list[int], wanted: list[int], position: int) -> None:
+    def add(self, contexts: bytes, stops: list[int], wanted: list[int], position: int) -> None:
         """Note decisions, which wait for their outputs from now on."""
         first, n = len(self.status), len(stops)
+        size = len(contexts) // n
         self.status.frombytes(bytes(n))
         self.stops.extend(stops)
         self.wanted.extend(wanted)
         self.told.frombytes(self._blank * n)
         self.decided_at.extend([position] * n)
         self.ended_at.extend([0] * n)
-        self.open.update(zip(range(first, first + n), rows, strict=True))
+        for k in range(n):  # each has its own bytes: none keeps the whole batch in memory
+            self.open[first + k] = contexts[k * size : (k + 1) * size]
         self._expire()
 
-    def add_one(self, row: Row, stop: int, wanted: int, position: int) -> None:
+    def add_one(self, context: bytes, stop: int, wanted: int, position: int) -> None:
         """Note one decision."""
         number = len(self.status)
         self.status.append(OPEN)
@@ -124,7 +123,7 @@ class Ledger:
         self.told.frombytes(self._blank)
         self.decided_at.append(position)
         self.ended_at.append(0)
-        self.open[number] = row
+        self.open[number] = context
         if number >= self.keep_open:
             self._expire()
 
@@ -184,7 +183,6 @@ class Ledger:
 
     def kept(self) -> "KeptLedger":
         """Return all of it as plain values."""
-        rows = {n: r for n, r in self.open.items() if not isinstance(r, Descent)}
         return KeptLedger(
             [
                 part.tobytes()
@@ -198,7 +196,7 @@ class Ledger:
                 )
             ],
             list(self.open),
-            [row.tobytes() for row in rows.values()],
+            [one for one in self.open.values() if isinstance(one, bytes)],
             [d.state() for d in self.open.values() if isinstance(d, Descent)],
             self.partial,
             self.labels,
@@ -223,7 +221,7 @@ class Ledger:
             if self.status[number] & STEPPED:
                 self.open[number] = cast(Descent, resume(next(descents)))
             else:
-                self.open[number] = np.frombuffer(next(rows)).copy()  # kernels want writable rows
+                self.open[number] = next(rows)
         self.partial = kept.partial
         self.labels = kept.labels
         self.keys = OrderedDict(kept.keys)

@@ -56,7 +56,7 @@ def _plain(value: object, field: str, depth: int) -> object:
 def fingerprint(form: bytes) -> int:
     """Return 64 bits that stand for a canonical form, and are never 0.
 
-    Two forms have the same with a chance of 1 in 2⁶⁴: a conflicting repeat would go unnoticed.
+    Two forms have the same with a chance of 1 in 2⁶³: a conflicting repeat would go unnoticed.
 
     Examples
     --------

@@ -96,7 +96,7 @@ class Service:
         self._archive = open_store(settings.store)
         self._archiving: asyncio.Task[None] | None = None
         self._last_snapshot = 0
-        self._state = State()
+        self._nothing_yet = State()
         self._writer: Writer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._failure = ""
@@ -115,11 +115,10 @@ class Service:
         try:
             self.recovering = "preparing (compiling, once on this machine)"
             await _aside(warm)
-            self._state = await self._recover()
-            self._last_snapshot = max(await self._store.snapshots(), default=0)
+            state = await self._first_recovery()
             self._writer = Writer(
                 self._store,
-                self._state,
+                state,
                 recover=self._recover,
                 follow_every=self.settings.follow_every if self._store.shared else None,
                 max_waiting=self.settings.max_waiting,
@@ -130,7 +129,7 @@ class Service:
             gc.collect()
             gc.freeze()  # what is here now stays; the collector need not look at it again
             self.recovering = ""
-            LOG.info("ready", extra={"events": self._state.position})
+            LOG.info("ready", extra={"events": state.position})
             await self._writer.run()
         except asyncio.CancelledError:
             raise
@@ -138,6 +137,18 @@ class Service:
             self._failure = str(error)
             self.recovering = f"failed: {error}"
             LOG.critical("the log cannot be read: %s", error)
+
+    async def _first_recovery(self) -> State:
+        """Read the log, however long it takes until the store can be read."""
+        while True:
+            try:
+                state = await self._recover()
+                self._last_snapshot = max(await self._store.snapshots(), default=0)
+                return state
+            except StoreError as error:
+                self.recovering = f"the log cannot be read yet: {error}"
+                LOG.error("the log cannot be read yet", extra={"reason": str(error)})
+                await asyncio.sleep(1)
 
     async def _recover(self) -> State:
         began = time.monotonic()
@@ -162,7 +173,7 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._archiving is not None:
             await self._archiving
-        if self._writer is not None and not self._writer.trouble and self._writer.settled:
+        if self._writer is not None and self._writer.settled and not self.trouble:
             position = self.state.position
             if position > self._last_snapshot:
                 await self._keep(self.state.snapshot())
@@ -201,12 +212,12 @@ class Service:
     @property
     def state(self) -> State:
         """What the log amounts to."""
-        return self._state if self._writer is None else self._writer.state
+        return self._nothing_yet if self._writer is None else self._writer.state
 
     @property
     def ready(self) -> bool:
         """Whether requests can happen."""
-        return self._writer is not None and not self.recovering
+        return self._writer is not None and not self.recovering and not self._failure
 
     @property
     def trouble(self) -> str:
@@ -240,12 +251,18 @@ class Service:
         state = self.state
         return StateAnswer(state.position, state.log_digest.hex(), state.hash())
 
+    async def settled_hash(self) -> StateAnswer:
+        """Return the same of a state that is wholly in the log."""
+        if self._writer is not None and not self._writer.settled:
+            await self.submit(_nothing)
+        return self.state_hash()
+
     # -- asking -------------------------------------------------------------------------------
 
     def submit(self, command: Command) -> "asyncio.Future[object]":
         """Ask for something to happen; the future has the answer once it is in the log."""
         writer = self._writer
-        if writer is None:
+        if writer is None or self._failure:
             self.check_ready()
         return cast(Writer, writer).submit(command)
 
@@ -258,6 +275,7 @@ class Service:
             max_context=limits.max_context,
             max_features=limits.max_features,
             max_cascades=limits.max_cascades,
+            max_tables=limits.max_tables,
         )
         return cast(tuple[CascadeView, bool], await self.submit(command))
 

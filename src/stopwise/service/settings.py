@@ -76,6 +76,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_cascades: Annotated[int, Meta(ge=1, description="Most cascades, the retired included.")] = (
         1_000
     )
+    max_tables: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Most memory, in megabytes, for the tables of all cascades: each pair of "
+            "arms keeps some of the square of its features.",
+        ),
+    ] = 1_024
     max_waiting: Annotated[
         int,
         Meta(ge=1, description="Most requests that wait to be written; beyond it 429."),

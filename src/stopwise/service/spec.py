@@ -13,7 +13,7 @@ from stopwise.policies.registry import POLICIES
 from stopwise.service.messages import CascadeSpec
 from stopwise.service.refusals import Refusal
 
-MAX_TABLES = 256 << 20  # bytes; each pair keeps four tables of numbers at most (V, H, inverses)
+MAX_TABLES = 256 << 20  # bytes of one cascade
 NOT_OFFERED = ("cascade", "features", "context_dim")  # said elsewhere in a spec
 
 
@@ -66,7 +66,7 @@ def build(
                 "pair of arms keeps a table of their square",
             )
         pairs = len(cascade.pairs())
-        if max_features is not None and 32 * pairs * features.n_features**2 > MAX_TABLES:
+        if max_features is not None and _table_bytes(pairs, features) > MAX_TABLES:
             raise _invalid(
                 "features",
                 f"{features.n_features} features for each of {pairs} pairs of arms take more "
@@ -156,3 +156,15 @@ def staged(policy: Policy) -> bool:
 def n_features(policy: Policy) -> int:
     """Return d′, or 0 for a policy that looks at no context."""
     return policy.features.n_features if isinstance(policy, Contextual) else 0
+
+
+def table_bytes(policy: Policy) -> int:
+    """Return about how many bytes a policy needs before it has seen anything."""
+    if not isinstance(policy, Contextual):
+        return 0
+    return _table_bytes(len(policy.cascade.pairs()), policy.features)
+
+
+def _table_bytes(pairs: int, features: BoundFeatures) -> int:
+    # Each pair keeps four tables of numbers at most: V, H and their inverses.
+    return 32 * pairs * features.n_features**2

@@ -93,6 +93,7 @@ class Writer:
         self._wake = asyncio.Event()
         self._stopping = False
         self._held: Block | None = None  # happened in memory, perhaps not in the log
+        self._current: list[Waiting] = []  # the group that is happening
         self._last_group = 0  # how many requests it had
         self._tainted = False  # memory may differ from the log, which must be read again
         self._loop = asyncio.get_running_loop()
@@ -100,7 +101,7 @@ class Writer:
     @property
     def settled(self) -> bool:
         """Whether all that has happened in memory is known to be in the log."""
-        return self._held is None
+        return self._held is None and not self._tainted
 
     @property
     def waiting(self) -> int:
@@ -126,29 +127,40 @@ class Writer:
 
     async def run(self) -> None:
         """Work until `stop`, and then until nothing waits."""
-        while not self._stopping or self._queue or self._held:
-            if not self._queue and not self._held and not self._tainted:
-                await self._rest()
-            try:
-                if self._tainted:
-                    self.state = await self._recover()
-                    self._tainted = False
-                if self._held is not None:
-                    await self._settle()
-                elif self._queue:
-                    if MANY < self._last_group > len(self._queue):
-                        await asyncio.sleep(GATHER)  # those just answered may ask again
-                    await self._group()
-                elif self._follow_every is not None:
-                    await self._follow()
-                self._well()
-                if not self._tainted:
-                    self._between(self.state)
-            except StoreError as error:
-                self._unwell(str(error))
-                if self._stopping:
-                    return
-                await asyncio.sleep(RETRY)
+        try:
+            while not self._stopping or self._queue or self._held:
+                if not (self._queue or self._held or self._tainted):
+                    await self._rest()
+                try:
+                    await self._work()
+                except StoreError as error:
+                    self._unwell(str(error))
+                    if self._stopping:
+                        return
+                    await asyncio.sleep(RETRY)
+        finally:  # whatever happened, nobody waits for ever
+            self._stopping = True
+            _fail(self._current + self._queue, unavailable("the service is stopping"))
+            self._queue = []
+
+    async def _work(self) -> None:
+        if self._tainted:
+            self.state = await self._recover()
+            self._tainted = False
+        if self._held is not None:
+            await self._settle()
+        elif self._queue:
+            if MANY < self._last_group > len(self._queue):
+                await asyncio.sleep(GATHER)  # those just answered may ask again
+            await self._group()
+        elif self._follow_every is not None:
+            await self._follow()
+        elif self.trouble:
+            await self._store.begin(self.state.position)  # can it be used again?
+            await self._store.release()
+        if not self._tainted:
+            self._well()
+            self._between(self.state)
 
     def stop(self) -> None:
         """Take no more requests; `run` returns when those that wait are done."""
@@ -158,13 +170,15 @@ class Writer:
     async def _rest(self) -> None:
         self._wake.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), self._follow_every)
+            await asyncio.wait_for(self._wake.wait(), RETRY if self.trouble else self._follow_every)
 
     # -- a group ------------------------------------------------------------------------------
 
     async def _group(self) -> None:
-        await self._catch_up(await self._store.begin(self.state.position))
-        group, self._queue = self._queue, []
+        if not await self._caught_up(await self._store.begin(self.state.position)):
+            return
+        self._current = group = self._queue
+        self._queue = []
         state = self.state
         now = time.time()
         until = time.perf_counter() + LONGEST
@@ -185,7 +199,7 @@ class Writer:
                 answers.append((future, answer))
                 if time.perf_counter() > until:  # the rest has its turn after this commit
                     self._queue = group[len(answers) :] + self._queue
-                    group = group[: len(answers)]
+                    self._current = group = group[: len(answers)]
                     break
             payload = codec.encode(events)
         except Exception as error:
@@ -228,6 +242,10 @@ class Writer:
         held = self._held
         assert held is not None
         others = await self._store.begin(held.base - 1)
+        if not others and await self._beyond(held.base - 1):
+            self._held = None
+            await self._read_again()
+            return
         if not others:
             await self._store.commit(held)
         else:
@@ -245,15 +263,30 @@ class Writer:
     async def _follow(self) -> None:
         async for block in self._store.read(self.state.position):
             self._apply([block])
-        self.known_whole_at = time.monotonic()
+        if await self._beyond(self.state.position):
+            self._tainted = True
+        else:
+            self.known_whole_at = time.monotonic()
 
-    async def _catch_up(self, blocks: list[Block]) -> None:
-        """Let happen what others appended, while nobody can append; give that up on failure."""
+    async def _caught_up(self, blocks: list[Block]) -> bool:
+        """Let happen what others appended, while nobody can append; say whether that is all."""
         try:
             self._apply(blocks)
         except StoreError:
             await self._store.release()
             raise
+        if await self._beyond(self.state.position):
+            await self._read_again()
+            return False
+        return True
+
+    async def _beyond(self, position: int) -> bool:
+        """Say whether the log went on and was compacted while this process was cut off from it."""
+        return self._store.shared and (await self._store.end())[0] > position
+
+    async def _read_again(self) -> None:
+        self._tainted = True
+        await self._store.release()
 
     def _apply(self, blocks: list[Block]) -> None:
         for block in blocks:

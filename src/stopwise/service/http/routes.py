@@ -252,7 +252,7 @@ async def state(call: Call) -> Reply:
 
     Two replicas that show the same position show the same hash.
     """
-    return 200, call.service.state_hash()
+    return 200, await call.service.settled_hash()
 
 
 async def healthz(call: Call) -> Reply:

@@ -45,7 +45,7 @@ class SqliteStore:
     shared: ClassVar[bool] = False
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(path).resolve()  # one file, one name, one owner
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="stopwise-sqlite")
         self._connection: sqlite3.Connection | None = None
         self._owner: IO[bytes] | None = None
@@ -153,10 +153,14 @@ class SqliteStore:
             self._sql.execute(f"DELETE {where}", {"end": position})
             return int(row[0] or 0)
 
+        def free() -> int:
+            return int(self._sql.execute("PRAGMA freelist_count").fetchone()[0])
+
         def shrink() -> bool:
+            before = free()
             # A script: of a statement that returns nothing, only the first page would be freed.
             self._sql.executescript(f"PRAGMA incremental_vacuum({PAGES})")
-            return bool(self._sql.execute("PRAGMA freelist_count").fetchone()[0])
+            return 0 < free() < before  # a file that was copied by other means may not shrink
 
         gone = await self._run(drop)
         while gone and await self._run(shrink):
@@ -188,6 +192,7 @@ class SqliteStore:
         try:
             version = int(sql.execute("PRAGMA user_version").fetchone()[0])
             if version < FORMAT:  # it writes, so that whoever only reads must not ask for it
+                self._check_ours(sql)
                 sql.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there is any table
             sql.execute("PRAGMA journal_mode = WAL")
             sql.execute("PRAGMA synchronous = FULL")
@@ -203,6 +208,16 @@ class SqliteStore:
             sql.close()
             raise
         self._connection = sql
+
+    def _check_ours(self, sql: sqlite3.Connection) -> None:
+        """Refuse a database of somebody else, before anything in it is changed."""
+        tables = {row[0] for row in sql.execute("SELECT name FROM sqlite_master")}
+        others = {t for t in tables if t not in {"block", "snapshot"} and "sqlite_" not in t}
+        if others:
+            raise StoreError(
+                f"{self.path} is an SQLite file with other tables ({', '.join(sorted(others))}): "
+                "an event log needs a file of its own"
+            )
 
     def _close(self) -> None:
         if self._connection is not None:

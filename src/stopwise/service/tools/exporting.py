@@ -305,7 +305,7 @@ async def _open_before(store: Store, index: int) -> dict[int, _Begun]:
         return {}
     waiting = start.state.order[index].ledger.open.items()
     return {
-        number: _Begun(row.tobytes(), 0.0) for number, row in waiting if isinstance(row, np.ndarray)
+        number: _Begun(context, 0.0) for number, context in waiting if isinstance(context, bytes)
     }
 
 
