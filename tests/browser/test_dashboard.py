@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -190,6 +191,24 @@ def test_nothing_complains_nothing_scrolls_sideways_and_all_can_be_read(
         assert page.logs("browser") == []
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_labels_of_a_young_cascade_do_not_touch(page: Any, locked: Served, width: int) -> None:
+    name = f"young-{width}"
+    locked.post("", {**SPEC, "name": name})
+    made = locked.post(f"/{name}/decisions", {"context": [0.5, 0.5]})
+    locked.post(f"/{name}/decisions/{made['id']}/outputs", {"outputs": [1, 1, 1]})
+    page.open(Address(f"{locked.url}/cascades/{name}"), width=width)
+    sign_in(page, locked.keys["decide"])
+    rows = page.run(
+        "return [...document.querySelectorAll('.along')].map(a => [...a.querySelectorAll('text')]"
+        ".map(t => t.getBoundingClientRect()).map(r => [r.left, r.right]))"
+    )
+    assert len(rows) == 5  # depth, cost and three pairs
+    for row in rows:
+        assert row
+        assert all(left - right >= 4 for (_, right), (left, _) in pairwise(row))
+
+
 def test_no_other_host_is_asked_for_anything(page: Any, busy: Served) -> None:
     page.open(Address(f"{busy.url}/cascades/triage"))
     made = busy.decide(-0.5)
@@ -297,7 +316,11 @@ def test_from_nothing_to_the_first_decision_by_typing_what_the_pages_say(
         assert page.run("return document.documentElement.scrollWidth") <= width
     _type(page.run("return document.querySelector('pre').innerText"))
     wait_for(page, "document.querySelector('#unheard pre') !== null")
-    _type(page.run("return document.querySelector('#unheard pre').innerText"))
+    (made,) = re.findall(
+        r"decision-(\S+)", page.run("return document.querySelector('.recent li').id")
+    )
+    told = page.run("return document.querySelector('#unheard pre').innerText")
+    _type(told.replace("/ID/", f"/{made}/").replace("…", "ill"))
     wait_for(page, "document.querySelector('#unheard pre') === null")
     assert "1 learned from" in page.run("return document.getElementById('tiles').innerText")
     assert page.logs("browser") == []
@@ -320,6 +343,8 @@ def _type(command: str) -> None:
 def test_a_key_that_may_only_look_changes_nothing(page: Any, locked: Served, width: int) -> None:
     page.open(Address(f"{locked.url}/cascades/triage"), width=width)
     assert page.chromium.current_url.startswith(f"{locked.url}/signin")
+    shown = [i for i in page.chromium.find_elements(By.TAG_NAME, "input") if i.is_displayed()]
+    assert [one.get_attribute("id") for one in shown] == ["key"]
     sign_in(page, locked.keys["decide"])
     assert page.chromium.current_url == f"{locked.url}/cascades/triage"
     assert "the decide key, read-only" in page.run("return document.body.innerText")

@@ -198,6 +198,67 @@ def test_an_exported_run_is_replayed_decision_for_decision(
     assert diagnosed.returncode == 0, diagnosed.stderr
 
 
+def test_a_diagnosis_is_proposed_only_where_one_can_be_made(stopwise: Program, store: Path) -> None:
+    done = stopwise("log", "export", "--cascade", "triage", "--out", "few.csv")
+    assert done.returncode == 0
+    assert "Next:" not in done.stdout
+    found = re.search(r"(\d+) rounds have the outputs of all arms, and it takes 50", done.stdout)
+    assert found is not None
+    assert "full_depth_every" in done.stdout
+    refused = stopwise("diagnose", "few.csv", "--costs", COSTS)
+    assert refused.returncode == 1
+    assert f"only {found[1]} rows have the outputs of all" in refused.stderr
+
+
+def test_of_a_damaged_log_nothing_is_exported(
+    stopwise: Program, store: Path, tmp_path: Path
+) -> None:
+    damage(store)
+    for words in (("--cascade", "triage", "--out", "x.csv"), ("--events", "--out", "x.jsonl")):
+        done = stopwise("log", "export", *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "the block of events 7 to 7 is not what was written" in done.stderr
+    assert not list(tmp_path.glob("*x.*"))
+
+
+def test_a_format_is_asked_for_in_words_of_the_command_line(stopwise: Program, store: Path) -> None:
+    done = stopwise("log", "export", "--cascade", "triage", "--out", "t.xlsx")
+    assert done.returncode == 2
+    assert "t.xlsx does not tell its format; it should end in .parquet" in done.stderr
+    assert "format=" not in done.stderr
+    assert "[OPTIONS] [STORE]" in flat(stopwise("log", "export", "--help").stdout)
+
+
+def test_keys_that_may_only_read(stopwise: Program, tmp_path: Path) -> None:
+    from stopwise.service.keys import Keys
+    from stopwise.service.refusals import Refusal
+
+    for more in (("--scope", "read"), ()):
+        made = stopwise("keys", "add", "--name", "prometheus", *more)
+        assert made.returncode == 0, made.stderr
+        keys, header = Keys(tmp_path / "keys.jsonl"), f"Bearer {made.stdout.strip()}"
+        assert keys.check(header).scopes == ("read",)
+        for scope in ("decide", "observe", "admin"):
+            with pytest.raises(Refusal) as caught:
+                keys.check(header, scope)
+            assert caught.value.status == 403
+    assert "read" in stopwise("keys", "list").stdout
+
+
+def test_a_key_revoked_by_its_name_is_told_its_id(stopwise: Program) -> None:
+    made = stopwise("keys", "add", "--name", "laptop", "--scope", "admin")
+    id_ = made.stdout.split("_")[1]
+    done = stopwise("keys", "revoke", "laptop")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"stopwise: that is a name; the id is {id_}: stopwise keys revoke {id_}\n"
+    )
+    assert stopwise("keys", "revoke", "desktop").stderr.startswith(
+        "stopwise: keys.jsonl has no key"
+    )
+    assert stopwise("keys", "revoke", id_).stdout == f"Revoked {id_} (laptop).\n"
+
+
 def test_export_without_contexts(stopwise: Program, store: Path, tmp_path: Path) -> None:
     done = stopwise("log", "export", "--cascade", "triage", "--contexts", "none", "--out", "a.csv")
     assert done.returncode == 0

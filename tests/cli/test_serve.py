@@ -155,27 +155,59 @@ def test_a_stop_under_load_answers_what_it_has_taken(serve: Serve) -> None:
             assert client.get(f"/v1/cascades/triage/decisions/{id_}").status_code == 200
 
 
+def test_it_says_that_it_compiles_and_may_be_stopped_meanwhile(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """With nothing compiled yet, which takes longer than anybody should wait in silence."""
+    running = serve(NUMBA_CACHE_DIR=str(tmp_path / "nothing"))
+    assert running.process.stdout is not None
+    said = running.process.stdout.readline()
+    assert said.startswith("Preparing (compiling, once on this machine; a minute or two)")
+    assert running.stop() == 0
+    assert running.process.stdout.read() == ""
+    told = [line["what"] for line in running.journal()]
+    assert told == ["listens", "preparing", "stopped"]
+
+
+def test_it_says_when_it_is_ready(serve: Serve) -> None:
+    running = serve().ready()
+    assert running.process.stdout is not None
+    lines = iter(running.process.stdout.readline, "")
+    assert "Ready.\n" in lines
+    assert running.stop() == 0
+
+
+def test_a_request_that_does_not_end_is_told_that_the_service_stops(serve: Serve) -> None:
+    running = serve("--stop-timeout", "0.5").ready()
+    place = httpx.URL(running.url)
+    with socket.create_connection((place.host, place.port or 0), timeout=PATIENCE) as line:
+        line.sendall(
+            b"POST /v1/cascades/triage/decisions HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 40\r\n"
+            b"Expect: 100-continue\r\n\r\n"
+        )
+        assert line.recv(65536).startswith(b"HTTP/1.1 100 ")  # it waits for the body
+        assert running.stop() == 0
+        answer = b"".join(iter(lambda: line.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b'{"error":{"code":"unavailable"' in answer
+
+
 def test_the_first_decision_of_the_docs(serve: Serve) -> None:
     """The commands of docs/service.md, typed as they stand there, but for the port."""
     text = (Path(__file__).parents[2] / "docs" / "service.md").read_text("utf-8")
-    commands = re.findall(r"^```sh\n(curl .*?)^```", text, re.DOTALL | re.MULTILINE)
+    typed = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    commands = [one for one in typed if "curl " in one]
     shown = re.findall(r"^```json\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert (len(commands), len(shown)) == (3, 1)
+    assert (len(commands), len(shown)) == (4, 1)
     running = serve().ready()
-    answers = [
-        json.loads(
-            subprocess.run(
-                ["bash", "-c", command.replace("http://127.0.0.1:8350", running.url)],
-                capture_output=True,
-                check=True,
-                timeout=PATIENCE,
-            ).stdout
-        )
-        for command in commands
-    ]
-    assert answers[0]["status"] == "active"
-    assert answers[1] == json.loads(shown[0])
-    assert answers[2]["status"] == "learned"
+    script = "\necho\n".join(commands).replace("http://127.0.0.1:8350", running.url)
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], capture_output=True, check=True, timeout=PATIENCE
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line]
+    assert [answer.get("status") for answer in answers] == ["ready", "active", None, "learned"]
+    assert answers[2] == json.loads(shown[0])
 
 
 def test_keys_from_nothing_to_revoked(serve: Serve, stopwise: Run) -> None:

@@ -4,10 +4,10 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,14 @@ class Hang:
 
 
 @dataclass(frozen=True)
+class Trickle:
+    """Answer, a byte at a time, after blanks that take ten minutes; or end with the server."""
+
+    body: Any
+    every: float = 0.05
+
+
+@dataclass(frozen=True)
 class Seen:
     """A request that arrived."""
 
@@ -46,6 +54,9 @@ class Seen:
         return self.headers.get("idempotency-key")
 
 
+Step: TypeAlias = Say | Drop | Hang | Trickle
+
+
 def refuse(status: int, code: str, retry_after: str | None = None, **more: Any) -> Say:
     fault = {"code": code, "message": f"this is {code}", **more}
     return Say(
@@ -54,18 +65,18 @@ def refuse(status: int, code: str, retry_after: str | None = None, **more: Any) 
 
 
 class Scripted:
-    def __init__(self, *script: Say | Drop | Hang) -> None:
+    def __init__(self, *script: Step) -> None:
         self.script = list(script)
         self.seen: list[Seen] = []
         self.url = ""
 
-    def answered(self, seen: Seen) -> Say | Drop | Hang:
+    def answered(self, seen: Seen) -> Step:
         self.seen.append(seen)
         return self.script.pop(0) if len(self.script) > 1 else self.script[0]
 
 
 @contextmanager
-def serving(*script: Say | Drop | Hang) -> Iterator[Scripted]:
+def serving(*script: Step) -> Iterator[Scripted]:
     scripted = Scripted(*script)
 
     class Handler(BaseHTTPRequestHandler):
@@ -88,6 +99,17 @@ def serving(*script: Say | Drop | Hang) -> Iterator[Scripted]:
                 case Drop():
                     self.close_connection = True
                     self.connection.shutdown(socket.SHUT_RDWR)
+                case Trickle(body, every):
+                    self.close_connection = True
+                    content = msgspec.json.encode(body).rjust(int(600 / every))
+                    self.send_response(200)
+                    self.send_header("Content-Length", str(len(content)))
+                    self.end_headers()
+                    with suppress(OSError):  # left alone
+                        for byte in content:
+                            if over.wait(every):
+                                break
+                            self.wfile.write(bytes([byte]))
                 case Hang():
                     self.close_connection = True
                     over.wait(60)

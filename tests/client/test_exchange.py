@@ -134,7 +134,20 @@ def test_retry_after_may_be_a_date() -> None:
     assert 50 < retry_after(naive) <= 60
 
 
-@pytest.mark.parametrize("nonsense", ["", "soon", "-3", "1.5", "inf", "9" * 5000, "²"])
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        "",
+        "soon",
+        "-3",
+        "1.5",
+        "inf",
+        "9" * 5000,
+        "²",
+        "Wed, 21 Oct 2015 07:28:00 +99999999999999",
+        "Wed, 21 Oct 99999999999 07:28:00 GMT",
+    ],
+)
 def test_a_retry_after_that_says_nothing_is_harmless(nonsense: str) -> None:
     assert 0 <= retry_after(nonsense) <= LONGEST_WAIT
 
@@ -168,7 +181,7 @@ def test_what_is_left_limits_each_try() -> None:
     assert driver.now - 1000.0 <= 30.0
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 413, 415, 422, 500])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 413, 415, 422, 501])
 def test_a_refusal_is_final(status: int) -> None:
     body = b'{"error": {"code": "why", "message": "because", "field": "context"}}'
     driver = Driver(Reply(status, body))
@@ -177,6 +190,18 @@ def test_a_refusal_is_final(status: int) -> None:
     error = caught.value
     assert (error.status, error.code, error.field) == (status, "why", "context")
     assert len(driver.sent) == 1
+
+
+def test_a_defect_is_tried_once_more_with_the_same_key() -> None:
+    defect = Reply(500, b'{"error": {"code": "internal", "message": "a defect"}}')
+    driver = Driver(defect, Reply(201, DECISION))
+    assert driver.decide().id == "1-a"
+    assert len({send.headers["Idempotency-Key"] for send in driver.sent}) == 1
+    driver = Driver(Reply(503, BUSY), defect, Reply(503, BUSY), defect)
+    with pytest.raises(sw.ServiceError) as caught:
+        driver.decide()
+    assert (caught.value.status, caught.value.code) == (500, "internal")
+    assert len(driver.sent) == 4
 
 
 def test_what_would_fail_again_is_not_tried_again() -> None:

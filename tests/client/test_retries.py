@@ -8,7 +8,7 @@ import pytest
 
 import stopwise as sw
 from stopwise.service.messages import DecisionAnswer
-from tests.client.scripted import Drop, Hang, Say, refuse, serving
+from tests.client.scripted import Drop, Hang, Say, Trickle, refuse, serving
 
 Face = Callable[..., Callable[..., Any]]
 DECISION = Say({"id": "1-a", "stop": 0, "arm": "rule", "cost": 0.01}, 201)
@@ -49,6 +49,32 @@ def test_a_server_that_never_answers_is_a_timeout(face: Face) -> None:
     assert (caught.value.status, caught.value.code) == (0, "timeout")
     assert "no answer in time" in str(caught.value)
     assert len(server.seen) >= 2
+
+
+def test_an_answer_that_trickles_is_none(face: Face) -> None:
+    answer = DECISION.body
+    with serving(Trickle(answer)) as server, pytest.raises(sw.ServiceError) as caught:
+        face(server.url, timeout=0.3, deadline=0.8)("decide", "triage", [0.5])
+    assert (caught.value.status, caught.value.code) == (0, "timeout")
+    assert "no answer in time" in str(caught.value)
+    assert len(server.seen) >= 2
+    with serving(Trickle(answer), DECISION) as server:
+        assert face(server.url, timeout=0.3)("decide", "triage", [0.5]) == ANSWER
+        assert len(server.seen) == 2
+
+
+def test_an_answer_without_end_is_not_read_to_the_end(
+    face: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stopwise.client.transport.LARGEST", 1 << 20)
+    padded = Say(b" " * (1 << 20) + b"{}")
+    with (
+        serving(padded) as server,
+        pytest.raises(sw.ServiceError, match="more than 1 MB") as caught,
+    ):
+        face(server.url)("state")
+    assert (caught.value.status, caught.value.code) == (200, "bad_answer")
+    assert len(server.seen) == 1
 
 
 def test_nobody_there_is_said_so(face: Face) -> None:

@@ -44,15 +44,15 @@ def add(
         str, typer.Option("--name", metavar="TEXT", help="Whose it is.", show_default=False)
     ],
     scope: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--scope",
-            metavar="decide|observe|admin",
-            help="decide: ask how deep to go. observe: tell what arms said. admin: everything. May "
-            "be repeated. Reading needs none of them.",
-            show_default=False,
+            metavar="read|decide|observe|admin",
+            help="read: look at everything, as any key may. decide: ask how deep to go. observe: "
+            "tell what arms said. admin: everything. May be repeated.",
+            show_default="read",
         ),
-    ],
+    ] = None,
     expires: Annotated[
         str | None,
         typer.Option(
@@ -66,12 +66,14 @@ def add(
     Pass it on as the header "Authorization: Bearer sw_…".
 
         stopwise keys add --name laptop --scope admin --expires 90d
+
+        stopwise keys add --name prometheus --scope read
     """
     from stopwise.service.keys import add_key
 
     try:
         until = None if expires is None else time.time() + _seconds(expires)
-        key, text = add_key(file, name, scope, until)
+        key, text = add_key(file, name, scope or ["read"], until)
     except InvalidParameterError as error:
         raise _refused(error) from None
     typer.echo(text)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 Where: TypeAlias = Annotated[
     str,
     typer.Argument(
-        metavar="[STORE]",
+        metavar="STORE",
         envvar="STOPWISE_STORE",
         help="The log: an SQLite file, or postgresql://user@host/database (the password in "
         "PGPASSWORD).",
@@ -55,7 +55,8 @@ def log_() -> None:
 
         stopwise log backup stopwise.db monday.db
 
-    Exit codes: 0 for success, 1 for damage or failure, 2 for a command that is not understood.
+    Exit codes: 0 for success, 1 for damage or failure, 2 where the command, or what it names, is
+    wrong.
     """
 
 
@@ -173,7 +174,7 @@ def export(
     r"""Write the rounds of a cascade as a log that other verbs read.
 
     One row a round, in the order in which they were learned: what was known, what the arms said,
-    where it stopped, and the label if there is one.
+    where it stopped, and the label if there is one. Of a damaged log nothing is written.
 
         stopwise log export --cascade triage --out triage.parquet
 
@@ -184,6 +185,7 @@ def export(
         stopwise log export --events --contexts none --out events.jsonl
     """
     _check(store)
+    from stopwise.logs.diagnosis.diagnose import LEAST_ROWS
     from stopwise.service.settings import load_settings
     from stopwise.service.tools import words
     from stopwise.service.tools.exporting import Exported, export_rounds
@@ -210,10 +212,12 @@ def export(
         return
     done = _with(store, as_rounds)
     _say([f"Wrote {out}: {words.of_export(done)[0]}", *words.of_export(done)[1:]])
-    if done.rounds:
+    if done.complete >= LEAST_ROWS:
         costs = ",".join(f"{cost:.6g}" for cost in done.costs)
         none = ["--context", ""] if done.bare else []
         _say([f"Next: {shlex.join(['stopwise', 'diagnose', str(out), '--costs', costs, *none])}"])
+    else:
+        _say(words.of_few(done.complete, LEAST_ROWS))
 
 
 @log.command()
@@ -306,8 +310,8 @@ def restore(
 
         stopwise log restore monday.db postgresql://stopwise@db.example/triage
 
-    A way to move from SQLite to PostgreSQL, or back. If it is interrupted, begin with an empty
-    database again.
+    A way to move from SQLite to PostgreSQL, or back. If it is interrupted, no service takes a part
+    for the whole: begin again.
     """
     _check(str(source))
     from stopwise.service.settings import shown_store

@@ -261,13 +261,18 @@ class AsyncClient:
         if self._http.is_closed:
             raise InvalidParameterError("this client was closed: make a new one")
         try:
-            response = await self._http.request(
-                send.method,
-                send.url,
-                headers=send.headers,
-                content=send.content,
-                timeout=transport.time_limits(send.timeout),
-            )
+            async with (
+                asyncio.timeout(send.timeout),
+                self._http.stream(
+                    send.method,
+                    send.url,
+                    headers=send.headers,
+                    content=send.content,
+                    timeout=transport.time_limits(send.timeout),
+                ) as response,
+            ):
+                return await transport.read_async(response)
+        except TimeoutError:
+            raise transport.late() from None
         except self._lost as error:
             raise transport.lost(error) from error
-        return transport.reply(response)

@@ -374,14 +374,15 @@ class Client:
     def _reply(self, send: Send) -> Reply:
         if self._http.is_closed:
             raise InvalidParameterError("this client was closed: make a new one")
+        until = time.monotonic() + send.timeout
         try:
-            response = self._http.request(
+            with self._http.stream(
                 send.method,
                 send.url,
                 headers=send.headers,
                 content=send.content,
                 timeout=transport.time_limits(send.timeout),
-            )
+            ) as response:
+                return transport.read(response, until)
         except self._lost as error:
             raise transport.lost(error) from error
-        return transport.reply(response)

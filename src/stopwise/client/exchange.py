@@ -150,7 +150,7 @@ class Desk:
         ServiceError
             If the service refused, or no answer came in time.
         """
-        began, tries = self.clock(), 0
+        began, tries, defects = self.clock(), 0, 0
         while True:
             left = self.deadline - (self.clock() - began)
             tries += 1
@@ -163,7 +163,9 @@ class Desk:
                 if 200 <= reply.status < 300:
                     return decoded(reply, call.answer)
                 error = refusal(reply, self.url)
-                again, least = reply.status in TRY_AGAIN, retry_after(reply.retry_after)
+                defects += reply.status == 500  # may have been a bad moment: once more, not twice
+                again = reply.status in TRY_AGAIN or (reply.status == 500 and defects == 1)
+                least = retry_after(reply.retry_after)
             wait = self.wait(tries, least)
             spent = self.clock() - began
             if not again or spent + wait + LEAST_TRY > self.deadline:
@@ -205,7 +207,7 @@ def retry_after(header: str | None) -> float:
         return 0.0
     try:
         return float(min(int(header), LONGEST_WAIT)) if header.strip().isdigit() else _until(header)
-    except ValueError:
+    except (ValueError, OverflowError):  # a date beyond all calendars
         return 0.0
 
 

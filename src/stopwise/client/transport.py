@@ -1,15 +1,17 @@
 """What the clients share of httpx, which is optional and imported when a client is made."""
 
 import ssl
+import time
 from typing import TYPE_CHECKING
 
 from stopwise.client.exchange import Lost, Reply
-from stopwise.errors import InvalidParameterError, MissingPackageError
+from stopwise.errors import InvalidParameterError, MissingPackageError, ServiceError
 
 if TYPE_CHECKING:
     import httpx
 
 LONGEST_CONNECT = 5.0  # seconds: a machine that is there answers sooner (heuristic)
+LARGEST = 64 << 20  # bytes of an answer; a service's are far below
 
 
 def check(url: str) -> None:
@@ -33,9 +35,44 @@ def time_limits(seconds: float) -> "httpx.Timeout":
     return httpx.Timeout(seconds, connect=min(seconds, LONGEST_CONNECT))
 
 
-def reply(response: "httpx.Response") -> Reply:
+def read(response: "httpx.Response", until: float) -> Reply:
+    """Return a response as the core knows it, if it comes before a time of the monotonic clock.
+
+    httpx limits the wait for each piece, and so not how long a server may trickle.
+    """
+    content = bytearray()
+    for piece in response.iter_bytes():
+        _add(content, piece, response)
+        if time.monotonic() > until:
+            raise late()
+    return _reply(response, content)
+
+
+async def read_async(response: "httpx.Response") -> Reply:
     """Return a response as the core knows it."""
-    return Reply(response.status_code, response.content, response.headers.get("Retry-After"))
+    content = bytearray()
+    async for piece in response.aiter_bytes():
+        _add(content, piece, response)
+    return _reply(response, content)
+
+
+def late() -> Lost:
+    """Return that time was up."""
+    return Lost("no answer in time", "timeout")
+
+
+def _add(content: bytearray, piece: bytes, response: "httpx.Response") -> None:
+    content += piece
+    if len(content) > LARGEST:
+        raise ServiceError(
+            f"the answer has more than {LARGEST >> 20} MB; is this a Stopwise service?",
+            status=response.status_code,
+            code="bad_answer",
+        )
+
+
+def _reply(response: "httpx.Response", content: bytearray) -> Reply:
+    return Reply(response.status_code, bytes(content), response.headers.get("Retry-After"))
 
 
 def lost(error: "httpx.RequestError") -> Lost:
@@ -43,7 +80,7 @@ def lost(error: "httpx.RequestError") -> Lost:
     import httpx
 
     if isinstance(error, httpx.TimeoutException):
-        return Lost("no answer in time", "timeout")
+        return late()
     lasting = isinstance(
         error, httpx.UnsupportedProtocol | httpx.LocalProtocolError | httpx.DecodingError
     )

@@ -23,6 +23,7 @@ FIELDS = "stopwise_fields"  # the attribute of a log record that carries them
 PROCESS_SALT = os.urandom(32)  # contexts are hashed under it, unless the settings have another
 # Answers to expect in thousands when there is too much to do; metrics count them.
 FLOODS = frozenset({429, 503})
+MAX_PATH = 200  # characters of one that are written down
 # What every log record has; whatever else one has is a field, given as ``extra=``.
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {
     FIELDS,
@@ -42,6 +43,17 @@ def trouble(what: str, error: BaseException | None = None, **fields: Any) -> Non
     """Write down something that somebody should look at; with an error, where it came from."""
     level = logging.WARNING if error is None else logging.ERROR
     LOGGER.log(level, what, extra={FIELDS: fields}, exc_info=error)
+
+
+def cut(path: str) -> str:
+    """Return a path as it is written down: strangers choose it, and how long it is.
+
+    Examples
+    --------
+    >>> cut("/v1/cascades"), len(cut("/v1/" + 60_000 * "x"))
+    ('/v1/cascades', 200)
+    """
+    return path if len(path) <= MAX_PATH else f"{path[: MAX_PATH - 1]}…"
 
 
 class Journal:
@@ -82,10 +94,11 @@ class Journal:
         seconds: float,
         request_id: str | None = None,
         key_id: str | None = None,
+        code: str | None = None,
     ) -> None:
         """Write down a request that was answered, if such requests are to be.
 
-        ``path`` without its query; ``key_id`` the id of a key, never the key.
+        ``path`` without its query; ``key_id`` the id of a key, never the key; ``code`` of an error.
         """
         if self.requests == "none":
             return
@@ -93,10 +106,12 @@ class Journal:
             return
         fields: dict[str, Any] = {
             "method": method,
-            "path": path,
+            "path": cut(path),
             "status": status,
             "milliseconds": round(seconds * 1e3, 3),
         }
+        if code is not None:
+            fields["code"] = code
         if request_id is not None:
             fields["request"] = request_id
         if key_id is not None:

@@ -27,7 +27,7 @@ from stopwise.errors import InvalidParameterError
 from stopwise.service.journal import trouble
 from stopwise.service.refusals import Refusal
 
-Scope: TypeAlias = Literal["decide", "observe", "admin"]
+Scope: TypeAlias = Literal["read", "decide", "observe", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 LOOK_EVERY = 1.0  # seconds between two looks at the file
@@ -49,8 +49,8 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name : str
         Whose it is, for people.
     scopes : tuple of str
-        decide: ask for decisions and begin rounds. observe: tell outputs, labels and steps. admin:
-        these and everything else. Reading needs none of them.
+        read: what every key may. decide: ask for decisions and begin rounds. observe: tell
+        outputs, labels and steps. admin: these and everything else.
     hash : str
         "sha256:" and the digest of the secret.
     created, expires : float or None
@@ -71,8 +71,8 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires: float | None = None
 
     def may(self, scope: Scope) -> bool:
-        """Whether it has a scope; admin has them all."""
-        return scope in self.scopes or "admin" in self.scopes
+        """Whether it has a scope; admin has them all, and everybody may read."""
+        return scope == "read" or scope in self.scopes or "admin" in self.scopes
 
     def expired(self, now: float | None = None) -> bool:
         """Whether its time is over."""
@@ -297,8 +297,11 @@ def revoke_key(path: Path, id_: str) -> Key:
         found = next((key for key in keys if key.id == id_), None)
         if found is None:
             # never repeated: somebody may have typed the key itself
+            ids = [key.id for key in keys if key.name == id_]
             raise InvalidParameterError(
-                f"{path} has no key with that id; 'stopwise keys list' shows the ids"
+                f"that is a name; the id is {' or '.join(ids)}: stopwise keys revoke {ids[0]}"
+                if ids
+                else f"{path} has no key with that id; 'stopwise keys list' shows the ids"
             )
         _write(path, [key for key in keys if key.id != id_])
     return found

@@ -5,6 +5,7 @@ read from the log: a method named by a verb checks a request and makes the event
 by its participle lets the event happen. Checks come first: a refused request changes nothing.
 """
 
+import re
 from collections import deque
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -213,7 +214,7 @@ class Learner:
                 decisions = None
                 stops, wanted = (a.tolist() for a in self.policy.decide_batch(rows))
         except StopwiseError as error:
-            raise Refusal(422, "invalid", str(error), field="context") from None
+            raise self._refused_context(error) from None
         event = Decided(
             self.index,
             len(self.ledger),
@@ -245,7 +246,7 @@ class Learner:
         try:
             decision = self.policy.decide(x)
         except StopwiseError as error:
-            raise Refusal(422, "invalid", str(error), field="context") from None
+            raise self._refused_context(error) from None
         stop, wanted = decision.stop, decision.wanted
         ledger = self.ledger
         number = len(ledger.status)
@@ -475,7 +476,7 @@ class Learner:
                 self._check_finite(context)
             self.started(event, position)
         except StopwiseError as error:
-            raise Refusal(422, "invalid", str(error), field="context") from None
+            raise self._refused_context(error) from None
         return event, self.standing(event.number)
 
     def started(self, event: Started, position: int) -> None:
@@ -646,6 +647,22 @@ class Learner:
             stops=stops,
             mean_cost=float(np.dot(stops, self._costs)) / n if n else None,
         )
+
+    def _refused_context(self, error: StopwiseError) -> Refusal:
+        """Word what the policy says of a context for somebody who never saw its Python."""
+        names = tuple(self._places)
+        said = re.sub(
+            r"coordinate (\d+)",
+            lambda found: repr(names[int(found[1])]) if names else f"number {found[1]}",
+            str(error),
+        )
+        said, _, advice = said.partition("; give the feature map")
+        if advice:
+            said += (
+                ". A cascade's features promise a range: make one with a larger bound, such as "
+                '"features": {"kind": "polynomial", "degree": 1, "bound": 100}'
+            )
+        return Refusal(422, "invalid", said, field="context")
 
     def _check_finite(self, rows: Rows) -> None:
         if not np.isfinite(rows).all():

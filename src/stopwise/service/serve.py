@@ -1,5 +1,6 @@
 """Runs a service as a process: listens, says where, stops without losing what is in flight."""
 
+import asyncio
 import logging
 import os
 import socket
@@ -27,6 +28,9 @@ PACKAGES = ("uvicorn", "httptools", "litestar", "prometheus_client")
 # Seconds that an idle connection is kept. Longer than pools of clients keep theirs (mostly 5 to
 # 60), so that it is they who close: no request is sent into a connection that is being closed.
 KEEP_ALIVE = 75
+PREPARING = "preparing"  # how `Service.recovering` begins while it compiles
+LOOK_EVERY = 0.2  # seconds, whether it is ready
+SOON = 1.0  # seconds: what is ready by then need not be announced
 BACKLOG = 2048  # connections that the system holds until they are accepted
 
 
@@ -38,7 +42,7 @@ def serve(settings: Settings, say: Callable[[str], object] | None = None) -> Non
     settings : Settings
         How.
     say : callable, optional
-        Is told, for people, where it listens; otherwise stdout is.
+        Is told, for people, where it listens and when it is ready; otherwise stdout is.
 
     Raises
     ------
@@ -167,6 +171,8 @@ def _run(
 ) -> None:
     import uvicorn
 
+    from stopwise.service.http.protocol import Protocol
+
     logger = logging.getLogger("uvicorn.error")
     where = _url(settings.host, door.getsockname()[1])
     remembered = _Remembered(app)
@@ -187,10 +193,11 @@ def _run(
                     store=shown_store(settings.store),
                     version=__version__,
                 )
+                self.telling = asyncio.create_task(_tell_when_ready(service, say))
 
     config = uvicorn.Config(
         remembered,
-        http="httptools",
+        http=Protocol,
         loop="auto",  # uvloop, where there is one
         ws="none",
         lifespan="on",
@@ -216,6 +223,30 @@ def _run(
     if remembered.failure is not None:
         raise remembered.failure
     event("stopped", position=service.state.position)
+    if service.recovering.startswith(PREPARING):
+        # A compiler is at work in a thread, which the end of an interpreter cannot stop and may
+        # crash; there is nothing left to do.
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(0)
+
+
+async def _tell_when_ready(service: "Service", say: Callable[[str], object]) -> None:
+    """Say that it takes a while, if it does, and when it is over."""
+    waited, told = 0.0, False
+    while not service.ready:
+        if service.recovering.startswith("failed"):
+            return  # the log says why
+        if waited >= SOON and not told:
+            told = True
+            compiles = service.recovering.startswith(PREPARING)
+            words = "compiling, once on this machine; a minute or two"
+            say(f"Preparing ({words if compiles else service.recovering}) …")
+            event("preparing", reason=service.recovering)
+        await asyncio.sleep(LOOK_EVERY)
+        waited += LOOK_EVERY
+    say("Ready.")
 
 
 class _Remembered:

@@ -53,7 +53,7 @@ from stopwise.service.state import State
 from stopwise.service.store.base import Snapshot, Store
 from stopwise.service.store.opening import open_store
 from stopwise.service.warming import warm
-from stopwise.service.writer import Command, Happening, Writer, unavailable
+from stopwise.service.writer import WAIT, Command, Happening, Writer, unavailable
 
 LOG = logging.getLogger("stopwise.service")
 END = 1 << 60  # beyond any event
@@ -289,7 +289,8 @@ class Service:
         """Decide; also tell whether the decision is new."""
         command = Decide(name, [request.context], key, request.evidence)
         answers, new = cast(tuple[list[DecisionAnswer], bool], await self.submit(command))
-        self._logged(name, answers, [request.context])
+        if new:
+            self._logged(name, answers, [request.context])
         return answers[0], new
 
     async def decide_batch(
@@ -299,7 +300,8 @@ class Service:
         self.check_batch(len(request.contexts))
         command = Decide(name, list(request.contexts), key, request.evidence)
         answers, new = cast(tuple[list[DecisionAnswer], bool], await self.submit(command))
-        self._logged(name, answers, request.contexts)
+        if new:
+            self._logged(name, answers, request.contexts)
         return BatchAnswer(answers), new
 
     def _logged(
@@ -310,9 +312,9 @@ class Service:
     ) -> None:
         """Write decisions into the journal, if and as the settings allow."""
         if self.journal.decisions:
-            for answer, context in zip(answers, contexts, strict=True):
-                numbers = list(context.values()) if isinstance(context, dict) else context
-                self.journal.decided(name, answer.id, answer.stop, numbers)
+            rows = self.state.learner(name).rows(contexts).tolist()  # in the order of the names
+            for answer, row in zip(answers, rows, strict=True):
+                self.journal.decided(name, answer.id, answer.stop, row)
 
     def check_batch(self, size: int) -> None:
         """Refuse a batch that is too large."""
@@ -439,7 +441,13 @@ class Service:
     def check_ready(self) -> None:
         """Refuse if requests cannot happen yet."""
         if not self.ready:
-            raise unavailable(self.recovering or self.trouble)
+            raise Refusal(
+                503,
+                "unavailable",
+                f"the service is not ready: {self.recovering or self.trouble}. Try again a little "
+                "later",
+                retry_after=WAIT,
+            )
 
 
 def _nothing(state: State, time: float, /) -> Happening:

@@ -1,6 +1,7 @@
 """Pictures: lengths and places are those of the numbers."""
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -103,12 +104,32 @@ def test_a_pair_never_seen_has_no_dot() -> None:
 
 
 @pytest.mark.parametrize("seconds", [5, 60, 600, 86_400, 86_400 * 30, 86_400 * 4000])
-@pytest.mark.parametrize("most", [2, 4])
-def test_ticks_are_few_inside_and_different(seconds: float, most: int) -> None:
+@pytest.mark.parametrize("most", [3, 4])
+def test_ticks_are_few_inside_apart_and_different(seconds: float, most: int) -> None:
     found = drawing.ticks(BEGAN + 1, BEGAN + 1 + seconds, most)
-    assert len(found) <= most
+    assert 1 <= len(found) <= most
+    times = [time for time, _ in found]
+    assert all(after - before >= seconds / most for before, after in pairwise(times))
     assert all(BEGAN + 1 <= time <= BEGAN + 1 + seconds for time, _ in found)
     assert len({label for _, label in found}) == len(found)
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 3, 20, 240])
+def test_a_young_chart_has_room_for_its_labels(buckets: int) -> None:
+    begins = [BEGAN + 10.0 * k for k in range(buckets)]
+    stretches = [Stretch(t, t + 10.0, (1, 1), (1,), (0,)) for t in begins]
+    cost = drawing.cost_over_time(stretches, [0.5, 1.0])
+    pair = drawing.disagreement_over_time(Pair(0, 0, 1, 0.1, 1, 0), stretches, 1.0)
+    for drawn, most in ((cost, 4), (pair, 3)):
+        along = drawn.split('class="along"')[1]
+        places = percents(along, "x")
+        assert places
+        assert all(b - a >= 100 / most - 0.01 for a, b in pairwise(places))
+    line = re.search(r'class="line" d="([^"]*)"', cost)
+    assert line is not None  # what there is takes the width, but for a bucket or two
+    assert max(x for x, _ in path_points(line[1])) == pytest.approx(
+        1000 * min(buckets / 3, 1), abs=1
+    )
 
 
 def test_names_in_pictures_are_escaped() -> None:

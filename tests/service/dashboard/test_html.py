@@ -123,6 +123,27 @@ def test_the_page_of_a_cascade_says_what_was_counted(busy: Learner) -> None:
     assert "A pair is seen only in rounds that went as deep as its second arm" in taken.text
 
 
+def test_a_round_that_failed_while_exploring_saves_nothing() -> None:
+    learner = at_work(rounds=1)
+    learner.start(np.array([0.5, 0.1]), BEGAN + 20, None, 3)
+    learner.step(1, 0, b"1", np.zeros(0), BEGAN + 21, 4)
+    learner.end(1, BEGAN + 22, 5)
+    assert learner.tally.stops_total == [1, 0, 1]
+    assert "1 ended early" in Taken(overview_of(learner)).text
+    page = Taken(page_of(learner)).text
+    assert "Saved 0 % every decision goes to the last arm to explore; 1 ended early" in page
+    for shown in (overview_of(learner), page_of(learner)):
+        assert "% saved" not in Taken(shown).text
+    assert '<path class="saved" d=""/>' in page_of(learner)
+
+
+def test_a_retired_cascade_is_not_said_to_save_some_day() -> None:
+    learner = at_work(rounds=1)
+    assert "nothing saved yet" in overview_of(learner)
+    learner.status = "retired"
+    assert "nothing saved<" in overview_of(learner)
+
+
 def test_times_are_relative_and_in_utc(busy: Learner) -> None:
     page = page_of(busy)
     assert 'title="2023-11-14 22:46:30 UTC">26\xa0min ago</time>' in page
@@ -159,6 +180,9 @@ def test_pages_without_anything_teach_what_to_type(pages: dict[str, str]) -> Non
     assert "$STOPWISE_KEY" not in new
     assert "No outputs yet" in pages["deaf"]
     assert "hears nothing" in pages["deaf"]
+    deaf = Taken(pages["deaf"]).text
+    assert "/v1/cascades/deaf/decisions/ID/outputs" in deaf  # nothing that would be told by mistake
+    assert '{"history": "…", "glucose": "…", "insulin": "…"}' in deaf
 
 
 def test_the_command_to_type_asks_for_a_key_where_one_is_needed(busy: Learner) -> None:

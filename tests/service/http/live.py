@@ -12,6 +12,7 @@ import httpx
 import uvicorn
 
 from stopwise.service.http.app import make_app
+from stopwise.service.http.protocol import Protocol
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 from stopwise.service.store.opening import open_store
@@ -26,7 +27,7 @@ def served(folder: Path, **settings: Any) -> Iterator[str]:
         address = f"http://127.0.0.1:{door.getsockname()[1]}"
         config = uvicorn.Config(
             make_app(Service(open_store(asked.store), asked), asked),
-            http="httptools",
+            http=Protocol,
             ws="none",
             lifespan="on",
             log_config=None,

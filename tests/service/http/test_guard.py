@@ -1,9 +1,10 @@
 """Who may come in: keys and scopes, other people's sites, sizes and kinds of bodies."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_each_scope_opens_its_own_routes(locked: Locked, route: Route) -> None:
 
 def test_the_scheme_is_free_in_its_case_and_slashes_open_no_back_door(locked: Locked) -> None:
     key = locked.keys["decide"]
-    assert locked.door.get("/v1/state", headers={"Authorization": f"bEARER {key}"}).is_success
+    assert locked.door.get("/v1/cascades", headers={"Authorization": f"bEARER {key}"}).is_success
     for path in ("//v1/cascades", "/v1//cascades", "/v1/cascades/", "/v1/./cascades"):
         assert locked.door.get(path).status_code in {401, 404}
 
@@ -73,16 +74,103 @@ def test_the_scheme_is_free_in_its_case_and_slashes_open_no_back_door(locked: Lo
 def test_a_revoked_key_is_refused_without_a_restart(tmp_path: Path) -> None:
     file, keys = keys_in(tmp_path)
     with opened(tmp_path, keys=file) as door:
-        assert door.get("/v1/state", key=keys["decide"]).is_success
+        assert door.get("/v1/cascades", key=keys["decide"]).is_success
         revoke_key(Path(file), keys["decide"].split("_")[1])
         assert door.service.ready
         for _ in range(600):  # it is noticed within about a second
-            answer = door.get("/v1/state", key=keys["decide"])
+            answer = door.get("/v1/cascades", key=keys["decide"])
             if not answer.is_success:
                 break
             door.run(asyncio.sleep(0.01))
         assert fault(answer) == (401, "unauthorized")
         assert door.get("/v1/state", key=keys["admin"]).is_success
+
+
+def test_only_who_has_a_key_is_told_why_it_is_not_ready(tmp_path: Path) -> None:
+    file, keys = keys_in(tmp_path)
+    with opened(tmp_path, keys=file) as door:
+        for attribute, told in (
+            ("recovering", "the service is getting ready"),
+            ("_failure", "the log cannot be written now"),
+        ):
+            setattr(door.service, attribute, "cannot open /srv/secret.db")
+            for headers in ({}, {"Authorization": "Bearer sw_x_y"}):
+                answer = door.get("/readyz", headers=headers)
+                assert fault(answer) == (503, "unavailable")
+                assert answer.json()["error"]["message"] == told
+            assert "/srv/secret.db" in door.get("/readyz", key=keys["observe"]).text
+            setattr(door.service, attribute, "")
+        assert door.get("/readyz").is_success
+
+
+def test_the_log_names_the_key_and_the_code_of_what_was_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In both lanes; of a key that is not valid, nothing."""
+    file, keys = keys_in(tmp_path)
+    own = keys["observe"].split("_")[1]
+    with opened(tmp_path, keys=file) as door, caplog.at_level(logging.INFO):
+        for path in (DECISIONS, "/v1/cascades"):
+            caplog.clear()
+            for key in (keys["observe"], f"sw_{own}_wrong"):
+                door.post(path, {}, key=key)
+            lines = [
+                one.__dict__["stopwise_fields"]
+                for one in caplog.records
+                if one.getMessage() == "request"
+            ]
+            found = [(line["status"], line["code"], line.get("key")) for line in lines]
+            assert found == [(403, "forbidden", own), (401, "unauthorized", None)]
+        caplog.clear()
+        door.get("/" + "x" * 5000, key=keys["observe"])
+        [line] = [one.__dict__["stopwise_fields"] for one in caplog.records]
+        assert (line["code"], line["key"], len(line["path"])) == ("unknown_path", own, 200)
+
+
+@pytest.mark.parametrize("path", [DECISIONS, "/v1/cascades"])
+def test_what_is_cut_off_when_the_service_stops_may_be_sent_again(still: Door, path: str) -> None:
+    """As a server does it: the task of a request that does not end is cancelled."""
+
+    async def cut_off() -> list[dict[str, Any]]:
+        sent: list[dict[str, Any]] = []
+        waits = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            waits.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        headers = {"host": "localhost", "content-type": "application/json", "content-length": "9"}
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "scheme": "http",
+            "method": "POST",
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": b"",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "client": None,
+            "server": None,
+            "state": {},
+        }
+        task = asyncio.ensure_future(still.app(scope, receive, send))
+        await waits.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        return sent
+
+    start, body = still.run(cut_off())
+    assert start["status"] == 503
+    headers = {name: value for name, value in start["headers"]}
+    assert headers[b"content-type"] == b"application/json"
+    assert int(headers[b"retry-after"]) >= 1
+    assert b'"code":"unavailable"' in body["body"]
 
 
 def test_an_empty_file_of_keys_lets_nobody_in(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What each route does when all is well."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from stopwise.service import messages
 from stopwise.service.http.routes import ROUTES
+from stopwise.service.state import State
 from stopwise.version import __version__
 from tests.service.http.door import REVEALING, SPEC, Door, fault, opened
 
@@ -205,3 +207,26 @@ def test_answers_hold_what_their_types_say(door: Door) -> None:
         msgspec.json.decode(
             door.get(f"/v1/cascades/{name}").content, type=messages.CascadeView, strict=True
         )
+
+
+def test_the_state_is_digested_once_however_often_one_asks(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+    compute = State.hash
+
+    def counted(state: State) -> str:
+        computed.append(state.position)
+        return compute(state)
+
+    monkeypatch.setattr(State, "hash", counted)
+
+    async def often() -> list[tuple[int, dict[str, str], bytes]]:
+        return await asyncio.gather(*(door.raw("GET", "/v1/state") for _ in range(20)))
+
+    first = {body for _, _, body in door.run(often())}
+    assert (len(first), len(computed)) == (1, 1)
+    door.post("/v1/cascades/triage/decisions", {"context": [0.1, 0.2]})
+    second = {body for _, _, body in door.run(often())}
+    assert (len(second), len(computed)) == (1, 2)
+    assert first != second

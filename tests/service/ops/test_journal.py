@@ -153,3 +153,13 @@ def test_replicas_with_one_salt_agree() -> None:
 
     assert hashed("one salt of ours") == hashed("one salt of ours")
     assert hashed("one salt of ours") != hashed("another salt of ours")
+
+
+def test_a_long_path_is_cut_and_a_code_is_told() -> None:
+    stream = io.StringIO()
+    journal = start_journal(Settings(), stream)
+    journal.request("GET", "/" + "x" * 60_000, 404, 0.001, code="unknown_path")
+    (line,) = lines(stream)
+    assert len(line["path"]) == 200
+    assert line["path"].endswith("…")
+    assert line["code"] == "unknown_path"

@@ -300,20 +300,59 @@ def test_what_a_snapshot_holds_may_be_forgotten(where: str) -> None:
     asyncio.run(scenario())
 
 
+async def at_once(blocks: list[Block]) -> AsyncIterator[list[Block]]:
+    yield blocks
+
+
 def test_a_copy_of_a_log_is_taken_up(where: str) -> None:
     blocks = chain(2, 3, 1, 2)
 
     async def scenario() -> None:
         async with opened(where) as store:
-            await store.fill(0, START, blocks[:2])
+            await store.fill(0, START, at_once(blocks[:2]))
             for after in (0, 4, 6):
                 with pytest.raises(StoreError):
-                    await store.fill(after, START, blocks[2:])
-            await store.fill(5, blocks[1].digest, blocks[2:])
+                    await store.fill(after, START, at_once(blocks[2:]))
+            await store.fill(5, blocks[1].digest, at_once(blocks[2:]))
             late = made(blocks[3])
             await append(store, late)
             assert await read(store) == [*blocks, late]
             assert await store.end() == (9, late.digest)
+
+    asyncio.run(scenario())
+
+
+def test_of_a_copy_that_breaks_off_nothing_is_there(where: str) -> None:
+    blocks = chain(2, 3, 1, 2)
+
+    async def breaks() -> AsyncIterator[list[Block]]:
+        yield blocks[:1]
+        yield blocks[1:2]
+        async with opened(where) as other:  # who reads meanwhile sees nothing either
+            assert await read(other) == []
+            assert await other.end() == (0, START)
+        raise KeyError("the source")
+
+    async def scenario() -> None:
+        async with opened(where) as store:
+            with pytest.raises(KeyError):
+                await store.fill(0, START, breaks())
+            assert await store.end() == (0, START)
+            filling = asyncio.create_task(store.fill(0, START, stuck()))
+            await begun.wait()
+            filling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await filling
+            assert await store.end() == (0, START)
+            await store.fill(0, START, at_once(blocks))
+            assert await read(store) == blocks
+
+    begun = asyncio.Event()
+
+    async def stuck() -> AsyncIterator[list[Block]]:
+        yield blocks[:2]
+        begun.set()
+        await asyncio.Event().wait()
 
     asyncio.run(scenario())
 
@@ -324,10 +363,10 @@ def test_a_copy_may_begin_where_a_compacted_log_does(where: str) -> None:
 
     async def scenario() -> None:
         async with opened(where) as store:
-            await store.fill(2, blocks[0].digest, [])
+            await store.fill(2, blocks[0].digest, at_once([]))
             await store.keep_snapshot(snapshot)
             assert await store.end() == (2, blocks[0].digest)
-            await store.fill(2, blocks[0].digest, blocks[1:])
+            await store.fill(2, blocks[0].digest, at_once(blocks[1:]))
             assert await read(store) == blocks[1:]
             assert await store.block_of(2) is None
             assert await store.latest_snapshot() == snapshot

@@ -139,6 +139,10 @@ def lived(where: str, **settings: Any) -> str:
     return asyncio.run(scenario())
 
 
+async def at_once(blocks: list[Block]) -> AsyncIterator[list[Block]]:
+    yield blocks
+
+
 async def blocks_of(store: Store) -> list[Block]:
     return [block async for block in store.read(0)]
 

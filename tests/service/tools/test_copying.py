@@ -17,6 +17,22 @@ from stopwise.service.tools.opening import existing
 from stopwise.service.tools.verifying import Verified, verify
 from tests.service.tools.making import blocks_of, change, lived, opened, play, running
 
+# Prints when some blocks are written and others are not, and waits to be killed.
+RESTORES = """
+import asyncio, sys, time
+from pathlib import Path
+from stopwise.service.tools import copying
+
+copying.TOGETHER = 5
+
+def stop(stage, done, of):
+    if stage == "copying" and done > 15:
+        print(done, flush=True)
+        time.sleep(600)
+
+asyncio.run(copying.restore(Path(sys.argv[1]), sys.argv[2], stop))
+"""
+
 WRITES = """
 import asyncio, sys
 from tests.service.tools.making import TRIAGE, play, running
@@ -165,6 +181,38 @@ def test_of_a_damaged_copy_nothing_is_restored(where: str, tmp_path: Path) -> No
         await store.close()
 
     asyncio.run(empty())
+
+
+def test_a_service_never_takes_part_of_a_copy_for_the_whole(where: str, tmp_path: Path) -> None:
+    source, copy = str(tmp_path / "source.db"), tmp_path / "copy.db"
+    live = lived(source)
+    asyncio.run(backup(source, copy))
+
+    async def make() -> None:  # an empty store, which is there already
+        async with opened(where):
+            pass
+
+    asyncio.run(make())
+    with subprocess.Popen(
+        [sys.executable, "-c", RESTORES, str(copy), where],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**_environment()},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert int(process.stdout.readline()) > 15
+        finally:
+            process.kill()
+
+    async def scenario() -> None:
+        async with running(where) as service:
+            assert service.state.position == 0
+
+    asyncio.run(scenario())
+    asyncio.run(restore(copy, where))  # as if nothing had been
+    assert checked(where).hash == live
+    assert served(where) == live
 
 
 def test_nothing_is_restored_under_a_running_service(tmp_path: Path) -> None:

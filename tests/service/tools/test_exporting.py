@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.errors import InvalidParameterError
+from stopwise.errors import CorruptLogError, InvalidParameterError
 from stopwise.service.journal import Journal
 from stopwise.service.messages import CascadeSpec, DecisionRequest, OutputsRequest
 from stopwise.service.service import Service
@@ -20,7 +20,18 @@ from stopwise.service.tools.exporting import Exported, export_rounds
 from stopwise.service.tools.opening import existing
 from stopwise.service.tools.telling import export_events
 from stopwise.service.tools.words import of_export
-from tests.service.tools.making import ARMS, STAGED, TRIAGE, live, lived, opened, play, running
+from tests.service.tools.making import (
+    ARMS,
+    STAGED,
+    TRIAGE,
+    blocks_of,
+    change,
+    live,
+    lived,
+    opened,
+    play,
+    running,
+)
 
 
 def exported(where: str, out: Path, cascade: str | None = None, **how: Any) -> Exported:
@@ -53,6 +64,8 @@ def test_every_row_is_what_the_service_says_of_the_round(where: str, tmp_path: P
     assert (done.rounds, done.labelled, done.failed, done.open) == (28, 4, 2, 2)
     assert (done.expired, done.lost, done.as_json) == (0, 0, "")
     assert done.costs == [0.05, 0.1, 0.3]
+    assert done.complete == sum(None not in row["outputs"].values() for row in rows(out))
+    assert 0 < done.complete < done.rounds
 
     async def look_up(service: Service) -> None:
         ledger = service.state.cascades["triage"].ledger
@@ -282,6 +295,59 @@ def test_which_cascade_must_be_clear(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameterError, match="no folder"):
         exported(where, tmp_path / "none" / "out.csv", "triage")
     assert {path.suffix for path in tmp_path.iterdir()} == {".db", ".db-owner"}
+
+
+@pytest.mark.parametrize("damage", ["flipped", "deleted", "end deleted"])
+def test_of_a_damaged_log_nothing_is_written(damage: str, where: str, tmp_path: Path) -> None:
+    lived(where)  # the snapshot it ends with keeps a service from noticing
+
+    async def find() -> Any:
+        async with opened(where) as store:
+            return [b for b in await blocks_of(store) if b"ill" in b.payload]
+
+    found = asyncio.run(find())
+    if damage == "flipped":
+        victim, said = found[4], "is not what was written"
+        other = victim.payload.replace(b"ill", b"ilk")
+        change(where, "UPDATE block SET payload = ? WHERE base = ?", (other, victim.base))
+    else:
+        whole = damage == "deleted"
+        victim, said = found[4], "goes on at event" if whole else "its end is missing"
+        which = "=" if whole else ">="
+        change(where, f"DELETE FROM block WHERE base {which} ?", (victim.base,))
+    folder = tmp_path / "out"
+    folder.mkdir()
+    with pytest.raises(CorruptLogError, match=said):
+        exported(where, folder / "rounds.csv", "triage")
+    with pytest.raises(CorruptLogError, match=said):
+        told(where, folder / "events.jsonl")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_log_that_is_compacted_meanwhile_is_told_from_damage(tmp_path: Path) -> None:
+    where = str(tmp_path / "log.db")
+    lived(where)
+    once: list[str] = []
+
+    async def scenario() -> None:
+        async with opened(where) as store, opened(where) as other:
+
+            async def shorten() -> None:
+                await other.drop_before(20)
+
+            def report(stage: str, done: int, of: int) -> None:
+                if stage == "looking" and done == of and not once:
+                    once.append(stage)
+                    tasks.append(asyncio.get_running_loop().create_task(shorten()))
+
+            tasks: list[asyncio.Task[None]] = []
+            with pytest.raises(CorruptLogError, match="compacted while it was read: try again"):
+                await export_rounds(store, tmp_path / "out.csv", "triage", progress=report)
+            await asyncio.gather(*tasks)
+
+    asyncio.run(scenario())
+    assert not (tmp_path / "out.csv").exists()
+    assert exported(where, tmp_path / "out.csv", "triage").rounds > 0
 
 
 def test_while_a_service_is_running(where: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from stopwise.service.store.base import START, Block, Snapshot, chained
 from stopwise.service.tools import words
 from stopwise.service.tools.opening import existing
 from stopwise.service.tools.verifying import Verified, verify
-from tests.service.tools.making import blocks_of, change, lived, opened
+from tests.service.tools.making import at_once, blocks_of, change, lived, opened
 
 
 def checked(where: str) -> Verified:
@@ -58,7 +58,7 @@ def rewritten(
             if more:
                 payload = codec.encode(more)
                 made.append(Block(position + 1, len(more), 0.0, chained(digest, payload), payload))
-            await other.fill(0, START, made)
+            await other.fill(0, START, at_once(made))
 
     asyncio.run(scenario())
 

@@ -112,8 +112,8 @@ def _no_decision(whole: Whole) -> str:
         "<p>Ask how deep to go for a case. The first ones go to the last arm, so that there is "
         "something to learn from.</p>",
         command(whole.try_this),
-        "<p>The answer names the arm to stop at. Run the arms up to it, then tell what they said, "
-        "with the id that was answered:</p>",
+        "<p>The answer names the arm to stop at. Run the arms up to it, then tell what they said. "
+        "ID is the one that was answered, and … what each arm said:</p>",
         command(whole.tell_this),
         "</section>",
     )
@@ -143,7 +143,7 @@ def _tiles(whole: Whole, now: float) -> str:
         tile(
             "Saved",
             percent(max(saving, 0.0)) if saving is not None else NOTHING,
-            "of the cost of always going to the last arm; errors not counted",
+            _saved(one),
         ),
         '<section class="tile"><h2>Where decisions stop</h2>',
         drawing.share_bar(one.stops, shares_in_words(one)),
@@ -151,6 +151,13 @@ def _tiles(whole: Whole, now: float) -> str:
         "</div>",
         _unheard(whole),
     )
+
+
+def _saved(one: Glance) -> str:
+    if not one.exploring:
+        return "of the cost of always going to the last arm; errors not counted"
+    early = f"; {words.count(one.ended_early)} ended early" if one.ended_early else ""
+    return f"every decision {'goes' if one.active else 'went'} to the last arm to explore{early}"
 
 
 def _learned(one: Glance) -> str:
@@ -164,8 +171,8 @@ def _unheard(whole: Whole) -> str:
     return lines(
         '<section class="blank" id="unheard" data-part>',
         "<h2>No outputs yet</h2>",
-        "<p>Decisions are being made, but nothing is learned until you tell what the arms "
-        "said:</p>",
+        "<p>Decisions are being made, but nothing is learned until you tell what the arms said. "
+        "ID is the one that was answered with the decision, and … what each arm said:</p>",
         command(whole.tell_this),
         "</section>",
     )
@@ -204,7 +211,7 @@ def _costs(whole: Whole) -> str:
             words.stretch(s.begin, s.end),
             words.count(s.decisions),
             amount(cost),
-            percent(1 - cost / one.deepest) if one.deepest else NOTHING,
+            percent(1 - cost / one.deepest) if one.deepest and not one.exploring else NOTHING,
         )
         for s in shown
         if (cost := s.cost(one.cumulative)) is not None
@@ -213,7 +220,7 @@ def _costs(whole: Whole) -> str:
         "cost",
         "What a decision costs",
         lines(
-            f"<figure>{drawing.cost_over_time(shown, one.cumulative)}",
+            f"<figure>{drawing.cost_over_time(shown, one.cumulative, saved=not one.exploring)}",
             '<p class="legend"><span><svg class="swatch" aria-hidden="true">'
             '<line class="line" x1="0" x2="100%" y1="50%" y2="50%"/></svg>mean cost of a '
             'decision</span><span><svg class="swatch" aria-hidden="true">'

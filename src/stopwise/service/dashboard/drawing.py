@@ -17,14 +17,13 @@ from stopwise.service.dashboard import words
 from stopwise.service.dashboard.values import Pair, Stretch
 
 LEVELS = 16  # shades of depth in the style sheet
-FEWEST_SLOTS = 12  # one bar alone is not as wide as the page
-SMALL_SLOTS = 8
+FEWEST_SLOTS = 3  # one bar alone is not as wide as the page
 BOX = 1_000.0  # width and height of a box whose contents are distorted to fit
 STEPS = (
     *(1, 2, 5, 10, 15, 30),
     *(60 * m for m in (1, 2, 5, 10, 15, 30)),
     *(3_600 * h for h in (1, 2, 3, 6, 12)),
-    *(86_400 * d for d in (1, 2, 4, 7, 14, 28, 91, 182, 365, 1_826, 3_652)),
+    *(86_400 * d for d in (1, 2, 4, 7, 14, 28, 56, 91, 182, 365, 730, 1_826, 3_652)),
 )
 
 
@@ -118,14 +117,21 @@ def depths_over_time(stretches: Sequence[Stretch], arms: Sequence[str]) -> str:
     )
 
 
-def cost_over_time(stretches: Sequence[Stretch], cumulative: Sequence[float]) -> str:
-    """Draw the mean cost of a decision over time, below that of always going to the end."""
+def cost_over_time(
+    stretches: Sequence[Stretch], cumulative: Sequence[float], *, saved: bool = True
+) -> str:
+    """Draw the mean cost of a decision over time, below that of always going to the end.
+
+    What is between the two is saved, unless it came about otherwise.
+    """
     slots = max(len(stretches), FEWEST_SLOTS)
     deepest = cumulative[-1]
     top = nice(deepest * 1.02)
     values = [s.cost(cumulative) for s in stretches]
     line = steps([None if v is None else v / top for v in values], slots)
-    between = band([None if v is None else (v / top, deepest / top) for v in values], slots)
+    between = band(
+        [(v / top, deepest / top) if saved and v is not None else None for v in values], slots
+    )
     tips = _tips(
         stretches,
         slots,
@@ -149,7 +155,7 @@ def cost_over_time(stretches: Sequence[Stretch], cumulative: Sequence[float]) ->
 
 def disagreement_over_time(pair: Pair, stretches: Sequence[Stretch], top: float) -> str:
     """Draw how often a pair was seen to disagree over time, with its band and its cost gap."""
-    slots = max(len(stretches), SMALL_SLOTS)
+    slots = max(len(stretches), FEWEST_SLOTS)
     shares = [_share(pair, s) for s in stretches]
 
     def at(value: float) -> float:
@@ -172,7 +178,7 @@ def disagreement_over_time(pair: Pair, stretches: Sequence[Stretch], top: float)
     return _chart(
         "Share of disagreements over time with its 95 % interval",
         [Tick(0.0, "0"), Tick(1.0, percent(top))],
-        _time_ticks(stretches, slots, most=2),
+        _time_ticks(stretches, slots, most=3),
         _box(f'<path class="band" d="{around}"/><path class="line" d="{line}"/>') + limit + tips,
         kind="small",
     )
@@ -277,12 +283,15 @@ def band(values: Sequence[tuple[float, float] | None], slots: int) -> str:
 def ticks(begin: float, end: float, most: int) -> list[tuple[float, str]]:
     """Return at most so many round times between two, each with its label.
 
+    Labels of an axis that has room for so many are at least that far apart.
+
     Examples
     --------
     >>> [label for _, label in ticks(1_700_000_000, 1_700_007_200, 5)]
     ['22:30', '23:00', '23:30', '15 Nov']
     """
-    step = next((s for s in STEPS if _multiples(begin, end, s) <= most), STEPS[-1])
+    least = (end - begin) / most
+    step = next((s for s in STEPS if s >= least and _multiples(begin, end, s) <= most), STEPS[-1])
     first = math.ceil(begin / step)
     times = [step * k for k in range(first, first + _multiples(begin, end, step))]
     return [(time, words.tick(time, step)) for time in times]
@@ -342,9 +351,11 @@ def _tips(
 def _time_ticks(stretches: Sequence[Stretch], slots: int, most: int = 4) -> list[Tick]:
     if not stretches:
         return []
-    begin, end = stretches[0].begin, stretches[-1].end
-    whole = (stretches[0].end - begin) * slots
-    return [Tick((time - begin) / whole, label) for time, label in ticks(begin, end, most)]
+    begin = stretches[0].begin
+    whole = (stretches[0].end - begin) * slots  # of the axis; what happened may end before
+    return [
+        Tick((time - begin) / whole, label) for time, label in ticks(begin, begin + whole, most)
+    ]
 
 
 def _chart(label: str, up: list[Tick], along: list[Tick], drawn: str, kind: str = "tall") -> str:
@@ -375,7 +386,8 @@ def _chart(label: str, up: list[Tick], along: list[Tick], drawn: str, kind: str 
 
 
 def _anchor(place: float) -> str:
-    return ' class="first"' if place < 0.06 else ' class="last"' if place > 0.94 else ""
+    # on the left there is room below the other axis
+    return ' class="last"' if place > 0.94 else ""
 
 
 def _box(paths: str) -> str:

@@ -9,6 +9,9 @@ from stopwise.service.dashboard.values import Glance, Health, Running, Visitor
 
 NOTHING = "–"
 MANY_ARMS = 5
+NO_KEYS = "Without keys nobody changes anything on these pages; the API does."
+LOOKING = "This key may only look here; an admin's key may also retire cascades."
+LAG = "How long ago this process last knew that it had the whole log; other replicas write to it."
 MOODS = {"good": ("held", "●"), "quiet": ("calm", "○"), "warn": ("open", "▲")}
 
 
@@ -122,10 +125,10 @@ def _frame(files: Files, title: str, right: str, body: str, *, script: bool = Fa
 
 def _visitor(visitor: Visitor) -> str:
     if not visitor.name:
-        return '<span class="soft who">read-only</span>'
-    scope = "" if visitor.may_act else ", read-only"
+        return f'<span class="soft who" title="{NO_KEYS}">read-only</span>'
+    scope, title = ("", "") if visitor.may_act else (", read-only", f' title="{LOOKING}"')
     return (
-        f'<span class="soft who">{escape(short(visitor.name))}{scope}</span>'
+        f'<span class="soft who"{title}>{escape(short(visitor.name))}{scope}</span>'
         '<form method="post" action="/signout" class="inline">'
         f'<input type="hidden" name="token" value="{escape(visitor.token)}">'
         '<button type="submit" class="plain">Sign out</button></form>'
@@ -152,7 +155,8 @@ def _foot(running: Running) -> str:
         '<footer class="foot">',
         '<p id="state" data-part>',
         f"Log position <b>{words.count(running.position)}</b> · last event "
-        f"<b>{when(running.last, running.now)}</b> · lag <b>{words.lasting(running.lag)}</b> · "
+        f"<b>{when(running.last, running.now)}</b> · "
+        f'<span title="{LAG}">at most <b>{words.lasting(running.lag)}</b> behind the log</span> · '
         f"<b>{words.count(running.waiting)}</b> waiting to be written · as of "
         f"{timed(running.now, words.moment(running.now))}",
         "</p>",

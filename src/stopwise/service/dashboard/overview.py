@@ -82,7 +82,8 @@ def _no_cascade(create: str) -> str:
         "Stopwise learns, without labels, how far down the row each case needs to go. "
         "Make one:</p>",
         command(create),
-        "<p>It appears here at once.</p>",
+        "<p>The context is what is known before the first arm; bound says how large its numbers "
+        "may be. It appears here at once.</p>",
         "</section>",
     )
 
@@ -136,8 +137,10 @@ def _saving(one: Glance) -> str:
     saving = one.saving
     if saving is None:
         return '<span class="soft">nothing costs anything</span>'
+    if one.ended_early:
+        return f'<span class="soft">{words.count(one.ended_early)} ended early</span>'
     if saving < 0.0005:
-        return '<span class="soft">nothing saved yet</span>'
+        return f'<span class="soft">nothing saved{" yet" if one.active else ""}</span>'
     return f'<span class="saves">{percent(saving)} saved</span>'
 
 

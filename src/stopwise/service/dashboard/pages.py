@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias, cast
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from litestar import Request, Response
 from litestar.datastructures import Cookie
@@ -14,6 +14,7 @@ from stopwise.service.dashboard import cascade, html, overview, views
 from stopwise.service.dashboard.assets import ASSETS
 from stopwise.service.dashboard.sessions import LASTING, Session, Sessions
 from stopwise.service.dashboard.values import Visitor
+from stopwise.service.http.guard import Guard
 from stopwise.service.keys import Key, Keys
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
@@ -38,9 +39,11 @@ HTML = "text/html"  # in UTF-8, which Litestar adds
 FORM = "application/x-www-form-urlencoded"
 MOST_BODY = 4_096  # bytes of a form: a key and a token
 PER_PAGE = 100  # cascades
-KEY = "stopwise_key"  # where a scope has the id of the key it came with, for the journal
+# For the journal: where a scope has the id of the key it came with, and the code of an error.
+KEY, CODE = "stopwise_key", "stopwise_code"
 OURS = re.compile(r"/(cascades/[a-z0-9][a-z0-9_-]{0,63})?\Z")
 
+_FORMS = Guard(Settings(max_body=MOST_BODY), None)
 FILES = html.Files(
     ASSETS["dashboard.css"].address, ASSETS["dashboard.js"].address, ASSETS["icon.svg"].address
 )
@@ -78,6 +81,7 @@ def _route(method: Any, path: str, name: str, answer: Callable[..., Any]) -> HTT
         except _Elsewhere as elsewhere:
             return _redirect(elsewhere.address)
         except Refusal as refusal:
+            cast(MutableMapping[str, Any], request.scope)[CODE] = refusal.code
             title = TITLES.get(refusal.status, "That did not work")
             page = html.notice(FILES, title, f"{_sentence(refusal.message)}.")
             return _html(page, refusal.status)
@@ -86,6 +90,7 @@ def _route(method: Any, path: str, name: str, answer: Callable[..., Any]) -> HTT
 
 
 TITLES = {
+    400: "Not a form",
     403: "Not allowed",
     404: "Not found",
     409: "Too late",
@@ -284,7 +289,8 @@ def _check_same_site(request: Asked) -> None:
     if site is not None:
         good = site in {"same-origin", "none"}
     else:
-        good = origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+        host = request.headers.get("host", "")
+        good = origin is None or origin.partition("://")[2] == host
     if not good:
         raise Refusal(403, "forbidden", "this form was sent by another site")
 
@@ -293,11 +299,7 @@ async def _form(request: Asked) -> dict[str, str]:
     """Return the fields of a form, the first of each name."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise Refusal(415, "unsupported_media_type", "this takes the form of a page")
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BODY:
-            raise Refusal(413, "too_large", "no form of a page is that large")
+    body = await _FORMS.body(dict(request.scope["headers"]), request.receive)
     try:
         fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=10)
     except ValueError:  # not ASCII, not UTF-8 behind it, or too many fields

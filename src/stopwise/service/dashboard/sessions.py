@@ -16,6 +16,7 @@ from stopwise.service.refusals import Refusal
 
 LASTING = 12 * 3_600.0  # seconds, from signing in: a working day
 MOST = 1_000  # sessions; beyond, the oldest end
+MOST_OF_ONE = 20  # with one key; whoever has it cannot end those of others
 
 
 class Session:
@@ -27,11 +28,14 @@ class Session:
         Is in every form of its pages, and so proves that a form is one of ours.
     ends : float
         When, by the clock of `Sessions`.
+    key_id : str
+        Of the key it was begun with.
     """
 
-    def __init__(self, header: str, ends: float) -> None:
+    def __init__(self, header: str, ends: float, key_id: str = "") -> None:
         self.token = secrets.token_urlsafe(24)
         self.ends = ends
+        self.key_id = key_id
         self._header = header
 
     def key(self, keys: Keys) -> Key:
@@ -81,14 +85,17 @@ class Sessions:
             If the key is not valid.
         """
         header = f"Bearer {key.strip().removeprefix('Bearer ').strip()}"
-        self._keys.check(header)
+        id_ = self._keys.check(header).id
         now = self._clock()
+        own = [digest for digest, session in self._by_digest.items() if session.key_id == id_]
+        for digest in own[: max(0, len(own) + 1 - MOST_OF_ONE)]:
+            del self._by_digest[digest]
         for digest, session in list(self._by_digest.items()):
             if session.ends > now and len(self._by_digest) < MOST:
                 break  # all after it are younger
             del self._by_digest[digest]
         cookie = secrets.token_urlsafe(32)
-        self._by_digest[_digest(cookie)] = Session(header, now + LASTING)
+        self._by_digest[_digest(cookie)] = Session(header, now + LASTING, id_)
         return cookie
 
     def find(self, cookie: str | None) -> tuple[Session, Key] | None:

@@ -73,6 +73,9 @@ class Glance(msgspec.Struct, frozen=True):
         Of its learner.
     last : float or None
         When it last decided.
+    exploring : bool
+        Whether forced exploration is on: what stopped before the last arm ended early, because an
+        arm failed or nobody went on, and not because it was enough.
     """
 
     name: str
@@ -87,6 +90,7 @@ class Glance(msgspec.Struct, frozen=True):
     stops: tuple[int, ...]
     health: Health
     last: float | None
+    exploring: bool = False
 
     @property
     def active(self) -> bool:
@@ -112,7 +116,14 @@ class Glance(msgspec.Struct, frozen=True):
     def saving(self) -> float | None:
         """The share of the cost of always going to the last arm that is saved."""
         cost = self.cost
-        return None if cost is None or self.deepest == 0.0 else 1.0 - cost / self.deepest
+        if cost is None or self.deepest == 0.0:
+            return None
+        return 0.0 if self.exploring else 1.0 - cost / self.deepest
+
+    @property
+    def ended_early(self) -> int:
+        """How many ended before the last arm though exploration asks for it."""
+        return self.stopped - self.stops[-1] if self.exploring else 0
 
 
 class Sums(msgspec.Struct, frozen=True):

@@ -84,6 +84,7 @@ def glance(learner: Learner) -> Glance:
         stops=tuple(learner.tally.stops_total),
         health=health(learner),
         last=last_time(learner),
+        exploring=bool(exploration(learner)),
     )
 
 
@@ -215,9 +216,10 @@ def exploration(learner: Learner) -> str:
     if isinstance(forced, int):
         left = forced - policy.rounds
         return f"{words.counted(left, 'round')} more to learn from" if left > 0 else ""
-    # "auto" ends by itself; whether it has shows in the last decision, which then has evidence
+    # "auto" ends by itself; whether it has shows in late decisions, which then have evidence
     latest = learner.recent[-1] if learner.recent else None
-    still = latest is None or (latest.stop == learner.cascade.n_arms - 1 and not latest.evidence())
+    deep = latest is None or latest.stop == learner.cascade.n_arms - 1
+    still = deep and not any(one.evidence() for one in reversed(learner.recent))
     return "until every pair has been seen in every direction" if still else ""
 
 
@@ -271,7 +273,8 @@ def _of_estimates(learner: Learner, policy: Contextual) -> list[Fact]:
         Fact(
             "Condition",
             f"{condition:,.3g}" if math.isfinite(condition) else "singular",
-            "of that pair's V, largest over smallest eigenvalue: large where contexts hardly vary",
+            "how unevenly that pair saw contexts vary (largest over smallest eigenvalue of V, its "
+            "table of features): 1 is even; where it is large, estimates need more rounds",
         ),
     ]
 
@@ -297,7 +300,8 @@ def create_command(base: str, *, with_key: bool = False) -> str:
         {"name": "history", "cost": 0.01},
         {"name": "glucose", "cost": 0.24},
         {"name": "insulin", "cost": 0.25}],
-      "context": ["age", "bmi"]}'
+      "context": ["age", "bmi"],
+      "features": {"kind": "polynomial", "degree": 1, "bound": 100}}'
     """
     body = (
         "{\n"
@@ -306,7 +310,8 @@ def create_command(base: str, *, with_key: bool = False) -> str:
         '    {"name": "history", "cost": 0.01},\n'
         '    {"name": "glucose", "cost": 0.24},\n'
         '    {"name": "insulin", "cost": 0.25}],\n'
-        '  "context": ["age", "bmi"]}'
+        '  "context": ["age", "bmi"],\n'
+        '  "features": {"kind": "polynomial", "degree": 1, "bound": 100}}'
     )
     return _curl(f"{base}/v1/cascades", body, with_key)
 
@@ -324,14 +329,12 @@ def _ask(learner: Learner, base: str, with_key: bool) -> str:
 
 def _tell(learner: Learner, base: str, with_key: bool) -> str:
     at = f"{base}/v1/cascades/{learner.spec.name}"
-    latest = learner.recent[-1] if learner.recent else None
     if learner.staged:
-        body = _json({"arm": 0, "output": "yes", "revealed": []})
-        return _curl(f"{at}/rounds/{latest.id if latest else 'ID'}/steps", body, with_key)
-    stop = latest.stop if latest else learner.cascade.n_arms - 1
-    outputs = dict.fromkeys(learner.cascade.names[: stop + 1], "yes")
-    to = f"{at}/decisions/{latest.id if latest else 'ID'}/outputs"
-    return _curl(to, _json({"outputs": outputs}), with_key)
+        body = _json({"arm": 0, "output": "…", "revealed": []})
+        return _curl(f"{at}/rounds/ID/steps", body, with_key)
+    stop = learner.recent[-1].stop if learner.recent else learner.cascade.n_arms - 1
+    outputs = dict.fromkeys(learner.cascade.names[: stop + 1], "…")
+    return _curl(f"{at}/decisions/ID/outputs", _json({"outputs": outputs}), with_key)
 
 
 def _json(value: Any) -> str:

@@ -94,7 +94,7 @@ def tick(time: float, step: float) -> str:
     'Nov 2023'
     """
     there = _utc(time)
-    if step >= 28 * DAY:
+    if step >= 91 * DAY:
         return f"{MONTHS[there.month - 1]} {there.year}"
     if step >= DAY or (there.hour == there.minute == there.second == 0):
         return day(time)

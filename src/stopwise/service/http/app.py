@@ -1,5 +1,6 @@
 """The application: routes, guard and refusals put together, for any server that speaks ASGI."""
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter
 from typing import Any, TypeAlias, cast
@@ -13,7 +14,7 @@ from stopwise.service.dashboard.pages import dashboard
 from stopwise.service.http import faults
 from stopwise.service.http.fast import FastLane
 from stopwise.service.http.guard import SAFE, Guard, Headers, idempotency_key, request_id
-from stopwise.service.http.routes import JSON, ROUTES, Call, Route, Text
+from stopwise.service.http.routes import JSON, ROUTES, Call, Digests, Route, Text
 from stopwise.service.http.schema import document
 from stopwise.service.journal import Journal
 from stopwise.service.keys import Keys
@@ -29,7 +30,8 @@ Send: TypeAlias = Callable[[Any], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Asked: TypeAlias = Request[Any, Any, Any]
 
-_KEY = "stopwise_key"  # where a scope has the id of the key it came with
+# Where a scope has the id of the key it came with, and the code of the error it was answered with.
+_KEY, _CODE = "stopwise_key", "stopwise_code"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -42,9 +44,10 @@ def make_app(service: Service, settings: Settings) -> ASGIApp:
     keys = None if settings.keys is None else Keys(settings.keys)
     guard = Guard(settings, keys)
     metrics, paper = Metrics(service), document(secured=keys is not None)
+    digests = Digests(service)
     # OPTIONS first, lest Litestar make one of its own for the first method of a path
     handlers: list[Any] = [_options(path) for path in dict.fromkeys(r.path for r in ROUTES)]
-    handlers += [_handler(route, guard, service, metrics, paper) for route in ROUTES]
+    handlers += [_handler(route, guard, service, metrics, paper, digests) for route in ROUTES]
     litestar = Litestar(
         handlers + dashboard(service, settings, keys),
         on_startup=[service.start],
@@ -93,11 +96,12 @@ class Gate:
         headers: Headers = dict(scope["headers"])
         method, path, status = scope["method"], scope["path"], 500
         inner = {**scope, "method": "GET"} if method == "HEAD" else scope
+        begun = False
 
         async def sent(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
+            nonlocal status, begun
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, begun = message["status"], True
                 message["headers"] = _complete(list(message["headers"]))
             elif method == "HEAD":
                 message["body"] = b""
@@ -105,14 +109,23 @@ class Gate:
 
         try:
             self._guard.origin(headers, method)
-        except Refusal as refusal:
-            await respond(sent, *faults.answer(refusal))
-        else:
             await self._app(inner, receive, sent)
+        except Refusal as refusal:
+            inner[_CODE] = refusal.code
+            await respond(sent, *faults.answer(refusal))
+        except CancelledError:  # the time that a server gives requests when it stops is over
+            if begun:
+                raise
+            refusal = faults.stopping()
+            inner[_CODE] = refusal.code
+            await respond(sent, *faults.answer(refusal))
         seconds = perf_counter() - began
         route = getattr(inner.get("route_handler"), "name", None) or OTHER
         self._numbers.answered(route, status, seconds)
-        self._journal.request(method, path, status, seconds, request_id(headers), inner.get(_KEY))
+        if self._journal.requests != "none":
+            key_id = inner.get(_KEY) or self._guard.known(headers)
+            number, code = request_id(headers), inner.get(_CODE)
+            self._journal.request(method, path, status, seconds, number, key_id, code)
 
 
 def _complete(headers: faults.RawHeaders) -> faults.RawHeaders:
@@ -133,7 +146,12 @@ async def respond(send: Send, status: int, headers: faults.RawHeaders, body: byt
 
 
 def _handler(
-    route: Route, guard: Guard, service: Service, metrics: Metrics, paper: bytes
+    route: Route,
+    guard: Guard,
+    service: Service,
+    metrics: Metrics,
+    paper: bytes,
+    digests: Digests,
 ) -> HTTPRouteHandler:
     decoder = None if route.takes is None else msgspec.json.Decoder(route.takes)
 
@@ -142,6 +160,9 @@ def _handler(
         if route.needs != "nothing":
             key = guard.key(headers, route.needs)
             cast(Scope, request.scope)[_KEY] = None if key is None else key.id
+            trusted = True
+        else:
+            trusted = guard.keys is None or guard.known(headers) is not None
         if route.path.startswith("/v1"):
             service.check_ready()
         repeat: str | None = None
@@ -154,7 +175,7 @@ def _handler(
                 body = faults.decoded(decoder, raw)
             elif raw.strip() not in {b"", b"{}"}:
                 raise Refusal(422, "invalid", "this takes no body, or {}")
-        call = Call(service, metrics, paper, request.path_params, repeat, body)
+        call = Call(service, metrics, paper, digests, request.path_params, repeat, body, trusted)
         status, reply = await route.run(call)
         if isinstance(reply, Text):
             return Response(reply.content, status_code=status, media_type=reply.media_type)
@@ -180,17 +201,22 @@ def _typed(path: str) -> str:
 
 def _refused(request: Asked, error: Exception) -> Response[bytes]:
     """Turn whatever was raised into the one shape of an error."""
+    code = "internal"
     if isinstance(error, HTTPException) and error.status_code < 500:
-        status, headers, body = faults.answer(_from_litestar(error))
+        refusal = _from_litestar(error)
+        code = refusal.code
+        status, headers, body = faults.answer(refusal)
         if isinstance(error, MethodNotAllowedException):
             headers.append((b"allow", (error.headers or {}).get("allow", "").encode()))
     elif isinstance(error, Refusal):
+        code = error.code
         status, headers, body = faults.answer(error)
     else:
         number = request_id(dict(request.scope["headers"]))
         status, headers, body = faults.unexpected(
             error, request.method, request.scope["path"], number
         )
+    cast(Scope, request.scope)[_CODE] = code
     told = {
         name.decode(): value.decode()
         for name, value in headers

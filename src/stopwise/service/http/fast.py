@@ -4,6 +4,7 @@ The same guard, bodies, commands and answers as the routes behind it have (a tes
 what is saved is the way there. Whatever is not exactly a hot route is passed on.
 """
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter
 from typing import Any, TypeAlias, cast
@@ -95,6 +96,7 @@ class FastLane:
         guard = self._guard
         headers: Headers = dict(scope["headers"])
         key_id: str | None = None
+        code: str | None = None
         try:
             guard.origin(headers, "POST")
             needs: KeyScope = "observe" if run is _told else "decide"
@@ -112,19 +114,28 @@ class FastLane:
             ]
         except Refusal as refusal:
             status, sent, content = faults.answer(refusal)
+            code = refusal.code
+            sent += SAFE
+        except CancelledError:  # the time that a server gives requests when it stops is over
+            refusal = faults.stopping()
+            status, sent, content = faults.answer(refusal)
+            code = refusal.code
             sent += SAFE
         except Exception as error:
             status, sent, content = faults.unexpected(
                 error, "POST", scope["path"], request_id(headers)
             )
+            code = "internal"
             sent += SAFE
         await send({"type": "http.response.start", "status": status, "headers": sent})
         await send({"type": "http.response.body", "body": content})
         seconds = perf_counter() - began
         self._service.numbers.answered(route, status, seconds)
         if not self._quiet and (status >= 400 or self._journal.requests == "all"):
+            if key_id is None:  # it was refused for its scope, perhaps
+                key_id = guard.known(headers)
             self._journal.request(
-                "POST", scope["path"], status, seconds, request_id(headers), key_id
+                "POST", scope["path"], status, seconds, request_id(headers), key_id, code
             )
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from stopwise.service.journal import trouble
+from stopwise.service.journal import cut, trouble
 from stopwise.service.messages import CascadeSpec, ErrorAnswer, Fault
 from stopwise.service.outputs import MAX_DEPTH
 from stopwise.service.refusals import Refusal
@@ -35,7 +35,9 @@ class Code(msgspec.Struct, frozen=True):
 
 CODES: dict[str, Code] = {
     "bad_request": Code(
-        400, "The body is not JSON, or the request is not HTTP as it should be.", "Mend it."
+        400,
+        "The body is not JSON or did not come whole, or the request is not HTTP as it should be.",
+        "Mend it.",
     ),
     "unauthorized": Code(
         401, "No key was sent, or one that is not known.", "Send `Authorization: Bearer <key>`."
@@ -88,6 +90,11 @@ CODES: dict[str, Code] = {
         "More requests are waiting than the service holds.",
         "Wait as long as `Retry-After` says and send it again, more slowly.",
     ),
+    "headers_too_large": Code(
+        431,
+        "Address and headers together are larger than this service takes.",
+        "Send fewer or shorter headers.",
+    ),
     "internal": Code(
         500,
         "A defect of the service; its log has it under the `X-Request-Id` of the answer.",
@@ -125,6 +132,22 @@ def answer(refusal: Refusal) -> tuple[int, RawHeaders, bytes]:
     return refusal.status, headers, body
 
 
+def stopping() -> Refusal:
+    """Return the refusal of a request that is cut off because the service stops.
+
+    Examples
+    --------
+    >>> stopping().status, stopping().retry_after
+    (503, 1)
+    """
+    return Refusal(
+        503,
+        "unavailable",
+        "the service is stopping; whether this was carried out is not known",
+        retry_after=1,
+    )
+
+
 def unexpected(
     error: BaseException, method: str, path: str, number: str | None = None
 ) -> tuple[int, RawHeaders, bytes]:
@@ -137,7 +160,7 @@ def unexpected(
     (500, (b'x-request-id', b'17'), False)
     """
     number = number or token_hex(8)
-    trouble("a request failed", error, request=number, method=method, path=path)
+    trouble("a request failed", error, request=number, method=method, path=cut(path))
     status, headers, body = answer(
         Refusal(500, "internal", f"a defect of the service; its log has it under {number}")
     )

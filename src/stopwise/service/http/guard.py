@@ -94,6 +94,16 @@ class Guard:
         header = headers.get(b"authorization")
         return self.keys.check(None if header is None else header.decode("latin-1"), scope)
 
+    def known(self, headers: Headers) -> str | None:
+        """Return the id of the key, if it is valid, whatever it may do; for logs and details."""
+        if self.keys is None or b"authorization" not in headers:
+            return None
+        try:
+            key = self.key(headers)
+        except Refusal:
+            return None
+        return None if key is None else key.id
+
     def media_type(self, headers: Headers) -> None:
         """Refuse a body that is not declared as JSON in UTF-8; no body is fine."""
         given = headers.get(b"content-type", b"")

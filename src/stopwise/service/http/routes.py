@@ -4,6 +4,7 @@ The table `ROUTES` is all there is: the application serves it, and the published
 is made from it.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -34,12 +35,41 @@ from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 
 JSON = "application/json"
+WRITES_FAIL = "the log cannot be written now"
 
 
 class HealthAnswer(msgspec.Struct, frozen=True):
     """How a service is."""
 
     status: Literal["alive", "ready"]
+
+
+class Digests:
+    """The digest of the state, computed once for each state and by one caller at a time.
+
+    Parameters
+    ----------
+    service : Service
+        Of which.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._one = asyncio.Lock()
+        self._last: StateAnswer | None = None
+
+    async def now(self) -> StateAnswer:
+        """Return it: to compute it, the whole state is encoded; to be told again is free."""
+        async with self._one:
+            self._service.check_ready()
+            state, last = self._service.state, self._last
+            # The digest of the log stands for all that is in it, and that for the state.
+            if last is None or (last.position, last.log) != (
+                state.position,
+                state.log_digest.hex(),
+            ):
+                self._last = last = await self._service.settled_hash()
+            return last
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +84,26 @@ class Call:
         What it tells Prometheus.
     document : bytes
         The OpenAPI document.
+    digests : Digests
+        Of the state.
     path : mapping
         What stands in the path: ``name`` of a cascade, ``id`` of a decision or round.
     key : str or None
         The Idempotency-Key.
     body : Any
         Of the type that the route takes; None if it takes none.
+    trusted : bool
+        Whether whoever asks may know details: has a valid key, or is not asked for one.
     """
 
     service: Service
     metrics: Metrics
     document: bytes
+    digests: Digests
     path: Mapping[str, str]
     key: str | None = None
     body: Any = None
+    trusted: bool = False
 
     @property
     def name(self) -> str:
@@ -252,7 +288,7 @@ async def state(call: Call) -> Reply:
 
     Two replicas that show the same position show the same hash.
     """
-    return 200, await call.service.settled_hash()
+    return 200, await call.digests.now()
 
 
 async def healthz(call: Call) -> Reply:
@@ -265,6 +301,9 @@ async def readyz(call: Call) -> Reply:
     """Say whether requests would be carried out now; 503 while it recovers or cannot write."""
     why_not = call.service.recovering or call.service.trouble
     if why_not:
+        if not call.trusted:  # the details name files and hosts
+            starts = bool(call.service.recovering)
+            why_not = "the service is getting ready" if starts else WRITES_FAIL
         raise Refusal(503, "unavailable", why_not, retry_after=1)
     return 200, HealthAnswer("ready")
 
@@ -342,7 +381,7 @@ ROUTES = (
         decision,
         None,
         {200: (DecisionView, "As the log has it.")},
-        refuses=("unknown_cascade", "unknown_decision", "gone"),
+        refuses=("unknown_cascade", "unknown_decision", "gone", "too_many_requests"),
         tag="decisions",
     ),
     Route(
@@ -407,7 +446,15 @@ ROUTES = (
         refuses=("unknown_cascade", "unknown_round", "conflict", "gone"),
         tag="rounds",
     ),
-    Route("GET", "/v1/state", state, None, {200: (StateAnswer, "Now.")}, tag="service"),
+    Route(
+        "GET",
+        "/v1/state",
+        state,
+        "admin",
+        {200: (StateAnswer, "Now.")},
+        refuses=("too_many_requests",),
+        tag="service",
+    ),
     Route("GET", "/healthz", healthz, "nothing", {200: (HealthAnswer, "Alive.")}, tag="service"),
     Route("GET", "/readyz", readyz, "nothing", {200: (HealthAnswer, "Ready.")}, tag="service"),
     Route(

@@ -288,9 +288,9 @@ def refusals(route: Route, secured: bool) -> list[str]:
     Examples
     --------
     >>> refusals(next(route for route in ROUTES if route.path == "/healthz"), secured=True)
-    ['bad_request', 'internal']
+    ['bad_request', 'headers_too_large', 'internal']
     """
-    found = {"bad_request", "internal", *route.refuses}
+    found = {"bad_request", "headers_too_large", "internal", *route.refuses}
     if not secured:
         found.add("forbidden")  # what came through somebody else's site
     elif route.needs != "nothing":

@@ -5,7 +5,7 @@ position of their first event, which is the only order there is, and each carrie
 itself and all before it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from hashlib import blake2b
 from typing import ClassVar, Protocol
 
@@ -142,10 +142,11 @@ class Store(Protocol):
         """Forget the blocks that end at or before a position; return how many events went."""
         ...
 
-    async def fill(self, after: int, digest: bytes, blocks: list[Block]) -> None:
-        """Append blocks of a copy of a log, all of them or none.
+    async def fill(self, after: int, digest: bytes, blocks: AsyncIterable[list[Block]]) -> None:
+        """Append blocks of a copy of a log, some at a time, but all of them or none.
 
         They follow position ``after``, where ``digest`` is the log's: the end of this one, or, if
-        it is empty, the place at which it shall begin, as one that was compacted does.
+        it is empty, the place at which it shall begin, as one that was compacted does. Nobody sees
+        or appends any until the last of them is there.
         """
         ...

@@ -1,6 +1,8 @@
 """Which store an address means."""
 
-from stopwise.errors import MissingPackageError
+import re
+
+from stopwise.errors import InvalidParameterError, MissingPackageError
 from stopwise.service.store.base import Store
 from stopwise.service.store.sqlite import SqliteStore
 
@@ -28,6 +30,12 @@ def open_store(where: str) -> Store:
     'PostgresStore'
     """
     if not where.startswith(("postgresql://", "postgres://")):
+        if "://" in where or re.search(r"\b(password|host|dbname|user)\s*=", where):
+            # (Not shown: it may hold a password.)
+            raise InvalidParameterError(
+                "the store is neither the path of an SQLite file nor an address of PostgreSQL: "
+                "write postgresql://user@host/database"
+            )
         return SqliteStore(where)
     try:
         from stopwise.service.store.postgres import PostgresStore

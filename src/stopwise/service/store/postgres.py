@@ -5,7 +5,7 @@ the process that holds it dies, the database ends its transaction, and the next 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
@@ -341,28 +341,50 @@ class PostgresStore:
                 return total
             total += gone
 
-    async def fill(self, after: int, digest: bytes, blocks: list[Block]) -> None:
+    async def fill(self, after: int, digest: bytes, blocks: AsyncIterable[list[Block]]) -> None:
         """Append blocks of a copy of a log, all of them or none."""
 
-        async def append(connection: AsyncConnection) -> int:
+        async def start(connection: AsyncConnection) -> int:
+            await connection.execute(_BEGIN)
             cursor = connection.cursor(binary=True)
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_APPEND,))
-                row = await (await cursor.execute(_END.encode())).fetchone()
-                end: int = 0 if row is None else row[0]
-                if end == 0:
-                    await connection.execute(_BEGIN_AT, (after, digest))
-                elif end != after:
-                    return end
-                values = [(b.base, b.count, b.time, b.digest, b.payload) for b in blocks]
-                await cursor.executemany(_ADD_BLOCK, values)
-            return after
+            row = await (await cursor.execute(_END.encode())).fetchone()
+            end: int = 0 if row is None else row[0]
+            if end == 0:
+                await connection.execute(_BEGIN_AT, (after, digest))
+            return end or after
 
-        end = await self._with(self._appending, "append a copy", append, again=False)
-        if end != after:
+        async def add(connection: AsyncConnection, some: list[Block]) -> None:
+            self._check_copying(connection)
+            values = [(b.base, b.count, b.time, b.digest, b.payload) for b in some]
+            await connection.cursor(binary=True).executemany(_ADD_BLOCK, values)
+
+        async def finish(connection: AsyncConnection) -> None:
+            self._check_copying(connection)
+            await connection.execute("COMMIT")
+
+        async def do(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+            return await self._with(self._appending, "append a copy", work, again=False)
+
+        await self.release()
+        try:
+            end = await do(start)
+            if end != after:
+                raise StoreError(
+                    f"a copy that goes on after event {after:,} does not continue the log in"
+                    f" {self.place}, which ends with event {end:,}"
+                )
+            async for some in blocks:
+                await do(lambda connection, some=some: add(connection, some))
+            await do(finish)
+        finally:
+            await self.release()  # of what was not finished, nothing stays
+
+    def _check_copying(self, connection: AsyncConnection) -> None:
+        """Make sure that a connection is still that with the beginning of the copy."""
+        if connection.info.transaction_status != TransactionStatus.INTRANS:
             raise StoreError(
-                f"a copy that goes on after event {after:,} does not continue the log in"
-                f" {self.place}, which ends with event {end:,}"
+                f"the connection to {self.place} was lost while a copy was written; nothing of it"
+                " is there"
             )
 
     # ---------------------------------------------------------------- snapshots

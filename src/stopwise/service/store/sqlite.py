@@ -6,7 +6,7 @@ run in one thread of their own, in which the interpreter is free while the disk 
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -167,11 +167,18 @@ class SqliteStore:
             pass
         return gone
 
-    async def fill(self, after: int, digest: bytes, blocks: list[Block]) -> None:
+    async def fill(self, after: int, digest: bytes, blocks: AsyncIterable[list[Block]]) -> None:
         """Append blocks of a copy of a log, all of them or none."""
         del digest  # the first block has it in its own; without one, the snapshot tells the end
         self._ends_at = None
-        await self._run(lambda: self._fill(after, blocks))
+        try:
+            await self._run(lambda: self._begin_copy(after))
+            async for some in blocks:
+                await self._run(lambda some=some: self._add_copied(some))
+            await self._run(lambda: self._sql.execute("COMMIT"))
+        except BaseException:
+            await self._run(self._undo)
+            raise
 
     # -- in the thread ------------------------------------------------------------------------
 
@@ -293,23 +300,23 @@ class SqliteStore:
         )
         self._ends_at = block.end
 
-    def _fill(self, after: int, blocks: list[Block]) -> None:
+    def _begin_copy(self, after: int) -> None:
         self._own()
-        sql = self._sql
-        sql.execute("BEGIN IMMEDIATE")
-        try:
-            end = sql.execute("SELECT max(base + count - 1) FROM block").fetchone()[0]
-            if end not in (None, after):
-                raise StoreError(
-                    f"a copy that goes on after event {after:,} does not continue {self.path}, "
-                    f"which ends with event {end:,}"
-                )
-            rows = [(b.base, b.count, b.time, b.digest, b.payload) for b in blocks]
-            sql.executemany("INSERT INTO block VALUES (?, ?, ?, ?, ?)", rows)
-            sql.execute("COMMIT")
-        except BaseException:
-            sql.execute("ROLLBACK")
-            raise
+        self._sql.execute("BEGIN IMMEDIATE")
+        end = self._sql.execute("SELECT max(base + count - 1) FROM block").fetchone()[0]
+        if end not in (None, after):
+            raise StoreError(
+                f"a copy that goes on after event {after:,} does not continue {self.path}, "
+                f"which ends with event {end:,}"
+            )
+
+    def _add_copied(self, blocks: list[Block]) -> None:
+        rows = [(b.base, b.count, b.time, b.digest, b.payload) for b in blocks]
+        self._sql.executemany("INSERT INTO block VALUES (?, ?, ?, ?, ?)", rows)
+
+    def _undo(self) -> None:
+        if self._connection is not None and self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     async def _run(self, work: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()

@@ -64,6 +64,9 @@ async def backup(where: str, target: Path, progress: Progress = no_progress) -> 
 async def restore(backup: Path, where: str, progress: Progress = no_progress) -> Copied:
     """Copy a backup into an empty store: a new file, or a database without events.
 
+    The events are there all at once or, whatever interrupts it, not at all. Of a compacted log the
+    snapshot comes after them; a service refuses to begin without it.
+
     Raises
     ------
     InvalidParameterError
@@ -152,14 +155,17 @@ async def _copy(source: Store, target: Store, contents: _Contents, progress: Pro
     after, snapshot = contents.first - 1, contents.snapshot
     before = snapshot.digest if snapshot is not None and snapshot.position == after else START
     chain = Chain(after, START if after == 0 else None)
-    await target.fill(after, before, [])
-    async for blocks in _together(source, after, contents.end):
-        for block in blocks:
-            chain.add(block)
-        await target.fill(blocks[0].base - 1, START, blocks)
-        progress("copying", chain.position, contents.end)
-        await asyncio.sleep(0)
-    check_reached(chain.position, contents.end)
+
+    async def checked() -> AsyncIterator[list[Block]]:
+        async for blocks in _together(source, after, contents.end):
+            for block in blocks:
+                chain.add(block)
+            yield blocks
+            progress("copying", chain.position, contents.end)
+            await asyncio.sleep(0)
+        check_reached(chain.position, contents.end)
+
+    await target.fill(after, before, checked())
     if contents.snapshot is not None:
         await target.keep_snapshot(contents.snapshot)
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from stopwise.errors import InvalidParameterError
-from stopwise.logs.log import format_of
+from stopwise.logs.log import SUFFIXES, format_of
 from stopwise.logs.writer import LogWriter
 from stopwise.policies.contextual import Contextual
 from stopwise.records import Failure, Round
@@ -31,12 +31,13 @@ from stopwise.service.state import State
 from stopwise.service.store.base import Store
 from stopwise.service.tools.files import beside
 from stopwise.service.tools.folding import (
+    Beginning,
     Progress,
     beginning,
-    between,
     no_progress,
     read_events,
     state_of,
+    whole,
 )
 
 Contexts: TypeAlias = Literal["plain", "hashed", "none"]
@@ -54,6 +55,8 @@ class Exported(msgspec.Struct, frozen=True):
         Of these, with a label.
     failed : int
         Of these, ended early.
+    complete : int
+        Of these, with an output of every arm.
     open, expired : int
         Decisions without outputs, which are left out.
     lost : int
@@ -69,6 +72,7 @@ class Exported(msgspec.Struct, frozen=True):
     rounds: int
     labelled: int
     failed: int
+    complete: int
     open: int
     expired: int
     lost: int
@@ -109,17 +113,22 @@ async def export_rounds(
     ------
     InvalidParameterError
         If there is no such cascade, or no such format.
+    CorruptLogError
+        If the log is damaged; then there is no file.
     """
     if contexts == "hashed":
         raise InvalidParameterError(
             "hashes are no contexts that a policy could decide by: export rounds with their "
             "contexts plain, or none; hashed ones go with --events"
         )
-    kind = format_of(out, None)
-    state = await state_of(store, progress)
-    learner = chosen(state, cascade)
-    end = state.position
-    survey = await _survey(store, learner, end, progress)
+    if out.suffix.lower() not in SUFFIXES:
+        raise InvalidParameterError(
+            f"{out.name} does not tell its format; it should end in {', '.join(SUFFIXES)}"
+        )
+    kind = format_of(out)
+    log = _Log(store, await state_of(store, progress), await beginning(store), progress)
+    learner = chosen(log.state, cascade)
+    survey = await _survey(log, learner)
     names = list(specs.context_names(learner.spec) or _numbered(specs.context_size(learner.spec)))
     sees = _sees(learner, survey.first_numbers)
     revealed = {
@@ -128,7 +137,7 @@ async def export_rounds(
         if b > a
     }
     shown = contexts == "plain"
-    rounds = labelled = failed = lost = 0
+    rounds = labelled = failed = complete = lost = 0
     with ExitStack() as stack:
         writer = stack.enter_context(
             LogWriter(
@@ -140,7 +149,7 @@ async def export_rounds(
                 format=kind,
             )
         )
-        async for number, done in _ended(store, learner, sees, survey.written, end, progress):
+        async for number, done in _ended(log, learner, sees, survey.written):
             if done is None:
                 lost += 1
                 continue
@@ -148,6 +157,7 @@ async def export_rounds(
             rounds += 1
             labelled += label is not None
             failed += done.failure is not None
+            complete += len(done.outputs) == learner.cascade.n_arms
             writer.write(
                 done if shown else msgspec.structs.replace(done, context=()),
                 None if label is None else survey.written(label),
@@ -158,6 +168,7 @@ async def export_rounds(
         rounds,
         labelled,
         failed,
+        complete,
         states.count(OPEN),
         states.count(EXPIRED),
         lost,
@@ -191,25 +202,39 @@ class _Survey(msgspec.Struct, frozen=True):
     written: Callable[[bytes], Any]  # an output as it is written
 
 
-async def _survey(store: Store, learner: Learner, end: int, progress: Progress) -> _Survey:
+class _Log(msgspec.Struct, frozen=True):
+    """A log that is read more than once, and checked each time."""
+
+    store: Store
+    state: State  # at the last event that is exported
+    start: Beginning
+    progress: Progress
+
+    async def events(self, stage: str, index: int) -> AsyncIterator[Event]:
+        """Yield the events of one cascade."""
+        end = self.state.position
+        async for block in whole(self.store, self.start, end, self.state.log_digest):
+            for event in read_events(block):
+                if _index(event) == index:
+                    yield event
+            self.progress(stage, block.end, end)
+
+
+async def _survey(log: _Log, learner: Learner) -> _Survey:
     labels: dict[int, bytes] = {}
     first_numbers = specs.context_size(learner.spec)
     forms: set[bytes] = set()
     families = _Families()
-    async for block in between(store, 0, end):
-        for event in read_events(block):
-            if _index(event) != learner.index:
-                continue
-            if isinstance(event, Started):
-                first_numbers = min(first_numbers, len(event.context) // 8)
-            elif isinstance(event, Labelled):
-                labels[event.number] = event.label
-            for form in _outputs(event):
-                if form not in forms:
-                    families.add(plain(form))
-                    if len(forms) < 100_000:  # a bound on memory; the rest is looked at each time
-                        forms.add(form)
-        progress("looking", block.end, end)
+    async for event in log.events("looking", learner.index):
+        if isinstance(event, Started):
+            first_numbers = min(first_numbers, len(event.context) // 8)
+        elif isinstance(event, Labelled):
+            labels[event.number] = event.label
+        for form in _outputs(event):
+            if form not in forms:
+                families.add(plain(form))
+                if len(forms) < 100_000:  # a bound on memory; the rest is looked at each time
+                    forms.add(form)
     reason = families.reason
     return _Survey(labels, first_numbers, reason, bytes.decode if reason else plain)
 
@@ -242,30 +267,19 @@ class _Families:
 
 
 async def _ended(
-    store: Store,
-    learner: Learner,
-    sees: list[int],
-    written: Callable[[bytes], Any],
-    end: int,
-    progress: Progress,
+    log: _Log, learner: Learner, sees: list[int], written: Callable[[bytes], Any]
 ) -> AsyncIterator[tuple[int, Round | None]]:
     """Yield the rounds of a cascade as they end; None for one whose beginning is not known."""
-    begun = await _open_before(store, learner.index)
+    begun = _open_before(log.start, learner.index)
     most = learner.spec.keep_open + len(begun)
-    async for block in between(store, 0, end):
-        for event in read_events(block):
-            if _index(event) != learner.index:
-                continue
-            _note_beginning(event, begun)
-            while len(begun) > most:  # given up, as the service did
-                del begun[next(iter(begun))]
-            number = _ended_number(event)
-            if number is not None:
-                yield (
-                    number,
-                    _round(learner, event, number, begun.pop(number, None), sees, written),
-                )
-        progress("exporting", block.end, end)
+    async for event in log.events("exporting", learner.index):
+        _note_beginning(event, begun)
+        while len(begun) > most:  # given up, as the service did
+            del begun[next(iter(begun))]
+        number = _ended_number(event)
+        if number is not None:
+            known = begun.pop(number, None)
+            yield number, _round(learner, event, number, known, sees, written)
 
 
 def _outputs(event: Event) -> Iterator[bytes]:
@@ -298,9 +312,8 @@ def _note_beginning(event: Event, begun: dict[int, _Begun]) -> None:
         begun[event.number] = _Begun(event.context, event.time)
 
 
-async def _open_before(store: Store, index: int) -> dict[int, _Begun]:
+def _open_before(start: Beginning, index: int) -> dict[int, _Begun]:
     """Return, from the snapshot a compacted log begins with, what was open there."""
-    start = await beginning(store)
     if not start.compacted or index >= len(start.state.order):
         return {}
     waiting = start.state.order[index].ledger.open.items()

@@ -140,6 +140,38 @@ async def between(store: Store, after: int, upto: int) -> AsyncIterator[Block]:
             return
 
 
+async def whole(store: Store, start: Beginning, upto: int, digest: bytes) -> AsyncIterator[Block]:
+    """Yield every block up to a position, where the log has this digest; each is checked.
+
+    Raises
+    ------
+    CorruptLogError
+        If a block is missing, or not what was written, or the log was compacted meanwhile.
+    """
+    if start.state.position == start.first - 1:
+        chain = Chain(start.first - 1, start.state.log_digest)
+    else:
+        chain = Chain(start.first - 1, None)
+    try:
+        async for block in between(store, start.first - 1, upto):
+            chain.add(block)
+            yield block
+        check_reached(chain.position, upto)
+        if chain.digest is not None and chain.digest != digest:
+            raise CorruptLogError(f"the digest at the end, event {upto}, does not match")
+        newest = max(await store.snapshots(), default=0)
+        if newest > (await store.end())[0]:
+            raise CorruptLogError(
+                f"there is a snapshot of event {newest}, but the log ends with event {upto}: its "
+                "end is missing"
+            )
+    except CorruptLogError:
+        first = await _first(store)
+        if first is None or first > start.first:
+            raise CorruptLogError("the log was compacted while it was read: try again") from None
+        raise
+
+
 def read_events(block: Block) -> list[Event]:
     """Return the events of a block; whether they are what was written is another's question."""
     try:

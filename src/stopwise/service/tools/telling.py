@@ -27,7 +27,14 @@ from stopwise.service.state import State
 from stopwise.service.store.base import Store
 from stopwise.service.tools.exporting import Contexts, chosen
 from stopwise.service.tools.files import beside
-from stopwise.service.tools.folding import Progress, between, no_progress, read_events, state_of
+from stopwise.service.tools.folding import (
+    Progress,
+    beginning,
+    no_progress,
+    read_events,
+    state_of,
+    whole,
+)
 
 
 async def export_events(
@@ -55,14 +62,20 @@ async def export_events(
         Secret for hashed ones, so that they equal those that a service with the same secret logs.
     progress : callable
         Called as ``progress("exporting", event, of)``.
+
+    Raises
+    ------
+    CorruptLogError
+        If the log is damaged; then there is no file.
     """
     state = await state_of(store, progress)
+    start = await beginning(store)
     only = None if cascade is None else chosen(state, cascade).spec.name
     told = Teller(state, contexts, salt)
     written = 0
     encode = msgspec.json.Encoder().encode
     with beside(out) as path, path.open("wb") as file:
-        async for block in between(store, 0, state.position):
+        async for block in whole(store, start, state.position, state.log_digest):
             for position, event in enumerate(read_events(block), start=block.base):
                 line = told(position, event)
                 if only is None or line["cascade"] == only:

@@ -181,6 +181,15 @@ def of_export(done: Exported) -> list[str]:
     return lines
 
 
+def of_few(complete: int, least: int) -> list[str]:
+    """Say why a log that was exported cannot be diagnosed yet."""
+    have = "1 round has" if complete == 1 else f"{complete:,} rounds have"
+    return [
+        f"Too few for stopwise diagnose: {have} the outputs of all arms, and it takes {least}.",
+        "Rounds go to the last arm now and then where the policy has full_depth_every.",
+    ]
+
+
 def of_plan(planned: Plan) -> list[str]:
     """Say what compacting would forget, and what cannot be done afterwards."""
     events = f"{counted(planned.events, 'event')} ({size(planned.bytes)})"
@@ -225,7 +234,8 @@ def of_sight(found: Sight) -> list[str]:
     held = found.end - found.first + 1
     lines = [
         f"{counted(held, 'event')} in {counted(found.blocks, 'block')}, {size(found.bytes)}"
-        + (f"; events 1 to {found.first - 1:,} were compacted away" if found.first > 1 else ""),
+        + (f"; events 1 to {found.first - 1:,} were compacted away" if found.first > 1 else "")
+        + " (not checked: log verify does)",
         f"first {moment(found.began)}, last {moment(found.ended)}",
         "events: " + (", ".join(f"{n:,} {kind}" for kind, n in found.kinds.items() if n) or "none"),
         "snapshots: "
