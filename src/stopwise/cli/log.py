@@ -212,12 +212,12 @@ def export(
         return
     done = _with(store, as_rounds)
     _say([f"Wrote {out}: {words.of_export(done)[0]}", *words.of_export(done)[1:]])
-    if done.complete >= LEAST_ROWS:
+    if done.balanced >= LEAST_ROWS:
         costs = ",".join(f"{cost:.6g}" for cost in done.costs)
         none = ["--context", ""] if done.bare else []
         _say([f"Next: {shlex.join(['stopwise', 'diagnose', str(out), '--costs', costs, *none])}"])
     else:
-        _say(words.of_few(done.complete, LEAST_ROWS))
+        _say(words.of_few(done, LEAST_ROWS))
 
 
 @log.command()

@@ -1,5 +1,6 @@
 """The rounds of a cascade as a table: the log that ``stopwise replay`` and ``diagnose`` read."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,6 +10,7 @@ import msgspec
 import numpy as np
 
 from stopwise.errors import InvalidParameterError
+from stopwise.logs.diagnosis.sampling import SMALL_GROUP
 from stopwise.logs.log import SUFFIXES, format_of
 from stopwise.logs.writer import LogWriter
 from stopwise.policies.contextual import Contextual
@@ -57,6 +59,9 @@ class Exported(msgspec.Struct, frozen=True):
         Of these, ended early.
     complete : int
         Of these, with an output of every arm.
+    balanced : int
+        As many of the complete as a diagnosis can use: every place where the rule wanted to stop
+        has the share that it has among all.
     open, expired : int
         Decisions without outputs, which are left out.
     lost : int
@@ -73,6 +78,7 @@ class Exported(msgspec.Struct, frozen=True):
     labelled: int
     failed: int
     complete: int
+    balanced: int
     open: int
     expired: int
     lost: int
@@ -137,7 +143,8 @@ async def export_rounds(
         if b > a
     }
     shown = contexts == "plain"
-    rounds = labelled = failed = complete = lost = 0
+    rounds = labelled = failed = lost = 0
+    wanted, complete = Counter[int](), Counter[int]()
     with ExitStack() as stack:
         writer = stack.enter_context(
             LogWriter(
@@ -157,7 +164,8 @@ async def export_rounds(
             rounds += 1
             labelled += label is not None
             failed += done.failure is not None
-            complete += len(done.outputs) == learner.cascade.n_arms
+            wanted[done.wanted] += 1
+            complete[done.wanted] += len(done.outputs) == learner.cascade.n_arms
             writer.write(
                 done if shown else msgspec.structs.replace(done, context=()),
                 None if label is None else survey.written(label),
@@ -168,7 +176,8 @@ async def export_rounds(
         rounds,
         labelled,
         failed,
-        complete,
+        complete.total(),
+        _balanced(wanted, complete),
         states.count(OPEN),
         states.count(EXPIRED),
         lost,
@@ -188,6 +197,16 @@ def chosen(state: State, name: str | None) -> Learner:
     if len(state.order) != 1:
         raise InvalidParameterError(f"say which cascade, with --cascade; there are: {there}")
     return state.order[0]
+
+
+def _balanced(wanted: Counter[int], complete: Counter[int]) -> int:
+    """Return how many rows a diagnosis would keep, as `survey` balances them."""
+    deep = +complete  # where the rule wanted to stop, and some rounds went on to the last arm
+    covered = sum(wanted[arm] for arm in deep)
+    most = [
+        deep[arm] * covered / wanted[arm] for arm in deep if wanted[arm] >= SMALL_GROUP * covered
+    ]
+    return sum(round(min(most) * wanted[arm] / covered) for arm in deep) if deep else 0
 
 
 # -- rounds as rows -------------------------------------------------------------------------------

@@ -181,11 +181,13 @@ def of_export(done: Exported) -> list[str]:
     return lines
 
 
-def of_few(complete: int, least: int) -> list[str]:
+def of_few(done: Exported, least: int) -> list[str]:
     """Say why a log that was exported cannot be diagnosed yet."""
-    have = "1 round has" if complete == 1 else f"{complete:,} rounds have"
+    have = "1 round has" if done.complete == 1 else f"{done.complete:,} rounds have"
+    typical = "" if done.balanced == done.complete else f" ({done.balanced:,} in fair shares)"
+    found = f"{have} the outputs of all arms{typical}"
     return [
-        f"Too few for stopwise diagnose: {have} the outputs of all arms, and it takes {least}.",
+        f"Too few for stopwise diagnose: {found}, and it takes {least}.",
         "Rounds go to the last arm now and then where the policy has full_depth_every.",
     ]
 
