@@ -347,10 +347,7 @@ class Learner:
         ledger, tails = self.ledger, self._tails
         if count == 1:
             return ledger.opening(first) + tails[ledger.stops[first]]
-        end = first + count
-        openings = ledger.openings(first, end)
-        stops = ledger.stops[first:end]
-        return ",".join([o + tails[stop] for o, stop in zip(openings, stops, strict=True)])
+        return ",".join(ledger.texts(first, first + count, tails))
 
     def repeated(self, key: str, contexts: bytes) -> tuple[int, int] | None:
         """Return the decisions that an Idempotency-Key has made; None if it is new."""

@@ -82,11 +82,12 @@ class Ledger:
         """Return how the JSON of a decision begins, its name included."""
         return f'{{"id":"{number}-{(number * 2654435761 ^ self._salt) >> 7 & 0xFFFFF:05x}'
 
-    def openings(self, first: int, end: int) -> list[str]:
-        """Return the same for several."""
+    def texts(self, first: int, end: int, tails: list[str]) -> list[str]:
+        """Return the JSON of several decisions; each goes on with the tail of its stop."""
         salt = self._salt
         return [
-            f'{{"id":"{n}-{(n * 2654435761 ^ salt) >> 7 & 0xFFFFF:05x}' for n in range(first, end)
+            f'{{"id":"{n}-{(n * 2654435761 ^ salt) >> 7 & 0xFFFFF:05x}{tails[stop]}'
+            for n, stop in enumerate(self.stops[first:end], first)
         ]
 
     def number(self, text: str, kind: str = "decision") -> int:
@@ -156,14 +157,16 @@ class Ledger:
 
     def _expire(self) -> None:
         # A function of the log alone, so that every replica gives up the same ones.
-        while len(self.open) > self.keep_open:
+        waiting, status, number = self.open, self.status, self._oldest
+        for _ in range(len(waiting) - self.keep_open):
             # (The first key of a dict is slow to find once many before it were deleted.)
-            while self._oldest not in self.open:
-                self._oldest += 1
-            number = self._oldest
-            del self.open[number]
-            self.partial.pop(number, None)
-            self.status[number] = (self.status[number] & ~STATUS) | EXPIRED
+            while number not in waiting:
+                number += 1
+            del waiting[number]
+            if self.partial:
+                self.partial.pop(number, None)
+            status[number] = (status[number] & ~STATUS) | EXPIRED
+        self._oldest = number
 
     # -- looking ------------------------------------------------------------------------------
 
