@@ -23,7 +23,7 @@ export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run example browser test test-full bench lint types format constraints clean
+.PHONY: help run example browser installed compiled test test-full bench lint types format constraints clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,13 @@ browser:  ## Install Chromium, in which the tests open the report, where it is m
 	    $$SUDO apt-get update -qq && \
 	    DEBIAN_FRONTEND=noninteractive $$SUDO apt-get install -y -qq --no-install-recommends \
 	        chromium chromium-driver > /dev/null; }
+
+installed: $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/test  ## Install what checks and tests need
+
+compiled: $(STAMPS)/test  ## Compile the kernels beforehand, so that no test waits for them
+	@$(BIN)/python -c "from stopwise.logs.replay.preparing import prepare; \
+	    from stopwise.policies.registry import POLICIES; from stopwise.service.warming import warm; \
+	    warm(); prepare(lambda *_: None, [k for k, p in POLICIES.items() if not p.needs_truth])"
 
 test: browser $(STAMPS)/test  ## Run the tests and the doctests of src and docs (PYTEST_ARGS="-k gram")
 	@$(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)

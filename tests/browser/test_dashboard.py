@@ -263,6 +263,7 @@ def test_updates_can_be_paused_and_resumed(page: Any, busy: Served) -> None:
     assert button.text.startswith("Pause")
 
 
+@pytest.mark.full
 def test_a_hidden_page_asks_for_nothing(page: Any, busy: Served) -> None:
     page.open(Address(f"{busy.url}/cascades/triage"))
     page.run(
@@ -280,6 +281,7 @@ def test_a_hidden_page_asks_for_nothing(page: Any, busy: Served) -> None:
     wait_for(page, f"document.getElementById('decision-{made['id']}') !== null")
 
 
+@pytest.mark.full
 def test_a_page_says_so_when_the_service_is_gone(page: Any, tmp_path: Path) -> None:
     with served(tmp_path, keys=False) as one:
         one.post("", SPEC)

@@ -102,6 +102,7 @@ def test_columns_of_other_names_and_cumulative_costs(stopwise: Run, tmp_path: Pa
     assert errors == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.full
 def test_a_dear_arm_that_is_worse_is_named(stopwise: Run, tmp_path: Path) -> None:
     table = rounds(4000, (0.15, 0.05, 0.3), seed=1)
     del table["label"]

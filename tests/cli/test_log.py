@@ -161,6 +161,7 @@ def test_verify(stopwise: Program, store: Path) -> None:
     )
 
 
+@pytest.mark.full
 def test_a_process_of_its_own(store: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "STOPWISE_STORE": str(store)}
     environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))

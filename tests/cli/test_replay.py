@@ -151,6 +151,7 @@ def test_what_is_compared_is_counted_beside_it(stopwise: Run, tmp_path: Path) ->
     assert len(re.findall(r"\bof 600 +of 600\b", done.stdout)) == 3  # the policy, rules, small
 
 
+@pytest.mark.full
 def test_costs_in_another_unit_are_warned_of(stopwise: Run, log: Path) -> None:
     done = stopwise("replay", log.name, "--costs", "0.5,20,300", "--json")
     assert done.returncode == 0
@@ -318,6 +319,7 @@ def test_another_format_is_a_usage_error(stopwise: Run, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_a_policy_made_for_other_numbers_is_a_sentence(
     stopwise: Run, log: Path, tmp_path: Path
 ) -> None:
@@ -349,7 +351,9 @@ def begin(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "sign", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGKILL]
+)
 def test_interrupted_or_killed_the_same_command_goes_on(
     stopwise: Run, tmp_path: Path, sign: signal.Signals
 ) -> None:

@@ -155,6 +155,7 @@ def test_a_stop_under_load_answers_what_it_has_taken(serve: Serve) -> None:
             assert client.get(f"/v1/cascades/triage/decisions/{id_}").status_code == 200
 
 
+@pytest.mark.full
 def test_it_says_that_it_compiles_and_may_be_stopped_meanwhile(
     serve: Serve, tmp_path: Path
 ) -> None:

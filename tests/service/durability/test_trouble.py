@@ -97,6 +97,7 @@ def test_a_database_that_is_restarted_is_survived(database: Database, postgres: 
     asyncio.run(scenario())
 
 
+@pytest.mark.full
 def test_a_database_that_is_down_at_the_start_is_named(database: Database, postgres: str) -> None:
     """Who cannot reach his log does not start; the message says why, and keeps the password."""
 

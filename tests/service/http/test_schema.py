@@ -75,6 +75,7 @@ def test_nothing_contradicts_the_document(tmp_path: Path) -> None:
     assert not contradictions(tmp_path, keys=True, known=None, examples=4)
 
 
+@pytest.mark.full
 def test_nothing_contradicts_the_document_where_nobody_is_asked_for_a_key(tmp_path: Path) -> None:
     some = ("cascades", "decide", "retire_cascade", "outputs", "readyz", "metrics")
     assert not contradictions(tmp_path, keys=False, known="one", examples=8, only=some)

@@ -422,6 +422,7 @@ def curves_file(out: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.full
 def test_a_small_reproduction_by_two_engines_and_again(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     report = reproduce(one, quick=True, only=["supervised"], engine="in-process")
