@@ -46,6 +46,7 @@ class Scribe:
     async def wrote(self, event: Event) -> None:
         self._events.append(event)
         self.state.position += 1
+        self.state.time = event.time
         if len(self._events) == GROUP:
             await self.flush()
 
