@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 
@@ -39,14 +39,13 @@ class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[bool] | None = None
-        self._done: object = None
+        self._done: Callable[[bool], None] = lambda _: None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def send(self, message: bytes, done: object) -> None:
+    def send(self, message: bytes, done: Callable[[bool], None]) -> None:
         self._done = done
         assert self._transport is not None
         self._transport.write(message)
@@ -59,7 +58,7 @@ class _Connection(asyncio.Protocol):
             length = int(buffer[at + 16 : buffer.find(b"\r", at)])
             if len(buffer) >= head + 4 + length:
                 self._buffer = b""
-                self._done(buffer.startswith(b"HTTP/1.1 20"))  # type: ignore[operator]
+                self._done(buffer.startswith(b"HTTP/1.1 20"))
                 return
         self._buffer = buffer
 

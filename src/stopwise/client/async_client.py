@@ -135,18 +135,18 @@ class AsyncClient:
     async def outputs(
         self,
         name: str,
-        id: str,  # noqa: A002 (the word for it)
+        id: str,
         outputs: OutputsLike,
         final: bool = False,
     ) -> OutputsAnswer:
         """Tell what arms said; see `Client.outputs`."""
         return await self._do(self._core.outputs(name, id, outputs, final))
 
-    async def label(self, name: str, id: str, label: Any) -> LabelAnswer:  # noqa: A002 (the word for it)
+    async def label(self, name: str, id: str, label: Any) -> LabelAnswer:
         """Tell the right answer of a round that was chosen at random for an audit."""
         return await self._do(self._core.label(name, id, label))
 
-    async def decision(self, name: str, id: str) -> DecisionView:  # noqa: A002 (the word for it)
+    async def decision(self, name: str, id: str) -> DecisionView:
         """Look up what was decided, and what was told since."""
         return await self._do(self._core.decision(name, id))
 
@@ -186,7 +186,7 @@ class AsyncClient:
     async def step(
         self,
         name: str,
-        id: str,  # noqa: A002 (the word for it)
+        id: str,
         arm: int,
         output: Any,
         revealed: ArrayLike = (),
@@ -194,11 +194,11 @@ class AsyncClient:
         """Tell what one arm said and what it revealed; ``next`` is the arm to run now."""
         return await self._do(self._core.step(name, id, arm, output, revealed))
 
-    async def end_round(self, name: str, id: str) -> RoundAnswer:  # noqa: A002 (the word for it)
+    async def end_round(self, name: str, id: str) -> RoundAnswer:
         """End a round whose arm failed; the service learns from the arms that answered."""
         return await self._do(self._core.end_round(name, id))
 
-    async def round_answer(self, name: str, id: str) -> RoundAnswer:  # noqa: A002 (the word for it)
+    async def round_answer(self, name: str, id: str) -> RoundAnswer:
         """Look up where a round stands."""
         return await self._do(self._core.round_answer(name, id))
 

@@ -212,7 +212,7 @@ class Client:
     def outputs(
         self,
         name: str,
-        id: str,  # noqa: A002 (the word for it)
+        id: str,
         outputs: OutputsLike,
         final: bool = False,
     ) -> OutputsAnswer:
@@ -237,11 +237,11 @@ class Client:
         """
         return self._do(self._core.outputs(name, id, outputs, final))
 
-    def label(self, name: str, id: str, label: Any) -> LabelAnswer:  # noqa: A002 (the word for it)
+    def label(self, name: str, id: str, label: Any) -> LabelAnswer:
         """Tell the right answer of a round that was chosen at random for an audit."""
         return self._do(self._core.label(name, id, label))
 
-    def decision(self, name: str, id: str) -> DecisionView:  # noqa: A002 (the word for it)
+    def decision(self, name: str, id: str) -> DecisionView:
         """Look up what was decided, and what was told since."""
         return self._do(self._core.decision(name, id))
 
@@ -300,7 +300,7 @@ class Client:
     def step(
         self,
         name: str,
-        id: str,  # noqa: A002 (the word for it)
+        id: str,
         arm: int,
         output: Any,
         revealed: ArrayLike = (),
@@ -308,11 +308,11 @@ class Client:
         """Tell what one arm said and what it revealed; ``next`` is the arm to run now."""
         return self._do(self._core.step(name, id, arm, output, revealed))
 
-    def end_round(self, name: str, id: str) -> RoundAnswer:  # noqa: A002 (the word for it)
+    def end_round(self, name: str, id: str) -> RoundAnswer:
         """End a round whose arm failed; the service learns from the arms that answered."""
         return self._do(self._core.end_round(name, id))
 
-    def round_answer(self, name: str, id: str) -> RoundAnswer:  # noqa: A002 (the word for it)
+    def round_answer(self, name: str, id: str) -> RoundAnswer:
         """Look up where a round stands."""
         return self._do(self._core.round_answer(name, id))
 

@@ -140,7 +140,7 @@ class Core:
         batch = yield from self.desk.ask(Call("POST", path, m.BatchAnswer, body, key))
         return batch.decisions
 
-    def decision(self, name: str, id: str) -> Exchange[m.DecisionView]:  # noqa: A002 (the word for it)
+    def decision(self, name: str, id: str) -> Exchange[m.DecisionView]:
         """Look a decision up."""
         path = _path(name, "decisions", id)
         return (yield from self.desk.ask(Call("GET", path, m.DecisionView)))
@@ -148,7 +148,7 @@ class Core:
     def outputs(
         self,
         name: str,
-        id: str,  # noqa: A002 (the word for it)
+        id: str,
         outputs: OutputsLike,
         final: bool = False,
     ) -> Exchange[m.OutputsAnswer]:
@@ -157,7 +157,7 @@ class Core:
         path = _path(name, "decisions", id, "outputs")
         return (yield from self.desk.ask(Call("POST", path, m.OutputsAnswer, body)))
 
-    def label(self, name: str, id: str, label: Any) -> Exchange[m.LabelAnswer]:  # noqa: A002 (the word for it)
+    def label(self, name: str, id: str, label: Any) -> Exchange[m.LabelAnswer]:
         """Tell the right answer."""
         body = m.LabelRequest(plain.answer(label, "the label"))
         path = _path(name, "decisions", id, "label")
@@ -173,14 +173,14 @@ class Core:
         path, key = _path(name, "rounds"), _once(idempotency_key)
         return (yield from self.desk.ask(Call("POST", path, m.RoundAnswer, body, key)))
 
-    def round_answer(self, name: str, id: str) -> Exchange[m.RoundAnswer]:  # noqa: A002 (the word for it)
+    def round_answer(self, name: str, id: str) -> Exchange[m.RoundAnswer]:
         """Look up where a round stands."""
         return (yield from self.desk.ask(Call("GET", _path(name, "rounds", id), m.RoundAnswer)))
 
     def step(
         self,
         name: str,
-        id: str,  # noqa: A002 (the word for it)
+        id: str,
         arm: int,
         output: Any,
         revealed: ArrayLike = (),
@@ -191,7 +191,7 @@ class Core:
         path = _path(name, "rounds", id, "steps")
         return (yield from self.desk.ask(Call("POST", path, m.RoundAnswer, body)))
 
-    def end_round(self, name: str, id: str) -> Exchange[m.RoundAnswer]:  # noqa: A002 (the word for it)
+    def end_round(self, name: str, id: str) -> Exchange[m.RoundAnswer]:
         """End a round whose arm failed."""
         path = _path(name, "rounds", id, "end")
         return (yield from self.desk.ask(Call("POST", path, m.RoundAnswer)))

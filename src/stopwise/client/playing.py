@@ -130,7 +130,7 @@ class _Course:
         self.outputs.append(said)
         return True
 
-    def noted(self, error: ServiceError, id: str) -> ServiceError:  # noqa: A002 (the word for it)
+    def noted(self, error: ServiceError, id: str) -> ServiceError:
         """Return an error with what was paid for, so that it is not lost."""
         answer = self._answers[-1] if self._answers else None
         error.add_note(
@@ -139,7 +139,7 @@ class _Course:
         )
         return error
 
-    def outcome(self, id: str) -> Outcome:  # noqa: A002 (the word for it)
+    def outcome(self, id: str) -> Outcome:
         """Return the record of the round."""
         return Outcome(
             id=id,
