@@ -14,9 +14,16 @@ Face = Callable[..., Callable[..., Any]]
 DECISION = Say({"id": "1-a", "stop": 0, "arm": "rule", "cost": 0.01}, 201)
 ARMS = [{"name": "rule", "cost": 0.01}, {"name": "model", "cost": 0.2}]
 VIEW = {
-    "status": "active", "created": 0.0, "n_features": 2, "decisions": 0, "open": 0, "learned": 0,
-    "audited": 0, "stops": [0, 0], "mean_cost": None,
-}  # fmt: skip
+    "status": "active",
+    "created": 0.0,
+    "n_features": 2,
+    "decisions": 0,
+    "open": 0,
+    "learned": 0,
+    "audited": 0,
+    "stops": [0, 0],
+    "mean_cost": None,
+}
 ANSWER = DecisionAnswer("1-a", 0, "rule", 0.01)
 
 

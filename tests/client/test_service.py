@@ -89,11 +89,19 @@ def test_a_whole_round_trip(service: Process, face: Face, name: str) -> None:
         ("decide", ["known", [5.0, 0.0]], 422, "invalid"),
         ("decide", ["known", {"age": 0.5}], 422, "invalid"),
         ("outputs", ["known", "77-abcde", ["ill"]], 404, "unknown_decision"),
-        ("decision", ["known", "such?", ], 404, "unknown_decision"),
+        (
+            "decision",
+            [
+                "known",
+                "such?",
+            ],
+            404,
+            "unknown_decision",
+        ),
         ("step", ["known", "77-abcde", 0, "ill"], 404, "unknown_round"),
         ("round_answer", ["known", "77-abcde"], 404, "unknown_round"),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_has_its_status_and_code(
     service: Process, face: Face, method: str, args: list[Any], status: int, code: str
 ) -> None:

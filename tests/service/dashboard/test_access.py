@@ -188,9 +188,17 @@ def test_a_wrong_key_gets_nothing(locked: Locked) -> None:
 
 @pytest.mark.parametrize(
     "after",
-    ["https://evil.example", "//evil.example", "/\\evil.example", "/cascades/../x", "/v1/cascades",
-     "/cascades/triage\n", "javascript:alert(1)", "/cascades/triage?x=1"],
-)  # fmt: skip
+    [
+        "https://evil.example",
+        "//evil.example",
+        "/\\evil.example",
+        "/cascades/../x",
+        "/v1/cascades",
+        "/cascades/triage\n",
+        "javascript:alert(1)",
+        "/cascades/triage?x=1",
+    ],
+)
 def test_signing_in_leads_nowhere_else(locked: Locked, after: str) -> None:
     assert locked.sign_in("decide", after=after).headers["location"] == "/"
 

@@ -69,9 +69,15 @@ def test_merging_leaves_nothing_between() -> None:
 
 @pytest.mark.parametrize(
     ("rounds", "told", "word"),
-    [(0, 0, "new"), (5, 0, "exploring"), (30, 0, "hears nothing"), (30, 30, "exploring"),
-     (120, 40, "few outputs"), (120, 120, "learning")],
-)  # fmt: skip
+    [
+        (0, 0, "new"),
+        (5, 0, "exploring"),
+        (30, 0, "hears nothing"),
+        (30, 30, "exploring"),
+        (120, 40, "few outputs"),
+        (120, 120, "learning"),
+    ],
+)
 def test_health_in_a_word(rounds: int, told: int, word: str) -> None:
     assert views.health(at_work(rounds=rounds, told=told)).word == word
 

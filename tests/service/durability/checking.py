@@ -161,7 +161,7 @@ def replayed(events: list[Event]) -> dict[str, Twin]:
             order.append(event.spec.name)
             found[event.spec.name] = Twin(policies[event.spec.name])
         else:
-            found[order[event.cascade]].happen(event)  # type: ignore[union-attr] # nothing retires
+            found[order[event.cascade]].happen(event)  # pyright: ignore[reportAttributeAccessIssue] (nothing retires)
     assert sorted(order) == sorted(policies)  # each made once
     return found
 

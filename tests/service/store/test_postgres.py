@@ -337,8 +337,8 @@ def test_commits_are_durable_whatever_the_default_is(database: Database, settabl
     async def settings(store: PostgresStore) -> set[str]:
         values: set[str] = set()
         for link in (store._appending, store._asking):
-            cursor = await link._connection.execute("SHOW synchronous_commit")  # type: ignore[union-attr] # is connected
-            values.add((await cursor.fetchone())[0])  # type: ignore[index] # has a row
+            cursor = await link._connection.execute("SHOW synchronous_commit")  # pyright: ignore[reportOptionalMemberAccess] (it is connected)
+            values.add((await cursor.fetchone())[0])  # pyright: ignore[reportOptionalSubscript] (it has a row)
         return values
 
     async def scenario() -> None:

@@ -196,9 +196,16 @@ def test_costs_are_those_of_a_cascade(costs: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"name": "pima"}', '{"name": "pima", "costs": [1], "parameters": {}}',
-             '{"name": "pima", "costs": [1, 2], "kosts": 3}']
-)  # fmt: skip
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"name": "pima"}',
+        '{"name": "pima", "costs": [1], "parameters": {}}',
+        '{"name": "pima", "costs": [1, 2], "kosts": 3}',
+    ],
+)
 def test_what_is_no_spec_is_refused(text: str) -> None:
     with pytest.raises(InvalidParameterError, match="describes no EnvironmentSpec"):
         EnvironmentSpec.from_json(text)
