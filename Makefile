@@ -1,21 +1,19 @@
-# Everything stopwise's developers do, from a machine that has Python 3.11+, make and git.
+# Everything stopwise's developers do, from a machine that has Python 3.11+, make, git and a C++
+# compiler (on Debian, a missing compiler is installed).
 # Each target makes the virtual environment and installs what it needs, once.
 
 PYTHON ?= python3
 VENV   ?= .venv
 PYTEST_ARGS ?=
 BENCH_ARGS  ?=
+# For scikit-build-core, which builds the engine: -Ccmake.define.STOPWISE_WERROR=ON, for example.
+BUILD_SETTINGS ?=
 
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
+# One stamp per list of Python files: the editable install records where each of them is.
+NATIVE := $(STAMPS)/native-$(shell find src -name '*.py' | LC_ALL=C sort | cksum | tr ' ' '-')
 
-# numba's on-disk cache of a compiled function is keyed on the file that defines it. A kernel
-# that calls a kernel of another file keeps its old machine code when only that other file
-# changes, and would silently compute yesterday's mathematics. So the cache has one directory per
-# state of the engine's sources: any edit there starts afresh, going back finds the old cache.
-ENGINE_STATE := $(shell find src/stopwise/engine src/stopwise/monomials.py -name '*.py' 2>/dev/null | LC_ALL=C sort \
-                | xargs cat /dev/null | cksum | tr ' ' '-')
-export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba/$(ENGINE_STATE)
 # uv: trust the authorities this machine trusts.
 export UV_SYSTEM_CERTS := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
@@ -23,7 +21,8 @@ export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run example browser installed compiled test test-full bench lint types format constraints clean
+.PHONY: help run example browser compiler installed test test-full sanitize sanitized bench \
+        lint types format constraints clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -42,18 +41,43 @@ browser:  ## Install Chromium, in which the tests open the report, where it is m
 	    DEBIAN_FRONTEND=noninteractive $$SUDO apt-get install -y -qq --no-install-recommends \
 	        chromium chromium-driver > /dev/null; }
 
-installed: $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/test  ## Install what checks and tests need
+compiler: $(STAMPS)/uv  ## Install g++ and Python's headers where they are missing (Debian)
+	@missing=; \
+	{ command -v $(CXX) || command -v c++ || command -v clang++; } > /dev/null || missing=g++; \
+	$(BIN)/python -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null \
+	 || missing="$$missing $$($(BIN)/python -c 'import sys; print("python%d.%d-dev" % sys.version_info[:2])')"; \
+	[ -z "$$missing" ] || { \
+	    command -v apt-get > /dev/null || { \
+	        echo "The engine is C++. To compile it, this machine needs (names of Debian):" $$missing >&2; \
+	        echo "Fedora: gcc-c++ python3-devel. Alpine: g++ python3-dev. macOS: xcode-select --install." >&2; \
+	        exit 1; }; \
+	    echo "Installing" $$missing "..." >&2; \
+	    SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	    $$SUDO apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive $$SUDO apt-get install -y -qq --no-install-recommends \
+	        $$missing > /dev/null; }
 
-compiled: $(STAMPS)/test  ## Compile the kernels beforehand, so that no test waits for them
-	@$(BIN)/python -c "from stopwise.logs.replay.preparing import prepare; \
-	    from stopwise.policies.registry import POLICIES; from stopwise.service.warming import warm; \
-	    warm(); prepare(lambda *_: None, [k for k, p in POLICIES.items() if not p.needs_truth])"
+installed: $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/test  ## Install what checks and tests need
 
 test: browser $(STAMPS)/test  ## Run the tests and the doctests of src and docs (PYTEST_ARGS="-k gram")
 	@$(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)
 
 test-full: browser $(STAMPS)/test  ## The same with the slow statistical runs, on all cores
 	@$(BIN)/python -m pytest -q -m "full or not full" -n auto $(PYTEST_ARGS)
+
+sanitize:  ## Test the engine with address and undefined-behaviour sanitizers (GCC)
+	@$(MAKE) --no-print-directory sanitized CXX="$(CXX)" VENV=.cache/sanitize/venv BUILD_SETTINGS="\
+	    -Cbuild-dir=.cache/sanitize/build -Ccmake.build-type=Debug -Ccmake.define.STOPWISE_SANITIZE=ON"
+
+# The sanitizer must be loaded before Python, and libstdc++ with it: it looks for the functions that
+# throw exceptions when it starts. Python's own allocator would hide reads past the end of small
+# objects. Leaks are not reported, because Python frees little at exit. --capture=sys: what the
+# sanitizer writes just before it ends the process must reach the terminal.
+sanitized: $(STAMPS)/test
+	@LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	    PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	    $(BIN)/python -m pytest -q -n auto --capture=sys $(PYTEST_ARGS) \
+	    $(wildcard tests/unit/engine tests/properties tests/oracles tests/native)
 
 bench: $(STAMPS)/bench  ## Measure speed and regret beside other libraries (BENCH_ARGS=...)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -84,6 +108,7 @@ clean:  ## Remove the virtual environment, the caches and what was built
 # --- installing ---------------------------------------------------------------------------------
 # A stamp is newer than pyproject.toml and constraints.txt, or its group is installed again.
 
+$(STAMPS)/build: WHAT = --group build
 $(STAMPS)/run:   WHAT = -e .[paper,logs,service,client]
 $(STAMPS)/test:  WHAT = -e .[paper,logs,dask,service,postgres,client] --group test
 $(STAMPS)/lint:  WHAT = --group lint
@@ -92,14 +117,25 @@ $(STAMPS)/bench: WHAT = -e .[paper,service] --group bench
 
 # uv is the faster installer, but it does not read pip's configuration:
 # where only pip knows the way to the packages, pip (new enough for --group) does the work.
-$(STAMPS)/run $(STAMPS)/test $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/bench: \
+# stopwise is built with the tools in $(VENV): without isolation, nothing is downloaded to build it.
+$(STAMPS)/build $(STAMPS)/run $(STAMPS)/test $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/bench: \
     pyproject.toml constraints.txt | $(STAMPS)/uv
-	@echo "Installing what 'make $(@F)' needs into $(VENV) ..." >&2
-	@$(BIN)/uv pip install -q --python $(BIN)/python \
-	    -c constraints.txt --build-constraints constraints.txt $(WHAT) \
+	@echo "Installing what '$(@F)' needs into $(VENV) ..." >&2
+	@$(BIN)/uv pip install -q --python $(BIN)/python --no-build-isolation-package stopwise \
+	    -c constraints.txt --build-constraints constraints.txt $(BUILD_SETTINGS) $(WHAT) \
 	 || { echo "uv could not; trying pip ..." >&2; \
 	      $(BIN)/python -m pip install -qq --upgrade 'pip>=25.1' && \
-	      $(BIN)/python -m pip install -qq -c constraints.txt $(WHAT); }
+	      $(BIN)/python -m pip install -qq --no-build-isolation -c constraints.txt $(BUILD_SETTINGS) $(WHAT); }
+	@touch $@
+
+$(STAMPS)/run $(STAMPS)/test $(STAMPS)/types $(STAMPS)/bench: | $(NATIVE)
+
+# After an edit, only the changed sources are compiled again: build/ keeps the other objects.
+$(NATIVE): $(STAMPS)/build CMakeLists.txt \
+    $(wildcard src/stopwise/engine/*.cpp src/stopwise/engine/*.h) | compiler
+	@echo "Compiling the engine ..." >&2
+	@$(BIN)/uv pip install -q --python $(BIN)/python --no-build-isolation --no-deps $(BUILD_SETTINGS) -e .
+	@rm -f $(STAMPS)/native-*
 	@touch $@
 
 $(STAMPS)/uv:

@@ -39,9 +39,12 @@ what is measured
            reference that re-solves every regression in every round, and other libraries' bandits;
            also whether Stopwise decided exactly as the reference did
   exactness  the same decisions by solving every round, in two ways and at three depths of play
-  growth   µs a round and bytes a round over a run of 1,000,000 rounds: both should stay flat
-  wide     the same race at d'=45 and d'=91
-  import   CPU seconds of `import stopwise` in a fresh interpreter
+  growth   µs a round and bytes a round over a run of 1,000,000 rounds: both should stay flat;
+           and the ratio to the numpy LinUCB in each part of the run
+  wide     the same race at K=3, d'=45 and d'=91, and how many times as long the reference takes;
+           CPU seconds of the first 300 rounds with 50 to 768 features
+  import   CPU seconds and peak memory of `import stopwise`, and of an import with a first round,
+           in fresh interpreters
   replay   a Parquet log of 1,000,000 rounds from file to numbers, on one core, and peak memory;
            `python -m benchmarks.replay 10000000` for a longer one
   service  decisions over HTTP on one core, durable, beside empty routes of the same server;
@@ -52,8 +55,9 @@ what is measured
 how to read it
   Times are CPU time of this process, the best of three runs, on one thread. Compare rows of one
   run, never numbers of two machines: the ratio to the plain numpy LinUCB is what carries over.
-  A peer that is not installed is reported so; `pip install vowpalwabbit river mabwiser
-  scikit-learn` brings them all.
+  Only the references compile, by numba, before their clock starts: Stopwise does not use numba.
+  A peer that is not installed is reported so; `pip install numba vowpalwabbit river mabwiser
+  scikit-learn` brings the references and all peers.
 
 examples
   python -m benchmarks --quick               everything, small, to see that it works

@@ -24,11 +24,11 @@ from the last solution. CPU time, best of three, all on the same contexts."""
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     """Play the same rounds by all three and compare times and decisions."""
     n_rounds = 2_000 if quick else 5_000
-    progress("exactness: compiling")
+    progress("exactness: compiling the references")
     warm = make(300, N_ARMS, N_FEATURES)
     plain_reference.run(warm)
     reference.run(warm)
-    ours.warm_up(N_ARMS, N_FEATURES)
+    ours.check_features(N_ARMS, N_FEATURES)
     rows: list[list[Any]] = []
     results: list[dict[str, Any]] = []
     for name, all_the_way in DEPTHS.items():

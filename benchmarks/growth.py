@@ -18,6 +18,7 @@ from benchmarks.timing import REPEATS, cpu_seconds, play, progress
 from benchmarks.workload import Workload, make
 
 N_ARMS, N_FEATURES = 5, 10
+BASELINE = "numpy LinUCB, stacked"
 BLOCK = 10_000
 """Rounds handed over at a time; windows begin and end at multiples of it."""
 
@@ -60,7 +61,7 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         return "\nGrowth: stopwise is not installed", {"rows": []}
     windows = WINDOWS[:2] if quick else WINDOWS
     workload = make(windows[-1][1], N_ARMS, N_FEATURES)
-    ours.warm_up(N_ARMS, N_FEATURES)
+    ours.check_features(N_ARMS, N_FEATURES)
     runs, resident = [], []
     for n in range(1, REPEATS + 1):
         curves, grown = _run(workload, f"growth, run {n} of {REPEATS}")
@@ -69,7 +70,7 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
 
     labels = [f"{a // 1000}k–{b // 1000}k" for a, b in windows]
     columns = ["µs a round in rounds", *labels, "last/first", "bytes a round"]
-    rows, blocks = [], {}
+    rows, blocks, by_name = [], {}, {}
     for same in zip(*runs, strict=True):
         first = same[0]
         best = np.min([curve.seconds for curve in same], axis=0) / BLOCK * 1e6
@@ -77,15 +78,22 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         kept = None if first.nbytes is None else first.nbytes / workload.n_rounds
         rows.append([first.name, *micros, micros[-1] / micros[0], kept])
         blocks[first.name] = best.tolist()
+        by_name[first.name] = micros
+    unit = by_name.pop(BASELINE)
+    ratios = {
+        name: [a / b for a, b in zip(micros, unit, strict=True)] for name, micros in by_name.items()
+    }
+    shown = [*rows, *([f"{name} / LinUCB", *ratio, None, None] for name, ratio in ratios.items())]
     title = f"Growth to {workload.n_rounds:,} rounds, K = {N_ARMS}, d' = {N_FEATURES}"
     # Only the first run asks the system for memory; later ones reuse what that one gave back.
     note = NOTE
     if resident[0] is not None:
         note += f"\nThe process grew by {resident[0]:.0f} bytes a round for each Stopwise policy."
-    return table(title, columns, rows, note), {
+    return table(title, columns, shown, note), {
         "n_arms": N_ARMS,
         "n_features": N_FEATURES,
         "rows": [dict(zip(["name", *columns[1:]], row, strict=True)) for row in rows],
+        "of_numpy_linucb": ratios,
         "resident_bytes_a_round": resident[0],
         "block_rounds": BLOCK,
         "block_us": blocks,
@@ -103,7 +111,7 @@ def _run(workload: Workload, title: str) -> tuple[list[Curve], float | None]:
     curves = [
         Curve("Stopwise, Python API", ours.StopwisePython(costs, d), _by_python),
         Curve("Stopwise, compiled loop", ours.policy(costs, d), _by_compiled_loop),
-        Curve("numpy LinUCB, stacked", NumpyLinUCB(costs, d), _by_python),
+        Curve(BASELINE, NumpyLinUCB(costs, d), _by_python),
     ]
     for start in range(0, workload.n_rounds, BLOCK):
         progress(f"{title}: round {start:,} of {workload.n_rounds:,}")

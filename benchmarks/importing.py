@@ -1,4 +1,4 @@
-"""What `import stopwise` costs in a fresh interpreter, and what it drags in."""
+"""What `import stopwise` and a first round cost in a fresh interpreter, and what they drag in."""
 
 from __future__ import annotations
 
@@ -12,44 +12,76 @@ from benchmarks.timing import progress
 
 REPEATS = 5
 HEAVY = ("numba", "scipy", "sklearn", "matplotlib")
-STATEMENTS = ("import stopwise", "from stopwise import USSPD", "import numpy")
-"""A package may put off work until a name is asked for, hence the second; numpy alone is the
-yardstick, below which no numerical library can go."""
+
+FIRST_ROUND = """
+import stopwise as sw
+policy = sw.USSPD(sw.Cascade(costs=[0.01, 0.24, 0.25]), context_dim=4, forced_rounds=0)
+x = [0.1, -0.2, 0.3, 0.4]
+policy.observe(x, [0, 1, 1][: policy.decide(x).stop + 1])
+policy.decide(x)
+"""
+
+STATEMENTS = {
+    "an empty interpreter": "pass",
+    "import numpy": "import numpy",
+    "import stopwise": "import stopwise",
+    "from stopwise import USSPD": "from stopwise import USSPD",
+    "import, first round, next decision": FIRST_ROUND,
+}
+"""A package may put off work until a name is asked for, or until a round is played, hence the last
+two; numpy alone is the yardstick, below which no numerical library can go."""
 
 _CHILD = """
 import json, sys, time
 start = time.process_time()
 {statement}
 spent = time.process_time() - start
-print(json.dumps([spent, [name for name in {heavy} if name in sys.modules]]))
+peak = None
+try:
+    with open("/proc/self/status") as status:
+        peak = 1024 * int(status.read().split("VmHWM:")[1].split()[0]) / 1e6
+except OSError:
+    pass
+print(json.dumps([spent, peak, [name for name in {heavy} if name in sys.modules]]))
 """
+# VmHWM, since ru_maxrss of a child process begins at what its parent held.
+
+NOTE = f"""\
+CPU seconds from before the import, and peak memory of the process (Linux), best of {{repeats}}.
+The first round: a policy for 3 arms and 4 features, decide, observe, and decide again.
+Looked for: {", ".join(HEAVY)}."""
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     """Run each statement in fresh interpreters, best of five."""
     rows = []
-    for statement in STATEMENTS:
+    repeats = 2 if quick else REPEATS
+    for name, statement in STATEMENTS.items():
+        progress(f"importing: {name}")
         seconds: float | str = "not installed"
+        peak: float | None = None
         pulled: list[str] = []
-        trials = [trial for _ in range(2 if quick else REPEATS) if (trial := _import(statement))]
+        trials = [trial for _ in range(repeats) if (trial := _import(statement))]
         if trials:
-            seconds, pulled = min(trials)
-        rows.append((statement, seconds, ", ".join(pulled) or "none"))
+            seconds = min(spent for spent, _, _ in trials)
+            peak = min((held for _, held, _ in trials if held is not None), default=None)
+            pulled = trials[0][2]
+        rows.append((name, seconds, peak, ", ".join(pulled) or "none"))
     progress("")
-    note = f"CPU seconds, best of {2 if quick else REPEATS}. Looked for: {', '.join(HEAVY)}."
-    text = table("Importing", ["", "CPU seconds", "of the heavy ones, loads"], rows, note)
-    names = ("statement", "seconds", "loads")
+    columns = ["", "CPU seconds", "peak MB", "of the heavy ones, loads"]
+    text = table("Importing", columns, rows, NOTE.format(repeats=repeats))
+    names = ("statement", "seconds", "peak_mb", "loads")
     return text, {"rows": [dict(zip(names, row, strict=True)) for row in rows]}
 
 
-def _import(statement: str) -> tuple[float, list[str]] | None:
-    """CPU seconds of one import and the heavy modules it loaded; None if it cannot be imported."""
-    progress(f"importing: {statement}")
+def _import(statement: str) -> tuple[float, float | None, list[str]] | None:
+    """CPU seconds, peak MB and the heavy modules loaded; None if it cannot be imported."""
     code = _CHILD.format(statement=statement, heavy=HEAVY)
     child = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
-    if child.returncode:
+    if "ModuleNotFoundError" in child.stderr:
         return None
-    spent, pulled = json.loads(child.stdout)
-    return spent, pulled
+    child.check_returncode()
+    spent, peak, pulled = json.loads(child.stdout)
+    return spent, peak, pulled

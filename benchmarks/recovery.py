@@ -20,7 +20,6 @@ from stopwise.service.recovery import recovered
 from stopwise.service.state import State
 from stopwise.service.store.base import Block, chained
 from stopwise.service.store.sqlite import SqliteStore
-from stopwise.service.warming import warm
 
 EVENTS = 1_000_000
 GROUP = 64  # events of a block: a service under load
@@ -85,7 +84,6 @@ async def written(store: SqliteStore, events: int) -> State:
 
 
 async def measured(path: Path, events: int) -> tuple[str, dict[str, Any]]:
-    warm()
     store = SqliteStore(path)
     await store.open()
     await store.begin(0)

@@ -150,7 +150,7 @@ def _child(path: Path) -> None:
 
 
 def _warm_up(path: Path, sw: Any, logs: Any, replay: Any) -> None:
-    """Compile everything on the first rounds of the log."""
+    """Replay the first rounds of the log, so that no import is timed."""
     import pyarrow.parquet as pq
 
     with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -11,19 +12,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks import SOURCES
-
 RESULTS = Path(__file__).parent / "results"
 
 _PACKAGES = (
     "stopwise",
     "numpy",
-    "numba",
     "vowpalwabbit",
     "river",
     "mabwiser",
     "scikit-learn",
 )
+
+_CODE = {".py", ".cpp", ".hpp", ".h", ".so", ".pyd"}
 
 
 def machine() -> dict[str, str]:
@@ -32,13 +32,10 @@ def machine() -> dict[str, str]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": str(os.cpu_count()),
-        "sources": SOURCES,
+        "sources": _sources(),
     }
-    for package in _PACKAGES:
-        try:
-            facts[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            facts[package] = "from source" if find_spec(package) else "not installed"
+    facts |= {package: _version(package) for package in _PACKAGES}
+    facts["numba (references only)"] = _version("numba")
     return facts
 
 
@@ -46,7 +43,7 @@ def header(facts: dict[str, str]) -> str:
     """The machine in two lines, for people."""
     return (
         "  ".join(f"{name} {version}" for name, version in facts.items())
-        + "\nCPU time of the process, BLAS on one thread, everything compiled beforehand"
+        + "\nCPU time of the process, BLAS on one thread, the references compiled beforehand"
     )
 
 
@@ -71,6 +68,26 @@ def write(name: str, facts: dict[str, str], result: dict[str, Any]) -> Path:
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"machine": facts, **result}, indent=2, ensure_ascii=False) + "\n")
     return path
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "from source" if find_spec(package) else "not installed"
+
+
+def _sources() -> str:
+    """A hash of the code that was measured: Stopwise, its extension module, and the references."""
+    files = list(Path(__file__).parent.glob("*reference.py"))
+    stopwise = find_spec("stopwise")
+    for folder in (stopwise and stopwise.submodule_search_locations) or ():
+        files += [path for path in Path(folder).rglob("*") if path.suffix in _CODE]
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(f"{path.name}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _text(value: Any) -> str:

@@ -29,12 +29,12 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     n_rounds, n_exact = (4_000, 2_000) if quick else (20_000, 5_000)
     workload = make(n_rounds, N_ARMS, N_FEATURES)
     short = workload.head(n_exact)
-    progress("rounds: compiling")
+    progress("rounds: compiling the reference")
     reference.run(workload.head(200))
     exact: list[reference.ReferenceRun] = []
     here = ours.installed()
     if here:
-        ours.warm_up(N_ARMS, N_FEATURES)
+        ours.check_features(N_ARMS, N_FEATURES)
 
     def solve_every_round() -> float:
         return cpu_seconds(lambda: exact.append(reference.run(short, **ours.SETTINGS))) / n_exact

@@ -62,7 +62,7 @@ def serving(store: Path) -> Iterator[int]:
 
 
 def ready(port: int) -> bool:
-    """Whether the server has compiled, or found compiled, all that it needs."""
+    """Whether the server answers that it is ready."""
     try:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5).close()
     except OSError:

@@ -14,7 +14,6 @@ the blood test, some need both. Which is which is to be learned.
 
 import argparse
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -220,14 +219,7 @@ def main() -> None:
     if not options.out.parent.is_dir():
         parser.error(f"--out: there is no folder {options.out.parent}")
 
-    print(f"{CASCADE}\n{options.rounds:,} patients, the same for every policy")
-    print("compiling, once per machine: the first run takes a minute or two longer …", flush=True)
-    began = time.perf_counter()
-    warm = sw.USSPD(CASCADE, FEATURES, 2, forced_rounds=1)
-    warm.run(np.zeros((2, 2)), np.zeros((2, 3), dtype=np.int64))
-    warm.explain(warm.decide(np.zeros(2)))
-    print(f"ready after {time.perf_counter() - began:.1f} s\n", flush=True)
-
+    print(f"{CASCADE}\n{options.rounds:,} patients, the same for every policy\n", flush=True)
     played = play(options.rounds, options.seed)
     print_table(played)
     print_decision(played[0][2])

@@ -166,12 +166,8 @@ def chance(model: str, question: str) -> float:
 
 async def play(runner: sw.Runner, asked: list[str]) -> dict[str, sw.Round]:
     """Run all questions, several at a time; return their rounds by question."""
-    # One alone first: the first round compiles kernels, and calls under way would seem too late.
-    rounds = {asked[0]: await runner.arun(asked[0], id=asked[0])}
-    many = runner.arun_many(asked[1:], concurrency=8, id_of=lambda question: question)
-    async for done in many:
-        rounds[done.id] = done
-    return rounds
+    many = runner.arun_many(asked, concurrency=8, id_of=lambda question: question)
+    return {done.id: done async for done in many}
 
 
 def main(rounds: int = 1000, log: Path | None = None, *, quiet: bool = False) -> dict[str, float]:

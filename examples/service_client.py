@@ -137,12 +137,8 @@ def report(told: dict[str, Any]) -> None:
 def main(patients: int = 400, seed: int = 0) -> dict[str, Any]:
     with running_service() as url, sw.Client(url) as client:
         print(f"a service is at {url}", flush=True)
-        if not client.ready():
-            print(
-                "it gets ready: a minute or two when it compiles for the first time …", flush=True
-            )
-        if not client.ready(wait=600):
-            raise RuntimeError("the service did not get ready within ten minutes")
+        if not client.ready(wait=60):
+            raise RuntimeError("the service did not get ready within a minute")
         told = play(client, patients, seed)
         report(told)
         state = client.state()

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from stopwise.errors import InvalidStopError as InvalidStopError
     from stopwise.errors import IrreproducibleRunError as IrreproducibleRunError
     from stopwise.errors import MissingPackageError as MissingPackageError
+    from stopwise.errors import OverrideNotSupportedError as OverrideNotSupportedError
     from stopwise.errors import PersistenceError as PersistenceError
     from stopwise.errors import ServiceError as ServiceError
     from stopwise.errors import StopwiseError as StopwiseError
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from stopwise.errors import UnknownEnvironmentError as UnknownEnvironmentError
     from stopwise.errors import UnknownPolicyError as UnknownPolicyError
     from stopwise.errors import UnsupportedVersionError as UnsupportedVersionError
+    from stopwise.errors import WideFeaturesWarning as WideFeaturesWarning
     from stopwise.experiments.simulate import Run as Run
     from stopwise.experiments.simulate import measure as measure
     from stopwise.experiments.simulate import simulate as simulate
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from stopwise.features import Polynomial as Polynomial
     from stopwise.features import Scaled as Scaled
     from stopwise.features import Shared as Shared
+    from stopwise.features import bind as bind
     from stopwise.logs.columns import Columns as Columns
     from stopwise.logs.diagnosis.diagnose import diagnose as diagnose
     from stopwise.logs.diagnosis.findings import Diagnosis as Diagnosis
@@ -125,6 +128,7 @@ _NAMES = {
         "FeaturesMismatchError",
         "TruthRequiredError",
         "AuditNotSupportedError",
+        "OverrideNotSupportedError",
         "UnknownPolicyError",
         "MissingPackageError",
         "IrreproducibleRunError",
@@ -134,9 +138,19 @@ _NAMES = {
         "StoreError",
         "CorruptLogError",
         "ServiceError",
+        "WideFeaturesWarning",
     ),
     "experiments.simulate": ("Run", "measure", "simulate"),
-    "features": ("Custom", "Identity", "PerPair", "PerStage", "Polynomial", "Scaled", "Shared"),
+    "features": (
+        "Custom",
+        "Identity",
+        "PerPair",
+        "PerStage",
+        "Polynomial",
+        "Scaled",
+        "Shared",
+        "bind",
+    ),
     "logs.columns": ("Columns",),
     "logs.diagnosis.diagnose": ("diagnose",),
     "logs.diagnosis.findings": ("Diagnosis",),

@@ -115,6 +115,13 @@ class AuditNotSupportedError(StopwiseError):
     """
 
 
+class OverrideNotSupportedError(StopwiseError, TypeError):
+    """A subclass of a policy overrides a step that could not be called where it is needed.
+
+    Override the step that the message names instead, or beside it; see "A policy of your own".
+    """
+
+
 class UnknownPolicyError(StopwiseError, KeyError):
     """No policy is registered under this name; the message lists those that are."""
 
@@ -163,6 +170,10 @@ class StoreError(StopwiseError):
 
     Mend what the message names. What had been acknowledged is safe.
     """
+
+
+class WideFeaturesWarning(UserWarning):
+    """A feature map so wide that rounds will be slow; the message says how slow."""
 
 
 class CorruptLogError(StopwiseError):

@@ -5,7 +5,7 @@ keeps that promise given another, made by the user: every coordinate of a contex
 [−bound, bound]. Data that do not are brought there by `Scaled`.
 
 Maps: `Identity`, `Polynomial`, `Scaled`, `Custom` (any function). Which pair of arms uses which
-map: `Shared`, `PerStage`, `PerPair`. `bind` joins them to a cascade's size and compiles them.
+map: `Shared`, `PerStage`, `PerPair`. `bind` joins them to a cascade's size.
 """
 
 import math
@@ -13,12 +13,22 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations_with_replacement
-from typing import Any, ClassVar, Literal, NoReturn, SupportsIndex, TypeAlias, cast, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NoReturn,
+    SupportsIndex,
+    TypeAlias,
+    cast,
+    get_args,
+)
 
 import numpy as np
-from numpy import empty, ndarray
 from numpy.typing import ArrayLike, NDArray
 
+from stopwise.engine.native import Monomials
 from stopwise.errors import (
     CorruptFileError,
     FeaturesMismatchError,
@@ -27,6 +37,9 @@ from stopwise.errors import (
     InvalidInputError,
     InvalidParameterError,
 )
+
+if TYPE_CHECKING:
+    from stopwise.engine.native import Block
 
 Floats: TypeAlias = NDArray[np.float64]
 Monomial: TypeAlias = tuple[int, ...]
@@ -613,16 +626,12 @@ class BoundFeatures:
     stages: "tuple[BoundFeatures, ...]" = field(repr=False, compare=False)
     _block_slots: tuple[int, ...] = field(repr=False, compare=False)  # the slot of each block
     _customs: tuple[tuple[Custom, int, int, int], ...] = field(repr=False, compare=False)
-    _plan: Floats = field(repr=False, compare=False)
-    _fill_row: Callable[[Floats, Floats, Floats], int] = field(repr=False, compare=False)
-    _fill_rows: Callable[[Floats, Floats, Floats], tuple[int, int]] = field(
-        repr=False, compare=False
-    )
+    _monomials: Monomials = field(repr=False, compare=False)  # of all maps that are built in
 
     @property
-    def plan(self) -> Floats | None:
-        """What `stopwise.monomials.fill_row` needs, or None if a map is a function of your own."""
-        return None if self._customs else self._plan
+    def maps_in_engine(self) -> Monomials | None:
+        """The maps as the engine has them, or None if one is a function of your own."""
+        return None if self._customs else self._monomials
 
     @property
     def sees(self) -> tuple[int, ...] | None:
@@ -700,17 +709,9 @@ class BoundFeatures:
         >>> bind(Identity(), context_dim=4, n_arms=3).row([1, 0, 0, -1]).tolist()
         [0.5, 0.0, 0.0, -0.5]
         """
-        # The hot path. The length is left to the kernel, which checks it for nothing; bare names
-        # for what is looked up each time are worth a tenth of the whole.
-        if type(x) is not ndarray or x.dtype is not FLOAT64:
-            x = self._vector(x)
-        out = empty(self.width)
-        fill = self._fill_row
-        try:
-            status = fill(x, self._plan, out)
-        except TypeError:  # not one-dimensional, or not aligned in memory
-            x = self._vector(x).copy()
-            status = fill(x, self._plan, out)
+        x = np.require(self._vector(x), requirements=["C", "A"])
+        out = np.empty(self.width)
+        status = self._monomials.row(x, out)
         if status:
             self._refuse(x, status)
         if self._customs:
@@ -742,7 +743,7 @@ class BoundFeatures:
                 f"shape {contexts.shape}"
             )
         out = np.empty((contexts.shape[0], self.width))
-        row, status = self._fill_rows(contexts, self._plan, out)
+        row, status = self._monomials.rows(contexts, out)
         if status:
             self._refuse(contexts[row], status, f"row {row}, ")
         if self._customs:
@@ -839,7 +840,7 @@ class BoundFeatures:
             ) from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what `bind` was given, not what it compiled."""
+        """Pickle what `bind` was given, not what it made."""
         return bind, (self.arrangement, self.context_dim, self.n_arms)
 
     def _vector(self, x: ArrayLike) -> Floats:
@@ -856,7 +857,7 @@ class BoundFeatures:
             out[start:stop] = custom(x[:seen])
 
     def _refuse(self, x: Floats, status: int, where: str = "") -> NoReturn:
-        """Turn the status of the kernel (see `stopwise.monomials`) into an error in words."""
+        """Turn the status of the engine's `Monomials` into an error in words."""
         self._vector(x)  # raises if the trouble is the length
         if status > 0:
             c = status - 1
@@ -886,7 +887,7 @@ FeaturesLike: TypeAlias = MapLike | Arrangement | BoundFeatures
 
 
 def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures:
-    """Join feature maps to the size of a context and of a cascade, and compile them.
+    """Join feature maps to the size of a context and of a cascade.
 
     Parameters
     ----------
@@ -907,9 +908,6 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
     >>> bind(Polynomial(degree=2), context_dim=8, n_arms=3).n_features
     45
     """
-    # Late, because it brings in numba, and `import stopwise` must stay fast.
-    from stopwise.monomials import block, fill_row, fill_rows, pack
-
     context_dim = _whole(context_dim, "context_dim", least=1)
     n_arms = _whole(n_arms, "n_arms", least=2)
     if isinstance(features, BoundFeatures):
@@ -934,7 +932,7 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
         m.resolved(seen) if isinstance(m, Custom) else m
         for m, seen in zip(given, sees, strict=True)
     )
-    packed: list[Floats] = []
+    blocks: list[Block] = []
     slots: list[int] = []
     dims: list[int] = []
     offsets: list[int] = []
@@ -952,15 +950,15 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
             monomials = inner.monomials(sees[slot])
             unseen = context_dim - sees[slot]  # on an infinite scale whatever is there is nothing
             clip = isinstance(m, Scaled) and m.outside == "clip"
-            packed.append(
-                block(
+            blocks.append(
+                (
                     width,
-                    monomials,
-                    bound=inner.bound,
-                    limit=math.inf if clip else inner.bound * (1 + SLACK),
-                    factor=1 / _largest_norm(inner.bound, monomials),
-                    center=[*center, *[0.0] * unseen],
-                    scale=[*scale, *[math.inf] * unseen],
+                    [list(monomial) for monomial in monomials],
+                    inner.bound,
+                    math.inf if clip else inner.bound * (1 + SLACK),
+                    1 / _largest_norm(inner.bound, monomials),
+                    [*center, *[0.0] * unseen],
+                    [*scale, *[math.inf] * unseen],
                 )
             )
             dims.append(len(monomials))
@@ -979,9 +977,7 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
         else (),
         _block_slots=tuple(slots),
         _customs=tuple(customs),
-        _plan=pack(context_dim, packed),
-        _fill_row=fill_row,
-        _fill_rows=fill_rows,
+        _monomials=Monomials(context_dim, width, blocks),
     )
 
 
@@ -1047,7 +1043,7 @@ def _independent_columns(columns: Floats) -> set[int]:
 def _largest_norm(bound: float, monomials: Sequence[Monomial]) -> float:
     """√(Σ bound^(2·degree)): attained where every coordinate is ±bound."""
     try:
-        norm = math.sqrt(math.fsum(bound ** (2 * len(m)) for m in monomials))
+        norm = math.sqrt(math.fsum(math.prod([bound] * (2 * len(m))) for m in monomials))
     except OverflowError:
         norm = math.inf
     if not (0 < norm < math.inf and 1 / norm < math.inf):

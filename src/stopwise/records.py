@@ -100,7 +100,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     cost: float
     # What `evidence` needs; a policy fills these in.
     source: Explains | None = None
-    note: Floats | None = None
+    note: bytes | None = None
     noise: Floats | None = None
     round: int = -1
     sent_on_from: int = -1

@@ -36,7 +36,7 @@ def test_what_is_not_understood_is_a_usage_error(stopwise: Run, words: list[str]
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("heavy", ["numpy", "numba", "matplotlib", "pyarrow", "distributed"])
+@pytest.mark.parametrize("heavy", ["numpy", "matplotlib", "pyarrow", "distributed"])
 def test_the_program_starts_without_anything_heavy(heavy: str) -> None:
     script = f"import sys, stopwise.cli.main; print({heavy!r} in sys.modules)"
     done = subprocess.run(

@@ -19,7 +19,7 @@ import pytest
 
 from tests.cli.conftest import Run
 
-PATIENCE = 120.0  # seconds: kernels may have to be compiled first
+PATIENCE = 120.0  # seconds: the machine may be busy
 CASCADE = {
     "name": "triage",
     "arms": [{"name": "history", "cost": 0.01}, {"name": "glucose", "cost": 0.24}],
@@ -155,21 +155,6 @@ def test_a_stop_under_load_answers_what_it_has_taken(serve: Serve) -> None:
             assert client.get(f"/v1/cascades/triage/decisions/{id_}").status_code == 200
 
 
-@pytest.mark.full
-def test_it_says_that_it_compiles_and_may_be_stopped_meanwhile(
-    serve: Serve, tmp_path: Path
-) -> None:
-    """With nothing compiled yet, which takes longer than anybody should wait in silence."""
-    running = serve(NUMBA_CACHE_DIR=str(tmp_path / "nothing"))
-    assert running.process.stdout is not None
-    said = running.process.stdout.readline()
-    assert said.startswith("Preparing (compiling, once on this machine; a minute or two)")
-    assert running.stop() == 0
-    assert running.process.stdout.read() == ""
-    told = [line["what"] for line in running.journal()]
-    assert told == ["listens", "preparing", "stopped"]
-
-
 def test_it_says_when_it_is_ready(serve: Serve) -> None:
     running = serve().ready()
     assert running.process.stdout is not None
@@ -200,15 +185,15 @@ def test_the_first_decision_of_the_docs(serve: Serve) -> None:
     typed = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     commands = [one for one in typed if "curl " in one]
     shown = re.findall(r"^```json\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert (len(commands), len(shown)) == (4, 1)
+    assert (len(commands), len(shown)) == (3, 1)
     running = serve().ready()
     script = "\necho\n".join(commands).replace("http://127.0.0.1:8350", running.url)
     done = subprocess.run(
         ["bash", "-e", "-c", script], capture_output=True, check=True, timeout=PATIENCE
     )
     answers = [json.loads(line) for line in done.stdout.splitlines() if line]
-    assert [answer.get("status") for answer in answers] == ["ready", "active", None, "learned"]
-    assert answers[2] == json.loads(shown[0])
+    assert [answer.get("status") for answer in answers] == ["active", None, "learned"]
+    assert answers[1] == json.loads(shown[0])
 
 
 def test_keys_from_nothing_to_revoked(serve: Serve, stopwise: Run) -> None:

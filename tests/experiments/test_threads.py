@@ -33,7 +33,7 @@ for text in json.loads(sys.stdin.read()):
 
 
 def digests(threads: int) -> list[str]:
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     return subprocess.run(
         [sys.executable, "-c", DIGEST],
         env=os.environ | dict.fromkeys(names, str(threads)),

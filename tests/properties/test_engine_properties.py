@@ -21,7 +21,7 @@ from stopwise.records import Truth
 
 Array = NDArray[np.float64]
 seeds = st.integers(0, 2**32 - 1)
-# Compiled kernels have no per-example cost worth a deadline, but the first call may compile.
+# No deadline: a busy machine may keep any example waiting.
 lasting = settings(deadline=None, max_examples=60)
 
 

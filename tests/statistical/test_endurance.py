@@ -8,6 +8,7 @@ from scipy.special import expit
 from stopwise.cascade import Cascade
 from stopwise.policies.thompson import Thompson
 from stopwise.policies.uss_pd import USSPD, USSPDRidge
+from tests import archive
 
 Contextual = USSPD | USSPDRidge | Thompson
 D = 6
@@ -32,7 +33,7 @@ def assert_inverse_inverts(policy: Contextual) -> None:
 def assert_finite(policy: Contextual) -> None:
     for i, j in policy.cascade.pairs():
         assert np.isfinite(policy.theta(i, j)).all()
-    for name, array in policy.state().items():
+    for name, array in archive.numbers(policy).items():
         assert np.isfinite(array).all(), name
 
 

@@ -10,7 +10,7 @@ from stopwise import errors
 ALL = [
     kind
     for _, kind in inspect.getmembers(errors, inspect.isclass)
-    if kind.__module__ == errors.__name__
+    if kind.__module__ == errors.__name__ and not issubclass(kind, Warning)
 ]
 INPUTS = ["Cascade", "Parameter", "Context", "Features", "Outputs", "Stop"]
 

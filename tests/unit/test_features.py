@@ -7,8 +7,6 @@ import itertools
 import json
 import math
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -662,8 +660,3 @@ def test_bound_features_go_through_a_pickle(features: Any) -> None:
 def test_binding_what_is_bound_changes_nothing() -> None:
     bound = bind(Polynomial(), 2, 3)
     assert bind(bound, 2, 3) is bound
-
-
-def test_importing_the_maps_does_not_import_numba() -> None:
-    code = "import sys, stopwise.features; sys.exit('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -37,7 +37,7 @@ def fresh() -> tuple[list[str], dict[str, str]]:
     return imported, resolved
 
 
-@pytest.mark.parametrize("heavy", ["numba", "numpy", "scipy", "sklearn", "matplotlib", "msgspec"])
+@pytest.mark.parametrize("heavy", ["numpy", "scipy", "sklearn", "matplotlib", "msgspec"])
 def test_importing_the_package_imports_nothing_heavy(
     heavy: str, fresh: tuple[list[str], dict[str, str]]
 ) -> None:

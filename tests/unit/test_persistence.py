@@ -11,6 +11,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 
 import stopwise as sw
 from stopwise.policies import persistence
+from stopwise.policies.contextual import Contextual
+from tests import archive
 
 CASCADE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])
 RNG = np.random.default_rng(0)
@@ -132,8 +135,18 @@ def test_a_missing_file_is_a_file_not_found_error(path: Path) -> None:
 def test_a_file_of_the_future_names_its_version(path: Path) -> None:
     taught().save(path)
     write(path, path.read_bytes()[persistence._HEAD :], version=7)
-    with pytest.raises(sw.UnsupportedVersionError, match="format 7"):
+    with pytest.raises(sw.UnsupportedVersionError, match=r"format 7.*Update Stopwise"):
         sw.load(path)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_file_from_before_the_first_release_says_what_to_do(version: int, path: Path) -> None:
+    taught().save(path)
+    write(path, path.read_bytes()[persistence._HEAD :], version=version)
+    with pytest.raises(sw.UnsupportedVersionError, match=f"format {version}") as caught:
+        sw.load(path)
+    assert "Make a new policy, and teach it from your log" in str(caught.value)
+    assert "Update" not in str(caught.value)
 
 
 # --------------------------------------------------- a right checksum does not make a right file
@@ -152,56 +165,347 @@ def test_an_unknown_policy_is_refused_by_name(path: Path) -> None:
         sw.load(path)
 
 
-def counters(**changes: int) -> Callable[[Any], NDArray[Any]]:
-    places = {"rounds": 0, "distinct": 1, "rows": 2, "weight": 7, "next_to_first_arm": 8}
-
-    def lie(policy: Any) -> NDArray[Any]:
-        array = policy.state()["counters"]
-        for name, value in changes.items():
-            array[places[name]] = value
-        return array
-
-    return lie
-
-
-def changed(name: str, change: Callable[[NDArray[Any]], Any]) -> Callable[[Any], Any]:
-    return lambda policy: change(policy.state()[name])
-
-
 OBJECTS = persistence._Array("|O", (2,), b"\0" * 16)
-LIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "a wrong shape": ("gram", changed("gram", lambda a: a[:, :, :1])),
-    "a wrong dtype": ("gram", changed("gram", lambda a: a.astype(np.float32))),
-    "rows of another width": ("rows", changed("rows", lambda a: a[:, :1])),
-    "objects": ("gram", lambda _: OBJECTS),
-    "a shape that its data do not fill": (
-        "gram",
-        lambda _: persistence._Array("<f8", (9, 9), b"\0" * 8),
-    ),
-    "half a dtype": ("gram", lambda _: persistence._Array("(2,f8", (1,), b"\0" * 8)),
-    "no dtype": ("gram", lambda _: persistence._Array("float99", (1,), b"\0" * 8)),
-    "more rows than there are": ("counters", counters(rows=61)),
-    "fewer rows than contexts": ("counters", counters(rows=3)),
-    "fewer rounds than rows": ("counters", counters(rounds=5)),
-    "negative counts": ("counters", counters(distinct=-1)),
-    "fewer contexts than the index": ("counters", counters(distinct=2)),
-    "a weight that is not its own": ("counters", counters(weight=5)),
-    "an arm that is none": ("counters", counters(next_to_first_arm=10**12)),
-    "an arm before the first": ("counters", counters(next_to_first_arm=-3)),
-    "an index beyond the history": ("table", changed("table", lambda a: np.where(a >= 0, 60, a))),
-    "a short history": ("visits", changed("visits", lambda a: a[:-5])),
-    "a V of NaN": ("gram", changed("gram", lambda a: a * math.nan)),
-    "a context of NaN": ("rows", changed("rows", lambda a: a * math.nan)),
+NO_BYTES: dict[str, Callable[[NDArray[np.uint8]], Any]] = {
+    "another dtype": lambda a: a[: len(a) // 8 * 8].view(np.float64),
+    "a table": lambda a: a[: len(a) // 2 * 2].reshape(2, -1),
+    "no dimension": lambda a: a[0].reshape(()),
+    "nothing": lambda a: a[:0],
+    "objects": lambda _: OBJECTS,
+    "a shape that its data do not fill": lambda _: persistence._Array("|u1", (9,), b"\0" * 8),
+    "half a dtype": lambda _: persistence._Array("(2,f8", (1,), b"\0" * 8),
+    "no dtype": lambda _: persistence._Array("float99", (1,), b"\0" * 8),
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_arrays_that_contradict_each_other_are_refused(lie: str, path: Path) -> None:
-    name, make = LIES[lie]
+@pytest.mark.parametrize("kind", NO_BYTES)
+def test_a_learner_that_is_not_bytes_is_refused(kind: str, path: Path) -> None:
     policy = taught()
-    craft(path, policy, arrays={name: make(policy)})
+    craft(path, policy, arrays={"learner": NO_BYTES[kind](policy.state()["learner"])})
     with pytest.raises(sw.CorruptFileError):
         sw.load(path)
+
+
+# ------------------------------------------------------ bytes of a learner that tell no true story
+
+
+def small() -> sw.USSPD:
+    """Eighty rounds, all of contexts of their own; some went to arm 1 only."""
+    policy = taught(forced_rounds=20)
+    for x in np.random.default_rng(2).uniform(-1, 1, (20, 2)):
+        policy.observe(x, [0, 1])
+    return policy
+
+
+def large() -> sw.USSPD:
+    """More rows than are kept once."""
+    policy = sw.USSPD(CASCADE, context_dim=2)
+    rng = np.random.default_rng(1)
+    for x, stop in zip(rng.uniform(-1, 1, (8600, 2)), rng.integers(1, 3, 8600), strict=True):
+        policy.observe(x, [0, 1, 0][: stop + 1])
+    policy.decide([0.1, 0.2])
+    return policy
+
+
+def sent_on() -> sw.USSPD:
+    """Rounds that stand for several: one in four goes on by chance."""
+    stages = sw.PerStage([sw.Identity(), sw.Identity()], sees=[1, 2])
+    policy = sw.USSPD(CASCADE, stages, 2, forced_rounds=20, full_depth_every=4)
+    for x, said in zip(CONTEXTS, OUTPUTS.tolist(), strict=True):
+        policy.observe(x, said, wanted=int(x[0] > 0))
+    policy.decide_many(CONTEXTS)
+    return policy
+
+
+def labelled() -> sw.USSPD:
+    """Every round with its right answer."""
+    policy = taught(forced_rounds=20)
+    for x, said in zip(CONTEXTS, OUTPUTS.tolist(), strict=True):
+        done = sw.Round("", 0.0, tuple(x.tolist()), tuple(said), tuple(said), 2, 2)
+        policy.audit(done, 1)
+    policy.decide_many(CONTEXTS)
+    return policy
+
+
+def thompson() -> sw.Thompson:
+    return taught("thompson", forced_rounds=20)
+
+
+LEARNERS: dict[str, Callable[[], Contextual]] = {
+    made.__name__: made for made in (small, large, sent_on, labelled, thompson)
+}
+Change = Callable[[archive.Parts], object]
+
+
+def put(name: str, value: Any, *place: int) -> Change:
+    """Return what writes a value into a part: at one place, or all over it."""
+
+    def change(parts: archive.Parts) -> None:
+        parts[name][place or ...] = value
+
+    return change
+
+
+def times(name: str, factor: float) -> Change:
+    def change(parts: archive.Parts) -> None:
+        parts[name] = (parts[name] * factor).astype(parts[name].dtype)
+
+    return change
+
+
+def without_last_row(block: str) -> Change:
+    """Return what takes the last row from a block, so that the block itself is consistent."""
+
+    def change(parts: archive.Parts) -> None:
+        parts[f"{block}.rows"] -= 1
+        n = int(parts[f"{block}.rows"][0])
+        parts[f"{block}.x"] = parts[f"{block}.x"][:, :n].copy()
+        for part in ("counts", "positives", "rule_stops"):
+            if f"{block}.{part}" in parts:
+                parts[f"{block}.{part}"][..., n:] = 0
+
+    return change
+
+
+def forgotten_contexts(parts: archive.Parts) -> None:
+    """Fewer contexts in the index than in the history."""
+    parts["history.entries"] -= 10
+    parts["history.index"] = parts["history.index"][:-10]
+
+
+def without_last_context(parts: archive.Parts) -> None:
+    last = int(parts["history.2.counted.blocks"][0]) - 1
+    without_last_row(f"history.2.counted.{last}")(parts)
+    place = 64 * last + int(parts[f"history.2.counted.{last}.rows"][0])
+    index = parts["history.index"].tolist()
+    index.remove([2, place])
+    parts["history.index"] = np.array(index, dtype=np.uint32)
+    parts["history.entries"] -= 1
+
+
+def twice_in_the_index(parts: archive.Parts) -> None:
+    parts["history.index"][1] = parts["history.index"][0]
+
+
+def same_context_twice(parts: archive.Parts) -> None:
+    parts[f"{DEEP}.x"][:, 1] = parts[f"{DEEP}.x"][:, 0]
+
+
+def labels_without_any(parts: archive.Parts) -> None:
+    for name in [name for name in parts if name.startswith("label.") and name[6].isdigit()]:
+        del parts[name]
+
+
+DEEP = "history.2.counted.0"  # a block of rounds that went to the last arm
+SHORT = "history.1.counted.0"
+ONCE, LAST_ONCE = "history.2.single.0", "history.1.single.3"  # the latter is not full
+ANSWERED_ONCE = "label.0.history.2.counted.0"
+LIES: dict[str, dict[str, Change]] = {
+    "small": {
+        "negative rounds": put("rounds", -1),
+        "fewer rounds than rows": put("rounds", 5),
+        "more rounds than can be counted": put("rounds", 2**60),
+        "half explored": put("explored", 2),
+        "negative effort": put("effort", -1, 1),
+        "an arm that is none": put("beaten_by", 3, 0),
+        "an arm far beyond": put("beaten_by", 10**12, 1),
+        "an arm before the first": put("beaten_by", -3, 0),
+        "an arm beaten by itself": put("beaten_by", 1, 1),
+        "no blocks where there are some": put("history.2.counted.blocks", 0),
+        "a block too many": put("history.2.counted.blocks", 2),
+        "blocks without end": put("history.2.counted.blocks", 2**62),
+        "negative blocks": put("history.0.single.blocks", -1),
+        "a block without rows": put(f"{DEEP}.rows", 0),
+        "more rows than a block has": put(f"{DEEP}.rows", 65),
+        "negative rows": put(f"{DEEP}.rows", -1),
+        "a row too many": lambda parts: put(f"{DEEP}.rows", parts[f"{DEEP}.rows"] + 1)(parts),
+        "a row too few": lambda parts: put(f"{DEEP}.rows", parts[f"{DEEP}.rows"] - 1)(parts),
+        "a row that is in the index alone": without_last_row(DEEP),
+        "a context of NaN": put(f"{DEEP}.x", math.nan),
+        "one coordinate of NaN": put(f"{DEEP}.x", math.nan, 1, 3),
+        "an infinite coordinate": put(f"{DEEP}.x", math.inf, 0, 0),
+        "features longer than one": put(f"{DEEP}.x", 1e300, 0, 0),
+        "a feature a little beyond one": put(f"{DEEP}.x", 2.5, 0, 0),
+        "a context never seen": put(f"{DEEP}.counts", 0, 0),
+        "a context seen less than never": put(f"{DEEP}.counts", -1, 0),
+        "a context seen more often than there were rounds": put(f"{DEEP}.counts", 2**31 - 1, 0),
+        "a count of no context": put(f"{DEEP}.counts", 1, 63),
+        "more disagreements than rounds": put(f"{DEEP}.positives", 2, 0, 0),
+        "negative disagreements": put(f"{DEEP}.positives", -1, 0, 0),
+        "disagreements of no context": put(f"{DEEP}.positives", 1, 0, 63),
+        "an answer to no question": put(f"{SHORT}.positives", 1, 1, 0),
+        "fewer contexts in the index": forgotten_contexts,
+        "negative contexts in the index": put("history.entries", -1),
+        "more contexts than the index can hold": put("history.entries", 4097),
+        "an index of an arm that is none": put("history.index", 3, 0, 0),
+        "an index beyond the history": put("history.index", 63, 0, 1),
+        "an index far beyond the history": put("history.index", 2**32 - 1, 0, 1),
+        "an index that names a place twice": twice_in_the_index,
+        "the same context twice": same_context_twice,
+        "NaN observations": put("gram.0.count", math.nan),
+        "negative observations": put("gram.0.count", -1.0),
+        "more observations than rounds": put("gram.0.count", 81.0),
+        "fewer observations than the history holds": put("gram.0.count", 1.0),
+        "a weight where none is": put("gram.0.heaviest", 2.0),
+        "a weight of NaN": put("gram.0.heaviest", math.nan),
+        "a weight below one": put("gram.0.heaviest", 0.5),
+        "a V of NaN": put("gram.0.reciprocal", math.nan),
+        "an infinite V": put("gram.0.reciprocal", 0.0, 0),
+        "a negative V": times("gram.0.reciprocal", -1.0),
+        "a V of nothing": put("gram.0.reciprocal", math.inf),
+        "a V that is less than it started from": put("gram.0.reciprocal", 1e300, 0),
+        "a V that is more than rows can make": put("gram.0.reciprocal", 1e-300, 0),
+        "a triangle of NaN": put("gram.0.lower", math.nan),
+        "an infinite triangle": put("gram.0.lower", math.inf),
+        "a triangle beyond what V allows": put("gram.0.lower", 1e250),
+        "half an anchor": put("model.0.anchored", 2),
+        "no anchor where there is one": put("model.0.anchored", 0),
+        "an anchor where none is": put("model.1.anchored", 1),
+        "a model that saw NaN rows": put("model.0.count", math.nan),
+        "a model that saw less than nothing": put("model.0.count", -1.0),
+        "a model that saw more than there was": put("model.0.count", 1e9),
+        "a model that saw less than there was": put("model.0.count", 1.0),
+        "an estimate of NaN": put("model.0.theta_g", math.nan),
+        "an infinite estimate": put("model.0.theta_h", math.inf, 0),
+        "an estimate beyond what the ridge allows": put("model.0.theta_g", 1e200),
+        "a gradient of NaN": put("model.0.gradient", math.nan, 1),
+        "an infinite step": put("model.0.step", -math.inf, 0),
+        "a Hessian of NaN": put("model.0.reciprocal", math.nan, 0),
+        "an infinite Hessian": put("model.0.reciprocal", 0.0, 0),
+        "a Hessian's triangle of NaN": put("model.0.lower", math.nan),
+        "negative rows since": put("model.0.since", -1),
+        "a reach of NaN": put("model.0.reach", math.nan),
+        "a negative reach": put("model.0.reach", -1.0),
+        "a negative shift": put("model.0.shift", -1.0),
+        "an infinite age": put("model.0.reach_age", math.inf),
+        "no weight at all": put("model.0.lightest", 0.0),
+        "a weight that no logit has": put("model.0.lightest", 0.3),
+        "a trace of NaN": put("model.0.trace", math.nan),
+        "negative labels": put("label.rounds", -1),
+        "half a label": put("label.any", 2),
+        "labels that are not there": put("label.any", 1),
+    },
+    "large": {
+        "an answer of no row": put(f"{LAST_ONCE}.answers", 1 << 63, 0),
+        "an answer to no question": put("history.1.single.0.answers", 1, 1),
+        "a block that is not full before others": without_last_row(DEEP),
+        "rows kept singly while there is room in the index": without_last_context,
+        "a single context of NaN": put(f"{ONCE}.x", math.nan, 0, 5),
+        "a single row too many": put(f"{LAST_ONCE}.rows", 29),
+        "fewer contexts in the index": forgotten_contexts,
+    },
+    "sent_on": {
+        "a rule that stopped beyond the round": put(f"{DEEP}.rule_stops", 3, 0),
+        "a rule that stopped in no round": put(f"{DEEP}.rule_stops", 1, 63),
+        "a weight above the largest": put("gram.1.heaviest", 4.5),
+        "more observations than rounds stand for": put("gram.1.count", 60 * 4 + 1.0),
+        "a V of NaN": put("gram.1.reciprocal", math.nan),
+    },
+    "labelled": {
+        "negative labels": put("label.rounds", -1),
+        "more labels of a pair than of all": put("label.rounds", 1),
+        "labels that are gone": put("label.any", 0),
+        "labels without any": labels_without_any,
+        "negative labels of a pair": put("label.0.rounds", -1),
+        "more labels of a pair than it holds": put("label.0.rounds", 10**6),
+        "a weight of NaN": put("label.0.heaviest", math.nan),
+        "a weight below one": put("label.0.heaviest", 0.5),
+        "a weight above the largest": put("label.0.heaviest", 1e300),
+        "a context of NaN": put(f"{ANSWERED_ONCE}.x", math.nan),
+        "a label that was told less than never": put(f"{ANSWERED_ONCE}.counts", -1, 0),
+        "an arm right more often than it was told": put(f"{ANSWERED_ONCE}.positives", 10**6, 0, 0),
+        "a label index beyond": put("label.0.history.index", 63, 0, 1),
+        "an estimate of NaN": put("label.0.model.theta_g", math.nan),
+        "no weight at all": put("label.0.model.lightest", 0.0),
+    },
+    "thompson": {
+        "labels for a rule that takes none": put("label.any", 1),
+        "a Hessian of NaN": put("model.0.reciprocal", math.nan),
+    },
+}
+
+
+@cache
+def saved(name: str) -> tuple[Contextual, dict[str, NDArray[Any]]]:
+    """A learner, and its state as it must stay."""
+    policy = LEARNERS[name]()
+    return policy, policy.state()
+
+
+def assert_refused(name: str, learner: NDArray[np.uint8], path: Path) -> None:
+    """Refused as a file, and by a policy that has learned, which then is as it was."""
+    policy, before = saved(name)
+    craft(path, policy, arrays={"learner": learner})
+    with pytest.raises(sw.CorruptFileError, match=path.name):
+        sw.load(path)
+    with pytest.raises(ValueError, match=r"."):
+        policy.restore(before | {"learner": learner})
+    after = policy.state()
+    assert before.keys() == after.keys()
+    for part, array in before.items():
+        np.testing.assert_array_equal(array, after[part], err_msg=part)
+
+
+@pytest.mark.parametrize(
+    ("name", "lie"), [(name, lie) for name, lies in LIES.items() for lie in lies]
+)
+def test_bytes_that_contradict_each_other_are_refused_and_change_nothing(
+    name: str, lie: str, path: Path
+) -> None:
+    parts = archive.parts(saved(name)[0])
+    before = archive.joined(parts)
+    LIES[name][lie](parts)
+    learner = archive.joined(parts)
+    assert not np.array_equal(learner, before)
+    assert_refused(name, learner, path)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_learner_cut_short_is_refused_wherever_it_ends(name: str, path: Path) -> None:
+    policy, before = saved(name)
+    learner, ends, end = before["learner"], {0}, 0
+    for part in archive.parts(policy).values():  # at its end, within it, within a number of it
+        ends |= {end + part.nbytes // 2, end + part.itemsize // 2}
+        end += part.nbytes
+        ends |= {end}
+    fresh = LEARNERS[name]()
+    for length in sorted(ends - {end}):
+        with pytest.raises(ValueError, match=r"."):
+            fresh.restore(before | {"learner": learner[:length]})
+    np.testing.assert_array_equal(fresh.state()["learner"], learner)
+    assert_refused(name, learner[: end // 2], path)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("more", [1, 8, 4096])
+def test_a_learner_with_more_at_its_end_is_refused(name: str, more: int, path: Path) -> None:
+    learner = saved(name)[1]["learner"]
+    assert_refused(name, np.concatenate([learner, np.zeros(more, dtype=np.uint8)]), path)
+    assert_refused(name, np.concatenate([learner, learner[:more]]), path)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("small", "sent_on"),
+        ("large", "sent_on"),
+        ("sent_on", "small"),
+        ("sent_on", "labelled"),
+        ("thompson", "labelled"),
+        ("thompson", "sent_on"),
+    ],
+)
+def test_a_learner_of_another_plan_is_refused(name: str, other: str, path: Path) -> None:
+    assert_refused(name, saved(other)[1]["learner"], path)
+
+
+def test_a_random_state_that_is_none_changes_nothing() -> None:
+    for name in ("sent_on", "thompson"):
+        policy, before = saved(name)
+        with pytest.raises(ValueError, match="random state"):
+            policy.restore(before | {"random": np.zeros(3, dtype=np.uint8)})
+        for part, array in policy.state().items():
+            np.testing.assert_array_equal(array, before[part], err_msg=part)
 
 
 COUNT_LIES: dict[str, dict[str, Any]] = {
@@ -214,6 +518,10 @@ COUNT_LIES: dict[str, dict[str, Any]] = {
     "rounds without number": {"rounds": np.array([], dtype=np.int64)},
     "infinite rounds": {"rounds": np.array([math.inf])},
     "fewer rounds than counted": {"rounds": np.array([1])},
+    "a deeper arm revealed more often": {"n": np.array([10, 20, 30])},
+    "disagreements below the diagonal": {"disagreed": np.eye(3, k=-1, dtype=np.int64)},
+    "a random state of zeros": {"random": np.zeros(4, dtype=np.int64)},
+    "a random state of another length": {"random": np.ones(5, dtype=np.int64)},
 }
 
 
@@ -287,16 +595,6 @@ def test_a_cascade_that_cannot_be_is_refused(cascade: dict[str, Any], path: Path
 def test_features_that_cannot_be_are_refused(features: Any, path: Path) -> None:
     craft(path, taught(), features=features)
     with pytest.raises(sw.CorruptFileError, match="features"):
-        sw.load(path)
-
-
-def test_fewer_contexts_than_rows_are_refused_even_if_the_index_agrees(path: Path) -> None:
-    policy = taught()
-    lie = policy.state()
-    lie["counters"][1] = 10
-    lie["table"][lie["table"] >= 10] = -1
-    craft(path, policy, arrays={"counters": lie["counters"], "table": lie["table"]})
-    with pytest.raises(sw.CorruptFileError):
         sw.load(path)
 
 

@@ -1,5 +1,6 @@
 """Policies: what they refuse, and what they decide, against small independent computations."""
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import stopwise as sw
+from stopwise.engine import native
 from stopwise.policies.base import MAX_ARMS
+from tests import archive
 
 Array = NDArray[np.float64]
 TWO = sw.Cascade([0.1, 0.3])
@@ -272,14 +275,19 @@ def test_disagreements_may_be_of_any_kind_that_holds_0_and_1(kind: Any) -> None:
 
 def test_a_run_compares_outputs_as_they_are_not_as_numpy_would_convert_them() -> None:
     mixed = [["1", 1, 1.0], ["1", 1, 2]]
-    for make in (lambda: sw.USSPD(THREE, context_dim=2), lambda: sw.USSUCB(THREE)):
-        whole, single = make(), make()
-        whole.run([[0.1, 0.2]] * 2, mixed)
+
+    def taught(policy: Any) -> tuple[Any, Any]:
+        single = copy.deepcopy(policy)
+        policy.run([[0.1, 0.2]] * 2, mixed)
         for said in mixed:
             single.observe([0.1, 0.2], said)
-        for part, array in single.state().items():
-            if part in ("visits", "disagreed"):
-                np.testing.assert_array_equal(array, whole.state()[part])
+        return policy, single
+
+    whole, single = taught(sw.USSUCB(THREE))
+    np.testing.assert_array_equal(single.state()["disagreed"], whole.state()["disagreed"])
+    whole, single = taught(sw.USSPD(THREE, context_dim=2))
+    assert archive.rows(single) == archive.rows(whole)
+    assert [(row.count, row.positives) for row in archive.rows(whole)] == [(2, (2, 2, 1))]
 
 
 # --------------------------------------------------------------------------------- exploration
@@ -317,7 +325,7 @@ def test_auto_goes_on_until_every_gram_matrix_has_eigenvalues_of_one(features: A
 def test_auto_ends_when_the_eigenvalue_is_one_exactly() -> None:
     policy = sw.USSPD(sw.Cascade([0, 2.0]), context_dim=1, forced_rounds="auto")
     policy.observe([1.0], [0, 0])
-    assert np.linalg.eigvalsh(policy.gram(0, 1)[0])[0] == 1.0
+    assert np.linalg.eigvalsh(policy.gram(0, 1)[0])[0] == pytest.approx(1.0, rel=1e-12)
     assert policy.decide([1.0]).stop == 0
 
 
@@ -469,7 +477,7 @@ def test_uss_ucb_goes_on_at_a_tie() -> None:
 def test_uss_ts_is_its_formula(n_arms: int) -> None:
     cascade = sw.Cascade([0.15] * n_arms)
     contexts, outputs = world(7, 800, k=n_arms, differ=0.05)
-    random = np.random.Generator(np.random.PCG64(8))
+    random = native.Random(8)
     stops = by_counts(cascade, outputs, lambda _, n, d: random.beta(1 + d, 1 + n - d))
     assert len(set(stops)) > 1
     single, whole = sw.USSTS(cascade, seed=8), sw.USSTS(cascade, seed=8)
@@ -497,15 +505,17 @@ def test_every_decision_of_uss_ts_draws_all_pairs_wherever_it_stops() -> None:
         sw.USSTS(sw.Cascade([0.1, 2, 2]), seed=3),
         sw.USSTS(sw.Cascade([0, 0, 0]), seed=3),
     )
-    numpy = np.random.Generator(np.random.PCG64(3))
+    random = native.Random(3)
     for _ in range(5):
         assert (shallow.decide(0.0).stop, deep.decide(0.0).stop) == (0, 2)
         draws = [e.disagreement_ucb for e in deep.decide(0.0).evidence]
         shallow.decide(0.0)
-        numpy.beta(np.ones(3), 1)
-        np.testing.assert_allclose(draws, numpy.beta(np.ones(3), 1), rtol=1e-12)
-    for policy in (shallow, deep):
-        assert policy._random.bit_generator.state == numpy.bit_generator.state
+        for _ in range(3):
+            random.beta(1, 1)
+        assert draws == [random.beta(1, 1) for _ in range(3)]
+    np.testing.assert_array_equal(shallow.state()["random"], deep.state()["random"])
+    draws = [e.disagreement_ucb for e in deep.decide(0.0).evidence]
+    assert draws == [random.beta(1, 1) for _ in range(3)]
 
 
 def test_thompson_without_noise_is_the_greedy_rule() -> None:
@@ -771,3 +781,21 @@ def test_slots_of_different_sizes_do_not_mix() -> None:
         told = outputs[:, i] != outputs[:, j]
         residual = phi.T @ (told - 1 / (1 + np.exp(-phi @ theta))) - apart.ridge * theta
         np.testing.assert_allclose(residual, 0, atol=1e-8)
+
+
+# ------------------------------------------------------------------------------------------- width
+
+
+def test_a_map_that_makes_rounds_slow_says_so() -> None:
+    with pytest.warns(sw.WideFeaturesWarning, match="384 features are many"):
+        sw.USSPD(sw.Cascade([0.1, 0.2]), context_dim=384)
+    sw.USSPD(sw.Cascade([0.1, 0.2]), context_dim=250)  # a warning would be an error here
+
+
+def test_more_features_than_rounds_need_no_estimate() -> None:
+    with pytest.warns(sw.WideFeaturesWarning):
+        policy = sw.USSPD(THREE, context_dim=400, forced_rounds=10)
+    contexts = np.random.default_rng(0).uniform(-1, 1, (60, 400))
+    stops = policy.run(contexts, np.zeros((60, 3), dtype=np.int64))
+    assert (stops == 2).all()  # every context has directions that were never seen
+    assert policy.effort["passes"] == 0

@@ -1,6 +1,5 @@
 """The values that travel: frozen, comparable, readable."""
 
-import numpy as np
 import pytest
 
 from stopwise.records import Decision, PairEvidence, Truth
@@ -32,7 +31,7 @@ def test_records_are_frozen(record: object, field: str) -> None:
 
 
 def test_decisions_are_equal_if_they_show_the_same_whatever_they_rest_on() -> None:
-    one = Decision(1, "b", 0.25, note=np.zeros(3), round=4)
+    one = Decision(1, "b", 0.25, note=bytes(24), round=4)
     assert one == Decision(1, "b", 0.25)
     assert hash(one) == hash(Decision(1, "b", 0.25))
     assert one != Decision(0, "b", 0.25)

@@ -121,9 +121,7 @@ def _diagnosed(
     progress: "Callable[[str, int, int], None]",
 ) -> "Diagnosis":
     from stopwise.logs.diagnosis.diagnose import diagnose as run
-    from stopwise.logs.replay.preparing import prepare
 
-    prepare(progress)
     return run(log, cascade, degree=degree, seed=seed, progress=progress)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeAlias
 
 from stopwise.errors import EngineError, InvalidParameterError, MissingPackageError
 from stopwise.experiments.runs import Trace, execute
-from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from stopwise.experiments.spec import ExperimentSpec
 
 Task: TypeAlias = tuple[ExperimentSpec, tuple[int, ...]]
 Runs: TypeAlias = Generator[list[Trace], None, None]
@@ -25,20 +25,16 @@ Runs: TypeAlias = Generator[list[Trace], None, None]
 # what is finished but not yet taken never fills the memory (heuristic).
 AHEAD = 3
 # Workers share the processor among them already: a second thread in each would only get in the way.
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 RESUME = "Finished runs are kept: start the same campaign again to do the rest"
 
 
 class Engine(ABC):
     """Does tasks, and hands back the runs of each as it is finished, in any order.
 
-    A context manager: leaving it ends the workers. They are started by `prepare`, or the first
-    `run`, and serve later ones too.
+    A context manager: leaving it ends the workers. They are started by the first `run`, and serve
+    later ones too.
     """
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Start the workers and compile the kernels, if that was not done yet."""
 
     @abstractmethod
     def run(self, tasks: Iterable[Task]) -> Runs:
@@ -60,6 +56,7 @@ class InProcess(Engine):
 
     Examples
     --------
+    >>> from stopwise.experiments.spec import EnvironmentSpec, PolicySpec
     >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
     >>> where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
     >>> spec = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=100)
@@ -68,17 +65,8 @@ class InProcess(Engine):
     [[3, 4]]
     """
 
-    _ready = False
-
-    def prepare(self) -> None:
-        """Compile the kernels, if that was not done yet."""
-        if not self._ready:
-            warm_up()
-            self._ready = True
-
     def run(self, tasks: Iterable[Task]) -> Runs:
         """Do tasks."""
-        self.prepare()
         for task in tasks:
             yield _do(*task)
 
@@ -102,10 +90,6 @@ class Processes(Engine):
         self.jobs = _checked_jobs(jobs)
         self._pool: ProcessPoolExecutor | None = None
         self._lifeline: tuple[Connection, Connection] | None = None
-
-    def prepare(self) -> None:
-        """Start the workers and compile the kernels, if that was not done yet."""
-        self._started()
 
     def run(self, tasks: Iterable[Task]) -> Runs:
         """Do tasks."""
@@ -152,10 +136,10 @@ class Processes(Engine):
         )
         try:
             with _fit_for_workers():
-                warm = self._pool.submit(warm_up)
-            warm.result()
+                begun = self._pool.submit(os.getpid)  # starts them all
+            begun.result()
         except BaseException as error:
-            self.close()  # workers that are not warm must serve no later run
+            self.close()  # workers that did not begin must serve no later run
             if isinstance(error, BrokenProcessPool):
                 raise EngineError(
                     "a worker process ended before it could begin. Workers import the script that "
@@ -196,17 +180,10 @@ class Dask(Engine):
                 "the Dask engine needs dask.distributed: pip install 'stopwise[dask]'"
             ) from error
 
-    def prepare(self) -> None:
-        """Reach the cluster or make it, and compile the kernels, if that was not done yet."""
-        if self._client is None:
-            with self._understood():
-                self._start()
-
     def run(self, tasks: Iterable[Task]) -> Runs:
         """Do tasks."""
-        self.prepare()
         with self._understood():
-            client = self._client
+            client = self._client or self._start()
             queue = iter(tasks)
             coming = self._dask.as_completed(loop=client.loop)
             self._fill(client, coming, queue)
@@ -240,7 +217,7 @@ class Dask(Engine):
         room = max(0, AHEAD * max(threads, 1) - coming.count())
         coming.update([client.submit(_do, *task, pure=False) for task in islice(queue, room)])
 
-    def _start(self) -> None:
+    def _start(self) -> Any:
         if self.address is None:
             self._cluster = self._dask.LocalCluster(  # which gives workers one thread each
                 n_workers=self.jobs, threads_per_worker=1, dashboard_address=None
@@ -251,14 +228,7 @@ class Dask(Engine):
             self._client.wait_for_workers(1, timeout=60)
         except (OSError, TimeoutError) as error:
             raise EngineError(f"no Dask workers to be reached at {target}: {error}") from error
-        workers = self._client.scheduler_info(n_workers=-1)["workers"]
-        one_a_host = {info["host"]: address for address, info in workers.items()}.values()
-        self._client.gather(
-            [
-                self._client.submit(warm_up, workers=[one], allow_other_workers=True, pure=False)
-                for one in one_a_host
-            ]
-        )
+        return self._client
 
 
 def make_engine(name: str, jobs: int | None = None, address: str | None = None) -> Engine:
@@ -293,18 +263,6 @@ def make_engine(name: str, jobs: int | None = None, address: str | None = None) 
             )
 
 
-def warm_up() -> None:
-    """Compile the kernels, or find them compiled, by a few very short runs.
-
-    Done by one worker before the others begin. Otherwise all would compile at once, and numba
-    may mix up the files of two processes that compile one kernel for different types.
-    """
-    arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
-    where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
-    for name in ("uss-pd", "uss-ucb", "uss-ts"):  # between them they call every kernel
-        execute(ExperimentSpec(where, PolicySpec(name), rounds=60), seed=0)
-
-
 def _do(spec: ExperimentSpec, seeds: tuple[int, ...]) -> list[Trace]:
     return [execute(spec, seed) for seed in seeds]
 
@@ -314,7 +272,7 @@ def _failed(future: Future[list[Trace]]) -> bool:
 
 
 def _live_by(lifeline: Connection) -> None:
-    """Prepare a worker: it ends when the other end of the lifeline is closed, by a crash too."""
+    """Set a worker up: it ends when the other end of the lifeline is closed, by a crash too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to answer
 
     def watch() -> None:

@@ -1,6 +1,7 @@
 """One run: a policy plays an environment, and its regret is measured."""
 
-from typing import cast
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -135,18 +136,15 @@ def measure(policy: Policy, batch: Batch, progress: Progress | None = None) -> R
 
 
 def _play(policy: Policy, batch: Batch, progress: Progress | None) -> Ints:
+    told: dict[str, object] = {}
     if isinstance(policy, Told):
-        return policy.run(
-            batch.contexts,
-            optimal=batch.optimal,
-            disagreement=batch.disagreement,
-            progress=progress,
-        )
-    if isinstance(policy, Supervised):
+        told = {"optimal": batch.optimal, "disagreement": batch.disagreement}
+    elif isinstance(policy, Supervised):
         if batch.outputs is None or batch.labels is None:
             raise TruthRequiredError("a supervised run needs an environment with labels")
-        return policy.run(batch.contexts, batch.outputs, batch.labels, progress=progress)
-    if batch.outputs is not None:
-        return policy.run(batch.contexts, batch.outputs, progress=progress)
-    differ = cast(NDArray[np.uint8], batch.differ)
-    return policy.run_disagreements(batch.contexts, differ, progress=progress)
+        told = {"labels": batch.labels}
+    play: Callable[..., Ints] = policy.run
+    said: NDArray[Any] | None = batch.outputs
+    if said is None:
+        play, said = policy.run_disagreements, batch.differ
+    return play(batch.contexts, said, progress=progress, **told)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from inspect import signature
 from typing import Any, Self, cast
 
 import msgspec
@@ -18,13 +17,12 @@ from stopwise.environments.registry import make_environment
 from stopwise.errors import FeaturesMismatchError, InvalidParameterError
 from stopwise.features import map_from_spec
 from stopwise.policies.base import Policy
-from stopwise.policies.contextual import Contextual
 from stopwise.policies.randomness import whole_seed
-from stopwise.policies.registry import POLICIES, make
+from stopwise.policies.registry import make, policy_class, takes
 
 # Raise it when the same spec and seed come to mean other numbers: a default changed, a stream of
 # draws, the definition of regret. Every key changes with it, and old runs are not mixed with new.
-FORMAT = 1
+FORMAT = 2
 
 # Of a policy's arguments, those that an experiment gives it by itself.
 GIVEN = ("cascade", "features", "context_dim", "seed")
@@ -96,13 +94,13 @@ class PolicySpec(_Spec, frozen=True, eq=False):
     Parameters
     ----------
     name : str
-        As in ``POLICIES``.
+        As in ``POLICIES``, where one of your own can be registered (docs/own_policy.md).
     parameters : dict
         The policy's own, as plain JSON values. The cascade, the dimension of a context and the
         seed come from the experiment.
     features : dict, optional
-        ``to_spec()`` of one feature map; by default ``Identity()``. None for a policy that looks
-        at no context.
+        ``to_spec()`` of one feature map; by default the policy's own default, ``Identity()`` for
+        those of the package. None for a policy that takes no features.
 
     Examples
     --------
@@ -138,14 +136,15 @@ class PolicySpec(_Spec, frozen=True, eq=False):
     def build(self, cascade: Cascade, context_dim: int, seed: int) -> Policy:
         """Return the policy of the run with this seed, untaught."""
         parameters: dict[str, Any] = {**self.parameters, "context_dim": context_dim}
-        kind = POLICIES.get(self.name, Policy)
+        kind = policy_class(self.name)
         if self.features is not None:
-            if kind is not Policy and not issubclass(kind, Contextual):
+            if not takes(kind, "features"):
                 raise InvalidParameterError(
-                    f"{self.name!r} looks at no context: leave its features out"
+                    f"{self.name!r} looks at no context, or not through features: leave its "
+                    "features out"
                 )
             parameters["features"] = map_from_spec(self.features)
-        if "seed" in signature(kind).parameters:
+        if takes(kind, "seed"):
             parameters["seed"] = policy_seed(seed)
         try:
             return make(self.name, cascade, **parameters)

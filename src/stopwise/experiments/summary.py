@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stopwise.errors import InvalidParameterError
 
-if TYPE_CHECKING:  # it brings the compiled engine along, and who only words intervals needs none
+if TYPE_CHECKING:  # it brings the engine along, and who only words intervals needs none
     from stopwise.experiments.runs import Trace
 
 Floats = NDArray[np.float64]

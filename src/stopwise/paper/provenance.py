@@ -12,7 +12,7 @@ import msgspec
 from stopwise.reporting.text import duration
 from stopwise.version import __version__
 
-PACKAGES = ("numpy", "numba", "matplotlib")
+PACKAGES = ("numpy", "matplotlib")
 
 
 class Provenance(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ def gather(
     --------
     >>> found = gather(datetime(2024, 5, 1, 12, tzinfo=UTC), 1.5, "0 to 99")
     >>> found.started, [name for name, _ in found.versions]
-    ('2024-05-01 12:00:00 UTC', ['stopwise', 'numpy', 'numba', 'matplotlib'])
+    ('2024-05-01 12:00:00 UTC', ['stopwise', 'numpy', 'matplotlib'])
     """
     return Provenance(
         started=f"{started.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC",

@@ -111,11 +111,6 @@ def reproduce(
         wanted[spec] = max(times, wanted.get(spec, 0))
     seeds = {spec: range(seed, seed + times) for spec, times in wanted.items()}
     with workers, Store(out / STORE) as store:
-        if any(store.missing(spec, which) for spec, which in seeds.items()):
-            # Kernels are compiled once a machine, for a minute: not to be taken for slow runs.
-            _say(progress, "preparing", 0, 1)
-            workers.prepare()
-            _say(progress, "preparing", 1, 1)
         run_campaign(seeds.items(), store, workers, partial(_say, progress, "running"))
         traces = {spec: _kept(store, spec, which) for spec, which in seeds.items()}
     evidence = {

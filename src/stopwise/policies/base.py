@@ -1,10 +1,11 @@
-"""The protocol that every policy follows, and the checks at its door."""
+"""The protocol that every policy follows, and the checks where arguments enter."""
 
 import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import lru_cache, partial, wraps
 from os import PathLike
 from typing import Any, ClassVar, Self, cast
 
@@ -18,10 +19,13 @@ from stopwise.errors import (
     InvalidOutputsError,
     InvalidParameterError,
     InvalidStopError,
+    OverrideNotSupportedError,
+    PersistenceError,
 )
+from stopwise.features import BoundFeatures
 from stopwise.policies.descent import Descent
 from stopwise.policies.recorded import Rounds
-from stopwise.records import Decision, PairEvidence, Round
+from stopwise.records import Decision, PairEvidence, Round, Truth
 
 Ints = NDArray[np.int64]
 Marks = NDArray[np.uint8]  # 0 or 1 for every pair: whether its arms disagree
@@ -32,12 +36,49 @@ MAX_HEARD = 1024  # combinations of outputs remembered; classifiers have few
 CHUNK = 65_536  # rounds played at once: bounds the memory of a long run
 MAX_ARMS = 15  # outputs travel as codes of four bits in one 64-bit integer
 
+# The steps of a round, and the methods that take many at once or in another way. The package's own
+# are written so that both agree. Where a subclass brings a step of its own, the methods that would
+# bypass it give way to those of `Policy`, which call the steps one by one.
+DECIDING = frozenset({"decide", "_noise"})
+BY_OUTPUTS = frozenset({"observe", "_learn"})
+BY_PAIRS = frozenset({"observe_disagreements", "_learn_pairs"})
+LEARNING = BY_OUTPUTS | BY_PAIRS
+STEPS = DECIDING | LEARNING | {"audit"}
+BATCHES: dict[str, frozenset[str]] = {
+    "decide_many": DECIDING,
+    "decide_batch": DECIDING,
+    "run": DECIDING | LEARNING,
+    "run_disagreements": DECIDING | LEARNING,
+    "replay": STEPS,
+    "observe_many": LEARNING,
+    "start": DECIDING | LEARNING,
+    "resume": DECIDING | LEARNING,
+}
+BY_STEPS = {"run": "_run_by_steps", "run_disagreements": "_run_disagreements_by_steps"}
+# What a policy shows of its estimates, and what rounds decided step by step ask of it. The engine
+# that decides whole rounds asks for none of these.
+SHOWN = ("radius", "theta", "gram", "disagreement", "begin", "should_stop", "decided", "learn_row")
+PACKAGE = __name__.partition(".")[0]
+
+
+def _giving_way(name: str, batch: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a batch method that leaves the work to `Policy` where it would bypass a step."""
+
+    @wraps(batch)
+    def method(self: "Policy", *args: Any, **kwargs: Any) -> Any:
+        if BATCHES[name].isdisjoint(self.own_steps):
+            return batch(self, *args, **kwargs)
+        return getattr(Policy, BY_STEPS.get(name, name))(self, *args, **kwargs)
+
+    return method
+
 
 class Policy(ABC):
     """Decides how deep to go, and learns from what the arms then say.
 
-    Subclasses write the rule (`decide`) and what a round teaches (`_learn`); everything a caller
-    can get wrong is checked here, before any state changes.
+    Subclasses write the rule (`decide`) and what a round teaches (`_learn_pairs`); everything a
+    caller can get wrong is checked here, before any state changes. A subclass of any policy may
+    override these steps: every other method then calls them (docs/own_policy.md).
 
     Parameters
     ----------
@@ -47,6 +88,26 @@ class Policy(ABC):
 
     name: ClassVar[str]
     needs_truth: ClassVar[bool] = False
+    _steps: ClassVar[Mapping[str, object]]  # the steps of the nearest class of the package
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0] == PACKAGE:
+            for name in BATCHES.keys() & vars(cls).keys():
+                setattr(cls, name, _giving_way(name, vars(cls)[name]))
+            cls._steps = {step: getattr(cls, step, None) for step in STEPS}
+            return
+        own = {step for step, given in cls._steps.items() if getattr(cls, step, None) is not given}
+        if own & BY_PAIRS and not own & BY_OUTPUTS and not cls.needs_truth:
+            cls._learn = Policy._learn  # which hands outputs on as disagreements
+        near = next(base for base in cls.__mro__ if "_steps" in vars(base))
+        for name in SHOWN:
+            given = getattr(near, name, None)
+            if given is not None and getattr(cls, name) is not given and not own & DECIDING:
+                raise OverrideNotSupportedError(
+                    f"{cls.__name__} overrides {name}, which the decisions of {near.__name__} do "
+                    "not ask for. Override decide"
+                )
 
     def __init__(self, cascade: Cascade) -> None:
         if not isinstance(cascade, Cascade):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
@@ -62,6 +123,16 @@ class Policy(ABC):
         self._names = cascade.names
         self._heard: dict[Hashable, tuple[int, int]] = {}  # outputs seen → codes
         self._costs = cast(list[float], cascade.cumulative.tolist())
+
+    @property
+    def own_steps(self) -> frozenset[str]:
+        """The steps that are not the package's: overridden by a subclass, or replaced."""
+        kind, replaced = type(self), vars(self)
+        return frozenset(
+            step
+            for step, given in kind._steps.items()
+            if step in replaced or getattr(kind, step, None) is not given
+        )
 
     # -- the protocol ---------------------------------------------------------------------
 
@@ -88,10 +159,12 @@ class Policy(ABC):
         Descent
             Says which arm to run next, or to stop; then learns from what it was given.
         """
+        self._check_steps()
         return Descent(self, x)
 
     def resume(self, state: Mapping[str, Any]) -> Descent:
         """Take up a round under way from what its `Descent.state` returned."""
+        self._check_steps()
         return Descent.resumed(self, state)
 
     def observe(
@@ -151,8 +224,11 @@ class Policy(ABC):
         self._learn_pairs(x, stop, self._checked_pairs(stop, pairs))
 
     def decide_many(self, X: ArrayLike) -> Ints:
-        """Return the stop for every row of ``X``, learning nothing between them."""
-        return np.array([self.decide(x).stop for x in np.asarray(X)], dtype=np.int64)
+        """Return the stop for every row of ``X``, learning nothing between them.
+
+        These are the rule's own stops: chance sends none of them on.
+        """
+        return np.array([self.decide(x).wanted for x in self._contexts(X)], dtype=np.int64)
 
     def decide_batch(self, X: ArrayLike) -> tuple[Ints, Ints]:
         """Decide for every row as `decide` would one by one, what is left to chance included.
@@ -162,7 +238,7 @@ class Policy(ABC):
         stops, wanted : ndarray of shape (n,)
             The stop of every row, and where the rule itself stops (see `Decision.wanted`).
         """
-        decisions = [self.decide(x) for x in np.asarray(X)]
+        decisions = [self.decide(x) for x in self._contexts(X)]
         stops = np.array([decision.stop for decision in decisions], dtype=np.int64)
         return stops, np.array([decision.wanted for decision in decisions], dtype=np.int64)
 
@@ -185,13 +261,7 @@ class Policy(ABC):
         ndarray of shape (n,)
             The stops.
         """
-        xs = as_table(contexts)
-        told = self._checked_table(rounds_in(xs), outputs)
-
-        def reveal(t: int, stop: int) -> None:
-            self.observe(xs[t], cast(list[Hashable], told[t, : stop + 1].tolist()))
-
-        return self._one_by_one(xs, reveal, progress)
+        return self._run_by_steps(contexts, outputs, progress=progress)
 
     def run_disagreements(
         self, contexts: ArrayLike, differ: ArrayLike, *, progress: Progress | None = None
@@ -213,16 +283,7 @@ class Policy(ABC):
         ndarray of shape (n,)
             The stops.
         """
-        xs = as_table(contexts)
-        marks = self._checked_marks(rounds_in(xs), differ)
-        square = np.zeros((len(self._names),) * 2, dtype=np.bool_)
-        above = np.triu_indices(len(square), 1)  # the order of cascade.pairs()
-
-        def reveal(t: int, stop: int) -> None:
-            square[above] = marks[t]
-            self.observe_disagreements(xs[t], stop, square)
-
-        return self._one_by_one(xs, reveal, progress)
+        return self._run_disagreements_by_steps(contexts, differ, progress=progress)
 
     def replay(self, rounds: Rounds, *, progress: Progress | None = None) -> Ints:
         """Play recorded rounds in order: decide, reveal what the record knows, learn.
@@ -241,19 +302,27 @@ class Policy(ABC):
         ndarray of shape (n,)
             The stops decided, also where the record does not reach them.
         """
+        self._check_steps(outputs=False)
         checked = self._checked_rounds(rounds)
-        square = np.zeros((len(self._names),) * 2, dtype=np.bool_)
-        above = np.triu_indices(len(square), 1)
+        xs = self._contexts(checked.contexts)
+        audited = np.flatnonzero(() if checked.audited is None else checked.audited)
+        if audited.size and "audit" in self.own_steps:
+            raise OverrideNotSupportedError(
+                f"{type(self).__name__} overrides audit, which takes a label, but recorded rounds "
+                "only say which arms were wrong: replay them without audited labels"
+            )
 
-        def reveal(t: int, stop: int) -> None:
+        def reveal(t: int, decision: Decision) -> None:
             known = int(checked.reach[t])
-            if checked.failed[t]:
-                stop = min(stop, known)
-            if 0 <= stop <= known:
-                square[above] = checked.differ[t]
-                self.observe_disagreements(checked.contexts[t], stop, square)
+            end = min(decision.stop, known) if checked.failed[t] else decision.stop
+            if 0 <= end <= known:
+                differ = self._square(checked.differ[t])
+                self.observe_disagreements(xs[t], end, differ)
+                if t in labelled:
+                    self._audit_recorded_round(checked, t, end, differ, decision.wanted)
 
-        return self._one_by_one(checked.contexts, reveal, progress)
+        labelled = set(audited.tolist())
+        return self._one_by_one(xs, reveal, progress)
 
     def observe_many(
         self, rounds: Rounds, stops: ArrayLike, *, wanted: ArrayLike | None = None
@@ -272,24 +341,12 @@ class Policy(ABC):
             Where the rule would have ended each, for a policy that sends some on by chance.
         """
         del wanted
+        self._check_steps(outputs=False)
         checked = self._checked_rounds(rounds)
-        square = np.zeros((len(self._names),) * 2, dtype=np.bool_)
-        above = np.triu_indices(len(square), 1)
+        xs = self._contexts(checked.contexts)
         for t, stop in enumerate(self._taught(checked, stops).tolist()):
             if stop >= 0:
-                square[above] = checked.differ[t]
-                self.observe_disagreements(checked.contexts[t], stop, square)
-
-    def _one_by_one(
-        self, xs: NDArray[Any], reveal: Callable[[int, int], None], progress: Progress | None
-    ) -> Ints:
-        stops = np.empty(len(xs), dtype=np.int64)
-        for t in range(len(xs)):
-            stops[t] = stop = self.decide(xs[t]).stop
-            reveal(t, stop)
-            if progress is not None and (t % 1024 == 1023 or t + 1 == len(xs)):
-                progress(t + 1, len(xs))
-        return stops
+                self.observe_disagreements(xs[t], stop, self._square(checked.differ[t]))
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons behind a decision; none for a rule that does not compare."""
@@ -299,14 +356,157 @@ class Policy(ABC):
     def save(self, path: "str | PathLike[str]") -> None:
         """Write the policy to one file that `stopwise.load` continues from, bit for bit."""
         from stopwise.policies.persistence import save
+        from stopwise.policies.registry import POLICIES
 
+        if (kind := POLICIES.get(self.name)) is not type(self):
+            read = "does not know" if kind is None else f"reads as {kind.__name__}"
+            raise PersistenceError(
+                f"{type(self).__name__} would be saved as {self.name!r}, which load {read}: give "
+                f"it a name of its own and register it, stopwise.POLICIES[name] = "
+                f"{type(self).__name__}"
+            )
         save(self, path)
+
+    # -- rounds step by step ----------------------------------------------------------------
+
+    def _run_by_steps(
+        self,
+        contexts: ArrayLike,
+        outputs: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+        *,
+        optimal: ArrayLike | None = None,
+        disagreement: ArrayLike | None = None,
+        progress: Progress | None = None,
+    ) -> Ints:
+        """Play rounds by `decide` and `observe`, giving them what truth there is."""
+        self._check_steps()
+        xs = self._contexts(contexts)
+        told = self._checked_table(len(xs), cast(ArrayLike, outputs))
+        right = None if labels is None else self._checked_labels(len(xs), labels).tolist()
+        observe = cast(Callable[..., None], self.observe)
+
+        def reveal(t: int, decision: Decision) -> None:
+            truth = () if right is None else (Truth(label=right[t]),)
+            stop, wanted = decision.stop, decision.wanted
+            by_chance = {"wanted": wanted} if wanted < stop else {}
+            observe(xs[t], told[t, : stop + 1].tolist(), *truth, **by_chance)
+
+        return self._one_by_one(xs, reveal, progress, optimal, disagreement)
+
+    def _run_disagreements_by_steps(
+        self,
+        contexts: ArrayLike,
+        differ: ArrayLike | None = None,
+        *,
+        optimal: ArrayLike | None = None,
+        disagreement: ArrayLike | None = None,
+        progress: Progress | None = None,
+    ) -> Ints:
+        """Play rounds by `decide` and `observe_disagreements`."""
+        self._check_steps(outputs=False)
+        xs = self._contexts(contexts)
+        marks = self._checked_marks(len(xs), cast(ArrayLike, differ))
+
+        def reveal(t: int, decision: Decision) -> None:
+            self.observe_disagreements(xs[t], decision.stop, self._square(marks[t]))
+
+        return self._one_by_one(xs, reveal, progress, optimal, disagreement)
+
+    def _one_by_one(
+        self,
+        xs: NDArray[Any],
+        reveal: Callable[[int, Decision], None],
+        progress: Progress | None,
+        optimal: ArrayLike | None = None,
+        disagreement: ArrayLike | None = None,
+    ) -> Ints:
+        """Decide every round, told the truth that is given, and reveal what the stop reveals."""
+        n = len(xs)
+        truth = {
+            name: np.asarray(given)
+            for name, given in (("optimal", optimal), ("disagreement", disagreement))
+            if given is not None
+        }
+        for name, table in truth.items():
+            if table.ndim == 0 or len(table) != n:
+                raise InvalidParameterError(f"{name} must have one value for each of {n} rounds")
+        decide = cast(Callable[..., Decision], self.decide)
+        stops = np.empty(n, dtype=np.int64)
+        for t in range(n):
+            told = (Truth(**{name: table[t] for name, table in truth.items()}),) if truth else ()
+            decision = decide(xs[t], *told)
+            stops[t] = self._checked_stop(decision.stop)
+            reveal(t, decision)
+            if progress is not None and (t % 1024 == 1023 or t + 1 == n):
+                progress(t + 1, n)
+        return stops
+
+    def _audit_recorded_round(
+        self, rounds: Rounds, t: int, end: int, differ: NDArray[np.bool_], wanted: int
+    ) -> None:
+        """Give `audit` a recorded round that has just been played.
+
+        A record knows which arms agreed and which were wrong, not what they said: an output is
+        named by the first arm that gave it.
+        """
+        assert rounds.wrong is not None  # checked beside `audited`
+        wrong = cast(list[int], rounds.wrong[t, : end + 1].tolist())
+        if 2 in wrong:  # it is not known of all
+            return
+        outputs = tuple(int(differ[: k + 1, k].argmin()) for k in range(end + 1))
+        label = outputs[wrong.index(0)] if 0 in wrong else -1
+        context = tuple(rounds.contexts[t].tolist())
+        done = Round(str(t), 0.0, context, outputs, outputs, stop=end, wanted=wanted)
+        with suppress(AuditNotSupportedError):
+            self.audit(done, label)
+
+    def _check_steps(self, *, outputs: bool = True) -> None:
+        """Refuse rounds that steps one by one cannot play; ``outputs``: those of arms are known."""
+        name = type(self).__name__
+        if self._bound is not None and self._bound.sees is not None:
+            raise OverrideNotSupportedError(
+                f"{name} has steps of its own ({', '.join(sorted(self.own_steps))}), which take a "
+                "whole context, but its features see more from stage to stage: give it features "
+                "without `sees`"
+            )
+        if not outputs and (own := self.own_steps) & BY_OUTPUTS and not own & BY_PAIRS:
+            raise OverrideNotSupportedError(
+                f"{name} overrides {max(own & BY_OUTPUTS)}, which takes outputs, but of these "
+                "rounds only disagreements are known: override observe_disagreements too"
+            )
+
+    @property
+    def _bound(self) -> BoundFeatures | None:
+        """The features of a policy that has bound some."""
+        features = getattr(self, "features", None)
+        return features if isinstance(features, BoundFeatures) else None
+
+    def _contexts(self, contexts: ArrayLike) -> NDArray[Any]:
+        """Return contexts as a table; refuse what the features refuse before a round is played."""
+        if self._bound is not None:
+            self._bound.rows(contexts)
+            return np.array(contexts, dtype=np.float64)  # of its own: a step may write to it
+        table = np.asarray(contexts)
+        rounds_in(table)
+        return table
+
+    def _square(self, marks: Marks) -> NDArray[np.bool_]:
+        """Return the disagreements of a round, in the order of ``cascade.pairs()``, as a table."""
+        square = np.zeros((len(self._names),) * 2, dtype=np.bool_)
+        square[_above_diagonal(len(square))] = marks
+        return square
 
     # -- what a subclass provides ---------------------------------------------------------
 
-    @abstractmethod
     def _learn(self, x: ArrayLike, n: int, codes: int, wanted: int) -> None:
-        """Learn from the outputs of n arms, as codes of four bits that are equal when they are."""
+        """Learn from the outputs of n arms, as codes of four bits that are equal when they are.
+
+        By default, from which of them differ.
+        """
+        del wanted
+        heard = np.array([codes >> 4 * arm & 15 for arm in range(n)])
+        self.observe_disagreements(x, n - 1, heard[:, None] != heard[None, :])
 
     @abstractmethod
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:
@@ -426,6 +626,15 @@ class Policy(ABC):
                     )
         return table
 
+    def _checked_labels(self, n_rounds: int, labels: ArrayLike) -> NDArray[Any]:
+        right = as_table(labels)
+        if right.shape != (n_rounds,) or bool(np.any(right != right)):
+            raise InvalidOutputsError(
+                f"labels must be {n_rounds} right answers, none of them NaN; this has shape "
+                f"{right.shape}"
+            )
+        return right
+
     def _checked_marks(self, n_rounds: int, differ: ArrayLike) -> Marks:
         table, pairs = as_table(differ), self.cascade.pairs()
         if table.shape != (n_rounds, len(pairs)):
@@ -441,8 +650,7 @@ class Policy(ABC):
                     f"pair {pairs[k]} in round {t}: whether two arms disagreed is True or False, "
                     f"not {_shown(table[t, k])}"
                 )
-        # one kind of array, so that kernels are compiled once: no views, nothing read-only
-        return np.require(table, dtype=np.uint8, requirements=["C", "W", "E"])
+        return np.ascontiguousarray(table, dtype=np.uint8)
 
     def _checked_rounds(self, rounds: Rounds) -> Rounds:
         """Check that a record fits this cascade; return it in one kind of array."""
@@ -493,6 +701,10 @@ class Policy(ABC):
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in self.parameters().items())
         return f"{type(self).__name__}({self.cascade!r}, {shown}) after {self.rounds} rounds"
+
+
+# its own, which no __init_subclass__ sees
+Policy._steps = {s: getattr(Policy, s, None) for s in STEPS}  # pyright: ignore[reportPrivateUsage]
 
 
 class Uncontextual(Policy):
@@ -623,6 +835,11 @@ def rounds_in(table: NDArray[Any]) -> int:
     if table.ndim == 0:
         raise InvalidContextError("contexts must be a table with one row a round, not one value")
     return len(table)
+
+
+@lru_cache(maxsize=MAX_ARMS)
+def _above_diagonal(n_arms: int) -> tuple[Ints, Ints]:
+    return np.triu_indices(n_arms, 1)
 
 
 def _hashable(y: object) -> bool:

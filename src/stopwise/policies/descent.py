@@ -141,8 +141,8 @@ class Descent:
     def follow(self, ended: bool) -> None:
         """Go on, or end here, as a record says, where `next` has just said otherwise.
 
-        A record made by another version or on another machine may differ in the last bit of a
-        number, and so once in a blue moon in a decision; what was done then is what counts.
+        A record made by another version may differ in the last bit of a number, and so once in a
+        blue moon in a decision; what was done then is what counts.
         """
         self.decision = self._decided() if ended else None
         self._asked = not ended
@@ -180,7 +180,8 @@ class Descent:
             )
 
     def _teach(self) -> None:
-        self._policy.observe(cast(ArrayLike, self._x), self.outputs, wanted=self.wanted)
+        by_chance = {"wanted": self.wanted} if self.wanted < len(self.outputs) - 1 else {}
+        self._policy.observe(cast(ArrayLike, self._x), self.outputs, **by_chance)
 
     def __repr__(self) -> str:
         state = "under way" if self.decision is None else str(self.decision)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.engine import counts
+from stopwise.engine import native
 from stopwise.policies.base import Blind, Ints, Marks, number
-from stopwise.policies.randomness import generator, restored, stored, whole_seed
+from stopwise.policies.randomness import whole_seed
 from stopwise.records import Decision, PairEvidence
 
 Floats = NDArray[np.float64]
@@ -19,28 +19,40 @@ Floats = NDArray[np.float64]
 class PairCounts(Blind):
     """Counts, for every pair, how often it was revealed and how often it disagreed.
 
-    Subclasses turn the counts into an upper value per pair (`_decide`, and `_play` for a series
-    of rounds); the stopping test is that of USS-PD.
+    Subclasses say how the counts become an upper value per pair (`_strength`); the stopping test is
+    that of USS-PD.
     """
 
-    def __init__(self, cascade: Cascade) -> None:
+    def __init__(self, cascade: Cascade, seed: int = 0) -> None:
         super().__init__(cascade)
-        self._n = np.zeros(cascade.n_arms, dtype=np.int64)  # rounds that revealed arm j
-        self._disagreed = np.zeros((cascade.n_arms, cascade.n_arms), dtype=np.int64)
         self._n_pairs = len(cascade.pairs())
+        self._counts = self._new_counts(seed)
+
+    def _new_counts(self, seed: int) -> native.PairCounts:
+        return native.PairCounts(self.cascade.n_arms, self.cascade.gaps.ravel().tolist(), seed)
+
+    @property
+    @abstractmethod
+    def _strength(self) -> float | None:
+        """The constant of USS-UCB; None to draw from a Beta distribution instead."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds observed so far."""
+        return self._counts.rounds
 
     def decide(self, x: ArrayLike) -> Decision:
         """Return how deep to go; the context is not looked at."""
         del x
-        noted = np.empty((2, self._n_pairs))
-        stop = self._decide(noted)
-        return Decision(stop, self._names[stop], self._costs[stop], self, noted, None, self._rounds)
+        stop, note = self._counts.decide(self._strength)
+        return Decision(stop, self._names[stop], self._costs[stop], self, note, None, self.rounds)
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""
         if decision.note is None:
             return ()
-        gaps, (estimates, uppers) = self.cascade.gaps, decision.note.tolist()
+        gaps = self.cascade.gaps
+        estimates, uppers = np.frombuffer(decision.note).reshape(2, -1).tolist()
         return tuple(
             PairEvidence(i, j, float(gaps[i, j]), p, upper, bool(gaps[i, j] > upper))
             for (i, j), p, upper in zip(self.cascade.pairs(), estimates, uppers, strict=True)
@@ -49,12 +61,15 @@ class PairCounts(Blind):
 
     def disagreement(self) -> Floats:
         """Return p̂_ij, the share of disagreements (NaN where a pair was never revealed)."""
+        _, revealed, disagreed, _ = self._counts.state()
         with np.errstate(invalid="ignore"):
-            return self._disagreed / self._n[None, :]
+            return self._table(disagreed) / np.array(revealed)[None, :]
 
-    @abstractmethod
-    def _decide(self, noted: Floats) -> int:
-        """Return the stop, leaving every pair's p̂ and upper value in ``noted`` (2, n_pairs)."""
+    def _table(self, disagreed: list[int]) -> Ints:
+        """Return how often each pair of arms disagreed, above the diagonal."""
+        table = np.zeros((self.cascade.n_arms,) * 2, dtype=np.int64)
+        table[np.triu_indices(len(table), 1)] = disagreed
+        return table
 
     def _learn(self, x: ArrayLike, n: int, codes: int, wanted: int) -> None:
         del wanted
@@ -62,22 +77,31 @@ class PairCounts(Blind):
         self._learn_pairs(x, n - 1, heard[:, None] != heard[None, :])
 
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:
-        super()._learn_pairs(x, stop, differ)
-        seen = stop + 1
-        self._n[:seen] += 1
-        self._disagreed[:seen, :seen] += np.triu(differ[:seen, :seen], 1)
+        del x
+        marks = [j <= stop and bool(differ[i, j]) for i, j in self.cascade.pairs()]
+        self._counts.learn(stop, np.array(marks, dtype=np.uint8))
+
+    def _play(self, stops: Ints, marks: Callable[[], Marks]) -> None:
+        self._counts.run(self._strength, marks(), stops)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was learned and the random state, as arrays by name."""
-        return {**super().state(), "n": self._n.copy(), "disagreed": self._disagreed.copy()}
+        rounds, revealed, disagreed, random = self._counts.state()
+        return {
+            "rounds": np.array([rounds], dtype=np.int64),
+            "n": np.array(revealed, dtype=np.int64),
+            "disagreed": self._table(disagreed),
+            "random": np.array(random, dtype=np.uint64).view(np.int64),
+        }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take up what `state` returned."""
+        """Take up what `state` returned; ValueError, and nothing changed, if it does not fit."""
+        n_arms = self.cascade.n_arms
+        shapes = {"rounds": (1,), "n": (n_arms,), "disagreed": (n_arms, n_arms), "random": (4,)}
+        for name, shape in shapes.items():
+            if state[name].dtype != np.int64 or state[name].shape != shape:
+                raise ValueError(f"{name} is {state[name].dtype}{state[name].shape}")
         n, disagreed = state["n"], state["disagreed"]
-        if (n.dtype, n.shape) != (self._n.dtype, self._n.shape):
-            raise ValueError("its counts are of another kind")
-        if (disagreed.dtype, disagreed.shape) != (self._disagreed.dtype, self._disagreed.shape):
-            raise ValueError("its disagreements are of another kind")
         revealed = np.concatenate([state["rounds"], n])
         if (
             n[-1] < 0
@@ -86,9 +110,23 @@ class PairCounts(Blind):
             or disagreed.min() < 0
         ):
             raise ValueError("its counts contradict each other")
-        super().restore(state)
-        self._n[...] = n
-        self._disagreed[...] = disagreed
+        above = disagreed[np.triu_indices(n_arms, 1)]
+        if above.sum() != disagreed.sum() or not state["random"].any():
+            raise ValueError("its counts contradict each other")
+        self._counts.restore(
+            int(state["rounds"][0]),
+            n.tolist(),
+            above.tolist(),
+            state["random"].view(np.uint64).tolist(),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_counts": self.state()}
+
+    def __setstate__(self, held: dict[str, Any]) -> None:
+        vars(self).update(held)
+        self._counts = self._new_counts(0)
+        self.restore(held["_counts"])
 
 
 class USSUCB(PairCounts):
@@ -129,15 +167,9 @@ class USSUCB(PairCounts):
         """Return the keyword arguments that make an equal, untaught policy."""
         return {"a": self.a}
 
-    def _decide(self, noted: Floats) -> int:
-        return counts.decide_ucb(
-            self.cascade.gaps, self._n, self._disagreed, self._rounds, self.a, noted
-        )
-
-    def _play(self, stops: Ints, marks: Callable[[], Marks]) -> None:
-        counts.run_ucb(
-            self.cascade.gaps, self._n, self._disagreed, self._rounds, self.a, marks(), stops
-        )
+    @property
+    def _strength(self) -> float | None:
+        return self.a
 
 
 class USSTS(PairCounts):
@@ -170,26 +202,13 @@ class USSTS(PairCounts):
     name: ClassVar[str] = "uss-ts"
 
     def __init__(self, cascade: Cascade, *, seed: int = 0) -> None:
-        super().__init__(cascade)
         self.seed = whole_seed(seed)
-        self._random = generator(self.seed)
+        super().__init__(cascade, self.seed)
 
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that make an equal, untaught policy."""
         return {"seed": self.seed}
 
-    def _decide(self, noted: Floats) -> int:
-        return counts.decide_ts(self.cascade.gaps, self._n, self._disagreed, self._random, noted)
-
-    def _play(self, stops: Ints, marks: Callable[[], Marks]) -> None:
-        counts.run_ts(self.cascade.gaps, self._n, self._disagreed, self._random, marks(), stops)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return what was learned and the random state, as arrays by name."""
-        return {**super().state(), "random": stored(self._random)}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take up what `state` returned."""
-        random = restored(state["random"])
-        super().restore(state)
-        self._random = random
+    @property
+    def _strength(self) -> float | None:
+        return None

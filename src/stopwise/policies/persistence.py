@@ -12,6 +12,7 @@ have been verified.
 import hashlib
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,11 +30,10 @@ from stopwise.errors import (
 )
 from stopwise.features import BoundFeatures, FeaturesLike, bind
 from stopwise.policies.base import Policy
-from stopwise.policies.contextual import Contextual
 from stopwise.policies.registry import POLICIES
 
 MAGIC = b"STOPWISE"
-VERSION = 2
+VERSION = 3
 _HEAD = len(MAGIC) + 4 + 32
 
 
@@ -66,13 +66,14 @@ def encode(policy: Policy) -> bytes:
     >>> decode(encode(policy)).rounds
     1
     """
-    contextual = isinstance(policy, Contextual)
+    features = getattr(policy, "features", None)
+    bound = features if isinstance(features, BoundFeatures) else None
     saved = _Saved(
         policy=policy.name,
         cascade=policy.cascade.to_dict(),
         parameters=policy.parameters(),
-        features=policy.features.to_spec() if contextual else None,
-        probes=_probes(policy.features) if contextual else None,
+        features=None if bound is None else bound.to_spec(),
+        probes=None if bound is None else _probes(bound),
         arrays={name: _packed(array) for name, array in policy.state().items()},
     )
     body = msgspec.msgpack.encode(saved)
@@ -84,7 +85,7 @@ def save(policy: Policy, path: "str | os.PathLike[str]") -> None:
     content = encode(policy)
     target = Path(path)
     # Written beside the target and moved over it: a crash leaves the old file or the new one.
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    beside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         with beside.open("wb") as file:
             file.write(content)
@@ -124,7 +125,7 @@ def load(
     CorruptFileError
         If the file is truncated, damaged or not Stopwise's.
     UnsupportedVersionError
-        If a newer Stopwise wrote it.
+        If a newer Stopwise wrote it, or one from before the first release.
     CascadeMismatchError, FeaturesMismatchError
         If it was saved for another cascade or other features.
 
@@ -170,7 +171,7 @@ def decode(
             "to those arms and costs; start a new policy for the changed cascade"
         )
     parameters = dict(saved.parameters)
-    if issubclass(kind, Contextual):
+    if saved.features is not None:
         bound = _features(path, saved, features, own)
         parameters |= {"features": bound.arrangement, "context_dim": bound.context_dim}
     arrays = {name: _unpacked(path, name, array) for name, array in saved.arrays.items()}
@@ -188,10 +189,15 @@ def _read(path: object, content: bytes) -> _Saved:
     if len(content) < _HEAD:
         raise CorruptFileError(f"{path} is truncated: it ends within its header")
     version = int.from_bytes(content[len(MAGIC) : len(MAGIC) + 4], "little")
-    if version != VERSION:
+    if version > VERSION:
         raise UnsupportedVersionError(
-            f"{path} is in format {version}; this Stopwise reads format {VERSION}. "
-            "Update Stopwise, or save the policy again with the version that wrote it"
+            f"{path} is in format {version}; this Stopwise reads format {VERSION}. Update Stopwise"
+        )
+    if version < VERSION:
+        raise UnsupportedVersionError(
+            f"{path} is in format {version}, from before the first release; this Stopwise reads "
+            f"format {VERSION}. Make a new policy, and teach it from your log if you have one: "
+            "policy.observe_many(rounds, stops)"
         )
     body = memoryview(content)[_HEAD:]
     if hashlib.sha256(body).digest() != content[_HEAD - 32 : _HEAD]:

@@ -1,12 +1,12 @@
 """Every policy by name, for configuration files, logs and saved policies."""
 
+from inspect import Parameter, signature
 from typing import Any
 
 from stopwise.cascade import Cascade
 from stopwise.errors import UnknownPolicyError
 from stopwise.policies.base import Policy
 from stopwise.policies.baselines import Clairvoyant, FixedDepth, Oracle, RandomDepth
-from stopwise.policies.contextual import Contextual
 from stopwise.policies.noncontextual import USSTS, USSUCB
 from stopwise.policies.supervised import Supervised
 from stopwise.policies.thompson import Thompson
@@ -39,17 +39,47 @@ def make(name: str, cascade: Cascade, **parameters: Any) -> Policy:
     cascade : Cascade
         The arms and their costs.
     **parameters
-        Of that policy. ``features`` and ``context_dim`` may be given to any; policies that look
-        at no context ignore them.
+        Of that policy. ``features`` and ``context_dim`` may be given to any; a policy whose
+        constructor does not take them goes without.
 
     Examples
     --------
     >>> make("fixed-depth", Cascade(costs=[0.1, 0.2]), context_dim=3).decide([0, 0, 0]).stop
     1
     """
+    kind = policy_class(name)
+    context = {"features", "context_dim"}
+    return kind(
+        cascade, **{k: v for k, v in parameters.items() if k not in context or takes(kind, k)}
+    )
+
+
+def policy_class(name: str) -> type[Policy]:
+    """Return the class of a policy by its name.
+
+    Examples
+    --------
+    >>> policy_class("thompson").__name__
+    'Thompson'
+    """
     if name not in POLICIES:
         raise UnknownPolicyError(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
-    policy = POLICIES[name]
-    if not issubclass(policy, Contextual):
-        parameters = {k: v for k, v in parameters.items() if k not in ("features", "context_dim")}
-    return policy(cascade, **parameters)
+    return POLICIES[name]
+
+
+def takes(kind: type[Policy], parameter: str) -> bool:
+    """Say whether the constructor of a policy takes a parameter, or hands it on to one that does.
+
+    Examples
+    --------
+    >>> takes(Thompson, "features"), takes(USSUCB, "features")
+    (True, False)
+    """
+    for base in kind.__mro__:
+        if "__init__" in vars(base):
+            taken = signature(base.__init__).parameters
+            if parameter in taken:
+                return True
+            if not any(p.kind is Parameter.VAR_KEYWORD for p in taken.values()):
+                return False
+    return False

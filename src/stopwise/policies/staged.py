@@ -40,8 +40,8 @@ class StagedDescent(Descent):
     def _planned(self) -> dict[str, Any]:
         return {
             "known": list(self._known),
-            "noise": self._noise.tolist(),
-            "note": self._note.tolist(),
+            "noise": None if self._noise is None else self._noise.tolist(),
+            "note": np.frombuffer(self._note).tolist(),
             "sent_on": self._sent_on,
             "rule_stops": self._rule_stops,
             "judged": self._judged,
@@ -54,8 +54,9 @@ class StagedDescent(Descent):
         self._row = np.zeros(features.width)
         for arm in range(min(len(self.outputs), len(features.stages))):
             self._fill(arm, self._known[: self._sees[arm]])
-        self._noise = np.array(state["noise"], dtype=np.float64)
-        self._note = np.array(state["note"], dtype=np.float64)
+        noise = state["noise"]
+        self._noise = None if noise is None else np.array(noise, dtype=np.float64)
+        self._note = np.array(state["note"], dtype=np.float64).tobytes()
         self._sent_on = bool(state["sent_on"])
         self._rule_stops = state["rule_stops"]
         self._judged = int(state["judged"])
@@ -87,7 +88,8 @@ class StagedDescent(Descent):
             return True
         if self._rule_stops is None and self._judged != arm:
             self._judged = arm
-            if self._policy.stands(self._row, self._noise, self._note, arm):
+            stops, self._note = self._policy.should_stop(self._row, self._noise, self._note, arm)
+            if stops:
                 self._rule_stops = arm
         return self._rule_stops is not None and not self._sent_on
 
@@ -95,7 +97,7 @@ class StagedDescent(Descent):
 
     def _decided(self) -> Decision:
         stop = len(self.outputs) - 1
-        return self._policy.decided(stop, self.wanted, self._row, self._noise, self._note)
+        return self._policy.decided(stop, self.wanted, self._noise, self._note)
 
     def _reveal(self, revealed: Sequence[float]) -> None:
         arm = len(self.outputs)

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.engine import rule
-from stopwise.engine.arrays import Bytes, Ints
-from stopwise.errors import InvalidOutputsError, TruthRequiredError
+from stopwise.engine import native
+from stopwise.errors import TruthRequiredError
 from stopwise.features import FeaturesLike
-from stopwise.policies.base import Progress, as_table, number
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.base import Progress, number
+from stopwise.policies.contextual import Bytes, Contextual, Ints
+from stopwise.policies.uss_pd import ellipsoid
 from stopwise.records import Truth
 
 
@@ -45,6 +45,7 @@ class Supervised(Contextual):
 
     name: ClassVar[str] = "supervised"
     needs_truth: ClassVar[bool] = True
+    _supervised: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -65,15 +66,12 @@ class Supervised(Contextual):
             cascade,
             features,
             context_dim,
-            kind=rule.SUPERVISED,
             forced_rounds=forced_rounds,
             ridge=ridge,
-            settings={
-                rule.DELTA: self.delta,
-                rule.SIGMA: self.sigma,
-                rule.KAPPA: self.kappa,
-            },
         )
+
+    def _rule(self) -> native.Rule:
+        return native.Supervised(ellipsoid(self))
 
     def observe(
         self,
@@ -91,10 +89,10 @@ class Supervised(Contextual):
                 "the supervised comparator learns from right answers: "
                 "observe(x, outputs, Truth(label=...))"
             )
-        row = self.features.row(x)
+        wrong = np.zeros(self.cascade.n_arms, dtype=np.uint8)
         for arm, output in enumerate(outputs):
-            self._bank.outcomes[arm] = output != truth.label
-        self._learn_outcomes(row, n - 1)
+            wrong[arm] = output != truth.label
+        self._learner.observe_answers(self.features.row(x), n - 1, n - 1, wrong)
 
     def run(
         self,
@@ -104,17 +102,12 @@ class Supervised(Contextual):
         *,
         progress: Progress | None = None,
     ) -> Ints:
-        """Play rounds in order, compiled; ``labels`` (n,) are the right answers."""
+        """Play rounds in order, in the engine; ``labels`` (n,) are the right answers."""
         if labels is None:
             raise TruthRequiredError("the supervised comparator needs labels=, one per round")
         rows = self.features.rows(contexts)
         told = self._checked_table(len(rows), outputs)
-        right = as_table(labels)
-        if right.shape != (len(rows),) or bool(np.any(right != right)):
-            raise InvalidOutputsError(
-                f"labels must be {len(rows)} right answers, none of them NaN; this has shape "
-                f"{right.shape}"
-            )
+        right = self._checked_labels(len(rows), labels)
 
         def outcomes(start: int, stop: int) -> Bytes:
             wrong = told[start:stop] != right[start:stop, None]

@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.engine import entry, gram, rule
-from stopwise.engine.arrays import Floats
+from stopwise.engine import native
 from stopwise.features import FeaturesLike
 from stopwise.policies.base import number
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.contextual import Contextual, Floats
 from stopwise.policies.randomness import generator, restored, stored, whole_seed
 from stopwise.records import Decision
 
@@ -48,6 +46,7 @@ class Thompson(Contextual):
     """
 
     name: ClassVar[str] = "thompson"
+    _draws: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -65,17 +64,19 @@ class Thompson(Contextual):
             cascade,
             features,
             context_dim,
-            kind=rule.THOMPSON,
             forced_rounds=forced_rounds,
             ridge=ridge,
-            settings={rule.SCALE: self.scale},
         )
         self.seed = whole_seed(seed)
         self._random = generator(self.seed)
 
+    def _rule(self) -> native.Rule:
+        return native.Thompson(self.scale)
+
     def decide(self, x: ArrayLike) -> Decision:
         """Return how deep to go for context ``x``; learns nothing, but draws."""
-        return self._decide_slowly(x)  # which checks the context before it draws
+        self.features.row(x)  # a context that is refused draws nothing
+        return super().decide(x)
 
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that make an equal, untaught policy."""
@@ -86,17 +87,10 @@ class Thompson(Contextual):
             "seed": self.seed,
         }
 
-    def _bonus(self, phi: Floats, k: int, noise: Floats) -> float:
-        entry.solve(self._where, k, True)
-        d = len(phi)
-        inverse = self._bank.hessian[k, gram.INVERSE, :d, :d]
-        return float(noise[k] * self.scale * np.sqrt(max(phi @ inverse @ phi, 0.0)))
-
     def _noise(self) -> Floats:
         return self._random.standard_normal(self._n_pairs)
 
     def _noise_table(self, n: int) -> Floats:
-        # row by row the same stream as n single draws
         return self._random.standard_normal((n, self._n_pairs))
 
     def state(self) -> dict[str, NDArray[Any]]:

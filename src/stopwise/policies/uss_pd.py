@@ -1,12 +1,32 @@
-"""USS-PD and USS-PD-λI: the paper's algorithms."""
+"""USS-PD and USS-PD-λI: the paper's algorithms.
 
-from typing import Any, ClassVar
+`stopwise.reference` writes both out on one page of plain numpy and takes the same decisions.
+"""
+
+from typing import Any, ClassVar, Protocol
 
 from stopwise.cascade import Cascade
-from stopwise.engine import rule
-from stopwise.features import FeaturesLike
+from stopwise.engine.native import Ellipsoid, Rule, UssPd, UssPdRidge
+from stopwise.features import BoundFeatures, FeaturesLike
 from stopwise.policies.base import number
 from stopwise.policies.contextual import Contextual
+
+
+class Confident(Protocol):
+    """A policy whose optimism is the radius of a confidence ellipsoid."""
+
+    cascade: Cascade
+    features: BoundFeatures
+    delta: float
+    sigma: float
+    kappa: float
+
+
+def ellipsoid(policy: Confident) -> Ellipsoid:
+    """Return the radius of a policy's confidence ellipsoid as a function of its observations."""
+    return Ellipsoid(
+        policy.sigma, policy.kappa, policy.delta, policy.cascade.n_arms, policy.features.n_features
+    )
 
 
 class USSPD(Contextual):
@@ -73,6 +93,7 @@ class USSPD(Contextual):
     """
 
     name: ClassVar[str] = "uss-pd"
+    learns_from_labels: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -95,22 +116,19 @@ class USSPD(Contextual):
             cascade,
             features,
             context_dim,
-            kind=rule.ALPHA,
             forced_rounds=forced_rounds,
             ridge=ridge,
             full_depth_every=full_depth_every,
             seed=seed,
-            settings={
-                rule.DELTA: self.delta,
-                rule.SIGMA: self.sigma,
-                rule.KAPPA: self.kappa,
-            },
         )
+
+    def _rule(self) -> Rule:
+        return UssPd(ellipsoid(self))
 
     @property
     def radius(self) -> float:
         """α after the rounds observed so far."""
-        return rule.radius(self._rule.settings, self.cascade.n_arms, float(self.rounds))
+        return ellipsoid(self).alpha(self.rounds)
 
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that make an equal, untaught policy."""
@@ -155,6 +173,7 @@ class USSPDRidge(Contextual):
     """
 
     name: ClassVar[str] = "uss-pd-ridge"
+    learns_from_labels: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -181,25 +200,18 @@ class USSPDRidge(Contextual):
             cascade,
             features,
             context_dim,
-            kind=rule.BETA,
             forced_rounds=forced_rounds,
             ridge=ridge,
             full_depth_every=full_depth_every,
             seed=seed,
-            lam=self.lam,
-            settings={
-                rule.DELTA: self.delta,
-                rule.SIGMA: self.sigma,
-                rule.KAPPA: self.kappa,
-                rule.LAM: self.lam,
-                rule.S: self.S,
-            },
         )
+
+    def _rule(self) -> Rule:
+        return UssPdRidge(ellipsoid(self), self.lam, self.S)
 
     def radius(self, i: int, j: int) -> float:
         """Return β_ij after the observations of a pair so far."""
-        n = float(self.observations(i, j))
-        return rule.radius(self._rule.settings, self.cascade.n_arms, n)
+        return ellipsoid(self).beta(self.observations(i, j), self.lam, self.S)
 
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that make an equal, untaught policy."""

@@ -89,11 +89,7 @@ class Recent:
 
 
 def as_decided(decision: Decision) -> Decision:
-    """Return a decision whose evidence is what it was proved on.
-
-    The evidence of a fresh one would be solved for anew, which moves the estimator's anchors: the
-    same decisions afterwards, but not the same bits as those who only read the log.
-    """
+    """Return a decision whose evidence is what it was proved on: no pass over history."""
     return msgspec.structs.replace(decision, round=-1)
 
 
@@ -443,8 +439,7 @@ class Learner:
             return
         if event.outputs:
             context = cast(bytes, ledger.open[number])
-            row = np.frombuffer(context).copy()  # kernels are compiled for arrays one may write
-            self.policy.observe(row, event.outputs, wanted=ledger.wanted[number])
+            self.policy.observe(np.frombuffer(context), event.outputs, wanted=ledger.wanted[number])
             self.tally.told(event.time, event.outputs)
         ledger.end(number, position)
 

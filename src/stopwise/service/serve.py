@@ -28,7 +28,6 @@ PACKAGES = ("uvicorn", "httptools", "litestar", "prometheus_client")
 # Seconds that an idle connection is kept. Longer than pools of clients keep theirs (mostly 5 to
 # 60), so that it is they who close: no request is sent into a connection that is being closed.
 KEEP_ALIVE = 75
-PREPARING = "preparing"  # how `Service.recovering` begins while it compiles
 LOOK_EVERY = 0.2  # seconds, whether it is ready
 SOON = 1.0  # seconds: what is ready by then need not be announced
 BACKLOG = 2048  # connections that the system holds until they are accepted
@@ -223,13 +222,6 @@ def _run(
     if remembered.failure is not None:
         raise remembered.failure
     event("stopped", position=service.state.position)
-    if service.recovering.startswith(PREPARING):
-        # A compiler is at work in a thread, which the end of an interpreter cannot stop and may
-        # crash; there is nothing left to do.
-        logging.shutdown()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(0)
 
 
 async def _tell_when_ready(service: "Service", say: Callable[[str], object]) -> None:
@@ -240,10 +232,8 @@ async def _tell_when_ready(service: "Service", say: Callable[[str], object]) -> 
             return  # the log says why
         if waited >= SOON and not told:
             told = True
-            compiles = service.recovering.startswith(PREPARING)
-            words = "compiling, once on this machine; a minute or two"
-            say(f"Preparing ({words if compiles else service.recovering}) …")
-            event("preparing", reason=service.recovering)
+            say(f"Starting ({service.recovering}) …")
+            event("starting", reason=service.recovering)
         await asyncio.sleep(LOOK_EVERY)
         waited += LOOK_EVERY
     say("Ready.")

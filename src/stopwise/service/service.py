@@ -4,9 +4,6 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from threading import Thread
 from typing import Any, cast
 
 import numpy as np
@@ -52,7 +49,6 @@ from stopwise.service.settings import Settings
 from stopwise.service.state import State
 from stopwise.service.store.base import Snapshot, Store
 from stopwise.service.store.opening import open_store
-from stopwise.service.warming import warm
 from stopwise.service.writer import WAIT, Command, Happening, Writer, unavailable
 
 LOG = logging.getLogger("stopwise.service")
@@ -113,8 +109,6 @@ class Service:
 
     async def _live(self) -> None:
         try:
-            self.recovering = "preparing (compiling, once on this machine)"
-            await _aside(warm)
             state = await self._first_recovery()
             self._writer = Writer(
                 self._store,
@@ -454,28 +448,6 @@ def _nothing(state: State, time: float, /) -> Happening:
     """Ask for nothing: once it is answered, all before it is in the log, and the log is read."""
     del state, time
     return None, None
-
-
-async def _aside(work: Callable[[], object]) -> None:
-    """Do something slow in a thread that nobody waits for at the end of the program."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def finish(error: Exception | None) -> None:
-        if not done.done():
-            done.set_result(None) if error is None else done.set_exception(error)
-
-    def run() -> None:
-        failure: Exception | None = None
-        try:
-            work()
-        except Exception as error:
-            failure = error
-        with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
-            loop.call_soon_threadsafe(finish, failure)
-
-    Thread(target=run, daemon=True).start()
-    await done
 
 
 def _whole(decided: Decided | Started, ended: Any, number: int) -> tuple[bytes, list[bytes]]:

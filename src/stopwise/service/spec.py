@@ -1,11 +1,12 @@
 """From a cascade as a person describes it to a policy that decides."""
 
+import warnings
 from collections.abc import Mapping
 from inspect import signature
 from typing import Any, cast
 
 from stopwise.cascade import Cascade
-from stopwise.errors import StopwiseError
+from stopwise.errors import StopwiseError, WideFeaturesWarning
 from stopwise.features import BoundFeatures, PerPair, PerStage, bind, map_from_spec
 from stopwise.policies.base import Policy
 from stopwise.policies.contextual import Contextual
@@ -74,7 +75,9 @@ def build(
             )
         parameters |= {"features": features.arrangement, "context_dim": size}
     try:
-        return kind(cascade, **parameters)
+        with warnings.catch_warnings():  # stderr is for the log; ``max_features`` is the limit here
+            warnings.simplefilter("ignore", WideFeaturesWarning)
+            return kind(cascade, **parameters)
     except (StopwiseError, TypeError, ValueError, OverflowError) as error:
         raise _invalid("policy", str(error)) from None
 
@@ -166,5 +169,5 @@ def table_bytes(policy: Policy) -> int:
 
 
 def _table_bytes(pairs: int, features: BoundFeatures) -> int:
-    # Each pair keeps four tables of numbers at most: V, H and their inverses.
-    return 32 * pairs * features.n_features**2
+    # Each pair keeps two tables of numbers at most: the factors of V and of H.
+    return 16 * pairs * features.n_features**2

@@ -27,7 +27,7 @@ from stopwise.service.refusals import Refusal
 from stopwise.service.store.base import START, Block, Snapshot, chained
 from stopwise.service.tally import Tally
 
-FORMAT = 1  # of snapshots; an older one is ignored, and the log read from before it
+FORMAT = 2  # of snapshots; an older one is ignored, and the log read from before it
 
 
 class State:

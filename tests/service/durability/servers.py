@@ -21,15 +21,8 @@ import json, os, sys
 import litestar, psycopg, uvicorn
 import stopwise.service.http.app
 from stopwise.cli.main import main
-from tests.service.durability.cascades import twins
 
 litestar.Litestar([])  # looks for plugins, once
-for policy in twins().values():  # its compiled code is loaded when it is first used
-    descent = policy.start([0.1, 0.2])
-    while (arm := descent.next()) is not None:
-        descent.give(arm, [0.3] if policy.features.sees and arm == 1 else [])
-    descent.learn()
-
 for line in iter(sys.stdin.readline, ""):
     child = os.fork()
     if child == 0:

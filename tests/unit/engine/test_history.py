@@ -1,118 +1,214 @@
 """What is kept of the rounds: a plain dictionary and list say what it should be."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stopwise.engine import bank as banks
-from stopwise.engine.history import has_room, remember
+import stopwise as sw
+from tests import archive
+from tests.oracles.solve_every_round import ridge_mle
+
+Array = NDArray[np.float64]
+MAX_DISTINCT = archive.MAX_DISTINCT
 
 
-def empty_bank(n_arms: int, width: int, weight: int = 1) -> banks.Bank:
-    pairs = [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
-    models = np.array([[0, width, j, k] for k, (_, j) in enumerate(pairs)])
-    grams = np.array([[0, width, j, i] for i, j in pairs])  # every pair by itself, as stages see it
-    return banks.new_bank(models, grams, n_arms, width, 0.0, 1e-3, weight)
+class Unchanged:
+    """Φ(x) = x: the contexts are features already."""
+
+    def __call__(self, x: Array) -> Array:
+        return x
 
 
-def put(
-    bank: banks.Bank,
-    row: NDArray[np.float64],
-    stop: int,
-    outcomes: list[int],
-    wanted: int | None = None,
-) -> None:
-    """Remember a round, making room for it first."""
-    if not has_room(bank):
-        banks.with_room(bank, 1)
-    bank.row[...] = row
-    remember(bank, stop, stop if wanted is None else wanted, np.array(outcomes, dtype=np.uint8))
+def new(n_arms: int, d: int, *, every: int | None = None, ridge: float = 1e-3) -> sw.USSPD:
+    cascade = sw.Cascade([0.1] * n_arms)
+    return sw.USSPD(cascade, Unchanged(), d, forced_rounds=0, ridge=ridge, full_depth_every=every)
 
 
 class Plain:
     """The same history in Python's own containers."""
 
-    def __init__(self, n_arms: int, weight: int) -> None:
-        self.weight = weight
+    def __init__(self, n_arms: int, weighted: bool) -> None:
+        self.weighted = weighted
         self.pairs = [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
-        self.counted: dict[tuple[float, ...], list[int]] = {}
-        self.single: list[tuple[tuple[float, ...], int, int, list[int]]] = []
+        self.counted: dict[tuple[object, ...], list[int]] = {}
+        self.distinct: Counter[int] = Counter()
+        self.single: list[archive.Row] = []
 
-    def remember(self, row: tuple[float, ...], stop: int, wanted: int, outcomes: list[int]) -> None:
+    def remember(self, row: tuple[float, ...], stop: int, wanted: int, outputs: list[int]) -> None:
         if stop == 0:  # no pair was complete: it teaches nothing
             return
-        times = [self.weight if i < wanted < j else 1 for i, j in self.pairs]
-        told = [int(o and j <= stop) for o, (_, j) in zip(outcomes, self.pairs, strict=True)]
-        if row not in self.counted and len(self.counted) == banks.MAX_DISTINCT:
-            self.single.append((row, stop, wanted, told))
+        rule_stop = wanted if self.weighted else None
+        told = [int(j <= stop and outputs[i] != outputs[j]) for i, j in self.pairs]
+        key = (row, stop, rule_stop)
+        if key not in self.counted and self.distinct[stop] == MAX_DISTINCT:
+            self.single.append(archive.Row(row, stop, rule_stop, 1, tuple(told)))
             return
-        counts = self.counted.setdefault(row, [0] * (2 * len(self.pairs)))
-        for k, (_, j) in enumerate(self.pairs):
-            counts[k] += times[k] * (j <= stop)
-            counts[len(self.pairs) + k] += told[k] * times[k]
+        self.distinct[stop] += key not in self.counted
+        counts = self.counted.setdefault(key, [0] * (1 + len(self.pairs)))
+        for k, more in enumerate([1, *told]):
+            counts[k] += more
+
+    def rows(self) -> Counter[archive.Row]:
+        counted = [
+            archive.Row(row, stop, rule_stop, n, tuple(yes))  # pyright: ignore[reportArgumentType]
+            for (row, stop, rule_stop), (n, *yes) in self.counted.items()
+        ]
+        return Counter([*counted, *self.single])
 
 
+@pytest.mark.parametrize("every", [None, 7])
 @pytest.mark.parametrize(
     ("n_arms", "rounds", "levels"),
-    [(2, 3000, 4), (3, 9500, 10_000), (5, 9000, 18), (6, 6500, 10_000), (7, 6300, 10_000)],
+    [(2, 3000, 4), (3, 14_000, 10_000), (5, 9000, 18), (6, 27_000, 10_000)],
 )
 def test_history_is_what_a_dictionary_and_a_list_hold(
-    n_arms: int, rounds: int, levels: int
+    n_arms: int, rounds: int, levels: int, every: int | None
 ) -> None:
     rng = np.random.default_rng(n_arms)
-    bank, plain = empty_bank(n_arms, 3, weight=7), Plain(n_arms, weight=7)
-    n_models = len(bank.models)
+    policy, plain = new(n_arms, 3, every=every), Plain(n_arms, weighted=every is not None)
     for _ in range(rounds):
-        row = rng.integers(0, levels, 3) / levels - 0.5
+        row = (rng.integers(0, levels, 3) / levels - 0.5).tolist()
         stop = int(rng.integers(0, n_arms))
-        outcomes = rng.integers(0, 2, n_models).tolist()
+        outputs = rng.integers(0, 2, stop + 1).tolist()
         wanted = int(rng.integers(0, stop + 1))
-        put(bank, row, stop, outcomes, wanted)
-        plain.remember(tuple(row.tolist()), stop, wanted, outcomes)
-
-    distinct, rows = int(bank.counters[banks.DISTINCT]), int(bank.counters[banks.ROWS])
-    assert int(bank.counters[banks.ROUNDS]) == rounds
-    assert distinct == len(plain.counted)
-    assert rows == distinct + len(plain.single)
-    kept = dict(
-        zip(map(tuple, bank.rows[:distinct].tolist()), bank.visits[:distinct].tolist(), strict=True)
-    )
-    assert kept == plain.counted
-    n_single = rows - banks.MAX_DISTINCT
+        policy.observe(row, outputs, wanted=wanted)
+        plain.remember(tuple(row), stop, wanted, outputs)
+    assert policy.rounds == rounds
+    assert policy.effort["rows_kept"] == len(plain.counted) + len(plain.single)
+    assert Counter(archive.rows(policy)) == plain.rows()
     if levels == 10_000:
-        assert n_single > 100
-    for s, (row, stop, wanted, told) in enumerate(plain.single):
-        assert tuple(bank.rows[banks.MAX_DISTINCT + s].tolist()) == row
-        packed = bank.bits[s]
-        assert packed[0] == stop + 16 * (stop - wanted)
-        unpacked = np.unpackbits(packed[1:], bitorder="little")[:n_models]
-        assert unpacked.tolist() == told
+        assert len(plain.single) > 100
 
 
-def test_growing_keeps_what_was_there_and_says_when_it_is_full() -> None:
-    bank = empty_bank(3, 2)
-    assert not has_room(bank)
-    rng = np.random.default_rng(0)
-    rows = rng.random((5000, 2))
+def test_single_rows_are_kept_in_the_order_in_which_they_came() -> None:
+    policy = new(3, 2)
+    rows = np.random.default_rng(0).random((5000, 2)) / 2
     for t, row in enumerate(rows):
-        put(bank, row, 1 + t % 2, [1, 1, 1])
-    np.testing.assert_array_equal(bank.rows[:5000], rows)
-    assert bank.bits[: 5000 - 4096, 0].tolist() == [1 + t % 2 for t in range(4096, 5000)]
+        policy.observe(row, [0, 1, 1][: 2 + t % 2])
+    kept = archive.rows(policy)
+    for stop in (1, 2):
+        of_stop = [row.x for row in kept if row.stop == stop]
+        assert of_stop == [tuple(row) for t, row in enumerate(rows.tolist()) if 1 + t % 2 == stop]
 
 
 def test_a_round_that_ends_before_any_pair_is_complete_is_counted_and_not_kept() -> None:
-    bank = empty_bank(3, 2)
+    policy = new(3, 2)
+    size = policy.nbytes
     for _ in range(10):
-        put(bank, np.array([0.5, 0.5]), 0, [1, 1, 1])
-    assert bank.counters[banks.ROUNDS] == 10
-    assert bank.counters[banks.ROWS] == 0
+        policy.observe([0.5, 0.5], [1])
+    assert policy.rounds == 10
+    assert policy.effort["rows_kept"] == 0
+    assert policy.nbytes == size
+    assert policy.observations(0, 1) == 0
 
 
 def test_a_repeated_context_takes_no_room() -> None:
-    bank = empty_bank(2, 2)
-    put(bank, np.array([0.5, -0.25]), 1, [1])
-    before = banks.nbytes(bank)
+    policy = new(2, 2)
+    policy.observe([0.5, -0.25], [0, 1])
+    before = policy.nbytes
     for _ in range(9_999):
-        put(bank, np.array([0.5, -0.25]), 1, [1])
-    assert banks.nbytes(bank) == before
-    assert bank.visits[0].tolist() == [10_000, 10_000]
+        policy.observe([0.5, -0.25], [0, 1])
+    assert policy.nbytes == before
+    assert policy.effort["rows_kept"] == 1
+    assert policy.observations(0, 1) == policy.rounds == 10_000
+    assert [(row.count, row.positives) for row in archive.rows(policy)] == [(10_000, (10_000,))]
+
+
+@pytest.mark.parametrize("distinct", [MAX_DISTINCT - 1, MAX_DISTINCT])
+def test_as_many_contexts_as_are_kept_once_may_repeat_for_ever(distinct: int) -> None:
+    policy = new(2, 2)
+    contexts = np.random.default_rng(1).uniform(-0.5, 0.5, (distinct, 2))
+    policy.run(contexts, np.ones((distinct, 2)))
+    size = policy.nbytes
+    for _ in range(3):
+        for x in contexts:
+            policy.observe(x, [0, 1])
+    assert policy.effort["rows_kept"] == distinct
+    assert policy.nbytes == size
+
+
+def test_contexts_that_repeat_at_several_depths_do_not_grow_for_ever() -> None:
+    policy = new(5, 2)
+    rng = np.random.default_rng(2)
+    contexts = rng.uniform(-0.5, 0.5, (1500, 2))
+    kept: list[int] = []
+    for _ in range(3):
+        for stop in range(1, 5):
+            for x in contexts:
+                policy.observe(x, [0, 1, 0, 1, 0][: stop + 1])
+        kept.append(policy.effort["rows_kept"])
+    assert kept[1:] == kept[:1] * 2
+
+
+def test_zero_and_minus_zero_are_one_context() -> None:
+    policy = new(2, 2)
+    for x in ([0.0, 0.5], [-0.0, 0.5], [0.0, 0.5]):
+        policy.observe(x, [0, 1])
+    assert policy.effort["rows_kept"] == 1
+
+
+# ------------------------------------------------------------------- what is computed from it
+
+
+def observed(
+    policy: sw.USSPD, contexts: Array, outputs: NDArray[np.int64], stops: NDArray[np.int64]
+) -> None:
+    for t, (x, said, stop) in enumerate(zip(contexts, outputs, stops, strict=True)):
+        policy.observe(x, said[: stop + 1].tolist())
+        if t in (500, len(contexts) - 100):
+            policy.decide(x)  # anchors the models: what follows is learned by increments
+
+
+def assert_exact(
+    policy: sw.USSPD, contexts: Array, outputs: NDArray[np.int64], stops: NDArray[np.int64]
+) -> None:
+    """Compare with a solve that keeps every row of every round."""
+    for i, j in policy.cascade.pairs():
+        seen = stops >= j
+        x, differ = contexts[seen], outputs[seen, i] != outputs[seen, j]
+        theta = ridge_mle(x, differ.astype(float), policy.ridge)
+        np.testing.assert_allclose(policy.theta(i, j), theta, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(policy.gram(i, j)[0], x.T @ x, rtol=1e-9, atol=1e-9)
+        assert policy.observations(i, j) == seen.sum()
+
+
+@pytest.mark.parametrize("levels", [2, 5, 40])
+def test_repeated_contexts_give_the_estimates_of_all_their_rounds(levels: int) -> None:
+    rng = np.random.default_rng(levels)
+    contexts = rng.integers(0, levels, (6000, 3)) / levels / 2
+    outputs = (rng.random((6000, 3)) < 0.2 + contexts[:, :1] * [1.0, 0.8, 0.5]).astype(np.int64)
+    stops = rng.integers(0, 3, 6000)
+    policy = new(3, 3, ridge=0.01)
+    observed(policy, contexts, outputs, stops)
+    assert policy.effort["rows_kept"] < 6000
+    assert_exact(policy, contexts, outputs, stops)
+
+
+@pytest.mark.parametrize("n", [4095, 4096, 4097, 4096 + 64, 7000])
+def test_estimates_are_exact_beyond_the_rows_that_are_kept_once(n: int) -> None:
+    rng = np.random.default_rng(n)
+    contexts = rng.uniform(-0.5, 0.5, (n, 4))
+    outputs = (rng.random((n, 2)) < 0.3 + 0.4 * contexts[:, :1]).astype(np.int64)
+    stops = np.ones(n, dtype=np.int64)
+    policy = new(2, 4)
+    observed(policy, contexts, outputs, stops)
+    assert policy.effort["rows_kept"] == n
+    assert_exact(policy, contexts, outputs, stops)
+
+
+def test_new_and_repeated_contexts_mix() -> None:
+    """Contexts kept once go on being counted after the first that is not."""
+    rng = np.random.default_rng(5)
+    contexts = rng.uniform(-0.5, 0.5, (9000, 3))
+    contexts[5000:7000] = contexts[:2000]
+    contexts[7000:8000] = contexts[6999]
+    outputs = (rng.random((9000, 3)) < 0.3 + 0.4 * contexts[:, :1]).astype(np.int64)
+    stops = rng.integers(1, 3, 9000)
+    stops[5000:7000] = stops[:2000]
+    stops[7000:8000] = stops[6999]
+    policy = new(3, 3)
+    observed(policy, contexts, outputs, stops)
+    assert policy.effort["rows_kept"] == 6000
+    assert_exact(policy, contexts, outputs, stops)

@@ -80,40 +80,26 @@ def test_workers_start_with_one_thread_and_the_environment_is_as_before(
     assert dict(os.environ) == before
 
 
-def test_preparing_compiles_once_and_running_prepares(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    monkeypatch.setattr(engines, "warm_up", lambda: done.append("compiled"))
-    engine = InProcess()
-    assert not done
-    engine.prepare()
-    engine.prepare()
-    assert list(engine.run([])) == []
-    assert done == ["compiled"]
-    assert list(InProcess().run([])) == []
-    assert done == ["compiled"] * 2
-
-
-def test_preparing_starts_workers_once() -> None:
+def test_running_starts_workers_once() -> None:
     with Processes(jobs=1) as engine:
-        engine.prepare()
+        assert list(engine.run([])) == []
         pool = engine._pool
         assert pool is not None
-        engine.prepare()
         assert list(engine.run([])) == []
         assert engine._pool is pool
 
 
-def test_a_dask_cluster_that_is_not_there_is_noticed_when_preparing() -> None:
+def test_a_dask_cluster_that_is_not_there_is_noticed() -> None:
     with make_engine("dask", address="tcp://127.0.0.1:1") as engine:
         soon = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
         with soon, pytest.raises(EngineError, match="no Dask workers to be reached at tcp://127"):
-            engine.prepare()
+            list(engine.run([]))
 
 
 def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     script = tmp_path / "campaign.py"
     script.write_text(
-        "from stopwise.experiments.engines import Processes\nProcesses(jobs=1).prepare()\n"
+        "from stopwise.experiments.engines import Processes\nlist(Processes(jobs=1).run([]))\n"
     )
     ended = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=False

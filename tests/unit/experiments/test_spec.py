@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import stopwise as sw
 from stopwise.errors import InvalidParameterError, UnknownEnvironmentError, UnknownPolicyError
+from stopwise.experiments.runs import execute
 from stopwise.experiments.spec import (
     EnvironmentSpec,
     ExperimentSpec,
@@ -246,6 +247,74 @@ def test_features_are_not_for_a_policy_that_looks_at_no_context() -> None:
     spec = PolicySpec("uss-ucb", features=sw.Identity().to_spec())
     with pytest.raises(InvalidParameterError, match="looks at no context"):
         spec.build(CASCADE, 2, seed=0)
+
+
+class Own(sw.Policy):
+    """A policy from outside the package, as little as one can be."""
+
+    rounds = property(lambda self: self.learned)  # pyright: ignore[reportAssignmentType]
+    learned = 0
+
+    def __init__(self, cascade: sw.Cascade, features: Any, context_dim: int, seed: int) -> None:
+        super().__init__(cascade)
+        self.features, self.seed = sw.bind(features, context_dim, cascade.n_arms), seed
+
+    def decide(self, x: Any) -> sw.Decision:
+        return self._decision(int(self.features.row(x)[0] > 0))
+
+    def _learn_pairs(self, x: Any, stop: int, differ: Any) -> None:
+        self.learned += 1
+
+    def parameters(self) -> dict[str, Any]:
+        return {"seed": self.seed}
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Any) -> None:
+        pass
+
+
+class HandsOn(Own):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+
+
+class Sized(Own):
+    def __init__(self, cascade: sw.Cascade, context_dim: int) -> None:
+        super().__init__(cascade, sw.Identity(), context_dim, 0)
+
+
+class Blind(Own):
+    def __init__(self, cascade: sw.Cascade) -> None:
+        super().__init__(cascade, sw.Identity(), 1, 0)
+
+
+@pytest.mark.parametrize("kind", [Own, HandsOn])
+def test_a_policy_from_outside_gets_what_its_constructor_takes(
+    kind: type[Own], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sw.POLICIES, "own", kind)
+    spec = PolicySpec("own", features=sw.Polynomial(degree=2).to_spec())
+    policy = spec.build(CASCADE, 3, seed=4)
+    assert isinstance(policy, kind)
+    assert (policy.features.context_dim, policy.features.n_features) == (3, 10)
+    assert policy.seed == policy_seed(4)
+    trace = execute(simple(PolicySpec("own", features=sw.Identity().to_spec())), seed=1)
+    assert trace.depths.sum() == 100
+    with pytest.raises(InvalidParameterError, match=r"'own'.*features"):
+        PolicySpec("own").build(CASCADE, 3, seed=4)
+
+
+def test_a_policy_from_outside_may_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sw.POLICIES, "sized", Sized)
+    monkeypatch.setitem(sw.POLICIES, "blind", Blind)
+    for name, dim in (("sized", 3), ("blind", 1)):
+        policy = PolicySpec(name).build(CASCADE, 3, seed=0)
+        assert isinstance(policy, Own)
+        assert policy.features.context_dim == dim
+        with pytest.raises(InvalidParameterError, match="leave its features out"):
+            PolicySpec(name, features=sw.Identity().to_spec()).build(CASCADE, 3, seed=0)
 
 
 @pytest.mark.parametrize("name", sorted(sw.POLICIES))

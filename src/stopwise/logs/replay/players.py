@@ -18,7 +18,7 @@ from stopwise.errors import (
     InvalidParameterError,
     UnknownPolicyError,
 )
-from stopwise.features import FeaturesLike, Identity, PerStage, Polynomial, Scaled
+from stopwise.features import BoundFeatures, FeaturesLike, Identity, PerStage, Polynomial, Scaled
 from stopwise.logs.log import Log
 from stopwise.logs.problems import place
 from stopwise.logs.replay.survey import Survey
@@ -26,7 +26,7 @@ from stopwise.policies.base import Blind, Ints, Policy
 from stopwise.policies.contextual import Contextual
 from stopwise.policies.persistence import load
 from stopwise.policies.recorded import Rounds
-from stopwise.policies.registry import POLICIES, make
+from stopwise.policies.registry import POLICIES, make, takes
 from stopwise.policies.uss_pd import USSPD, USSPDRidge
 
 Given: TypeAlias = "str | PathLike[str] | Policy"
@@ -57,7 +57,7 @@ class Player:
     @property
     def takes_labels(self) -> bool:
         """Whether audited labels teach it anything."""
-        return isinstance(self.policy, USSPD | USSPDRidge)
+        return isinstance(self.policy, USSPD | USSPDRidge) or "audit" in self.policy.own_steps
 
     def rebuilds(self, audited: bool) -> bool:
         """Say whether `learn` brings it to where `play` would have.
@@ -69,7 +69,8 @@ class Player:
         return (
             isinstance(policy, USSPD | USSPDRidge)
             and policy.full_depth_every is None
-            and policy.features.plan is not None  # a function may do as it likes
+            and policy.features.maps_in_engine is not None  # a function may do as it likes
+            and not policy.own_steps  # so may a step of a subclass
             and not audited
         )
 
@@ -107,10 +108,11 @@ class Player:
 
     def _located(self, rounds: Rounds, first: int, error: Exception) -> InvalidContextError:
         """Name the row of the log at which a context was refused."""
-        assert isinstance(self.policy, Contextual)  # others look at no context
+        features = getattr(self.policy, "features", None)
         for row, context in enumerate(rounds.contexts):
             try:
-                self.policy.features.row(context)
+                if isinstance(features, BoundFeatures):
+                    features.row(context)
             except InvalidInputError as reason:
                 where = place(self._log.path.name, first + row)
                 return InvalidContextError(f"{where}, for the policy {self.name!r}: {reason}")
@@ -245,7 +247,7 @@ def _made(
 ) -> tuple[Policy, bool]:
     features, dim = features_of(log, found, degree)
     policy = make(named.policy, cascade, features=features, context_dim=dim, **named.parameters)
-    return policy, isinstance(policy, Contextual) and dim > len(log.context)
+    return policy, takes(type(policy), "context_dim") and dim > len(log.context)
 
 
 def _entrant(given: Given, log: Log, cascade: Cascade, seed: int) -> Entrant:
@@ -294,7 +296,8 @@ def _check_fits(policy: Policy, name: str, log: Log, cascade: Cascade) -> None:
 def _fingerprint(policy: Policy) -> str:
     """Return a hash of what a policy is and has learned."""
     features = policy.features.to_spec() if isinstance(policy, Contextual) else None
-    digest = hashlib.sha256(msgspec.json.encode([policy.name, policy.parameters(), features]))
+    kind = f"{type(policy).__module__}.{type(policy).__qualname__}"
+    digest = hashlib.sha256(msgspec.json.encode([kind, policy.parameters(), features]))
     for name, array in policy.state().items():
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -17,7 +17,6 @@ from stopwise.logs.log import Log
 from stopwise.logs.replay.kept import Kept, KeptStops
 from stopwise.logs.replay.picture import png
 from stopwise.logs.replay.players import Given, Player, entrants, ready
-from stopwise.logs.replay.preparing import prepare
 from stopwise.logs.replay.results import Judge, Played, Replay, best_first, best_of, played
 from stopwise.logs.replay.survey import Progress, Survey, survey
 from stopwise.logs.replay.tally import ENOUGH, Known, Tally
@@ -112,8 +111,6 @@ def replay(
     with nullcontext() if out is None else Kept(Path(out)) as kept:
         found = survey(log, progress)
         players = [ready(one, log, cascade, found, degree) for one in asked]
-        if progress is not None:
-            prepare(progress, [player.policy.name for player in players])
         told = _Told(audit, seed)
         run = _Run(log, cascade, players, told)
         run.take_up(kept, [_identity(player, log, cascade, degree, told) for player in players])

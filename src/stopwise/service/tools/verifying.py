@@ -1,5 +1,6 @@
 """Whether a log is what was written, whether it can have happened, and whether snapshots are it."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -7,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.errors import CorruptLogError, StopwiseError
+from stopwise.policies.base import Policy
+from stopwise.policies.contextual import Contextual
 from stopwise.service.learner import Learner
 from stopwise.service.state import State
 from stopwise.service.store.base import Snapshot, Store
@@ -21,7 +24,7 @@ from stopwise.service.tools.folding import (
     read_events,
 )
 
-LAST_BITS = 1e-6  # relative: far more than another processor's rounding, far less than a round
+LAST_BITS = 1e-6  # relative: far more than another version's rounding, far less than a round
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -42,7 +45,7 @@ class Verified(msgspec.Struct, frozen=True):
         Positions of snapshots that equal the fold, bit for bit.
     unlike : list of int
         Positions of snapshots that tell the same facts, and differ in the last bits of what was
-        learned: another version, or another kind of processor, wrote them.
+        learned: another version wrote them.
     unread : list of int
         Positions of snapshots in a format of another version.
     divergences : dict of str to int
@@ -237,10 +240,25 @@ def _facts(state: State) -> object:
 
 def _alike(one: Learner, other: Learner) -> bool:
     """Say whether what was learned is the same but for the last bits."""
-    mine, theirs = one.policy.state(), other.policy.state()
+    mine, theirs = _learned(one.policy), _learned(other.policy)
     return mine.keys() == theirs.keys() and all(
         _close(array, theirs[name]) for name, array in mine.items()
     )
+
+
+def _learned(policy: Policy) -> dict[str, NDArray[Any]]:
+    """Return what a policy has learned as numbers, of which rounding moves only the last digits."""
+    numbers = policy.state()
+    if not isinstance(policy, Contextual):
+        return numbers
+    del numbers["learner"]  # bytes of the engine: these are the numbers in them
+    numbers["counts"] = np.array([policy.rounds, policy.audits])
+    for i, j in policy.cascade.pairs():
+        numbers[f"seen {i} {j}"] = np.array([policy.observations(i, j)])
+        numbers[f"gram {i} {j}"], _ = policy.gram(i, j)
+        with suppress(StopwiseError):  # an estimate that does not settle, in neither
+            numbers[f"theta {i} {j}"] = policy.theta(i, j)
+    return numbers
 
 
 def _close(a: NDArray[Any], b: NDArray[Any]) -> bool:

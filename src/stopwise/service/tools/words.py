@@ -119,7 +119,7 @@ def of_verified(found: Verified) -> list[str]:
         lines.append(
             f"Decisions that would be other ones here: {told}; the first at event "
             f"{found.diverged_at:,} or soon after. That is no damage: another version of Stopwise "
-            "or another kind of processor took them, and differs in the last bit of some number. "
+            "took them, and differs in the last bit of some number. "
             "What was answered is what counts, and what was learned from it is right."
         )
     if found.snapshots:
@@ -127,8 +127,7 @@ def of_verified(found: Verified) -> list[str]:
     if found.unlike:
         lines.append(
             f"The same facts, but other last bits than the fold has here: "
-            f"{_snapshots(found.unlike)}. Another version of Stopwise or another kind of processor "
-            "wrote it."
+            f"{_snapshots(found.unlike)}. Another version of Stopwise wrote it."
         )
     if found.unread:
         lines.append(

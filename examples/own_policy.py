@@ -1,0 +1,160 @@
+"""A policy of your own: ε-greedy in 30 lines, in an experiment against USS-PD.
+
+ε-greedy stops by the paper's test with plain estimates of p_ij(x) in place of upper confidence
+bounds. A rule without exploration can stop too early for good: it never sees the deeper arms again,
+and nothing corrects its estimates. So with chance ε a round goes to the last arm.
+
+Every policy plays the same rounds, several times over. The picture shows the mean regret of each
+with a 95 % confidence interval at every round.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+import stopwise as sw
+from stopwise.experiments.campaign import run_campaign
+from stopwise.experiments.engines import make_engine
+from stopwise.experiments.runs import Trace
+from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from stopwise.experiments.store import Store
+from stopwise.experiments.summary import curves, finals, mean_interval, paired_difference
+
+
+class EpsilonGreedy(sw.Policy):
+    """The test of USS-PD with plain estimates; with chance ε, the last arm."""
+
+    name = "epsilon-greedy"
+
+    def __init__(
+        self, cascade: sw.Cascade, features: Any = None, context_dim: Any = None,
+        *, epsilon: float = 0.05, rate: float = 10.0, seed: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(cascade)
+        self.features = sw.bind(features or sw.Identity(), context_dim, cascade.n_arms)
+        self.epsilon, self.rate, self.seed = epsilon, rate, seed
+        self._pairs = np.triu(np.ones((cascade.n_arms, cascade.n_arms), dtype=np.bool_), 1)
+        self._theta = np.zeros((*self._pairs.shape, self.features.n_features))
+        self._rounds = 0
+
+    def decide(self, x: ArrayLike) -> sw.Decision:
+        p = 1 / (1 + np.exp(-self._theta @ self.features.row(x)))
+        worth_it = (self._pairs & (p >= self.cascade.gaps)).any(axis=1)  # going on from arm i
+        stop = int(np.argmin(worth_it))  # the first arm from which it is not; the last never is
+        if np.random.default_rng([self.seed, self._rounds]).random() < self.epsilon:
+            stop = self.cascade.n_arms - 1
+        return sw.Decision(stop, self.cascade.names[stop], self.cascade.cost(stop))
+
+    def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:
+        phi = self.features.row(x)
+        error = self._pairs * (differ - 1 / (1 + np.exp(-self._theta @ phi)))
+        error[:, stop + 1 :] = 0  # arms beyond the stop did not run
+        self._rounds += 1
+        self._theta += self.rate / np.sqrt(self._rounds) * error[:, :, None] * phi
+
+    @property
+    def rounds(self) -> int:
+        return self._rounds
+
+    def parameters(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon, "rate": self.rate, "seed": self.seed}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {"theta": self._theta.copy(), "rounds": np.array([self._rounds])}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._theta, self._rounds = state["theta"].copy(), int(state["rounds"][0])
+
+
+sw.POLICIES[EpsilonGreedy.name] = EpsilonGreedy  # at the top level: worker processes need it too
+
+# Three arms, two numbers a context: θ_ij of the pairs (0, 1), (0, 2), (1, 2), intercept first.
+WORLD = EnvironmentSpec(
+    "realizable",
+    (0.05, 0.15, 0.2),
+    {"theta": [[-2, 6, 0], [-1, 6, 3], [-3, 2, 6]], "degree": 1},
+)
+FEATURES = sw.Polynomial(degree=1).to_spec()
+POLICIES = {
+    "USS-PD": PolicySpec("uss-pd", features=FEATURES),
+    "ε-greedy, ε = 0.05": PolicySpec("epsilon-greedy", {"epsilon": 0.05}, FEATURES),
+    "ε-greedy, ε = 0.2": PolicySpec("epsilon-greedy", {"epsilon": 0.2}, FEATURES),
+}
+COLOURS = ("#0072B2", "#D55E00", "#009E73")  # apart for colour-blind readers too
+
+Results = dict[str, dict[int, Trace]]
+
+
+def play(rounds: int, runs: int, jobs: int) -> Results:
+    """Return the runs of every policy by seed."""
+    specs = {label: ExperimentSpec(WORLD, policy, rounds) for label, policy in POLICIES.items()}
+    engine = make_engine("processes", jobs) if jobs > 1 else make_engine("in-process")
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "runs.db")) as store, engine:
+        run_campaign([(spec, range(runs)) for spec in specs.values()], store, engine)
+        return {label: store.get(spec) for label, spec in specs.items()}
+
+
+def print_table(results: Results) -> None:
+    best = finals(results["USS-PD"])
+    print(f"{'regret at the end':<22}{'mean':>8}{'95 % interval':>20}{'more than USS-PD':>26}")
+    for label, traces in results.items():
+        last = finals(traces)
+        at_end, more = mean_interval(list(last.values())), paired_difference(last, best)
+        beside = f"{more.mean:.1f} ({more.low:.1f} to {more.high:.1f})" if last != best else ""
+        between = f"{at_end.low:.1f} to {at_end.high:.1f}"
+        print(f"{label:<22}{at_end.mean:>8.1f}{between:>20}{beside:>26}")
+
+
+def draw(results: Results, path: Path) -> None:
+    """Draw the mean regret of every policy with its confidence band."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
+    for colour, (label, traces) in zip(COLOURS, results.items(), strict=True):
+        rounds, mean, low, high = curves(traces, "regret")
+        axes.fill_between(rounds, low.clip(min=0), high, color=colour, alpha=0.18, linewidth=0)
+        axes.plot(rounds, mean, color=colour, linewidth=2)
+        axes.annotate(
+            label, (rounds[-1], mean[-1]), (6, 0), textcoords="offset points",
+            va="center", color=colour, annotation_clip=False,
+        )  # fmt: skip
+    axes.set_xlim(0, rounds[-1])
+    axes.set_ylim(0, None)
+    axes.set_xlabel("rounds")
+    axes.set_ylabel("regret so far")
+    axes.set_title(
+        f"Mean regret of {len(traces)} runs, with 95 % confidence bands", loc="left", fontsize=11
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=1500, help="of each run (default 1500)")
+    parser.add_argument("--runs", type=int, default=10, help="of each policy (default 10)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that do them (default 1)")
+    parser.add_argument("--out", type=Path, default=Path("own_policy.png"), help="the picture")
+    options = parser.parse_args()
+    results = play(options.rounds, options.runs, options.jobs)
+    print_table(results)
+    draw(results, options.out)
+    print(f"The regret curves are in {options.out}")
+
+
+if __name__ == "__main__":
+    main()

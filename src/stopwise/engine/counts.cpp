@@ -1,0 +1,68 @@
+#include "counts.h"
+
+#include <cmath>
+#include <limits>
+
+#include "link.h"
+
+namespace stopwise {
+
+PairCounts::PairCounts(std::size_t n_arms, std::vector<double> gaps, std::uint64_t seed)
+    : revealed(n_arms, 0), disagreed(n_arms * (n_arms - 1) / 2, 0), random(seed), n_arms_(n_arms) {
+    for (std::size_t i = 0; i < n_arms; ++i) {
+        for (std::size_t j = i + 1; j < n_arms; ++j) gaps_.push_back(gaps[i * n_arms + j]);
+    }
+}
+
+std::size_t PairCounts::decide_ucb(double a, double* noted) const {
+    double* const upper = noted + n_pairs();
+    const double strength = a * log(static_cast<double>(rounds) + 1.0);
+    std::size_t k = 0;
+    for (std::size_t i = 0; i < n_arms_; ++i) {
+        for (std::size_t j = i + 1; j < n_arms_; ++j, ++k) {
+            const auto n = static_cast<double>(revealed[j]);
+            noted[k] = static_cast<double>(disagreed[k]) / n;
+            upper[k] = n > 0.0 ? noted[k] + std::sqrt(strength / n)
+                               : std::numeric_limits<double>::infinity();
+        }
+    }
+    return first_winner(upper);
+}
+
+std::size_t PairCounts::decide_ts(double* noted) {
+    double* const upper = noted + n_pairs();
+    std::size_t k = 0;
+    for (std::size_t i = 0; i < n_arms_; ++i) {
+        for (std::size_t j = i + 1; j < n_arms_; ++j, ++k) {
+            const auto n = static_cast<double>(revealed[j]);
+            const auto yes = static_cast<double>(disagreed[k]);
+            noted[k] = yes / n;
+            upper[k] = random.beta(1.0 + yes, 1.0 + n - yes);
+        }
+    }
+    return first_winner(upper);
+}
+
+// The first arm i with C_j − C_i > upper_ij for all j > i.
+std::size_t PairCounts::first_winner(const double* upper) const {
+    std::size_t k = 0;
+    for (std::size_t i = 0; i + 1 < n_arms_; ++i) {
+        bool wins = true;
+        for (std::size_t j = i + 1; j < n_arms_; ++j, ++k) wins = wins && gaps_[k] > upper[k];
+        if (wins) return i;
+    }
+    return n_arms_ - 1;
+}
+
+void PairCounts::learn(std::size_t stop, const unsigned char* differ) {
+    ++rounds;
+    std::size_t k = 0;
+    for (std::size_t i = 0; i < n_arms_; ++i) {
+        if (i <= stop) ++revealed[i];
+        for (std::size_t j = i + 1; j < n_arms_; ++j, ++k) {
+            if (j <= stop && differ[k] != 0) ++disagreed[k];
+        }
+    }
+}
+
+}  // namespace stopwise

@@ -1,0 +1,110 @@
+#include "factor.h"
+
+#include <algorithm>
+
+namespace stopwise {
+
+Factor::Factor(std::size_t d, double scale)
+    : d_(d), stride_(padded(d)), lower_(d * stride_, 0.0), reciprocal_(stride_, 0.0),
+      work_(2 * stride_, 0.0) {
+    std::fill_n(reciprocal_.begin(), d, 1.0 / scale);
+}
+
+double Factor::add(const double* x, double w, double* inverse_x) {
+    double* const rest = work_.data();
+    double* const u = inverse_x != nullptr ? inverse_x : rest + stride_;
+    std::copy_n(x, stride_, rest);
+    const double before = kernels().grow(lower_.data(), reciprocal_.data(), d_, rest, w, u);
+    if (inverse_x != nullptr) kernels().backward(lower_.data(), d_, inverse_x);
+    return before;
+}
+
+double Factor::square_norm(const double* x, double* work) const {
+    std::copy_n(x, stride_, work);
+    kernels().forward(lower_.data(), d_, work);
+    return kernels().weighted_square(reciprocal_.data(), work, stride_);
+}
+
+void Factor::solve(double* x) const {
+    kernels().forward(lower_.data(), d_, x);
+    for (std::size_t k = 0; k < d_; ++k) x[k] *= reciprocal_[k];
+    kernels().backward(lower_.data(), d_, x);
+}
+
+void Factor::take(Numbers& a, double least) {
+    kernels().factor(a.data(), reciprocal_.data(), d_, least);
+    lower_.swap(a);
+}
+
+double Factor::largest_square_norm(const double* block, std::size_t rows, Numbers& work) const {
+    return kernels().largest_norm(block, visited(rows), d_, lower_.data(), reciprocal_.data(),
+                                  work.data());
+}
+
+std::vector<double> Factor::matrix() const {
+    std::vector<double> a(d_ * d_, 0.0);
+    const auto l = [&](std::size_t r, std::size_t k) {
+        return r == k ? 1.0 : lower_[k * stride_ + r];
+    };
+    for (std::size_t i = 0; i < d_; ++i) {
+        for (std::size_t j = 0; j <= i; ++j) {
+            double s = 0.0;
+            for (std::size_t k = 0; k <= j; ++k) s += l(i, k) * l(j, k) / reciprocal_[k];
+            a[i * d_ + j] = a[j * d_ + i] = s;
+        }
+    }
+    return a;
+}
+
+std::vector<double> Factor::inverse() const {
+    std::vector<double> a(d_ * d_);
+    Numbers column(stride_);
+    for (std::size_t k = 0; k < d_; ++k) {
+        std::fill(column.begin(), column.end(), 0.0);
+        column[k] = 1.0;
+        solve(column.data());
+        std::copy_n(column.begin(), d_, a.begin() + static_cast<std::ptrdiff_t>(k * d_));
+    }
+    for (std::size_t i = 0; i < d_; ++i) {  // symmetric to the last bit
+        for (std::size_t j = 0; j < i; ++j) a[i * d_ + j] = a[j * d_ + i];
+    }
+    return a;
+}
+
+bool Factor::exceeds(double level) const {
+    for (std::size_t k = 0; k < d_; ++k) {  // no pivot is less than the least eigenvalue
+        if (!(reciprocal_[k] * level < 1.0 + 1e-9)) return false;
+    }
+    std::vector<double> a = matrix();
+    for (std::size_t j = 0; j < d_; ++j) {  // Cholesky, by rows of the lower half
+        for (std::size_t i = j; i < d_; ++i) {
+            double s = a[i * d_ + j] - (i == j ? level : 0.0);
+            for (std::size_t k = 0; k < j; ++k) s -= a[i * d_ + k] * a[j * d_ + k];
+            if (i == j) {
+                if (!(s > 0.0)) return false;
+                a[j * d_ + j] = std::sqrt(s);
+            } else {
+                a[i * d_ + j] = s / a[j * d_ + j];
+            }
+        }
+    }
+    return true;
+}
+
+void Factor::save(Writer& to) const {
+    to.put(reciprocal_.data(), d_);
+    for (std::size_t k = 0; k + 1 < d_; ++k) {
+        to.put(lower_.data() + k * stride_ + k + 1, d_ - k - 1);
+    }
+}
+
+void Factor::restore(Reader& from, double least, double most) {
+    constexpr double kSlack = 1.0 + 1e-6;  // of rounding
+    from.between(reciprocal_.data(), d_, 1.0 / (most * kSlack), kSlack / least, "a factor");
+    for (std::size_t k = 0; k + 1 < d_; ++k) {  // L_rk²·D_k is at most a diagonal entry of A
+        const double largest = std::sqrt(most * reciprocal_[k]) * kSlack;
+        from.between(lower_.data() + k * stride_ + k + 1, d_ - k - 1, -largest, largest, "a factor");
+    }
+}
+
+}  // namespace stopwise

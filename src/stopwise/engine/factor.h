@@ -1,0 +1,59 @@
+// A growing positive matrix A = A₀ + Σ w·φφᵀ, kept as its factors L·D·Lᵀ.
+//
+// Both matrices of the method are of this kind: the paper's V (w = 1) and the Hessian H of a pair's
+// logistic likelihood (w = μ'). A row is added in O(d²), and so are solved the systems that norms
+// and Newton steps need. Rows with w > 0 only add positive terms to D: unlike an inverse that is
+// kept by rank-one updates, the factors do not drift, and a nearly singular A keeps the digits of
+// its small directions (docs/numerics.md).
+#pragma once
+
+#include "archive.h"
+#include "kernels.h"
+#include "numbers.h"
+
+namespace stopwise {
+
+class Factor {
+public:
+    // The matrix ``scale``·I, scale > 0.
+    Factor(std::size_t d, double scale);
+
+    std::size_t dimension() const { return d_; }
+
+    // Add w·xxᵀ. ``x`` has padded(d) numbers; returns xᵀA⁻¹x of before. ``inverse_x``, unless
+    // null, gets A⁻¹x of after.
+    double add(const double* x, double w, double* inverse_x = nullptr);
+
+    // xᵀA⁻¹x; ``work`` has padded(d) numbers.
+    double square_norm(const double* x, double* work) const;
+
+    // Solve Ay = x in place of x.
+    void solve(double* x) const;
+
+    // Take up the matrix whose lower half is in ``a``, by columns of padded(d), which are spoilt.
+    // A's least eigenvalue is at least ``least``, whatever rounding says.
+    void take(Numbers& a, double least);
+
+    // The largest φᵀA⁻¹φ of a block of rows.
+    double largest_square_norm(const double* block, std::size_t rows, Numbers& work) const;
+
+    // A and A⁻¹, d by d, for those who look.
+    std::vector<double> matrix() const;
+    std::vector<double> inverse() const;
+
+    // Whether A − level·I is positive definite: O(d) if a pivot says no, O(d³) otherwise.
+    bool exceeds(double level) const;
+
+    std::size_t nbytes() const { return (lower_.size() + reciprocal_.size()) * sizeof(double); }
+    void save(Writer& to) const;
+    // All eigenvalues of A are between these two.
+    void restore(Reader& from, double least, double most);
+
+private:
+    std::size_t d_, stride_;
+    Numbers lower_;       // L by columns, without its unit diagonal
+    Numbers reciprocal_;  // 1/D
+    Numbers work_;        // scratch of `add`
+};
+
+}  // namespace stopwise

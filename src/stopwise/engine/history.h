@@ -1,0 +1,109 @@
+// What was seen. Rows are kept in blocks of 64, by the arm at which their round stopped: a question
+// about arm j was answered exactly in the rounds that stopped at j or beyond, so whoever visits its
+// history reads whole blocks and nothing else. Inside a block, each feature is one column.
+//
+// Of the rounds that stopped at an arm, the first kMaxDistinct distinct rows are kept once, with
+// counts: a stream whose contexts repeat (categories, round-robin data) never grows beyond its
+// distinct contexts, nor does the price of a pass over it. Later rows are kept one by one, with a
+// bit for each answer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "archive.h"
+#include "kernels.h"
+#include "numbers.h"
+
+namespace stopwise {
+
+// One logistic regression: "do arms i and j disagree?", or "is arm i wrong?". It reads ``dim``
+// features from ``offset`` on, in the rounds that stopped at ``arm`` or beyond. ``gram`` is the
+// number of the matrix V that it shares with the questions that see the same.
+struct Question {
+    std::size_t offset, dim, arm, gram;
+};
+
+// The features and rounds of one V. Where stages reveal the context, its pairs are judged at arm
+// ``stage``; kNoStage where the whole context is known from the start.
+struct GramPlan {
+    std::size_t offset, dim, arm, stage;
+};
+
+inline constexpr std::size_t kNoStage = 1 << 30;
+inline constexpr std::size_t kMaxDistinct = 4096;  // heuristic: small beside a long history
+
+class History {
+public:
+    // ``weight``: for how many rounds one stands that chance sent on to the last arm.
+    History(std::size_t n_arms, std::size_t width, std::size_t n_questions, std::size_t weight);
+
+    // Append one round: its features, where it stopped, where the rule itself would have stopped,
+    // and 0 or 1 for each question that it answers.
+    void append(const double* row, std::size_t stop, std::size_t rule_stop,
+                const unsigned char* answers, const std::vector<Question>& questions);
+
+    struct Block {
+        Block(std::size_t width, std::size_t n_questions, bool counted, bool weighted);
+        std::size_t rows = 0;
+        Numbers x;                             // width columns of kBlock
+        std::vector<std::uint64_t> answers;    // a bit a row, for each question
+        std::vector<std::int32_t> counts;      // of a counted block: how often each row was seen …
+        std::vector<std::int32_t> positives;   // … and each question answered by yes: (Q, kBlock)
+        std::vector<std::uint8_t> rule_stops;  // where rounds have weights
+    };
+
+    // Call ``visit(block)`` for all blocks of rounds that stopped at ``arm`` or beyond.
+    template <class Visit>
+    void each_block(std::size_t arm, Visit visit) const {
+        for (std::size_t stop = arm; stop < n_arms_; ++stop) {
+            for (const Block& block : counted_[stop]) visit(block);
+            for (const Block& block : single_[stop]) visit(block);
+        }
+    }
+
+    // How often each row of a block counts for a question, and how often the answer was yes.
+    void tally(const Block& block, std::size_t question, std::size_t arm, std::size_t stage,
+               double* seen, double* positive) const;
+
+    // For how many rounds one stands, as evidence for questions judged at ``stage`` about ``arm``.
+    // What a pair's model does not see can decide whether the pair is seen only where the rule
+    // stops between its arms: such a round was seen by chance, once in ``weight`` times (Horvitz
+    // and Thompson's weights, docs/revealed.md).
+    std::size_t weight_of(std::size_t stage, std::size_t arm, std::size_t rule_stop) const {
+        return stage < rule_stop && rule_stop < arm ? weight_ : 1;
+    }
+
+    // How many rounds count for such questions, each by its weight.
+    double observations(std::size_t arm, std::size_t stage) const;
+
+    std::size_t rows() const { return rows_; }
+    std::size_t nbytes() const;
+    void save(Writer& to) const;
+    // ``rounds``: no more of them can have been seen.
+    void restore(Reader& from, const std::vector<Question>& questions, std::int64_t rounds);
+
+private:
+    struct Entry {  // of a distinct row: where it is
+        std::uint64_t hash;
+        std::uint32_t stop, place;
+    };
+    using Blocks = std::vector<Block>;
+
+    std::uint64_t hash(const double* row, std::size_t stop, std::size_t rule_stop) const;
+    std::size_t find(const double* row, std::size_t stop, std::size_t rule_stop,
+                     std::uint64_t hash) const;
+    Block& with_room(Blocks& blocks, bool counted);
+    void put(Block& block, const double* row, std::size_t rule_stop);
+    bool counts(std::size_t stop, std::size_t slot) const;
+    bool make_table();
+    void index(std::uint64_t hash, std::size_t stop, std::size_t place, std::size_t slot);
+
+    std::size_t n_arms_, width_, n_questions_, weight_;
+    std::size_t rows_ = 0;
+    std::vector<Blocks> counted_, single_;  // by the stop
+    std::vector<Entry> entries_;
+    std::vector<std::int32_t> table_;  // open addressing: hash → number of an entry, −1 for none
+};
+
+}  // namespace stopwise

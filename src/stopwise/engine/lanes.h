@@ -1,0 +1,119 @@
+// Four doubles side by side. Compilers turn these into the widest instructions they are allowed to
+// use; the arithmetic, and so every bit of a result, is the same with all of them.
+//
+// Included by kernels.cpp alone, which is compiled once for each set of instructions: everything
+// here lives in the namespace of that set, so that no two of them are taken for one.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "exponential.h"
+
+namespace stopwise::STOPWISE_KERNELS {
+
+inline constexpr std::size_t kLanes = 4;
+
+#if defined(__GNUC__)
+using Lanes = double __attribute__((vector_size(32)));
+using Bits = std::int64_t __attribute__((vector_size(32)));
+
+inline Lanes broadcast(double x) { return Lanes{x, x, x, x}; }
+inline Lanes select(Bits condition, Lanes yes, Lanes no) {
+    return (Lanes)(((Bits)yes & condition) | ((Bits)no & ~condition));
+}
+inline Lanes less_of(Lanes a, Lanes b) { return select(a < b, a, b); }
+inline Lanes greater_of(Lanes a, Lanes b) { return select(a > b, a, b); }
+inline Lanes magnitude(Lanes a) { return (Lanes)((Bits)a & 0x7fffffffffffffffLL); }
+// 2^k times a value, where k is the whole number in the low bits of ``shifted``
+inline Lanes scaled(Lanes value, Lanes shifted) {
+    return (Lanes)((Bits)value + ((Bits)shifted << 52));
+}
+inline Lanes where_negative(Lanes z, Lanes yes, Lanes no) {
+    return select(z < broadcast(0.0), yes, no);
+}
+#else  // a compiler without vector types: plain loops, the same arithmetic
+struct Lanes {
+    double v[4];
+    double operator[](std::size_t k) const { return v[k]; }
+};
+template <class Operation>
+inline Lanes each(Operation operation) {
+    return Lanes{{operation(0), operation(1), operation(2), operation(3)}};
+}
+inline Lanes broadcast(double x) { return Lanes{{x, x, x, x}}; }
+inline Lanes operator+(Lanes a, Lanes b) {
+    return each([&](int k) { return a.v[k] + b.v[k]; });
+}
+inline Lanes operator-(Lanes a, Lanes b) {
+    return each([&](int k) { return a.v[k] - b.v[k]; });
+}
+inline Lanes operator*(Lanes a, Lanes b) {
+    return each([&](int k) { return a.v[k] * b.v[k]; });
+}
+inline Lanes operator/(Lanes a, Lanes b) {
+    return each([&](int k) { return a.v[k] / b.v[k]; });
+}
+inline Lanes& operator+=(Lanes& a, Lanes b) { return a = a + b; }
+inline Lanes& operator-=(Lanes& a, Lanes b) { return a = a - b; }
+inline Lanes less_of(Lanes a, Lanes b) {
+    return each([&](int k) { return a.v[k] < b.v[k] ? a.v[k] : b.v[k]; });
+}
+inline Lanes greater_of(Lanes a, Lanes b) {
+    return each([&](int k) { return a.v[k] > b.v[k] ? a.v[k] : b.v[k]; });
+}
+inline Lanes magnitude(Lanes a) {
+    return each([&](int k) { return std::fabs(a.v[k]); });
+}
+inline Lanes scaled(Lanes value, Lanes shifted) {
+    return each([&](int k) {
+        std::uint64_t bits, power;
+        std::memcpy(&bits, &value.v[k], sizeof bits);
+        std::memcpy(&power, &shifted.v[k], sizeof power);
+        bits += power << 52;
+        double result;
+        std::memcpy(&result, &bits, sizeof result);
+        return result;
+    });
+}
+inline Lanes where_negative(Lanes z, Lanes yes, Lanes no) {
+    return each([&](int k) { return z.v[k] < 0.0 ? yes.v[k] : no.v[k]; });
+}
+#endif
+
+inline Lanes load(const double* from) {
+    Lanes lanes;
+    std::memcpy(&lanes, from, sizeof lanes);
+    return lanes;
+}
+
+inline void store(double* to, Lanes lanes) { std::memcpy(to, &lanes, sizeof lanes); }
+
+inline double sum(Lanes a) { return (a[0] + a[1]) + (a[2] + a[3]); }
+
+inline double largest(Lanes a) {
+    const double first = a[0] > a[1] ? a[0] : a[1];
+    const double second = a[2] > a[3] ? a[2] : a[3];
+    return first > second ? first : second;
+}
+
+// e^x for x ≤ 0, as `stopwise::exp`; what is below −708 counts as −708.
+inline Lanes exp_of_negative(Lanes x) {
+    using namespace exponential;
+    x = greater_of(x, broadcast(kLeast));
+    const Lanes shifted = x * broadcast(kLog2E) + broadcast(kRound);
+    const Lanes k = shifted - broadcast(kRound);
+    const Lanes r = (x - k * broadcast(kLn2High)) - k * broadcast(kLn2Low);
+    const Lanes r2 = r * r;
+    Lanes even = broadcast(kTaylor[10]);
+    Lanes odd = broadcast(kTaylor[11]);
+    for (int n = 8; n >= 0; n -= 2) {
+        even = even * r2 + broadcast(kTaylor[n]);
+        odd = odd * r2 + broadcast(kTaylor[n + 1]);
+    }
+    return scaled(broadcast(1.0) + (r + r2 * (even + r * odd)), shifted);
+}
+
+}  // namespace stopwise::STOPWISE_KERNELS

@@ -1,0 +1,162 @@
+// A learner: everything seen so far, one model per question, and the decision rule.
+//
+// `decide` and `observe` serve one round, `run` and `learn` a whole series; all are the same two
+// functions, so the same events give the same decisions, bit for bit. A learner owns its memory and
+// can be copied. It is not locked: whoever shares one between threads must take turns.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "factor.h"
+#include "history.h"
+#include "model.h"
+#include "rule.h"
+
+namespace stopwise {
+
+inline constexpr std::int64_t kUntilExplored = -1;  // forced_rounds="auto"
+
+// The numbers of a comparison: p̂ and p̃ in the units of the rule, and half of what labels take off
+// p̃. The estimate is NaN for a comparison that was not made.
+struct Noted {
+    double estimate, upper, harm;
+};
+
+struct Plan {
+    std::size_t n_arms, width;
+    std::vector<Question> questions;
+    std::vector<GramPlan> grams;
+    std::vector<double> gaps;  // (n_arms, n_arms): C_j − C_i
+    double ridge;
+    std::int64_t forced_rounds;
+    std::size_t weight;  // for how many rounds one stands that chance sent on to the last arm
+};
+
+// One comparison of the stopping rule, in words that a person reads.
+struct Evidence {
+    std::size_t first, second;
+    double gap, estimate, upper;
+    bool gap_won;
+    double harm;
+};
+
+class Learner {
+public:
+    Learner(Plan plan, std::shared_ptr<const Rule> rule);
+
+    // Whether the next round goes to the last arm whatever the context.
+    bool forced() const;
+
+    // The first arm whose every deeper arm costs more than it could repair:
+    //
+    //     B = {i : C_j − C_i > p̃_ij(x) for all j > i} ∪ {K},  stop at min B     (the paper, Lemma 2)
+    //
+    // ``row`` are the features, ``noise`` a draw per pair or null, ``noted`` gets the numbers of
+    // every comparison made (n_pairs of them). Learns nothing.
+    std::size_t decide(const double* row, const double* noise, Noted* noted);
+
+    // Whether to stop at arm i, of a row of features known at least that far.
+    bool should_stop(const double* row, const double* noise, Noted* noted, std::size_t i);
+
+    // The numbers of every comparison of arms up to ``stop``, with exact estimates; false if an
+    // estimate does not settle. Looks only: models are refined in copies.
+    bool evidence(const double* row, const double* noise, std::size_t stop, Noted* noted) const;
+
+    // What noted numbers say of arms up to ``stop``.
+    std::vector<Evidence> explain(const Noted* noted, std::size_t stop) const;
+
+    // Learn from a round that went to ``stop`` where the rule itself would have stopped at
+    // ``rule_stop``. ``answers`` holds 0 or 1 per question; those of arms beyond are not read.
+    void observe(const double* row, std::size_t stop, std::size_t rule_stop,
+                 const unsigned char* answers);
+
+    // Learn from the right answer to a round in which ``n`` arms spoke: which of them were right.
+    // ``differ`` says of each pair whether its arms disagreed.
+    void label(const double* row, std::size_t n, std::size_t rule_stop, const unsigned char* right,
+               const unsigned char* differ);
+
+    // θ̂ of a question; empty if it does not settle. Looks only.
+    std::vector<double> theta(std::size_t question) const;
+
+    std::int64_t rounds() const { return rounds_; }
+    std::int64_t labels() const { return labelled_rounds_; }
+    const Plan& plan() const { return plan_; }
+    const Rule& rule() const { return *rule_; }
+    const Factor& gram(std::size_t question) const;
+    double observations(std::size_t question) const;
+    std::size_t pair(std::size_t i, std::size_t j) const { return pairs_[i * plan_.n_arms + j]; }
+    std::size_t n_pairs() const { return plan_.n_arms * (plan_.n_arms - 1) / 2; }
+    const Effort& effort() const { return effort_; }
+    const History& history() const { return history_; }
+    std::size_t nbytes() const;
+
+    std::vector<unsigned char> save() const;
+    // Take up what `save` wrote into a learner of the same plan that has seen nothing.
+    void restore(const unsigned char* bytes, std::size_t size);
+
+private:
+    struct Gram {
+        Factor factor;
+        double count = 0.0;     // observations
+        double heaviest = 1.0;  // the largest weight a row came with
+    };
+    // What labels have shown of one pair: how often its first arm is right where they disagree.
+    struct Labelled {
+        History history;
+        Model model;
+        double heaviest = 1.0;
+        std::int64_t rounds = 0;
+    };
+    enum class Verdict { loses, unsure, wins };
+    struct Comparison {
+        Verdict verdict;
+        double margin;
+        Noted noted;
+    };
+    class At;
+    struct Scratch {  // of one context; made anew for each call from outside
+        Numbers slots;                // the features of each V, padded
+        std::vector<double> norms;    // ‖φ‖_{V⁻¹} of each V, < 0 while not asked for
+        std::vector<double> bonuses;
+        Numbers work, label;
+        double radius_of = -1.0, radius = 0.0;
+    };
+
+    Scratch scratch() const;
+    void load(const double* row, Scratch& scratch) const;
+    Source source(std::size_t question) const;
+    static Source source(const Labelled& labelled);
+    double radius_of(const Gram& gram) const;
+    bool wins_always(std::size_t i, std::size_t j) const;
+    bool passes(At& at, std::size_t i, Noted* noted);
+    Comparison compare(At& at, std::size_t i, std::size_t j, bool settle) const;
+    Comparison with_labels(At& at, std::size_t i, std::size_t j, bool settle,
+                           const Comparison& without) const;
+    void sharpen(At& at, std::size_t i, std::size_t j, bool cautious);
+    void label_features(const double* phi, std::size_t d, double* out) const;
+    std::vector<Labelled> new_labels() const;
+    bool explored() const;
+
+    Plan plan_;
+    std::shared_ptr<const Rule> rule_;
+    std::vector<std::size_t> pairs_;
+    std::vector<double> thresholds_;
+    std::vector<std::size_t> slots_;  // where in `Scratch::slots` the features of each V begin
+    std::size_t slots_size_ = 0;
+    std::size_t widest_ = 0;
+
+    std::int64_t rounds_ = 0;
+    bool explored_ = false;
+    History history_;
+    std::vector<Gram> grams_;
+    std::vector<Model> models_;
+    std::vector<Labelled> labels_;  // one per pair, or none while there are no labels
+    std::int64_t labelled_rounds_ = 0;
+    std::vector<std::size_t> beaten_by_;  // for each arm the deeper arm that last beat it
+    Effort effort_;
+    Scratch scratch_;
+    std::vector<double> kept_;  // scratch of `observe`
+};
+
+}  // namespace stopwise

@@ -1,0 +1,296 @@
+#include "model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "link.h"
+
+namespace stopwise {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kFullStep = 3.0;     // heuristic: move up to which a whole step is tried first
+constexpr double kCautiousStep = 0.5; // move up to which a whole step provably descends
+constexpr double kShiftLimit = 0.15;  // heuristic, by benchmark: ρ from which a new Hessian pays
+constexpr double kShiftShare = 0.7;   // … as a share of r: beyond it ρ dominates the certificate
+constexpr double kTypicalMove = 0.5;  // heuristic, measured: the largest move of a logit, of r
+constexpr double kReachAge = 0.25;    // heuristic: the reach is measured anew once e^¼ loose
+constexpr std::size_t kWide = 24;     // heuristic: features from which a Hessian costs many gradients
+constexpr double kWideShift = 1.5;    // heuristic, by benchmark: ρ that is worth it there …
+constexpr double kSureShift = 0.5;    // … while steps need not be sure; whole ones descend up to this
+constexpr double kWideGain = 0.8;     // heuristic: what a gradient alone must bring r down to
+constexpr double kStalled = 1e-6;     // what will do where rounding allows no better
+constexpr int kSolveEvery = 64;       // rows after which v is solved for again
+constexpr double kRounding = 1e-15;   // of one row added to the factors, relative to the trace
+constexpr double kLightest = 1e-300;  // a weight is never quite 0: it has an inverse
+constexpr double kLn2 = 0.69314718055994530942;
+
+}  // namespace
+
+double certificate(double decrement, double reach, double shift) {
+    if (reach <= 0.0) return 0.0;
+    const double r = decrement * reach;
+    const double z = shift + r;
+    double bound = kInfinity;
+    if (z < 1.0) {  // q ≥ 1 well before this
+        // Each factor of q = e^{ρ+r}·((e^ρ − 1)(eʳ − 1) + (eʳ − 1 − r)) by a rational upper bound:
+        // eᶻ ≤ (2 + z)/(2 − z),  eᶻ − 1 ≤ 2z/(2 − z),  eᶻ − 1 − z ≤ 3z²/(6 − 2z),  0 ≤ z < 2.
+        // They cost a few divisions, keep their digits at zero, and err on the safe side.
+        const double excess = 3.0 * r * r / (6.0 - 2.0 * r);
+        const double q = (2.0 + z) / (2.0 - z) *
+                         (4.0 * shift * r / ((2.0 - shift) * (2.0 - r)) + excess);
+        if (q < 1.0) {  // −ln(1 − q) ≤ q + q²/(2(1 − q))
+            bound = q * (1.0 + 0.5 * q / (1.0 - q)) / reach;
+        }
+    }
+    // Far from the minimum the step says little; but θ̂ is near θ_g itself (docs/certificate.md).
+    if (!(bound * reach <= 0.7)) {
+        const double left = 1.0 - r * exp(shift);
+        if (left > 0.0) bound = std::min(bound, decrement - log(left) / reach);
+    }
+    return bound;
+}
+
+Model::Model(std::size_t d, double ridge)
+    : d_(d), stride_(padded(d)), ridge_(ridge), theta_g_(stride_, 0.0), theta_h_(stride_, 0.0),
+      gradient_(stride_, 0.0), step_(stride_, 0.0), estimate_(stride_, 0.0), hessian_(d, ridge),
+      slack_(kInfinity), work_(stride_, 0.0) {}
+
+double Model::logit(const double* phi) const {
+    return kernels().dot(phi, estimate_.data(), stride_);
+}
+
+// ‖φ‖ ≤ 1 up to rounding, hence a little more.
+double Model::prior_bound() const { return 1.0001 * std::sqrt(2.0 * kLn2 * count_ / ridge_); }
+
+double Model::hessian_norm(const double* phi, double* work) const {
+    return std::sqrt(hessian_.square_norm(phi, work));
+}
+
+double Model::decrement() const {
+    return std::sqrt(std::max(-kernels().dot(gradient_.data(), step_.data(), stride_), 0.0));
+}
+
+double Model::hessian_turn() const {
+    return shift_ + reach_ * (decrement() + rounding_ + slack_);
+}
+
+void Model::find_step() {
+    for (std::size_t c = 0; c < stride_; ++c) step_[c] = -gradient_[c];
+    hessian_.solve(step_.data());
+}
+
+// The factors are those of a matrix within (d + since)·1e-15·trace of H, so that the step is wrong
+// by δv with ‖δv‖_H ≤ (d + since)·1e-15·trace·‖v‖/√ridge (docs/certificate.md, step 9).
+void Model::update_slack() {
+    for (std::size_t c = 0; c < stride_; ++c) estimate_[c] = theta_g_[c] + step_[c];
+    const double size = std::sqrt(kernels().dot(step_.data(), step_.data(), stride_));
+    const double steps = static_cast<double>(d_) + static_cast<double>(since_);
+    rounding_ = kRounding * steps * trace_ * size / std::sqrt(ridge_);
+    slack_ = certificate(decrement() + rounding_, reach_, shift_) + rounding_;
+}
+
+void Model::learn(const double* phi, bool answer, double times) {
+    count_ += times;
+    if (!anchored_) return;  // nobody has asked yet: the first anchor will read the history
+    const Kernels& use = kernels();
+    const double at_g = use.dot(phi, theta_g_.data(), stride_);
+    double e = exp(-std::fabs(at_g));
+    const double off = (answer == (at_g >= 0.0) ? e : 1.0) / (1.0 + e);  // |μ(z) − d|, all digits
+    const double error = times * (answer ? -off : off);
+    double at_h = at_g;
+    if (shift_ > 0.0) {  // otherwise θ_h is θ_g
+        at_h = use.dot(phi, theta_h_.data(), stride_);
+        e = exp(-std::fabs(at_h));
+    }
+    double weight = std::max(e, kLightest) / ((1.0 + e) * (1.0 + e));
+    lightest_ = std::min(lightest_, weight);
+    shift_ = std::max(shift_, std::fabs(at_g - at_h));
+    weight *= times;
+    trace_ += weight;
+    double* const inverse_phi = work_.data();
+    const double before = hessian_.add(phi, weight, inverse_phi);
+    // Sherman–Morrison applied to −H⁻¹g: the new step differs along H⁻¹φ only
+    const double along = weight * use.dot(phi, step_.data(), stride_) + error;
+    for (std::size_t c = 0; c < stride_; ++c) {
+        gradient_[c] += error * phi[c];
+        step_[c] -= along * inverse_phi[c];
+    }
+    ++since_;
+    if (since_ % kSolveEvery == 0) find_step();
+    reach_ = std::max(reach_, std::sqrt(before / (1.0 + weight * before)));
+    update_slack();
+}
+
+void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effort& effort) {
+    // Should memory run out on the way, what is half done must not count as proved.
+    const bool was_anchored = anchored_;
+    anchored_ = false;
+    slack_ = kInfinity;
+    double expected = kInfinity;
+    double r = 1.0;
+    if (was_anchored) {
+        r = decrement() * reach_;
+        const double whole = cautious ? kCautiousStep : kFullStep;
+        double move = kTypicalMove * r, fraction = 1.0;
+        if (r > whole) {  // then it is worth knowing how far the logits really move
+            move = largest_move(source);
+            if (move > whole) fraction = log1p(move) / move;
+        }
+        expected = shift_ + fraction * move;
+        for (std::size_t c = 0; c < d_; ++c) theta_g_[c] += fraction * step_[c];
+    }
+    bool with_hessian = fresh_hessian || expected > std::min(kShiftLimit, kShiftShare * r);
+    // For many features a gradient costs next to nothing: see first whether it will do.
+    const bool try_gradient = with_hessian && !fresh_hessian && was_anchored && d_ >= kWide;
+    double moved = visit(source, with_hessian && !try_gradient, effort);
+    if (try_gradient) {
+        find_step();
+        with_hessian = moved > (cautious ? kSureShift : kWideShift) ||
+                       decrement() * reach_ > kWideGain * r;
+        if (with_hessian) moved = visit(source, true, effort);
+    }
+    if (with_hessian) {
+        theta_h_ = theta_g_;
+        shift_ = 0.0;
+        // The new H is at least e^{−moved} times the old one, so no norm grew by more than
+        // e^{moved/2}. That bound serves until it, or the growth of history, makes it loose.
+        reach_age_ += 0.5 * moved;
+        const double growth = 0.5 * log(std::max(count_, 1.0) / std::max(measured_at_, 1.0));
+        if (!was_anchored || reach_age_ + growth > kReachAge) {
+            reach_ = measure_reach(source);
+            reach_age_ = 0.0;
+            measured_at_ = count_;
+        } else {
+            reach_ *= exp(0.5 * moved);
+        }
+    } else {
+        shift_ = moved;
+    }
+    anchored_ = true;
+    find_step();
+    update_slack();
+}
+
+// Recompute the gradient, and the Hessian if wanted, at θ_g; return the largest |φ_sᵀ(θ_g − θ_h)|.
+double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
+    const Kernels& use = kernels();
+    Numbers& away = work_;
+    std::fill(away.begin(), away.end(), 0.0);
+    for (std::size_t c = 0; c < d_; ++c) {
+        gradient_[c] = ridge_ * theta_g_[c];
+        away[c] = theta_g_[c] - theta_h_[c];
+    }
+    Numbers h;
+    if (with_hessian) h.assign(d_ * stride_, 0.0);
+    alignas(64) double seen[kBlock], error[kBlock], weight[kBlock];
+    double moved = 0.0, least = 0.25;
+    std::size_t rows = 0;
+    source.history.each_block(source.arm, [&](const History::Block& block) {
+        const double* x = block.x.data() + source.offset * kBlock;
+        source.history.tally(block, source.question, source.arm, source.stage, seen, error);
+        const std::size_t n = visited(block.rows);
+        moved = std::max(moved, use.project(x, n, d_, theta_g_.data(), away.data(), weight));
+        least = std::min(least, use.weigh(seen, n, weight, error));
+        use.add_gradient(x, n, d_, error, gradient_.data());
+        if (with_hessian) use.add_hessian(x, n, d_, weight, h.data());
+        rows += block.rows;
+    });
+    if (with_hessian) {
+        trace_ = 0.0;
+        for (std::size_t c = 0; c < d_; ++c) trace_ += h[c * stride_ + c] += ridge_;
+        hessian_.take(h, ridge_);
+        lightest_ = least;
+        since_ = 0;
+        ++effort.hessians;
+    }
+    ++effort.passes;
+    effort.rows_visited += static_cast<std::int64_t>(rows);
+    return moved;
+}
+
+// max_s |φ_sᵀv|, by what the whole step moves any logit.
+double Model::largest_move(const Source& source) const {
+    alignas(64) double z[kBlock];
+    double most = 0.0;
+    source.history.each_block(source.arm, [&](const History::Block& block) {
+        const double* x = block.x.data() + source.offset * kBlock;
+        most = std::max(most, kernels().project(x, visited(block.rows), d_, step_.data(),
+                                                step_.data(), z));
+    });
+    return most;
+}
+
+double Model::measure_reach(const Source& source) const {
+    Numbers work(16 * d_);
+    double most = 0.0;
+    source.history.each_block(source.arm, [&](const History::Block& block) {
+        const double* x = block.x.data() + source.offset * kBlock;
+        most = std::max(most, hessian_.largest_square_norm(x, block.rows, work));
+    });
+    return std::sqrt(most);
+}
+
+bool Model::solve(const Source& source, bool fresh_hessian, Effort& effort) {
+    double best = kInfinity;
+    if (anchored_) {
+        find_step();
+        update_slack();
+    }
+    for (int attempt = 0; attempt < kMaxRefinements; ++attempt) {
+        const bool near = !fresh_hessian || shift_ <= kExact;
+        const double error = std::max(reach_, 1.0) * slack_;
+        if (near && error <= kExact) return true;
+        if (attempt % 8 == 0) {  // the last pass was one with a fresh Hessian
+            if (near && error <= kStalled && error > 0.5 * best) return true;
+            best = error;
+        }
+        refine(source, fresh_hessian || attempt % 8 == 7, attempt >= kPatience, effort);
+    }
+    return false;
+}
+
+void Model::anchor_at(const double* theta, const Source& source, Effort& effort) {
+    std::copy_n(theta, d_, theta_g_.begin());
+    std::fill(step_.begin(), step_.end(), 0.0);
+    refine(source, true, false, effort);
+}
+
+std::size_t Model::nbytes() const {
+    return hessian_.nbytes() + 6 * stride_ * sizeof(double) + sizeof(Model);
+}
+
+void Model::save(Writer& to) const {
+    to.put<std::int64_t>(anchored_ ? 1 : 0);
+    to.put(count_);
+    if (!anchored_) return;
+    for (const Numbers* values : {&theta_g_, &theta_h_, &gradient_, &step_}) {
+        to.put(values->data(), d_);
+    }
+    hessian_.save(to);
+    to.put(since_);
+    for (const double x : {reach_, reach_age_, measured_at_, shift_, lightest_, trace_}) to.put(x);
+}
+
+void Model::restore(Reader& from, double count, double longest) {
+    const bool anchored = from.count(1, "whether a model is anchored") == 1;
+    count_ = count;
+    double counted;
+    from.between(&counted, 1, count, count, "a number of observations");
+    if (!anchored) return;
+    for (Numbers* values : {&theta_g_, &theta_h_, &gradient_, &step_}) {
+        from.between(values->data(), d_, -1e100, 1e100, "an estimate");
+    }
+    hessian_.restore(from, ridge_, ridge_ + longest * count);
+    since_ = from.count(std::int64_t{1} << 53, "a number of rows");
+    for (double* x : {&reach_, &reach_age_, &measured_at_, &shift_, &lightest_, &trace_}) {
+        from.between(x, 1, 0.0, 1e300, "a number of a model");
+    }
+    if (!(lightest_ > 0.0 && lightest_ <= 0.25)) throw BadArchive("impossible: a weight");
+    anchored_ = true;
+    update_slack();
+}
+
+}  // namespace stopwise

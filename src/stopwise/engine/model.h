@@ -1,0 +1,121 @@
+// One pair's logistic model: the exact maximum-likelihood estimate, by certificate.
+//
+// The model minimises L(θ) = Σ_s [ln(1 + e^{φ_sᵀθ}) − d_s·φ_sᵀθ] + ridge/2·‖θ‖². Solving it anew
+// every round costs a pass over history; a decision needs far less. Kept are
+//
+//     θ_g        a point, with the exact gradient g = ∇L(θ_g) over all history
+//     θ_h        a point, with the exact Hessian H = ∇²L(θ_h) over all history, as factors
+//     v          the step −H⁻¹g, so that θ̃ = θ_g + v is nearly the minimiser θ̂
+//     reach      m ≥ max_s ‖φ_s‖_{H⁻¹}
+//     shift      ρ ≥ max_s |φ_sᵀ(θ_g − θ_h)|
+//     lightest   min_s μ'(φ_sᵀθ_h), the smallest weight in H
+//
+// A new row updates all of these in O(d²). Because |μ''| ≤ μ', a move of the logits by at most z
+// changes every weight μ' by a factor in [e⁻ᶻ, eᶻ], which bounds how far θ̂ is from θ̃:
+//
+//     λ = ‖v‖_H,  r = λ·m,  q = e^{ρ+r}·(e^ρ(e^r − 1) − r) < 1   ⟹
+//     |φᵀ(θ̃ − θ̂)| ≤ ‖φ‖_{H⁻¹} · (−ln(1 − q))/m
+//
+// (docs/certificate.md derives it.) When that is not enough for a decision, `refine` moves θ_g to θ̃
+// and visits the history once: for the gradient alone, O(d) a row, while the Hessian is still near;
+// for both, O(d²) a row, when the shift has grown.
+#pragma once
+
+#include "factor.h"
+#include "history.h"
+
+namespace stopwise {
+
+inline constexpr double kExact = 1e-12;       // logits closer than this are one: a tie
+inline constexpr int kMaxRefinements = 500;   // a damped Newton run needs tens
+inline constexpr int kPatience = 8;  // refinements in a row after which only sure steps are taken
+
+// b such that |φᵀ(θ̃ − θ̂)| ≤ ‖φ‖_{H⁻¹}·b for every φ, or +∞ if nothing is proved.
+double certificate(double decrement, double reach, double shift);
+
+// What exactness has cost so far.
+struct Effort {
+    std::int64_t passes = 0, hessians = 0, rows_visited = 0;
+};
+
+// Where a model's rows are.
+struct Source {
+    const History& history;
+    std::size_t question, arm, stage, offset;
+};
+
+class Model {
+public:
+    Model(std::size_t d, double ridge);
+
+    // φᵀθ̃, the logit that `slack` is about.
+    double logit(const double* phi) const;
+
+    // b such that |φᵀ(θ̃ − θ̂)| ≤ b·‖φ‖_{H⁻¹}, rounding included; +∞ if nothing is proved.
+    double slack() const { return slack_; }
+
+    // A bound on |φᵀθ̂| for ‖φ‖ ≤ 1 that needs no estimate: L(θ̂) ≤ L(0) = n·ln 2, so that
+    // ‖θ̂‖ ≤ √(2n·ln 2/ridge).
+    double prior_bound() const;
+
+    // ‖φ‖_{H⁻¹}; ``work`` has padded(d) numbers.
+    double hessian_norm(const double* phi, double* work) const;
+
+    // t such that e⁻ᵗH ≼ ∇²L(θ̂) ≼ eᵗH: the shift, the step and what is left of it.
+    double hessian_turn() const;
+
+    // Account for one more row, already in the history, which counts ``times`` times.
+    void learn(const double* phi, bool answer, double times);
+
+    // Move θ_g along the step and visit the history once. Far from the minimum, and whenever
+    // ``cautious``, the step is damped to ln(1 + s)/s with s = max_s |φ_sᵀv|, which always decreases
+    // L. ``fresh_hessian``
+    // asks for H at the new point whatever the shift, for rules that depend on H itself.
+    void refine(const Source& source, bool fresh_hessian, bool cautious, Effort& effort);
+
+    // Refine until every logit is exact to kExact, and say whether that was reached. Where
+    // rounding does not let it come so near (ill-conditioned histories), 1e-6 will do.
+    bool solve(const Source& source, bool fresh_hessian, Effort& effort);
+
+    bool anchored() const { return anchored_; }
+    double lightest() const { return lightest_; }
+    double ridge() const { return ridge_; }
+    double reach() const { return reach_; }
+    double shift() const { return shift_; }
+    const Numbers& estimate() const { return estimate_; }  // θ̃
+    const Factor& hessian() const { return hessian_; }
+
+    // Put both anchors at a point (for tests).
+    void anchor_at(const double* theta, const Source& source, Effort& effort);
+
+    std::size_t nbytes() const;
+    void save(Writer& to) const;
+    // ``count`` observations are in its history; no row has a squared norm above ``longest``.
+    void restore(Reader& from, double count, double longest);
+
+private:
+    double decrement() const;
+    void find_step();
+    void update_slack();
+    double visit(const Source& source, bool with_hessian, Effort& effort);
+    double measure_reach(const Source& source) const;
+    double largest_move(const Source& source) const;
+
+    std::size_t d_, stride_;
+    double ridge_;
+    bool anchored_ = false;
+    Numbers theta_g_, theta_h_, gradient_, step_, estimate_;
+    Factor hessian_;
+    double reach_ = 0.0;
+    double reach_age_ = 0.0;    // by how much, in logarithms, moves of θ_h may have loosened it
+    double measured_at_ = 0.0;  // observations when the reach was measured row by row
+    double shift_ = 0.0;
+    double lightest_ = 0.25;
+    double trace_ = 0.0;  // of H
+    double count_ = 0.0;  // observations
+    std::int64_t since_ = 0;  // rows since H was made anew
+    double slack_, rounding_ = 0.0;  // follow from the above
+    Numbers work_;
+};
+
+}  // namespace stopwise

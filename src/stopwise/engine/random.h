@@ -1,0 +1,27 @@
+// Random numbers whose stream is the same on every machine: xoshiro256++ (Blackman and Vigna, 2019)
+// seeded by splitmix64, and what is drawn from it with the engine's own logarithm.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace stopwise {
+
+class Random {
+public:
+    explicit Random(std::uint64_t seed);
+
+    std::uint64_t next();
+    double uniform();  // in [0, 1)
+    double normal();   // standard
+    double gamma(double shape);  // shape ≥ 1, scale 1
+    double beta(double a, double b);  // a, b ≥ 1
+
+    const std::array<std::uint64_t, 4>& state() const { return state_; }
+    void restore(const std::array<std::uint64_t, 4>& state) { state_ = state; }
+
+private:
+    std::array<std::uint64_t, 4> state_;
+};
+
+}  // namespace stopwise

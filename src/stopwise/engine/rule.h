@@ -1,0 +1,118 @@
+// The rules: where the upper value that is compared with a cost gap comes from.
+//
+// Every rule stops at the first arm i with C_j − C_i > upper_ij(x) for all j > i. A rule is a small
+// struct that gives upper_ij(x) as an interval, because estimates are only known to within their
+// certificates; the learner compares, and spends a pass over history where the interval does not
+// settle it. CONTRIBUTING.md shows how to add one.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <memory>
+
+#include "link.h"
+
+namespace stopwise {
+
+// An upper value and what is proved of it: low ≤ value at the exact estimate ≤ high. In logits,
+// unless the rule says otherwise (`Rule::threshold`). ``estimate`` is the value without optimism.
+struct Upper {
+    double estimate, value, low, high;
+};
+
+// What a rule may ask about the context at hand. Questions are numbered as pairs (row by row), or
+// as arms for the supervised rule.
+class View {
+public:
+    virtual ~View() = default;
+    virtual std::size_t pair(std::size_t i, std::size_t j) const = 0;
+    // φᵀθ̃, near the exact logit φᵀθ̂.
+    virtual double logit(std::size_t question) = 0;
+    // A proved bound on |φᵀ(θ̃ − θ̂)|; a cheap one if it is below ``enough``.
+    virtual double error(std::size_t question, double enough) = 0;
+    // radius·‖φ‖_{V⁻¹}, the optimism of the confidence ellipsoid; +∞ if nothing was seen.
+    virtual double bonus(std::size_t question) = 0;
+    // ‖φ‖_{H⁻¹}, and t such that that of the Hessian at θ̂ is within e^{±t/2} of it.
+    virtual double hessian_norm(std::size_t question) = 0;
+    virtual double hessian_turn(std::size_t question) = 0;
+    // A standard normal draw for each pair.
+    virtual double noise(std::size_t pair) const = 0;
+};
+
+struct Rule {
+    virtual ~Rule() = default;
+    virtual std::shared_ptr<const Rule> copy() const = 0;
+
+    // Upper value of pair (i, j); ``threshold`` is what it will be compared with.
+    virtual Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const = 0;
+
+    // A cost gap in the units of `upper`, and a value of `upper` as a probability.
+    virtual double threshold(double gap) const { return logit(gap); }
+    virtual double shown(double value) const { return sigmoid(value); }
+
+    // The question whose history is to be visited when (i, j) is not settled.
+    virtual std::size_t unsettled(View& at, std::size_t i, std::size_t j) const {
+        return at.pair(i, j);
+    }
+
+    // The radius after n observations of the pair's V and so many rounds in all.
+    virtual double radius(double observations, double rounds) const = 0;
+
+    virtual double lam() const { return 0.0; }          // V starts as lam·I
+    virtual double explored() const { return 1.0; }     // λ_min(V) from which the radius is proved
+    virtual bool reads_hessian() const { return false; }  // then H must be near θ̂, not only θ_g
+    virtual bool takes_labels() const { return false; }   // labels can lower the upper value
+    virtual double label_quantile() const { return 0.0; }
+};
+
+// α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ))            (Lemma "Confidence Ellipsoid")
+struct Ellipsoid {
+    double sigma, kappa, delta, n_arms, n_features;
+    double alpha(double n) const;
+    double beta(double n, double lam, double S) const;
+    double quantile() const;
+};
+
+// USS-PD: p̃ = μ(φᵀθ̂ + α‖φ‖_{V⁻¹}).
+struct UssPd : Rule {
+    explicit UssPd(Ellipsoid e) : ellipsoid(e) {}
+    std::shared_ptr<const Rule> copy() const override { return std::make_shared<UssPd>(*this); }
+    Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
+    double radius(double observations, double rounds) const override;
+    bool takes_labels() const override { return true; }
+    double label_quantile() const override { return ellipsoid.quantile(); }
+    Ellipsoid ellipsoid;
+};
+
+// USS-PD-λI: the same with V + λI and β = (2σ/κ)·√(d'/2·ln(1 + n/(d'λ)) + ln(K²/2δ)) + 2√λ·S.
+struct UssPdRidge : UssPd {
+    UssPdRidge(Ellipsoid e, double lam, double S) : UssPd(e), lam_(lam), S_(S) {}
+    std::shared_ptr<const Rule> copy() const override { return std::make_shared<UssPdRidge>(*this); }
+    double radius(double observations, double rounds) const override;
+    double lam() const override { return lam_; }
+    double explored() const override { return 3.0 * lam_; }  // λ_min(V) ≥ 2λ, and V̄ has λ more
+    double lam_, S_;
+};
+
+// Thompson sampling: μ of a draw from N(φᵀθ̂, scale²·‖φ‖²_{H⁻¹}).
+struct Thompson : Rule {
+    explicit Thompson(double s) : scale(s) {}
+    std::shared_ptr<const Rule> copy() const override { return std::make_shared<Thompson>(*this); }
+    Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
+    double radius(double, double) const override { return 0.0; }
+    bool reads_hessian() const override { return true; }
+    double scale;
+};
+
+// The supervised comparator: UCB(γ_i) − LCB(γ_j), with one question per arm ("is it wrong?").
+struct Supervised : UssPd {
+    explicit Supervised(Ellipsoid e) : UssPd(e) {}
+    std::shared_ptr<const Rule> copy() const override { return std::make_shared<Supervised>(*this); }
+    Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
+    double threshold(double gap) const override { return gap; }
+    double shown(double value) const override { return value; }
+    std::size_t unsettled(View& at, std::size_t i, std::size_t j) const override;
+    bool takes_labels() const override { return false; }
+};
+
+}  // namespace stopwise

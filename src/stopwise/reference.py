@@ -1,0 +1,149 @@
+"""USS-PD and USS-PD-λI: the paper on one page, in plain numpy, every regression solved every round.
+
+Read it beside the paper's pseudocode, whose line numbers it cites. The engine computes the same
+decisions faster and shares no code with this module; tests compare the two. Arms are numbered from
+0. A context x is given by its features φ = Φ(x), ‖φ‖ ≤ 1, which all pairs of arms share.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def sigmoid(z: Array) -> Array:
+    """μ(z) = 1/(1 + e⁻ᶻ) without overflow.
+
+    >>> sigmoid(np.array([-1e6, 0.0, np.inf]))
+    array([0. , 0.5, 1. ])
+    """
+    return np.exp(-np.logaddexp(0.0, -z))
+
+
+def estimate(rows: Array, disagreed: Array, ridge: float, start: Array) -> Array:
+    """θ̂ of Σ_s (d_s − μ(φ_sᵀθ̂))·φ_s = ridge·θ̂, the paper's estimating equation if ridge → 0.
+
+    Newton's method. If a step v moves the φ_sᵀθ by at most r, then ln(1+r)/r·v decreases the loss
+    wherever it starts, because |μ''| ≤ μ' (Sun and Tran-Dinh, 2019), and tends to the full step.
+
+    >>> estimate(np.ones((4, 1)), np.array([1.0, 0, 0, 0]), 1e-9, np.zeros(1)).round(6)  # ln(1/3)
+    array([-1.098612])
+    """
+    theta_hat = start
+    for _ in range(1000):
+        p = sigmoid(rows @ theta_hat)
+        gradient = rows.T @ (disagreed - p) - ridge * theta_hat
+        hessian = (rows.T * (p * (1 - p))) @ rows + ridge * np.eye(len(theta_hat))
+        step = np.linalg.solve(hessian, gradient)
+        r = np.abs(rows @ step).max(initial=1e-300)
+        theta_hat = theta_hat + math.log1p(r) / r * step
+        if np.abs(step).max() <= 1e-9 * max(1.0, np.abs(theta_hat).max()):
+            return theta_hat  # convergence is quadratic: what is left is rounding
+    raise ArithmeticError("Newton's method did not converge")
+
+
+def radius(
+    n: int, d: int, n_arms: int, delta: float, sigma: float, kappa: float, lam: float, S: float
+) -> float:
+    """Radius of the confidence ellipsoid around θ̂: α after n rounds or, if λ > 0, β.
+
+        α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ))               (Lemma "Confidence Ellipsoid")
+        β = (2σ/κ)·√(d'/2·ln(1 + n/(d'λ)) + ln(K²/2δ)) + 2√λ·S     (appendix, its version for λI)
+
+    >>> round(radius(100, 2, 3, delta=0.05, sigma=0.1, kappa=0.25, lam=0.0, S=0.0), 4)
+    2.4153
+    """
+    volume = d / 2 * math.log(1 + (n / (d * lam) if lam > 0 else 2 * n / d))
+    union = math.log(n_arms**2 / (2 * delta))
+    return 2 * sigma / kappa * math.sqrt(volume + union) + 2 * math.sqrt(lam) * S
+
+
+def norm(phi: Array, gram: Array) -> float:
+    """‖φ‖_{V⁻¹}; if V is singular, infinite except for φ in the span of the rows that V has seen.
+
+    >>> norm(np.array([1.0, 0.0]), np.diag([4.0, 0.0])), norm(np.ones(2), np.diag([4.0, 0.0]))
+    (0.5, inf)
+    """
+    values, vectors = np.linalg.eigh(gram)
+    along, seen = vectors.T @ phi, values > 1e-12 * values[-1]  # up to rounding
+    if np.abs(along[~seen]).max(initial=0.0) > 1e-7:
+        return math.inf
+    return math.sqrt(np.sum(along[seen] ** 2 / values[seen]))
+
+
+@dataclass
+class USSPD:
+    """USS-PD or, if ``lam`` > 0, USS-PD-λI, with V̄ = λI + V and β in place of V and α.
+
+    The parameters are those of `stopwise.USSPD` and `stopwise.USSPDRidge`; ``cumulative`` is C.
+
+    >>> policy = USSPD(np.array([0.1, 0.6]), n_features=1, forced_rounds=1)
+    >>> policy.observe(np.ones(1), ["spam", "spam"])
+    >>> policy.decide(np.ones(1)), round(policy.closest(np.ones(1)), 4)
+    (0, 0.4734)
+    """
+
+    cumulative: Array
+    n_features: int
+    delta: float = 0.05
+    sigma: float = 0.1
+    kappa: float = 0.25
+    forced_rounds: int | Literal["auto"] = 50
+    ridge: float = 1e-3
+    lam: float = 0.0
+    S: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Start with no observation of any pair (i, j)."""
+        d, pairs = self.n_features, list(combinations(range(len(self.cumulative)), 2))
+        self.rounds = 0
+        self.rows = {pair: np.empty((0, d)) for pair in pairs}
+        self.disagreed = {pair: np.empty(0) for pair in pairs}
+        self.gram = {pair: self.lam * np.eye(d) for pair in pairs}
+        self.theta_hat = {pair: np.zeros(d) for pair in pairs}
+
+    def decide(self, phi: Array) -> int:
+        """I_t: the first arm i with C_j − C_i > p̃_ij for all j > i, else arm K (lines 2–10)."""
+        C, K, p = self.cumulative, len(self.cumulative), self.disagreement_ucb
+        if self.forced():
+            return K - 1
+        for i in range(K - 1):
+            if all(C[j] - C[i] > p(phi, i, j) for j in range(i + 1, K)):
+                return i
+        return K - 1
+
+    def observe(self, phi: Array, outputs: Sequence[Hashable]) -> None:
+        """Learn from the outputs of the arms up to I_t (lines 11 and 12)."""
+        self.rounds += 1
+        for i, j in combinations(range(len(outputs)), 2):
+            rows = self.rows[i, j] = np.vstack((self.rows[i, j], phi))
+            seen = self.disagreed[i, j] = np.append(self.disagreed[i, j], outputs[i] != outputs[j])
+            self.gram[i, j] += np.outer(phi, phi)
+            self.theta_hat[i, j] = estimate(rows, seen, self.ridge, self.theta_hat[i, j])
+
+    def disagreement_ucb(self, phi: Array, i: int, j: int) -> float:
+        """p̃_ij = μ(φᵀθ̂_ij + α‖φ‖_{V⁻¹}), from the end of the last round (line 8)."""
+        n = len(self.rows[i, j]) if self.lam > 0 else self.rounds
+        shape = n, self.n_features, len(self.cumulative)
+        alpha = radius(*shape, self.delta, self.sigma, self.kappa, self.lam, self.S)
+        return float(sigmoid(phi @ self.theta_hat[i, j] + alpha * norm(phi, self.gram[i, j])))
+
+    def forced(self) -> bool:
+        """Whether the next context goes to arm K whatever it is (line 2)."""
+        if self.forced_rounds != "auto":
+            return self.rounds < self.forced_rounds
+        level = 3 * self.lam or 1.0  # the lemmas ask for λ_min(V) ≥ 1 and λ_min(V̄ − λI) ≥ 2λ
+        return any(np.linalg.eigvalsh(v)[0] < level * (1 - 1e-9) for v in self.gram.values())
+
+    def closest(self, phi: Array) -> float:
+        """How close `decide` came to a tie: the least |min_{j>i} C_j − C_i − p̃_ij| it looked at."""
+        C, K, p = self.cumulative, len(self.cumulative), self.disagreement_ucb
+        tried = range(0 if self.forced() else min(self.decide(phi) + 1, K - 1))
+        margins = [min(C[j] - C[i] - p(phi, i, j) for j in range(i + 1, K)) for i in tried]
+        return float(np.abs(margins).min(initial=math.inf))

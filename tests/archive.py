@@ -1,0 +1,161 @@
+"""What a contextual policy has learned, as `save` writes it: parts by name, to look at or change.
+
+A learner is saved as numbers one after another (`Learner::save` in learner.cpp). `parts` gives each
+run of them a name, in their order, and `joined` is its inverse:
+
+    rounds, explored, effort, beaten_by
+    history.<stop>.counted.blocks, history.<stop>.counted.<b>.rows, ….x, ….counts, ….positives
+    history.<stop>.single.blocks,  history.<stop>.single.<b>.rows,  ….x, ….answers
+    history.entries, history.index
+    gram.<g>.count, gram.<g>.heaviest, gram.<g>.reciprocal, gram.<g>.lower
+    model.<q>.anchored, model.<q>.count, and if it is anchored …
+    label.rounds, label.any, and if there are any: label.<q>.… as above
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from stopwise.policies.contextual import Contextual
+
+Parts = dict[str, NDArray[Any]]
+
+BLOCK = 64  # rows of history that are kept together
+MAX_DISTINCT = 4096  # rows of one stop that are kept once, with counts
+
+
+class Row(NamedTuple):
+    """One row of history, for the rounds that it stands for."""
+
+    x: tuple[float, ...]
+    stop: int
+    rule_stop: int | None  # None where rounds have no weights
+    count: int
+    positives: tuple[int, ...]  # rounds in which the answer to each question was yes
+
+
+def parts(policy: Contextual) -> Parts:
+    """Return the learned state of a policy, part by part."""
+    return _Reading(policy, policy.state()["learner"].tobytes()).all()
+
+
+def joined(named: Parts) -> NDArray[np.uint8]:
+    """Return the bytes of parts, as `state()["learner"]` has them."""
+    return np.frombuffer(b"".join(part.tobytes() for part in named.values()), dtype=np.uint8)
+
+
+def learned(policy: Contextual) -> Parts:
+    """Return what rounds taught; how exactly estimates have been worked out is left out."""
+    found = parts(policy)
+    return {
+        name: part
+        for name, part in found.items()
+        if name not in ("effort", "beaten_by") and "model" not in name.split(".")
+    }
+
+
+def numbers(policy: Contextual) -> Parts:
+    """Return the parts that are real numbers."""
+    return {name: part for name, part in parts(policy).items() if part.dtype.kind == "f"}
+
+
+def rows(policy: Contextual) -> list[Row]:
+    """Return all rows of history: those of each stop, kept once first."""
+    found: list[Row] = []
+    named = parts(policy)
+    for name, x in named.items():
+        if not (name.startswith("history") and name.endswith(".x")):
+            continue
+        _, stop, kind, _, _ = name.split(".")
+        block = {key: named.get(name[:-1] + key) for key in ("counts", "positives", "answers")}
+        rule_stops = named.get(name[:-1] + "rule_stops")
+        for r, row in enumerate(x.T.tolist()):
+            if kind == "counted":
+                assert block["counts"] is not None
+                assert block["positives"] is not None
+                count, yes = int(block["counts"][r]), block["positives"][:, r].tolist()
+            else:
+                assert block["answers"] is not None
+                count, yes = 1, [int(bits) >> r & 1 for bits in block["answers"]]
+            rule_stop = None if rule_stops is None else int(rule_stops[r])
+            found.append(Row(tuple(row), int(stop), rule_stop, count, tuple(yes)))
+    return found
+
+
+class _Reading:
+    """Takes the bytes of a learner apart, by the plan that its policy gave it."""
+
+    def __init__(self, policy: Contextual, content: bytes) -> None:
+        features, self.n_arms = policy.features, policy.cascade.n_arms
+        if policy.needs_truth:
+            asked = [(0, arm) for arm in range(self.n_arms)]
+        else:
+            asked = [(features.slot_of(i, j), j) for i, j in policy.cascade.pairs()]
+        self.questions = [features.dims[slot] for slot, _ in asked]
+        self.grams = [features.dims[slot] for slot, _ in dict.fromkeys(asked)]
+        self.width = features.width
+        self.weighted = policy.full_depth_every is not None
+        self.content, self.at = content, 0
+        self.named: Parts = {}
+
+    def all(self) -> Parts:
+        self.take("rounds", "<i8")
+        self.take("explored", "<i8")
+        self.take("effort", "<i8", 3)
+        self.take("beaten_by", "<i8", self.n_arms - 1)
+        self.history("history", self.n_arms, self.width, len(self.questions))
+        for g, d in enumerate(self.grams):
+            self.take(f"gram.{g}.count", "<f8")
+            self.take(f"gram.{g}.heaviest", "<f8")
+            self.factor(f"gram.{g}", d)
+        for q, d in enumerate(self.questions):
+            self.model(f"model.{q}", d)
+        self.take("label.rounds", "<i8")
+        if self.take("label.any", "<i8")[0]:
+            for q, d in enumerate(self.questions):
+                self.take(f"label.{q}.rounds", "<i8")
+                self.take(f"label.{q}.heaviest", "<f8")
+                self.history(f"label.{q}.history", 3, d + 1, 1)
+                self.model(f"label.{q}.model", d + 1)
+        assert self.at == len(self.content), "the layout of a saved learner has changed"
+        return self.named
+
+    def take(self, name: str, dtype: DTypeLike, *shape: int) -> NDArray[Any]:
+        count = int(np.prod(shape, dtype=np.int64))
+        part = np.frombuffer(self.content, dtype, count, self.at).reshape(shape or (1,)).copy()
+        self.at += part.nbytes
+        self.named[name] = part
+        return part
+
+    def history(self, name: str, n_arms: int, width: int, n_questions: int) -> None:
+        for stop in range(n_arms):
+            for kind in ("counted", "single"):
+                prefix = f"{name}.{stop}.{kind}"
+                for b in range(int(self.take(f"{prefix}.blocks", "<i8")[0])):
+                    n = int(self.take(f"{prefix}.{b}.rows", "<i8")[0])
+                    self.take(f"{prefix}.{b}.x", "<f8", width, n)
+                    if kind == "single":
+                        self.take(f"{prefix}.{b}.answers", "<u8", n_questions)
+                    if self.weighted:
+                        self.take(f"{prefix}.{b}.rule_stops", "<u1", BLOCK)
+                    if kind == "counted":
+                        self.take(f"{prefix}.{b}.counts", "<i4", BLOCK)
+                        self.take(f"{prefix}.{b}.positives", "<i4", n_questions, BLOCK)
+        n = int(self.take(f"{name}.entries", "<i8")[0])
+        self.take(f"{name}.index", "<u4", n, 2)
+
+    def factor(self, name: str, d: int) -> None:
+        self.take(f"{name}.reciprocal", "<f8", d)
+        self.take(f"{name}.lower", "<f8", d * (d - 1) // 2)
+
+    def model(self, name: str, d: int) -> None:
+        anchored = self.take(f"{name}.anchored", "<i8")[0]
+        self.take(f"{name}.count", "<f8")
+        if anchored:
+            for part in ("theta_g", "theta_h", "gradient", "step"):
+                self.take(f"{name}.{part}", "<f8", d)
+            self.factor(name, d)
+            self.take(f"{name}.since", "<i8")
+            for part in ("reach", "reach_age", "measured_at", "shift", "lightest", "trace"):
+                self.take(f"{name}.{part}", "<f8")

@@ -1,0 +1,82 @@
+"""ε-greedy: a policy from outside, with the whole protocol, in an experiment and in workers."""
+
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+
+FILE = Path(__file__).parents[2] / "examples" / "own_policy.py"
+CASCADE = sw.Cascade([0.05, 0.15, 0.2])
+WORLD = sw.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0])
+
+
+@pytest.fixture(scope="module")
+def example() -> Iterator[dict[str, Any]]:
+    known = dict(sw.POLICIES)
+    yield runpy.run_path(str(FILE), run_name="own_policy")
+    sw.POLICIES.clear()  # what it has registered is not for other tests
+    sw.POLICIES.update(known)
+
+
+@pytest.fixture
+def policy(example: dict[str, Any]) -> Any:
+    return example["EpsilonGreedy"](CASCADE, sw.Polynomial(degree=1), context_dim=2, seed=1)
+
+
+def test_every_way_to_play_it_decides_the_same(policy: Any) -> None:
+    batch = WORLD.sample(300, np.random.default_rng(0))
+    assert batch.outputs is not None
+    outputs = batch.outputs
+    twins = [type(policy)(CASCADE, sw.Polynomial(degree=1), 2, seed=1) for _ in range(2)]
+    differ = np.stack([outputs[:, i] != outputs[:, j] for i, j in CASCADE.pairs()], axis=1)
+    stops = policy.run(batch.contexts, outputs).tolist()
+    assert twins[0].run_disagreements(batch.contexts, differ).tolist() == stops
+    for t, stop in enumerate(stops):
+        assert twins[1].decide(batch.contexts[t]).stop == stop
+        twins[1].observe(batch.contexts[t], outputs[t, : stop + 1].tolist())
+    for twin in twins:
+        np.testing.assert_array_equal(twin.state()["theta"], policy.state()["theta"])
+
+
+def test_it_goes_on_from_its_state(policy: Any) -> None:
+    sw.simulate(policy, WORLD, rounds=100)
+    twin = type(policy)(CASCADE, sw.Polynomial(degree=1), 2, **policy.parameters())
+    twin.restore(policy.state())
+    assert twin.rounds == policy.rounds == 100
+    one, other = (sw.simulate(p, WORLD, rounds=50, seed=2).stops for p in (policy, twin))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_what_comes_out_is_what_is_told(example: dict[str, Any], tmp_path: Path) -> None:
+    results = example["play"](rounds=800, runs=4, jobs=1)
+    best, _, worst = (
+        np.mean([trace.regret[-1] for trace in traces.values()]) for traces in results.values()
+    )
+    assert best < 0.8 * worst
+    example["draw"](results, tmp_path / "regret.png")
+    assert (tmp_path / "regret.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_worker_processes_know_it(tmp_path: Path) -> None:
+    printed: list[str] = []
+    for jobs in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, FILE, "--rounds", "60", "--runs", "2", "--jobs", jobs],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(Path(str(sw.__file__)).parents[1])},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        printed.append(done.stdout)
+    assert "ε-greedy, ε = 0.05" in printed[0]
+    assert printed[0] == printed[1]
+    assert (tmp_path / "own_policy.png").exists()

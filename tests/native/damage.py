@@ -1,0 +1,188 @@
+"""Damages saved learners and lives on with whatever is accepted: a process that must not crash.
+
+``python -m tests.native.damage FIRST COUNT`` tries the inputs of that many seeds. An input that
+leads to a NaN or an exception is printed and makes the process fail; a crash or an endless loop
+leaves the number of its seed in the file given as a third argument.
+"""
+
+import faulthandler
+import math
+import os
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import stopwise as sw
+from stopwise.policies.contextual import Contextual
+from tests import archive
+
+TWO, THREE = sw.Cascade([0.05, 0.3]), sw.Cascade([0.05, 0.2, 0.15])
+STAGES = sw.PerStage([sw.Polynomial(1), sw.Polynomial(1)], sees=[1, 2])
+NEW: dict[str, Callable[[], Contextual]] = {
+    "uss-pd": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02),
+    "one feature": lambda: sw.USSPD(TWO, context_dim=1, forced_rounds=0, sigma=0.02),
+    "until explored": lambda: sw.USSPD(TWO, context_dim=2, forced_rounds="auto"),
+    "uss-pd-ridge": lambda: sw.USSPDRidge(TWO, sw.Polynomial(2), 2, lam=0.3, sigma=0.02),
+    "thompson": lambda: sw.Thompson(THREE, context_dim=2, forced_rounds=4),
+    "supervised": lambda: sw.Supervised(TWO, context_dim=2, forced_rounds=4, sigma=0.02),
+    "labels": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02),
+    "rounds sent on": lambda: sw.USSPD(
+        THREE, STAGES, 2, forced_rounds=4, sigma=0.02, full_depth_every=3
+    ),
+}
+ROUNDS = {"uss-pd": 90, "labels": 30}  # 20 where nothing is said; more than a block of 64 once
+
+# Numbers that are likely to be wrong where they stand.
+WORDS = [
+    *(value.to_bytes(8, "little", signed=True) for value in (0, 1, 2, 3, 63, 64, 65, 4096, 4097)),
+    *(
+        value.to_bytes(8, "little", signed=True)
+        for value in (-1, -(2**63), 2**63 - 1, 2**31, 2**53)
+    ),
+    *(
+        np.float64(value).tobytes()
+        for value in (0.25, 0.5, 1.0, -1.0, 1.5, 2.0, 100.0, 1e-9, 1e-18, 1e-300, 5e-324, 1e9)
+    ),
+    *(
+        np.float64(value).tobytes()
+        for value in (1e18, 1e150, -1e150, 1e300, -1e300, math.inf, -math.inf, math.nan)
+    ),
+]
+
+
+def live(name: str, policy: Any, rng: np.random.Generator, rounds: int) -> None:
+    """Decide, look at the evidence, observe, audit: everything that is done with a policy."""
+    d, n_arms = policy.features.context_dim, policy.cascade.n_arms
+    for t in range(rounds):
+        x = rng.uniform(-1, 1, d)
+        said = rng.integers(0, 2, n_arms).tolist()
+        if policy.features.sees is not None:
+            descent = policy.start(x[:1])
+            while (arm := descent.next()) is not None:
+                descent.give(said[arm], x[1:].tolist() if arm == 1 else ())
+            decision = descent.decision
+            check(policy, decision)
+            descent.learn()
+            continue
+        decision = policy.decide(x)
+        check(policy, decision)
+        told = said[: decision.stop + 1]
+        if policy.needs_truth:
+            policy.observe(x, told, sw.Truth(label=1))
+        else:
+            policy.observe(x, told, wanted=decision.wanted)
+        if name == "labels" and t % 2 == 0:
+            done = sw.Round("", 0.0, tuple(x), tuple(told), tuple(told), len(told) - 1, 0)
+            policy.audit(done, 1)
+
+
+def check(policy: Any, decision: sw.Decision) -> None:
+    """Every comparison of a decision has its numbers; one with a NaN would be left out."""
+    n_arms = policy.cascade.n_arms
+    assert 0 <= decision.wanted <= decision.stop < n_arms
+    try:
+        evidence, forced = decision.evidence, policy.forced_rounds
+    except sw.StopwiseError as error:
+        if "has not settled" not in str(error):
+            raise
+        return  # damage can make data that no estimate fits
+    if policy.rounds < forced if forced != "auto" else archive.parts(policy)["explored"] == 0:
+        assert not evidence
+        return
+    compared = [(i, j) for i in range(decision.wanted + 1) for j in range(i + 1, n_arms)]
+    assert [(e.first, e.second) for e in evidence] == compared
+    for e in evidence:
+        assert -1.0 <= e.disagreement <= 1.0, e
+        assert -1.0 <= e.disagreement_ucb <= 1.0, e
+        assert -1.0 <= e.harm <= 1.0, e
+
+
+@cache
+def saved(name: str) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Return the state of a learner, and where in its bytes the parts begin."""
+    policy = NEW[name]()
+    live(name, policy, np.random.default_rng(len(name)), ROUNDS.get(name, 20))
+    sizes = [part.nbytes for part in archive.parts(policy).values()]
+    return policy.state(), tuple(np.cumsum([0, *sizes]).tolist())
+
+
+def damaged(name: str, rng: np.random.Generator) -> bytes:
+    """Return the bytes of a learner, damaged in one of many ways."""
+    state, begins = saved(name)
+    content = bytearray(state["learner"].tobytes())
+
+    def place() -> int:
+        """Anywhere in the bytes, but numbers that stand alone as often as those in long rows."""
+        if rng.random() < 0.5:
+            return int(rng.choice(begins[:-1]))
+        return int(rng.integers(len(content)))
+
+    kind = rng.integers(8)
+    if kind == 0:  # a bit or a few
+        for _ in range(rng.integers(1, 4)):
+            content[place()] ^= 1 << int(rng.integers(8))
+    elif kind == 1:  # a byte or a few
+        for _ in range(rng.integers(1, 4)):
+            content[place()] = int(rng.integers(256))
+    elif kind <= 4:  # a number that stands somewhere, or several
+        for _ in range(rng.integers(1, 3)):
+            at = place() // 4 * 4
+            word = WORDS[rng.integers(len(WORDS))]
+            content[at : at + 8] = word[: max(0, len(content) - at)]
+    elif kind == 5:  # cut short, or too long
+        at = int(rng.integers(len(content)))
+        content = content[:at] if rng.random() < 0.5 else content + content[:at]
+    elif kind == 6:  # a piece of another learner, or of another place
+        other = bytes(saved(str(rng.choice(list(NEW))))[0]["learner"].tobytes())
+        size, at = int(2 ** rng.integers(3, 10)), place() // 8 * 8
+        piece = int(rng.integers(len(other))) // 8 * 8
+        if rng.random() < 0.7:
+            content[at : at + size] = other[piece : piece + size][: len(content) - at]
+        else:  # and of another length
+            content[at : at + size] = other[piece : piece + size // 2]
+    else:  # noise from a place on
+        at = place() if rng.random() < 0.7 else 0
+        content[at:] = rng.bytes(len(content) - at)
+    return bytes(content)
+
+
+def try_one(seed: int) -> bool:
+    """Restore the damaged bytes of a seed; say whether they were accepted."""
+    rng = np.random.default_rng(seed)
+    name = list(NEW)[seed % len(NEW)]
+    state = saved(name)[0] | {"learner": np.frombuffer(damaged(name, rng), dtype=np.uint8)}
+    policy = NEW[name]()
+    try:
+        policy.restore(state)
+    except ValueError:
+        assert policy.rounds == 0
+        return False
+    live(name, policy, rng, 4)
+    for part, array in archive.numbers(policy).items():
+        assert np.isfinite(array).all(), part
+    NEW[name]().restore(policy.state())
+    return True
+
+
+def main(first: int, count: int, note: str) -> None:
+    faulthandler.enable()
+    accepted = failed = 0
+    with open(note, "wb", buffering=0) as file:  # noqa: PTH123 (unbuffered: it must survive a crash)
+        for seed in range(first, first + count):
+            os.pwrite(file.fileno(), b"%-12d" % seed, 0)
+            try:
+                accepted += try_one(seed)
+            except Exception as error:
+                failed += 1
+                if failed <= 20:
+                    name = list(NEW)[seed % len(NEW)]
+                    print(f"seed {seed} ({name}): {type(error).__name__}: {error}")
+    print(f"{accepted} accepted, {failed} failed of {count}")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,76 @@
+"""Whatever bytes a learner is restored from: they are refused, or it lives on with them.
+
+Inputs come from `tests.native.damage`, each from its seed. They are tried in processes of their
+own, so that a crash or an endless loop fails this test and names the input.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.native import damage
+
+ROOT = Path(__file__).parents[2]
+AT_MOST = 1_000.0  # seconds for a process that takes a few: something does not end
+
+
+def run(first: int, count: int, note: Path) -> None:
+    command = [sys.executable, "-W", "error", "-m", "tests.native.damage"]
+    try:
+        done = subprocess.run(
+            [*command, str(first), str(count), str(note)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=AT_MOST,
+        )
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"the input of seed {note.read_text(encoding='ascii')} does not end")
+    seed = note.read_text(encoding="ascii").strip()
+    assert done.returncode >= 0, f"the input of seed {seed} ends the process: {done.stderr}"
+    assert done.returncode == 0, done.stdout + done.stderr
+    accepted = int(done.stdout.split()[0])
+    assert 0.02 * count < accepted < 0.5 * count  # some of both kinds were tried
+
+
+def test_damaged_bytes_are_refused_or_lived_with(tmp_path: Path) -> None:
+    run(0, 2_000, tmp_path / "seed")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(20))
+def test_a_hundred_thousand_damaged_inputs_are_refused_or_lived_with(
+    part: int, tmp_path: Path
+) -> None:
+    run(10_000 + 5_000 * part, 5_000, tmp_path / "seed")
+
+
+@pytest.mark.parametrize("name", damage.NEW)
+def test_undamaged_bytes_are_accepted_and_go_on_alike(name: str) -> None:
+    state, _ = damage.saved(name)
+    one, other = damage.NEW[name](), damage.NEW[name]()
+    for policy in (one, other):
+        policy.restore(state)
+        damage.live(name, policy, np.random.default_rng(1), 10)
+    assert one.rounds > 10
+    for part, array in one.state().items():
+        np.testing.assert_array_equal(array, other.state()[part], err_msg=part)
+
+
+@pytest.mark.parametrize("name", damage.NEW)
+def test_bytes_that_mean_nothing_are_refused(name: str) -> None:
+    state, begins = damage.saved(name)
+    rng = np.random.default_rng(2)
+    policy = damage.NEW[name]()
+    for size in [*range(64), *begins, 100_000]:
+        for fill in (b"\0", b"\xff", b"\x01"):
+            with pytest.raises(ValueError, match=r"."):
+                policy.restore(state | {"learner": np.frombuffer(fill * size, dtype=np.uint8)})
+        noise = rng.integers(0, 256, size).astype(np.uint8)
+        with pytest.raises(ValueError, match=r"."):
+            policy.restore(state | {"learner": noise})
+    assert policy.rounds == 0

@@ -1,0 +1,244 @@
+"""Threads that share a policy: every call takes its turn, and none waits with the interpreter."""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import stopwise as sw
+from tests import archive
+
+CASCADE = sw.Cascade([0.05, 0.2, 0.15])
+SETTINGS: dict[str, Any] = {"features": sw.Polynomial(1), "context_dim": 2}
+POLICIES: dict[str, Callable[[], Any]] = {
+    "uss-pd": lambda: sw.USSPD(CASCADE, forced_rounds=20, sigma=0.03, **SETTINGS),
+    "uss-pd-ridge": lambda: sw.USSPDRidge(CASCADE, lam=0.5, sigma=0.03, **SETTINGS),
+    "thompson": lambda: sw.Thompson(CASCADE, forced_rounds=20, **SETTINGS),
+    "rounds sent on": lambda: sw.USSPD(
+        CASCADE, forced_rounds=20, sigma=0.03, full_depth_every=4, **SETTINGS
+    ),
+    "uss-ucb": lambda: sw.USSUCB(CASCADE),
+    "uss-ts": lambda: sw.USSTS(CASCADE),
+}
+THREADS = 6
+ROUNDS = 150  # observed by each thread, one by one
+WHOLE = 400  # played by each thread at once, three times
+
+
+def world(seed: int, n: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (n, 2))
+    wrong = rng.random((n, 3)) < (0.25 + 0.2 * x[:, :1]) / [1, 2, 3]
+    return x, rng.integers(0, 2, (n, 1)) ^ wrong
+
+
+def together(work: Callable[[int], object], threads: int = THREADS) -> None:
+    """Run ``work(0)``, ``work(1)`` … in threads that begin at once; raise what one of them does."""
+    ready = threading.Barrier(threads)
+
+    def begin(k: int) -> None:
+        ready.wait()
+        work(k)
+
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(begin, k) for k in range(threads)]:
+            done.result()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_threads_that_do_everything_at_once_lose_no_round(name: str, tmp_path: Path) -> None:
+    policy = POLICIES[name]()
+
+    def work(k: int) -> None:
+        x, outputs = world(k, ROUNDS)
+        many, outputs_of_many = world(100 + k, WHOLE)
+        for t in range(ROUNDS):
+            decision = policy.decide(x[t])
+            assert not any(math.isnan(e.disagreement_ucb) for e in decision.evidence)
+            policy.observe(x[t], outputs[t, : decision.stop + 1].tolist())
+            if t % 50 == 10:
+                policy.run(many, outputs_of_many)
+            elif t % 50 == 20:
+                assert set(policy.decide_many(many).tolist()) <= {0, 1, 2}
+            elif t % 50 == 30:
+                policy.save(tmp_path / str(k))
+                assert 0 < sw.load(tmp_path / str(k)).rounds <= THREADS * (ROUNDS + 3 * WHOLE)
+            elif t % 50 == 40 and hasattr(policy, "theta"):
+                assert np.isfinite(policy.theta(0, 1)).all()
+                assert policy.nbytes > 0
+                assert policy.effort["passes"] >= 0
+
+    together(work)
+    assert policy.rounds == THREADS * (ROUNDS + 3 * WHOLE)
+    policy.save(tmp_path / "end")
+    again = sw.load(tmp_path / "end")
+    x, _ = world(9, 200)
+    assert policy.decide_many(x).tolist() == again.decide_many(x).tolist()
+
+
+def test_what_threads_observe_is_what_is_kept() -> None:
+    policy, alone = POLICIES["uss-pd"](), POLICIES["uss-pd"]()
+
+    def teach(pupil: Any, k: int) -> None:
+        x, outputs = world(k, 1000)
+        x = np.round(x, 1)  # now and then two threads bring the same context
+        for t in range(1000):
+            pupil.observe(x[t], outputs[t, : 1 + t % 3].tolist())
+            if t % 100 == 0:
+                pupil.decide(x[t])
+
+    together(lambda k: teach(policy, k))
+    for k in range(THREADS):
+        teach(alone, k)
+    assert Counter(archive.rows(policy)) == Counter(archive.rows(alone))
+    for i, j in CASCADE.pairs():
+        np.testing.assert_allclose(policy.theta(i, j), alone.theta(i, j), rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(policy.gram(i, j)[0], alone.gram(i, j)[0], rtol=1e-9, atol=1e-9)
+
+
+def test_threads_that_save_to_one_file_leave_a_whole_one(tmp_path: Path) -> None:
+    policy = POLICIES["uss-pd"]()
+    policy.run(*world(1, 500))
+    path = tmp_path / "policy.stopwise"
+    policy.save(path)
+
+    def work(_: int) -> None:
+        for _ in range(30):
+            policy.save(path)
+            assert sw.load(path).rounds == 500
+
+    together(work)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("kind", ["thompson", "uss-ts", "rounds sent on"])
+def test_threads_share_one_stream_of_random_numbers(kind: str) -> None:
+    """No draw is used twice and none is lost, whoever draws it."""
+    shared, alone = POLICIES[kind](), POLICIES[kind]()
+    together(lambda _: [shared.decide([0.1, 0.2]) for _ in range(200)])
+    for _ in range(THREADS * 200):
+        alone.decide([0.1, 0.2])
+    np.testing.assert_array_equal(shared.state()["random"], alone.state()["random"])
+
+
+# ------------------------------------------------------------------- the interpreter is free
+
+
+def in_the_middle(call: Callable[[NDArray[np.int64]], object], n: int) -> bool:
+    """Say whether Python ran while a call had filled in some of its results and not all.
+
+    Whoever holds the interpreter during the call can only be seen before it or after it.
+    """
+    stops = np.full(n, -1, dtype=np.int64)
+    ended = threading.Event()
+
+    def work() -> None:
+        try:
+            call(stops)
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    seen = False
+    while not ended.is_set() and not seen:
+        seen = bool(stops[0] >= 0 and stops[-1] < 0)
+    thread.join()
+    assert stops.min() >= 0
+    return seen
+
+
+def sometimes(attempt: Callable[[], bool], attempts: int = 50) -> bool:
+    """Try again where the system gave the other thread no turn in time."""
+    return any(attempt() for _ in range(attempts))
+
+
+def run_of(policy: Any, n: int) -> Callable[[NDArray[np.int64]], object]:
+    x, outputs = world(3, n)
+    rows = policy.features.rows(x)
+    answers = np.stack([outputs[:, i] != outputs[:, j] for i, j in CASCADE.pairs()], axis=1)
+    told = np.ascontiguousarray(answers, dtype=np.uint8)
+    reach, sent = np.full(n, 2, dtype=np.int64), np.zeros(n, dtype=np.uint8)
+    wanted = np.empty(n, dtype=np.int64)
+    return lambda stops: policy._learner.run(rows, told, reach, sent, None, None, stops, wanted)
+
+
+def test_a_long_run_lets_other_threads_go_on() -> None:
+    def attempt() -> bool:
+        return in_the_middle(run_of(POLICIES["uss-pd"](), 40_000), 40_000)
+
+    assert sometimes(attempt)
+
+
+def test_deciding_many_lets_other_threads_go_on() -> None:
+    policy = POLICIES["uss-pd"]()
+    policy.run(*world(4, 500))
+    rows = policy.features.rows(world(5, 60_000)[0])
+
+    def attempt() -> bool:
+        return in_the_middle(lambda stops: policy._learner.decide_many(rows, None, stops), 60_000)
+
+    assert sometimes(attempt)
+
+
+def test_counts_let_other_threads_go_on() -> None:
+    differ = np.ascontiguousarray(np.random.default_rng(6).integers(0, 2, (300_000, 3)), np.uint8)
+
+    def attempt() -> bool:
+        policy = sw.USSTS(CASCADE)
+        return in_the_middle(lambda stops: policy._counts.run(None, differ, stops), 300_000)
+
+    assert sometimes(attempt)
+
+
+ASK: dict[str, Callable[[Any, sw.Decision], object]] = {
+    "decide": lambda policy, _: policy.decide(np.array([0.1, 0.2])),
+    "observe": lambda policy, _: policy.observe(np.array([0.1, 0.2]), [0, 1]),
+    "rounds": lambda policy, _: policy.rounds,
+    "state": lambda policy, _: policy.state(),
+    "evidence": lambda policy, decision: policy.explain(decision),
+}
+
+
+@pytest.mark.parametrize("ask", ASK)
+def test_whoever_waits_for_a_turn_does_not_hold_up_the_others(ask: str) -> None:
+    """A third thread sees a run go on from before its middle to near its end, while another waits.
+
+    One that waited with the interpreter would be seen before it asks and after it was answered.
+    """
+    n = 100_000
+
+    def attempt() -> bool:
+        policy = POLICIES["uss-pd"]()
+        policy.run(*world(4, 500))
+        decision = policy.decide(np.array([0.1, 0.2]))
+        play, stops = run_of(policy, n), np.full(n, -1, dtype=np.int64)
+        asking, answered = threading.Event(), threading.Event()
+
+        def wait_for_a_turn() -> None:
+            asking.set()
+            ASK[ask](policy, decision)
+            answered.set()
+
+        worker = threading.Thread(target=play, args=[stops])
+        waiter = threading.Thread(target=wait_for_a_turn)
+        worker.start()
+        while stops[0] < 0:  # until it has its turn
+            pass
+        waiter.start()
+        asking.wait()
+        asked_early, seen_late = bool(stops[n // 2] < 0), False
+        while worker.is_alive() and not seen_late:
+            seen_late = bool(stops[n - n // 10] >= 0 and stops[-1] < 0 and not answered.is_set())
+        worker.join()
+        waiter.join()
+        return asked_early and seen_late
+
+    assert sometimes(attempt)
