@@ -16,6 +16,9 @@ struct BadArchive : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// More rounds than anybody plays, and far from where a count or a double would give out.
+inline constexpr std::int64_t kMostCounted = std::int64_t{1} << 52;
+
 class Writer {
 public:
     template <class T>

@@ -515,7 +515,7 @@ std::vector<unsigned char> Learner::save() const {
 }
 
 void Learner::restore(const unsigned char* bytes, std::size_t size) {
-    constexpr std::int64_t most = std::int64_t{1} << 53;
+    constexpr std::int64_t most = kMostCounted;
     Learner fresh(plan_, rule_);  // so that nothing changes if the bytes are bad
     Reader from(bytes, size);
     fresh.rounds_ = from.count(most, "its number of rounds");

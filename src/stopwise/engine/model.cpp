@@ -284,9 +284,10 @@ void Model::restore(Reader& from, double count, double longest) {
         from.between(values->data(), d_, -1e100, 1e100, "an estimate");
     }
     hessian_.restore(from, ridge_, ridge_ + longest * count);
-    since_ = from.count(std::int64_t{1} << 53, "a number of rows");
-    for (double* x : {&reach_, &reach_age_, &measured_at_, &shift_, &lightest_, &trace_}) {
-        from.between(x, 1, 0.0, 1e300, "a number of a model");
+    since_ = from.count(kMostCounted, "a number of rows");
+    from.between(&reach_, 1, 0.0, 2.0 * std::sqrt(longest / ridge_), "a reach");
+    for (double* x : {&reach_age_, &measured_at_, &shift_, &lightest_, &trace_}) {
+        from.between(x, 1, 0.0, 1e100, "a number of a model");
     }
     if (!(lightest_ > 0.0 && lightest_ <= 0.25)) throw BadArchive("impossible: a weight");
     anchored_ = true;
