@@ -1,4 +1,4 @@
-"""Whether a round gets dearer as history grows: a single run of a million rounds, in windows."""
+"""Whether a round gets slower as history grows: a single run of a million rounds, in windows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WINDOWS = [(10_000, 20_000), (90_000, 100_000), (400_000, 500_000), (900_000, 1_
 NOTE = f"""\
 The whole run is played {REPEATS} times, which is the same work each time, and the best time of each
 {BLOCK:,} rounds counts. The rows take turns block by block; numpy LinUCB, whose rounds cannot get
-dearer, shows how much the machine itself drifted."""
+slower, shows how much the machine itself drifted."""
 
 
 @dataclass
