@@ -12,75 +12,56 @@ import numpy as np
 
 from benchmarks.report import table
 from benchmarks.timing import progress
-from stopwise.service import events as codec
-from stopwise.service.commands import Decide, Tell
-from stopwise.service.events import Created, Event
+from stopwise.service.events import Block, Created, Event, chained, encode
 from stopwise.service.messages import Arm, CascadeSpec
 from stopwise.service.recovery import recovered
 from stopwise.service.state import State
-from stopwise.service.store.base import Block, chained
 from stopwise.service.store.sqlite import SqliteStore
 
 EVENTS = 1_000_000
 GROUP = 64  # events of a block: a service under load
 N_CONTEXT = 9
 NOTE = """\
-K = 3, d' = 10; half of the events are decisions, half are outputs. Wall-clock seconds of one
+K = 3, d' = 10; half of the events open a round, half report its outputs. Wall-clock seconds of one
 process, from the file to a state that is equal to the one that wrote it, bit for bit."""
 
 
-class Scribe:
-    """Lets requests happen and writes them down, a block at a time."""
-
-    def __init__(self, store: SqliteStore) -> None:
-        self.state = State()
-        self._store = store
-        self._events: list[Event] = []
-
-    async def ask(self, command: Any, time: float) -> Any:
-        event, answer = command(self.state, time)
-        await self.wrote(event)
-        return answer
-
-    async def wrote(self, event: Event) -> None:
-        self._events.append(event)
-        self.state.position += 1
-        self.state.time = event.time
-        if len(self._events) == GROUP:
-            await self.flush()
-
-    async def flush(self) -> None:
-        if not self._events:
-            return
-        state, payload = self.state, codec.encode(self._events)
-        digest = chained(state.log_digest, payload)
-        base = state.position - len(self._events) + 1
-        await self._store.commit(Block(base, len(self._events), 0.0, digest, payload))
-        state.log_digest = digest
-        self._events = []
-
-
 async def written(store: SqliteStore, events: int) -> State:
-    """Write a log of so many events."""
-    scribe = Scribe(store)
+    """Write a log of so many events; return the state at its end."""
+    state, pending = State(), list[Event]()
+
+    async def write(event: Event | None) -> None:
+        if event is not None:
+            pending.append(event)
+            state.position += 1
+            state.time = event.time
+        if len(pending) == GROUP or (event is None and pending):
+            payload = encode(pending)
+            digest = chained(state.log_digest, payload)
+            base = state.position - len(pending) + 1
+            await store.commit(Block(base, len(pending), 0.0, digest, payload))
+            state.log_digest = digest
+            pending.clear()
+
     arms = [Arm("rule", 0.02), Arm("model", 0.1), Arm("expert", 0.25)]
     created = Created(CascadeSpec("bench", arms, context=N_CONTEXT), 0.0)
-    scribe.state.happen(created, 1)
-    await scribe.wrote(created)
-    random = np.random.default_rng(0)
-    while scribe.state.position + 1 < events:
+    state.created(created)
+    await write(created)
+    learner, random = state.order[0], np.random.default_rng(0)
+    while state.position + 1 < events:
         for x in random.uniform(-1, 1, (4096, N_CONTEXT)).round(4).tolist():
-            if scribe.state.position + 1 >= events:
+            if state.position + 1 >= events:
                 break
-            now = 1e-3 * scribe.state.position
-            answers, _ = await scribe.ask(Decide("bench", [x], None, False), now)
-            said: list[object] = [
-                bool(x[0] + 0.2 * i * x[i + 1] > 0) for i in range(answers[0].stop + 1)
-            ]
-            await scribe.ask(Tell("bench", answers[0].id, said, False), now)
-        progress(f"recovery: wrote {scribe.state.position:,} of {events:,} events")
-    await scribe.flush()
-    return scribe.state
+            now = 1e-3 * state.position
+            opened, (answer,) = learner.open([x], now, state.position + 1)
+            await write(opened)
+            outputs = [bool(x[0] + 0.2 * i * x[i + 1] > 0) for i in range((answer.stop or 0) + 1)]
+            number = learner.ledger.number(answer.id)
+            position = state.position + 1
+            await write(learner.report(number, [*outputs], [], False, now, position)[0])
+        progress(f"recovery: wrote {state.position:,} of {events:,} events")
+    await write(None)
+    return state
 
 
 async def measured(path: Path, events: int) -> tuple[str, dict[str, Any]]:
@@ -100,6 +81,7 @@ async def measured(path: Path, events: int) -> tuple[str, dict[str, Any]]:
     began = time.perf_counter()
     snapshot = state.snapshot()
     making = time.perf_counter() - began
+    size_of_snapshot = sum(map(len, snapshot.parts))
     await store.keep_snapshot(snapshot)
     del state
 
@@ -113,9 +95,9 @@ async def measured(path: Path, events: int) -> tuple[str, dict[str, Any]]:
         "events": n_events,
         "seconds_from_the_first_event": whole,
         "seconds_from_a_snapshot": short,
-        "seconds_the_service_pauses_for_a_snapshot": making,
+        "seconds_making_a_snapshot": making,
         "log_bytes_per_event": size / n_events,
-        "snapshot_bytes": len(snapshot.payload),
+        "snapshot_bytes": size_of_snapshot,
         "equal_bit_for_bit": equal,
     }
     rows = [
@@ -126,7 +108,7 @@ async def measured(path: Path, events: int) -> tuple[str, dict[str, Any]]:
     verdict = "equal bit for bit" if equal else "NOT EQUAL"
     note = (
         f"The states are {verdict}. {size / n_events:.0f} bytes of log an event; the snapshot has "
-        f"{len(snapshot.payload) / 1e6:.0f} MB.\n{NOTE}"
+        f"{size_of_snapshot / 1e6:.0f} MB.\n{NOTE}"
     )
     return table(
         f"Recovery of {n_events:,} events", ("", "seconds", "events/s"), rows, note

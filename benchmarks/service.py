@@ -1,4 +1,4 @@
-"""The service under load on one core: decisions beside empty routes, latency, batches, recovery."""
+"""The service under load on one core: rounds beside empty routes, latency, batches."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ CASCADE = "/v1/cascades/bench"
 NOTE = f"""\
 One server process on one core, the load on another: {CONNECTIONS} connections, keep-alive. Every
 decision is on the disk (SQLite, synchronous=FULL) before it is answered. The empty routes run in
-the same process. "JSON" takes the decisions' own lane: checks, JSON read and written, counting,
-and nothing in between. "raw" answers a constant and reads no JSON. "typed" goes through Litestar
-and msgspec. Medians of runs taken in turn."""
+the same process. "JSON" takes the way of every route: routing, checks, JSON read and written,
+counting, and nothing in between. "raw" answers a constant and reads no JSON. Medians of runs taken
+in turn."""
 
 
 @contextmanager
 def serving(store: Path) -> Iterator[int]:
     """Run the server on one core; yield its port once it is ready."""
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        port = door.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     cores = sorted(os.sched_getaffinity(0))
     command = [sys.executable, "-m", "benchmarks.service_app", str(store), str(port)]
     process = subprocess.Popen(command)
@@ -92,10 +92,10 @@ def teach(port: int, rounds: int) -> None:
     rows = random.uniform(-1, 1, (rounds, N_CONTEXT)).round(4)
     for start in range(0, rounds, BATCH):
         batch = rows[start : start + BATCH].tolist()
-        told = post(port, f"{CASCADE}/decisions:batch", {"contexts": batch})
-        for x, decision in zip(batch, told["decisions"], strict=True):
-            said = [bool(x[0] + 0.2 * i * x[i + 1] > 0) for i in range(decision["stop"] + 1)]
-            post(port, f"{CASCADE}/decisions/{decision['id']}/outputs", {"outputs": said})
+        opened = post(port, f"{CASCADE}/rounds:batch", {"contexts": batch})
+        for x, one in zip(batch, opened["rounds"], strict=True):
+            said = [bool(x[0] + 0.2 * i * x[i + 1] > 0) for i in range(one["stop"] + 1)]
+            post(port, f"{CASCADE}/rounds/{one['id']}/outputs", {"outputs": said})
         progress(f"service: taught {start + len(batch):,} of {rounds:,} rounds")
 
 
@@ -118,10 +118,9 @@ def _measured(port: int, seconds: float, repeats: int) -> tuple[str, dict[str, A
     kinds = {
         "empty, raw": ([request("/empty", body) for body in single], CONNECTIONS),
         "empty, JSON": ([request("/empty-json", body) for body in single], CONNECTIONS),
-        "empty, typed": ([request("/empty-typed", body) for body in single], CONNECTIONS),
-        "decisions": ([request(f"{CASCADE}/decisions", body) for body in single], CONNECTIONS),
+        "rounds": ([request(f"{CASCADE}/rounds", body) for body in single], CONNECTIONS),
         f"batches of {BATCH}": (
-            [request(f"{CASCADE}/decisions:batch", body) for body in batches],
+            [request(f"{CASCADE}/rounds:batch", body) for body in batches],
             BATCHES,
         ),
     }
@@ -131,23 +130,30 @@ def _measured(port: int, seconds: float, repeats: int) -> tuple[str, dict[str, A
             progress(f"service: {name}, {k + 1} of {repeats}")
             loads[name].append(flat_out(port, messages, connections, seconds))
     rates = {name: statistics.median(one.rate for one in runs) for name, runs in loads.items()}
-    decisions = kinds["decisions"][0]
+    rounds = kinds["rounds"][0]
     half: list[Load] = []
     for k in range(repeats):
-        progress(f"service: decisions at half the load, {k + 1} of {repeats}")
-        half.append(paced(port, decisions, CONNECTIONS, seconds, rates["decisions"] / 2))
+        progress(f"service: rounds at half the load, {k + 1} of {repeats}")
+        half.append(paced(port, rounds, CONNECTIONS, seconds, rates["rounds"] / 2))
+    alone: dict[str, list[float]] = {"empty, JSON": [], "rounds": []}
+    for k in range(repeats):
+        for name, waits in alone.items():
+            progress(f"service: one connection, {name}, {k + 1} of {repeats}")
+            waits.append(flat_out(port, kinds[name][0], 1, seconds).quantile(0.5))
+    p50 = {name: statistics.median(waits) for name, waits in alone.items()}
     everything = [*half, *(one for runs in loads.values() for one in runs)]
     batch = rates[f"batches of {BATCH}"] * BATCH
     result: dict[str, Any] = {
         "requests_per_second": rates,
-        "decisions_by_batch_per_second": batch,
-        "share_of_empty_raw": rates["decisions"] / rates["empty, raw"],
-        "share_of_empty_json": rates["decisions"] / rates["empty, JSON"],
-        "share_of_empty_typed": rates["decisions"] / rates["empty, typed"],
-        "batch_over_single": batch / rates["decisions"],
+        "rounds_by_batch_per_second": batch,
+        "share_of_empty_raw": rates["rounds"] / rates["empty, raw"],
+        "share_of_empty_json": rates["rounds"] / rates["empty, JSON"],
+        "batch_over_single": batch / rates["rounds"],
         "p50_ms_at_half_load": 1e3 * statistics.median(one.quantile(0.5) for one in half),
         "p99_ms_at_half_load": 1e3 * statistics.median(one.quantile(0.99) for one in half),
         "p99_ms_at_half_load_all": [1e3 * one.quantile(0.99) for one in half],
+        "p50_ms_alone": 1e3 * p50["rounds"],
+        "p50_over_empty_alone": p50["rounds"] / p50["empty, JSON"],
         "failed": sum(one.failed for one in everything),
         "runs": {name: [one.rate for one in runs] for name, runs in loads.items()},
     }
@@ -163,8 +169,8 @@ def _measured(port: int, seconds: float, repeats: int) -> tuple[str, dict[str, A
     ]
     lines.append(
         (
-            "decisions at half the load",
-            f"{rates['decisions'] / 2:,.0f}",
+            "rounds at half the load",
+            f"{rates['rounds'] / 2:,.0f}",
             "",
             f"{result['p50_ms_at_half_load']:.1f}",
             f"{result['p99_ms_at_half_load']:.1f}",
@@ -172,10 +178,11 @@ def _measured(port: int, seconds: float, repeats: int) -> tuple[str, dict[str, A
     )
     head = ("", "requests/s", "answers, empty = 1", "p50 ms", "p99 ms")
     summary = (
-        f"Decisions: {result['share_of_empty_json']:.0%} of the empty JSON route, "
-        f"{result['share_of_empty_raw']:.0%} of the raw one, "
-        f"{result['share_of_empty_typed']:.0%} of the typed one. "
-        f"Batches: {result['batch_over_single']:.1f} times as many decisions a second."
+        f"Rounds: {result['share_of_empty_json']:.0%} of the empty JSON route, "
+        f"{result['share_of_empty_raw']:.0%} of the raw one. One connection: p50 "
+        f"{result['p50_ms_alone']:.2f} ms, {result['p50_over_empty_alone']:.1f} times the empty "
+        "JSON route. "
+        f"Batches: {result['batch_over_single']:.1f} times as many rounds a second."
     )
     return table("The service on one core", head, lines, f"{summary}\n{NOTE}"), result
 

@@ -1,14 +1,14 @@
-"""A service that decides, and a clinic that asks it: 400 patients, over HTTP.
+"""A service that decides, and a clinic that uses it: 400 patients, over HTTP.
 
-Starts ``stopwise serve`` in a process of its own, on a free port and with a store that is thrown
-away at the end. Then, as any program that uses the service would:
+Starts ``stopwise serve`` in a process of its own, on a free port and with a store that is removed
+at the end. Then, as any program that uses the service would:
 
-- makes a cascade of three tests;
-- sees patients one after another: asks how deep to test, runs so many tests, tells the results;
-- has every tenth patient examined, drawn by lot, and tells the service the truth (an audit);
-- asks why a decision was as it was, and prints what was saved.
+- creates a cascade of three tests;
+- runs a round for each patient: asks how deep to test, runs those tests, reports the outputs;
+- has every tenth patient examined, drawn at random, and reports the right answer (an audit);
+- asks for the reasons of two decisions, and prints what was saved.
 
-Nobody but the auditor ever learns who was ill: the service compares the tests with each other.
+Only the auditor learns who was ill: the service compares the tests with each other.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def running_service() -> Iterator[str]:
 
 
 def tests(rng: np.random.Generator, calls: Counter[str]) -> list[Callable[[Patient], str]]:
-    """Return the arms: here simulations, in earnest your models or laboratories."""
+    """Return the arms: simulations here, models or laboratories in production."""
 
     def made(name: str) -> Callable[[Patient], str]:
         risk_weight, bmi_weight, threshold, noise = TESTS[name]
@@ -88,8 +88,8 @@ def truth(patient: Patient) -> str:
     return "ill" if TRUTH[0] * risk + TRUTH[1] * bmi + TRUTH[2] > 0 else "well"
 
 
-def play(client: sw.Client, patients: int, seed: int) -> dict[str, Any]:
-    """See so many patients; return what there is to tell."""
+def run_clinic(client: sw.Client, patients: int, seed: int) -> dict[str, Any]:
+    """Run a round for each patient; return the figures."""
     rng = np.random.default_rng(seed)
     client.create(
         NAME, CASCADE, context=["risk", "bmi"], features=sw.Polynomial(degree=2), forced_rounds=50
@@ -106,7 +106,7 @@ def play(client: sw.Client, patients: int, seed: int) -> dict[str, Any]:
     view = client.cascade(NAME)
     assert view.mean_cost is not None
     return {
-        "patients": view.decisions,
+        "patients": view.rounds,
         "learned": view.learned,
         "audited": view.audited,
         "calls": dict(calls),
@@ -114,24 +114,24 @@ def play(client: sw.Client, patients: int, seed: int) -> dict[str, Any]:
         "cost": view.mean_cost,
         "saved": 1 - view.mean_cost / CASCADE.cost("insulin"),
         "errors": wrong / patients,
-        "plain": client.decide(NAME, {"risk": 0.9, "bmi": 0.8}, evidence=True),
-        "close": client.decide(NAME, {"risk": 0.3, "bmi": -0.1}, evidence=True),
+        "plain": client.open(NAME, {"risk": 0.9, "bmi": 0.8}, evidence=True),
+        "close": client.open(NAME, {"risk": 0.3, "bmi": -0.1}, evidence=True),
     }
 
 
-def report(told: dict[str, Any]) -> None:
-    print(f"\n{told['patients']} patients, {told['audited']} of them examined")
+def report(figures: dict[str, Any]) -> None:
+    print(f"\n{figures['patients']} patients, {figures['audited']} of them examined")
     print(f"{'test':<10}{'cost':>6}{'stopped here':>14}{'run':>6}")
     for name, cost in zip(CASCADE.names, CASCADE.costs, strict=True):
-        runs = told["calls"].get(name, 0)
-        print(f"{name:<10}{cost:>6.2f}{told['stops'][name]:>14}{runs:>6}")
+        runs = figures["calls"].get(name, 0)
+        print(f"{name:<10}{cost:>6.2f}{figures['stops'][name]:>14}{runs:>6}")
     everything = CASCADE.cost("insulin")
-    print(f"\ncost a patient   {told['cost']:.3f}; every test for everybody: {everything:.3f}")
-    print(f"saved            {told['saved']:.0%}, exploration included")
-    print(f"wrong            {told['errors']:.1%} of patients")
-    print("\nWhat the service says now, and why:")
-    for words, decision in (("plainly ill", told["plain"]), ("a close case", told["close"])):
-        print(f"  {words}: {decision.reason}")
+    print(f"\ncost a patient   {figures['cost']:.3f}; every test for everybody: {everything:.3f}")
+    print(f"saved            {figures['saved']:.0%}, exploration included")
+    print(f"wrong            {figures['errors']:.1%} of patients")
+    print("\nWhat the service decides now, and why:")
+    for words, opened in (("plainly ill", figures["plain"]), ("a close case", figures["close"])):
+        print(f"  {words}: {opened.reason}")
 
 
 def main(patients: int = 400, seed: int = 0) -> dict[str, Any]:
@@ -139,13 +139,11 @@ def main(patients: int = 400, seed: int = 0) -> dict[str, Any]:
         print(f"a service is at {url}", flush=True)
         if not client.ready(wait=60):
             raise RuntimeError("the service did not get ready within a minute")
-        told = play(client, patients, seed)
-        report(told)
+        figures = run_clinic(client, patients, seed)
+        report(figures)
         state = client.state()
-        print(
-            f"\nThe log has {state.position} events; the state they amount to: {state.hash[:16]}…"
-        )
-        return told
+        print(f"\nThe log has {state.position} events; hash of the state: {state.hash[:16]}…")
+        return figures
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from stopwise.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from stopwise.cascade import Cascade as Cascade
-    from stopwise.client.async_client import AsyncClient as AsyncClient
+    from stopwise.client.client import AsyncClient as AsyncClient
     from stopwise.client.client import Client as Client
     from stopwise.environments.base import Batch as Batch
     from stopwise.environments.base import Environment as Environment
@@ -99,8 +99,7 @@ if TYPE_CHECKING:
 # where each public name lives; a test keeps this equal to the list above
 _NAMES = {
     "cascade": ("Cascade",),
-    "client.async_client": ("AsyncClient",),
-    "client.client": ("Client",),
+    "client.client": ("AsyncClient", "Client"),
     "environments.base": ("Batch", "Environment"),
     "environments.binary_arms": ("BinaryArms",),
     "environments.heart": ("Heart",),

@@ -168,7 +168,7 @@ class MissingPackageError(StopwiseError, ImportError):
 class StoreError(StopwiseError):
     """The event log cannot be reached, read or written: a full disk, a database that is down.
 
-    Mend what the message names. What had been acknowledged is safe.
+    Fix what the message names. Whatever the service has acknowledged is stored.
     """
 
 
@@ -177,9 +177,9 @@ class WideFeaturesWarning(UserWarning):
 
 
 class CorruptLogError(StopwiseError):
-    """An event log that is not what was written: damaged, or with a part missing.
+    """An event log that is not as it was written: damaged, or acknowledged events are missing.
 
-    The message says where it breaks. Restore a backup.
+    The message says which event is affected. Restore a backup.
     """
 
 
@@ -191,9 +191,10 @@ class ServiceError(StopwiseError):
     status : int
         The HTTP status; 0 if there was no answer.
     code : str
-        The reason for a program, such as "unknown_decision"; "unreachable" without an answer.
+        The reason for a program, such as "unknown_round"; "unreachable" or "timeout" without an
+        answer.
     field : str or None
-        Where in what was sent.
+        Where in the body of the request, if that is known.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The dashboard as a person meets it: a real server, a real browser, a laptop and a phone."""
+"""The dashboard in a real browser, from a real server, as wide as a laptop and as a phone."""
 
 import json
 import os
@@ -49,24 +49,27 @@ class Served:
         self.url = url
         self.keys = keys
         headers = {"Authorization": f"Bearer {keys['admin']}"} if keys else {}
-        self.api = httpx.Client(base_url=f"{url}/v1/cascades", headers=headers, timeout=60)
+        self.api = httpx.Client(base_url=url, headers=headers, timeout=60)
 
     def post(self, path: str, body: Any) -> Any:
-        answer = self.api.post(path, json=body)
+        answer = self.api.post(f"/v1/cascades{path}", json=body)
         assert answer.is_success, answer.text
         return answer.json()
 
-    def decide(self, x: float = 0.5) -> Any:
-        return self.post("/triage/decisions", {"context": {"age": x, "bmi": -x}})
+    def cascade(self, name: str) -> Any:
+        return self.api.get(f"/v1/cascades/{name}").json()
+
+    def open_round(self, x: float = 0.5) -> Any:
+        return self.post("/triage/rounds", {"context": {"age": x, "bmi": -x}})
 
     def work(self, rounds: int) -> None:
-        """Decide and tell, so that there is something to look at."""
+        """Open rounds and report outputs, so that there is something to see."""
         rng = np.random.default_rng(7)
         for x in rng.uniform(-1, 1, rounds):
-            made = self.decide(float(x))
+            made = self.open_round(float(x))
             wrong = rng.random(3) < (0.45 if x > 0 else 0.2, 0.02, 0.02)
             outputs = [bool(w) for w in wrong[: made["stop"] + 1]]
-            self.post(f"/triage/decisions/{made['id']}/outputs", {"outputs": outputs})
+            self.post(f"/triage/rounds/{made['id']}/outputs", {"outputs": outputs})
 
 
 @contextmanager
@@ -155,11 +158,11 @@ def sign_in(page: Any, key: str) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_decision_made_through_the_api_appears(page: Any, busy: Served, width: int) -> None:
+def test_a_round_opened_through_the_api_appears(page: Any, busy: Served, width: int) -> None:
     page.open(Address(f"{busy.url}/cascades/triage"), width=width)
     before = page.run("return document.querySelector('#tiles .large').innerText")
-    made = busy.decide(0.125)
-    name = f"decision-{made['id']}"
+    made = busy.open_round(0.125)
+    name = f"round-{made['id']}"
     wait_for(page, f"document.getElementById('{name}') !== null")  # nobody reloads
     shown = page.run(f"return document.getElementById('{name}').innerText")
     assert made["arm"].split(" name")[0] in shown
@@ -167,7 +170,7 @@ def test_a_decision_made_through_the_api_appears(page: Any, busy: Served, width:
     after = page.run("return document.querySelector('#tiles .large').innerText")
     assert int(after) == int(before) + 1
     page.open(Address(busy.url), width=width)
-    assert f"{int(after):,}" in page.run("return document.querySelector('.glances').innerText")
+    assert f"{int(after):,}" in page.run("return document.querySelector('.summaries').innerText")
 
 
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
@@ -195,8 +198,8 @@ def test_nothing_complains_nothing_scrolls_sideways_and_all_can_be_read(
 def test_labels_of_a_young_cascade_do_not_touch(page: Any, locked: Served, width: int) -> None:
     name = f"young-{width}"
     locked.post("", {**SPEC, "name": name})
-    made = locked.post(f"/{name}/decisions", {"context": [0.5, 0.5]})
-    locked.post(f"/{name}/decisions/{made['id']}/outputs", {"outputs": [1, 1, 1]})
+    made = locked.post(f"/{name}/rounds", {"context": [0.5, 0.5]})
+    locked.post(f"/{name}/rounds/{made['id']}/outputs", {"outputs": [1, 1, 1]})
     page.open(Address(f"{locked.url}/cascades/{name}"), width=width)
     sign_in(page, locked.keys["decide"])
     rows = page.run(
@@ -211,8 +214,8 @@ def test_labels_of_a_young_cascade_do_not_touch(page: Any, locked: Served, width
 
 def test_no_other_host_is_asked_for_anything(page: Any, busy: Served) -> None:
     page.open(Address(f"{busy.url}/cascades/triage"))
-    made = busy.decide(-0.5)
-    wait_for(page, f"document.getElementById('decision-{made['id']}') !== null")
+    made = busy.open_round(-0.5)
+    wait_for(page, f"document.getElementById('round-{made['id']}') !== null")
     urls = asked(page)
     assert {urlsplit(url).netloc for url in urls} == {urlsplit(busy.url).netloc}
     assert sum(url == f"{busy.url}/cascades/triage" for url in urls) >= 2  # it was refreshed
@@ -225,7 +228,7 @@ def test_bars_are_as_long_as_the_shares(page: Any, busy: Served) -> None:
         "return [...document.querySelectorAll('#tiles .shares rect:not(.groove)')].map(r =>"
         " r.getBoundingClientRect().width / r.closest('svg').getBoundingClientRect().width)"
     )
-    stops = busy.api.get("/triage").json()["stops"]
+    stops = busy.cascade("triage")["stops"]
     shares = [n / sum(stops) for n in stops if n]
     assert lengths == pytest.approx(shares, abs=0.02)
     coloured = page.run(
@@ -235,11 +238,11 @@ def test_bars_are_as_long_as_the_shares(page: Any, busy: Served) -> None:
 
 
 def test_what_is_unfolded_and_focused_stays_so(page: Any, busy: Served) -> None:
-    made = busy.decide(0.25)
+    made = busy.open_round(0.25)
     page.open(Address(f"{busy.url}/cascades/triage"), width=1400)
     page.run(f"const s = document.getElementById('ask-{made['id']}'); s.focus(); s.click()")
-    newer = busy.decide(0.26)
-    wait_for(page, f"document.getElementById('decision-{newer['id']}') !== null")
+    newer = busy.open_round(0.26)
+    wait_for(page, f"document.getElementById('round-{newer['id']}') !== null")
     assert page.run(f"return document.getElementById('why-{made['id']}').open")
     assert page.run("return document.activeElement.id") == f"ask-{made['id']}"
     assert page.run(
@@ -254,12 +257,12 @@ def test_updates_can_be_paused_and_resumed(page: Any, busy: Served) -> None:
     button.click()
     assert "paused" in page.run("return document.getElementById('live').innerText")
     assert button.text.startswith("Resume")
-    made = busy.decide(0.75)
+    made = busy.open_round(0.75)
     asked(page)
     page.run("document.dispatchEvent(new Event('visibilitychange'))")
-    assert page.run(f"return document.getElementById('decision-{made['id']}')") is None
+    assert page.run(f"return document.getElementById('round-{made['id']}')") is None
     button.click()
-    wait_for(page, f"document.getElementById('decision-{made['id']}') !== null")
+    wait_for(page, f"document.getElementById('round-{made['id']}') !== null")
     assert button.text.startswith("Pause")
 
 
@@ -272,13 +275,13 @@ def test_a_hidden_page_asks_for_nothing(page: Any, busy: Served) -> None:
         "window.fetch = (...a) => { window.asked += 1; return real(...a); };"
         "window.away = true; document.dispatchEvent(new Event('visibilitychange'));"
     )
-    made = busy.decide(-0.75)
+    made = busy.open_round(-0.75)
     WebDriverWait(page.chromium, 10, 0.1).until(
         lambda _: page.run("return performance.now()") > 8_000  # two turns would have come
     )
     assert page.run("return window.asked") == 0
     page.run("window.away = false; document.dispatchEvent(new Event('visibilitychange'));")
-    wait_for(page, f"document.getElementById('decision-{made['id']}') !== null")
+    wait_for(page, f"document.getElementById('round-{made['id']}') !== null")
 
 
 @pytest.mark.full
@@ -295,8 +298,8 @@ def test_it_works_without_a_script(page: Any, busy: Served) -> None:
     try:
         page.open(Address(f"{busy.url}/cascades/triage"), width=1400)
         text = page.chromium.find_element(By.TAG_NAME, "body").text
-        assert "Reload to see what is new." in text
-        assert "Recent decisions" in text
+        assert "Reload the page" in text
+        assert "Recent rounds" in text
         assert not page.chromium.find_element(By.ID, "pause").is_displayed()
         click(page, "#recent summary")
         assert page.chromium.find_element(By.CSS_SELECTOR, "#recent table").is_displayed()
@@ -304,7 +307,7 @@ def test_it_works_without_a_script(page: Any, busy: Served) -> None:
         page.chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_from_nothing_to_the_first_decision_by_typing_what_the_pages_say(
+def test_from_nothing_to_the_first_round_by_typing_what_the_pages_show(
     page: Any, fresh: Served
 ) -> None:
     for width in WIDTHS[::-1]:
@@ -318,11 +321,9 @@ def test_from_nothing_to_the_first_decision_by_typing_what_the_pages_say(
         assert page.run("return document.documentElement.scrollWidth") <= width
     _type(page.run("return document.querySelector('pre').innerText"))
     wait_for(page, "document.querySelector('#unheard pre') !== null")
-    (made,) = re.findall(
-        r"decision-(\S+)", page.run("return document.querySelector('.recent li').id")
-    )
-    told = page.run("return document.querySelector('#unheard pre').innerText")
-    _type(told.replace("/ID/", f"/{made}/").replace("…", "ill"))
+    (made,) = re.findall(r"round-(\S+)", page.run("return document.querySelector('.recent li').id"))
+    command = page.run("return document.querySelector('#unheard pre').innerText")
+    _type(command.replace("/ID/", f"/{made}/").replace("OUTPUT", "ill"))
     wait_for(page, "document.querySelector('#unheard pre') === null")
     assert "1 learned from" in page.run("return document.getElementById('tiles').innerText")
     assert page.logs("browser") == []
@@ -361,10 +362,10 @@ def test_a_key_that_may_only_look_changes_nothing(page: Any, locked: Served, wid
     assert page.chromium.current_url == f"{locked.url}/signin"
 
 
-def test_a_wrong_key_is_told_and_not_repeated(page: Any, locked: Served) -> None:
+def test_a_wrong_key_is_refused_and_not_repeated(page: Any, locked: Served) -> None:
     page.open(Address(locked.url), width=400)
     sign_in(page, "sw_wrong_key")
-    assert "not a valid key" in page.run("return document.getElementById('problem').innerText")
+    assert page.run("return document.getElementById('problem').checkVisibility()")
     assert page.run("return document.getElementById('key').value") == ""
     assert page.run("return document.documentElement.scrollWidth") <= 400
 
@@ -377,6 +378,6 @@ def test_an_admin_retires_a_cascade_by_typing_its_name(page: Any, locked: Served
     for name, status in (("sparse", "active"), ("spare", "retired")):
         page.chromium.find_element(By.ID, "confirm").send_keys(name)
         follow(page, "button.danger")
-        assert locked.api.get("/spare").json()["status"] == status
+        assert locked.cascade("spare")["status"] == status
     assert page.run("return document.querySelector('.title .badge').innerText") == "retired"
     assert page.run("return document.querySelector('.retiring')") is None

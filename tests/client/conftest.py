@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.client.faces import FACES
+from tests.client.both_clients import CLIENTS
 from tests.client.processes import Process
 
 
-@pytest.fixture(params=FACES.values(), ids=list(FACES))
-def face(request: pytest.FixtureRequest) -> Callable[..., Any]:
+@pytest.fixture(params=CLIENTS.values(), ids=list(CLIENTS))
+def connect(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return request.param
 
 

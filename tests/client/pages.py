@@ -12,7 +12,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return found
 
 
-def agrees(said: str, shown: str) -> bool:
+def agrees(received: str, shown: str) -> bool:
     """Say whether a text is the one shown, where … stands for anything."""
     pattern = ".*".join(re.escape(part) for part in shown.split("…"))
-    return re.fullmatch(pattern, said, re.DOTALL) is not None
+    return re.fullmatch(pattern, received, re.DOTALL) is not None

@@ -21,7 +21,7 @@ class Process:
         self._flags = flags
         self._port = 0  # the first start takes a free one, later ones the same
         self._process: subprocess.Popen[str] | None = None
-        self._rising: threading.Thread | None = None
+        self._restarting: threading.Thread | None = None
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in stop)
         self.url = ""
 
@@ -36,12 +36,12 @@ class Process:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         )
         assert self._process.stdout is not None
-        said = self._process.stdout.readline()
-        words = [word for word in said.split() if word.startswith("http://")]
+        line = self._process.stdout.readline()
+        words = [word for word in line.split() if word.startswith("http://")]
         if not words:
             self.kill()
             self._log.seek(0)
-            raise RuntimeError(f"the service did not start: {said}{self._log.read()}")
+            raise RuntimeError(f"the service did not start: {line}{self._log.read()}")
         self.url = words[0]
         self._port = int(self.url.rpartition(":")[2])
         return self
@@ -51,14 +51,14 @@ class Process:
             assert client.ready(wait=START)
         return self
 
-    def die_and_rise(self) -> None:
-        """Be killed, and start again meanwhile."""
+    def kill_and_restart(self) -> None:
+        """Kill it, and start it again in the background."""
         self.kill()
-        self._rising = threading.Thread(target=self.start)
-        self._rising.start()
+        self._restarting = threading.Thread(target=self.start)
+        self._restarting.start()
 
     def kill(self) -> None:
-        """kill -9: it cannot say goodbye to anybody."""
+        """kill -9: it cannot close anything."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -66,9 +66,9 @@ class Process:
         self._log.close()
 
     def _end(self, how: signal.Signals) -> None:
-        if self._rising is not None:
-            self._rising.join()
-            self._rising = None
+        if self._restarting is not None:
+            self._restarting.join()
+            self._restarting = None
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(how)

@@ -1,4 +1,4 @@
-"""A relay between a client and a service, which can see to it that an answer is lost."""
+"""A relay between a client and a service, which can lose an answer."""
 
 import socket
 import threading
@@ -14,7 +14,7 @@ import msgspec
 class Relay:
     def __init__(self) -> None:
         self.url = ""
-        self.answers: list[Any] = []  # what the service said, whether or not it was passed on
+        self.answers: list[Any] = []  # of the service, passed on or not
 
 
 @contextmanager

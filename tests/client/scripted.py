@@ -1,4 +1,4 @@
-"""A server on a real socket that does to each request what a script says, then repeats its end."""
+"""A server on a real socket that treats each request by a script, then repeats its end."""
 
 import socket
 import threading
@@ -13,7 +13,7 @@ import msgspec
 
 
 @dataclass(frozen=True)
-class Say:
+class Answer:
     """Answer."""
 
     body: Any
@@ -23,12 +23,12 @@ class Say:
 
 @dataclass(frozen=True)
 class Drop:
-    """Read the request, then close the connection without a word."""
+    """Read the request, then close the connection without an answer."""
 
 
 @dataclass(frozen=True)
 class Hang:
-    """Read the request, then say nothing until the server ends."""
+    """Read the request, then do nothing until the server ends."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Seen:
         return self.headers.get("idempotency-key")
 
 
-Step: TypeAlias = Say | Drop | Hang | Trickle
+Step: TypeAlias = Answer | Drop | Hang | Trickle
 
 
-def refuse(status: int, code: str, retry_after: str | None = None, **more: Any) -> Say:
+def refuse(status: int, code: str, retry_after: str | None = None, **more: Any) -> Answer:
     fault = {"code": code, "message": f"this is {code}", **more}
-    return Say(
+    return Answer(
         {"error": fault}, status, {} if retry_after is None else {"Retry-After": retry_after}
     )
 
@@ -88,7 +88,7 @@ def serving(*script: Step) -> Iterator[Scripted]:
             body = msgspec.json.decode(raw) if raw else None
             seen = Seen(self.command, self.path, headers, body, time.monotonic())
             match scripted.answered(seen):
-                case Say(body, status, headers):
+                case Answer(body, status, headers):
                     content = body if isinstance(body, bytes) else msgspec.json.encode(body)
                     self.send_response(status)
                     for name, value in headers.items():

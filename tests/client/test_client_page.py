@@ -25,7 +25,7 @@ def test_the_page_does_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 exec(compile(code, f"client.md, block {number}", "exec"), names)
             shown = [match["shown"] for match in SHOWN.finditer(code)]
             assert len(shown) == code.count("print(")
-            said = printed.getvalue().splitlines()
-            assert len(said) == len(shown), code
-            for line, wanted in zip(said, shown, strict=True):
+            received = printed.getvalue().splitlines()
+            assert len(received) == len(shown), code
+            for line, wanted in zip(received, shown, strict=True):
                 assert agrees(line, wanted), f"{line!r} is not {wanted!r}"

@@ -59,8 +59,8 @@ class Ids:
             command = command.replace(shown, real)
         return command
 
-    def same(self, said: Any, shown: str) -> bool:
-        return isinstance(said, str) and self.real.setdefault(shown, said) == said
+    def same(self, received: Any, shown: str) -> bool:
+        return isinstance(received, str) and self.real.setdefault(shown, received) == received
 
 
 def parsed(shown: str) -> Any:
@@ -70,40 +70,42 @@ def parsed(shown: str) -> Any:
     return json.loads(text)
 
 
-def like(said: Any, shown: Any, ids: Ids) -> bool:
+def like(received: Any, shown: Any, ids: Ids) -> bool:
     if shown == "…":
         return True
     if isinstance(shown, dict):
         more = "…" in shown
         fields = {name for name in shown if name != "…"}
-        if not isinstance(said, dict) or not (fields <= set(said) if more else fields == set(said)):
+        if not isinstance(received, dict) or not (
+            fields <= set(received) if more else fields == set(received)
+        ):
             return False
         return all(
-            ids.same(said[name], shown[name])
+            ids.same(received[name], shown[name])
             if name == "id"
-            else like(said[name], shown[name], ids)
+            else like(received[name], shown[name], ids)
             for name in fields
         )
     if isinstance(shown, list):
-        if not isinstance(said, list):
+        if not isinstance(received, list):
             return False
         if shown[-1:] == ["…"]:
-            shown, said = shown[:-1], said[: len(shown) - 1]
-        return len(said) == len(shown) and all(
-            like(one, other, ids) for one, other in zip(said, shown, strict=True)
+            shown, received = shown[:-1], received[: len(shown) - 1]
+        return len(received) == len(shown) and all(
+            like(one, other, ids) for one, other in zip(received, shown, strict=True)
         )
     if isinstance(shown, str):
-        return isinstance(said, str) and agrees(said, shown)
-    return type(said) is type(shown) and said == shown
+        return isinstance(received, str) and agrees(received, shown)
+    return type(received) is type(shown) and received == shown
 
 
-def compared(said: str, shown: str, ids: Ids) -> bool:
+def compared(received: str, shown: str, ids: Ids) -> bool:
     try:
         wanted = parsed(shown)
     except json.JSONDecodeError:  # text, or an answer with its status behind it
-        lines, wanted_lines = said.splitlines(), ids.in_command(shown).splitlines()
+        lines, wanted_lines = received.splitlines(), ids.in_command(shown).splitlines()
         return len(lines) == len(wanted_lines) and all(map(agrees, lines, wanted_lines))
-    return like(json.loads(said), wanted, ids)
+    return like(json.loads(received), wanted, ids)
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +160,7 @@ def test_every_route_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown", "alike"),
+    ("received", "shown", "alike"),
     [
         ('{"a": 1}', '{"a": 1}', True),
         ('{"a": 1}', '{"a": 2}', False),
@@ -178,7 +180,9 @@ def test_every_route_is_on_the_page() -> None:
         ('{"id":"0-z"} 201', '{"id":"0-k"} 200', False),
     ],
 )
-def test_an_answer_that_differs_from_the_page_is_found(said: str, shown: str, alike: bool) -> None:
+def test_an_answer_that_differs_from_the_page_is_found(
+    received: str, shown: str, alike: bool
+) -> None:
     ids = Ids()
     ids.same("0-z", "0-k")
-    assert compared(said, shown, ids) is alike
+    assert compared(received, shown, ids) is alike

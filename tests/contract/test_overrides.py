@@ -125,7 +125,8 @@ def by_descents(policy: Any) -> list[int]:
 def by_service(policy: Any) -> list[int]:
     spec = CascadeSpec("tests", [Arm(f"arm {k}", c) for k, c in enumerate(COSTS)], context=2)
     learner = Learner(0, spec, 0.0, policy)
-    event, _ = learner.decide(BATCH.contexts, 0.0, None, 1)
+    event, _ = learner.open(BATCH.contexts.tolist(), 0.0, 1)
+    assert event is not None
     return list(event.stops)
 
 

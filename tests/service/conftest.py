@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from stopwise.service.store import open_store
 from stopwise.service.store.base import Store
-from stopwise.service.store.opening import open_store
 from tests.service.database import Database
 
 

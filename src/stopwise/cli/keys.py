@@ -1,4 +1,4 @@
-"""``stopwise keys``: who may use a service."""
+"""``stopwise keys``: the API keys of a service."""
 
 import re
 import time
@@ -15,7 +15,7 @@ File: TypeAlias = Annotated[
         "--keys",
         metavar="FILE",
         envvar="STOPWISE_KEYS",
-        help="Where the keys are, each without its secret.",
+        help="File of the keys, each without its secret.",
     ),
 ]
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
@@ -25,32 +25,50 @@ keys = typer.Typer(no_args_is_help=True)
 
 @keys.callback()
 def keys_() -> None:
-    """Make, list and revoke the keys of a service.
+    """Add, list and revoke the API keys of a service.
 
-    A service that is given a file of keys asks everybody for one:
+    A service with a file of keys needs one in every request:
 
         stopwise keys add --name triage --scope decide --scope observe
 
         stopwise serve --keys keys.jsonl
 
     It sees a change within a second or two. To replace a key, add another, give it to whoever uses
-    the first, and revoke that.
+    the first, and revoke the first.
     """
 
 
 @keys.command()
 def add(
     name: Annotated[
-        str, typer.Option("--name", metavar="TEXT", help="Whose it is.", show_default=False)
+        str, typer.Option("--name", metavar="TEXT", help="Who uses it.", show_default=False)
     ],
     scope: Annotated[
         list[str] | None,
         typer.Option(
             "--scope",
             metavar="read|decide|observe|admin",
-            help="read: look at everything, as any key may. decide: ask how deep to go. observe: "
-            "tell what arms said. admin: everything. May be repeated.",
+            help="read: read everything, as any key may. decide: open rounds. observe: report "
+            "outputs and labels. admin: everything. May be repeated.",
             show_default="read",
+        ),
+    ] = None,
+    cascade: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cascade",
+            metavar="NAME",
+            help="A cascade that it may use. May be repeated.",
+            show_default="all",
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate",
+            metavar="N",
+            help="Most requests a second; beyond it the answer is 429.",
+            show_default="no limit",
         ),
     ] = None,
     expires: Annotated[
@@ -61,19 +79,21 @@ def add(
     ] = None,
     file: File = Path("keys.jsonl"),
 ) -> None:
-    """Make a key and print it: once, as only its hash is kept.
+    """Add a key and print it: once, as only its hash is stored.
 
-    Pass it on as the header "Authorization: Bearer sw_…".
+    Send it in the header "Authorization: Bearer sw_…".
 
         stopwise keys add --name laptop --scope admin --expires 90d
 
         stopwise keys add --name prometheus --scope read
+
+        stopwise keys add --name ward --scope decide --cascade triage --rate 100
     """
     from stopwise.service.keys import add_key
 
     try:
         until = None if expires is None else time.time() + _seconds(expires)
-        key, text = add_key(file, name, scope or ["read"], until)
+        key, text = add_key(file, name, scope or ["read"], until, rate=rate, cascades=cascade or [])
     except InvalidParameterError as error:
         raise _refused(error) from None
     typer.echo(text)
@@ -84,7 +104,7 @@ def add(
 
 @keys.command("list")
 def list_(file: File = Path("keys.jsonl")) -> None:
-    """List the keys: everything but the secrets."""
+    """List the keys, without their secrets."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -114,7 +134,7 @@ def revoke(
     ],
     file: File = Path("keys.jsonl"),
 ) -> None:
-    """Take a key away. A running service refuses it within a second or two."""
+    """Revoke a key. A running service refuses it within a second or two."""
     from stopwise.service.keys import revoke_key
 
     try:

@@ -16,14 +16,14 @@ PANELS = {"max_": "Limits", "log_": "Log (on stderr)"}
 def serve(config: Path | None = None, **flags: str | None) -> None:
     """Decide over HTTP, for programs in any language.
 
-    Remembers every cascade, decision and observation in one file, and has learned from them
-    whenever it starts again. Listens on this machine alone:
+    Keeps every cascade, round and output in one file, and continues from there when it starts
+    again. Listens on this machine alone:
 
         stopwise serve
 
         curl http://127.0.0.1:8350/healthz
 
-    A dashboard is at http://127.0.0.1:8350. To be reached by others it needs keys:
+    A dashboard is at http://127.0.0.1:8350. To let others reach it, add keys:
 
         stopwise keys add --name triage --scope decide --scope observe
 
@@ -31,7 +31,7 @@ def serve(config: Path | None = None, **flags: str | None) -> None:
 
     Every option can also be set in the environment (STOPWISE_PORT for --port) or in a file (port =
     8350); an option wins over the environment, and that over the file. Stop it with Ctrl-C or
-    SIGTERM: what is in flight is finished.
+    SIGTERM: requests in flight are finished first.
     """
     from stopwise.service.serve import serve as run
 
@@ -56,7 +56,7 @@ def _flag(row: Setting) -> inspect.Parameter:
         row.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        # text, so that a bad value is worded the same wherever it was said
+        # text, so that a bad value gives the same message from every source
         annotation=Annotated[str | None, option],
     )
 

@@ -1,49 +1,55 @@
-"""The client for ordinary, blocking code."""
+"""The clients: one for ordinary, blocking code, one for async code."""
 
+import asyncio
 import time
-from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from stopwise.cascade import Cascade
 from stopwise.client import transport
-from stopwise.client.core import Core
-from stopwise.client.exchange import Ask, Exchange, Pause, Reply, Send, Step
-from stopwise.client.plain import ContextLike, OutputsLike
-from stopwise.client.playing import UNCHANGED, Outcome, play
-from stopwise.client.rounds import OpenRound
-from stopwise.client.specs import Features
+from stopwise.client.requests import Requests, as_method
+from stopwise.client.retries import Exchange, Pause, Reply, Send, Step
+from stopwise.client.rounds import INSTEAD, UNCHANGED, AsyncOpenRound, OpenRound, Outcome, run
+from stopwise.client.values import ContextLike
 from stopwise.errors import InvalidParameterError
-from stopwise.running.calls import ask
+from stopwise.running.calls import ask, ask_async
+from stopwise.running.round_loop import Ask, drive, drive_async
 from stopwise.running.stage import StageLike
-from stopwise.service.messages import (
-    CascadeSpec,
-    CascadeView,
-    DecisionAnswer,
-    DecisionView,
-    LabelAnswer,
-    OutputsAnswer,
-    RoundAnswer,
-    StateAnswer,
-)
 
 if TYPE_CHECKING:
     import httpx
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _blocking(
+    method: Callable[Concatenate[Requests, P], Exchange[T]],
+) -> Callable[Concatenate["Client", P], T]:
+    def call(self: "Client", *args: P.args, **more: P.kwargs) -> T:
+        return self._do(method(self._requests, *args, **more))  # pyright: ignore[reportPrivateUsage] (its own)
+
+    return as_method(call, method)
+
+
+def _awaited(
+    method: Callable[Concatenate[Requests, P], Exchange[T]],
+) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, T]]:
+    async def call(self: "AsyncClient", *args: P.args, **more: P.kwargs) -> T:
+        return await self._do(method(self._requests, *args, **more))  # pyright: ignore[reportPrivateUsage] (its own)
+
+    return as_method(call, method)
 
 
 class Client:
-    """Asks a Stopwise service: how deep to go, and tells it what the arms said.
+    """Asks a Stopwise service how deep to go, and reports the outputs of the arms.
 
-    Whatever can be lost on the way is tried again: when the connection breaks, when no answer
-    comes in time, and when the service says "later" (429, 503; also 502 and 504, which proxies
-    say). Waits grow from try to try and are random (exponential back-off, full jitter); a
-    Retry-After is kept to, up to 5 s. No request can count twice: what makes something new carries
-    an Idempotency-Key, made once and sent with each try; all else names what it is about.
+    A request is tried again when the connection breaks, when no answer comes in time, and when the
+    service says "later" (429, 503; also 502 and 504, which proxies answer). Waits grow from try to
+    try and are random (exponential back-off, full jitter); a Retry-After is kept to, up to 5 s. No
+    request can count twice: one that creates something carries an Idempotency-Key, made once and
+    sent with each try; all others name what they are about.
 
     A client may be shared by threads. It keeps connections open: close it, or use it in a
     ``with``.
@@ -76,9 +82,9 @@ class Client:
 
         with sw.Client() as client:
             client.create("triage", cascade, context=["age", "bmi"])
-            decision = client.decide("triage", [0.2, 0.7])
-            said = [stage(case) for stage in stages[: decision.stop + 1]]
-            client.outputs("triage", decision.id, said)
+            opened = client.open("triage", [0.2, 0.7])
+            outputs = [stage(case) for stage in stages[: opened.stop + 1]]
+            client.report("triage", opened.id, outputs)
     """
 
     def __init__(
@@ -91,177 +97,40 @@ class Client:
         rng: np.random.Generator | None = None,
         http: "httpx.Client | None" = None,
     ) -> None:
-        self._core = Core(url, key, timeout=timeout, deadline=deadline, rng=rng)
-        transport.check(self._core.url)
+        self._requests = Requests(url, key, timeout=timeout, deadline=deadline, rng=rng)
+        transport.check(self._requests.url)
         import httpx
 
-        self._lost = httpx.RequestError
         self._own = http is None
-        self._http = httpx.Client(trust_env=not self._core.local) if http is None else http
+        self._http = httpx.Client(trust_env=not self._requests.local) if http is None else http
 
-    # -- cascades ---------------------------------------------------------------------------------
-
-    def create(
-        self,
-        spec: CascadeSpec | str,
-        cascade: Cascade | None = None,
-        *,
-        context: int | Sequence[str] | None = None,
-        features: Features | None = None,
-        policy: str = "uss-pd",
-        keep_open: int | None = None,
-        idempotency_key: str | None = None,
-        **settings: Any,
-    ) -> CascadeView:
-        """Make a cascade that the service will decide for.
-
-        Parameters
-        ----------
-        spec : CascadeSpec or str
-            The whole of it, or its name.
-        cascade : Cascade
-            The arms, their costs and the trade-off.
-        context : int or sequence of str
-            How many numbers a context has, or their names.
-        features : feature map, PerStage or dict, optional
-            By default ``Polynomial(degree=1)``. Not your own functions: code cannot be sent.
-        policy : str
-            Its name, as in `sw.make`.
-        keep_open : int, optional
-            How many decisions may wait for their outputs.
-        idempotency_key : str, optional
-            The same key makes the same thing once, whoever sends it; by default a random one, so
-            that tries of this call count once.
-        **settings
-            Of the policy: ``delta=0.1``, …
-
-        Raises
-        ------
-        ServiceError
-            ``code`` "conflict" if there is, or was, another cascade of this name; "invalid" if
-            the service cannot use what was described.
-        """
-        return self._do(
-            self._core.create(
-                spec, cascade, context, features, policy, keep_open, idempotency_key, settings
-            )
-        )
-
-    def cascades(self) -> list[CascadeView]:
-        """List every cascade."""
-        return self._do(self._core.cascades())
-
-    def cascade(self, name: str) -> CascadeView:
-        """Show one cascade: how it was described, and what was decided and learned so far."""
-        return self._do(self._core.cascade(name))
-
-    def retire(self, name: str) -> CascadeView:
-        """End a cascade: nothing is decided for it any more, and its name stays taken."""
-        return self._do(self._core.retire(name))
-
-    # -- decisions --------------------------------------------------------------------------------
-
-    def decide(
-        self,
-        name: str,
-        context: ContextLike,
-        evidence: bool = False,
-        *,
-        idempotency_key: str | None = None,
-    ) -> DecisionAnswer:
-        """Ask how deep to go for one context.
-
-        Parameters
-        ----------
-        name : str
-            The cascade.
-        context : array_like or mapping
-            The numbers in order, or by their names.
-        evidence : bool
-            Whether to tell why.
-        idempotency_key : str, optional
-            As in `create`.
-
-        Returns
-        -------
-        DecisionAnswer
-            Run the arms up to ``stop``, then tell what they said with `outputs`.
-        """
-        return self._do(self._core.decide(name, context, evidence, idempotency_key))
-
-    def decide_many(
-        self,
-        name: str,
-        contexts: ArrayLike | Iterable[ContextLike],
-        evidence: bool = False,
-        *,
-        idempotency_key: str | None = None,
-    ) -> list[DecisionAnswer]:
-        """Ask how deep to go for several contexts at once; none learns from another.
-
-        Parameters
-        ----------
-        name, evidence, idempotency_key
-            As in `decide`.
-        contexts : array_like or iterable
-            The rows of a table, or contexts one by one; at most 1,000, unless the service is set
-            otherwise.
-        """
-        return self._do(self._core.decide_many(name, contexts, evidence, idempotency_key))
-
-    def outputs(
-        self,
-        name: str,
-        id: str,
-        outputs: OutputsLike,
-        final: bool = False,
-    ) -> OutputsAnswer:
-        """Tell what arms said, all of them or those that have answered; repeats do no harm.
-
-        Parameters
-        ----------
-        name : str
-            The cascade.
-        id : str
-            Of the decision.
-        outputs : sequence or mapping
-            In the order of the arms (None: not known yet), or by their names. Anything that JSON
-            has; compared by equality.
-        final : bool
-            No more will come (a stage failed): learn from the arms before the first one missing.
-
-        Raises
-        ------
-        ServiceError
-            ``code`` "conflict" if an arm is said to have said something else before.
-        """
-        return self._do(self._core.outputs(name, id, outputs, final))
-
-    def label(self, name: str, id: str, label: Any) -> LabelAnswer:
-        """Tell the right answer of a round that was chosen at random for an audit."""
-        return self._do(self._core.label(name, id, label))
-
-    def decision(self, name: str, id: str) -> DecisionView:
-        """Look up what was decided, and what was told since."""
-        return self._do(self._core.decision(name, id))
+    create = _blocking(Requests.create)
+    cascades = _blocking(Requests.cascades)
+    cascade = _blocking(Requests.cascade)
+    retire = _blocking(Requests.retire)
+    open = _blocking(Requests.open)
+    open_many = _blocking(Requests.open_many)
+    report = _blocking(Requests.report)
+    label = _blocking(Requests.label)
+    look_up = _blocking(Requests.look_up)
+    ready = _blocking(Requests.ready)
+    state = _blocking(Requests.state)
 
     def run(
         self, name: str, context: ContextLike, arms: Sequence[StageLike], *, case: Any = UNCHANGED
     ) -> Outcome:
-        """Ask how deep to go, ask the stages, tell what they said.
+        """Run a whole round: open it, ask the stages, report their outputs.
 
         A stage that fails (it raises, is late, or gives what cannot be used) ends the round; the
         service learns from those before it.
 
         Parameters
         ----------
-        name : str
-            The cascade.
-        context : array_like or mapping
-            As in `decide`.
+        name, context
+            As in `open`.
         arms : sequence
             One for each arm, in order: a function of the case, something with ``predict``, or a
-            `Stage`. If one ``reveals`` numbers, the round is decided step by step.
+            `Stage`.
         case : object, optional
             What stages are asked about; by default the context.
 
@@ -270,14 +139,12 @@ class Client:
         Outcome
             Its ``answer`` is that of the last arm that gave one.
         """
-        return self._do(play(self._core, name, context, arms, case, blocking=True))
-
-    # -- rounds decided step by step --------------------------------------------------------------
+        return self._do(run(self._requests, name, context, arms, case, INSTEAD))
 
     def round(
-        self, name: str, context: ArrayLike = (), *, idempotency_key: str | None = None
+        self, name: str, context: ContextLike = (), *, idempotency_key: str | None = None
     ) -> OpenRound:
-        """Return a round to go through arm by arm, where arms reveal the context.
+        """Return a round to go through arm by arm.
 
         Examples
         --------
@@ -286,45 +153,11 @@ class Client:
             with client.round("ward", [age]) as visit:
                 for arm in visit:
                     answer = stages[arm](patient)
-                    visit.give(answer.says, revealed=answer.values)
-            print(visit.arm, visit.cost)
+                    visit.give(answer.diagnosis, revealed=answer.values)
+            print(visit.answer.arm, visit.answer.cost)
         """
-        return OpenRound(self, name, context, idempotency_key)
-
-    def start_round(
-        self, name: str, context: ArrayLike = (), *, idempotency_key: str | None = None
-    ) -> RoundAnswer:
-        """Begin a round that is decided step by step; ``next`` is the arm to run."""
-        return self._do(self._core.start_round(name, context, idempotency_key))
-
-    def step(
-        self,
-        name: str,
-        id: str,
-        arm: int,
-        output: Any,
-        revealed: ArrayLike = (),
-    ) -> RoundAnswer:
-        """Tell what one arm said and what it revealed; ``next`` is the arm to run now."""
-        return self._do(self._core.step(name, id, arm, output, revealed))
-
-    def end_round(self, name: str, id: str) -> RoundAnswer:
-        """End a round whose arm failed; the service learns from the arms that answered."""
-        return self._do(self._core.end_round(name, id))
-
-    def round_answer(self, name: str, id: str) -> RoundAnswer:
-        """Look up where a round stands."""
-        return self._do(self._core.round_answer(name, id))
-
-    # -- the service itself -----------------------------------------------------------------------
-
-    def ready(self, wait: float = 0.0) -> bool:
-        """Say whether the service can decide now, or within so many seconds."""
-        return self._do(self._core.ready(wait))
-
-    def state(self) -> StateAnswer:
-        """Ask what the log amounts to; replicas with equal hashes have equal states."""
-        return self._do(self._core.state())
+        opening = self._requests.open(name, context, idempotency_key=idempotency_key)
+        return OpenRound(self._do, opening, self._requests, name)
 
     def close(self) -> None:
         """Close the connections; may be called twice."""
@@ -334,33 +167,14 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *left: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Client({self._core.url!r})"
-
-    # -- doing it ---------------------------------------------------------------------------------
+        return f"Client({self._requests.url!r})"
 
     def _do(self, exchange: Exchange[T]) -> T:
-        try:
-            step = next(exchange)
-            while True:
-                outcome, error = None, None
-                try:
-                    outcome = self._outcome(step)
-                except Exception as caught:
-                    error = caught  # thrown below, where it is not taken for the cause of others
-                step = exchange.send(outcome) if error is None else exchange.throw(error)
-        except StopIteration as end:
-            return end.value
-        finally:
-            exchange.close()
+        return drive(exchange, self._outcome)
 
     def _outcome(self, step: Step) -> Any:
         match step:
@@ -372,6 +186,8 @@ class Client:
                 return ask(step.call, step.case, step.timeout)
 
     def _reply(self, send: Send) -> Reply:
+        import httpx
+
         if self._http.is_closed:
             raise InvalidParameterError("this client was closed: make a new one")
         until = time.monotonic() + send.timeout
@@ -384,5 +200,130 @@ class Client:
                 timeout=transport.time_limits(send.timeout),
             ) as response:
                 return transport.read(response, until)
-        except self._lost as error:
+        except httpx.RequestError as error:
+            raise transport.lost(error) from error
+
+
+class AsyncClient:
+    """Asks a Stopwise service without blocking the event loop; otherwise as `Client`.
+
+    One client serves any number of tasks of one event loop.
+
+    Parameters
+    ----------
+    url, key, timeout, deadline, rng
+        As in `Client`.
+    http : httpx.AsyncClient, optional
+        To send with, for certificates and proxies of your own; you close it.
+
+    Examples
+    --------
+    >>> async def main():
+    ...     async with AsyncClient("http://127.0.0.1:8350") as client:
+    ...         return repr(client)
+    >>> asyncio.run(main())
+    "AsyncClient('http://127.0.0.1:8350')"
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        timeout: float = 10.0,
+        deadline: float = 30.0,
+        rng: np.random.Generator | None = None,
+        http: "httpx.AsyncClient | None" = None,
+    ) -> None:
+        self._requests = Requests(url, key, timeout=timeout, deadline=deadline, rng=rng)
+        transport.check(self._requests.url)
+        import httpx
+
+        self._own = http is None
+        self._http = httpx.AsyncClient(trust_env=not self._requests.local) if http is None else http
+
+    create = _awaited(Requests.create)
+    cascades = _awaited(Requests.cascades)
+    cascade = _awaited(Requests.cascade)
+    retire = _awaited(Requests.retire)
+    open = _awaited(Requests.open)
+    open_many = _awaited(Requests.open_many)
+    report = _awaited(Requests.report)
+    label = _awaited(Requests.label)
+    look_up = _awaited(Requests.look_up)
+    ready = _awaited(Requests.ready)
+    state = _awaited(Requests.state)
+
+    async def run(
+        self, name: str, context: ContextLike, arms: Sequence[StageLike], *, case: Any = UNCHANGED
+    ) -> Outcome:
+        """Run a whole round; see `Client.run`.
+
+        Async stages are awaited; each other stage runs in a thread of its own.
+        """
+        return await self._do(run(self._requests, name, context, arms, case, None))
+
+    def round(
+        self, name: str, context: ContextLike = (), *, idempotency_key: str | None = None
+    ) -> AsyncOpenRound:
+        """Return a round to go through arm by arm.
+
+        Examples
+        --------
+        ::
+
+            async with client.round("ward", [age]) as visit:
+                async for arm in visit:
+                    answer = await stages[arm](patient)
+                    await visit.give(answer.diagnosis, revealed=answer.values)
+        """
+        opening = self._requests.open(name, context, idempotency_key=idempotency_key)
+        return AsyncOpenRound(self._do, opening, self._requests, name)
+
+    async def close(self) -> None:
+        """Close the connections; may be called twice."""
+        if self._own:
+            await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *left: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"AsyncClient({self._requests.url!r})"
+
+    async def _do(self, exchange: Exchange[T]) -> T:
+        return await drive_async(exchange, self._outcome)
+
+    async def _outcome(self, step: Step) -> Any:
+        match step:
+            case Send():
+                return await self._reply(step)
+            case Pause():
+                return await asyncio.sleep(step.seconds)
+            case Ask():
+                return await ask_async(step.call, step.case, step.timeout)
+
+    async def _reply(self, send: Send) -> Reply:
+        import httpx
+
+        if self._http.is_closed:
+            raise InvalidParameterError("this client was closed: make a new one")
+        try:
+            async with (
+                asyncio.timeout(send.timeout),
+                self._http.stream(
+                    send.method,
+                    send.url,
+                    headers=send.headers,
+                    content=send.content,
+                    timeout=transport.time_limits(send.timeout),
+                ) as response,
+            ):
+                return await transport.read_async(response)
+        except TimeoutError:
+            raise transport.late() from None
+        except httpx.RequestError as error:
             raise transport.lost(error) from error

@@ -1,10 +1,10 @@
-"""What the clients share of httpx, which is optional and imported when a client is made."""
+"""What both clients need of httpx, which is optional and imported when a client is made."""
 
 import ssl
 import time
 from typing import TYPE_CHECKING
 
-from stopwise.client.exchange import Lost, Reply
+from stopwise.client.retries import ConnectionLost, Reply
 from stopwise.errors import InvalidParameterError, MissingPackageError, ServiceError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def time_limits(seconds: float) -> "httpx.Timeout":
 
 
 def read(response: "httpx.Response", until: float) -> Reply:
-    """Return a response as the core knows it, if it comes before a time of the monotonic clock.
+    """Return a response, if it comes before a time of the monotonic clock.
 
     httpx limits the wait for each piece, and so not how long a server may trickle.
     """
@@ -49,16 +49,33 @@ def read(response: "httpx.Response", until: float) -> Reply:
 
 
 async def read_async(response: "httpx.Response") -> Reply:
-    """Return a response as the core knows it."""
+    """Return a response."""
     content = bytearray()
     async for piece in response.aiter_bytes():
         _add(content, piece, response)
     return _reply(response, content)
 
 
-def late() -> Lost:
+def late() -> ConnectionLost:
     """Return that time was up."""
-    return Lost("no answer in time", "timeout")
+    return ConnectionLost("no answer in time", "timeout")
+
+
+def lost(error: "httpx.RequestError") -> ConnectionLost:
+    """Return why there was no response."""
+    import httpx
+
+    if isinstance(error, httpx.TimeoutException):
+        return late()
+    lasting = isinstance(
+        error, httpx.UnsupportedProtocol | httpx.LocalProtocolError | httpx.DecodingError
+    )
+    cause: BaseException | None = error
+    while cause is not None and not lasting:  # a certificate will be as wrong next time
+        lasting = isinstance(cause, ssl.SSLError)
+        cause = cause.__cause__ or cause.__context__
+    reason = str(error) or type(error).__name__
+    return ConnectionLost(f"the service cannot be reached ({reason})", lasting=lasting)
 
 
 def _add(content: bytearray, piece: bytes, response: "httpx.Response") -> None:
@@ -73,20 +90,3 @@ def _add(content: bytearray, piece: bytes, response: "httpx.Response") -> None:
 
 def _reply(response: "httpx.Response", content: bytearray) -> Reply:
     return Reply(response.status_code, bytes(content), response.headers.get("Retry-After"))
-
-
-def lost(error: "httpx.RequestError") -> Lost:
-    """Return why there was no response as the core knows it."""
-    import httpx
-
-    if isinstance(error, httpx.TimeoutException):
-        return late()
-    lasting = isinstance(
-        error, httpx.UnsupportedProtocol | httpx.LocalProtocolError | httpx.DecodingError
-    )
-    cause: BaseException | None = error
-    while cause is not None and not lasting:  # a certificate will be as wrong next time
-        lasting = isinstance(cause, ssl.SSLError)
-        cause = cause.__cause__ or cause.__context__
-    said = str(error) or type(error).__name__
-    return Lost(f"the service cannot be reached ({said})", lasting=lasting)

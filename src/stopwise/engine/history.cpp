@@ -196,7 +196,8 @@ void History::save(Writer& to) const {
     }
 }
 
-void History::restore(Reader& from, const std::vector<Question>& questions, std::int64_t rounds) {
+void History::restore(Reader& from, const std::vector<Question>& questions, std::int64_t rounds,
+                      double largest) {
     std::size_t distinct = 0;
     std::int64_t seen = 0;
     for (std::size_t stop = 0; stop < n_arms_; ++stop) {
@@ -213,7 +214,7 @@ void History::restore(Reader& from, const std::vector<Question>& questions, std:
                 block.rows = static_cast<std::size_t>(from.count(kBlock, "the rows of a block"));
                 if (block.rows == 0) throw BadArchive("impossible: a block without rows");
                 for (std::size_t c = 0; c < width_; ++c) {
-                    from.between(block.x.data() + c * kBlock, block.rows, -1.001, 1.001, "a feature");
+                    from.between(block.x.data() + c * kBlock, block.rows, -largest, largest, "a feature");
                 }
                 from.get(block.answers.data(), block.answers.size());
                 from.get(block.rule_stops.data(), block.rule_stops.size());

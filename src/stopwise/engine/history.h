@@ -81,7 +81,9 @@ public:
     std::size_t nbytes() const;
     void save(Writer& to) const;
     // ``rounds``: no more of them can have been seen.
-    void restore(Reader& from, const std::vector<Question>& questions, std::int64_t rounds);
+    // No feature lies beyond ``largest``.
+    void restore(Reader& from, const std::vector<Question>& questions, std::int64_t rounds,
+                 double largest);
 
 private:
     struct Entry {  // of a distinct row: where it is

@@ -16,6 +16,7 @@ constexpr double kFloor = 1e-18;
 constexpr double kSlope = 0.5;  // heuristic: how much the logit of q is expected to vary with x
 
 constexpr double kLongest = 1.01;  // ‖φ‖² ≤ 1, with room for rounding
+constexpr double kLargest = 1.001;  // |φ_c| ≤ 1, likewise
 const std::vector<Question> kLabelQuestion = {{0, 0, 2, 0}};
 
 // The largest p(1 − 2q) for a logit of p within ± spread and this one of q.
@@ -529,7 +530,7 @@ void Learner::restore(const unsigned char* bytes, std::size_t size) {
         fresh.beaten_by_[i] = static_cast<std::size_t>(j);
     }
     const auto weight = static_cast<double>(plan_.weight);
-    fresh.history_.restore(from, plan_.questions, fresh.rounds_);
+    fresh.history_.restore(from, plan_.questions, fresh.rounds_, kLargest);
     const double start = std::max(rule_->lam(), kFloor);
     for (std::size_t g = 0; g < grams_.size(); ++g) {
         Gram& gram = fresh.grams_[g];
@@ -548,7 +549,9 @@ void Learner::restore(const unsigned char* bytes, std::size_t size) {
         for (Labelled& labelled : fresh.labels_) {
             labelled.rounds = from.count(fresh.labelled_rounds_, "its number of labels");
             from.between(&labelled.heaviest, 1, 1.0, weight, "a weight");
-            labelled.history.restore(from, kLabelQuestion, labelled.rounds);
+            const double shrunk = kSlope * std::sqrt(plan_.ridge);  // more than 1 with a large ridge
+            labelled.history.restore(from, kLabelQuestion, labelled.rounds,
+                                     kLargest * std::max(1.0, shrunk));
             if (labelled.history.observations(2, 2) != static_cast<double>(labelled.rounds)) {
                 throw BadArchive("impossible: its number of labels");
             }

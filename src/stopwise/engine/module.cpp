@@ -34,8 +34,8 @@ using NumpyNumbers = nb::ndarray<nb::numpy, double>;
 
 constexpr std::size_t kMaxArms = 15;  // outputs travel as codes of four bits
 
-// Work of a pass, in rows times squared width, from which a pass takes long enough for other threads to go on meanwhile.
-constexpr double kLong = 2e6;
+// Work of a call, in multiplications, from which it takes long enough for other threads to go on meanwhile.
+constexpr double kLong = 6e6;
 
 template <class T>
 struct Shared {
@@ -86,9 +86,22 @@ using Numbers1 = Vector<const double>;
 using Answers = Vector<const unsigned char>;
 
 void note_size(SharedLearner& shared) {
-    const auto rows = static_cast<double>(shared.value.history().rows());
+    const auto rows = static_cast<double>(shared.value.history().rows() + 1);
     const auto width = static_cast<double>(shared.value.plan().width);
-    shared.slow = rows * width * width > kLong;
+    const auto questions = static_cast<double>(shared.value.plan().questions.size());
+    shared.slow = rows * width * width * questions > kLong;
+}
+
+// Call ``go`` in a turn: a long one if it may take long.
+template <class Go>
+void in_turn(SharedLearner& shared, const Go& go) {
+    if (shared.slow) {
+        LongTurn turn(shared);
+        go();
+    } else {
+        Turn turn(shared);
+        go();
+    }
 }
 
 using QuestionTuple = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>;
@@ -213,13 +226,7 @@ nb::object decide(SharedLearner& shared, nb::handle context, const Monomials* ma
         rounds = learner.rounds() + learner.labels();
         if (learner.forced()) noted[0].upper = std::nan("");
     };
-    if (shared.slow) {
-        LongTurn turn(shared);
-        answer();
-    } else {
-        Turn turn(shared);
-        answer();
-    }
+    in_turn(shared, answer);
     return nb::make_tuple(stop, rounds, as_bytes(note.data(), note_length(learner)));
 }
 
@@ -287,9 +294,10 @@ bool observe(SharedLearner& shared, nb::handle context, const Monomials* maps, s
             answers[learner.pair(i, j)] = differ != 0;
         }
     }
-    Turn turn(shared);
-    learner.observe(row.data(), n - 1, rule_stop, answers);
-    note_size(shared);
+    in_turn(shared, [&] {
+        learner.observe(row.data(), n - 1, rule_stop, answers);
+        note_size(shared);
+    });
     return true;
 }
 
@@ -299,9 +307,10 @@ void observe_answers(SharedLearner& shared, const Numbers1& row, std::size_t sto
     require(row.shape(0) == learner.plan().width && stop < learner.plan().n_arms &&
                 answers.shape(0) == learner.plan().questions.size(),
             "a round of another learner");
-    Turn turn(shared);
-    learner.observe(row.data(), stop, rule_stop, answers.data());
-    note_size(shared);
+    in_turn(shared, [&] {
+        learner.observe(row.data(), stop, rule_stop, answers.data());
+        note_size(shared);
+    });
 }
 
 void label(SharedLearner& shared, const Numbers1& row, std::size_t rule_stop, const Answers& right,

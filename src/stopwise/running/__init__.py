@@ -1,1 +1,1 @@
-"""Run the stages of a cascade, only as deep as a policy says, and learn from what they say."""
+"""Run the stages of a cascade, only as deep as a policy decides, and learn from their answers."""

@@ -1,4 +1,4 @@
-"""From what a stage said to what is compared: ready-made canonical forms.
+"""From the answer of a stage to what is compared: ready-made canonical forms.
 
 Two answers agree when their canonical forms are equal. Any function makes that an equivalence, and
 an equivalence is what the stopping rule needs: if arms i and j agree, they are right together or
@@ -30,7 +30,7 @@ def normalised_text(text: str) -> str:
     Parameters
     ----------
     text : str
-        What a stage said.
+        The answer of a stage.
 
     Returns
     -------

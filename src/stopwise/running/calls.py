@@ -136,13 +136,12 @@ async def ask_async(run: Call, case: Any, timeout: float | None) -> Any:
         raise _too_late(timeout) from None
 
 
-def refuse_async(name: str | None, answer: Any = None) -> NoReturn:
-    """Send the caller of a stage that must be awaited to `Runner.arun`."""
+def refuse_async(name: str | None, instead: str, answer: Any = None) -> NoReturn:
+    """Say that a stage must be awaited, and what to write instead of a call that blocks."""
     if inspect.iscoroutine(answer):
         answer.close()  # or Python complains that it was never awaited
     raise InvalidParameterError(
-        f"stage {name!r} is async, and `run` cannot await it: write `await runner.arun(case)` in "
-        "async code, `asyncio.run(runner.arun(case))` elsewhere"
+        f"stage {name!r} is async, and `run` cannot await it: write {instead}"
     )
 
 

@@ -1,11 +1,9 @@
-"""Runs a cascade: asks its stages, only as deep as the policy says, and lets it learn."""
+"""Runs a cascade: asks its stages, only as deep as the policy decides, and lets it learn."""
 
 import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
-from inspect import isawaitable
 from itertools import islice
 from threading import Lock
 from typing import Any, Literal, Protocol
@@ -13,11 +11,14 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stopwise.errors import InvalidInputError, InvalidParameterError, TruthRequiredError
+from stopwise.errors import InvalidParameterError, TruthRequiredError
 from stopwise.policies.base import Policy, Progress, Uncontextual
-from stopwise.records import Failure, Round
+from stopwise.records import Round
 from stopwise.running.calls import ask, ask_async, refuse_async
-from stopwise.running.stage import Stage, StageLike, check_equality, seconds, shown, told
+from stopwise.running.round_loop import RoundLoop, drive, drive_async, stages_for
+from stopwise.running.stage import StageLike, check_equality, seconds, shown
+
+INSTEAD = "`await runner.arun(case)` in async code, `asyncio.run(runner.arun(case))` elsewhere"
 
 
 class KeepsRounds(Protocol):
@@ -89,29 +90,28 @@ class Runner:
     ) -> None:
         if policy.needs_truth:
             raise TruthRequiredError(
-                f"{policy.name} must be told what nobody knows while a cascade runs; take a policy "
-                "that learns without, such as USSPD"
+                f"{policy.name} needs what nobody knows while a cascade runs; take a policy that "
+                "learns without, such as USSPD"
             )
         if on_error not in ("end", "raise"):
             raise InvalidParameterError(f'on_error is "end" or "raise", not {on_error!r}')
         if timeout is not None:
             timeout = seconds(timeout)
         self.policy = policy
-        self.stages = _prepared(policy.cascade.names, stages, canonical, timeout)
+        self.blind = isinstance(policy, Uncontextual)
+        sees = getattr(getattr(policy, "features", None), "sees", None)
+        self.stages = stages_for(
+            policy.cascade.names,
+            stages,
+            reveal=self.blind or sees is not None,
+            canonical=canonical,
+            timeout=timeout,
+        )
         self.context = context
         self.canonical = canonical
         self.log = log
         self.on_error = on_error
         self.lock = Lock()
-        self.blind = isinstance(policy, Uncontextual)
-        if not self.blind and getattr(getattr(policy, "features", None), "sees", None) is None:
-            for stage in self.stages[:-1]:
-                if stage.reveals is not None:
-                    raise InvalidParameterError(
-                        f"stage {stage.name!r} reveals numbers, but this policy sees the whole "
-                        "context from the start; let it see more from stage to stage: "
-                        "features=PerStage(maps, sees=[...])"
-                    )
 
     def run(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002 (the word for it)
         """Run one case to its end.
@@ -126,7 +126,7 @@ class Runner:
         Returns
         -------
         Round
-            What was said, where it ended, and whether a stage failed.
+            The outputs, where it ended, and whether a stage failed.
 
         Raises
         ------
@@ -137,18 +137,11 @@ class Runner:
         """
         for stage in self.stages:
             if stage.is_async:
-                refuse_async(stage.name)
-        under_way = _RoundUnderWay(self, case, id)
-        while (stage := under_way.next()) is not None:
-            try:
-                answer = ask(stage.call, case, stage.timeout)
-            except Exception as error:
-                under_way.failed(error)
-                continue
-            if isawaitable(answer):  # a plain function that handed on what an async one gave
-                refuse_async(stage.name, answer)
-            under_way.give(answer)
-        return under_way.finished()
+                refuse_async(stage.name, INSTEAD)
+        local = _LocalRound(self, case, id)
+        loop = RoundLoop(self.stages, case, local, INSTEAD)
+        drive(loop.steps(), lambda step: ask(*step))
+        return local.finished(loop)
 
     async def arun(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002 (the word for it)
         """Run one case to its end without blocking the event loop (see `run`).
@@ -156,15 +149,10 @@ class Runner:
         Async stages are awaited; each other stage runs in a thread of its own. The policy is called
         in the thread of the loop only.
         """
-        under_way = _RoundUnderWay(self, case, id)
-        while (stage := under_way.next()) is not None:
-            try:
-                answer = await ask_async(stage.call, case, stage.timeout)
-            except Exception as error:
-                under_way.failed(error)
-                continue
-            under_way.give(answer)
-        return under_way.finished()
+        local = _LocalRound(self, case, id)
+        loop = RoundLoop(self.stages, case, local, None)
+        await drive_async(loop.steps(), lambda step: ask_async(*step))
+        return local.finished(loop)
 
     def run_many(
         self,
@@ -245,7 +233,7 @@ class Runner:
             await asyncio.gather(*under_way, *ended, return_exceptions=True)
 
     def audit(self, done: Round, label: Any) -> None:
-        """Tell the policy the right answer of a round that this runner has run.
+        """Report the right answer of a round that this runner has run to the policy.
 
         Parameters
         ----------
@@ -289,8 +277,8 @@ class Runner:
         return f"Runner({stages}) of {self.policy!r}"
 
 
-class _RoundUnderWay:
-    """One round between its first question and its record: all of it but the asking."""
+class _LocalRound:
+    """One round that the runner's policy decides about: the source of its `RoundLoop`."""
 
     def __init__(self, runner: Runner, case: Any, id: str | None) -> None:  # noqa: A002 (the word for it)
         self._runner = runner
@@ -299,67 +287,38 @@ class _RoundUnderWay:
         x = runner.known(case)
         with runner.lock:
             self._descent = runner.policy.start(x)
-        self._beside: list[float] = []  # revealed to a policy that looks at no context
-        self._arm = -1
-        self._answers: list[Any] = []
-        self._costs: list[float] = []
-        self._failure: Failure | None = None
+        self._unseen: list[float] = []  # revealed to a policy that looks at no context
 
-    def next(self) -> Stage | None:
-        """Return the stage to ask, None when the round has ended."""
-        if self._failure is not None:
-            return None
+    def next(self) -> int | None:
         with self._runner.lock:
-            arm = self._descent.next()
-        if arm is None:
-            return None
-        self._arm = arm
-        return self._runner.stages[arm]
+            return self._descent.next()
 
-    def give(self, answer: Any) -> None:
-        """Take a stage's answer; one that cannot be used is a failure of the stage."""
-        stages = self._runner.stages
-        try:
-            compared, revealed, cost = stages[self._arm].judge(
-                answer, last=self._arm + 1 == len(stages)
-            )
-            beside, seen = (revealed, ()) if self._runner.blind else ((), revealed)
-            for earlier in self._descent.outputs:
-                check_equality(compared, earlier)  # or learning could fail, with the round logged
-            with self._runner.lock:
-                self._descent.give(compared, seen)
-        except InvalidInputError as error:
-            self.failed(error)
-            return
-        self._beside += beside
-        self._answers.append(answer)
-        if cost is not None:
-            self._costs.append(cost)
+    def give(self, output: Hashable, revealed: tuple[float, ...]) -> tuple[()]:
+        for earlier in self._descent.outputs:
+            check_equality(output, earlier)  # or learning could fail, with the round logged
+        blind = self._runner.blind
+        with self._runner.lock:
+            self._descent.give(output, () if blind else revealed)
+        if blind:
+            self._unseen += revealed
+        return ()
 
-    def failed(self, error: Exception) -> None:
-        """End the round at the arms that answered."""
-        if self._runner.on_error == "raise":
-            raise error
-        late = isinstance(error, TimeoutError)
-        said = told(error)
-        if not (said and (late or isinstance(error, InvalidInputError))):
-            said = f"{type(error).__name__}: {said}" if said else type(error).__name__
-        self._failure = Failure(self._arm, "timeout" if late else "error", said)
-
-    def finished(self) -> Round:
-        """Write the round down, let the policy learn from it, and return it."""
+    def finished(self, loop: RoundLoop) -> Round:
+        """Log the round, let the policy learn from it, and return it."""
         descent, runner = self._descent, self._runner
+        if loop.error is not None and runner.on_error == "raise":
+            raise loop.error
         counted = runner.stages[0].cost is not None  # then all stages say what they cost
         done = Round(
             id=self._id,
             time=self._time,
-            context=(*descent.context, *self._beside),
+            context=(*descent.context, *self._unseen),
             outputs=tuple(descent.outputs),
-            answers=tuple(self._answers),
-            stop=len(self._answers) - 1,
+            answers=tuple(loop.answers),
+            stop=len(loop.answers) - 1,
             wanted=descent.wanted,
-            costs=tuple(self._costs) if counted else None,
-            failure=self._failure,
+            costs=tuple(loop.costs) if counted else None,
+            failure=loop.failure,
         )
         with runner.lock:
             # First the log, then the policy: whatever the policy knows is in the log, in the order
@@ -377,40 +336,3 @@ class _RoundUnderWay:
                     raise
             descent.learn()
         return done
-
-
-def _prepared(
-    names: Sequence[str],
-    stages: Sequence[StageLike],
-    canonical: Callable[[Any], Hashable] | None,
-    timeout: float | None,
-) -> tuple[Stage, ...]:
-    """Return a complete stage for every arm, or say what does not fit."""
-    if len(stages) != len(names):
-        raise InvalidParameterError(
-            f"{len(stages)} stages for a cascade of {len(names)} arms ({', '.join(names)}): give "
-            "one for each arm, in order"
-        )
-    prepared: list[Stage] = []
-    for i, (name, given) in enumerate(zip(names, stages, strict=True)):
-        stage = Stage.of(given)
-        if stage.name not in (None, name) and name != f"arm {i}":  # the cascade's default
-            raise InvalidParameterError(
-                f"stage {i} is named {stage.name!r}, but arm {i} is {name!r}: are the stages in "
-                "the order of the arms?"
-            )
-        prepared.append(
-            replace(
-                stage,
-                name=stage.name or name,
-                canonical=stage.canonical or canonical,
-                timeout=timeout if stage.timeout is None else stage.timeout,
-            )
-        )
-    silent = [stage.name for stage in prepared if stage.cost is None]
-    if silent and len(silent) < len(prepared):
-        raise InvalidParameterError(
-            "either all stages say what a call costs or none does; without `cost`: "
-            f"{', '.join(map(repr, silent))} (write cost=0 where a call is free)"
-        )
-    return tuple(prepared)

@@ -64,8 +64,8 @@ class Stage:
             )
         if yields(run):
             raise InvalidParameterError(
-                "a stage must return its answer, and this one yields: a generator has not said "
-                "anything yet. Collect what it yields and return that"
+                "a stage must return its answer, and this one yields: a generator has no "
+                "answer yet. Collect what it yields and return that"
             )
         if isinstance(run, Estimator):
             call = prediction(run)
@@ -115,7 +115,7 @@ class Stage:
         """
         if isgenerator(answer) or isasyncgen(answer):
             raise InvalidOutputsError(
-                "the stage gave a generator, which has not said anything yet: collect what it "
+                "the stage gave a generator, which has no answer yet: collect what it "
                 "yields and return that"
             )
         compared = _asked("canonical", self.canonical, answer) if self.canonical else answer
@@ -151,28 +151,30 @@ def check_equality(one: Hashable, other: Hashable) -> None:
         raise _incomparable(one, error) from None
 
 
-def seconds(timeout: float) -> float:
-    """Return a timeout, or say what is wrong with it.
+LONGEST = 1e6  # seconds; threads cannot wait for much longer (heuristic)
+
+
+def seconds(
+    given: float, name: str = "timeout", *, zero: bool = False, most: float | None = LONGEST
+) -> float:
+    """Return a number of seconds, or say what is wrong with it.
 
     Examples
     --------
     >>> seconds(2)
     2.0
     """
-    if isinstance(timeout, bool | str):
-        raise InvalidParameterError(f"timeout must be a number of seconds, not {timeout!r}")
-    return number("timeout", timeout, above=0, most=LONGEST)
+    value = math.nan if isinstance(given, bool | str) else given
+    least, above = (0.0, None) if zero else (None, 0.0)
+    return number(f"{name} (in seconds)", value, least=least, above=above, most=most)
 
 
-LONGEST = 1e6  # seconds; threads cannot wait for much longer (heuristic)
-
-
-def told(error: BaseException) -> str:
-    """Return what an exception says; nothing if it cannot say it.
+def message(error: BaseException) -> str:
+    """Return the message of an exception; nothing if that fails.
 
     Examples
     --------
-    >>> told(ValueError("too short"))
+    >>> message(ValueError("too short"))
     'too short'
     """
     try:
@@ -198,8 +200,9 @@ def shown(value: object) -> str:
 
 def _incomparable(value: object, error: Exception) -> InvalidOutputsError:
     return InvalidOutputsError(
-        f"answers like {shown(value)} cannot be compared ({told(error) or type(error).__name__}); "
-        "give the stage a `canonical` that makes a number, a text or a tuple of it"
+        f"answers like {shown(value)} cannot be compared "
+        f"({message(error) or type(error).__name__}); give the stage a `canonical` that makes a "
+        "number, a text or a tuple of it"
     )
 
 
@@ -207,7 +210,7 @@ def _asked(what: str, function: Callable[[Any], Any], answer: Any) -> Any:
     try:
         return function(answer)
     except Exception as error:
-        raise InvalidOutputsError(f"{what}: {type(error).__name__}: {told(error)}") from error
+        raise InvalidOutputsError(f"{what}: {type(error).__name__}: {message(error)}") from error
 
 
 def _numbers(given: Any) -> tuple[float, ...]:

@@ -1,10 +1,11 @@
-"""What happens, as it is written into the log: small facts, in the order in which they happened.
+"""Events: what the log holds, in the order in which it happened, in blocks.
 
-An event holds all that is needed to repeat its effect, and what was answered. A cascade is named
-by its number in the order of creation. Contexts are float64, little-endian; outputs are canonical
+An event holds all that is needed to apply it again, and what was answered. A cascade is named by
+its number in the order of creation. Contexts are float64, little-endian; outputs are canonical
 JSON (`stopwise.service.outputs`).
 """
 
+from hashlib import blake2b
 from typing import TypeAlias
 
 import msgspec
@@ -13,7 +14,7 @@ from stopwise.service.messages import CascadeSpec
 
 
 class Created(msgspec.Struct, frozen=True, array_like=True, tag="created"):
-    """A cascade was made."""
+    """A cascade was created."""
 
     spec: CascadeSpec
     time: float
@@ -21,29 +22,38 @@ class Created(msgspec.Struct, frozen=True, array_like=True, tag="created"):
 
 
 class Retired(msgspec.Struct, frozen=True, array_like=True, tag="retired"):
-    """A cascade decides no more."""
+    """A cascade takes no new rounds."""
 
     cascade: int
     time: float
 
 
-class Decided(msgspec.Struct, frozen=True, array_like=True, tag="decided"):
-    """Decisions were taken, one or a batch: numbers ``first``, ``first + 1``, …."""
+class Opened(msgspec.Struct, frozen=True, array_like=True, tag="opened"):
+    """Rounds ``first``, ``first + 1``, … were opened, one or a batch.
+
+    Where the whole context is known, ``stops`` has the last arm of each round and ``rule_stops``
+    the arm at which the rule itself stops (empty: the same). Where stages reveal the context both
+    are empty: where the round stops is decided later.
+    """
 
     cascade: int
     first: int
-    contexts: bytes
-    stops: bytes  # an arm each
-    wanted: bytes  # where the rule itself stops; empty: the same
+    count: int
+    contexts: bytes  # all of the same length
+    stops: bytes
+    rule_stops: bytes
     time: float
     key: str | None = None
+    digest: bytes = b""  # of the request that came with the key
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
-    """Outputs of a decision became known.
+class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
+    """Outputs of a round were reported.
 
     If ``ended``, the policy has learned from the round: then the arms are 0, 1, … and the outputs
-    all that it learned from.
+    all that it learned from. ``early``: it ended because no more outputs will come. Where stages
+    reveal the context, ``revealed`` is what the newest arm added, and ``context`` (once ended)
+    all that is known.
     """
 
     cascade: int
@@ -52,75 +62,52 @@ class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
     outputs: list[bytes]
     ended: bool
     time: float
-
-
-class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
-    """A round began that is decided step by step."""
-
-    cascade: int
-    number: int
-    context: bytes
-    time: float
-    key: str | None = None
-
-
-class Stepped(msgspec.Struct, frozen=True, array_like=True, tag="stepped"):
-    """An arm of such a round answered.
-
-    If ``ended``, the policy has learned from the round, which is then told whole: all that was
-    known at the end, and what all arms said.
-    """
-
-    cascade: int
-    number: int
-    arm: int
-    output: bytes
-    revealed: bytes
-    ended: bool
-    time: float
+    early: bool = False
+    revealed: bytes = b""
     context: bytes = b""
-    outputs: list[bytes] = []
-
-
-class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
-    """A round ended early, because a stage failed; the policy has learned from what it had."""
-
-    cascade: int
-    number: int
-    time: float
-    context: bytes = b""
-    outputs: list[bytes] = []
 
 
 class Labelled(msgspec.Struct, frozen=True, array_like=True, tag="labelled"):
-    """The right answer of a round was told, here with the round itself."""
+    """The right answer of a round was reported; the event holds the round itself."""
 
     cascade: int
     number: int
     label: bytes
     context: bytes
     outputs: list[bytes]
-    wanted: int
+    rule_stop: int
     time: float
 
 
-Event: TypeAlias = Created | Retired | Decided | Told | Started | Stepped | Ended | Labelled
+Event: TypeAlias = Created | Retired | Opened | Reported | Labelled
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Event]).decode
+encode = msgspec.msgpack.Encoder().encode  # a list of events: the payload of a block
+decode = msgspec.msgpack.Decoder(list[Event]).decode
+
+START = bytes(16)  # the digest before the first block
 
 
-def encode(events: list[Event]) -> bytes:
-    """Return events as the payload of a block.
+class Block(msgspec.Struct, frozen=True):
+    """Events that were committed together; the first event of a log has position 1."""
+
+    base: int  # position of the first event in it
+    count: int
+    time: float  # when it was written, in seconds since 1970
+    digest: bytes  # of the whole log up to and including this block
+    payload: bytes  # the encoded events
+
+    @property
+    def end(self) -> int:
+        """Position of its last event."""
+        return self.base + self.count - 1
+
+
+def chained(before: bytes, payload: bytes) -> bytes:
+    """Return the digest of a log with digest ``before`` after ``payload`` was appended.
 
     Examples
     --------
-    >>> decode(encode([Retired(0, 1.5)]))
-    [Retired(cascade=0, time=1.5)]
+    >>> chained(START, b"one").hex()
+    '428bea961709c1b41606d8c5622fd530'
     """
-    return _encode(events)
-
-
-def decode(payload: bytes) -> list[Event]:
-    """Return the events of a block's payload."""
-    return _decode(payload)
+    return blake2b(before + payload, digest_size=16).digest()

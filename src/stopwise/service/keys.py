@@ -1,77 +1,55 @@
-"""API keys: who may ask for what.
+"""API keys: who may send which requests.
 
-A key reads ``sw_<id>_<secret>``. The file keeps its id, name, scopes and the SHA-256 of its
-secret, one JSON object a line. A slow hash, as passwords need, would add nothing: it makes guessing
-dearer, and a secret of 256 random bits is not guessed, however cheap a guess is. A fast one keeps
-the check within a microsecond or two.
+A key reads ``sw_<id>_<secret>``. The file has one JSON object a line, with the SHA-256 of the
+secret. A slow hash, as for passwords, would add nothing: a secret of 256 random bits cannot be
+guessed. A fast one keeps the check within a microsecond or two.
 """
 
 import math
 import os
-import re
 import secrets
-import stat
 import time
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from hmac import compare_digest
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from tempfile import mkstemp
+from typing import Annotated, Literal, TypeAlias, get_args
 
 import msgspec
+from msgspec import Meta
 
 from stopwise.errors import InvalidParameterError
 from stopwise.service.journal import trouble
+from stopwise.service.messages import Name
 from stopwise.service.refusals import Refusal
 
 Scope: TypeAlias = Literal["read", "decide", "observe", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+Time: TypeAlias = Annotated[float, Meta(ge=0, le=253402300799)]  # until the year 9999
 
 LOOK_EVERY = 1.0  # seconds between two looks at the file
-SETTLED = 2.0  # seconds: a file younger than this may change again within one tick of its clock
 
 _START = "sw_"
-_ID = re.compile(r"[a-z0-9]{1,32}\Z")
-_HASH = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _USUAL = "Bearer " + _START  # how a header begins
 
 
-class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A key without its secret, as the file has it.
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A key without its secret, as the file has it; times are seconds since 1970."""
 
-    Attributes
-    ----------
-    id : str
-        The part that may be shown and logged.
-    name : str
-        Whose it is, for people.
-    scopes : tuple of str
-        read: what every key may. decide: ask for decisions and begin rounds. observe: tell
-        outputs, labels and steps. admin: these and everything else.
-    hash : str
-        "sha256:" and the digest of the secret.
-    created, expires : float or None
-        Seconds since 1970.
-
-    Examples
-    --------
-    >>> key = Key("k1", "nightly job", ("observe",), "sha256:" + 64 * "0", created=0.0)
-    >>> key.may("observe"), key.may("decide"), key.expired(now=1e9)
-    (True, False, False)
-    """
-
-    id: str
-    name: str
-    scopes: tuple[Scope, ...]
-    hash: str
-    created: float
-    expires: float | None = None
+    id: Annotated[str, Meta(pattern=r"^[a-z0-9]{1,32}\Z")]  # may be shown and logged
+    name: str  # for people: who uses it
+    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1)]
+    hash: Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]  # of the secret
+    created: Time
+    expires: Time | None = None
+    rate: Annotated[float, Meta(gt=0)] | None = None  # most requests a second
+    cascades: tuple[Name, ...] = ()  # that it may use; empty: all
 
     def may(self, scope: Scope) -> bool:
-        """Whether it has a scope; admin has them all, and everybody may read."""
+        """Whether it has a scope; admin has all of them, and every key may read."""
         return scope == "read" or scope in self.scopes or "admin" in self.scopes
 
     def expired(self, now: float | None = None) -> bool:
@@ -82,221 +60,185 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Keys:
     """The keys of a file, read again when it changes.
 
-    A file that is broken, or gone, changes nothing: the keys read last go on being valid, and the
-    journal is told. Nothing that happens to the file opens the service to those without a key.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the file cannot be read as keys to begin with.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     key, text = add_key(Path(folder, "keys.jsonl"), "laptop", ["decide"])
-    ...     keys = Keys(Path(folder, "keys.jsonl"))
-    >>> keys.check(f"Bearer {text}").name
-    'laptop'
-    >>> keys.check(f"Bearer {text}", "admin")
-    Traceback (most recent call last):
-    stopwise.service.refusals.Refusal: this needs a key with the scope admin; yours has decide
+    If the file becomes invalid or is deleted, the keys read last stay valid and the log says so. A
+    file that cannot be read at first raises `InvalidParameterError`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        self._told = ""
+        self._reported = ""  # the problem with the file that was logged last
         self._by_id: dict[str, tuple[bytes, Key]] = {}
-        self._seen: object = None
+        self._full_at: dict[str, float] = {}  # when the token bucket of a key is full again
+        self._content: bytes | None = None
         self._look_at = 0.0
         self._read()
 
-    # No __len__: a file without keys must not be taken for keys that nobody asks for.
+    # No __len__: a file without keys must not be false, as if no keys were needed.
 
     def count(self) -> int:
         """Return how many keys are valid now."""
         return sum(not key.expired() for _, key in self._by_id.values())
 
-    def check(self, header: str | None, scope: Scope | None = None) -> Key:
-        """Return the key in the value of an Authorization header.
+    def check(
+        self, header: str | None, scope: Scope | None = None, cascade: str | None = None
+    ) -> Key:
+        """Return the key in an Authorization header, and count a request of it.
 
-        Takes the same time for a wrong secret and for an id that does not exist.
-
-        Raises
-        ------
-        Refusal
-            401 if there is no key or it is not valid, 403 if it lacks the scope.
+        Raises `Refusal`: 401 if there is no valid key, 429 if it sends more requests than it may,
+        403 if it lacks the scope or may not use the cascade.
         """
+        key = self.identify(header)
+        if key.rate is not None:
+            self._count_request(key, key.rate)
+        if scope is not None and not key.may(scope):
+            have = ", ".join(key.scopes)
+            raise _refused(403, f"this needs a key with the scope {scope}; yours has {have}")
+        if cascade is not None and key.cascades and cascade not in key.cascades:
+            have = ", ".join(key.cascades)
+            raise _refused(403, f"the key {key.id} may use no other cascade than {have}")
+        return key
+
+    def identify(self, header: str | None) -> Key:
+        """Return the key in an Authorization header, whatever it may do; 401 if not valid."""
         if time.monotonic() >= self._look_at:
             self._look()
         if not header:
-            raise Refusal(401, "unauthorized", "send a key: Authorization: Bearer sw_…")
+            raise _refused(401, "send a key: Authorization: Bearer sw_…")
         if not header.startswith(_USUAL):
             header = _tidied(header)
         id_, _, secret = header[len(_USUAL) :].partition("_")
         expected, key = self._by_id.get(id_, _NOBODY)
         given = sha256(secret.encode("utf-8", "replace")).digest()
         if not compare_digest(given, expected) or key is None:
-            raise Refusal(
-                401,
-                "unauthorized",
-                "the key is not valid: mistyped, revoked, or not of this service. It is sent as "
-                "Authorization: Bearer sw_…",
-            )
+            raise _refused(401, "the key is not valid: mistyped, revoked, or of another service")
         if key.expires is not None and key.expired():
-            raise Refusal(401, "unauthorized", f"the key {key.id} has expired")
-        if scope is not None and not key.may(scope):
-            raise Refusal(
-                403,
-                "forbidden",
-                f"this needs a key with the scope {scope}; yours has {', '.join(key.scopes)}",
-            )
+            raise _refused(401, f"the key {key.id} has expired")
         return key
 
+    def _count_request(self, key: Key, rate: float) -> None:
+        """Take a token from the bucket, which holds those of one second, but at least one."""
+        now = time.monotonic()
+        full_at = max(self._full_at.get(key.id, now), now) + 1 / rate
+        wait = full_at - now - max(1.0, 1 / rate)
+        if wait > 1e-6:  # more than a rounding error
+            raise Refusal(
+                429,
+                "too_many_requests",
+                f"the key {key.id} may send {rate:g} requests a second; try again later",
+                retry_after=math.ceil(wait),
+            )
+        self._full_at[key.id] = full_at
+
     def _look(self) -> None:
-        self._look_at = time.monotonic() + LOOK_EVERY
         try:
-            if self._seen is not None and _signature(self._path.stat()) == self._seen:
-                return
             self._read()
-        except (OSError, InvalidParameterError) as error:
-            if self._told != str(error):
-                self._told = str(error)
-                trouble(
-                    "the keys cannot be read again; those read before stay valid", reason=self._told
-                )
+        except InvalidParameterError as error:
+            if self._reported != str(error):
+                self._reported = str(error)
+                words = "the keys cannot be read again; those read before stay valid"
+                trouble(words, reason=self._reported)
 
     def _read(self) -> None:
-        before = None
-        with suppress(OSError):  # read_keys words what is wrong
-            before = self._path.stat()
-        keys = read_keys(self._path)
-        self._by_id = {key.id: (bytes.fromhex(key.hash[7:]), key) for key in keys}
-        young = before is None or abs(time.time() - before.st_mtime) < SETTLED
-        self._seen = None if young or before is None else _signature(before)
         self._look_at = time.monotonic() + LOOK_EVERY
-        self._told = ""
+        content = _content(self._path)
+        if content != self._content:
+            keys = _parsed(self._path, content)
+            self._by_id = {key.id: (bytes.fromhex(key.hash[7:]), key) for key in keys}
+            self._full_at = {id_: at for id_, at in self._full_at.items() if id_ in self._by_id}
+            self._content = content
+        self._reported = ""
 
 
-# What an unknown id is compared with.
+# What an unknown id is compared with: it takes as long as a wrong secret.
 _NOBODY: tuple[bytes, Key | None] = (sha256(secrets.token_bytes(32)).digest(), None)
 
 
+def _refused(status: int, message: str) -> Refusal:
+    return Refusal(status, "unauthorized" if status == 401 else "forbidden", message)
+
+
 def _tidied(header: str) -> str:
-    """Return a header as it usually comes, or one that names nobody."""
+    """Return a header as it usually is, or one that is not valid."""
     scheme, _, text = header.partition(" ")
     tidy = f"Bearer {text.strip()}" if scheme.lower() == "bearer" else ""
     return tidy if tidy.startswith(_USUAL) else ""
 
 
-def _signature(found: os.stat_result) -> tuple[int, ...]:
-    # ctime: it tells of changed rights too
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev
-
-
 def read_keys(path: Path) -> list[Key]:
-    """Return the keys of a file.
+    """Return the keys of a file; `InvalidParameterError` names a bad line by its number only."""
+    return _parsed(path, _content(path))
 
-    Raises
-    ------
-    InvalidParameterError
-        If there is no such file, others can write to it, or a line is not a key. What the line
-        holds is not told.
-    """
+
+def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            content = file.read()
+            mode, content = os.fstat(file.fileno()).st_mode, file.read()
     except OSError as error:
-        raise InvalidParameterError(
-            f"cannot read the keys in {path}: {error.strerror or error}"
-        ) from error
-    if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise InvalidParameterError(
-            f"the keys in {path} can be changed by other users: chmod 600 {path}"
-        )
+        raise InvalidParameterError(f"cannot read the keys: {error}") from error
+    if os.name == "posix" and mode & 0o022:
+        raise InvalidParameterError(f"other users can change the keys in {path}: chmod 600 {path}")
+    return content
+
+
+def _parsed(path: Path, content: bytes) -> list[Key]:
     keys: dict[str, Key] = {}
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line.strip():
             continue
-        key = _decoded(line)
-        if key is None:
-            raise InvalidParameterError(
-                f"{path}, line {number}: is not a key as 'stopwise keys add' writes it"
-            )
+        try:
+            key = msgspec.json.decode(line, type=Key)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            words = "is not a key as 'stopwise keys add' writes it"
+            raise InvalidParameterError(f"{path}, line {number}: {words}") from None
         if key.id in keys:
             raise InvalidParameterError(f"{path}, line {number}: the key {key.id} is there twice")
         keys[key.id] = key
     return list(keys.values())
 
 
-def _decoded(line: bytes) -> Key | None:
-    try:
-        key = msgspec.json.decode(line, type=Key)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    times = (key.created,) if key.expires is None else (key.created, key.expires)
-    good = _ID.match(key.id) and _HASH.match(key.hash) and key.scopes
-    return key if good and all(map(math.isfinite, times)) else None
-
-
 def add_key(
-    path: Path, name: str, scopes: Iterable[str], expires: float | None = None
+    path: Path,
+    name: str,
+    scopes: Iterable[str],
+    expires: float | None = None,
+    *,
+    rate: float | None = None,
+    cascades: Iterable[str] = (),
 ) -> tuple[Key, str]:
-    """Make a key and add it to a file, which is made if there is none.
-
-    Returns
-    -------
-    Key, str
-        What the file keeps, and the key itself, which is nowhere else.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the name or a scope is not one, or the time is over already.
-    """
+    """Make a key and add it to a file; return what the file keeps, and the key itself."""
     if not name.strip() or len(name) > 100 or not name.isprintable():
         raise InvalidParameterError("a key's name has 1 to 100 characters that can be printed")
     given = set(scopes)
-    if unknown := sorted(given.difference(SCOPES)):
-        raise InvalidParameterError(
-            f"there is no scope {unknown[0]!r}; there are {', '.join(SCOPES)}"
-        )
-    if not given:
-        raise InvalidParameterError(f"a key needs a scope: {', '.join(SCOPES)}")
+    if not given or not given.issubset(SCOPES):
+        raise InvalidParameterError(f"a key needs one or more of the scopes {', '.join(SCOPES)}")
+    if rate is not None and not 0 < rate < math.inf:
+        raise InvalidParameterError(f"the rate is {rate:g}: must be above 0 requests a second")
+    try:
+        names = msgspec.convert(tuple(dict.fromkeys(cascades)), tuple[Name, ...])
+    except msgspec.ValidationError:
+        raise InvalidParameterError("no cascade can have that name") from None
     now = time.time()
     if expires is not None and not now < expires < math.inf:
         raise InvalidParameterError("the key would have expired before its first use")
-    with _alone(path):
+    with _locked(path):
         keys = read_keys(path) if path.exists() else []
         taken = {key.id for key in keys}
         id_ = next(one for one in iter(lambda: secrets.token_hex(4), None) if one not in taken)
         secret = secrets.token_urlsafe(32)
-        digest = sha256(secret.encode()).hexdigest()
+        digest = f"sha256:{sha256(secret.encode()).hexdigest()}"
         wanted: tuple[Scope, ...] = tuple(one for one in SCOPES if one in given)
-        key = Key(id_, name, wanted, f"sha256:{digest}", float(int(now)), expires)
+        key = Key(id_, name, wanted, digest, float(int(now)), expires, rate, names)
         _write(path, [*keys, key])
     return key, f"{_START}{id_}_{secret}"
 
 
 def revoke_key(path: Path, id_: str) -> Key:
-    """Take a key out of a file; a running service stops taking it within about a second.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there is no such key.
-    """
-    with _alone(path):
+    """Remove a key from a file; a running service refuses it within a second or two."""
+    with _locked(path):
         keys = read_keys(path)
         found = next((key for key in keys if key.id == id_), None)
         if found is None:
-            # never repeated: somebody may have typed the key itself
+            # Never repeated: somebody may have typed the key itself.
             ids = [key.id for key in keys if key.name == id_]
             raise InvalidParameterError(
                 f"that is a name; the id is {' or '.join(ids)}: stopwise keys revoke {ids[0]}"
@@ -308,64 +250,52 @@ def revoke_key(path: Path, id_: str) -> Key:
 
 
 def _write(path: Path, keys: list[Key]) -> None:
-    """Put the file in place in one step, readable for its owner alone."""
-    path = path.resolve()  # where it is a link, the file and not the link is replaced
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    lines = b"".join(msgspec.json.encode(key) + b"\n" for key in keys)
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    """Replace the file in one step; only its owner can read it."""
+    path = path.resolve()  # of a link, the file is replaced and not the link
+    handle, beside = mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(lines)
+            file.writelines(msgspec.json.encode(key) + b"\n" for key in keys)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        Path(beside).replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        Path(beside).unlink(missing_ok=True)
         raise
-    if os.name == "posix":  # the new name must survive a power cut too
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 @contextmanager
-def _alone(path: Path) -> Generator[None, None, None]:
-    """Keep out others who would change the same file, so that no key is lost."""
-    try:
-        fcntl: Any = import_module("fcntl")
-    except ImportError:  # Windows: one at a time is up to whoever types
+def _locked(path: Path) -> Generator[None, None, None]:
+    """Let one process at a time change the file; then make the change durable."""
+    if os.name != "posix":
         yield
         return
+    import fcntl
+
     folder = os.open(path.resolve().parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # until it is closed
         yield
+        os.fsync(folder)  # so that the new name survives a power cut
     finally:
         os.close(folder)
 
 
-def as_date(seconds: float | None) -> str:
-    """Word a time as a date.
-
-    Examples
-    --------
-    >>> as_date(0), as_date(None)
-    ('1970-01-01', 'never')
-    """
-    return "never" if seconds is None else datetime.fromtimestamp(seconds, UTC).date().isoformat()
-
-
 def shown(keys: Iterable[Key], now: float) -> list[Mapping[str, str]]:
-    """Return what may be shown of some keys, as words."""
+    """Return what may be shown of some keys, as text."""
     return [
         {
             "id": key.id,
             "name": key.name,
             "scopes": ", ".join(key.scopes),
-            "created": as_date(key.created),
-            "expires": as_date(key.expires) + (" (over)" if key.expired(now) else ""),
+            "cascades": ", ".join(key.cascades) or "all",
+            "rate": "no limit" if key.rate is None else f"{key.rate:g}/s",
+            "created": _date(key.created),
+            "expires": _date(key.expires) + (" (over)" if key.expired(now) else ""),
         }
         for key in keys
     ]
+
+
+def _date(seconds: float | None) -> str:
+    return "never" if seconds is None else datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -1,51 +1,62 @@
-"""What became of every decision of a cascade: in a few bytes each, for as long as it lives.
+"""The rounds of one cascade: in a few bytes each, for as long as the cascade lives.
 
-Decisions are numbered from 0. What must be known of old ones (a repeat, a conflict, a place in the
-log) takes 19 bytes and 8 for each arm; only those still waiting for outputs hold their context.
+Rounds are numbered from 0. What must be known of old ones (a repeat, a conflict, a place in the
+log) takes 19 bytes and 8 for each arm; only open ones hold their context.
 """
 
 from array import array
 from collections import OrderedDict
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from stopwise.policies.descent import Descent
-from stopwise.service.refusals import Refusal
+from stopwise.service.refusals import Refusal, conflict
 
 OPEN, LEARNED, EXPIRED = range(3)
-STEPPED = 0x10  # a round taken step by step
-STATUS = 0x0F
 NAMES = ("open", "learned", "expired")
-
 KEEP_KEYS = 100_000  # Idempotency-Keys remembered for each cascade; the oldest go first
+PART = 4 << 20  # bytes of a column that are copied at once
+MAX_BUCKETS = 240  # of a tally
+FIRST_WIDTH = 10.0  # seconds that each of them lasts at first
 
 
-class Key(msgspec.Struct, frozen=True, array_like=True):
-    """What an Idempotency-Key stands for: the decisions it made, and from which contexts."""
+class Repeat(msgspec.Struct, frozen=True, array_like=True):
+    """What the request with an Idempotency-Key made: so many things from a number on."""
 
     first: int
     count: int
-    contexts: bytes  # their digest
+    digest: bytes  # of the request
+
+
+class Repeats(OrderedDict[str, Repeat]):
+    """Requests by their Idempotency-Key, the oldest first."""
+
+    def find(self, key: str | None, digest: bytes) -> Repeat | None:
+        """Return what a request made when it was sent before; refuse another body."""
+        known = None if key is None else self.get(key)
+        if known is not None and known.digest != digest:
+            raise conflict(
+                "this Idempotency-Key was used for another request; use a new key for a new one"
+            )
+        return known
+
+    def add(self, key: str, made: Repeat) -> None:
+        """Remember a request, and forget the oldest beyond `KEEP_KEYS`."""
+        self[key] = made
+        if len(self) > KEEP_KEYS:
+            self.popitem(last=False)
 
 
 class Ledger:
-    """The decisions of one cascade.
-
-    Parameters
-    ----------
-    name : str
-        Of the cascade; ids contain a trace of it, so that those of another are found out.
-    n_arms : int
-        K.
-    keep_open : int
-        How many may wait for their outputs.
+    """The rounds of one cascade; ids contain a check on its name.
 
     Examples
     --------
     >>> ledger = Ledger("triage", n_arms=2, keep_open=10)
-    >>> ledger.add(bytes(24), [1], [1], position=7)
+    >>> ledger.add([bytes(24)], [1], [1], position=7)
     >>> ledger.id(0), ledger.number(ledger.id(0)), len(ledger.open)
     ('0-47859', 0, 1)
     """
@@ -56,194 +67,231 @@ class Ledger:
         self._salt = crc32(name.encode())
         self._blank = bytes(8 * n_arms)
         self.status = array("B")
-        self.stops = array("b")
-        self.wanted = array("b")
-        self.told = array("Q")  # of every arm the fingerprint of what it said; 0: not told
-        self.decided_at = array("q")  # position in the log
+        self.stops = array("b")  # the last arm to run; -1: not known
+        self.rule_stops = array("b")
+        self.outputs = array("Q")  # of every arm the fingerprint of its output; 0: not reported
+        self.opened_at = array("q")  # position in the log
         self.ended_at = array("q")
-        # Waiting for outputs, oldest first: the context, or the round if taken step by step.
+        # Open rounds, oldest first: the context, or the descent where stages reveal it.
         self.open: dict[int, bytes | Descent] = {}
-        self.partial: dict[int, dict[int, bytes]] = {}  # outputs of open ones
-        self.labels: dict[int, int] = {}  # fingerprints of labels told
-        self.keys: OrderedDict[str, Key] = OrderedDict()  # oldest first
+        self.partial: dict[int, dict[int, bytes]] = {}  # outputs of open rounds
+        self.labels: dict[int, int] = {}  # fingerprints of labels
+        self.repeats = Repeats()
         self.learned = 0
-        self._oldest = 0  # no decision before this one is open
+        self._oldest = 0  # no round before this one is open
 
     def __len__(self) -> int:
         return len(self.status)
 
-    # -- names --------------------------------------------------------------------------------
-
     def id(self, number: int) -> str:
-        """Return the name by which the world knows a decision."""
+        """Return the name of a round in the API."""
         return f"{number}-{(number * 2654435761 ^ self._salt) >> 7 & 0xFFFFF:05x}"
 
-    def opening(self, number: int) -> str:
-        """Return how the JSON of a decision begins, its name included."""
-        return f'{{"id":"{number}-{(number * 2654435761 ^ self._salt) >> 7 & 0xFFFFF:05x}'
-
-    def texts(self, first: int, end: int, tails: list[str]) -> list[str]:
-        """Return the JSON of several decisions; each goes on with the tail of its stop."""
-        salt = self._salt
-        return [
-            f'{{"id":"{n}-{(n * 2654435761 ^ salt) >> 7 & 0xFFFFF:05x}{tails[stop]}'
-            for n, stop in enumerate(self.stops[first:end], first)
-        ]
-
-    def number(self, text: str, kind: str = "decision") -> int:
-        """Return the number of a decision by its name, or refuse: there is none."""
+    def number(self, text: str) -> int:
+        """Return the number of a round by its id, or refuse: there is none."""
         digits = text.partition("-")[0]
         if digits.isascii() and digits.isdecimal() and len(digits) < 19:
             number = int(digits)
             if number < len(self.status) and self.id(number) == text:
                 return number
-        raise Refusal(404, f"unknown_{kind}", f"this cascade has no {kind} {_shown(text)}")
+        shown = repr(text if len(text) <= 40 else f"{text[:37]}...")
+        raise Refusal(404, "unknown_round", f"this cascade has no round {shown}")
 
-    # -- what happens -------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------
 
-    def add(self, contexts: bytes, stops: list[int], wanted: list[int], position: int) -> None:
-        """Note decisions, which wait for their outputs from now on."""
-        first, n = len(self.status), len(stops)
-        size = len(contexts) // n
+    def add(
+        self,
+        contexts: Sequence[bytes | Descent],
+        stops: Sequence[int],
+        rule_stops: Sequence[int],
+        position: int,
+    ) -> None:
+        """Add rounds, which are open from now on."""
+        number, n = len(self.status), len(contexts)
         self.status.frombytes(bytes(n))
         self.stops.extend(stops)
-        self.wanted.extend(wanted)
-        self.told.frombytes(self._blank * n)
-        self.decided_at.extend([position] * n)
+        self.rule_stops.extend(rule_stops)
+        self.outputs.frombytes(self._blank * n)
+        self.opened_at.extend([position] * n)
         self.ended_at.extend([0] * n)
-        for k in range(n):  # each has its own bytes: none keeps the whole batch in memory
-            self.open[first + k] = contexts[k * size : (k + 1) * size]
-        self._expire()
-
-    def add_one(self, context: bytes, stop: int, wanted: int, position: int) -> None:
-        """Note one decision."""
-        number = len(self.status)
-        self.status.append(OPEN)
-        self.stops.append(stop)
-        self.wanted.append(wanted)
-        self.told.frombytes(self._blank)
-        self.decided_at.append(position)
-        self.ended_at.append(0)
-        self.open[number] = context
-        if number >= self.keep_open:
+        for context in contexts:
+            self.open[number] = context
+            number += 1
+        if number > self.keep_open:
             self._expire()
 
-    def start(self, descent: Descent, position: int) -> int:
-        """Note a round taken step by step; return its number."""
-        number = len(self.status)
-        self.status.append(OPEN | STEPPED)
-        self.stops.append(-1)
-        self.wanted.append(-1)
-        self.told.frombytes(self._blank)
-        self.decided_at.append(position)
-        self.ended_at.append(0)
-        self.open[number] = descent
-        self._expire()
-        return number
-
     def end(self, number: int, position: int) -> None:
-        """Note that the policy has learned from a decision."""
-        self.status[number] = (self.status[number] & ~STATUS) | LEARNED
+        """Note that the policy has learned from a round."""
+        self.status[number] = LEARNED
         self.ended_at[number] = position
         self.learned += 1
         del self.open[number]
         self.partial.pop(number, None)
 
-    def remember(self, key: str, first: int, count: int, contexts: bytes) -> None:
-        """Note what an Idempotency-Key stands for."""
-        self.keys[key] = Key(first, count, contexts)
-        if len(self.keys) > KEEP_KEYS:
-            self.keys.popitem(last=False)
-
     def _expire(self) -> None:
-        # A function of the log alone, so that every replica gives up the same ones.
-        waiting, status, number = self.open, self.status, self._oldest
+        # A function of the log alone, so that every replica gives up the same rounds.
+        waiting, number = self.open, self._oldest
         for _ in range(len(waiting) - self.keep_open):
             # (The first key of a dict is slow to find once many before it were deleted.)
             while number not in waiting:
                 number += 1
             del waiting[number]
-            if self.partial:
-                self.partial.pop(number, None)
-            status[number] = (status[number] & ~STATUS) | EXPIRED
+            self.partial.pop(number, None)
+            self.status[number] = EXPIRED
         self._oldest = number
 
-    # -- looking ------------------------------------------------------------------------------
-
-    def state_of(self, number: int) -> int:
-        """Return OPEN, LEARNED or EXPIRED."""
-        return self.status[number] & STATUS
-
-    def print_of(self, number: int, arm: int) -> int:
-        """Return the fingerprint of what an arm said; 0 if that is not known."""
-        return self.told[number * self.n_arms + arm]
+    def fingerprint(self, number: int, arm: int) -> int:
+        """Return the fingerprint of an arm's output; 0 if it was not reported."""
+        return self.outputs[number * self.n_arms + arm]
 
     def stamp(self, number: int, arm: int, fingerprint: int) -> None:
-        """Note the fingerprint of what an arm said."""
-        self.told[number * self.n_arms + arm] = fingerprint
+        """Note the fingerprint of an arm's output."""
+        self.outputs[number * self.n_arms + arm] = fingerprint
+
+    def next_arm(self, number: int) -> int:
+        """Return the first arm whose output was not reported."""
+        start = number * self.n_arms
+        for arm in range(self.n_arms):
+            if self.outputs[start + arm] == 0:
+                return arm
+        return self.n_arms
 
     # -- to and from a snapshot ---------------------------------------------------------------
 
+    def _columns(self) -> tuple["array[Any]", ...]:
+        return (
+            self.status,
+            self.stops,
+            self.rule_stops,
+            self.outputs,
+            self.opened_at,
+            self.ended_at,
+        )
+
+    def column_parts(self) -> Iterator[bytes]:
+        """Yield the columns in parts, so that no copy takes long."""
+        for column in self._columns():
+            view = memoryview(column).cast("B")
+            for start in range(0, len(view), PART):
+                yield bytes(view[start : start + PART])
+
     def kept(self) -> "KeptLedger":
-        """Return all of it as plain values."""
+        """Return all but the columns as plain values."""
         return KeptLedger(
-            [
-                part.tobytes()
-                for part in (
-                    self.status,
-                    self.stops,
-                    self.wanted,
-                    self.told,
-                    self.decided_at,
-                    self.ended_at,
-                )
-            ],
-            list(self.open),
-            [one for one in self.open.values() if isinstance(one, bytes)],
-            [d.state() for d in self.open.values() if isinstance(d, Descent)],
+            [len(column) * column.itemsize for column in self._columns()],
+            {n: one for n, one in self.open.items() if isinstance(one, bytes)},
+            {n: one.state() for n, one in self.open.items() if isinstance(one, Descent)},
             self.partial,
             self.labels,
-            dict(self.keys),
+            dict(self.repeats),
             self.learned,
         )
 
-    def take_up(self, kept: "KeptLedger", resume: Any) -> None:
-        """Become what `kept` saw; ``resume`` makes descents of their states."""
-        parts = (
-            self.status,
-            self.stops,
-            self.wanted,
-            self.told,
-            self.decided_at,
-            self.ended_at,
-        )
-        for part, content in zip(parts, kept.arrays, strict=True):
-            part.frombytes(content)
-        rows, descents = iter(kept.rows), iter(kept.descents)
-        for number in kept.open:
-            if self.status[number] & STEPPED:
-                self.open[number] = cast(Descent, resume(next(descents)))
-            else:
-                self.open[number] = next(rows)
+    def restore(
+        self, kept: "KeptLedger", columns: Callable[[int], bytes], resume: Callable[[Any], Descent]
+    ) -> None:
+        """Become what `kept` returned; ``columns(n)`` gives the next n bytes of the columns."""
+        for column, size in zip(self._columns(), kept.sizes, strict=True):
+            column.frombytes(columns(size))
+        descents = {number: resume(state) for number, state in kept.descents.items()}
+        self.open = dict(sorted((kept.contexts | descents).items()))
         self.partial = kept.partial
         self.labels = kept.labels
-        self.keys = OrderedDict(kept.keys)
-        self._oldest = min(kept.open, default=len(self))
+        self.repeats = Repeats(kept.repeats)
+        self._oldest = min(self.open, default=len(self))
         self.learned = kept.learned
 
 
 class KeptLedger(msgspec.Struct, frozen=True, array_like=True):
-    """A ledger in a snapshot."""
+    """A ledger in a snapshot, without its columns."""
 
-    arrays: list[bytes]
-    open: list[int]
-    rows: list[bytes]
-    descents: list[dict[str, Any]]
+    sizes: list[int]
+    contexts: dict[int, bytes]
+    descents: dict[int, dict[str, Any]]
     partial: dict[int, dict[int, bytes]]
     labels: dict[int, int]
-    keys: dict[str, Key]
+    repeats: dict[str, Repeat]
     learned: int
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")
+class Tally(msgspec.Struct):
+    """Counts of rounds and disagreements, by time, in memory that does not grow.
+
+    Time is cut into buckets of equal width. When there are too many, neighbours are joined and the
+    width doubles: a day of minutes becomes a month of hours.
+
+    Examples
+    --------
+    >>> tally = Tally.blank(n_arms=2)
+    >>> tally.opened(1000.0, [0, 1, 1])
+    >>> tally.opened(1015.0, [0])
+    >>> tally.stops, tally.stops_total
+    ([[1, 2], [1, 0]], [2, 2])
+    """
+
+    width: float  # seconds that a bucket lasts
+    start: float  # of the first one, in seconds since 1970
+    stops: list[list[int]]  # for every bucket: rounds that stopped at each arm
+    seen: list[list[int]]  # for every bucket and pair of arms: rounds in which both answered
+    differed: list[list[int]]  # of these: rounds in which they disagreed
+    stops_total: list[int]
+    seen_total: list[int]
+    differed_total: list[int]
+    outputs_total: int = 0  # rounds that were learned from
+    labels_total: int = 0
+
+    @staticmethod
+    def blank(n_arms: int) -> "Tally":
+        """Return an empty tally."""
+        pairs = n_arms * (n_arms - 1) // 2
+        return Tally(FIRST_WIDTH, 0.0, [], [], [], [0] * n_arms, [0] * pairs, [0] * pairs)
+
+    def opened(self, time: float, stops: list[int]) -> None:
+        """Count rounds that stop at these arms."""
+        here, total = self.stops[self._bucket(time)], self.stops_total
+        for stop in stops:
+            here[stop] += 1
+            total[stop] += 1
+
+    def learned(self, time: float, outputs: list[bytes]) -> None:
+        """Count a round that was learned from, by the outputs of its arms."""
+        bucket = self._bucket(time)
+        seen, differed = self.seen[bucket], self.differed[bucket]
+        self.outputs_total += 1
+        n_arms = len(self.stops_total)
+        for j in range(1, len(outputs)):
+            for i in range(j):
+                pair = i * (2 * n_arms - i - 1) // 2 + (j - i - 1)
+                seen[pair] += 1
+                self.seen_total[pair] += 1
+                if outputs[i] != outputs[j]:
+                    differed[pair] += 1
+                    self.differed_total[pair] += 1
+
+    def _bucket(self, time: float) -> int:
+        """Return the bucket of a time, made if there is none."""
+        buckets = self.stops
+        if not buckets:
+            self.start = time - time % self.width
+        # Clocks of several machines differ a little: what is too early counts for the first.
+        k = max(0, int((time - self.start) // self.width))
+        if k < len(buckets):
+            return k
+        while k >= MAX_BUCKETS:
+            self._join()
+            k //= 2
+        while len(self.stops) <= k:
+            self.stops.append([0] * len(self.stops_total))
+            self.seen.append([0] * len(self.seen_total))
+            self.differed.append([0] * len(self.seen_total))
+        return k
+
+    def _join(self) -> None:
+        for table in (self.stops, self.seen, self.differed):
+            if len(table) % 2:
+                table.append([0] * len(table[0]))
+            table[:] = [
+                [a + b for a, b in zip(table[k], table[k + 1], strict=True)]
+                for k in range(0, len(table), 2)
+            ]
+        self.width *= 2

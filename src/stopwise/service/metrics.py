@@ -1,25 +1,24 @@
-"""What a service tells Prometheus: numbers of this process, and numbers of the log.
+"""Metrics for Prometheus: counts of this process, and counts of the log.
 
-Those of the log (decisions, outputs, pairs) are read from the state: they do not start at zero
-again with the process, and every replica tells the same. Reading them changes nothing that was
-learned.
+Counts of the log (rounds, outputs, pairs) are read from the state: they do not start at zero with
+the process, and every replica has the same. Reading them changes nothing that was learned.
 """
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
 )
-from prometheus_client.registry import Collector
 
-from stopwise.service.numbers import BOUNDS, Histogram
 from stopwise.version import __version__
 
 if TYPE_CHECKING:
@@ -27,239 +26,166 @@ if TYPE_CHECKING:
     from stopwise.service.service import Service
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# Upper bounds of the buckets of a histogram, in milliseconds; the last bucket has none.
+_MILLISECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
+BOUNDS = tuple(one / 1000 for one in _MILLISECONDS)
+_LABELS = [*map(repr, BOUNDS), "+Inf"]
+MOST_SERIES = 1_000  # routes and statuses: what comes beyond is counted as OTHER
+OTHER = "other"
 
-_EDGES = [*(repr(bound) for bound in BOUNDS), "+Inf"]
+
+class Histogram:
+    """How often something took how long: counts for each bucket, and seconds in total."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * len(_LABELS)
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+
+class Counters:
+    """What one process has done since it started."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, int], Histogram] = {}  # by route and status
+        self.commits = Histogram()
+        self.failed_writes = 0  # how often writing began to fail
+        self.snapshots = 0
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """Count an answer; ``route`` is a pattern, never a path with ids in it."""
+        histogram = self.answers.get((route, status))
+        if histogram is None:
+            key = (route if len(self.answers) < MOST_SERIES else OTHER, status)
+            histogram = self.answers.setdefault(key, Histogram())
+        histogram.add(seconds)
 
 
 class Metrics:
-    """The page that Prometheus reads, in a registry of its own.
+    """The metrics of a service."""
 
-    Parameters
-    ----------
-    service : Service
-        Whose numbers are told, as they are at each call of `page`.
-    """
-
-    def __init__(self, service: "Service") -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Collected(service))
-        ProcessCollector(registry=self._registry)
-
-    def page(self) -> bytes:
-        """Return the page, in Prometheus' text format (`CONTENT_TYPE`)."""
-        return generate_latest(self._registry)
-
-    async def page_aside(self) -> bytes:
-        """Return the page without holding up the event loop.
-
-        The numbers are read here, where nothing changes meanwhile. To put them into text takes
-        several times as long (20 µs a line, and a thousand cascades have twenty thousand): that is
-        left to a thread.
-        """
-        read = _Read(list(self._registry.collect()))
-        return await asyncio.to_thread(generate_latest, read)  # pyright: ignore[reportArgumentType] (it asks for `collect` alone)
-
-
-class _Read:
-    """Numbers that have been read, in place of a registry."""
-
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> list[Metric]:
-        return self._families
-
-
-class _Collected(Collector):
     def __init__(self, service: "Service") -> None:
         self._service = service
+        self._process = ProcessCollector(registry=None)  # memory, processor time, open files
 
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: registering must not read a state that is still recovering."""
-        return []
+    async def page_aside(self) -> bytes:
+        """Return all metrics in the text format of Prometheus (`CONTENT_TYPE`).
 
-    def collect(self) -> Iterable[Metric]:
-        """Yield everything there is to tell."""
+        The state is read here, where nothing changes meanwhile. Formatting takes several times as
+        long (20 µs a line, and a thousand cascades have twenty thousand), and runs in a thread.
+        """
         service = self._service
-        yield from _process(service)
-        yield from _answers(service)
-        cascades = list(service.state.cascades.values())
-        yield from _totals(cascades)
-        yield from _by_arm(cascades)
-        yield from _by_pair(cascades)
+        families = [*_of_process(service), *_of_cascades(service), *self._process.collect()]
+        read = SimpleNamespace(collect=lambda: families)
+        return await asyncio.to_thread(generate_latest, read)  # pyright: ignore[reportArgumentType] (it calls `collect` alone)
 
 
-def _process(service: "Service") -> Iterable[Metric]:
-    build = GaugeMetricFamily(
-        "stopwise_build_info", "Always 1; the version is a label.", labels=["version"]
-    )
-    build.add_metric([__version__], 1)
-    yield build
-    state, numbers = service.state, service.numbers
+_COUNTER, _GAUGE, _HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+_Value: TypeAlias = Callable[["Learner"], float]
+_Row: TypeAlias = tuple[list[str], float]  # values of the labels, and what is measured
+
+
+def _family(
+    kind: Any, name: str, words: str, labels: str, rows: Iterable[tuple[Any, ...]]
+) -> Metric:
+    """Return a family of metrics; a row has the values of the labels, then what is measured."""
+    family = kind(f"stopwise_{name}", words, labels=labels.split())
+    for row in rows:
+        family.add_metric(*row)
+    return family
+
+
+def _of_process(service: "Service") -> Iterable[Metric]:
+    state, counters, failing = service.state, service.counters, bool(service.write_error)
     gauges: list[tuple[str, str, float]] = [
-        ("ready", "1 once the log has been read and requests are served, else 0.", service.ready),
+        ("ready", "1 while requests are served, as /readyz reports it; else 0.", service.ready),
         ("waiting", "Requests that wait to be written.", service.waiting),
-        (
-            "lag_seconds",
-            "Seconds since this process last knew that it had read the whole log.",
-            service.lag,
-        ),
-        (
-            "writes_failing",
-            "1 while nothing can be written to the store and requests get 503, else 0.",
-            bool(service.trouble),
-        ),
+        ("lag_seconds", "Seconds since this process last had read the whole log.", service.lag),
+        ("writes_failing", "1 while the store cannot be written; else 0.", failing),
         ("cascades", "Cascades, the retired included.", len(state.cascades)),
     ]
-    for name, words, value in gauges:
-        yield GaugeMetricFamily(f"stopwise_{name}", words, value=float(value))
-    counters: list[tuple[str, str, float]] = [
+    counts: list[tuple[str, str, float]] = [
         ("events", "Events in the log, as far as this process has read it.", state.position),
-        ("failed_writes", "How often writing to the store began to fail.", numbers.failed_writes),
-        ("snapshots", "Snapshots that this process has written.", numbers.snapshots),
+        ("failed_writes", "How often writing to the store began to fail.", counters.failed_writes),
+        ("snapshots", "Snapshots that this process has written.", counters.snapshots),
     ]
-    for name, words, value in counters:
-        yield CounterMetricFamily(f"stopwise_{name}", words, value=float(value))
-    if not any(numbers.commits.counts):
-        return
-    commits = HistogramMetricFamily(
-        "stopwise_commit_seconds", "How long commits to the store took; one holds many events."
-    )
-    commits.add_metric([], _buckets(numbers.commits), numbers.commits.total)
-    yield commits
+    for kind, rows in ((_GAUGE, gauges), (_COUNTER, counts)):
+        for name, words, value in rows:
+            yield _family(kind, name, words, "", [([], float(value))])
+    version = [([__version__], 1)]
+    yield _family(_GAUGE, "build_info", "Always 1; the version is a label.", "version", version)
+    words = "How long commits to the store took; one has many events."
+    yield _family(_HISTOGRAM, "commit_seconds", words, "", [([], *_measured(counters.commits))])
+    answers = [([route, str(status)], one) for (route, status), one in counters.answers.items()]
+    requests = ((values, sum(one.counts)) for values, one in answers)
+    yield _family(_COUNTER, "requests", "Requests answered.", "route status", requests)
+    words = "How long requests took to answer, durable commit included."
+    seconds = ((values, *_measured(one)) for values, one in answers)
+    yield _family(_HISTOGRAM, "request_seconds", words, "route status", seconds)
 
 
-def _answers(service: "Service") -> Iterable[Metric]:
-    requests = CounterMetricFamily(
-        "stopwise_requests", "Requests answered, by route and status.", labels=["route", "status"]
-    )
-    seconds = HistogramMetricFamily(
-        "stopwise_request_seconds",
-        "How long requests took to answer, durable commit included.",
-        labels=["route", "status"],
-    )
-    for (route, status), histogram in list(service.numbers.answers.items()):
-        labels = [route, str(status)]
-        requests.add_metric(labels, sum(histogram.counts))
-        seconds.add_metric(labels, _buckets(histogram), histogram.total)
-    yield requests
-    yield seconds
+def _measured(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
+    buckets = zip(_LABELS, map(float, accumulate(histogram.counts)), strict=True)
+    return list(buckets), histogram.total
 
 
-def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    return list(zip(_EDGES, map(float, accumulate(histogram.counts)), strict=True))
+def _effort(name: str) -> _Value:
+    return lambda one: getattr(one.policy, "effort", {}).get(name, 0)  # without contexts: none
 
 
-# name, what it says, whether it only grows, where it is found
-_TOTALS: tuple[tuple[str, str, bool, Callable[["Learner"], float]], ...] = (
-    (
-        "outputs",
-        "Rounds whose outputs were told, and learned from.",
-        True,
-        lambda one: one.tally.outputs_total,
-    ),
-    ("labels", "Rounds whose right answer was told.", True, lambda one: one.tally.labels_total),
-    (
-        "cost",
-        "Cost of all decisions, in the unit of the cascade.",
-        True,
-        lambda one: float(one.cascade.cumulative @ one.tally.stops_total),
-    ),
-    (
-        "open_decisions",
-        "Decisions that wait for their outputs.",
-        False,
-        lambda one: len(one.ledger.open),
-    ),
-    (
-        "refits",
-        "Passes over history that exact decisions have needed.",
-        True,
-        lambda one: _effort(one, "passes"),
-    ),
-    (
-        "hessians",
-        "Curvatures computed in these passes.",
-        True,
-        lambda one: _effort(one, "hessians"),
-    ),
-    (
-        "rows_visited",
-        "Rows of history visited by these passes.",
-        True,
-        lambda one: _effort(one, "rows_visited"),
-    ),
-    (
-        "rows_kept",
-        "Distinct rows of history kept in memory.",
-        False,
-        lambda one: _effort(one, "rows_kept"),
-    ),
-    (
-        "policy_bytes",
-        "Memory of what was learned, in bytes.",
-        False,
-        lambda one: float(getattr(one.policy, "nbytes", 0)),
-    ),
+def _cost(one: "Learner") -> float:
+    return float(one.cascade.cumulative @ one.tally.stops_total)
+
+
+def _bytes(one: "Learner") -> float:
+    return getattr(one.policy, "nbytes", 0)
+
+
+# Kind, name, help, and value for a cascade.
+_PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
+    (_COUNTER, "outputs", "Rounds that were learned from.", lambda one: one.tally.outputs_total),
+    (_COUNTER, "labels", "Rounds that were labelled.", lambda one: one.tally.labels_total),
+    (_COUNTER, "cost", "Cost of all rounds, in the unit of the cascade.", _cost),
+    (_COUNTER, "refits", "Passes over history that exact decisions needed.", _effort("passes")),
+    (_COUNTER, "hessians", "Hessians computed in these passes.", _effort("hessians")),
+    (_COUNTER, "rows_visited", "Rows visited by these passes.", _effort("rows_visited")),
+    (_GAUGE, "open_rounds", "Rounds that wait for outputs.", lambda one: len(one.ledger.open)),
+    (_GAUGE, "rows_kept", "Distinct rows of history kept in memory.", _effort("rows_kept")),
+    (_GAUGE, "policy_bytes", "Memory of what was learned, in bytes.", _bytes),
 )
 
 
-def _effort(learner: "Learner", name: str) -> float:
-    effort: dict[str, int] = getattr(
-        learner.policy, "effort", {}
-    )  # policies without contexts: none
-    return float(effort.get(name, 0))
-
-
-def _totals(cascades: list["Learner"]) -> Iterable[Metric]:
-    for name, words, grows, value in _TOTALS:
-        kind: Any = CounterMetricFamily if grows else GaugeMetricFamily
-        family = kind(f"stopwise_{name}", words, labels=["cascade"])
-        for one in cascades:
-            family.add_metric([one.spec.name], value(one))
-        yield family
-
-
-def _by_arm(cascades: list["Learner"]) -> Iterable[Metric]:
-    decisions = CounterMetricFamily(
-        "stopwise_decisions",
-        "Decisions, by the arm at which they stopped.",
-        labels=["cascade", "arm"],
-    )
-    shares = GaugeMetricFamily(
-        "stopwise_depth_share",
-        "Share of all decisions so far that stopped at an arm; for the last hour, take "
-        "increase(stopwise_decisions_total[1h]).",
-        labels=["cascade", "arm"],
-    )
-    for one in cascades:
-        stops = one.tally.stops_total
-        n = sum(stops)
-        for arm, stopped in zip(one.cascade.names, stops, strict=True):
-            labels = [one.spec.name, arm]
-            decisions.add_metric(labels, stopped)
-            if n:
-                shares.add_metric(labels, stopped / n)
-    yield decisions
-    yield shares
-
-
-def _by_pair(cascades: list["Learner"]) -> Iterable[Metric]:
-    labels = ["cascade", "first", "second"]
-    seen = CounterMetricFamily(
-        "stopwise_pair_seen", "Rounds that revealed both arms of a pair.", labels=labels
-    )
-    differed = CounterMetricFamily(
-        "stopwise_pair_differed", "Of these, rounds in which the two disagreed.", labels=labels
-    )
+def _of_cascades(service: "Service") -> Iterable[Metric]:
+    cascades = list(service.state.cascades.values())
+    for kind, name, words, value in _PER_CASCADE:
+        values = (([one.spec.name], value(one)) for one in cascades)
+        yield _family(kind, name, words, "cascade", values)
+    rounds: list[_Row] = []
+    shares: list[_Row] = []
+    seen: list[_Row] = []
+    differed: list[_Row] = []
     for one in cascades:
         names, tally = one.cascade.names, one.tally
-        for (i, j), both, apart in zip(
-            one.cascade.pairs(), tally.seen_total, tally.differed_total, strict=True
-        ):
+        n = sum(tally.stops_total)
+        for arm, stopped in zip(names, tally.stops_total, strict=True):
+            rounds.append(([one.spec.name, arm], stopped))
+            if n:
+                shares.append(([one.spec.name, arm], stopped / n))
+        counts = zip(one.cascade.pairs(), tally.seen_total, tally.differed_total, strict=True)
+        for (i, j), both, apart in counts:
             if both:  # 15 arms have 105 pairs, most never seen
-                where = [one.spec.name, names[i], names[j]]
-                seen.add_metric(where, both)
-                differed.add_metric(where, apart)
-    yield seen
-    yield differed
+                seen.append(([one.spec.name, names[i], names[j]], both))
+                differed.append(([one.spec.name, names[i], names[j]], apart))
+    arm, pair = "cascade arm", "cascade first second"
+    yield _family(_COUNTER, "rounds", "Rounds, by the arm at which they stop.", arm, rounds)
+    yield _family(_GAUGE, "depth_share", "Share of all rounds that stop at an arm.", arm, shares)
+    yield _family(_COUNTER, "pair_seen", "Rounds in which both of two arms answered.", pair, seen)
+    yield _family(
+        _COUNTER, "pair_differed", "Of these, rounds in which they disagreed.", pair, differed
+    )

@@ -1,7 +1,8 @@
-"""What arms said, as JSON values that are compared by equality.
+"""Outputs of arms: JSON values that are compared by equality.
 
 Every value has one canonical form, bytes of JSON, so that 1 and 1.0 are equal, true and 1 are
-not, and the order of an object's fields does not matter.
+not, and the order of an object's fields does not matter. Outputs are labels or short texts: of a
+longer one the canonical form is a hash, which is equal where the values are.
 """
 
 from hashlib import blake2b
@@ -9,9 +10,10 @@ from typing import Any, cast
 
 import msgspec
 
-from stopwise.service.refusals import Refusal
+from stopwise.service.refusals import invalid
 
 MAX_DEPTH = 32  # of lists and objects in each other: deeper is no answer that anybody compares
+MAX_BYTES = 1024  # of a canonical form; of a longer one the hash is kept
 MAX_REMEMBERED = 4096  # texts whose canonical form is kept at hand; classifiers have few
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -20,30 +22,28 @@ _prints: dict[bytes, int] = {}
 
 
 def canonical(value: object, field: str) -> bytes:
-    """Return the one form of a JSON value.
-
-    Examples
-    --------
-    >>> canonical(1.0, "outputs[0]"), canonical({"b": 2, "a": [True, 1]}, "outputs[0]")
-    (b'1', b'{"a":[true,1],"b":2}')
-    """
+    """Return the one form of a JSON value; ``field`` is where it was, for refusals."""
     if type(value) is str:
         known = _texts.get(value)
         if known is None:
-            known = _encode(value)
+            known = _shortened(_encode(value))
             if len(_texts) < MAX_REMEMBERED and len(known) < 256:
                 _texts[value] = known
         return known
     if value is None:
-        raise Refusal(422, "invalid", "null is no output: leave out what is not known", field=field)
-    return _encode(_plain(value, field, MAX_DEPTH))
+        raise invalid("null is no output: leave out what is not known", field=field)
+    return _shortened(_encode(_plain(value, field, MAX_DEPTH)))
+
+
+def _shortened(form: bytes) -> bytes:
+    if len(form) <= MAX_BYTES:
+        return form
+    return _encode({"blake2b": blake2b(form, digest_size=32).hexdigest(), "bytes": len(form)})
 
 
 def _plain(value: object, field: str, depth: int) -> object:
     if depth == 0:
-        raise Refusal(
-            422, "invalid", f"an output may be nested {MAX_DEPTH} deep at most", field=field
-        )
+        raise invalid(f"an output may be nested {MAX_DEPTH} deep at most", field=field)
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
@@ -56,12 +56,7 @@ def _plain(value: object, field: str, depth: int) -> object:
 def fingerprint(form: bytes) -> int:
     """Return 64 bits that stand for a canonical form, and are never 0.
 
-    Two forms have the same with a chance of 1 in 2⁶³: a conflicting repeat would go unnoticed.
-
-    Examples
-    --------
-    >>> fingerprint(b'"yes"') == fingerprint(b'"no"')
-    False
+    Two forms share it with a chance of 1 in 2⁶³: then a conflicting repeat goes unnoticed.
     """
     known = _prints.get(form)
     if known is None:
@@ -72,11 +67,5 @@ def fingerprint(form: bytes) -> int:
 
 
 def plain(form: bytes) -> Any:
-    """Return the JSON value of a canonical form.
-
-    Examples
-    --------
-    >>> plain(b'"yes"')
-    'yes'
-    """
+    """Return the JSON value of a canonical form."""
     return msgspec.json.decode(form)

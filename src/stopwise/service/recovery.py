@@ -1,53 +1,50 @@
-"""From the log to the state: the newest snapshot, then every event since."""
+"""Recovery: the newest snapshot, then every event since."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from stopwise.errors import CorruptLogError, StopwiseError
+from stopwise.service.events import Block
 from stopwise.service.state import State
 from stopwise.service.store.base import Store
 
 LOG = logging.getLogger("stopwise.service")
 ATTEMPTS = 5
+PAGE = 1_000  # events that are applied at once
 Progress = Callable[[int, int], object]
 
 
 async def recovered(
     store: Store, *, snapshots: bool = True, progress: Progress = lambda done, of: None
 ) -> State:
-    """Return what the log amounts to.
+    """Return the state at the end of the log.
 
-    Parameters
-    ----------
-    store : Store
-        Of the log.
-    snapshots : bool
-        Whether to begin at the newest snapshot; else every event there is happens again.
-    progress : callable
-        Called as ``progress(position, end)`` after every block.
+    It begins at the newest snapshot, or without ``snapshots`` at the first event there is;
+    ``progress(position, end)`` is called from time to time.
     """
     end = 0
     for _ in range(ATTEMPTS):  # the log may be compacted while it is read
         end, _ = await store.end()
         state = await from_snapshot(store) if snapshots else State()
         whole = True
-        async for block in store.read(state.position):
-            if block.base > state.position + 1:
+        async for blocks in paged(store.read(state.position)):
+            base = blocks[0].base
+            if base > state.position + 1:
                 # Compacted: the log begins with a snapshot, whatever was asked for.
                 later = await from_snapshot(store)
-                if later.position < block.base - 1:
+                if later.position < base - 1:
                     raise CorruptLogError(
-                        f"the log goes on at event {block.base} where {state.position + 1} should "
-                        "be, and there is no snapshot of what was between"
+                        f"the log goes on at event {base} where {state.position + 1} should be, "
+                        "and there is no snapshot of what was between"
                     )
-                if later.position > block.base - 1:
+                if later.position > base - 1:
                     whole, snapshots = False, True
                     break
                 state = later
-            state.apply(block)
+            # In a thread: health checks are answered meanwhile.
+            await asyncio.to_thread(apply_all, state, blocks)
             progress(state.position, end)
-            await asyncio.sleep(0)  # others have their turn: health checks, above all
         if whole and state.position < end:  # nothing left but a snapshot
             state = await from_snapshot(store)
         if whole and state.position >= end:
@@ -57,16 +54,36 @@ async def recovered(
     )
 
 
+def apply_all(state: State, blocks: list[Block]) -> None:
+    """Apply the events of several blocks."""
+    for block in blocks:
+        state.apply(block)
+
+
+async def paged(blocks: AsyncIterator[Block]) -> AsyncIterator[list[Block]]:
+    """Yield blocks, many at a time."""
+    page: list[Block] = []
+    events = 0
+    async for block in blocks:
+        page.append(block)
+        events += block.count
+        if events >= PAGE:
+            yield page
+            page, events = [], 0
+    if page:
+        yield page
+
+
 async def from_snapshot(store: Store) -> State:
     """Return the state of the newest snapshot that belongs to this log; empty if none."""
     for position in reversed(await store.snapshots()):
         snapshot = await store.latest_snapshot(position)
         try:
-            state = None if snapshot is None else State.restored(snapshot)
+            state = None if snapshot is None else await asyncio.to_thread(State.restored, snapshot)
             if state is not None:
                 await _check(store, state)
-        except StopwiseError as error:  # the log is the truth: one can begin before it
-            LOG.warning("a snapshot is passed over", extra={"reason": str(error)})
+        except StopwiseError as error:  # the log has it all: start before it
+            LOG.warning("a snapshot is skipped", extra={"reason": str(error)})
             continue
         if state is not None:
             return state
@@ -74,7 +91,7 @@ async def from_snapshot(store: Store) -> State:
 
 
 async def _check(store: Store, state: State) -> None:
-    """Refuse a snapshot of what is not in the log."""
+    """Refuse a snapshot that does not belong to the log."""
     end, _ = await store.end()
     if state.position > end:
         raise CorruptLogError(

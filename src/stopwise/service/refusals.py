@@ -1,41 +1,101 @@
-"""Why a request is refused: one exception, which every door turns into one shape of answer."""
+"""Refusals: one exception for every request that is not carried out, and the table of its codes."""
+
+from dataclasses import KW_ONLY, dataclass
+
+import msgspec
 
 
+@dataclass(eq=False)
 class Refusal(Exception):
-    """A request that is not carried out; nothing has changed.
+    """A request that is not carried out; nothing has changed."""
 
-    Parameters
-    ----------
-    status : int
-        The HTTP status.
-    code : str
-        For a program: lower-case words joined by _.
-    message : str
-        For the person who must act.
-    field : str, optional
-        Where in the body.
-    retry_after : int, optional
-        Seconds after which trying again makes sense.
+    status: int  # of HTTP
+    code: str  # for a program: one of `CODES`
+    message: str  # for the person who must act
+    _: KW_ONLY
+    field: str | None = None  # where in the body
+    retry_after: int | None = None  # seconds
 
-    Examples
-    --------
-    >>> refusal = Refusal(404, "unknown_cascade", "no cascade is called 'triage'")
-    >>> refusal.status, str(refusal)
-    (404, "no cascade is called 'triage'")
-    """
+    def __str__(self) -> str:
+        return self.message
 
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        message: str,
-        *,
-        field: str | None = None,
-        retry_after: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
-        self.field = field
-        self.retry_after = retry_after
+
+class Code(msgspec.Struct, frozen=True):
+    """One row of the table of errors: its HTTP status, what happened, what the caller should do."""
+
+    status: int
+    meaning: str
+    remedy: str
+
+
+CODES: dict[str, Code] = {
+    "bad_request": Code(
+        400, "The body is not JSON or is incomplete, or the request is not valid HTTP.", "Fix it."
+    ),
+    "unauthorized": Code(
+        401, "No key was sent, or an unknown one.", "Send `Authorization: Bearer <key>`."
+    ),
+    "forbidden": Code(
+        403,
+        "The key may not do this; or, without keys, the request came through another site.",
+        "Use a key with the scope or the cascade that the message names.",
+    ),
+    "unknown_path": Code(404, "There is nothing at this path.", "Compare with `/openapi.json`."),
+    "unknown_cascade": Code(404, "No cascade has this name.", "Create it, or correct the name."),
+    "unknown_round": Code(
+        404, "The cascade has no round with this id.", "Send the id as it was answered."
+    ),
+    "method_not_allowed": Code(
+        405, "The path exists and the method does not.", "Use one that `Allow` names."
+    ),
+    "conflict": Code(
+        409,
+        "It contradicts an earlier request: another output for the same arm, another body under "
+        "the same Idempotency-Key, another cascade of the same name, an arm out of turn.",
+        "Do not send it again. The first one counts; find out which of the two is right.",
+    ),
+    "retired": Code(
+        409, "The cascade is retired and takes no new rounds.", "Use another one, or create one."
+    ),
+    "gone": Code(
+        410,
+        "The round was given up because too many were open, or its events were compacted away.",
+        "Drop it. Raise `keep_open` if outputs come late.",
+    ),
+    "too_large": Code(
+        413, "The body is larger than this service takes.", "Send less, or smaller batches."
+    ),
+    "unsupported_media_type": Code(
+        415, "The body is not declared as JSON.", "Send `Content-Type: application/json`."
+    ),
+    "invalid": Code(
+        422,
+        "The body is JSON, but not what the route takes; `field` says where.",
+        "Fix that field. Sending the same again gives the same answer.",
+    ),
+    "too_many_requests": Code(
+        429,
+        "The key's rate is used up, or more requests are waiting than the service holds.",
+        "Wait as long as `Retry-After` says and send it again, more slowly.",
+    ),
+    "internal": Code(
+        500,
+        "A defect of the service; its log has it under the `X-Request-Id` of the answer.",
+        "Report it. With an Idempotency-Key it is safe to try again.",
+    ),
+    "unavailable": Code(
+        503,
+        "The service is starting, stopping, or cannot write its log.",
+        "Wait as long as `Retry-After` says and send it again.",
+    ),
+}
+
+
+def conflict(message: str, *, field: str | None = None) -> Refusal:
+    """Return the refusal of what contradicts an earlier request."""
+    return Refusal(409, "conflict", message, field=field)
+
+
+def invalid(message: str, *, field: str | None = None) -> Refusal:
+    """Return the refusal of a body that is not what the route takes."""
+    return Refusal(422, "invalid", message, field=field)

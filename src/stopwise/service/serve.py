@@ -1,70 +1,59 @@
-"""Runs a service as a process: listens, says where, stops without losing what is in flight."""
+"""Runs a service as a process: listens, drains, stops without losing what is in flight."""
 
 import asyncio
-import logging
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Generator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from ipaddress import ip_address
-from signal import SIGINT, SIGTERM, signal
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from pathlib import Path
+from signal import SIGINT, SIGTERM
+from typing import TYPE_CHECKING, Any
 
-from stopwise.errors import InvalidParameterError, MissingPackageError
+from stopwise.errors import InvalidParameterError, MissingPackageError, StopwiseError
 from stopwise.service.journal import event, start_journal
 from stopwise.service.keys import Keys
 from stopwise.service.settings import Settings, shown_store
 from stopwise.version import __version__
 
 if TYPE_CHECKING:
+    from granian.server.embed import Server
+
+    from stopwise.service.http.app import App
     from stopwise.service.service import Service
 
-Asgi: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
-
-EXTRA = "service"  # what to install with Stopwise for this
-PACKAGES = ("uvicorn", "httptools", "litestar", "prometheus_client")
-# Seconds that an idle connection is kept. Longer than pools of clients keep theirs (mostly 5 to
-# 60), so that it is they who close: no request is sent into a connection that is being closed.
-KEEP_ALIVE = 75
+PACKAGES = ("granian", "jinja2", "prometheus_client")
+# Milliseconds for the head of a request, and for an idle connection. Longer than pools of clients
+# keep theirs (mostly 5 to 60 s), so that it is they who close: no request is sent into a
+# connection that is being closed.
+HEAD_TIMEOUT = 75_000
+HEAD_BUFFER = 32_768  # bytes; with max_connections it bounds what strangers can make us hold
 LOOK_EVERY = 0.2  # seconds, whether it is ready
 SOON = 1.0  # seconds: what is ready by then need not be announced
 BACKLOG = 2048  # connections that the system holds until they are accepted
 
 
 def serve(settings: Settings, say: Callable[[str], object] | None = None) -> None:
-    """Serve until told to stop (SIGTERM, or SIGINT as Ctrl-C sends).
+    """Serve until SIGTERM or SIGINT (Ctrl-C); ``say`` gets where it listens and when it is ready.
 
-    Parameters
-    ----------
-    settings : Settings
-        How.
-    say : callable, optional
-        Is told, for people, where it listens and when it is ready; otherwise stdout is.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the settings contradict each other: above all, a host others can reach and no keys.
-    MissingPackageError
-        If a package that the service needs is not installed.
-    StoreError, CorruptLogError
-        If the log cannot be opened.
-    OSError
-        If the port is taken, or the address is not one of this machine.
+    It raises `InvalidParameterError` (a host that others can reach, and no keys), `StoreError` or
+    `CorruptLogError` (the log), `OSError` (the port), with a sentence for whoever started it.
     """
     keys = checked_keys(settings)
     need_packages()
     start_journal(settings)
-    with _files_of_its_own(), listening(settings) as door:
-        # These take seconds: what can be refused has been by now.
-        from stopwise.service.http.app import make_app
-        from stopwise.service.service import Service
-        from stopwise.service.store.opening import open_store
-
-        service = Service(open_store(settings.store), settings)
-        _run(service, make_app(service, settings), settings, door, keys, say or _say)
+    before = os.umask(0o077)  # only their owner can read the files: a log holds contexts
+    try:
+        address = free_address(settings)
+        try:
+            from uvloop import run  # where there is one
+        except ImportError:
+            from asyncio import run
+        run(_serve(settings, address, keys, say or _say))
+    finally:
+        os.umask(before)
 
 
 def checked_keys(settings: Settings) -> Keys | None:
@@ -79,19 +68,15 @@ def checked_keys(settings: Settings) -> Keys | None:
     stopwise.errors.InvalidParameterError: others can reach 0.0.0.0, and nobody would be asked ...
     """
     keys = None if settings.keys is None else Keys(settings.keys)
-    if is_loopback(settings.host):
+    if is_loopback(settings.host) or (keys is not None and keys.count()):
         return keys
-    if keys is None:
-        raise InvalidParameterError(
-            f"others can reach {settings.host}, and nobody would be asked for a key: make one with "
-            "'stopwise keys add', then say --keys FILE (or listen on 127.0.0.1)"
-        )
-    if not keys.count():
-        raise InvalidParameterError(
-            f"others can reach {settings.host}, and {settings.keys} has no key that is valid: make "
-            "one with 'stopwise keys add' (or listen on 127.0.0.1)"
-        )
-    return keys
+    fault = "nobody would be asked for a key"
+    if keys is not None:
+        fault = f"{settings.keys} has no key that is valid"
+    raise InvalidParameterError(
+        f"others can reach {settings.host}, and {fault}: make one with 'stopwise keys add', then "
+        "say --keys FILE (or listen on 127.0.0.1)"
+    )
 
 
 def is_loopback(host: str) -> bool:
@@ -116,120 +101,150 @@ def _places(host: str, port: int) -> list[Any]:
         raise InvalidParameterError(f"host is {host!r}: no address is known for it") from error
 
 
-@contextmanager
-def listening(settings: Settings) -> Generator[socket.socket, None, None]:
-    """Take the port, so that whether it is free is known before anything else begins.
-
-    Raises
-    ------
-    OSError
-        If it is not free or cannot be had; the message says what to do.
-    """
+def free_address(settings: Settings) -> tuple[str, int]:
+    """Return the address and port to listen on, or raise `OSError`: the port is not free."""
     family, kind, protocol, _, address = _places(settings.host, settings.port)[0]
-    door = socket.socket(family, kind, protocol)
-    try:
+    with socket.socket(family, kind, protocol) as probe:
         if sys.platform != "win32":  # there it would let two listen on one port
-            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            door.bind(address)
+            probe.bind(address)
+            probe.listen(1)  # another server may be bound to it and let others bind, too
         except OSError as error:
             raise OSError(
                 f"cannot listen on {settings.host}, port {settings.port}: "
-                f"{(error.strerror or str(error)).lower()} (another port: --port, "
-                "STOPWISE_PORT)"
+                f"{(error.strerror or str(error)).lower()} (another port: --port, STOPWISE_PORT)"
             ) from error
-        yield door
-    finally:
-        door.close()
-
-
-@contextmanager
-def _files_of_its_own() -> Generator[None, None, None]:
-    """Let files made meanwhile be readable by their owner alone: a log holds contexts."""
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
+        return probe.getsockname()[:2]
 
 
 def need_packages() -> None:
     """Raise `MissingPackageError` where the service cannot run, naming what to install."""
     for name in PACKAGES:
         if find_spec(name) is None:
-            raise MissingPackageError(f"serving needs {name}: pip install 'stopwise[{EXTRA}]'")
+            raise MissingPackageError(f"serving needs {name}: pip install 'stopwise[service]'")
 
 
-def _run(
-    service: "Service",
-    app: Asgi,
-    settings: Settings,
-    door: socket.socket,
-    keys: Keys | None,
-    say: Callable[[str], object],
+async def _serve(
+    settings: Settings, address: tuple[str, int], keys: Keys | None, say: Callable[[str], object]
 ) -> None:
-    import uvicorn
+    from stopwise.service.service import Service
+    from stopwise.service.store import open_store
 
-    from stopwise.service.http.protocol import Protocol
+    service = Service(open_store(settings.store), settings)
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (SIGTERM, SIGINT):
+        with suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
+            loop.add_signal_handler(number, asked.set)
 
-    logger = logging.getLogger("uvicorn.error")
-    where = _url(settings.host, door.getsockname()[1])
-    remembered = _Remembered(app)
+    def listening(url: str) -> None:
+        wanted = "keys are asked for" if keys is not None else "no keys are asked for"
+        say(f"Stopwise listens on {url} ({wanted}); Ctrl-C stops it.")
+        count = None if keys is None else keys.count()
+        store = shown_store(settings.store)
+        event("listens", url=url, keys=count, store=store, version=__version__)
 
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            # Why it could not start is raised, and said once.
-            logger.setLevel(logging.CRITICAL)
-            await super().startup(sockets)
-            logger.setLevel(logging.WARNING)
-            if self.started:
-                asked = "keys are asked for" if keys is not None else "no keys are asked for"
-                say(f"Stopwise listens on {where} ({asked}); Ctrl-C stops it.")
-                event(
-                    "listens",
-                    url=where,
-                    keys=None if keys is None else keys.count(),
-                    store=shown_store(settings.store),
-                    version=__version__,
-                )
-                self.telling = asyncio.create_task(_tell_when_ready(service, say))
-
-    config = uvicorn.Config(
-        remembered,
-        http=Protocol,
-        loop="auto",  # uvloop, where there is one
-        ws="none",
-        lifespan="on",
-        log_config=None,  # start_journal has seen to it
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # nothing here depends on who a proxy says is asking
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=settings.stop_timeout,  # pyright: ignore[reportArgumentType] (it is waited for, and may be a fraction)
-    )
-    # A server that was told to stop and did has not failed: uvicorn sends itself the signal again
-    # once it has finished, and by default that would kill.
-    before = {number: signal(number, _ignored) for number in (SIGTERM, SIGINT)}
-    try:
-        Server(config).run(sockets=[door])
-    except SystemExit:
-        if remembered.failure is None:
-            raise
-    finally:
-        for number, handler in before.items():
-            signal(number, handler)
-    if remembered.failure is not None:
-        raise remembered.failure
+    await run_service(service, address, asked, listening=listening, say=say)
     event("stopped", position=service.state.position)
 
 
-async def _tell_when_ready(service: "Service", say: Callable[[str], object]) -> None:
+async def run_service(
+    service: "Service",
+    address: tuple[str, int],
+    asked: asyncio.Event,
+    *,
+    listening: Callable[[str], object],
+    say: Callable[[str], object] = lambda _: None,
+    app: "App | None" = None,
+) -> None:
+    """Serve until ``asked`` is set, or until the service cannot go on.
+
+    Once asked, `/readyz` fails at once, while requests are answered for ``drain`` seconds more or
+    until asked again; then the listener closes, requests in flight are finished, and a snapshot
+    is written.
+    """
+    await service.start()
+    try:
+        server = _server(service, address, app)
+        serving = asyncio.create_task(server.serve())
+        try:
+            await _accepting(address, serving)
+            scheme = "http" if service.settings.tls_cert is None else "https"
+            host = service.settings.host
+            listening(f"{scheme}://{f'[{host}]' if ':' in host else host}:{address[1]}")
+            announcing = asyncio.create_task(_announce_ready(service, say))
+            asking = asyncio.create_task(asked.wait())
+            ends = {service.failed, asking, serving}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            announcing.cancel()
+            service.draining = True
+            as_asked = asked.is_set()
+            drain = service.settings.drain
+            if as_asked and drain:
+                event("draining", seconds=drain)
+                asked.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asked.wait(), drain)
+            asking.cancel()
+        finally:
+            server.stop()
+            await asyncio.wait([serving], timeout=service.settings.stop_timeout)
+    finally:
+        await service.stop()
+    error = service.failed.result() if service.failed.done() else None
+    if isinstance(error, StopwiseError):
+        raise error
+    if error is not None:
+        raise StopwiseError(f"a defect has ended the service, its log says more: {error!r}")
+    if not as_asked:
+        serving.result()
+        raise StopwiseError("the HTTP server has ended by itself; its log may say why")
+
+
+def _server(service: "Service", address: tuple[str, int], app: "App | None") -> "Server":
+    from granian.constants import HTTPModes, Interfaces, SSLProtocols
+    from granian.http import HTTP1Settings
+    from granian.server.embed import Server
+
+    from stopwise.service.http.app import App
+
+    settings = service.settings
+    return Server(
+        app or App(service, settings),
+        address=address[0],
+        port=address[1],
+        interface=Interfaces.RSGI,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=BACKLOG,
+        backpressure=settings.max_connections,
+        http1_settings=HTTP1Settings(header_read_timeout=HEAD_TIMEOUT, max_buffer_size=HEAD_BUFFER),
+        log_enabled=False,  # start_journal has configured its logger
+        ssl_cert=None if settings.tls_cert is None else Path(settings.tls_cert),
+        ssl_key=None if settings.tls_key is None else Path(settings.tls_key),
+        ssl_protocol_min=SSLProtocols.tls12,
+    )
+
+
+async def _accepting(address: tuple[str, int], serving: "asyncio.Task[Any]") -> None:
+    """Wait until connections are accepted."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address[0], address[0])
+    while not serving.done():
+        try:
+            _, writer = await asyncio.open_connection(host, address[1])
+        except OSError:
+            await asyncio.sleep(0.01)
+        else:
+            writer.close()
+            return
+    await serving  # raises why it could not start
+
+
+async def _announce_ready(service: "Service", say: Callable[[str], object]) -> None:
     """Say that it takes a while, if it does, and when it is over."""
     waited, told = 0.0, False
     while not service.ready:
-        if service.recovering.startswith("failed"):
-            return  # the log says why
         if waited >= SOON and not told:
             told = True
             say(f"Starting ({service.recovering}) …")
@@ -237,48 +252,6 @@ async def _tell_when_ready(service: "Service", say: Callable[[str], object]) -> 
         await asyncio.sleep(LOOK_EVERY)
         waited += LOOK_EVERY
     say("Ready.")
-
-
-class _Remembered:
-    """Passes everything on, and remembers why starting or stopping failed.
-
-    A server logs that with a traceback; whoever started it needs a sentence.
-    """
-
-    def __init__(self, app: Asgi) -> None:
-        self._app = app
-        self.failure: BaseException | None = None
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] != "lifespan":
-            await self._app(scope, receive, send)
-            return
-
-        async def sent(message: MutableMapping[str, Any]) -> None:
-            if message["type"].endswith(".failed"):
-                message["message"] = ""
-            await send(message)
-
-        try:
-            await self._app(scope, receive, sent)
-        except BaseException as error:
-            self.failure = _innermost(error)
-            raise
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """Return what went wrong first, out of the groups in which tasks wrap it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return error
-
-
-def _ignored(number: int, frame: object) -> None:
-    """Do nothing."""
-
-
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _say(words: str) -> None:

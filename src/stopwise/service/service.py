@@ -1,111 +1,76 @@
-"""A running service: what its doors (HTTP, pages, metrics) ask of it."""
+"""A running service: what its entry points (HTTP, dashboard, metrics) ask of it."""
 
 import asyncio
 import gc
 import logging
 import time
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from hashlib import blake2b
+from typing import Any, TypeVar, cast
 
+import msgspec
 import numpy as np
 
 from stopwise.errors import StoreError
-from stopwise.service.commands import (
-    Create,
-    Decide,
-    EndRound,
-    Label,
-    Retire,
-    StartRound,
-    Step,
-    Tell,
-)
-from stopwise.service.events import Decided, Ended, Event, Started, Stepped, Told
+from stopwise.policies.descent import Descent
+from stopwise.service import messages as m
+from stopwise.service import spec as specs
+from stopwise.service.events import Created, Event, Opened, Reported, Retired
 from stopwise.service.events import decode as decode_events
 from stopwise.service.journal import Journal
-from stopwise.service.learner import Learner
-from stopwise.service.ledger import LEARNED, NAMES
-from stopwise.service.messages import (
-    BatchAnswer,
-    BatchRequest,
-    CascadeSpec,
-    CascadeView,
-    DecisionAnswer,
-    DecisionRequest,
-    DecisionView,
-    LabelAnswer,
-    LabelRequest,
-    OutputsAnswer,
-    OutputsRequest,
-    RoundAnswer,
-    RoundRequest,
-    StateAnswer,
-    StepRequest,
-)
-from stopwise.service.numbers import Numbers
+from stopwise.service.learner import Contexts, Learner
+from stopwise.service.ledger import LEARNED, OPEN
+from stopwise.service.metrics import Counters
 from stopwise.service.outputs import canonical, plain
 from stopwise.service.recovery import recovered
-from stopwise.service.refusals import Refusal
+from stopwise.service.refusals import Refusal, conflict, invalid
 from stopwise.service.settings import Settings
-from stopwise.service.state import State
+from stopwise.service.state import State, spec_digest
+from stopwise.service.store import open_store
 from stopwise.service.store.base import Snapshot, Store
-from stopwise.service.store.opening import open_store
-from stopwise.service.writer import WAIT, Command, Happening, Writer, unavailable
+from stopwise.service.writer import WAIT, Applied, Command, Writer, unavailable
 
+T = TypeVar("T")
 LOG = logging.getLogger("stopwise.service")
 END = 1 << 60  # beyond any event
 GROWTH = 4  # a new snapshot when the log has grown by a quarter: their cost stays in proportion
+LOOK_EVERY = 1.0  # seconds between looks whether a snapshot is due
+ON_LOOP = 2e7  # multiplications, about 5 ms: what may take longer runs in a thread
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Service:
-    """One service, on one event loop.
-
-    Parameters
-    ----------
-    store : Store
-        Of the log; from now on the writer's alone.
-    settings : Settings
-        How to run.
-
-    Attributes
-    ----------
-    state : State
-        What the log amounts to; look, but do not touch.
-    ready : bool
-        Whether the log has been read and requests can happen.
-    recovering : str
-        How far reading the log has come, in words; "" once it is done.
-    numbers : Numbers
-        What this process has counted.
-    journal : Journal
-        Where it writes down what it does.
-    """
+    """One service, on one event loop; from now on the store is its writer's alone."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.settings = settings
-        self.numbers = Numbers()
+        self.counters = Counters()
         self.journal = Journal(settings)
-        self.recovering = "the service has not started"
+        self.recovering = "the service has not started"  # how far it has come; "" once done
+        self.draining = False  # about to stop: requests are answered, and `ready` is False
+        self.failed: asyncio.Future[Exception]  # the error, should it be unable to go on
         self.started_at = time.time()
         self._store = store
         self._reader = open_store(settings.store)
         self._reading = asyncio.Lock()
-        self._archive = open_store(settings.store)
-        self._archiving: asyncio.Task[None] | None = None
         self._last_snapshot = 0
-        self._nothing_yet = State()
+        self._empty = State()
         self._writer: Writer | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._failure = ""
+        self._hash: m.StateAnswer | None = None
+        self._hashing = asyncio.Lock()
 
-    # -- life ---------------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the store and begin to read the log, in the background; `ready` tells when done."""
+        """Open the store and begin to read the log in the background; `ready` says when done."""
+        self.failed = asyncio.get_running_loop().create_future()
         await self._store.open()
         if not self._store.shared:
             await self._store.begin(END)  # or say that another process serves this file
         self.recovering = "reading the log"
-        self._tasks = [asyncio.create_task(self._live())]
+        self._tasks = [asyncio.create_task(self._live()), asyncio.create_task(self._snapshots())]
 
     async def _live(self) -> None:
         try:
@@ -117,8 +82,7 @@ class Service:
                 follow_every=self.settings.follow_every if self._store.shared else None,
                 max_waiting=self.settings.max_waiting,
                 report=self._report,
-                between=self._perhaps_snapshot,
-                committed=self.numbers.commits.add,
+                committed=self.counters.commits.add,
             )
             gc.collect()
             gc.freeze()  # what is here now stays; the collector need not look at it again
@@ -128,13 +92,12 @@ class Service:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            self._failure = str(error)
             self.recovering = f"failed: {error}"
-            LOG.critical("the log cannot be read: %s", error)
+            LOG.critical("the service cannot go on", extra={"reason": str(error)}, exc_info=error)
+            self.failed.set_result(error)
 
     async def _first_recovery(self) -> State:
-        """Read the log, however long it takes until the store can be read."""
-        while True:
+        while True:  # until the store can be read
             try:
                 state = await self._recover()
                 self._last_snapshot = max(await self._store.snapshots(), default=0)
@@ -159,64 +122,82 @@ class Service:
 
     async def stop(self) -> None:
         """Finish what is waiting, write a snapshot, and close."""
+        live = self._tasks[:1]
         if self._writer is not None:
             self._writer.stop()
-            await asyncio.wait(self._tasks, timeout=self.settings.stop_timeout)
+            await asyncio.wait(live, timeout=self.settings.stop_timeout)
+        finished = all(task.done() for task in live) and not self.failed.done()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._archiving is not None:
-            await self._archiving
-        if self._writer is not None and self._writer.settled and not self.trouble:
-            position = self.state.position
-            if position > self._last_snapshot:
-                await self._keep(self.state.snapshot())
-        for store in (self._store, self._reader, self._archive):
+        writer = self._writer
+        whole = finished and writer is not None and writer.settled and not self.write_error
+        if whole and self.state.position > self._last_snapshot:
+            await self._keep(asyncio.to_thread(self.state.snapshot))
+        for store in (self._store, self._reader):
             await store.close()
 
-    def _report(self, trouble: str) -> None:
-        if trouble:
-            self.numbers.failed_writes += 1
-            LOG.error("nothing can be written", extra={"reason": trouble})
+    def _report(self, reason: str) -> None:
+        self.counters.failed_writes += bool(reason)
+        if reason:
+            LOG.error("nothing can be written", extra={"reason": reason})
         else:
             LOG.warning("writing works again")
 
-    def _perhaps_snapshot(self, state: State) -> None:
-        due = max(self.settings.snapshot_every, state.position // GROWTH)
-        if state.position - self._last_snapshot < due:
-            return
-        if self._archiving is not None and not self._archiving.done():
-            return
-        self._last_snapshot = state.position
-        self._archiving = asyncio.create_task(self._keep(state.snapshot()))
+    async def _snapshots(self) -> None:
+        """Write a snapshot whenever the log has grown enough since the last."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            position = self.state.position
+            due = max(self.settings.snapshot_every, position // GROWTH)
+            if self._writer is not None and position - self._last_snapshot >= due:
+                await self._keep(self._writer.read(State.snapshot))
 
-    async def _keep(self, snapshot: Snapshot) -> None:
+    async def _keep(self, making: Awaitable[Snapshot]) -> None:
+        """Write a snapshot. Whatever goes wrong, the log has it all, and the next may succeed."""
+        position = self.state.position
+        store = open_store(self.settings.store)
         try:
-            await self._archive.open()
-            await self._archive.keep_snapshot(snapshot)
-        except StoreError as error:  # the log is whole without it; the next one may succeed
+            snapshot = await making
+            # The next one replaces an older one that can be read: so must this be.
+            await asyncio.to_thread(State.restored, snapshot)
+            await store.open()
+            await store.keep_snapshot(snapshot)
+        except Refusal:  # it stops, or nothing can be written: later
+            return
+        except Exception as error:
             LOG.warning("no snapshot could be written", extra={"reason": str(error)})
         else:
-            self._last_snapshot = max(self._last_snapshot, snapshot.position)
-            self.numbers.snapshots += 1
-            LOG.info("snapshot", extra={"events": snapshot.position})
+            position = snapshot.position
+            self.counters.snapshots += 1
+            LOG.info("snapshot", extra={"events": position})
+        finally:
+            await store.close()
+        self._last_snapshot = max(self._last_snapshot, position)
 
-    # -- looking ------------------------------------------------------------------------------
+    # -- how it is ----------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
-        """What the log amounts to."""
-        return self._nothing_yet if self._writer is None else self._writer.state
+        """The state at the end of the log; read it, do not change it (see `readable`)."""
+        return self._empty if self._writer is None else self._writer.state
 
     @property
     def ready(self) -> bool:
-        """Whether requests can happen."""
-        return self._writer is not None and not self.recovering and not self._failure
+        """Whether requests are carried out now, and will be a little later."""
+        return not self.not_ready
 
     @property
-    def trouble(self) -> str:
+    def not_ready(self) -> str:
+        """Why requests should not be sent here; "" if they should."""
+        if self.draining:
+            return "the service is about to stop"
+        return self.recovering or self.write_error
+
+    @property
+    def write_error(self) -> str:
         """Why nothing can be written now; "" if it can."""
-        return self._failure or ("" if self._writer is None else self._writer.trouble)
+        return "" if self._writer is None else self._writer.write_error
 
     @property
     def waiting(self) -> int:
@@ -225,236 +206,275 @@ class Service:
 
     @property
     def lag(self) -> float:
-        """Seconds since memory last was known to hold the whole log; 0 where nobody else writes."""
-        if self._writer is None or not (self._store.shared or self._writer.trouble):
+        """Seconds since memory last had the whole log; 0 where nobody else writes."""
+        if self._writer is None or not (self._store.shared or self._writer.write_error):
             return 0.0
-        return time.monotonic() - self._writer.known_whole_at
+        return time.monotonic() - self._writer.up_to_date_at
 
-    def cascades(self) -> list[CascadeView]:
+    async def readable(self) -> None:
+        """Wait until no request is being applied in a thread: then the state can be read."""
+        while self._writer is not None and not self._writer.idle.is_set():
+            await self._writer.idle.wait()
+
+    def check_recovered(self) -> None:
+        """Refuse if the log has not been read yet."""
+        if self.recovering:
+            words = f"the service is not ready: {self.recovering}. Try again a little later"
+            raise Refusal(503, "unavailable", words, retry_after=WAIT)
+
+    # -- cascades -----------------------------------------------------------------------------
+
+    async def cascades(self) -> list[m.CascadeView]:
         """Return every cascade, in the order of creation."""
-        self.check_ready()
-        return [learner.view() for learner in self.state.order]
+        return await self._looked_up(lambda: [learner.view() for learner in self.state.order])
 
-    def cascade(self, name: str) -> CascadeView:
+    async def cascade(self, name: str) -> m.CascadeView:
         """Return one cascade."""
-        return self._learner(name).view()
+        return await self._looked_up(lambda: self.state.learner(name).view())
 
-    def state_hash(self) -> StateAnswer:
-        """Return what the state amounts to; equal hashes, equal states."""
-        self.check_ready()
-        state = self.state
-        return StateAnswer(state.position, state.log_digest.hex(), state.hash())
-
-    async def settled_hash(self) -> StateAnswer:
-        """Return the same of a state that is wholly in the log."""
-        if self._writer is not None and not self._writer.settled:
-            await self.submit(_nothing)
-        return self.state_hash()
-
-    # -- asking -------------------------------------------------------------------------------
-
-    def submit(self, command: Command) -> "asyncio.Future[object]":
-        """Ask for something to happen; the future has the answer once it is in the log."""
-        writer = self._writer
-        if writer is None or self._failure:
-            self.check_ready()
-        return cast(Writer, writer).submit(command)
-
-    async def create(self, spec: CascadeSpec, key: str | None) -> tuple[CascadeView, bool]:
-        """Make a cascade; also tell whether it is new."""
+    async def create(self, spec: m.CascadeSpec, key: str | None) -> tuple[m.CascadeView, bool]:
+        """Create a cascade; also return whether it is new."""
+        # As the log will have it: a cost of 0 is 0.0 there.
+        spec = msgspec.convert(msgspec.to_builtins(spec), m.CascadeSpec)
+        try:
+            digest = spec_digest(spec)
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise invalid(f"this cascade cannot be stored: {error}") from None
         limits = self.settings
-        command = Create(
-            spec,
-            key,
-            max_context=limits.max_context,
-            max_features=limits.max_features,
-            max_cascades=limits.max_cascades,
-            max_tables=limits.max_tables,
+
+        def repeated(state: State) -> m.CascadeView | None:
+            known = state.repeats.find(key, digest)
+            return None if known is None else state.order[known.first].view()
+
+        def create(state: State, time: float) -> Applied:
+            if (view := repeated(state)) is not None:
+                return None, (view, False)
+            existing = state.cascades.get(spec.name)
+            if existing is not None and existing.spec == spec:
+                return None, (existing.view(), False)
+            if existing is not None:
+                raise conflict(
+                    f"another cascade is called {spec.name!r}. A cascade cannot be changed, since "
+                    "what was learned belongs to its arms and costs: give the new one another name",
+                    field="name",
+                )
+            if len(state.order) >= limits.max_cascades:
+                raise conflict(f"this service keeps {limits.max_cascades:,} cascades at most")
+            tables = sum(specs.table_bytes(learner.policy) for learner in state.order)
+            if tables + specs.table_bytes(policy) > limits.max_tables << 20:
+                raise conflict(
+                    f"the tables of all cascades would take more than {limits.max_tables:,} MB "
+                    "(max_tables): use fewer features or arms",
+                    field="features",
+                )
+            event = Created(spec, time, key)
+            state.created(event, policy)
+            return event, (state.cascades[spec.name].view(), True)
+
+        await self.readable()
+        self.check_recovered()
+        if (view := repeated(self.state)) is not None:
+            await self.submit(_nothing)  # it may be in memory only
+            return view, False
+        policy = await asyncio.to_thread(
+            specs.build, spec, max_context=limits.max_context, max_features=limits.max_features
         )
-        return cast(tuple[CascadeView, bool], await self.submit(command))
+        return await self.submit(create)
 
-    async def retire(self, name: str) -> CascadeView:
-        """Let a cascade decide no more."""
-        return cast(CascadeView, await self.submit(Retire(name)))
+    async def retire(self, name: str) -> m.CascadeView:
+        """Let a cascade take no new rounds."""
 
-    async def decide(
-        self, name: str, request: DecisionRequest, key: str | None
-    ) -> tuple[DecisionAnswer, bool]:
-        """Decide; also tell whether the decision is new."""
-        command = Decide(name, [request.context], key, request.evidence)
-        answers, new = cast(tuple[list[DecisionAnswer], bool], await self.submit(command))
-        if new:
-            self._logged(name, answers, [request.context])
-        return answers[0], new
+        def retire(state: State, time: float) -> Applied:
+            learner = state.learner(name)
+            if learner.status == "retired":
+                return None, learner.view()
+            learner.status = "retired"
+            return Retired(learner.index, time), learner.view()
 
-    async def decide_batch(
-        self, name: str, request: BatchRequest, key: str | None
-    ) -> tuple[BatchAnswer, bool]:
-        """Decide for several contexts; also tell whether the decisions are new."""
-        self.check_batch(len(request.contexts))
-        command = Decide(name, list(request.contexts), key, request.evidence)
-        answers, new = cast(tuple[list[DecisionAnswer], bool], await self.submit(command))
-        if new:
-            self._logged(name, answers, request.contexts)
-        return BatchAnswer(answers), new
+        return await self.submit(retire)
 
-    def _logged(
-        self,
-        name: str,
-        answers: list[DecisionAnswer],
-        contexts: "list[list[float] | dict[str, float]]",
-    ) -> None:
-        """Write decisions into the journal, if and as the settings allow."""
-        if self.journal.decisions:
-            rows = self.state.learner(name).rows(contexts).tolist()  # in the order of the names
-            for answer, row in zip(answers, rows, strict=True):
-                self.journal.decided(name, answer.id, answer.stop, row)
+    # -- rounds -------------------------------------------------------------------------------
 
-    def check_batch(self, size: int) -> None:
-        """Refuse a batch that is too large."""
-        if size > self.settings.max_batch:
-            raise Refusal(
-                413,
-                "too_large",
-                f"{size:,} contexts; a batch has {self.settings.max_batch:,} at most",
-                field="contexts",
+    async def open_rounds(
+        self, name: str, request: m.RoundRequest | m.BatchRequest, key: str | None
+    ) -> tuple[list[m.RoundAnswer], bool]:
+        """Open one round or a batch; also return whether they are new."""
+        single = isinstance(request, m.RoundRequest)
+        contexts: Contexts = [request.context] if single else request.contexts
+        most = self.settings.max_batch
+        if len(contexts) > most:
+            words = f"{len(contexts):,} contexts; a batch has {most:,} at most"
+            raise Refusal(413, "too_large", words, field="contexts")
+        evidence = request.evidence
+        digest = b"" if key is None else blake2b(_encode(request), digest_size=16).digest()
+
+        def open_rounds(state: State, time: float) -> Applied:
+            learner = state.cascades.get(name) or state.learner(name)
+            event, answers = learner.open(
+                contexts, time, state.position + 1, evidence=evidence, key=key, digest=digest
+            )
+            return event, (answers, event is not None)
+
+        slow = self._slow(name, len(contexts), evidence)
+        answers, new = await self.submit(open_rounds, slow=slow)
+        if new and self.journal.decisions:
+            shown = self.state.learner(name).shown_context
+            for answer, context in zip(answers, contexts, strict=True):
+                self.journal.decided(name, answer.id, answer.stop, shown(context))
+        return answers, new
+
+    async def report(self, name: str, id_: str, request: m.OutputsRequest) -> m.RoundAnswer:
+        """Take outputs of a round."""
+
+        def report(state: State, time: float) -> Applied:
+            learner = state.cascades.get(name) or state.learner(name)
+            return learner.report(
+                learner.ledger.number(id_),
+                request.outputs,
+                request.revealed,
+                request.final,
+                time,
+                state.position + 1,
             )
 
-    async def outputs(self, name: str, id_: str, request: OutputsRequest) -> OutputsAnswer:
-        """Take what arms said."""
-        command = Tell(name, id_, request.outputs, request.final)
-        return cast(OutputsAnswer, await self.submit(command))
+        return await self.submit(report, slow=self._slow(name))
 
-    async def start_round(
-        self, name: str, request: RoundRequest, key: str | None
-    ) -> tuple[RoundAnswer, bool]:
-        """Begin a round; also tell whether it is new."""
-        command = StartRound(name, request.context, key)
-        return cast(tuple[RoundAnswer, bool], await self.submit(command))
-
-    async def step(self, name: str, id_: str, request: StepRequest) -> RoundAnswer:
-        """Take what an arm of a round said."""
-        command = Step(name, id_, request.arm, request.output, request.revealed)
-        return cast(RoundAnswer, await self.submit(command))
-
-    async def end_round(self, name: str, id_: str) -> RoundAnswer:
-        """End a round early."""
-        return cast(RoundAnswer, await self.submit(EndRound(name, id_)))
-
-    def round(self, name: str, id_: str) -> RoundAnswer:
-        """Say where a round stands."""
-        learner = self._learner(name)
-        return learner.standing(learner.ledger.number(id_, "round"))
-
-    # -- what only the log knows --------------------------------------------------------------
-
-    async def label(self, name: str, id_: str, request: LabelRequest) -> LabelAnswer:
+    async def label(self, name: str, id_: str, request: m.LabelRequest) -> m.LabelAnswer:
         """Take the right answer of a round that has ended."""
         label = canonical(request.label, "label")
-        number = await self._number(name, id_)
-        ledger = self._learner(name).ledger
-        if ledger.state_of(number) != LEARNED:
-            raise Refusal(
-                409,
-                "conflict",
-                "a label is for a round whose outputs are known; tell the outputs first",
-            )
-        decided, ended = await self._looked_up(self._learner(name), number)
-        if decided is None or ended is None:
-            raise Refusal(
-                410, "gone", "the events of this round were compacted away: it is too late for it"
-            )
-        context, outputs = _whole(decided, ended, number)
-        return cast(LabelAnswer, await self.submit(Label(name, number, label, context, outputs)))
 
-    async def decision(self, name: str, id_: str) -> DecisionView:
-        """Return a decision, as the log has it."""
-        number = await self._number(name, id_)
-        learner = self._learner(name)
-        ledger, cascade = learner.ledger, learner.cascade
-        decided, ended = await self._looked_up(learner, number)
-        context: list[float] | None = None
-        outputs: list[bytes] | dict[int, bytes] = dict(ledger.partial.get(number, {}))
-        if decided is not None:
-            content, known = _whole(decided, ended, number)
-            context = np.frombuffer(content).tolist()
-            outputs = outputs or dict(enumerate(known))
-        told = {cascade.names[arm]: plain(output) for arm, output in sorted(outputs.items())}
-        stop = ledger.stops[number]
-        return DecisionView(
+        def ended() -> tuple[Learner, int]:
+            learner, number = self._found(name, id_)
+            if learner.ledger.status[number] != LEARNED:
+                raise conflict("a label is for a round that was learned: report its outputs first")
+            return learner, number
+
+        learner, number = await self._looked_up(ended)
+        opened, reported = await self._events(learner, number)
+        if opened is None or reported is None:
+            words = "the events of this round were compacted away: it is too late for a label"
+            raise Refusal(410, "gone", words)
+        context, outputs = _context(opened, reported, number), reported.outputs
+        if not outputs:
+            raise conflict("no arm of this round answered: a label would teach nothing")
+
+        def give(state: State, time: float) -> Applied:
+            learner = state.learner(name)
+            event = learner.label(number, label, context, outputs, time)
+            return event, m.LabelAnswer(id_, len(learner.ledger.labels), event is None)
+
+        return await self.submit(give, slow=self._slow(name))
+
+    async def round(self, name: str, id_: str) -> m.RoundView:
+        """Return a round, as the log has it."""
+        learner, number = await self._looked_up(lambda: self._found(name, id_))
+        while True:
+            ended = learner.ledger.ended_at[number]
+            opened, reported = await self._events(learner, number)
+            await self.readable()
+            learner, number = self._found(name, id_)
+            if learner.ledger.ended_at[number] == ended:
+                break  # else the round ended meanwhile
+        answer, ledger = learner.answer(number), learner.ledger
+        context = None if opened is None else _context(opened, reported, number)
+        known: dict[int, bytes] = {}
+        if ledger.status[number] == OPEN:
+            waiting = ledger.open[number]
+            known = ledger.partial.get(number, {})
+            if isinstance(waiting, Descent):
+                known = dict(enumerate(cast(list[bytes], waiting.outputs)))
+                context = np.array(waiting.context).tobytes()
+        elif reported is not None:
+            known = dict(enumerate(reported.outputs))
+        arms = learner.cascade.names
+        outputs = {arms[arm]: plain(output) for arm, output in sorted(known.items())}
+        return m.RoundView(
             id=id_,
-            status=NAMES[ledger.state_of(number)],
-            stop=stop if stop >= 0 else None,
-            arm=cascade.names[stop] if stop >= 0 else None,
-            cost=cascade.cost(stop) if stop >= 0 else None,
-            time=None if decided is None else decided.time,
-            context=context,
-            outputs=told if decided is not None else None,
+            status=answer.status,
+            stop=answer.stop,
+            next=answer.next,
+            arm=answer.arm,
+            cost=answer.cost,
+            time=None if opened is None else opened.time,
+            context=None if context is None else np.frombuffer(context).tolist(),
+            outputs=None if opened is None else outputs,
             audited=number in ledger.labels,
         )
 
-    async def _number(self, name: str, id_: str) -> int:
-        """Return the number of a decision, also of one that another replica took just now."""
-        ledger = self._learner(name).ledger
+    async def state_hash(self) -> m.StateAnswer:
+        """Return the digest of the state, computed once for each state."""
+
+        def compute(state: State) -> m.StateAnswer:
+            return m.StateAnswer(state.position, state.log_digest.hex(), state.hash())
+
+        async with self._hashing:
+            self.check_recovered()
+            last, now = self._hash, (self.state.position, self.state.log_digest.hex())
+            # The digest of the log stands for all that is in it, and that for the state.
+            if last is None or (last.position, last.log) != now:
+                last = self._hash = await cast(Writer, self._writer).read(compute)
+            return last
+
+    # -- how requests are carried out ---------------------------------------------------------
+
+    def submit(self, command: Command, *, slow: bool = False) -> "asyncio.Future[Any]":
+        """Return a future that has the answer of a command once its event is in the log."""
+        if self.recovering:
+            self.check_recovered()
+        return cast(Writer, self._writer).submit(command, slow=slow)
+
+    def _slow(self, name: str, rounds: int = 1, evidence: bool = False) -> bool:
+        """Return whether a request for a cascade may hold up the event loop."""
+        learner = self.state.cascades.get(name)
+        return learner is not None and learner.work(rounds, evidence=evidence) > ON_LOOP
+
+    async def _looked_up(self, look: Callable[[], T]) -> T:
+        """Look something up; what another replica did just now is read before it is refused."""
+        await self.readable()
+        self.check_recovered()
         try:
-            return ledger.number(id_)
+            return look()
         except Refusal:
             if not self._store.shared:
                 raise
         await self.submit(_nothing)
-        return self._learner(name).ledger.number(id_)
+        await self.readable()
+        return look()
 
-    async def _looked_up(
-        self, learner: Learner, number: int
-    ) -> tuple[Decided | Started | None, Told | Stepped | Ended | None]:
-        begins, ends = learner.ledger.decided_at[number], learner.ledger.ended_at[number]
+    def _found(self, name: str, id_: str) -> tuple[Learner, int]:
+        learner = self.state.learner(name)
+        return learner, learner.ledger.number(id_)
+
+    async def _events(self, learner: Learner, number: int) -> tuple[Opened | None, Reported | None]:
+        """Return the events of a round from the log: how it was opened, and how it ended."""
+        begins, ends = learner.ledger.opened_at[number], learner.ledger.ended_at[number]
         if self._writer is not None and not self._writer.settled:
             await self.submit(_nothing)  # what is being written now may be what is looked for
         try:
             async with self._reading:
                 await self._reader.open()
-                decided = await self._event(begins)
+                opened = await self._event(begins)
                 ended = await self._event(ends) if ends else None
         except StoreError as error:
             raise unavailable(str(error)) from error
         return (
-            decided if isinstance(decided, Decided | Started) else None,
-            ended if isinstance(ended, Told | Stepped | Ended) else None,
+            opened if isinstance(opened, Opened) else None,
+            ended if isinstance(ended, Reported) else None,
         )
 
     async def _event(self, position: int) -> Event | None:
         block = await self._reader.block_of(position)
         return None if block is None else decode_events(block.payload)[position - block.base]
 
-    # -- checks -------------------------------------------------------------------------------
 
-    def _learner(self, name: str) -> Learner:
-        self.check_ready()
-        return self.state.learner(name)
-
-    def check_ready(self) -> None:
-        """Refuse if requests cannot happen yet."""
-        if not self.ready:
-            raise Refusal(
-                503,
-                "unavailable",
-                f"the service is not ready: {self.recovering or self.trouble}. Try again a little "
-                "later",
-                retry_after=WAIT,
-            )
-
-
-def _nothing(state: State, time: float, /) -> Happening:
-    """Ask for nothing: once it is answered, all before it is in the log, and the log is read."""
-    del state, time
+def _nothing(state: State, time: float) -> Applied:
+    """Do nothing: once it is answered, all before it is in the log, and the log was read."""
     return None, None
 
 
-def _whole(decided: Decided | Started, ended: Any, number: int) -> tuple[bytes, list[bytes]]:
-    """Return the context and the outputs of a round from the events at its ends."""
-    if isinstance(decided, Started):
-        return (decided.context, []) if ended is None else (ended.context, ended.outputs)
-    k, n = number - decided.first, len(decided.stops)
-    size = len(decided.contexts) // n
-    context = decided.contexts[k * size : (k + 1) * size]
-    return context, [] if ended is None else ended.outputs
+def _context(opened: Opened, reported: Reported | None, number: int) -> bytes:
+    """Return all that is known of a round's context from its events."""
+    if reported is not None and reported.context:
+        return reported.context
+    k, size = number - opened.first, len(opened.contexts) // opened.count
+    return opened.contexts[k * size : (k + 1) * size]

@@ -3,6 +3,8 @@
 import warnings
 from collections.abc import Mapping
 from inspect import signature
+from itertools import combinations
+from math import comb
 from typing import Any, cast
 
 from stopwise.cascade import Cascade
@@ -14,7 +16,7 @@ from stopwise.policies.registry import POLICIES
 from stopwise.service.messages import CascadeSpec
 from stopwise.service.refusals import Refusal
 
-MAX_TABLES = 256 << 20  # bytes of one cascade
+MAX_WORK = 1_000_000  # features² × pairs of arms: a decision takes a tenth of a second or so
 NOT_OFFERED = ("cascade", "features", "context_dim")  # said elsewhere in a spec
 
 
@@ -33,14 +35,7 @@ def build(
 ) -> Policy:
     """Make the policy that a spec describes; refuse what cannot be, and say where.
 
-    Limits are for the door: a spec that is in the log already has passed it.
-
-    Examples
-    --------
-    >>> from stopwise.service.messages import Arm
-    >>> spec = CascadeSpec("triage", [Arm("rule", 0.01), Arm("model", 0.3)], context=2)
-    >>> build(spec).decide([0.5, 0.5]).arm
-    'model'
+    Limits are for new cascades: a spec in the log has passed them already.
     """
     size = context_size(spec)
     if max_context is not None and size > max_context:
@@ -54,8 +49,7 @@ def build(
         )
     except StopwiseError as error:
         raise _invalid("arms", str(error)) from None
-    kind = _policy_kind(spec.policy)
-    parameters = _parameters(kind, spec.policy)
+    kind, parameters = _policy(spec.policy)
     if issubclass(kind, Contextual):
         if max_features is not None:
             _check_degrees(spec.features, size, max_features)
@@ -67,11 +61,12 @@ def build(
                 "pair of arms keeps a table of their square",
             )
         pairs = len(cascade.pairs())
-        if max_features is not None and _table_bytes(pairs, features) > MAX_TABLES:
+        work = features.n_features**2 * pairs
+        if max_features is not None and work > MAX_WORK:
             raise _invalid(
                 "features",
-                f"{features.n_features} features for each of {pairs} pairs of arms take more "
-                f"memory than the {MAX_TABLES >> 20} MB that a cascade may have; use fewer",
+                f"a decision would take too long: {features.n_features} features² × {pairs} pairs "
+                f"of arms are {work:,}, and this service takes {MAX_WORK:,}; use fewer of either",
             )
         parameters |= {"features": features.arrangement, "context_dim": size}
     try:
@@ -82,48 +77,41 @@ def build(
         raise _invalid("policy", str(error)) from None
 
 
-def _policy_kind(given: Mapping[str, Any]) -> type[Policy]:
-    offered = [name for name, kind in POLICIES.items() if not kind.needs_truth]
-    name = given.get("kind")
-    if not isinstance(name, str) or name not in offered:
+def _policy(given: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]]:
+    """Return the kind of policy and its parameters."""
+    offered = {name: kind for name, kind in POLICIES.items() if not kind.needs_truth}
+    parameters = dict(given)
+    chosen = parameters.pop("kind", None)
+    if not isinstance(chosen, str) or chosen not in offered:
         raise _invalid("policy.kind", f"must be one of {', '.join(offered)}")
-    return POLICIES[name]
-
-
-def _parameters(kind: type[Policy], given: Mapping[str, Any]) -> dict[str, Any]:
-    known = [name for name in signature(kind).parameters if name not in NOT_OFFERED]
-    for name, value in given.items():
-        if name == "kind":
-            continue
+    known = [name for name in signature(offered[chosen]).parameters if name not in NOT_OFFERED]
+    for name, value in parameters.items():
         if name not in known:
             raise _invalid(
-                f"policy.{name}", f"{kind.name} has no such parameter; it has {', '.join(known)}"
+                f"policy.{name}", f"{chosen} has no such parameter; it has {', '.join(known)}"
             )
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number and not (name == "forced_rounds" and value == "auto"):
             raise _invalid(f"policy.{name}", "must be a number")
-        if isinstance(value, str) and not (name == "forced_rounds" and value == "auto"):
-            raise _invalid(f"policy.{name}", "must be a number, not a text")
-    return {name: value for name, value in given.items() if name != "kind"}
+    return offered[chosen], parameters
 
 
 def _check_degrees(given: object, size: int, most: int) -> None:
     """Refuse polynomials of more terms than there may be features, before any is made."""
     if isinstance(given, list):
-        for one in cast(list[object], given):
+        for one in cast(list[Any], given):
             _check_degrees(one, size, most)
     elif isinstance(given, dict):
-        fields = cast(dict[str, object], given)
+        fields = cast(dict[str, Any], given)
         degree = fields.get("degree", 2)
-        if fields.get("kind") == "polynomial" and isinstance(degree, int) and degree > 0:
-            terms = 1
-            for k in range(1, min(degree, size) + 1):  # C(size + degree, degree), cut off early
-                terms = terms * (size + degree + 1 - k) // k
-                if terms > most:
-                    raise _invalid(
-                        "features",
-                        f"degree {degree} of {size} numbers makes more than {most} features, which "
-                        "is all that this service takes; lower the degree",
-                    )
+        polynomial = fields.get("kind") == "polynomial" and isinstance(degree, int) and degree > 0
+        # A huge degree would take long to compute with.
+        if polynomial and (degree > most or comb(size + degree, degree) > most):
+            raise _invalid(
+                "features",
+                f"degree {degree} of {size} numbers makes more than {most} features, which is all "
+                "that this service takes; lower the degree",
+            )
         for part in ("maps", "inner"):
             _check_degrees(fields.get(part), size, most)
 
@@ -138,7 +126,9 @@ def _features(given: Mapping[str, Any], size: int, n_arms: int) -> BoundFeatures
             maps = [map_from_spec(m) for m in cast(list[Any], given["maps"])]
             if kind == PerStage.kind:
                 return bind(PerStage(maps, given.get("sees")), size, n_arms)
-            pairs = [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
+            pairs = list(combinations(range(n_arms), 2))
+            if len(maps) != len(pairs):
+                raise _invalid("features", f"{len(maps)} maps for {len(pairs)} pairs of arms")
             return bind(PerPair(dict(zip(pairs, maps, strict=True))), size, n_arms)
         if kind == "custom":
             raise _invalid("features.kind", "code of your own cannot be sent to a service")
@@ -163,11 +153,5 @@ def n_features(policy: Policy) -> int:
 
 def table_bytes(policy: Policy) -> int:
     """Return about how many bytes a policy needs before it has seen anything."""
-    if not isinstance(policy, Contextual):
-        return 0
-    return _table_bytes(len(policy.cascade.pairs()), policy.features)
-
-
-def _table_bytes(pairs: int, features: BoundFeatures) -> int:
     # Each pair keeps two tables of numbers at most: the factors of V and of H.
-    return 16 * pairs * features.n_features**2
+    return 16 * len(policy.cascade.pairs()) * n_features(policy) ** 2

@@ -1,48 +1,31 @@
-"""All that the log amounts to: the cascades, folded from events one after the other."""
+"""The state of the service: the cascades, folded from the events of the log one after the other."""
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from stopwise.errors import CorruptLogError, StopwiseError
+from stopwise.errors import CorruptLogError, StopwiseError, UnsupportedVersionError
+from stopwise.policies.base import Policy
 from stopwise.policies.persistence import decode as decode_policy
 from stopwise.policies.persistence import encode as encode_policy
-from stopwise.service import events as codec
-from stopwise.service.events import (
-    Created,
-    Decided,
-    Ended,
-    Event,
-    Labelled,
-    Retired,
-    Started,
-    Stepped,
-    Told,
-)
+from stopwise.service import events as ev
 from stopwise.service.learner import Learner, Recent
-from stopwise.service.ledger import KeptLedger
+from stopwise.service.ledger import PART, KeptLedger, Repeat, Repeats, Tally
 from stopwise.service.messages import CascadeSpec
 from stopwise.service.refusals import Refusal
-from stopwise.service.store.base import START, Block, Snapshot, chained
-from stopwise.service.tally import Tally
+from stopwise.service.store.base import Snapshot
 
-FORMAT = 2  # of snapshots; an older one is ignored, and the log read from before it
+# A snapshot: magic, format (4 bytes), SHA-256 of all that follows; then what the dashboard shows
+# and the state, each with its length before it (8 bytes); then policies and columns, raw.
+MAGIC = b"STOPSNAP"
+FORMAT = 3  # an older one is ignored, and the log read from before it
+_HEAD = len(MAGIC) + 4 + 32
 
 
 class State:
     """The cascades after some number of events.
-
-    Attributes
-    ----------
-    position : int
-        Events that have happened.
-    log_digest : bytes
-        Of the log up to the last block that is known to be stored.
-    time : float
-        Of the last event, in seconds since 1970; 0 before the first.
-    cascades : dict of Learner
-        By name, in the order of creation.
 
     Examples
     --------
@@ -51,12 +34,12 @@ class State:
     """
 
     def __init__(self) -> None:
-        self.position = 0
-        self.log_digest = START
-        self.time = 0.0
-        self.cascades: dict[str, Learner] = {}
+        self.position = 0  # events that were applied
+        self.log_digest = ev.START  # of the log up to the last block that is known to be stored
+        self.time = 0.0  # of the last event, in seconds since 1970
+        self.cascades: dict[str, Learner] = {}  # by name, in the order of creation
         self.order: list[Learner] = []
-        self.keys: dict[str, str] = {}  # Idempotency-Keys of creations → the cascade's name
+        self.repeats = Repeats()  # requests that created cascades
 
     def learner(self, name: str) -> Learner:
         """Return a cascade by name, or refuse: there is none."""
@@ -65,30 +48,25 @@ class State:
             raise Refusal(404, "unknown_cascade", f"no cascade is called {name[:80]!r}")
         return learner
 
-    # -- the fold -----------------------------------------------------------------------------
+    # -- applying events ----------------------------------------------------------------------
 
-    def apply(self, block: Block) -> None:
-        """Let the events of a stored block happen."""
-        if block.base != self.position + 1:
-            raise CorruptLogError(
-                f"the log goes on at event {block.base} where {self.position + 1} should be"
-            )
-        if chained(self.log_digest, block.payload) != block.digest:
-            raise CorruptLogError(
-                f"the block of events {block.base} to {block.end} is not what was written: its "
-                "digest does not match"
-            )
+    def apply(self, block: ev.Block) -> None:
+        """Apply the events of a stored block."""
+        due = self.position + 1
+        if block.base != due:
+            raise CorruptLogError(f"the log goes on at event {block.base} where {due} should be")
+        name = f"the block of events {block.base} to {block.end}"
+        if ev.chained(self.log_digest, block.payload) != block.digest:
+            raise CorruptLogError(f"{name} was changed after it was written: its digest differs")
         try:
-            events = codec.decode(block.payload)
+            events = ev.decode(block.payload)
         except msgspec.MsgspecError as error:
-            raise CorruptLogError(
-                f"the block of events {block.base} to {block.end} cannot be read: {error}"
-            ) from error
+            raise CorruptLogError(f"{name} cannot be read: {error}") from error
         if len(events) != block.count:
-            raise CorruptLogError(f"the block at event {block.base} has lost some of its events")
+            raise CorruptLogError(f"{name} has lost some of its events")
         for event in events:
             try:
-                self.happen(event, self.position + 1)
+                self.apply_event(event, self.position + 1)
             except (StopwiseError, Refusal, LookupError, ValueError, TypeError) as error:
                 raise CorruptLogError(
                     f"event {self.position + 1} contradicts those before it: {error}"
@@ -97,112 +75,122 @@ class State:
             self.time = event.time
         self.log_digest = block.digest
 
-    def happen(self, event: Event, position: int) -> None:
-        """Let one recorded event happen, at its place in the log."""
+    def apply_event(self, event: ev.Event, position: int) -> None:
+        """Apply one recorded event, at its place in the log."""
         match event:
-            case Decided():
-                self.order[event.cascade].decided(event, position)
-            case Told():
-                self.order[event.cascade].told(event, position)
-            case Started():
-                self.order[event.cascade].started(event, position)
-            case Stepped():
-                self.order[event.cascade].stepped(event, position)
-            case Ended():
-                self.order[event.cascade].ended(event, position)
-            case Labelled():
-                self.order[event.cascade].labelled(event, position)
-            case Created():
-                self._created(event)
-            case Retired():
+            case ev.Opened():
+                self.order[event.cascade].opened(event, position)
+            case ev.Reported():
+                self.order[event.cascade].reported(event, position)
+            case ev.Labelled():
+                self.order[event.cascade].labelled(event)
+            case ev.Retired():
                 self.order[event.cascade].status = "retired"
+            case ev.Created():
+                self.created(event)
 
-    def _created(self, event: Created) -> None:
-        learner = Learner(len(self.order), event.spec, event.time)
-        self._enter(learner)
+    def created(self, event: ev.Created, policy: Policy | None = None) -> None:
+        """Apply a creation; ``policy`` as it was built from the spec already."""
+        learner = Learner(len(self.order), event.spec, event.time, policy)
         if event.key is not None:
-            self.keys[event.key] = event.spec.name
+            self.repeats.add(event.key, Repeat(learner.index, 1, spec_digest(event.spec)))
+        self._enter(learner)
 
     def _enter(self, learner: Learner) -> None:
-        self.cascades[learner.spec.name] = learner
         self.order.append(learner)
+        self.cascades[learner.spec.name] = learner
 
     # -- snapshots ----------------------------------------------------------------------------
 
     def hash(self) -> str:
-        """Return a digest of all that matters: equal exactly where states are, bit for bit."""
-        return hashlib.sha256(_encode(self._kept())).hexdigest()
+        """Return a digest of everything that the log determines."""
+        digest = hashlib.sha256()
+        for part in self._core():
+            digest.update(part)
+        return digest.hexdigest()
 
     def snapshot(self) -> Snapshot:
-        """Return all of it, at a moment when every event is in the log."""
-        core = _encode(self._kept())
+        """Return all of it in parts, at a moment when every event is in the log."""
         recent = [
             [(r.number, r.time, r.stop, r.cost, r.words()) for r in learner.recent]
             for learner in self.order
         ]
-        divergences = [learner.divergences for learner in self.order]
-        body = _encode((FORMAT, hashlib.sha256(core).digest(), core, recent, divergences))
-        return Snapshot(self.position, self.log_digest, body)
+        shown = _encode((recent, [learner.divergences for learner in self.order]))
+        parts = [_sized(shown), *self._core()]
+        checksum = hashlib.sha256()
+        for part in parts:
+            checksum.update(part)
+        head = MAGIC + FORMAT.to_bytes(4, "little") + checksum.digest()
+        return Snapshot(self.position, self.log_digest, (head, *parts))
 
     @staticmethod
     def restored(snapshot: Snapshot) -> "State | None":
         """Return the state that a snapshot holds; None if another version wrote it."""
+        data = memoryview(b"".join(snapshot.parts))
+        damaged = CorruptLogError(f"the snapshot at event {snapshot.position} is damaged")
+        checksum = hashlib.sha256(data[_HEAD:]).digest()
+        if bytes(data[: len(MAGIC)]) != MAGIC or checksum != bytes(data[_HEAD - 32 : _HEAD]):
+            raise damaged
+        if int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "little") != FORMAT:
+            return None
+        read = _Reader(data, _HEAD)
         try:
-            version, checksum, core, recent, divergences = msgspec.msgpack.decode(
-                snapshot.payload, type=tuple[int, bytes, bytes, list[Any], list[int]]
+            recent, divergences = msgspec.msgpack.decode(
+                read.sized(), type=tuple[list[list[tuple[int, float, int, float, str]]], list[int]]
             )
+            kept = msgspec.msgpack.decode(read.sized(), type=_KeptState)
         except msgspec.MsgspecError:
             return None
-        if version != FORMAT:
-            return None
-        if hashlib.sha256(core).digest() != checksum:
-            raise CorruptLogError(
-                f"the snapshot at event {snapshot.position} is damaged: its checksum does not match"
-            )
-        try:
-            kept = msgspec.msgpack.decode(core, type=_KeptState)
-        except msgspec.MsgspecError:
-            return None
+        if kept.position != snapshot.position:
+            raise damaged
         state = State()
         state.position = snapshot.position
         state.log_digest = snapshot.digest
         state.time = kept.time
-        state.keys = kept.keys
+        state.repeats = Repeats(kept.repeats)
         for one, latest, diverged in zip(kept.cascades, recent, divergences, strict=True):
-            policy = decode_policy(one.policy, f"the policy of {one.spec.name!r} in a snapshot")
+            name = f"the policy of {one.spec.name!r} in a snapshot"
+            try:
+                policy = decode_policy(read(one.policy_bytes), name)
+            except UnsupportedVersionError:
+                return None
+            except StopwiseError as error:
+                raise damaged from error
             learner = Learner(len(state.order), one.spec, one.created, policy)
             learner.status = "retired" if one.retired else "active"
-            learner.ledger.take_up(one.ledger, policy.resume)
+            learner.ledger.restore(one.ledger, read, policy.resume)
             learner.tally = one.tally
             learner.divergences = diverged
             learner.recent.extend(Recent(learner.ledger, *fields) for fields in latest)
             state._enter(learner)
         return state
 
-    def _kept(self) -> "_KeptState":
-        return _KeptState(
-            self.position,
-            self.time,
-            self.keys,
-            [
-                _KeptCascade(
-                    learner.spec,
-                    learner.created,
-                    learner.status == "retired",
-                    encode_policy(learner.policy),
-                    learner.ledger.kept(),
-                    learner.tally,
-                )
-                for learner in self.order
-            ],
-        )
+    def _core(self) -> Iterator[bytes]:
+        """Yield everything that the log determines, in parts."""
+        policies = [encode_policy(learner.policy) for learner in self.order]
+        cascades = [
+            _KeptCascade(
+                one.spec,
+                one.created,
+                one.status == "retired",
+                len(policy),
+                one.ledger.kept(),
+                one.tally,
+            )
+            for one, policy in zip(self.order, policies, strict=True)
+        ]
+        kept = _sized(_encode(_KeptState(self.position, self.time, dict(self.repeats), cascades)))
+        yield from _cut(kept)
+        for learner, policy in zip(self.order, policies, strict=True):
+            yield from _cut(policy)
+            yield from learner.ledger.column_parts()
 
 
 class _KeptCascade(msgspec.Struct, frozen=True, array_like=True):
     spec: CascadeSpec
     created: float
     retired: bool
-    policy: bytes
+    policy_bytes: int
     ledger: KeptLedger
     tally: Tally
 
@@ -210,8 +198,38 @@ class _KeptCascade(msgspec.Struct, frozen=True, array_like=True):
 class _KeptState(msgspec.Struct, frozen=True, array_like=True):
     position: int
     time: float
-    keys: dict[str, str]
+    repeats: dict[str, Repeat]
     cascades: list[_KeptCascade]
 
 
-_encode = msgspec.msgpack.Encoder().encode
+class _Reader:
+    """Reads a snapshot from front to back."""
+
+    def __init__(self, data: memoryview, at: int) -> None:
+        self._data = data
+        self._at = at
+
+    def __call__(self, size: int) -> bytes:
+        self._at += size
+        return bytes(self._data[self._at - size : self._at])
+
+    def sized(self) -> bytes:
+        return self(int.from_bytes(self(8), "little"))
+
+
+_encode: Any = msgspec.msgpack.Encoder().encode
+_encode_ordered: Any = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def _sized(content: bytes) -> bytes:
+    return len(content).to_bytes(8, "little") + content
+
+
+def _cut(content: bytes) -> Iterator[bytes]:
+    for start in range(0, len(content), PART):
+        yield content[start : start + PART]
+
+
+def spec_digest(spec: CascadeSpec) -> bytes:
+    """Return a digest of a cascade's description, to recognise a repeated request."""
+    return hashlib.blake2b(_encode_ordered(spec), digest_size=16).digest()

@@ -1,8 +1,12 @@
-"""The one who writes: takes what is waiting, lets it happen, commits it, and only then answers.
+"""The writer: takes the waiting requests, applies them, commits their events, then answers.
 
-All that waits when the last commit has ended forms the next group, so that a commit is shared by
-many when there are many (group commit), and by nobody when there is one. The order in which
-requests happen is the order of the log; whoever reads it repeats them.
+All that waits when the last commit has ended forms the next group, so that many requests share a
+commit when there are many (group commit). The order in which requests are applied is the order of
+the log; a replica that reads the log repeats them.
+
+Requests are applied on the event loop, which takes microseconds. Those that may take long wait in
+a queue of their own: they form groups of their own, applied in a thread, and the quick ones have
+their turn in between. `idle` says when nothing is applied in a thread.
 """
 
 import asyncio
@@ -10,15 +14,17 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stopwise.errors import CorruptLogError, StoreError
 from stopwise.service import events as codec
-from stopwise.service.events import Event
+from stopwise.service.events import Block, Event, chained
+from stopwise.service.recovery import apply_all, paged
 from stopwise.service.refusals import Refusal
 from stopwise.service.state import State
-from stopwise.service.store.base import Block, Store, chained
+from stopwise.service.store.base import Store
 
+T = TypeVar("T")
 LOG = logging.getLogger("stopwise.service")
 LONGEST = 0.02  # seconds after which a group is committed, however many still wait
 MANY = 8  # requests in a group, from which the service is under load
@@ -26,44 +32,26 @@ GATHER = 0.001  # seconds to wait then for a group as large as the last: half as
 RETRY = 0.25  # seconds between attempts to write
 WAIT = 2  # seconds after which a client may try again
 
-Happening: TypeAlias = tuple[Event | None, object]
+Applied: TypeAlias = tuple[Event | None, object]
+# A request: checks itself against the state, changes it, and returns the event and the answer. It
+# raises `Refusal` before anything has changed.
+Command: TypeAlias = Callable[[State, float], Applied]
 
 
-class Command(Protocol):
-    """A request: checks itself against the state, lets it happen, returns the event and answer.
+class Waiting(NamedTuple):
+    """A request that waits for its turn."""
 
-    It raises `Refusal` before anything has changed.
-    """
-
-    def __call__(self, state: State, time: float, /) -> Happening:
-        """Happen."""
-        ...
-
-
-Waiting: TypeAlias = tuple[Command, "asyncio.Future[object]"]
+    command: Command
+    future: "asyncio.Future[Any]"
 
 
 class Writer:
-    """Lets requests happen in groups, each in the log before it is answered.
+    """Applies requests in groups, each in the log before it is answered.
 
-    Parameters
-    ----------
-    store : Store
-        Of the log; used by the writer alone.
-    state : State
-        What the log amounts to so far.
-    recover : callable
-        Reads the state from the log again, should memory have run ahead of it.
-    follow_every : float or None
-        Seconds after which to look for what others have appended; None if there are none.
-    max_waiting : int
-        Requests that may wait; more are told to come back.
-    report : callable
-        Told in a sentence when writing fails, and "" when it works again.
-    between : callable
-        Shown the state at moments when it is exactly what the log amounts to.
-    committed : callable
-        Told how many seconds each commit took.
+    ``recover`` reads the state from the log again, should memory have run ahead of it. Every
+    ``follow_every`` seconds it looks for events of others (None: there are none). ``report`` is
+    called with the reason when writing fails, and with "" when it works again; ``committed`` with
+    the seconds that each commit took.
     """
 
     def __init__(
@@ -74,144 +62,168 @@ class Writer:
         recover: Callable[[], Awaitable[State]],
         follow_every: float | None,
         max_waiting: int,
-        report: Callable[[str], object] = lambda _: None,
-        between: Callable[[State], object] = lambda _: None,
-        committed: Callable[[float], object] = lambda _: None,
+        report: Callable[[str], object],
+        committed: Callable[[float], object],
     ) -> None:
         self.state = state
-        self.trouble = ""
-        self.known_whole_at = time.monotonic()  # when memory last had all of the log
-        self.blocks = 0
+        self.write_error = ""
+        self.up_to_date_at = time.monotonic()  # when memory last had all of the log
+        self.idle = asyncio.Event()
+        self.idle.set()
         self._store = store
         self._recover = recover
         self._follow_every = follow_every
         self._max_waiting = max_waiting
         self._report = report
-        self._between = between
         self._committed = committed
         self._queue: list[Waiting] = []
+        self._slow: list[Waiting] = []  # those that may take long
+        self._readers: list[tuple[Callable[[State], Any], asyncio.Future[Any]]] = []
         self._wake = asyncio.Event()
         self._stopping = False
-        self._held: Block | None = None  # happened in memory, perhaps not in the log
-        self._current: list[Waiting] = []  # the group that is happening
+        self._held: Block | None = None  # applied in memory, perhaps not in the log
+        self._current: list[Waiting] = []  # the group that is being applied
         self._last_group = 0  # how many requests it had
-        self._tainted = False  # memory may differ from the log, which must be read again
+        self._outdated = False  # memory may differ from the log, which must be read again
         self._loop = asyncio.get_running_loop()
 
     @property
     def settled(self) -> bool:
-        """Whether all that has happened in memory is known to be in the log."""
-        return self._held is None and not self._tainted
+        """Whether everything in memory is known to be in the log."""
+        return self._held is None and not self._outdated
 
     @property
     def waiting(self) -> int:
         """How many requests wait for their turn."""
-        return len(self._queue)
+        return len(self._queue) + len(self._slow)
 
-    def submit(self, command: Command) -> "asyncio.Future[object]":
-        """Ask for something to happen; the future has the answer once it is in the log."""
-        if self.trouble or self._stopping:
-            raise unavailable(self.trouble or "the service is stopping")
-        if len(self._queue) >= self._max_waiting:
-            raise Refusal(
-                429,
-                "too_many_requests",
-                f"{len(self._queue):,} requests are waiting already; try again a little later",
-                retry_after=1,
-            )
-        future: asyncio.Future[object] = self._loop.create_future()
-        self._queue.append((command, future))
-        if len(self._queue) == 1:
+    def submit(self, command: Command, *, slow: bool = False) -> "asyncio.Future[Any]":
+        """Return a future that has the answer once the event is in the log."""
+        if self.write_error or self._stopping:
+            raise unavailable(self.write_error or "the service is stopping")
+        if self.waiting >= self._max_waiting:
+            words = f"{self.waiting:,} requests are waiting already; try again a little later"
+            raise Refusal(429, "too_many_requests", words, retry_after=1)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        (self._slow if slow else self._queue).append(Waiting(command, future))
+        if self.waiting == 1:
             self._wake.set()
         return future
+
+    async def read(self, reader: Callable[[State], T]) -> T:
+        """Run a function in a thread, at a moment when the state is exactly that of the log."""
+        if self.write_error or self._stopping:
+            raise unavailable(self.write_error or "the service is stopping")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._readers.append((reader, future))
+        self._wake.set()
+        return await future
 
     async def run(self) -> None:
         """Work until `stop`, and then until nothing waits."""
         try:
-            while not self._stopping or self._queue or self._held:
-                if not (self._queue or self._held or self._tainted):
-                    await self._rest()
+            while not self._stopping or self.waiting or self._held:
+                if not (self.waiting or self._held or self._outdated or self._readers):
+                    self._wake.clear()
+                    pause = RETRY if self.write_error else self._follow_every
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._wake.wait(), pause)
                 try:
                     await self._work()
                 except StoreError as error:
-                    self._unwell(str(error))
+                    self._degraded(str(error))
                     if self._stopping:
                         return
                     await asyncio.sleep(RETRY)
-        finally:  # whatever happened, nobody waits for ever
+        finally:  # whatever happened, no request waits for ever
             self._stopping = True
-            _fail(self._current + self._queue, unavailable("the service is stopping"))
-            self._queue = []
+            stopping = unavailable("the service is stopping")
+            _fail([*(one.future for one in self._current), *self._taken()], stopping)
 
     async def _work(self) -> None:
-        if self._tainted:
+        if self._outdated:
             self.state = await self._recover()
-            self._tainted = False
+            self._outdated = False
         if self._held is not None:
             await self._settle()
-        elif self._queue:
-            if MANY < self._last_group > len(self._queue):
-                await asyncio.sleep(GATHER)  # those just answered may ask again
-            await self._group()
+        elif self.waiting:
+            if self._queue:
+                if MANY < self._last_group > len(self._queue):
+                    await asyncio.sleep(GATHER)  # those just answered may ask again
+                await self._group(slow=False)
+            if self._slow and self.settled:
+                await self._group(slow=True)
+                await asyncio.sleep(0)  # those who wait to read have their turn
         elif self._follow_every is not None:
             await self._follow()
-        elif self.trouble:
-            await self._store.begin(self.state.position)  # can it be used again?
+        elif self.write_error:
+            await self._store.begin(self.state.position)  # does it work again?
             await self._store.release()
-        if not self._tainted:
-            self._well()
-            self._between(self.state)
+        if not self._outdated:
+            if self.write_error:
+                self.write_error = ""
+                self._report("")
+            while self._readers and self.settled:
+                reader, future = self._readers.pop(0)
+                try:
+                    answer = await self._in_thread(lambda read=reader: read(self.state))
+                except Exception as error:
+                    _fail([future], error)
+                else:
+                    if not future.done():
+                        future.set_result(answer)
 
     def stop(self) -> None:
         """Take no more requests; `run` returns when those that wait are done."""
         self._stopping = True
         self._wake.set()
 
-    async def _rest(self) -> None:
-        self._wake.clear()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), RETRY if self.trouble else self._follow_every)
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Run what may take long without holding up the event loop."""
+        self.idle.clear()
+        try:
+            return await asyncio.to_thread(work)
+        except asyncio.CancelledError:
+            self._outdated = True  # the thread goes on, and nobody knows how far it comes
+            raise
+        finally:
+            self.idle.set()
 
     # -- a group ------------------------------------------------------------------------------
 
-    async def _group(self) -> None:
+    async def _group(self, *, slow: bool) -> None:
         if not await self._caught_up(await self._store.begin(self.state.position)):
             return
-        self._current = group = self._queue
-        self._queue = []
-        state = self.state
-        now = time.time()
-        until = time.perf_counter() + LONGEST
-        events: list[Event] = []
-        answers: list[tuple[asyncio.Future[object], object]] = []
+        if slow:
+            self._current, self._slow = self._slow, []
+        else:
+            self._current, self._queue = self._queue, []
+        state, now = self.state, time.time()
         base = state.position + 1
+        events: list[Event] = []
+        answers: list[object] = []  # a `Refusal` is one
         try:
-            for command, future in group:
-                try:
-                    event, answer = command(state, now)
-                except Refusal as refusal:
-                    answer = refusal
-                else:
-                    if event is not None:
-                        events.append(event)
-                        state.position += 1
-                        state.time = now
-                answers.append((future, answer))
-                if time.perf_counter() > until:  # the rest has its turn after this commit
-                    self._queue = group[len(answers) :] + self._queue
-                    self._current = group = group[: len(answers)]
-                    break
+            if slow:
+                await self._in_thread(lambda: self._apply_group(now, events, answers))
+            else:
+                self._apply_group(now, events, answers)
             payload = codec.encode(events)
         except Exception as error:
-            # A defect: memory may hold half of something. The log is right, so read it again.
-            LOG.exception("a request failed in the middle; the log is read again")
-            self._tainted = True
-            if len(answers) < len(group) and not group[len(answers)][1].done():
-                group[len(answers)][1].set_exception(error)  # whose fault it was
-            _fail(group, unavailable("the service is reading its log again"))
+            # A defect: memory may hold half of a change. The log is right, so read it again.
+            LOG.exception("a request failed while it was applied; the log is read again")
+            self._outdated = True
+            if len(answers) < len(self._current):
+                _fail([self._current[len(answers)].future], error)  # the request that failed
+            self._fail_group("the service is reading its log again")
             await self._store.release()
             return
-        self._last_group = len(group)
+        group, rest = self._current[: len(answers)], self._current[len(answers) :]
+        if slow:
+            self._slow = rest + self._slow  # after this commit
+        else:
+            self._queue = rest + self._queue
+        self._current = group
+        self._last_group = 0 if slow else len(group)
         if events:
             digest = chained(state.log_digest, payload)
             self._held = Block(base, len(events), now, digest, payload)
@@ -219,117 +231,125 @@ class Writer:
             try:
                 await self._store.commit(self._held)
             except StoreError:
-                # It may be in the log or not; what is certain is that nobody was told.
-                _fail(group, unavailable("it is not known whether this was kept"))
+                # It may be in the log or not; what is certain is that nobody was answered.
+                self._fail_group("it is not known whether this was stored")
                 raise
             self._committed(time.perf_counter() - began)
             state.log_digest = digest
             self._held = None
-            self.blocks += 1
         else:
             await self._store.release()
-        self.known_whole_at = time.monotonic()
-        for future, answer in answers:
-            if future.done():  # the client went away
+        self.up_to_date_at = time.monotonic()
+        for one, answer in zip(group, answers, strict=True):
+            if one.future.done():  # the client went away
                 continue
             if isinstance(answer, Refusal):
-                future.set_exception(answer)
+                one.future.set_exception(answer)
             else:
-                future.set_result(answer)
+                one.future.set_result(answer)
+        self._current = []
+
+    def _apply_group(self, now: float, events: list[Event], answers: list[object]) -> None:
+        """Apply the requests of the group, as many as there is time for."""
+        state = self.state
+        until = time.perf_counter() + LONGEST
+        for one in self._current:
+            try:
+                event, answer = one.command(state, now)
+            except Refusal as refusal:
+                answer = refusal
+            else:
+                if event is not None:
+                    events.append(event)
+                    state.position += 1
+                    state.time = now
+            answers.append(answer)
+            if time.perf_counter() > until:
+                return
+
+    # -- the log and other replicas -----------------------------------------------------------
 
     async def _settle(self) -> None:
         """Find out whether a block whose commit failed is in the log; if not, write it now."""
         held = self._held
         assert held is not None
         others = await self._store.begin(held.base - 1)
-        if not others and await self._beyond(held.base - 1):
-            self._held = None
-            await self._read_again()
-            return
-        if not others:
-            await self._store.commit(held)
+        if others:
+            taken = others[0].digest != held.digest
         else:
+            taken = self._store.shared and (await self._store.end())[0] >= held.base
+        if others or taken:
             await self._store.release()
-            if others[0].digest != held.digest:
-                # Others went on where this block should be: what it did in memory never happened.
-                self._held = None
-                self._tainted = True
-                return
-        self.state.log_digest = held.digest
+        else:
+            await self._store.commit(held)
         self._held = None
-        self.blocks += 1
-        self._apply(others[1:])
+        if taken:  # others wrote where this block should be: what it changed in memory is not so
+            self._outdated = True
+            return
+        self.state.log_digest = held.digest
+        await self._apply(others[1:])
 
     async def _follow(self) -> None:
-        async for block in self._store.read(self.state.position):
-            self._apply([block])
-        if await self._beyond(self.state.position):
-            self._tainted = True
+        """Apply what others have appended."""
+        # The end first: a block appended while this reads is no sign of anything.
+        end, _ = await self._store.end()
+        async for blocks in paged(self._store.read(self.state.position)):
+            await self._apply(blocks)
+        if self.state.position < end:  # compacted while this process was cut off from the log
+            self._outdated = True
         else:
-            self.known_whole_at = time.monotonic()
+            self.up_to_date_at = time.monotonic()
 
     async def _caught_up(self, blocks: list[Block]) -> bool:
-        """Let happen what others appended, while nobody can append; say whether that is all."""
+        """Apply what others appended, while nobody can append; return whether that is all."""
         try:
-            self._apply(blocks)
+            await self._apply(blocks)
+            if not self._store.shared or (await self._store.end())[0] <= self.state.position:
+                return True
         except StoreError:
             await self._store.release()
             raise
-        if await self._beyond(self.state.position):
-            await self._read_again()
-            return False
-        return True
-
-    async def _beyond(self, position: int) -> bool:
-        """Say whether the log went on and was compacted while this process was cut off from it."""
-        return self._store.shared and (await self._store.end())[0] > position
-
-    async def _read_again(self) -> None:
-        self._tainted = True
+        self._outdated = True
         await self._store.release()
+        return False
 
-    def _apply(self, blocks: list[Block]) -> None:
-        for block in blocks:
-            try:
-                self.state.apply(block)
-            except CorruptLogError as error:
-                self._tainted = True  # half of the block may have happened
-                raise StoreError(str(error)) from error
-            self.blocks += 1
+    async def _apply(self, blocks: list[Block]) -> None:
+        if not blocks:
+            return
+        try:
+            await self._in_thread(lambda: apply_all(self.state, blocks))
+        except CorruptLogError as error:
+            self._outdated = True  # half of the block may have been applied
+            raise StoreError(str(error)) from error
 
-    # -- trouble ------------------------------------------------------------------------------
+    # -- failures -----------------------------------------------------------------------------
 
-    def _unwell(self, reason: str) -> None:
-        waiting, self._queue = self._queue, []
-        _fail(waiting, unavailable(reason))
-        if reason != self.trouble:
-            self.trouble = reason
+    def _fail_group(self, reason: str) -> None:
+        _fail([one.future for one in self._current], unavailable(reason))
+        self._current = []
+
+    def _taken(self) -> "list[asyncio.Future[Any]]":
+        """Return the futures of all that wait, and let nobody wait any more."""
+        waiting = [one.future for one in (*self._queue, *self._slow)]
+        waiting += [future for _, future in self._readers]
+        self._queue, self._slow, self._readers = [], [], []
+        return waiting
+
+    def _degraded(self, reason: str) -> None:
+        _fail(self._taken(), unavailable(reason))
+        if reason != self.write_error:
+            self.write_error = reason
             self._report(reason)
-
-    def _well(self) -> None:
-        if self.trouble:
-            self.trouble = ""
-            self._report("")
 
 
 def unavailable(reason: str) -> Refusal:
-    """Return the refusal of a service that cannot write now.
-
-    Examples
-    --------
-    >>> unavailable("the disk is full").retry_after
-    2
-    """
-    return Refusal(
-        503,
-        "unavailable",
-        f"nothing can be written now ({reason}). Try again; with the same Idempotency-Key nothing "
-        "happens twice",
-        retry_after=WAIT,
-    )
+    """Return the refusal of a service that cannot write now."""
+    advice = "Try again; with the same Idempotency-Key it counts once"
+    message = f"nothing can be written now ({reason}). {advice}"
+    return Refusal(503, "unavailable", message, retry_after=WAIT)
 
 
-def _fail(group: list[Waiting], refusal: Refusal) -> None:
-    for _, future in group:
+def _fail(futures: "list[asyncio.Future[Any]]", error: Exception) -> None:
+    for future in futures:
         if not future.done():
-            future.set_exception(refusal)
+            future.set_exception(error)

@@ -1,15 +1,14 @@
-"""State is a fold over the log: whatever was asked for, in whatever order.
+"""The state is a fold over the log, whatever was requested, in whatever order.
 
-A random walk asks a service for everything it offers, right and wrong, and plays the same rounds
-with a policy of its own beside it, through the public interface. Then there are three ways to the
-same bits: what lives in the service, what the log amounts to when it is read again (from the
-start, and from snapshots of random moments), and the policy beside it.
+A random walk requests everything that a service offers, valid and invalid, and plays the same
+rounds with a policy of its own through the public interface. Then these must be equal, bit for
+bit: the state in the service, the fold of the log from its start and from snapshots of random
+moments, and the policy beside it.
 """
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +18,25 @@ import pytest
 
 import stopwise as sw
 from stopwise.policies.registry import POLICIES
+from stopwise.service import service as service_module
 from stopwise.service.messages import (
     Arm,
     BatchRequest,
     CascadeSpec,
-    DecisionRequest,
     LabelRequest,
     OutputsRequest,
     RoundAnswer,
     RoundRequest,
-    StepRequest,
 )
-from stopwise.service.recovery import recovered
-from stopwise.service.refusals import Refusal
+from stopwise.service.outputs import canonical, plain
 from stopwise.service.service import Service
-from stopwise.service.settings import Settings
 from stopwise.service.spec import build
 from stopwise.service.state import State
 from stopwise.service.store.base import Snapshot
-from stopwise.service.store.opening import open_store
+from tests.service.core.services import check_same, folded, refused, running, unchanged
 
 ARMS = [Arm("rules", 0.05), Arm("model", 0.1), Arm("person", 0.3)]
-SAYS = ["spam", "ham", 1, 1.5, {"a": [1, True]}]
+ANSWERS = ["spam", "ham", 1, 1.5, {"a": [1, True]}, "long " * 300]
 Context = list[float]
 
 OFFERED: dict[str, dict[str, Any]] = {
@@ -63,7 +59,7 @@ STAGED: dict[str, dict[str, Any]] = {
     "uss-pd": {"kind": "uss-pd", "forced_rounds": 3, "sigma": 0.05, "full_depth_every": 3},
     "thompson": {"kind": "thompson", "forced_rounds": 3, "seed": 8, "scale": 0.3},
 }
-REVEALING = {
+REVEALING: dict[str, Any] = {
     "kind": "per_stage",
     "maps": [{"kind": "identity"}, {"kind": "polynomial", "degree": 2}],
     "sees": [2, 3],
@@ -74,50 +70,31 @@ def spec(name: str, policy: dict[str, Any], **more: Any) -> CascadeSpec:
     return CascadeSpec(name, ARMS, 3, policy=policy, **more)
 
 
-@asynccontextmanager
-async def running(path: Path, **settings: Any) -> AsyncIterator[Service]:
-    service = Service(open_store(str(path)), Settings(store=str(path), **settings))
-    await service.start()
-    while not service.ready:
-        assert not service.trouble
-        await asyncio.sleep(0.001)
-    try:
-        yield service
-    finally:
-        await service.stop()
+class Played:
+    """A round of the walk; ``stop`` is None as long as it is not known."""
 
-
-async def refused(service: Service, asked: Awaitable[object], *codes: str) -> Refusal:
-    """Check that something is refused, and that nothing has changed."""
-    before = service.state_hash()
-    with pytest.raises(Refusal) as caught:
-        await asked
-    assert caught.value.code in codes, caught.value
-    assert service.state_hash() == before, f"{caught.value} has changed the state"
-    return caught.value
-
-
-async def unchanged(service: Service, asked: Awaitable[Any]) -> Any:
-    """Check that a repeat is answered, and that nothing has changed."""
-    before = service.state_hash()
-    answer = await asked
-    assert service.state_hash() == before, f"{answer} has changed the state"
-    return answer
-
-
-class Open:
-    """A decision of the walk that waits for outputs, or a round on its way."""
-
-    def __init__(self, id_: str, context: Context, stop: int, wanted: int) -> None:
+    def __init__(self, id_: str, context: Context, decided: sw.Decision | sw.Descent) -> None:
         self.id = id_
         self.context = context
-        self.stop = stop
-        self.wanted = wanted
-        self.told: dict[int, Any] = {}
+        self.descent = decided if isinstance(decided, sw.Descent) else None
+        self.stop = None if isinstance(decided, sw.Descent) else decided.stop
+        self.rule_stop = decided.wanted
+        self.reported: dict[int, Any] = {}
+        self.status: Any = "open"
+
+    @property
+    def due(self) -> int:
+        """The first arm that is not reported."""
+        return next(arm for arm in range(len(ARMS) + 1) if arm not in self.reported)
+
+    def done(self) -> sw.Round:
+        outputs = tuple(_hashable(self.reported[arm]) for arm in range(self.due))
+        context = tuple(self.context)
+        return sw.Round("", 0.0, context, outputs, outputs, len(outputs) - 1, self.rule_stop)
 
 
 class Walk:
-    """Asks a service for one thing after the other, and plays along."""
+    """Sends one request after the other, and plays the same rounds itself."""
 
     def __init__(self, service: Service, spec: CascadeSpec, seed: int) -> None:
         self.service = service
@@ -125,23 +102,31 @@ class Walk:
         self.name = spec.name
         self.random = np.random.default_rng(seed)
         self.policy = build(spec)  # fed through the public interface alone
-        self.open: dict[str, Open] = {}  # oldest first
-        self.rounds: dict[str, sw.Descent] = {}
-        self.waiting: list[str] = []  # both kinds, oldest first: what `keep_open` counts
-        self.ended: list[tuple[str, sw.Round, bool]] = []
-        self.labelled: dict[str, Any] = {}
-        self.lost: list[str] = []
+        self.staged = spec.features["kind"] == "per_stage"
+        self.open: dict[str, Played] = {}  # oldest first
+        self.ended: dict[str, Played] = {}
+        self.expired: list[Played] = []
+        self.labels: dict[str, Any] = {}
+        self.keyed: list[tuple[RoundRequest, str, str]] = []  # request, key, id
+        self.actions: dict[str, int] = {}
         self.keys = 0
-        self.done: dict[str, int] = {}
 
-    # -- what chance chooses ------------------------------------------------------------------
+    async def one_step(self) -> None:
+        begin = [self.open_one] * 2 if self.staged else [self.open_one, self.open_three]
+        actions = [*begin, self.open_batch, self.label, self.request_wrongly, self.create_again]
+        action = self.one_of([*actions, *[self.report] * 5])
+        await action()
+        self.actions[action.__name__] = self.actions.get(action.__name__, 0) + 1
+
+    # -- random choices -----------------------------------------------------------------------
 
     def context(self) -> Context:
-        return self.random.uniform(-1, 1, 3).round(3).tolist()
+        size = int(self.random.integers(3)) if self.staged else 3
+        return self.random.uniform(-1, 1, size).round(3).tolist()
 
     def output(self, context: Context) -> Any:
         hard = 1 / (1 + math.exp(-3 * context[0])) if context else 0.5
-        return SAYS[int(self.random.integers(2)) if self.random.random() < hard else 0]
+        return self.one_of(ANSWERS) if self.random.random() < hard else "spam"
 
     def key(self) -> str | None:
         self.keys += 1
@@ -151,313 +136,267 @@ class Walk:
         listed = list(things)
         return listed[int(self.random.integers(len(listed)))]
 
-    # -- decisions ----------------------------------------------------------------------------
+    # -- opening ------------------------------------------------------------------------------
 
-    async def decide(self) -> None:
+    async def open_one(self) -> None:
         context, key = self.context(), self.key()
-        request = DecisionRequest(context, evidence=self.random.random() < 0.5)
-        answer, new = await self.service.decide(self.name, request, key)
+        request = RoundRequest(context, evidence=self.random.random() < 0.5)
+        (answer,), new = await self.service.open_rounds(self.name, request, key)
         assert new
-        self.decided(answer.id, context, answer.stop)
+        self.opened(answer, context)
         if key is not None:
-            again, new = await unchanged(self.service, self.service.decide(self.name, request, key))
-            assert (again.id, again.stop, new) == (answer.id, answer.stop, False)
-            other = DecisionRequest([*context[:2], 9.0])
-            await refused(self.service, self.service.decide(self.name, other, key), "conflict")
+            await self.check_repeat(request, key, answer.id)
+            self.keyed.append((request, key, answer.id))
+            other = RoundRequest([*context[:-1], 0.1234])
+            await refused(self.service, self.service.open_rounds(self.name, other, key), "conflict")
 
-    async def decide_at_once(self) -> None:
+    async def check_repeat(self, request: RoundRequest, key: str, id_: str) -> None:
+        repeat = self.service.open_rounds(self.name, request, key)
+        (again,), new = await unchanged(self.service, repeat)
+        assert (again.id, new) == (id_, False)
+
+    async def open_three(self) -> None:
         """Several requests in one group."""
         contexts = [self.context() for _ in range(3)]
-        asked = [self.service.decide(self.name, DecisionRequest(x), None) for x in contexts]
-        for x, (answer, _) in zip(contexts, await asyncio.gather(*asked), strict=True):
-            self.decided(answer.id, x, answer.stop)
+        asked = [self.service.open_rounds(self.name, RoundRequest(x), None) for x in contexts]
+        for x, ((answer,), _) in zip(contexts, await asyncio.gather(*asked), strict=True):
+            self.opened(answer, x)
 
-    async def batch(self) -> None:
-        contexts, key = [self.context() for _ in range(int(self.random.integers(1, 6)))], self.key()
+    async def open_batch(self) -> None:
+        contexts, key = [self.context() for _ in range(int(self.random.integers(2, 6)))], self.key()
         request = BatchRequest(list(contexts), evidence=self.random.random() < 0.5)
-        answer, _ = await self.service.decide_batch(self.name, request, key)
-        for x, one in zip(contexts, answer.decisions, strict=True):
-            self.decided(one.id, x, one.stop)
+        asked = self.service.open_rounds(self.name, request, key)
+        if self.staged:
+            await refused(self.service, asked, "conflict")
+            return
+        answers, _ = await asked
+        for x, one in zip(contexts, answers, strict=True):
+            self.opened(one, x)
         if key is not None:
-            again, new = await unchanged(
-                self.service, self.service.decide_batch(self.name, request, key)
-            )
+            repeat = self.service.open_rounds(self.name, request, key)
+            again, new = await unchanged(self.service, repeat)
             assert not new
-            assert [d.id for d in again.decisions] == [d.id for d in answer.decisions]
+            assert [one.id for one in again] == [one.id for one in answers]
 
-    def decided(self, id_: str, context: Context, stop: int) -> None:
-        mine = self.policy.decide(np.array(context))
-        assert mine.stop == stop
-        self.open[id_] = Open(id_, context, stop, mine.wanted)
-        self.wait(id_)
+    def opened(self, answer: RoundAnswer, context: Context) -> None:
+        decided = (self.policy.start if self.staged else self.policy.decide)(np.array(context))
+        one = self.open[answer.id] = Played(answer.id, context, decided)
+        if one.descent is not None:
+            assert one.descent.next() == 0
+        self.check_answer(answer, one)
+        while len(self.open) > self.spec.keep_open:
+            oldest = self.open.pop(next(iter(self.open)))
+            oldest.status = "expired"
+            self.expired.append(oldest)
 
-    def wait(self, id_: str) -> None:
-        self.waiting.append(id_)
-        while len(self.waiting) > self.spec.keep_open:
-            gone = self.waiting.pop(0)
-            self.open.pop(gone, None)
-            self.rounds.pop(gone, None)
-            self.lost.append(gone)
+    def check_answer(self, answer: RoundAnswer, one: Played, *, repeated: bool = False) -> None:
+        following = one.due if one.status == "open" else None
+        last = one.due - 1 if one.stop is None else one.stop
+        shown = following if one.stop is None else one.stop
+        assert answer == RoundAnswer(
+            one.id,
+            one.status,
+            "" if shown is None else ARMS[shown].name,
+            float(self.policy.cascade.cumulative[last]) if last >= 0 else 0.0,
+            one.stop,
+            following,
+            answer.reason,
+            answer.evidence,
+            repeated,
+        )
 
     # -- outputs ------------------------------------------------------------------------------
 
-    async def tell(self) -> None:
-        """Whole, in part, out of order, again, too much, or against what was said before."""
+    async def report(self) -> None:
         if not self.open:
             return
-        one: Open = self.one_of(self.open.values())
+        one: Played = self.one_of(self.open.values())
+        await (self.report_some(one) if one.descent is None else self.report_next(one, one.descent))
+        view = await unchanged(self.service, self.service.round(self.name, one.id))
+        self.check_answer(
+            RoundAnswer(view.id, view.status, view.arm, view.cost, view.stop, view.next), one
+        )
+        kept = {arm: plain(canonical(value, "")) for arm, value in one.reported.items()}
+        assert view.outputs == {ARMS[arm].name: kept[arm] for arm in sorted(kept)}
+        assert view.context == one.context
+
+    async def report_some(self, one: Played) -> None:
+        """Report outputs: all or a part, in any order, again, too many, or contradictory ones."""
+        assert one.stop is not None
         arms = list(range(one.stop + 1))
         if self.random.random() < 0.6:
             arms = [arm for arm in arms if self.random.random() < 0.6]
-        given = {arm: one.told.get(arm, self.output(one.context)) for arm in arms}
+        given = {arm: one.reported.get(arm, self.output(one.context)) for arm in arms}
         final = self.random.random() < 0.2
-        known = one.told | given
-        if not set(given) - set(one.told) and not final:
-            answer = await unchanged(self.service, self._tell(one.id, given, final))
-            assert answer.repeated
+        if not given.keys() - one.reported.keys() and not final:
+            answer = await unchanged(self.service, self.send(one, given))
+            self.check_answer(answer, one, repeated=True)
             return
-        reached = next((arm for arm in range(one.stop + 1) if arm not in known), one.stop + 1)
-        answer = await self._tell(one.id, given, final)
-        assert not answer.repeated
-        if final or reached > one.stop:
-            assert answer.status == "learned"
-            assert answer.missing == []
-            self.end(one, [known[arm] for arm in range(reached)])
-        else:
-            assert answer.status == "open"
-            assert answer.missing == [ARMS[a].name for a in range(one.stop + 1) if a not in known]
-            one.told = known
-        again = {arm: value for arm, value in given.items() if arm < reached or not final}
-        assert (await unchanged(self.service, self._tell(one.id, again, False))).repeated
-        if again:
-            other = dict.fromkeys(again, "something else")
-            await refused(self.service, self._tell(one.id, other, final), "conflict")
+        answer = await self.send(one, given, final=final)
+        one.reported |= given
+        if one.due > one.stop or final:
+            self.end(one, one.due)
+        self.check_answer(answer, one)
+        again = {arm: value for arm, value in given.items() if arm in one.reported}
+        self.check_answer(await unchanged(self.service, self.send(one, again)), one, repeated=True)
+        other = dict.fromkeys(again, "something else")
+        if other:
+            await refused(self.service, self.send(one, other, final=final), "conflict")
         if one.stop < 2:
-            await refused(self.service, self._tell(one.id, {2: "spam"}, False), "conflict")
+            await refused(self.service, self.send(one, {2: "spam"}), "conflict")
+        await refused(self.service, self.send(one, again, [0.5]), "invalid")
 
-    def _tell(self, id_: str, given: dict[int, Any], final: bool) -> Awaitable[Any]:
+    async def report_next(self, one: Played, descent: sw.Descent) -> None:
+        """Report the output of the next arm with what it reveals, or that no more will come."""
+        arm, output = one.due, self.output(one.context)
+        revealed: Context = []
+        if arm < 2:
+            missing = REVEALING["sees"][arm] - len(descent.context)
+            revealed = self.random.uniform(-1, 1, missing).round(3).tolist()
+            more = self.send(one, {arm: output}, [*revealed, 0.5])
+            await refused(self.service, more, "invalid")
+            for wrong in ({arm + 1: output}, {arm: output, arm + 1: output}):
+                await refused(self.service, self.send(one, wrong), "conflict")
+        infinite = self.send(one, {arm: output}, [math.inf, *revealed[1:]])
+        await refused(self.service, infinite, "invalid")
+        final = self.random.random() < 0.15
+        if final and self.random.random() < 0.5:  # the arm has failed
+            given, revealed = {}, []
+        else:
+            given = {arm: output}
+        answer = await self.send(one, given, revealed, final=final)
+        if given:
+            descent.give(_hashable(output), revealed)
+            one.reported |= given
+            one.context = [*one.context, *revealed]
+            final = descent.next() is None or final
+        if final:
+            one.stop = arm if given else arm - 1 if arm else None
+            self.end(one, one.due)
+        self.check_answer(answer, one)
+        repeat = await unchanged(self.service, self.send(one, given, revealed, final=final))
+        self.check_answer(repeat, one, repeated=True)
+        if given:
+            other = self.send(one, {arm: "something else"}, revealed)
+            await refused(self.service, other, "conflict")
+            other = self.send(one, given, [*revealed, 0.5])
+            await refused(self.service, other, "conflict")
+
+    def send(
+        self,
+        one: Played,
+        given: dict[int, Any],
+        revealed: Sequence[float] = (),
+        *,
+        final: bool = False,
+    ) -> Awaitable[RoundAnswer]:
         if self.random.random() < 0.5:
             outputs: Any = {ARMS[arm].name: value for arm, value in given.items()}
         else:
             outputs = [given.get(arm) for arm in range(max(given, default=-1) + 1)]
-        return self.service.outputs(self.name, id_, OutputsRequest(outputs, final))
+        return self.service.report(
+            self.name, one.id, OutputsRequest(outputs, list(revealed), final)
+        )
 
-    def end(self, one: Open, outputs: list[Any]) -> None:
+    def end(self, one: Played, reached: int) -> None:
         del self.open[one.id]
-        self.waiting.remove(one.id)
-        hashable = [_hashable(y) for y in outputs]
-        if hashable:
-            self.policy.observe(np.array(one.context), hashable, wanted=one.wanted)
-        done = sw.Round(
-            one.id,
-            0.0,
-            tuple(one.context),
-            tuple(hashable),
-            tuple(outputs),
-            len(hashable) - 1,
-            one.wanted,
-        )
-        self.ended.append((one.id, done, False))
-
-    # -- rounds step by step --------------------------------------------------------------------
-
-    async def start(self) -> None:
-        whole, key = self.context(), self.key()
-        context = whole[: int(self.random.integers(3))] if self.staged else whole
-        request = RoundRequest(context)
-        answer, new = await self.service.start_round(self.name, request, key)
-        assert new
-        descent = self.policy.start(np.array(context))
-        assert descent.next() == answer.next == 0
-        self.rounds[answer.id] = descent
-        self.wait(answer.id)
-        if key is not None:
-            again, new = await unchanged(
-                self.service, self.service.start_round(self.name, request, key)
-            )
-            assert (again, new) == (answer, False)
-
-    async def step(self) -> None:
-        if not self.rounds:
-            return
-        id_ = self.one_of(self.rounds)
-        descent = self.rounds[id_]
-        arm = len(descent.outputs)
-        revealed: Context = []
-        if self.staged and arm < 2:
-            missing = REVEALING["sees"][arm] - len(descent.context)
-            revealed = self.random.uniform(-1, 1, missing).round(3).tolist()
-            bad = StepRequest(arm, "spam", [*revealed, 0.5])
-            await refused(self.service, self.service.step(self.name, id_, bad), "invalid")
-            if revealed:
-                bad = StepRequest(arm, "spam", [math.inf, *revealed[1:]])
-                await refused(self.service, self.service.step(self.name, id_, bad), "invalid")
-        skipped = StepRequest(arm + 1, "spam")
-        await refused(
-            self.service, self.service.step(self.name, id_, skipped), "conflict", "invalid"
-        )
-        output = self.output(list(descent.context))
-        request = StepRequest(arm, output, revealed)
-        answer = await self.service.step(self.name, id_, request)
-        descent.give(_hashable(output), revealed)
-        following = descent.next()
-        assert answer.next == following
-        if following is None:
-            assert (answer.status, answer.stop) == ("learned", arm)
-            self.end_descent(id_, descent)
-        assert await unchanged(self.service, self.service.step(self.name, id_, request)) == answer
-        assert self.service.round(self.name, id_) == answer
-        other = StepRequest(arm, "something else", revealed)
-        await refused(self.service, self.service.step(self.name, id_, other), "conflict")
-
-    async def give_up(self) -> None:
-        if not self.rounds:
-            return
-        id_ = self.one_of(self.rounds)
-        answer: RoundAnswer = await self.service.end_round(self.name, id_)
-        assert answer.status == "learned"
-        self.end_descent(id_, self.rounds[id_])
-        again = await unchanged(self.service, self.service.end_round(self.name, id_))
-        assert again == answer
-
-    def end_descent(self, id_: str, descent: sw.Descent) -> None:
-        del self.rounds[id_]
-        self.waiting.remove(id_)
-        outputs = tuple(descent.outputs)
-        done = sw.Round(
-            id_, 0.0, descent.context, outputs, outputs, len(outputs) - 1, descent.wanted
-        )
-        descent.learn()
-        self.ended.append((id_, done, True))
+        one.reported = {arm: one.reported[arm] for arm in range(reached)}
+        one.status = "learned"
+        if one.descent is not None:
+            one.rule_stop = one.descent.wanted
+            one.descent.learn()
+        elif one.reported:
+            outputs = [_hashable(value) for value in one.reported.values()]
+            self.policy.observe(np.array(one.context), outputs, wanted=one.rule_stop)
+        self.ended[one.id] = one
 
     # -- labels -------------------------------------------------------------------------------
 
     async def label(self) -> None:
         if not self.ended:
             return
-        id_, done, _ = self.one_of(self.ended)
-        label = self.labelled.get(id_, self.one_of(["spam", "ham"]))
-        asked = self.service.label(self.name, id_, LabelRequest(label))
-        if not self.spec.policy["kind"].startswith("uss-pd"):
+        one = self.one_of(self.ended.values())
+        label = self.labels.get(one.id, self.one_of(["spam", "ham"]))
+        asked = self.service.label(self.name, one.id, LabelRequest(label))
+        takes_labels = self.spec.policy["kind"].startswith("uss-pd")
+        if not takes_labels or not one.done().outputs:
             await refused(self.service, asked, "conflict")
-        elif id_ in self.labelled:
+        elif one.id in self.labels:
             assert (await unchanged(self.service, asked)).repeated
-            other = self.service.label(self.name, id_, LabelRequest("something else"))
+            other = self.service.label(self.name, one.id, LabelRequest("something else"))
             await refused(self.service, other, "conflict")
         else:
             assert not (await asked).repeated
-            self.policy.audit(done, label)
-            self.labelled[id_] = label
+            self.policy.audit(one.done(), label)
+            self.labels[one.id] = label
 
-    # -- what is refused ------------------------------------------------------------------------
+    # -- invalid requests ---------------------------------------------------------------------
 
-    async def err(self) -> None:
-        """Ask for something that cannot be."""
-        service, name = self.service, self.name
-        id_ = self.one_of([*self.open, "0-00000", "nonsense", "99999999999999999999-00000"])
-        wrong: list[tuple[Callable[[], Awaitable[object]], str]] = [
-            (lambda: service.decide("nobody", DecisionRequest(self.context()), None), "unknown"),
-            (lambda: service.decide(name, DecisionRequest([1.0]), None), "invalid conflict"),
-            (lambda: service.decide(name, DecisionRequest({"a": 1.0}), None), "invalid conflict"),
+    async def request_wrongly(self) -> None:
+        service, name, replaced = self.service, self.name, msgspec.structs.replace
+        unknown = self.one_of(["0-00000", "nonsense", "99999999999999999999-00000"])
+        id_ = self.one_of([*self.open, unknown])
+        absent = ["unknown_round"] if id_ == unknown else []
+        finite = self.context()
+
+        def open_rounds(request: RoundRequest | BatchRequest, of: str = name) -> Awaitable[object]:
+            return service.open_rounds(of, request, self.key())
+
+        def report(outputs: Any, id_: str = id_, **more: Any) -> Awaitable[object]:
+            return service.report(name, id_, OutputsRequest(outputs, **more))
+
+        wrong: list[tuple[Callable[[], Awaitable[object]], list[str]]] = [
+            (lambda: open_rounds(RoundRequest(finite), "nobody"), ["unknown_cascade"]),
+            (lambda: open_rounds(RoundRequest([0.1] * 4)), ["invalid"]),
+            (lambda: open_rounds(RoundRequest({"a": 1.0})), ["invalid"]),
+            (lambda: open_rounds(RoundRequest([math.nan, *finite[1:]])), ["invalid"]),
             (
-                lambda: service.decide(name, DecisionRequest([0.0, math.nan, 0.0]), "k"),
-                "invalid conflict",
+                lambda: open_rounds(BatchRequest([finite, [0, math.inf, 0]], evidence=True)),
+                ["invalid", "conflict"],
             ),
-            (
-                lambda: service.decide_batch(
-                    name, BatchRequest([self.context(), [0.0, math.inf, 0.0]], evidence=True), None
-                ),
-                "invalid conflict",
-            ),
-            (
-                lambda: service.decide_batch(
-                    name, BatchRequest([self.context(), [1.0, 2.0]]), None
-                ),
-                "invalid conflict",
-            ),
-            (lambda: service.start_round(name, RoundRequest([0.1] * 7), None), "invalid"),
-            (lambda: service.start_round(name, RoundRequest([math.inf]), "k"), "invalid"),
-            (
-                lambda: service.outputs(name, id_, OutputsRequest({"nobody": 1})),
-                "invalid unknown",
-            ),
-            (
-                lambda: service.outputs(name, id_, OutputsRequest(["spam"] * 4)),
-                "invalid unknown",
-            ),
-            (
-                lambda: service.outputs(name, id_, OutputsRequest([_deep(40)])),
-                "invalid unknown",
-            ),
-            (lambda: service.label(name, id_, LabelRequest(None)), "invalid"),
-            (lambda: service.label(name, id_, LabelRequest("spam")), "conflict unknown"),
-            (lambda: service.step(name, id_, StepRequest(0, "spam")), "unknown"),
-            (lambda: service.end_round(name, id_), "unknown"),
-            (lambda: service.retire("nobody"), "unknown"),
-            (
-                lambda: service.create(msgspec.structs.replace(self.spec, tradeoff=2.0), None),
-                "conflict",
-            ),
+            (lambda: open_rounds(BatchRequest([finite, [1.0]])), ["invalid", "conflict"]),
+            (lambda: open_rounds(BatchRequest([finite] * 1001)), ["too_large"]),
+            (lambda: report({"nobody": 1}), ["invalid", *absent]),
+            (lambda: report(["spam"] * 4), ["invalid", *absent]),
+            (lambda: report([_deep(40)]), ["invalid", *absent]),
+            (lambda: report(["spam"], unknown), ["unknown_round"]),
+            (lambda: service.round(name, unknown), ["unknown_round"]),
+            (lambda: service.label(name, id_, LabelRequest(None)), ["invalid"]),
+            (lambda: service.label(name, id_, LabelRequest("spam")), ["conflict", *absent]),
+            (lambda: service.retire("nobody"), ["unknown_cascade"]),
+            (lambda: service.create(replaced(self.spec, tradeoff=2.0), None), ["conflict"]),
             (
                 lambda: service.create(
-                    msgspec.structs.replace(self.spec, name="x", policy={"kind": "oracle"}), None
+                    replaced(self.spec, name="x", policy={"kind": "oracle"}), None
                 ),
-                "invalid",
+                ["invalid"],
             ),
         ]
-        ask, codes = self.one_of(wrong)
-        before = service.state_hash()
-        with pytest.raises(Refusal) as caught:
-            await ask()
-        assert any(caught.value.code.startswith(code) for code in codes.split()), caught.value
-        assert service.state_hash() == before, f"{caught.value} has changed the state"
-        for lost in self.lost[-1:]:
-            learned = self.service.state.cascades[name].ledger
-            if learned.status[learned.number(lost)] & 0x10:
-                late = service.step(name, lost, StepRequest(2, "something new"))
-            else:
-                late = service.outputs(name, lost, OutputsRequest(["something new"]))
-            # what was told before it was given up stays, and contradicting that is a conflict
-            await refused(service, late, "gone", "conflict")
+        request, codes = self.one_of(wrong)
+        await refused(service, request(), *codes)
+        for late in self.expired[-1:]:
+            # What was reported before it expired counts: contradicting that is a conflict.
+            codes = ["gone"] if 0 not in late.reported else ["conflict"]
+            await refused(service, report(["something new"], late.id), *codes)
+            repeat = await unchanged(service, self.send(late, {}, final=True))
+            self.check_answer(repeat, late, repeated=True)
 
-    async def make_again(self) -> None:
+    async def create_again(self) -> None:
         view, new = await unchanged(self.service, self.service.create(self.spec, None))
         assert not new
         assert view.spec == self.spec
 
-    @property
-    def first(self) -> int:
-        """How many numbers a round may start with."""
-        return 2 if self.staged else 3
-
-    @property
-    def staged(self) -> bool:
-        return self.spec.features["kind"] == "per_stage"
-
-    async def one_step(self) -> None:
-        begin = [self.start] if self.staged else [self.decide, self.decide_at_once, self.batch]
-        more = [self.step] * 4 if self.staged else [self.start, self.step, self.step]
-        does = [
-            *begin,
-            *more,
-            *[self.tell] * 4,
-            self.give_up,
-            self.label,
-            self.err,
-            self.make_again,
-        ]
-        action = self.one_of(does)
-        await action()
-        self.done[action.__name__] = self.done.get(action.__name__, 0) + 1
-
     def check(self) -> None:
         """Compare what the service has learned with the policy beside it, bit for bit."""
         learner = self.service.state.cascades[self.name]
-        same(learner.policy, self.policy)
-        ledger = learner.ledger
-        assert [ledger.id(n) for n in ledger.open] == self.waiting
-        assert ledger.learned == len(self.ended)
+        check_same(learner.policy, self.policy)
+        ledger, view = learner.ledger, learner.view()
+        assert [ledger.id(number) for number in ledger.open] == list(self.open)
         assert learner.divergences == 0
+        rounds = [*self.open.values(), *self.ended.values(), *self.expired]
+        assert (view.rounds, view.learned) == (len(rounds), len(self.ended))
+        assert (view.open, view.audited) == (len(self.open), len(self.labels))
+        assert view.stops == [sum(one.stop == arm for one in rounds) for arm in range(3)]
 
 
 def _hashable(value: Any) -> Any:
@@ -471,94 +410,77 @@ def _deep(depth: int) -> Any:
     return value
 
 
-def same(one: sw.Policy, other: sw.Policy) -> None:
-    mine, theirs = one.state(), other.state()
-    assert mine.keys() == theirs.keys()
-    for name, array in mine.items():
-        assert array.dtype == theirs[name].dtype
-        assert array.tobytes() == theirs[name].tobytes(), name
-
-
-async def read_again(path: Path, snapshot: Snapshot | None = None) -> State:
-    """Fold the log of a running service, from the start or from a snapshot."""
-    store = open_store(str(path))
-    await store.open()
-    try:
-        if snapshot is None:
-            return await recovered(store, snapshots=False)
-        state = State.restored(snapshot)
-        assert state is not None
-        async for block in store.read(state.position):
-            state.apply(block)
-        return state
-    finally:
-        await store.close()
-
-
 async def walked(path: Path, specs: list[CascadeSpec], seed: int, steps: int) -> list[Walk]:
     random = np.random.default_rng(seed)
     async with running(path, snapshot_every=100) as service:
         walks: list[Walk] = []
         snapshots: list[Snapshot] = []
         for k, one in enumerate(specs):
-            view, new = await service.create(one, f"make-{k}")
+            view, new = await service.create(one, f"create-{k}")
             assert new
             assert view.spec == one
-            _, new = await unchanged(service, service.create(one, f"make-{k}"))
+            _, new = await unchanged(service, service.create(one, f"create-{k}"))
             assert not new
             other = msgspec.structs.replace(one, name=f"other-{k}")
-            await refused(service, service.create(other, f"make-{k}"), "conflict")
+            await refused(service, service.create(other, f"create-{k}"), "conflict")
             walks.append(Walk(service, one, seed + k))
         for _ in range(steps):
             await walks[int(random.integers(len(walks)))].one_step()
             if random.random() < 4 / steps:
                 snapshot = service.state.snapshot()
-                taken_up = State.restored(snapshot)
-                assert taken_up is not None
-                assert taken_up.hash() == service.state.hash()
+                restored = State.restored(snapshot)
+                assert restored is not None
+                assert restored.hash() == service.state.hash()
                 snapshots.append(snapshot)
         for walk in walks:
             walk.check()
-        await service.retire(walks[0].name)
-        for asked in (
-            service.start_round(
-                walks[0].name, RoundRequest([0.1, 0.2, 0.3][: walks[0].first]), None
-            ),
-            service.decide(walks[0].name, DecisionRequest([0.1, 0.2, 0.3]), "new"),
-        ):
-            await refused(service, asked, "retired")
-        await unchanged(service, service.retire(walks[0].name))
-        for _ in range(10):  # what was decided before is learned all the same
-            await walks[0].tell()
-            await walks[0].step()
-        walks[0].check()
-        live = service.state_hash()
-        assert (await read_again(path)).hash() == live.hash
+        await check_retired(service, walks[0])
+        live = await service.state_hash()
+        assert (await folded(path)).hash() == live.hash == service.state.hash()
         for snapshot in snapshots:
-            assert (await read_again(path, snapshot)).hash() == live.hash
-    async with running(path) as service:  # from the snapshot that stopping wrote
-        assert service.state_hash() == live
+            assert (await folded(path, snapshot)).hash() == live.hash
+    async with running(path) as service:  # from the snapshot that was written when it stopped
+        assert await service.state_hash() == live
     return walks
+
+
+async def check_retired(service: Service, walk: Walk) -> None:
+    """Retire a cascade: no new rounds, but repeats are answered, and open rounds are learned."""
+    await service.retire(walk.name)
+    new = service.open_rounds(walk.name, RoundRequest(walk.context()), "new")
+    await refused(service, new, "retired")
+    for repeat in walk.keyed:
+        await walk.check_repeat(*repeat)
+    await unchanged(service, service.retire(walk.name))
+    for _ in range(20):
+        await walk.report()
+    walk.check()
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", OFFERED)
-def test_three_ways_to_the_same_bits(kind: str, seed: int, tmp_path: Path) -> None:
+def test_state_fold_snapshots_and_policy_are_equal(kind: str, seed: int, tmp_path: Path) -> None:
     specs = [spec("walk", OFFERED[kind], keep_open=12)]
     walks = asyncio.run(walked(tmp_path / "log.db", specs, seed, 160))
-    assert len(walks[0].done) >= 9  # or the walk has not tried what it should
+    assert len(walks[0].actions) == 7  # the walk has tried everything
     assert len(walks[0].ended) > 10
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("kind", STAGED)
-def test_rounds_whose_stages_reveal_the_context(kind: str, seed: int, tmp_path: Path) -> None:
+def test_also_where_stages_reveal_the_context(kind: str, seed: int, tmp_path: Path) -> None:
     specs = [spec("walk", STAGED[kind], features=REVEALING, keep_open=8)]
     walks = asyncio.run(walked(tmp_path / "log.db", specs, seed, 160))
+    assert len(walks[0].actions) == 6
     assert len(walks[0].ended) > 10
 
 
-def test_cascades_do_not_disturb_each_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["on the loop", "in threads"])
+def test_cascades_do_not_disturb_each_other(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where == "in threads":
+        monkeypatch.setattr(service_module, "ON_LOOP", -1)
     specs = [spec(f"walk-{k}", policy) for k, policy in enumerate(OFFERED.values())]
     specs += [
         spec(f"staged-{k}", policy, features=REVEALING) for k, policy in enumerate(STAGED.values())
@@ -571,83 +493,98 @@ def test_every_policy_that_needs_no_truth_is_walked() -> None:
     assert {policy["kind"] for policy in OFFERED.values()} == offered
 
 
-def test_the_oldest_are_given_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("staged", [False, True])
+def test_the_oldest_open_rounds_expire(staged: bool, tmp_path: Path) -> None:
     async def scenario() -> None:
+        features = {"features": REVEALING} if staged else {}
+        ask = RoundRequest([0.1, 0.2] if staged else [0.1, 0.2, 0.3])
         async with running(tmp_path / "log.db") as service:
-            await service.create(spec("few", OFFERED["uss-pd"], keep_open=3), None)
-            first, _ = await service.decide("few", DecisionRequest([0.1, 0.2, 0.3]), None)
-            await service.outputs("few", first.id, OutputsRequest(["spam"]))  # not all of it
-            second, _ = await service.start_round("few", RoundRequest([0.1, 0.2, 0.3]), None)
-            batch, _ = await service.decide_batch("few", BatchRequest([[0.1, 0.2, 0.3]] * 3), None)
-            assert service.cascade("few").open == 3
-            whole = OutputsRequest(["spam"] * (first.stop + 1))
-            late = service.outputs("few", first.id, whole)
-            assert (await refused(service, late, "gone")).status == 410
-            step = service.step("few", second.id, StepRequest(0, "spam"))
-            assert (await refused(service, step, "gone")).status == 410
-            ended = service.end_round("few", second.id)
-            assert (await refused(service, ended, "gone")).status == 410
-            repeat = service.outputs("few", first.id, OutputsRequest(["spam"]))
-            assert (await unchanged(service, repeat)).status == "expired"
-            assert service.round("few", second.id).status == "expired"
-            for one in batch.decisions:
-                told = OutputsRequest(["spam"] * (one.stop + 1))
-                assert (await service.outputs("few", one.id, told)).status == "learned"
-            live = service.state_hash()
-        assert (await read_again(tmp_path / "log.db")).hash() == live.hash
+            await service.create(spec("few", OFFERED["uss-pd"], keep_open=3, **features), None)
+            (first,), _ = await service.open_rounds("few", ask, None)
+            part = OutputsRequest(["spam"])
+            await service.report("few", first.id, part)
+            more = [(await service.open_rounds("few", ask, None))[0][0] for _ in range(4)]
+            assert (await service.cascade("few")).open == 3
+            for one, arm in ((first, "model"), (more[0], "rules")):
+                late = service.report("few", one.id, OutputsRequest({arm: "spam"}))
+                assert (await refused(service, late, "gone")).status == 410
+                final = service.report("few", one.id, OutputsRequest([], final=True))
+                assert (await unchanged(service, final)).status == "expired"
+                assert (await service.round("few", one.id)).status == "expired"
+            repeat = await unchanged(service, service.report("few", first.id, part))
+            assert (repeat.status, repeat.repeated) == ("expired", True)
+            for one in more[1:]:
+                final = OutputsRequest(["spam"], final=True)
+                assert (await service.report("few", one.id, final)).status == "learned"
+        assert (await folded(tmp_path / "log.db")).hash() == service.state.hash()
 
     asyncio.run(scenario())
 
 
-def test_a_key_makes_one_thing_also_after_a_restart(tmp_path: Path) -> None:
+def test_a_key_opens_rounds_once_also_after_a_restart(tmp_path: Path) -> None:
     one = spec("keys", OFFERED["thompson"])
-    decide = DecisionRequest([0.1, 0.2, 0.3])
-    batch = BatchRequest([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])
+    staged = spec("staged", STAGED["thompson"], features=REVEALING)
+    ask, batch = RoundRequest([0.1, 0.2, 0.3]), BatchRequest([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])
 
     async def everything(service: Service) -> list[Any]:
-        view, _ = await service.create(one, "create")
-        decision, _ = await service.decide("keys", decide, "decide")
-        several, _ = await service.decide_batch("keys", batch, "batch")
-        round_, _ = await service.start_round("keys", RoundRequest([0.1, 0.2, 0.3]), "round")
-        return [view.spec, decision, several, round_]
+        views = [(await service.create(s, f"create-{s.name}"))[0].spec for s in (one, staged)]
+        opened = await service.open_rounds("keys", ask, "one")
+        several = await service.open_rounds("keys", batch, "batch")
+        revealing = await service.open_rounds("staged", RoundRequest([0.1]), "one")
+        return [*views, opened[0], several[0], revealing[0]]
 
     async def scenario() -> None:
         path = tmp_path / "log.db"
         async with running(path) as service:
             first = await everything(service)
             assert await unchanged(service, everything(service)) == first
-            live = service.state_hash()
+            live = await service.state_hash()
         async with running(path) as service:
-            assert service.state_hash() == live
+            assert await service.state_hash() == live
             assert await unchanged(service, everything(service)) == first
-            # the same key for something else
-            asked: list[Awaitable[object]] = [
-                service.create(msgspec.structs.replace(one, name="other"), "create"),
-                service.decide("keys", DecisionRequest([0.1, 0.2, 0.4]), "decide"),
-                service.decide_batch("keys", batch, "decide"),
-                service.start_round("keys", RoundRequest([0.1, 0.2, 0.4]), "round"),
+            others: list[Awaitable[object]] = [
+                service.create(msgspec.structs.replace(one, name="other"), "create-keys"),
+                service.open_rounds("keys", RoundRequest([0.1, 0.2, 0.4]), "one"),
+                service.open_rounds("keys", batch, "one"),
+                service.open_rounds("staged", RoundRequest([0.2]), "one"),
             ]
-            for one_more in asked:
-                await refused(service, one_more, "conflict")
+            for other in others:
+                await refused(service, other, "conflict")
 
     asyncio.run(scenario())
 
 
-def test_what_ended_a_round_may_be_repeated(tmp_path: Path) -> None:
+def test_the_request_that_ended_a_round_may_be_repeated(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path / "log.db") as service:
             await service.create(spec("hole", {"kind": "fixed-depth", "depth": 2}), None)
-            decision, _ = await service.decide("hole", DecisionRequest([0.1, 0.2, 0.3]), None)
+            ask = RoundRequest([0.1, 0.2, 0.3])
+            (opened,), _ = await service.open_rounds("hole", ask, None)
 
-            def tell(outputs: Any, final: bool) -> Awaitable[Any]:
-                return service.outputs("hole", decision.id, OutputsRequest(outputs, final))
+            def report(outputs: Any, final: bool) -> Awaitable[RoundAnswer]:
+                return service.report("hole", opened.id, OutputsRequest(outputs, final=final))
 
-            assert (await tell(["spam", None, "ham"], True)).status == "learned"
-            again = await unchanged(service, tell(["spam", None, "ham"], True))
+            assert (await report(["spam", None, "ham"], True)).status == "learned"
+            again = await unchanged(service, report(["spam", None, "ham"], True))
             assert (again.status, again.repeated) == ("learned", True)
-            await refused(service, tell(["spam", "ham", "ham"], True), "conflict")
-            await refused(service, tell([None, "ham"], False), "conflict")
-            await refused(service, tell(["ham", None, "ham"], True), "conflict")
+            await refused(service, report(["spam", "ham", "ham"], True), "conflict")
+            await refused(service, report([None, "ham"], False), "conflict")
+            await refused(service, report(["ham", None, "ham"], True), "conflict")
+
+    asyncio.run(scenario())
+
+
+def test_a_round_that_ends_while_it_is_looked_up_is_shown_whole(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path / "log.db") as service:
+            await service.create(spec("seen", {"kind": "fixed-depth", "depth": 1}), None)
+            for _ in range(20):
+                (one,), _ = await service.open_rounds("seen", RoundRequest([0.1, 0.2, 0.3]), None)
+                seen = [asyncio.ensure_future(service.round("seen", one.id)) for _ in range(2)]
+                await service.report("seen", one.id, OutputsRequest(["spam", "ham"]))
+                for view in await asyncio.gather(*seen):
+                    known = {"rules": "spam", "model": "ham"} if view.status == "learned" else {}
+                    assert view.outputs == known
 
     asyncio.run(scenario())
 

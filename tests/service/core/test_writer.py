@@ -1,143 +1,149 @@
-"""When something goes wrong between memory and the log: nobody is told what is not kept."""
+"""When memory and the log could differ: nothing is acknowledged that is not in the log."""
 
 import asyncio
-import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from stopwise.errors import StoreError
+from stopwise.errors import CorruptLogError
+from stopwise.service import service as service_module
 from stopwise.service.messages import (
     Arm,
     BatchRequest,
     CascadeSpec,
-    DecisionRequest,
     LabelRequest,
     OutputsRequest,
+    RoundAnswer,
+    RoundRequest,
 )
 from stopwise.service.recovery import recovered
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
-from stopwise.service.settings import Settings
 from stopwise.service.state import State
-from stopwise.service.store.base import Block, Snapshot
+from stopwise.service.store.base import Snapshot
 from stopwise.service.store.sqlite import SqliteStore
-from stopwise.service.writer import Happening
+from stopwise.service.writer import Applied
+from tests.service.core.services import FailingStore, folded, running, until
 
 SPEC = CascadeSpec("triage", [Arm("rule", 0.1), Arm("model", 0.2)], context=2)
-ASK = DecisionRequest([0.1, 0.2])
+ASK = RoundRequest([0.1, 0.2])
+BOTH = OutputsRequest(["yes", "no"])
 
 
-class Failing(SqliteStore):
-    """A real store whose commits fail when told to, before or after they are made."""
-
-    before = after = 0  # how many of the next commits fail so
-    slow: float = 0.0
-
-    async def commit(self, block: Block) -> None:
-        await asyncio.sleep(self.slow)
-        if self.before:
-            self.before -= 1
-            self._ends_at = None
-            raise StoreError("the disk is full")
-        await super().commit(block)
-        if self.after:
-            self.after -= 1
-            self._ends_at = None
-            raise StoreError("the connection was lost")
-
-
-@asynccontextmanager
-async def serving(path: Path, **settings: float) -> AsyncIterator[tuple[Service, Failing]]:
-    store = Failing(path)
-    service = Service(store, Settings(store=str(path), **settings))  # pyright: ignore[reportArgumentType] (of many kinds)
-    await service.start()
-    while not service.ready:
-        await asyncio.sleep(0.01)
-    try:
-        yield service, store
-    finally:
-        await service.stop()
-
-
-async def folded(path: Path) -> State:
-    store = SqliteStore(path)
-    await store.open()
-    state = await recovered(store, snapshots=False)
-    await store.close()
-    return state
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-async def refused(asked: Awaitable[object]) -> Refusal:
-    with pytest.raises(Refusal) as refusal:
-        await asked
-    return refusal.value
-
-
-def defect(state: State, time: float, /) -> Happening:
-    state.cascades["triage"].tally.labels_total += 1  # half of something
+def defect(state: State, time: float, /) -> Applied:
+    state.cascades["triage"].tally.labels_total += 1  # half of a change
     raise ZeroDivisionError("a defect")
 
 
+async def refused(request: Awaitable[object]) -> Refusal:
+    with pytest.raises(Refusal) as refusal:
+        await request
+    return refusal.value
+
+
+async def opened(service: Service, key: str | None = None) -> tuple[RoundAnswer, bool]:
+    (answer,), new = await service.open_rounds("triage", ASK, key)
+    return answer, new
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_a_failed_commit_left_is_found_out_and_nothing_happens_twice(
+def test_a_commit_that_failed_is_found_or_repeated_and_counts_once(
     tmp_path: Path, when: str
 ) -> None:
     async def main() -> None:
         path = tmp_path / "log.db"
-        async with serving(path) as (service, store):
+        store = FailingStore(path)
+        async with running(path, store) as service:
             await service.create(SPEC, None)
             setattr(store, when, 1)
-            refusal = await refused(service.decide("triage", ASK, "one"))
+            refusal = await refused(opened(service, "one"))
             assert (refusal.status, refusal.retry_after) == (503, 2)
-            await until(lambda: not service.trouble)
-            again, new = await service.decide("triage", ASK, "one")
-            assert not new  # the block was kept, then or now
+            await until(lambda: service.ready)
+            again, new = await opened(service, "one")
+            assert not new  # the block was stored, then or now
             assert len(service.state.cascades["triage"].ledger) == 1
             assert again.id.startswith("0-")
-            live = service.state_hash().hash
-        assert (await folded(path)).hash() == live
+        assert (await folded(path)).hash() == service.state.hash()
 
     asyncio.run(main())
 
 
-def test_a_defect_hurts_the_one_who_met_it_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_what_reads_the_state_is_refused_while_nothing_can_be_written(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "log.db"
-        async with serving(path) as (service, _):
+        store = FailingStore(path)
+        async with running(path, store) as service:
             await service.create(SPEC, None)
-            before = service.state_hash()
-            innocent = asyncio.ensure_future(service.decide("triage", ASK, "one"))
-            await asyncio.sleep(0)
-            guilty = service.submit(defect)
-            assert (await refused(innocent)).status == 503
-            with pytest.raises(ZeroDivisionError):
-                await guilty
+            store.before = 1 << 30
+            await refused(opened(service))
+            assert (await refused(service.state_hash())).status == 503
+            store.before = 0
             await until(lambda: service.ready)
-            assert await service.settled_hash() == before
-            _, new = await service.decide("triage", ASK, "one")
-            assert new
+            assert (await service.state_hash()).hash == service.state.hash()
 
     asyncio.run(main())
 
 
-def test_no_snapshot_is_made_of_what_never_happened(tmp_path: Path) -> None:
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_defect_fails_its_own_request_and_leaves_no_trace(tmp_path: Path, slow: bool) -> None:
     async def main() -> None:
         path = tmp_path / "log.db"
-        async with serving(path) as (service, _):
+        async with running(path) as service:
             await service.create(SPEC, None)
-            waiting = [service.submit(defect)]
-            await asyncio.sleep(0)
-            stopping = asyncio.create_task(service.stop())
-            await asyncio.gather(*waiting, stopping, return_exceptions=True)
+            other = asyncio.create_task(opened(service, "one"))
+            await asyncio.sleep(0)  # it is in the queue
+            failing = service.submit(defect, slow=slow)
+            if slow:  # in a group of its own
+                await other
+            else:
+                assert (await refused(other)).status == 503
+            with pytest.raises(ZeroDivisionError):
+                await failing
+            settled = await service.state_hash()
+            assert settled.hash == service.state.hash() == (await folded(path)).hash()
+            _, new = await opened(service, "one")
+            assert new is not slow
+        assert (await folded(path)).hash() == service.state.hash()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [CorruptLogError("damaged"), ZeroDivisionError("a defect")])
+def test_a_service_that_cannot_read_its_log_again_has_failed(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> State:
+        raise error
+
+    async def main() -> None:
+        path = tmp_path / "log.db"
+        async with running(path) as service:
+            await service.create(SPEC, None)
+            monkeypatch.setattr(service_module, "recovered", fail)
+            with pytest.raises(ZeroDivisionError):
+                await service.submit(defect)
+            async with asyncio.timeout(10):
+                assert await service.failed is error
+            assert not service.ready
+            assert (await refused(opened(service))).status == 503
+        store = SqliteStore(path)  # what may be wrong was not stored
+        await store.open()
+        assert await store.snapshots() == []
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_no_snapshot_is_written_of_what_is_not_in_the_log(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "log.db"
+        async with running(path) as service:
+            await service.create(SPEC, None)
+            failing = service.submit(defect)
+            await asyncio.gather(failing, service.stop(), return_exceptions=True)
         store = SqliteStore(path)
         await store.open()
         assert max(await store.snapshots(), default=0) <= 1
@@ -147,27 +153,25 @@ def test_no_snapshot_is_made_of_what_never_happened(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("kind", ["beyond", "other"])
-def test_a_snapshot_of_another_log_is_passed_over(tmp_path: Path, kind: str) -> None:
+def test_a_snapshot_that_fails_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
-        path = tmp_path / "log.db"
-        async with serving(path, snapshot_every=1000) as (service, _):
+        make, calls = State.snapshot, list[int]()
+
+        def failing_once(state: State) -> Snapshot:
+            calls.append(state.position)
+            if len(calls) == 1:
+                raise ZeroDivisionError("a defect")
+            return make(state)
+
+        monkeypatch.setattr(State, "snapshot", failing_once)
+        monkeypatch.setattr(service_module, "LOOK_EVERY", 0.001)
+        async with running(tmp_path / "log.db", snapshot_every=1) as service:
             await service.create(SPEC, None)
-            await service.decide("triage", ASK, None)
-            state = service.state_hash()
-            snapshot = service.state.snapshot()
-        with sqlite3.connect(path) as sql:
-            sql.execute("DELETE FROM snapshot")
-        store = SqliteStore(path)
-        await store.open()
-        if kind == "beyond":
-            wrong = Snapshot(7, snapshot.digest, snapshot.payload)
-        else:
-            wrong = Snapshot(snapshot.position, b"0" * 16, snapshot.payload)
-        await store.keep_snapshot(wrong)
-        again = await recovered(store)
-        assert (again.position, again.hash()) == (state.position, state.hash)
-        await store.close()
+            await until(lambda: len(calls) == 1)
+            await opened(service)
+            await until(lambda: service.counters.snapshots == 1)
 
     asyncio.run(main())
 
@@ -175,13 +179,14 @@ def test_a_snapshot_of_another_log_is_passed_over(tmp_path: Path, kind: str) -> 
 def test_nobody_waits_for_ever_when_the_service_stops(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "log.db"
-        async with serving(path, stop_timeout=0.2) as (service, store):
+        store = FailingStore(path)
+        async with running(path, store, stop_timeout=0.2) as service:
             await service.create(SPEC, None)
-            store.slow = 30.0  # a commit that outlasts the patience of a stop
-            first = asyncio.ensure_future(service.decide("triage", ASK, None))
-            await asyncio.sleep(0.05)
-            second = asyncio.ensure_future(service.decide("triage", ASK, None))
-            await asyncio.sleep(0.05)
+            store.allowed.clear()  # a commit that takes longer than stopping may take
+            first = asyncio.create_task(opened(service))
+            await until(lambda: len(service.state.cascades["triage"].ledger) == 1)
+            second = asyncio.create_task(opened(service))
+            await until(lambda: service.waiting == 1)
             await service.stop()
             async with asyncio.timeout(5):
                 assert {(await refused(one)).status for one in (first, second)} == {503}
@@ -189,51 +194,105 @@ def test_nobody_waits_for_ever_when_the_service_stops(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_client_that_goes_away_takes_nothing_with_it(tmp_path: Path) -> None:
+def test_a_client_that_goes_away_changes_nothing_for_others(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "log.db"
-        async with serving(path) as (service, store):
+        store = FailingStore(path)
+        async with running(path, store) as service:
             await service.create(SPEC, None)
-            store.slow = 0.05
-            gone = asyncio.ensure_future(service.decide("triage", ASK, "gone"))
-            stays = asyncio.ensure_future(service.decide("triage", ASK, "stays"))
-            await asyncio.sleep(0.02)
+            store.allowed.clear()
+            gone, stays = (asyncio.create_task(opened(service, key)) for key in ("gone", "stays"))
+            await until(lambda: len(service.state.cascades["triage"].ledger) == 2)
             gone.cancel()
             with suppress(asyncio.CancelledError):
                 await gone
+            store.allowed.set()
             answer, _ = await stays
-            again, new = await service.decide("triage", ASK, "gone")
+            again, new = await opened(service, "gone")
             assert not new
             assert again.id != answer.id
 
     asyncio.run(main())
 
 
-def test_a_label_finds_outputs_that_are_just_being_written(tmp_path: Path) -> None:
+def test_a_label_finds_outputs_that_are_being_written(tmp_path: Path) -> None:
     async def main() -> None:
-        async with serving(tmp_path / "log.db") as (service, store):
+        path = tmp_path / "log.db"
+        store = FailingStore(path)
+        async with running(path, store) as service:
             await service.create(SPEC, None)
-            decision, _ = await service.decide("triage", ASK, None)
-            store.slow = 0.2
-            said = OutputsRequest(["yes", "no"])
-            telling = asyncio.ensure_future(service.outputs("triage", decision.id, said))
-            await asyncio.sleep(0.1)  # it has happened in memory, and is not in the log yet
-            answer = await service.label("triage", decision.id, LabelRequest("no"))
-            assert answer.audited == 1
-            assert (await telling).status == "learned"
+            one, _ = await opened(service)
+            store.allowed.clear()
+            reporting = asyncio.create_task(service.report("triage", one.id, BOTH))
+            await until(lambda: service.state.cascades["triage"].ledger.learned == 1)
+            # The outputs are in memory, and not in the log yet.
+            labelling = asyncio.create_task(service.label("triage", one.id, LabelRequest("no")))
+            await until(lambda: service.waiting == 1)
+            store.allowed.set()
+            assert (await labelling).audited == 1
+            assert (await reporting).status == "learned"
 
     asyncio.run(main())
 
 
-def test_an_open_decision_does_not_keep_its_batch_in_memory(tmp_path: Path) -> None:
+def test_an_open_round_does_not_keep_its_batch_in_memory(tmp_path: Path) -> None:
     async def main() -> None:
-        async with serving(tmp_path / "log.db") as (service, _):
+        async with running(tmp_path / "log.db") as service:
             await service.create(SPEC, None)
-            batch, _ = await service.decide_batch("triage", BatchRequest([[0.1, 0.2]] * 500), None)
-            for decision in batch.decisions[1:]:
-                said = OutputsRequest(["yes", "no"][: decision.stop + 1])
-                await service.outputs("triage", decision.id, said)
+            batch = BatchRequest([[0.1, 0.2]] * 500)
+            rounds, _ = await service.open_rounds("triage", batch, None)
+            for one in rounds[1:]:
+                assert one.stop is not None
+                outputs = OutputsRequest(["yes", "no"][: one.stop + 1])
+                await service.report("triage", one.id, outputs)
             waiting = service.state.cascades["triage"].ledger.open
             assert [len(one) for one in waiting.values() if isinstance(one, bytes)] == [16]
+
+    asyncio.run(main())
+
+
+def test_a_repeated_creation_is_answered_once_it_is_in_the_log(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = FailingStore(tmp_path / "log.db")
+        async with running(tmp_path / "log.db", store) as service:
+            store.allowed.clear()
+            first = asyncio.create_task(service.create(SPEC, "key"))
+            await until(lambda: "triage" in service.state.cascades)  # in memory, not in the log
+            again = asyncio.create_task(service.create(SPEC, "key"))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not again.done()
+            store.allowed.set()
+            assert ((await first)[1], (await again)[1]) == (True, False)
+
+    asyncio.run(main())
+
+
+def test_slow_requests_share_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "ON_LOOP", -1.0)
+
+    async def main() -> None:
+        async with running(tmp_path / "log.db") as service:
+            await service.create(SPEC, None)
+            await asyncio.gather(*(opened(service) for _ in range(40)))
+            assert service.state.position == 41
+            assert sum(service.counters.commits.counts) < 20
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ridge", [0.001, 5.0, 1e6])
+def test_a_snapshot_with_labels_is_readable_for_any_ridge(tmp_path: Path, ridge: float) -> None:
+    async def main() -> None:
+        async with running(tmp_path / "log.db") as service:
+            await service.create(
+                msgspec.structs.replace(SPEC, policy={"kind": "uss-pd", "ridge": ridge}), None
+            )
+            answer, _ = await opened(service)
+            await service.report("triage", answer.id, BOTH)
+            await service.label("triage", answer.id, LabelRequest("no"))
+            restored = State.restored(service.state.snapshot())
+            assert restored is not None
+            assert restored.hash() == service.state.hash()
 
     asyncio.run(main())

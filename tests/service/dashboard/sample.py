@@ -1,28 +1,35 @@
-"""Cascades at work, made without a server, and pages taken apart."""
+"""Cascades with rounds, made without a server, and pages taken apart."""
 
 from collections.abc import Sequence
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from stopwise.service.dashboard import cascade, overview, views
-from stopwise.service.dashboard.html import Files
-from stopwise.service.dashboard.values import Running, Visitor
+from stopwise.service.dashboard import views
+from stopwise.service.dashboard.pages import render
+from stopwise.service.keys import Key
 from stopwise.service.learner import Learner
 from stopwise.service.messages import Arm, CascadeSpec
 from stopwise.service.state import State
 
 BEGAN = 1_700_000_000.0
+NOW = BEGAN + 3_600
 BASE = "http://127.0.0.1:8350"
-FILES = Files("/static/dashboard.css", "/static/dashboard.js", "/static/icon.svg")
 EVIL = "<script>alert(1)</script>\"'&"
 VOID = {"meta", "link", "img", "input", "br"}
 
 
-def running(now: float = BEGAN + 3_600, **changes: Any) -> Running:
-    known = {"position": 12_345, "last": BEGAN + 3_590, "lag": 0.1, "waiting": 0}
-    return Running(**{"now": now, "trouble": "", "recovering": "", **known, **changes})
+def key(name: str = "ops", scope: Any = "admin") -> Key:
+    return Key("k1", name, (scope,), "sha256:" + 64 * "0", created=0.0)
+
+
+def service(**changes: Any) -> Any:
+    """What pages show of a service, apart from its cascades."""
+    state = SimpleNamespace(position=12_345, time=BEGAN + 3_590)
+    known = {"state": state, "lag": 0.1, "waiting": 0, "write_error": "", "not_ready": ""}
+    return SimpleNamespace(**{**known, **changes})
 
 
 def spec(
@@ -36,28 +43,24 @@ def spec(
     return CascadeSpec(name, made, context, **more)
 
 
-def at_work(
-    given: CascadeSpec | None = None, rounds: int = 200, *, told: int | None = None, index: int = 0
+def learner_of(
+    given: CascadeSpec | None = None, rounds: int = 200, *, reported: int | None = None
 ) -> Learner:
-    """A cascade that has decided so often, a decision every ten seconds.
-
-    Outputs were told of the first ``told`` (by default of all).
-    """
-    learner = Learner(index, given or spec(), BEGAN)
+    """A cascade with a round every ten seconds; the first ``reported`` (or all) have outputs."""
+    learner = Learner(0, given or spec(), BEGAN)
     rng = np.random.default_rng(5)
     size = learner.spec.context if isinstance(learner.spec.context, int) else 2
+    n_arms = learner.cascade.n_arms
     for k in range(rounds):
         time = BEGAN + 10.0 * k
-        x = rng.uniform(-1, 1, size=(1, size))
-        event, _ = learner.decide(x, time, None, 2 * k + 1)
-        if told is None or k < told:
-            often = 0.2 if x[0, 0] < 0 else 0.45  # where the cheap arms err
-            wrong = (
-                rng.random(learner.cascade.n_arms)
-                < [often, *([0.02] * 14)][: learner.cascade.n_arms]
-            )
-            outputs = {a: b"1" if wrong[a] else b"0" for a in range(event.stops[0] + 1)}
-            learner.tell(k, outputs, final=False, time=time + 1, position=2 * k + 2)
+        x = rng.uniform(-1, 1, size)
+        _, (answer,) = learner.open([x.tolist()], time, 2 * k + 1)
+        if reported is None or k < reported:
+            often = 0.2 if x[0] < 0 else 0.45  # where the cheap arms err
+            wrong = rng.random(n_arms) < [often, *([0.02] * 14)][:n_arms]
+            assert answer.stop is not None
+            outputs: list[object] = [int(w) for w in wrong[: answer.stop + 1]]
+            learner.report(k, outputs, [], False, time + 1, 2 * k + 2)
     return learner
 
 
@@ -69,21 +72,37 @@ def state_of(*learners: Learner) -> State:
     return state
 
 
-def page_of(learner: Learner, visitor: Visitor | None = None, *, unconfirmed: bool = False) -> str:
-    whole = views.whole(learner, BASE)
-    return cascade.cascade(FILES, visitor or Visitor(), running(), whole, unconfirmed=unconfirmed)
+def page_of(learner: Learner, user: Key | None = None, **values: Any) -> str:
+    given = {
+        "title": learner.spec.name,
+        "c": views.detail(learner),
+        "unconfirmed": False,
+        "service": service(),
+        "now": NOW,
+        "base": BASE,
+        "key": user,
+        "token": "t-o-k-e-n",
+    }
+    return render("cascade.html", **{**given, **values})
 
 
-def overview_of(*learners: Learner, now: Running | None = None) -> str:
-    glances = [views.glance(one) for one in views.ordered(learners)]
-    return overview.overview(
-        FILES,
-        Visitor(),
-        now or running(),
-        glances,
-        create=views.create_command(BASE),
-        sums=views.sums(learners),
-    )
+def overview_of(*learners: Learner, **values: Any) -> str:
+    given = {
+        "title": "Cascades",
+        "rows": [views.summary(one) for one in learners],
+        "total": len(learners),
+        "active": sum(one.status == "active" for one in learners),
+        "rounds": sum(len(one.ledger) for one in learners),
+        "open": sum(len(one.ledger.open) for one in learners),
+        "page": 1,
+        "pages": 1,
+        "service": service(),
+        "now": NOW,
+        "base": BASE,
+        "key": None,
+        "token": None,
+    }
+    return render("overview.html", **{**given, **values})
 
 
 class Taken(HTMLParser):

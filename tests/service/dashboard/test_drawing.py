@@ -1,95 +1,98 @@
-"""Pictures: lengths and places are those of the numbers."""
+"""Charts: lengths and places are those of the numbers; nothing given becomes markup."""
 
 import re
 from itertools import pairwise
 
 import pytest
+from markupsafe import Markup
 
 from stopwise.service.dashboard import drawing
-from stopwise.service.dashboard.values import Pair, Stretch
+from stopwise.service.dashboard.views import Pair, Period
 from tests.service.dashboard.sample import BEGAN, EVIL, Taken
 
 
-def hours(*stops: tuple[int, ...]) -> list[Stretch]:
+def hours(*stops: list[int]) -> list[Period]:
     return [
-        Stretch(BEGAN + 3600 * k, BEGAN + 3600 * (k + 1), one, (sum(one),), (one[0],))
+        Period(BEGAN + 3600 * k, BEGAN + 3600 * (k + 1), one, [sum(one)], [one[0]])
         for k, one in enumerate(stops)
     ]
 
 
 def percents(text: str, attribute: str) -> list[float]:
-    return [float(n) for n in re.findall(rf'\b{attribute}="([\d.]+)%"', text)]
+    return [float(n) for n in re.findall(rf'\b{attribute}="(-?[\d.]+)%"', text)]
 
 
-def path_points(path: str) -> list[tuple[float, float]]:
-    """Follow a path of M, H and V; return every corner."""
-    points: list[tuple[float, float]] = []
-    x = y = 0.0
-    for command, rest in re.findall(r"([MHV])([\d.e+-]+(?: [\d.e+-]+)?)", path):
-        numbers = [float(n) for n in rest.split()]
-        if command == "M":
-            x, y = numbers
-        elif command == "H":
-            x = numbers[0]
-        else:
-            y = numbers[0]
-        points.append((x, y))
-    return points
+def of_class(drawn: str, kind: str) -> list[str]:
+    return re.findall(rf'<\w+ class="{kind}"[^>]*>', drawn)
+
+
+def test_elements_escape_text_and_attributes_and_keep_markup() -> None:
+    drawn = drawing.element("b", EVIL, Markup("<i></i>"), class_=EVIL, aria_label="x")
+    (_, given), (inner, _) = Taken(drawn).elements
+    assert given == {"class": EVIL, "aria-label": "x"}
+    assert inner == "i"
+    assert EVIL in Taken(drawn).words
 
 
 def test_a_share_bar_is_as_long_as_its_shares() -> None:
-    bar = drawing.share_bar([30, 0, 10], "where they stop")
-    assert re.findall(r'class="(depth-\d+)" x="([\d.]+)%" y="0" width="([\d.]+)%"', bar) == [
+    bar = drawing.share_bar(["a", "b", "c"], [30, 0, 10])
+    assert re.findall(r'class="(depth-\d+)" x="([\d.]+)%" width="([\d.]+)%"', bar) == [
         ("depth-0", "0.00", "75.00"),
         ("depth-15", "75.00", "25.00"),
     ]
-
-
-def test_a_share_bar_of_nothing_is_empty() -> None:
-    assert "depth-" not in drawing.share_bar([0, 0], "nothing yet")
+    assert "depth-" not in drawing.share_bar(["a", "b"], [0, 0])
 
 
 @pytest.mark.parametrize("n_arms", range(2, 16))
 def test_arms_have_shades_of_their_own(n_arms: int) -> None:
-    shades = [drawing.depth(arm, n_arms) for arm in range(n_arms)]
+    shades = [int(drawing.shade(arm, n_arms)[6:]) for arm in range(n_arms)]
     assert shades == sorted(set(shades))
-    assert (shades[0], shades[-1]) == (0, drawing.LEVELS - 1)
+    assert (shades[0], shades[-1]) == (0, drawing.SHADES - 1)
 
 
 def test_bars_over_time_are_full_and_empty_hours_have_none() -> None:
-    drawn = drawing.depths_over_time(hours((1, 3), (0, 0), (2, 2)), ["cheap", "dear"])
+    drawn = drawing.depth_chart(hours([1, 3], [0, 0], [2, 2]), ["cheap", "expensive"])
     bars = re.findall(r"<g>(.*?)</g>", drawn)
     assert [percents(bar, "height") for bar in bars] == [[25.0, 75.0], [50.0, 50.0]]
     assert [percents(bar, "y") for bar in bars] == [[75.0, 0.0], [50.0, 0.0]]
     places = [percents(bar, "x")[0] for bar in bars]
-    assert places[1] - places[0] == pytest.approx(2 * 100 / drawing.FEWEST_SLOTS, abs=0.01)
+    assert places[1] - places[0] == pytest.approx(2 * 100 / drawing.MIN_SLOTS, abs=0.01)
 
 
 def test_the_line_of_costs_breaks_where_nothing_was_decided() -> None:
-    drawn = drawing.cost_over_time(hours((4, 0), (0, 0), (0, 4)), [0.5, 1.0])
-    line = re.search(r'class="line" d="([^"]*)"', drawn)
-    assert line is not None
-    assert line[1].count("M") == 2
+    drawn = drawing.cost_chart(hours([4, 0], [0, 4], [0, 0], [0, 4]), [0.5, 1.0], saved=True)
+    lines = [(*percents(one, "x1"), *percents(one, "x2")) for one in of_class(drawn, "line")]
+    assert lines == [(0, 25), (25, 50), (25, 25), (75, 100)]  # the third joins two steps
     top = drawing.nice(1.02)
-    levels = [y for _, y in path_points(line[1])]
-    assert min(levels) == pytest.approx(1000 * (1 - 1.0 / top), abs=0.5)
-    assert max(levels) == pytest.approx(1000 * (1 - 0.5 / top), abs=0.5)
+    levels = [y for one in of_class(drawn, "line") for y in percents(one, "y1")]
+    assert levels[0] == pytest.approx(100 * (1 - 0.5 / top), abs=0.01)
+    assert levels[1] == pytest.approx(100 * (1 - 1.0 / top), abs=0.01)
 
 
-def test_a_band_encloses_its_values_and_ends_where_it_began() -> None:
-    path = drawing.band([(0.2, 0.4), (0.1, 0.9), None, (0.5, 0.6)], 4)
-    first, second = (part for part in path.split("Z") if part)
-    xs, ys = zip(*path_points(first), strict=True)
-    assert (min(xs), max(xs)) == (0, 500)
-    assert (min(ys), max(ys)) == (100, 900)
-    assert path_points(first)[-1] == (0, 800)
-    assert {x for x, _ in path_points(second)} == {750, 1000}
+def test_only_what_is_saved_is_drawn_as_saved() -> None:
+    periods = hours([4, 0], [0, 4])
+    for saved, height in ((True, 0.5), (False, 0.0)):
+        drawn = drawing.cost_chart(periods, [0.5, 1.0], saved=saved)
+        heights = [h for one in of_class(drawn, "saved") for h in percents(one, "height")]
+        assert heights == pytest.approx([100 * height / drawing.nice(1.02), 0], abs=0.01)
+
+
+def test_a_band_encloses_its_share_and_stays_in_the_chart() -> None:
+    pair = Pair(0, 0, 1, 0.1, 100, 10)
+    drawn = drawing.pair_chart(pair, hours([10, 90], [99, 1]), top=0.5)
+    for kind, y in zip(of_class(drawn, "band"), of_class(drawn, "line"), strict=False):
+        (high,), (height,), (value,) = (
+            percents(kind, "y"),
+            percents(kind, "height"),
+            percents(y, "y1"),
+        )
+        assert 0 <= high <= value <= high + height <= 100
 
 
 def test_a_gap_beyond_the_scale_is_not_drawn_elsewhere() -> None:
-    dear = Pair(0, 0, 1, gap=5.0, seen=100, differed=10)
-    assert "limit" not in drawing.interval(dear, drawing.share_top([dear]))
-    assert "limit" not in drawing.disagreement_over_time(dear, hours((10, 90)), 0.5)
+    expensive = Pair(0, 0, 1, gap=5.0, seen=100, differed=10)
+    assert "limit" not in drawing.pair_interval(expensive, drawing.share_top([expensive]))
+    assert "limit" not in drawing.pair_chart(expensive, hours([10, 90]), 0.5)
 
 
 def test_the_scale_holds_every_share_and_gap_and_ends_at_one() -> None:
@@ -97,49 +100,74 @@ def test_the_scale_holds_every_share_and_gap_and_ends_at_one() -> None:
     top = drawing.share_top(pairs)
     assert all(pair.gap <= top and pair.share.high <= top for pair in pairs)
     assert drawing.share_top([Pair(0, 0, 1, 0.9, 100, 99)]) == 1.0
+    assert drawing.share_top([Pair(0, 0, 1, 0.24, 1000, 80)]) == 0.3
+    assert [drawing.nice(v) for v in (0.0, 0.27, 0.51, 7.1, 100)] == [1, 0.3, 0.6, 8, 100]
 
 
 def test_a_pair_never_seen_has_no_dot() -> None:
-    assert "dot" not in drawing.interval(Pair(0, 0, 1, 0.2, 0, 0), 1.0)
+    assert "dot" not in drawing.pair_interval(Pair(0, 0, 1, 0.2, 0, 0), 1.0)
 
 
 @pytest.mark.parametrize("seconds", [5, 60, 600, 86_400, 86_400 * 30, 86_400 * 4000])
 @pytest.mark.parametrize("most", [3, 4])
 def test_ticks_are_few_inside_apart_and_different(seconds: float, most: int) -> None:
-    found = drawing.ticks(BEGAN + 1, BEGAN + 1 + seconds, most)
+    begin = BEGAN + 1
+    width = seconds / drawing.MIN_SLOTS
+    found = drawing.ticks([Period(begin, begin + width, [], [], [])], most)
     assert 1 <= len(found) <= most
-    times = [time for time, _ in found]
-    assert all(after - before >= seconds / most for before, after in pairwise(times))
-    assert all(BEGAN + 1 <= time <= BEGAN + 1 + seconds for time, _ in found)
+    places = [place for place, _ in found]
+    assert all(after - before >= 1 / most - 1e-9 for before, after in pairwise(places))
+    assert all(0 <= place <= 1 for place in places)
     assert len({label for _, label in found}) == len(found)
+
+
+def test_ticks_are_labelled_by_clock_day_or_month() -> None:
+    def labels(length: float) -> list[str]:
+        width = length / drawing.MIN_SLOTS
+        return [text for _, text in drawing.ticks([Period(BEGAN, BEGAN + width, [], [], [])], 5)]
+
+    assert labels(20) == ["22:13:20", "22:13:25", "22:13:30", "22:13:35", "22:13:40"]
+    assert labels(7_200) == ["22:30", "23:00", "23:30", "15 Nov"]
+    assert labels(86_400 * 1_000)[0] == "Dec 2023"
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 3, 20, 240])
 def test_a_young_chart_has_room_for_its_labels(buckets: int) -> None:
     begins = [BEGAN + 10.0 * k for k in range(buckets)]
-    stretches = [Stretch(t, t + 10.0, (1, 1), (1,), (0,)) for t in begins]
-    cost = drawing.cost_over_time(stretches, [0.5, 1.0])
-    pair = drawing.disagreement_over_time(Pair(0, 0, 1, 0.1, 1, 0), stretches, 1.0)
+    periods = [Period(t, t + 10.0, [1, 1], [1], [0]) for t in begins]
+    cost = drawing.cost_chart(periods, [0.5, 1.0], saved=True)
+    pair = drawing.pair_chart(Pair(0, 0, 1, 0.1, 1, 0), periods, 1.0)
     for drawn, most in ((cost, 4), (pair, 3)):
-        along = drawn.split('class="along"')[1]
-        places = percents(along, "x")
+        places = percents(drawn.split('class="along"')[1], "x")
         assert places
         assert all(b - a >= 100 / most - 0.01 for a, b in pairwise(places))
-    line = re.search(r'class="line" d="([^"]*)"', cost)
-    assert line is not None  # what there is takes the width, but for a bucket or two
-    assert max(x for x, _ in path_points(line[1])) == pytest.approx(
-        1000 * min(buckets / 3, 1), abs=1
-    )
+    ends = [x for one in of_class(cost, "line") for x in percents(one, "x2")]
+    assert max(ends) == pytest.approx(100 * min(buckets / 3, 1), abs=0.01)
 
 
-def test_names_in_pictures_are_escaped() -> None:
-    drawn = drawing.depths_over_time(hours((1, 1)), [EVIL, "other"])
+def test_names_in_charts_are_escaped() -> None:
+    drawn = drawing.depth_chart(hours([1, 1]), [EVIL, "other"])
     assert "<script" not in drawn
     assert any("<script>" in word for word in Taken(drawn).words)  # as text it is there
 
 
-def test_one_moment_and_no_moment_can_be_drawn() -> None:
-    for stretches in ([], hours((1, 0))):
-        Taken(drawing.depths_over_time(stretches, ["a", "b"]))
-        Taken(drawing.cost_over_time(stretches, [0.0, 0.0]))
-        Taken(drawing.disagreement_over_time(Pair(0, 0, 1, 0.1, 0, 0), stretches, 1.0))
+def test_one_period_and_none_can_be_drawn() -> None:
+    for periods in ([], hours([1, 0])):
+        Taken(drawing.depth_chart(periods, ["a", "b"]))
+        Taken(drawing.cost_chart(periods, [0.0, 0.0], saved=True))
+        Taken(drawing.pair_chart(Pair(0, 0, 1, 0.1, 0, 0), periods, 1.0))
+
+
+def test_times_as_text() -> None:
+    def said(seconds: float) -> str:
+        return drawing.duration(seconds).replace("\xa0", " ")
+
+    assert [said(s) for s in (0.04, 31, 150, 7_300, 200_000)] == [
+        *("0 s", "31 s", "2.5 min", "2 h", "2.3 days"),
+    ]
+    assert drawing.moment(BEGAN) == "2023-11-14 22:13:20 UTC"
+    assert drawing.period_text(BEGAN, BEGAN + 20) == "14 Nov 22:13:20 to 22:13:40 UTC"
+    assert drawing.period_text(BEGAN, BEGAN + 4e5) == "14 Nov 22:13 to 19 Nov 13:20 UTC"
+    assert Taken(drawing.when(BEGAN, BEGAN - 1)).text == "just now"  # clocks differ
+    assert Taken(drawing.when(BEGAN, BEGAN + 90)).text == "1.5 min ago"
+    assert drawing.when(None, BEGAN) == "–"

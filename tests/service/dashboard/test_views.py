@@ -1,141 +1,131 @@
-"""What pages show is what the state holds, and looking changes nothing."""
+"""What pages show is what the state holds, and reading it changes nothing."""
 
-import numpy as np
 import pytest
 
 from stopwise.policies.contextual import Contextual
 from stopwise.service.dashboard import views
-from stopwise.service.dashboard.values import Stretch, merged
 from stopwise.service.learner import Learner
+from stopwise.service.ledger import Tally
 from tests.service.dashboard.sample import (
     BASE,
     BEGAN,
-    at_work,
+    learner_of,
     overview_of,
     page_of,
     spec,
     state_of,
 )
 
+STAGED = {"kind": "per_stage", "maps": [{"kind": "identity"}] * 2, "sees": [1, 2]}
+
 
 @pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge", "thompson", "uss-ucb", "uss-ts"])
-def test_looking_changes_no_bit(kind: str) -> None:
-    looked, other = (at_work(spec(policy={"kind": kind}), 120) for _ in range(2))
-    before = state_of(looked).hash()
-    page_of(looked)
-    overview_of(looked)
-    assert state_of(looked).hash() == before == state_of(other).hash()
+def test_reading_changes_no_bit(kind: str) -> None:
+    shown, other = (learner_of(spec(policy={"kind": kind}), 120) for _ in range(2))
+    before = state_of(shown).hash()
+    page_of(shown)
+    overview_of(shown)
+    assert state_of(shown).hash() == before == state_of(other).hash()
     for k in range(120, 160):  # and what comes after is the same, bit for bit
-        x = np.array([[0.01 * k - 1, 0.5]])
-        for learner in (looked, other):
-            stop = learner.decide(x.copy(), BEGAN + k, None, k)[0].stops[0]
-            outputs = dict.fromkeys(range(stop + 1), b"0")
-            page_of(looked)
-            learner.tell(k, outputs, final=False, time=BEGAN + k, position=k)
-    assert state_of(looked).hash() == state_of(other).hash()
+        for learner in (shown, other):
+            _, (answer,) = learner.open([[0.01 * k - 1, 0.5]], BEGAN + k, k)
+            page_of(shown)
+            assert answer.stop is not None
+            outputs: list[object] = [0] * (answer.stop + 1)
+            learner.report(k, outputs, [], False, BEGAN + k, k)
+    assert state_of(shown).hash() == state_of(other).hash()
 
 
-def test_a_glance_agrees_with_the_api() -> None:
-    learner = at_work(told=150)
-    glance, view = views.glance(learner), learner.view()
-    assert (glance.decisions, glance.open, glance.learned) == (200, 50, 150)
-    assert list(glance.stops) == view.stops
-    assert glance.cost == pytest.approx(view.mean_cost)
+def test_a_summary_agrees_with_the_api() -> None:
+    learner = learner_of(reported=150)
+    row, view = views.summary(learner), learner.view()
+    assert (row["rounds"], row["open"], row["learned"]) == (200, 50, 150)
+    assert list(row["stops"]) == view.stops
+    assert row["cost"] == pytest.approx(view.mean_cost)
     assert view.mean_cost is not None
-    assert glance.saving == pytest.approx(1 - view.mean_cost / 0.6)
-    assert glance.last == BEGAN + 1990
+    assert row["saving"] == pytest.approx(1 - view.mean_cost / 0.6)
+    assert row["last"] == BEGAN + 1990
+    assert sum(share for _, share in row["shares"]) == pytest.approx(1)
 
 
-def test_stretches_hold_every_decision_and_comparison() -> None:
-    learner = at_work()
-    whole = views.whole(learner, BASE)
-    for shown in (whole.stretches, merged(whole.stretches, 7)):
-        assert sum(one.decisions for one in shown) == 200
-        seen = [sum(s) for s in zip(*(one.seen for one in shown), strict=True)]
-        assert seen == [pair.seen for pair in whole.pairs] == learner.tally.seen_total
-    assert len(merged(whole.stretches, 7)) <= 7
-    assert whole.stretches[0].begin <= BEGAN < whole.stretches[0].end
+@pytest.mark.parametrize("most", [7, 60, 500])
+def test_periods_hold_every_round_and_comparison(most: int) -> None:
+    learner = learner_of()
+    shown = views.periods(learner.tally, most)
+    assert len(shown) <= most
+    assert sum(one.rounds for one in shown) == 200
+    for name in ("seen", "differed"):
+        sums = [sum(s) for s in zip(*(getattr(one, name) for one in shown), strict=True)]
+        assert sums == getattr(learner.tally, f"{name}_total")
+    assert shown[0].begin <= BEGAN < shown[0].end
+    assert [one.begin for one in shown[1:]] == [one.end for one in shown[:-1]]
 
 
-def test_merging_leaves_nothing_between() -> None:
-    ticks = [Stretch(k, k + 1, (k, 1), (1,), (0,)) for k in range(241)]
-    for most in (1, 24, 60, 240, 241, 500):
-        shown = merged(ticks, most)
-        assert len(shown) <= most
-        ends = [one.end for one in shown]
-        assert [one.begin for one in shown] == [0, *ends[:-1]]
-        assert sum(one.decisions for one in shown) == sum(one.decisions for one in ticks)
+def test_a_tally_of_nothing_has_no_period() -> None:
+    assert views.periods(Tally.blank(3), 60) == []
 
 
 @pytest.mark.parametrize(
-    ("rounds", "told", "word"),
+    ("rounds", "reported", "word"),
     [
         (0, 0, "new"),
         (5, 0, "exploring"),
-        (30, 0, "hears nothing"),
+        (30, 0, "no outputs"),
         (30, 30, "exploring"),
         (120, 40, "few outputs"),
         (120, 120, "learning"),
     ],
 )
-def test_health_in_a_word(rounds: int, told: int, word: str) -> None:
-    assert views.health(at_work(rounds=rounds, told=told)).word == word
+def test_health_in_a_word(rounds: int, reported: int, word: str) -> None:
+    assert views.health(learner_of(rounds=rounds, reported=reported))[1] == word
 
 
 def test_exploration_that_ends_by_itself_is_seen_to_end() -> None:
     def kind(rounds: int) -> Learner:
-        return at_work(spec(policy={"kind": "uss-pd", "forced_rounds": "auto"}), rounds)
+        return learner_of(spec(policy={"kind": "uss-pd", "forced_rounds": "auto"}), rounds)
 
     assert views.exploration(kind(1))
     assert not views.exploration(kind(200))
 
 
-def test_rules_that_do_not_learn_and_cascades_at_rest_raise_no_alarm() -> None:
-    fixed = at_work(spec(policy={"kind": "fixed-depth"}), 30, told=0)
-    assert views.health(fixed).word == "fixed rule"
-    retired = at_work(rounds=30, told=0)
+def test_fixed_rules_and_retired_cascades_raise_no_alarm() -> None:
+    fixed = learner_of(spec(policy={"kind": "fixed-depth"}), 30, reported=0)
+    assert views.health(fixed)[1] == "fixed rule"
+    retired = learner_of(rounds=30, reported=0)
     retired.status = "retired"
-    assert views.health(retired).mood == "quiet"
+    assert views.health(retired)[0] == "quiet"
 
 
 def test_facts_are_the_policys_own_counts() -> None:
-    learner = at_work()
-    facts = {fact.name: fact for fact in views.facts(learner)}
+    learner = learner_of()
+    facts = {name: value for name, value, _ in views.facts(learner)}
     assert isinstance(learner.policy, Contextual)
     effort = learner.policy.effort
-    assert facts["Learned from"].value == "200 rounds"
-    assert facts["Refits"].value.split()[0] == f"{effort['passes']:,}"
-    assert facts["Rows kept"].value == f"{effort['rows_kept']:,}"
-    assert facts["Forced exploration"].value == "over"
-    assert facts["Divergence"].value == "0 decisions"
+    assert facts["Learned from"] == "200 rounds"
+    assert facts["Refits"] == f"{effort['passes']:,}"
+    assert facts["Divergence"] == "0 rounds"
+    assert "Refits" not in {n for n, *_ in views.facts(learner_of(spec(policy={"kind": "uss-ts"})))}
 
 
-def test_active_cascades_come_first_in_an_order_that_stays() -> None:
-    first, second, gone = (at_work(spec(name), 1) for name in ("b", "c", "a"))
-    gone.status = "retired"
-    names = [one.spec.name for one in views.ordered([gone, second, first])]
-    assert names == ["b", "c", "a"]
-
-
-def test_many_comparisons_are_cut_to_the_telling_ones() -> None:
-    learner = at_work(spec(arms=[f"arm {k}" for k in range(15)]), 80)
+def test_many_comparisons_are_cut_to_the_decisive_ones() -> None:
+    learner = learner_of(spec(arms=[f"arm {k}" for k in range(15)]), 80)
     recent = learner.recent[-1]
     evidence = recent.evidence()
-    shown = views.made(recent)
-    if len(evidence) > views.MOST_COMPARED:
-        assert len(shown.compared) <= views.MOST_COMPARED
-    assert len(shown.compared) + shown.left_out == len(evidence) > 0
+    shown = views.recent_round(recent)
+    assert len(shown["evidence"]) == min(len(evidence), views.MOST_EVIDENCE)
+    assert len(shown["evidence"]) + shown["left_out"] == len(evidence) > 0
     # the comparison that the sentence names is among them
     here = [e for e in evidence if e.first == recent.stop]
     if here:
         closest = min(here, key=lambda e: e.gap - e.repair)
-        assert (closest.first, closest.second) in [(c.first, c.second) for c in shown.compared]
+        assert (closest.first, closest.second) in [(e.first, e.second) for e in shown["evidence"]]
 
 
-def test_a_round_on_its_way_counts_as_open_but_stopped_nowhere() -> None:
-    features = {"kind": "per_stage", "maps": [{"kind": "identity"}] * 2, "sees": [1, 2]}
-    learner = Learner(0, spec(features=features), BEGAN)
-    learner.start(np.array([0.5]), BEGAN, None, 1)
-    glance = views.glance(learner)
-    assert (glance.decisions, glance.stopped, glance.open, glance.cost) == (1, 0, 1, None)
-    assert f"{BASE}/v1/cascades/triage/rounds" in views.whole(learner, BASE).try_this
+def test_a_staged_round_on_its_way_counts_as_open_but_stopped_nowhere() -> None:
+    learner = Learner(0, spec(features=STAGED), BEGAN)
+    learner.open([[0.5]], BEGAN, 1)
+    row = views.summary(learner)
+    assert (row["rounds"], row["stopped"], row["open"], row["cost"]) == (1, 0, 1, None)
+    page = page_of(learner)
+    assert f"{BASE}/v1/cascades/triage/rounds" in page
+    assert '"revealed": []' in page

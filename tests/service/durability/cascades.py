@@ -1,4 +1,4 @@
-"""The cascades of a storm, told twice: to the service, and to Stopwise itself."""
+"""The cascades of the clients, described twice: for the service, and for Stopwise itself."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ TRIAGE: dict[str, Any] = {
 }
 CHANCE: dict[str, Any] = {
     "name": "chance",
-    "arms": [{"name": "cheap", "cost": 0.1}, {"name": "dear", "cost": 0.4}],
+    "arms": [{"name": "cheap", "cost": 0.1}, {"name": "expensive", "cost": 0.4}],
     "context": 2,
     "policy": {"kind": "thompson", "forced_rounds": 10, "seed": 4},
     "keep_open": 60,  # so that some expire
@@ -25,7 +25,7 @@ STAGES: dict[str, Any] = {
     "features": {
         "kind": "per_stage",
         "maps": [{"kind": "polynomial", "degree": 1}, {"kind": "polynomial", "degree": 2}],
-        "sees": [2, 3],
+        "sees": [2, 3],  # one number from the start, and one from each of the first two arms
     },
     "policy": {"kind": "uss-pd", "forced_rounds": 20},
 }
@@ -33,8 +33,8 @@ SPECS = [TRIAGE, CHANCE, STAGES]
 ARMS = {spec["name"]: [arm["name"] for arm in spec["arms"]] for spec in SPECS}
 
 
-def twins() -> dict[str, sw.Policy]:
-    """Make the policies that these cascades mean, without the service."""
+def policies() -> dict[str, sw.Policy]:
+    """Make the policies of these cascades, without the service."""
 
     def cascade(spec: dict[str, Any]) -> sw.Cascade:
         return sw.Cascade([arm["cost"] for arm in spec["arms"]], ARMS[spec["name"]])

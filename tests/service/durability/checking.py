@@ -1,4 +1,4 @@
-"""Holds the log against what clients were promised, and against Stopwise without any service."""
+"""Compares the log with what was acknowledged to clients, and with Stopwise without any service."""
 
 import asyncio
 import json
@@ -9,25 +9,25 @@ import numpy as np
 
 import stopwise as sw
 from stopwise.service.events import (
+    START,
     Created,
-    Decided,
-    Ended,
     Event,
     Labelled,
-    Started,
-    Stepped,
-    Told,
+    Opened,
+    Reported,
+    Retired,
+    chained,
     decode,
 )
 from stopwise.service.recovery import recovered
-from stopwise.service.store.base import START, chained
-from stopwise.service.store.opening import open_store
-from tests.service.durability.cascades import twins
-from tests.service.durability.storm import Book, Line
+from stopwise.service.store import open_store
+from tests.service.core.services import check_same
+from tests.service.durability.cascades import policies
+from tests.service.durability.clients import Connection, Load, Record
 
 
 async def events_of(where: str) -> list[Event]:
-    """Read the whole log, checking that it has no gap and no change."""
+    """Read the whole log, and check that it has no gap and no change."""
     store = open_store(where)
     await store.open()
     try:
@@ -45,164 +45,136 @@ async def events_of(where: str) -> list[Event]:
     return events
 
 
-class Twin:
-    """One cascade as its events tell it: the decisions, and a policy fed with them by hand."""
+class Replayed:
+    """One cascade by its events: the rounds, and a policy fed through the public interface."""
 
     def __init__(self, policy: sw.Policy) -> None:
         self.policy = policy
         self.contexts: list[list[float]] = []
-        self.stops: list[int | None] = []
-        self.wanted: list[int] = []
-        self.keys: Counter[str] = Counter()
-        self.key_of: list[str | None] = []
-        self.told: dict[int, dict[int, str]] = {}
+        self.stops: list[int] = []  # -1: not known
+        self.rule_stops: list[int] = []
+        self.keys: list[str] = []  # of the rounds
+        self.requests: Counter[str] = Counter()  # by their key
+        self.reported: dict[int, dict[int, str]] = {}
         self.ended: Counter[int] = Counter()
         self.labels: dict[int, str] = {}
-        self.steps: dict[int, list[tuple[int, str, list[float]]]] = {}
         self.descents: dict[int, sw.Descent] = {}
 
-    def happen(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         match event:
-            case Decided():
-                self._decided(event)
-            case Told():
-                self._told(event)
+            case Opened():
+                self._open(event)
+            case Reported():
+                self._report(event)
             case Labelled():
-                self._labelled(event)
-            case Started():
-                self._started(event)
-            case Stepped():
-                self._stepped(event)
-            case Ended():
-                self._end(event.number)
+                self._label(event)
             case _:
                 raise AssertionError(event)
 
-    def _key(self, key: str | None, count: int) -> None:
-        assert key is not None  # the clients send one with everything
-        self.keys[key] += 1
-        self.key_of += [key] * count
-
-    def _decided(self, event: Decided) -> None:
+    def _open(self, event: Opened) -> None:
         assert event.first == len(self.stops)
-        rows = np.frombuffer(event.contexts).reshape(len(event.stops), -1)
-        decisions = [self.policy.decide(row) for row in rows.tolist()]
+        assert event.key is not None  # the clients always send one
+        self.requests[event.key] += 1
+        self.keys += [event.key] * event.count
+        rows = np.frombuffer(event.contexts).reshape(event.count, -1).tolist()
+        self.contexts += rows
+        if not event.stops:
+            descent = self.descents[event.first] = self.policy.start(rows[0])
+            assert (event.count, descent.next()) == (1, 0)
+            self.stops.append(-1)
+            self.rule_stops.append(-1)
+            return
+        decisions = [self.policy.decide(row) for row in rows]
+        rule_stops = [decision.wanted for decision in decisions]
         assert [decision.stop for decision in decisions] == list(event.stops)
-        self.contexts += rows.tolist()
+        assert rule_stops == list(event.rule_stops or event.stops)
         self.stops += list(event.stops)
-        self.wanted += [decision.wanted for decision in decisions]
-        self._key(event.key, len(rows))
+        self.rule_stops += rule_stops
 
-    def _told(self, event: Told) -> None:
-        known = self.told.setdefault(event.number, {})
-        said = {arm: json.loads(o) for arm, o in zip(event.arms, event.outputs, strict=True)}
+    def _report(self, event: Reported) -> None:
+        number, known = event.number, self.reported.setdefault(event.number, {})
+        given = {arm: json.loads(o) for arm, o in zip(event.arms, event.outputs, strict=True)}
+        assert not self.ended[number]
         if event.ended:
-            assert list(said) == list(range(len(said)))
-            assert all(said.get(arm, output) == output for arm, output in known.items())
-            self.ended[event.number] += 1
-            if said:
-                self.policy.observe(
-                    self.contexts[event.number],
-                    list(said.values()),
-                    wanted=self.wanted[event.number],
-                )
+            assert list(given) == list(range(len(given)))
+            assert all(given.get(arm, output) == output for arm, output in known.items())
+            self.ended[number] += 1
         else:
-            assert said
-            assert not said.keys() & known.keys()  # nothing is taken twice
-            assert not self.ended[event.number]
-        known |= said
+            assert given
+            assert not given.keys() & known.keys()  # nothing is taken twice
+        new = [arm for arm in given if arm not in known]
+        known |= given
+        descent = self.descents.get(number)
+        if descent is None:
+            if event.ended:
+                assert event.early == (len(given) <= self.stops[number])
+            if given and event.ended:
+                wanted = self.rule_stops[number]
+                outputs = list(given.values())
+                self.policy.observe(self.contexts[number], outputs, wanted=wanted)
+            return
+        revealed = np.frombuffer(event.revealed).tolist()
+        for arm in new:
+            assert arm == len(descent.outputs)
+            descent.give(given[arm], revealed)
+            assert (descent.next() is None) == (event.ended and not event.early)
+        if event.ended:
+            assert np.frombuffer(event.context).tolist() == list(descent.context)
+            self.contexts[number] = list(descent.context)
+            self.stops[number], self.rule_stops[number] = len(given) - 1, descent.wanted
+            descent.learn()
 
-    def _labelled(self, event: Labelled) -> None:
+    def _label(self, event: Labelled) -> None:
         number = event.number
         assert number not in self.labels
         assert self.ended[number] == 1
-        label = json.loads(event.label)
-        self.labels[number] = label
+        label = self.labels[number] = json.loads(event.label)
         outputs = tuple(json.loads(output) for output in event.outputs)
-        told = self.told[number]
-        assert outputs == tuple(told[arm] for arm in range(len(outputs)))
-        context, wanted = tuple(self.contexts[number]), self.wanted[number]
+        known = self.reported[number]
+        assert outputs == tuple(known[arm] for arm in range(len(outputs)))
+        context, wanted = tuple(self.contexts[number]), self.rule_stops[number]
         done = sw.Round("", 0.0, context, outputs, outputs, len(outputs) - 1, wanted)
         self.policy.audit(done, label)
 
-    def _started(self, event: Started) -> None:
-        assert event.number == len(self.stops)
-        context = np.frombuffer(event.context).tolist()
-        descent = self.descents[event.number] = self.policy.start(context)
-        assert descent.next() == 0
-        self.contexts.append(context)
-        self.stops.append(None)
-        self.wanted.append(-1)
-        self.steps[event.number] = []
-        self._key(event.key, 1)
 
-    def _stepped(self, event: Stepped) -> None:
-        descent = self.descents[event.number]
-        output, revealed = json.loads(event.output), np.frombuffer(event.revealed).tolist()
-        assert event.arm == len(descent.outputs)
-        descent.give(output, revealed)
-        self.steps[event.number].append((event.arm, output, revealed))
-        assert (descent.next() is None) == event.ended
-        if event.ended:
-            self._end(event.number)
-
-    def _end(self, number: int) -> None:
-        descent = self.descents[number]
-        self.stops[number] = len(descent.outputs) - 1
-        self.ended[number] += 1
-        descent.learn()
-
-
-def replayed(events: list[Event]) -> dict[str, Twin]:
-    """Let the events happen to policies that know nothing of a service."""
-    policies, order, found = twins(), list[str](), dict[str, Twin]()
+def replayed(events: list[Event]) -> dict[str, Replayed]:
+    """Apply the events to policies that know nothing of a service."""
+    made, order, found = policies(), list[str](), dict[str, Replayed]()
     for event in events:
+        assert not isinstance(event, Retired)
         if isinstance(event, Created):
             order.append(event.spec.name)
-            found[event.spec.name] = Twin(policies[event.spec.name])
+            found[event.spec.name] = Replayed(made[event.spec.name])
         else:
-            found[order[event.cascade]].happen(event)  # pyright: ignore[reportAttributeAccessIssue] (nothing retires)
-    assert sorted(order) == sorted(policies)  # each made once
+            found[order[event.cascade]].apply(event)
+    assert sorted(order) == sorted(made)  # each created once
     return found
 
 
-def check_promises(found: dict[str, Twin], book: Book) -> None:
-    """Check that all that was acknowledged is in the log, once, and nothing nobody asked for."""
-    for (cascade, id_), one in book.promised.items():
-        twin, number = found[cascade], int(id_.partition("-")[0])
-        assert twin.stops[number] == one.stop
-        assert twin.contexts[number] == one.context
-        assert twin.key_of[number] == one.key
-        told = twin.told.get(number, {})
-        assert one.told.items() <= told.items()
-        assert all(one.outputs[arm] == output for arm, output in told.items())
+def check_record(found: dict[str, Replayed], record: Record) -> None:
+    """Check that the log has all that was acknowledged, once, and nothing that nobody sent."""
+    for (cascade, id_), one in record.rounds.items():
+        there, number = found[cascade], int(id_.partition("-")[0])
+        assert one.stop in (None, there.stops[number])
+        assert there.contexts[number][: len(one.context)] == one.context
+        assert there.keys[number] == one.key
+        reported = there.reported.get(number, {})
+        assert {arm: one.outputs[arm] for arm in reported} == reported
         if one.status == "learned":
-            assert twin.ended[number] == 1
+            assert there.ended[number] == 1
+            assert list(range(len(one.known))) == sorted(reported)[: len(one.known)]
+        else:
+            assert one.reported.items() <= reported.items()
         if one.label is not None:
-            assert twin.labels[number] == one.label
-    for id_, one in book.taken.items():
-        twin, number = found["stages"], int(id_.partition("-")[0])
-        assert twin.key_of[number] == one.key
-        assert twin.contexts[number] == one.context
-        assert twin.steps[number][: len(one.steps)] == one.steps
-        if one.ended or one.stop is not None:
-            assert twin.ended[number] == 1
-        if one.stop is not None:
-            assert twin.stops[number] == one.stop
-    for twin in found.values():
-        assert max(twin.keys.values(), default=0) <= 1  # no key made two
-        assert twin.keys.keys() <= book.keys
-        assert max(twin.ended.values(), default=0) <= 1  # nothing was learned twice
-    ids = Counter(id_ for name in ("triage", "chance") for id_ in _ids(book, name))
-    assert max(ids.values()) == 1
+            assert there.labels[number] == one.label
+    for there in found.values():
+        assert max(there.requests.values(), default=0) <= 1  # no key opened rounds twice
+        assert there.requests.keys() <= record.keys
+        assert max(there.ended.values(), default=0) <= 1  # nothing was learned twice
 
 
-def _ids(book: Book, name: str) -> list[str]:
-    return [f"{cascade}/{id_}" for cascade, id_ in book.promised if cascade == name]
-
-
-async def check_state(where: str, found: dict[str, Twin]) -> str:
-    """Check that what the service recovers is what the policies fed by hand are, bit for bit.
+async def check_state(where: str, found: dict[str, Replayed]) -> str:
+    """Check that the service recovers the state of the policies fed by hand, bit for bit.
 
     Returns the hash of that state, which every server must have too.
     """
@@ -210,38 +182,38 @@ async def check_state(where: str, found: dict[str, Twin]) -> str:
     await store.open()
     try:
         from_snapshot = await recovered(store)
-        from_nothing = await recovered(store, snapshots=False)
+        from_start = await recovered(store, snapshots=False)
     finally:
         await store.close()
-    assert from_snapshot.hash() == from_nothing.hash()
-    assert from_snapshot.position == from_nothing.position
-    for name, twin in found.items():
-        for state in (from_snapshot, from_nothing):
+    assert from_snapshot.hash() == from_start.hash()
+    assert from_snapshot.position == from_start.position
+    for name, there in found.items():
+        for state in (from_snapshot, from_start):
             learner = state.cascades[name]
             assert learner.divergences == 0
-            assert list(learner.ledger.stops) == [-1 if s is None else s for s in twin.stops]
-            check_same(learner.policy, twin.policy)
+            assert list(learner.ledger.stops) == there.stops
+            assert list(learner.ledger.rule_stops) == there.rule_stops
+            check_same(learner.policy, there.policy)
     return from_snapshot.hash()
 
 
-def check_same(one: sw.Policy, other: sw.Policy) -> None:
-    """Check that two policies are equal, bit for bit."""
-    here, there = one.state(), other.state()
-    assert here.keys() == there.keys()
-    for name, array in here.items():
-        assert array.dtype == there[name].dtype, name
-        assert array.shape == there[name].shape, name
-        assert array.tobytes() == there[name].tobytes(), name
-    assert one.parameters() == other.parameters()
+async def check_all(where: str, load: Load, *ports: int) -> dict[str, Any]:
+    """Check everything against the log, and that all servers have its state; return that."""
+    found = replayed(await events_of(where))
+    check_record(found, load.record)
+    expected = await check_state(where, found)
+    states = [await ready(port) for port in ports]
+    assert {state["hash"] for state in states} == {expected}
+    return states[0]
 
 
 async def state_of(port: int) -> dict[str, Any]:
-    """Ask a server for its state hash."""
-    line = Line()
+    """Ask a server for its state; empty if it has not read its log yet."""
+    connection = Connection()
     try:
-        status, answer = await line.ask(port, "GET", "/v1/state")
+        status, answer = await connection.ask(port, "GET", "/v1/state")
     finally:
-        line.close()
+        connection.close()
     return answer if status == 200 else {}
 
 

@@ -1,28 +1,33 @@
-"""Doors to a service."""
+"""Services for the tests of HTTP."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.service.http.door import REVEALING, SPEC, Door, opened
+from tests.service.harness import REVEALING, SPEC, Served, served
 
 
-@pytest.fixture(scope="module")
-def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    """As `door`, for all tests of a module whose requests are refused; nothing may have changed."""
-    with opened(tmp_path_factory.mktemp("still")) as door:
+@contextmanager
+def with_cascades(folder: Path) -> Iterator[Served]:
+    with served(folder) as running:
         for spec in (SPEC, REVEALING):
-            assert door.post("/v1/cascades", spec).status_code == 201
-        before = door.get("/v1/state").json()
-        yield door
-        assert door.get("/v1/state").json() == before
+            assert running.post("/v1/cascades", spec).status_code == 201
+        yield running
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
+def running(tmp_path: Path) -> Iterator[Served]:
     """A service without keys that has two cascades, "triage" and "stages"."""
-    with opened(tmp_path) as door:
-        for spec in (SPEC, REVEALING):
-            assert door.post("/v1/cascades", spec).status_code == 201
-        yield door
+    with with_cascades(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The same for all tests of a module whose requests are refused; nothing may have changed."""
+    with with_cascades(tmp_path_factory.mktemp("unchanged")) as running:
+        before = running.get("/v1/state").json()
+        yield running
+        assert running.get("/v1/state").json() == before

@@ -1,12 +1,12 @@
-"""docs/api.md tells the truth: its requests are sent, its tables compared."""
+"""docs/api.md: its requests are sent to a real server, its tables compared with the code."""
 
 import re
 from pathlib import Path
 
-from stopwise.service.http.faults import CODES
 from stopwise.service.http.routes import ROUTES
+from stopwise.service.refusals import CODES
 from stopwise.service.settings import Settings
-from tests.service.http.door import Door, opened
+from tests.service.harness import Served, served
 
 PAGE = Path(__file__).parents[3] / "docs" / "api.md"
 
@@ -23,24 +23,24 @@ def errors_table() -> str:
 def test_every_request_on_the_page_gets_the_answer_on_the_page(tmp_path: Path) -> None:
     blocks = re.findall(r"```http\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert len(blocks) % 2 == 0
-    assert len(blocks) >= 30
-    with opened(tmp_path) as door:
-        for asked, told in zip(blocks[::2], blocks[1::2], strict=True):
-            status, _, body = told.partition("\n\n")
-            answer = _send(door, asked)
+    assert len(blocks) >= 40
+    with served(tmp_path) as service:
+        for asked, shown in zip(blocks[::2], blocks[1::2], strict=True):
+            status, _, body = shown.partition("\n\n")
+            answer = _send(service, asked)
             assert answer[0] == int(status), (asked, answer)
             pattern = ".*?".join(re.escape(_bare(part)) for part in body.split("…"))
             assert re.fullmatch(pattern, _bare(answer[1])), (asked, answer[1])
 
 
-def _send(door: Door, asked: str) -> tuple[int, str]:
+def _send(service: Served, asked: str) -> tuple[int, str]:
     head, _, body = asked.partition("\n\n")
     first, *headers = head.splitlines()
     method, path = first.split()
     given = dict(line.split(": ", 1) for line in headers)
     if body.strip():
         given["Content-Type"] = "application/json"
-    answer = door.ask(method, path, headers=given, content=body.strip().encode())
+    answer = service.ask(method, path, headers=given, content=body.strip().encode())
     return answer.status_code, answer.text
 
 

@@ -1,22 +1,24 @@
 """Malformed bodies by the thousand: none makes the service fail, none that is refused changes it.
 
 Bodies are good ones that were damaged: in their bytes (cut, flipped, doubled), or in their values
-(a number where a text should be, numbers too large for anything, nesting, nothing). A few of them
-come out as something valid, and are carried out; of the refused, each leaves the state as it was.
+(a number where a text should be, numbers that are too large, nesting, nothing). A few of them are
+still valid, and are carried out; every refused one leaves the state as it was.
 """
 
 import json
 from collections import Counter
 from copy import deepcopy
+from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from tests.service.http.door import REVEALING, SPEC, Door, opened
+from tests.service.harness import REVEALING, SPEC, Served, served
 
 JSON = {"content-type": "application/json"}
+ROUNDS, STAGED = "/v1/cascades/triage/rounds", "/v1/cascades/stages/rounds"
 GOOD: dict[str, Any] = {
     "/v1/cascades": {
         **SPEC,
@@ -31,16 +33,16 @@ GOOD: dict[str, Any] = {
         "policy": {"kind": "uss-pd", "delta": 0.1, "forced_rounds": 10},
         "keep_open": 10,
     },
-    "/v1/cascades/triage/decisions": {"context": [0.2, 0.7], "evidence": True},
-    "/v1/cascades/triage/decisions:batch": {"contexts": [[0.2, 0.7], {"age": 0.1, "bmi": 0.2}]},
-    "/v1/cascades/triage/decisions/{decision}/outputs": {
-        "outputs": {"history": "well", "glucose": ["ill", 1]},
+    ROUNDS: {"context": [0.2, 0.7], "evidence": True},
+    f"{ROUNDS}:batch": {"contexts": [[0.2, 0.7], {"age": 0.1, "bmi": 0.2}]},
+    f"{ROUNDS}/{{whole}}/outputs": {
+        "outputs": {"history": "healthy", "glucose": ["ill", 1]},
         "final": False,
     },
-    "/v1/cascades/triage/decisions/{decision}/label": {"label": {"a": [1, 2]}},
-    "/v1/cascades/stages/rounds": {"context": [0.5]},
-    "/v1/cascades/stages/rounds/{round}/steps": {"arm": 0, "output": "x", "revealed": [0.1]},
-    "/v1/cascades/stages/rounds/{round}/end": {},
+    f"{ROUNDS}/{{whole}}/label": {"label": {"a": [1, 2]}},
+    STAGED: {"context": [0.5]},
+    f"{STAGED}/{{staged}}/outputs": {"outputs": ["x"], "revealed": [0.1]},
+    "/v1/cascades/none/retire": {},
 }
 
 
@@ -189,53 +191,53 @@ def bodies(n: int, seed: int) -> list[tuple[str, bytes]]:
     return found
 
 
-async def fuzz(door: Door, cases: list[tuple[str, bytes]]) -> Counter[int]:
+def fuzz(running: Served, cases: list[tuple[str, bytes]]) -> Counter[int]:
     """Send them all; fail at the first that the service fails at, or that is refused and works."""
-    state = door.service.state
+    state = running.service.state
+    connection = HTTPConnection("127.0.0.1", running.port, timeout=60)
     seen: Counter[int] = Counter()
-    ids = {"decision": "", "round": ""}
+    ids: dict[str, str] = {}
 
-    async def post(path: str, body: bytes) -> tuple[int, bytes]:
-        headers = {**JSON, "content-length": str(len(body))}
-        status, _, answer = await door.raw("POST", path, headers, [body])
-        return status, answer
+    def post(path: str, body: bytes) -> tuple[int, bytes]:
+        connection.request("POST", path, body, JSON)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
 
-    async def renew() -> None:
-        for what, path in (
-            ("decision", "/v1/cascades/triage/decisions"),
-            ("round", "/v1/cascades/stages/rounds"),
-        ):
-            status, answer = await post(path, written(GOOD[path]))
+    def open_rounds() -> None:
+        for kind, path in (("whole", ROUNDS), ("staged", STAGED)):
+            status, answer = post(path, written(GOOD[path]))
             assert status == 201, answer
-            ids[what] = json.loads(answer)["id"]
+            ids[kind] = json.loads(answer)["id"]
 
-    await renew()
+    open_rounds()
     before = state.hash()
     for path, body in cases:
-        status, answer = await post(path.format(**ids), body)
+        status, answer = post(path.format(**ids), body)
         seen[status] += 1
-        told = (path, body[:300], answer[:300])
-        assert status < 500, told
+        case = (path, body[:300], answer[:300])
+        assert status < 500, case
         if status >= 400:
-            assert set(json.loads(answer)) == {"error"}, told
-            assert state.hash() == before, told
-        elif "{" in path:
-            await renew()  # so that the next ones find something that is open
-        before = state.hash() if status < 400 else before
-        assert door.service.state is state, told  # the log was not read again
+            assert set(json.loads(answer)) == {"error"}, case
+            assert state.hash() == before, case
+            continue
+        if "{" in path:
+            open_rounds()  # so that the next ones find something that is open
+        before = state.hash()
+        assert running.service.state is state, case  # the log was not read again
+    connection.close()
     return seen
 
 
 def check(folder: Path, n: int, seed: int) -> Counter[int]:
-    # Few cascades, few open decisions: the state is hashed after every request.
-    with opened(folder, max_cascades=4, max_features=64) as door:
+    # Few cascades, few open rounds: the state is hashed after every request.
+    with served(folder, max_cascades=4, max_features=64) as running:
         for spec in (SPEC, REVEALING):
-            assert door.post("/v1/cascades", {**spec, "keep_open": 5}).status_code == 201
-        seen = door.run(fuzz(door, bodies(n, seed)), timeout=3600)
-        assert door.get("/readyz").status_code == 200
-        end = door.get("/v1/state").json()
-    with opened(folder) as door:  # what was carried out is in the log, and makes sense there
-        assert door.get("/v1/state").json() == end
+            assert running.post("/v1/cascades", {**spec, "keep_open": 5}).status_code == 201
+        seen = fuzz(running, bodies(n, seed))
+        assert running.get("/readyz").status_code == 200
+        end = running.get("/v1/state").json()
+    with served(folder) as running:  # all that was carried out is in the log, and can be applied
+        assert running.get("/v1/state").json() == end
     return seen
 
 

@@ -1,20 +1,26 @@
-"""Every way in which a request can be refused: one shape, the right code, words that help."""
+"""Every way in which a request can be refused: one shape, the right code, the right place."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import Any, cast
 
 import msgspec
 import pytest
 
-from stopwise.service.http import faults
-from stopwise.service.http.faults import CODES, decoded
-from stopwise.service.messages import BatchRequest, CascadeSpec, DecisionRequest, StepRequest
-from stopwise.service.refusals import Refusal
-from tests.service.http.door import SPEC, Door, fault, opened
+from stopwise.service import service
+from stopwise.service.http.request import Body, refused
+from stopwise.service.messages import BatchRequest, CascadeSpec, OutputsRequest, RoundRequest
+from stopwise.service.recovery import recovered
+from stopwise.service.refusals import CODES, Refusal
+from stopwise.service.state import State
+from stopwise.service.store.base import Store
+from tests.service.harness import SPEC, Served, fault, served
 
-DECISIONS = "/v1/cascades/triage/decisions"
+ROUNDS = "/v1/cascades/triage/rounds"
+ROUND = f"{ROUNDS}/0-00000"
+CONTEXT = {"context": [0.1, 0.2]}
 JSON = {"Content-Type": "application/json"}
 
 
@@ -24,8 +30,9 @@ JSON = {"Content-Type": "application/json"}
         ("GET", "/nowhere", (404, "unknown_path")),
         ("GET", "/v1", (404, "unknown_path")),
         ("GET", "/v2/cascades", (404, "unknown_path")),
-        ("POST", "/v1/cascades/triage/decisions/1-00000", (405, "method_not_allowed")),
-        ("GET", DECISIONS, (405, "method_not_allowed")),
+        ("POST", "/v1/cascades/triage/decisions", (404, "unknown_path")),
+        ("POST", ROUND, (405, "method_not_allowed")),
+        ("GET", ROUNDS, (405, "method_not_allowed")),
         ("DELETE", "/v1/cascades/triage", (405, "method_not_allowed")),
         ("PUT", "/v1/cascades", (405, "method_not_allowed")),
         ("TRACE", "/healthz", (405, "method_not_allowed")),
@@ -34,47 +41,34 @@ JSON = {"Content-Type": "application/json"}
         ("GET", "/v1/cascades/%00%ff%F0%9F%92%A3", (404, "unknown_cascade")),
         ("GET", f"/v1/cascades/{'x' * 5000}", (404, "unknown_cascade")),
         ("POST", "/v1/cascades/nobody/retire", (404, "unknown_cascade")),
-        ("GET", f"{DECISIONS}/0-00000", (404, "unknown_decision")),
-        ("GET", f"{DECISIONS}/٣-00000", (404, "unknown_decision")),
-        ("GET", f"{DECISIONS}/{'9' * 400}-00000", (404, "unknown_decision")),
-        ("GET", "/v1/cascades/stages/rounds/0-00000", (404, "unknown_round")),
-        ("POST", "/v1/cascades/stages/rounds/nothing/end", (404, "unknown_round")),
+        ("GET", ROUND, (404, "unknown_round")),
+        ("GET", f"{ROUNDS}/٣-00000", (404, "unknown_round")),
+        ("GET", f"{ROUNDS}/{'9' * 400}-00000", (404, "unknown_round")),
+        ("GET", "/v1/cascades/stages/rounds/nothing", (404, "unknown_round")),
     ],
 )
-def test_what_is_not_there(still: Door, method: str, path: str, wanted: tuple[int, str]) -> None:
-    refused = still.ask(method, path)
-    assert fault(refused) == wanted
-    assert ("allow" in refused.headers) == (wanted[0] == 405)
-    assert len(refused.content) < 500  # what was sent is not sent back at length
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/cascades/nobody/decisions", {"context": [1]}),
-        ("/v1/cascades/nobody/decisions:batch", {"contexts": [[1]]}),
-        ("/v1/cascades/nobody/decisions/0-00000/outputs", {"outputs": []}),
-        ("/v1/cascades/nobody/decisions/0-00000/label", {"label": 1}),
-        ("/v1/cascades/nobody/rounds", {}),
-        ("/v1/cascades/nobody/rounds/0-00000/steps", {"arm": 0, "output": 1}),
-        ("/v1/cascades/nobody/rounds/0-00000/end", None),
-    ],
-)
-def test_a_cascade_that_is_not_there(still: Door, path: str, body: object) -> None:
-    refused = still.post(path, body)
-    assert fault(refused) == (404, "unknown_cascade")
-    assert "'nobody'" in refused.json()["error"]["message"]
+def test_what_does_not_exist(
+    unchanged: Served, method: str, path: str, wanted: tuple[int, str]
+) -> None:
+    answer = unchanged.ask(method, path)
+    assert fault(answer) == wanted
+    assert ("allow" in answer.headers) == (wanted[0] == 405)
+    assert len(answer.content) < 500  # what was sent is not sent back at length
 
 
 BODIES = {
     "/v1/cascades": SPEC,
-    DECISIONS: {"context": [0.2, 0.7]},
-    f"{DECISIONS}:batch": {"contexts": [[0.2, 0.7]]},
-    f"{DECISIONS}/0-00000/outputs": {"outputs": [1]},
-    f"{DECISIONS}/0-00000/label": {"label": 1},
-    "/v1/cascades/stages/rounds": {"context": [0.5]},
-    "/v1/cascades/stages/rounds/0-00000/steps": {"arm": 0, "output": 1},
+    ROUNDS: CONTEXT,
+    f"{ROUNDS}:batch": {"contexts": [[0.2, 0.7]]},
+    f"{ROUND}/outputs": {"outputs": [1]},
+    f"{ROUND}/label": {"label": 1},
 }
+
+
+@pytest.mark.parametrize("path", list(BODIES)[1:])
+def test_a_cascade_that_does_not_exist(unchanged: Served, path: str) -> None:
+    answer = unchanged.post(path.replace("triage", "nobody"), BODIES[path])
+    assert fault(answer) == (404, "unknown_cascade")
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -87,7 +81,7 @@ BODIES = {
         (b"\xff\xfe{}", (400, "bad_request")),
         (b'\xef\xbb\xbf{"context": [1]}', (400, "bad_request")),  # a byte order mark
         (b'{"context": [NaN]}', (400, "bad_request")),
-        (b'{"context": [1, "a"}', (400, "bad_request")),  # both: no JSON comes first
+        (b'{"context": [1, "a"}', (400, "bad_request")),  # wrong type, and not JSON
         (b'{"\\ud800": 1}', (400, "bad_request")),
         (b"{} {}", (400, "bad_request")),
         (b"null", (422, "invalid")),
@@ -98,63 +92,99 @@ BODIES = {
         (b'{"a":' * 100_000, (422, "invalid")),
     ],
 )
-def test_a_body_that_is_not_what_was_asked_for(
-    still: Door, path: str, content: bytes, wanted: tuple[int, str]
+def test_a_body_that_the_route_does_not_take(
+    unchanged: Served, path: str, content: bytes, wanted: tuple[int, str]
 ) -> None:
-    before = still.get("/v1/state").json()
-    assert fault(still.post(path, content=content, headers=JSON)) == wanted
-    assert still.get("/v1/state").json() == before
+    assert fault(unchanged.post(path, content=content, headers=JSON)) == wanted
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "field", "words"),
+    ("kind", "body", "field"),
     [
-        (DecisionRequest, '{"context": [1, "2"]}', "context[1]", "must be a number, not a string"),
-        (DecisionRequest, '{"context": [true]}', "context[0]", "a number, not a truth value"),
-        (DecisionRequest, '{"context": {"a": null}}', "context[...]", "a number, not null"),
-        (DecisionRequest, '{"context": 3}', "context", "an object or an array, not a whole number"),
-        (DecisionRequest, '{"context": [1e400]}', "context[0]", "fits into 64 bits"),
-        (DecisionRequest, '{"context": [1' + "0" * 400 + "]}", "context[0]", "fits into 64 bits"),
-        (
-            DecisionRequest,
-            '{"context": [], "evidence": 1}',
-            "evidence",
-            "true or false, not a whole",
-        ),
-        (DecisionRequest, "{}", "context", "context is missing"),
-        (DecisionRequest, '{"contxt": []}', "contxt", "contxt is no field of this request"),
-        (BatchRequest, '{"contexts": []}', "contexts", "must have at least 1 elements"),
-        (BatchRequest, '{"contexts": [[0], [0], [1], [0, "x"]]}', "contexts[3][1]", "a number"),
-        (StepRequest, '{"arm": 0.5, "output": 1}', "arm", "a whole number, not a number with a"),
-        (StepRequest, '{"arm": -1, "output": 1}', "arm", "must be at least 0"),
-        (CascadeSpec, '{"name": "Big"}', "name", "lower-case letters, digits, - and _"),
-        (CascadeSpec, '{"name": "a\\n"}', "name", "lower-case letters"),
-        (CascadeSpec, '{"name": "a", "arms": [{"name": ""}]}', "arms[0].name", "at least 1 char"),
-        (CascadeSpec, '{"name": "a", "arms": [{"x": 1}]}', "arms[0].x", "arms[0].x is no field"),
-        (CascadeSpec, '{"name": "a", "arms": [{"name": "b"}]}', "arms[0].cost", "is missing"),
-        (CascadeSpec, '{"tradeoff": 0}', "tradeoff", "must be more than 0"),
-        (CascadeSpec, "[]", None, "the body must be an object, not an array"),
+        (RoundRequest, '{"context": [1, "2"]}', "context[1]"),
+        (RoundRequest, '{"context": [true]}', "context[0]"),
+        (RoundRequest, '{"context": {"a": null}}', "context[...]"),
+        (RoundRequest, '{"context": 3}', "context"),
+        (RoundRequest, '{"context": [1e400]}', "context[0]"),
+        (RoundRequest, '{"context": [1' + "0" * 400 + "]}", "context[0]"),
+        (RoundRequest, '{"context": [], "evidence": 1}', "evidence"),
+        (RoundRequest, '{"contxt": []}', "contxt"),
+        (BatchRequest, "{}", "contexts"),
+        (BatchRequest, '{"contexts": []}', "contexts"),
+        (BatchRequest, '{"contexts": [[0], [0], [1], [0, "x"]]}', "contexts[3][1]"),
+        (OutputsRequest, '{"outputs": 1}', "outputs"),
+        (OutputsRequest, '{"outputs": [], "revealed": ["x"]}', "revealed[0]"),
+        (OutputsRequest, '{"outputs": [], "final": "yes"}', "final"),
+        (CascadeSpec, '{"name": "Big"}', "name"),
+        (CascadeSpec, '{"name": "a\\n"}', "name"),
+        (CascadeSpec, '{"name": "a", "arms": [{"name": ""}]}', "arms[0].name"),
+        (CascadeSpec, '{"name": "a", "arms": [{"x": 1}]}', "arms[0].x"),
+        (CascadeSpec, '{"name": "a", "arms": [{"name": "b"}]}', "arms[0].cost"),
+        (CascadeSpec, '{"tradeoff": 0}', "tradeoff"),
+        (CascadeSpec, "[]", None),
     ],
 )
-def test_the_message_names_the_place_and_what_is_wanted(
-    kind: type, body: str, field: str | None, words: str
+def test_the_field_and_the_message_name_the_place(
+    kind: type[msgspec.Struct], body: str, field: str | None
 ) -> None:
     with pytest.raises(Refusal) as caught:
-        decoded(msgspec.json.Decoder(kind), body.encode())
-    assert (caught.value.status, caught.value.code) == (422, "invalid")
-    assert caught.value.field == field
-    assert words in str(caught.value)
-    assert field is None or str(caught.value).startswith(field)
+        Body.of(kind).read(body.encode())
+    assert (caught.value.status, caught.value.code, caught.value.field) == (422, "invalid", field)
+    assert str(caught.value).startswith(field or "the body")
+    assert "`" not in str(caught.value)  # in words, not as the decoder has it
 
 
-def test_a_spec_nested_too_deep_is_refused(still: Door) -> None:
+NEW = '{"name": "new", "arms": [{"name": "a", "cost": 1}, {"name": "b", "cost": 1}], "context": 1'
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (ROUNDS, '{"context": [0, 0], "context": [0.1, 0.1]}'),
+        (ROUNDS, '{"context": [0, 0], "\\u0063ontext": [0.1, 0.1]}'),
+        (ROUNDS, '{"evidence": true, "context": [0, 0], "evidence": false}'),
+        (ROUNDS, '{"context": {"age": 0, "bmi": 0, "age": 0.1}}'),
+        (ROUNDS, '{"context": {"age": 0, "bmi": 0, "\\u0061ge": 0.1}}'),
+        (f"{ROUNDS}:batch", '{"contexts": [[0, 0], {"age": 0, "bmi": 0, "bmi": 0}]}'),
+        (f"{ROUND}/outputs", '{"outputs": {"history": 1, "history": 2}}'),
+        (f"{ROUND}/outputs", '{"outputs": [{"a": 1, "a": 1}]}'),
+        (f"{ROUND}/outputs", '{"outputs": [1], "outputs": [1]}'),
+        (f"{ROUND}/label", '{"label": {"a": [{"b": 1, "b": 1}]}}'),
+        ("/v1/cascades", NEW + ', "context": 2}'),
+        ("/v1/cascades", NEW.replace('"cost": 1}', '"cost": 1, "cost": 2}', 1) + "}"),
+        ("/v1/cascades", NEW + ', "features": {"kind": "identity", "bound": 1, "bound": 2}}'),
+        ("/v1/cascades", NEW + ', "policy": {"kind": "uss-pd", "kind": "uss-pd"}}'),
+    ],
+)
+def test_a_field_that_is_there_twice_is_refused(unchanged: Served, path: str, body: str) -> None:
+    answer = unchanged.post(path, content=body.encode(), headers=JSON)
+    assert fault(answer) == (422, "invalid")
+    assert answer.json()["error"]["field"] in body.replace("\\u0063", "c").replace("\\u0061", "a")
+
+
+def test_words_that_are_there_twice_in_values_are_not_refused(running: Served) -> None:
+    spec = {**SPEC, "name": "words", "context": ["context", "evidence"]}
+    assert running.post("/v1/cascades", spec).status_code == 201
+    here = "/v1/cascades/words/rounds"
+    context = {"context": {"context": 0.1, "evidence": 0.2}, "evidence": True}
+    opened = running.post(here, context)
+    assert opened.status_code == 201
+    value = {"outputs": '"outputs": "outputs"', "a": [{"a": 1}, {"a": 1}]}
+    outputs = [value, "outputs", '"outputs"']
+    answer = running.post(f"{here}/{opened.json()['id']}/outputs", {"outputs": outputs})
+    assert answer.json()["status"] == "learned"
+    batch = {"contexts": [{"context": 0, "evidence": 0}] * 2}
+    assert running.post(f"{here}:batch", batch).status_code == 201
+
+
+def test_a_spec_nested_too_deep_is_refused(unchanged: Served) -> None:
     deep: object = 1
     for _ in range(40):
         deep = [deep]
     for part in ("features", "policy"):
-        refused = still.post("/v1/cascades", {**SPEC, "name": "deep", part: {"kind": deep}})
-        assert fault(refused) == (422, "invalid")
-        assert refused.json()["error"]["field"] == part
+        answer = unchanged.post("/v1/cascades", {**SPEC, "name": "deep", part: {"kind": deep}})
+        assert fault(answer) == (422, "invalid")
+        assert answer.json()["error"]["field"] == part
 
 
 @pytest.mark.parametrize(
@@ -175,129 +205,161 @@ def test_a_spec_nested_too_deep_is_refused(still: Door) -> None:
         ({"arms": [{"name": "a", "cost": 1e308}, {"name": "b", "cost": 1e308}]}, "arms"),
     ],
 )
-def test_a_cascade_that_cannot_be(still: Door, change: dict[str, object], field: str) -> None:
-    refused = still.post("/v1/cascades", {**SPEC, "name": "new", **change})
-    assert fault(refused) == (422, "invalid"), refused.text
-    assert refused.json()["error"]["field"].startswith(field)
-    assert fault(still.get("/v1/cascades/new")) == (404, "unknown_cascade")
+def test_a_cascade_that_cannot_be(unchanged: Served, change: dict[str, object], field: str) -> None:
+    answer = unchanged.post("/v1/cascades", {**SPEC, "name": "new", **change})
+    assert fault(answer) == (422, "invalid"), answer.text
+    assert answer.json()["error"]["field"].startswith(field)
+    assert fault(unchanged.get("/v1/cascades/new")) == (404, "unknown_cascade")
 
 
 @pytest.mark.parametrize(
-    ("context", "words"),
+    "context",
+    [[0.2], [0.2, 0.7, 0.1], {"age": 0.2}, {"age": 0.2, "bmi": 0.7, "shoe": 1}, [0.2, 7]],
+)
+def test_a_context_that_the_cascade_does_not_take(unchanged: Served, context: object) -> None:
+    for path, body in (
+        (ROUNDS, {"context": context}),
+        (f"{ROUNDS}:batch", {"contexts": [[0, 0], context]}),
+    ):
+        answer = unchanged.post(path, body)
+        assert fault(answer) == (422, "invalid")
+        assert answer.json()["error"]["field"].startswith("context")
+    assert unchanged.get("/v1/cascades/triage").json()["rounds"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "wanted"),
     [
-        ([0.2], "1 numbers"),
-        ([0.2, 0.7, 0.1], "3 numbers"),
-        ({"age": 0.2}, "missing: bmi"),
-        ({"age": 0.2, "bmi": 0.7, "shoe": 1}, "unknown: shoe"),
-        ([0.2, 7], "outside the promised [-1, 1]"),
+        ("rounds", {"context": [0.1, 0.2, 0.3]}, (422, "invalid")),  # stages reveal the rest
+        ("rounds", {"context": {"a": 0.1}}, (422, "invalid")),
+        ("rounds:batch", {"contexts": [[0.5], [0.5]]}, (409, "conflict")),
     ],
 )
-def test_a_context_that_is_not_the_cascades(still: Door, context: object, words: str) -> None:
-    refused = still.post(DECISIONS, {"context": context})
-    assert fault(refused) == (422, "invalid")
-    assert words in refused.json()["error"]["message"]
-    assert refused.json()["error"]["field"].startswith("context")
-    refused = still.post(f"{DECISIONS}:batch", {"contexts": [[0, 0], context]})
-    assert fault(refused) == (422, "invalid")
-    assert still.get("/v1/cascades/triage").json()["decisions"] == 0
+def test_a_context_that_a_staged_cascade_does_not_take(
+    unchanged: Served, path: str, body: dict[str, object], wanted: tuple[int, str]
+) -> None:
+    assert fault(unchanged.post(f"/v1/cascades/stages/{path}", body)) == wanted
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+        {"Content-Type": "application/jsonp"},
+        {"Content-Type": "application/json; charset=utf-16"},
+        {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+    ],
+)
+@pytest.mark.parametrize("path", [ROUNDS, "/v1/cascades", "/v1/cascades/triage/retire"])
+def test_a_body_that_is_not_declared_as_json(
+    unchanged: Served, headers: dict[str, str], path: str
+) -> None:
+    answer = unchanged.post(path, content=b'{"context": [0, 0]}', headers=headers)
+    assert fault(answer) == (415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["Application/JSON", "application/json; charset=utf-8", 'application/json ;charset="UTF-8"'],
+)
+def test_json_may_be_declared_in_all_these_ways(running: Served, kind: str) -> None:
+    answer = running.post(ROUNDS, content=b'{"context": [0, 0]}', headers={"Content-Type": kind})
+    assert answer.status_code == 201
+
+
+def test_where_no_body_is_needed_none_or_an_empty_one_is_taken(running: Served) -> None:
+    retire = "/v1/cascades/triage/retire"
+    assert fault(running.post(retire, {"a": 1})) == (422, "invalid")
+    assert running.get("/v1/cascades/triage").json()["status"] == "active"
+    assert running.post(retire).status_code == 200
+    assert running.post(retire, {}).status_code == 200
 
 
 def test_limits_of_the_service(tmp_path: Path) -> None:
-    with opened(tmp_path, max_batch=3, max_cascades=1, max_features=10, max_context=2) as door:
-        door.post("/v1/cascades", SPEC)
+    limits = {"max_batch": 3, "max_cascades": 1, "max_features": 10, "max_context": 2}
+    with served(tmp_path, **limits) as running:
+        running.post("/v1/cascades", SPEC)
         four = {"contexts": [[0, 0]] * 4}
-        assert fault(door.post(f"{DECISIONS}:batch", four)) == (413, "too_large")
-        assert door.post(f"{DECISIONS}:batch", {"contexts": [[0, 0]] * 3}).status_code == 201
-        assert fault(door.post("/v1/cascades", {**SPEC, "name": "two"})) == (409, "conflict")
-        for change in (
-            {"context": 3},
-            {"features": {"kind": "polynomial", "degree": 4}},
-        ):
-            refused = door.post("/v1/cascades", {**SPEC, "name": "big", **change})
-            assert fault(refused) == (422, "invalid")
+        assert fault(running.post(f"{ROUNDS}:batch", four)) == (413, "too_large")
+        assert running.post(f"{ROUNDS}:batch", {"contexts": [[0, 0]] * 3}).status_code == 201
+        assert fault(running.post("/v1/cascades", {**SPEC, "name": "two"})) == (409, "conflict")
+        for change in ({"context": 3}, {"features": {"kind": "polynomial", "degree": 4}}):
+            answer = running.post("/v1/cascades", {**SPEC, "name": "big", **change})
+            assert fault(answer) == (422, "invalid")
 
 
-def test_too_many_waiting_are_sent_away_and_told_when_to_come_back(tmp_path: Path) -> None:
-    """With one place to wait, of many requests at once some get 429, and what they ask undone."""
-    with opened(tmp_path, max_waiting=1) as door:
-        door.post("/v1/cascades", SPEC)
-
-        async def at_once() -> list[tuple[int, dict[str, str], bytes]]:
-            body = b'{"context": [0.1, 0.2]}'
-            length = {"content-type": "application/json", "content-length": str(len(body))}
-            return await asyncio.gather(
-                *(door.raw("POST", DECISIONS, length, [body]) for _ in range(20))
-            )
-
-        answers = door.run(at_once())
-        taken = [status for status, _, _ in answers].count(201)
-        refused = [(headers, body) for status, headers, body in answers if status == 429]
-        assert taken >= 1
-        assert taken + len(refused) == 20
-        assert refused
-        for headers, body in refused:
-            assert int(headers["retry-after"]) >= 1
-            assert msgspec.json.decode(body)["error"]["code"] == "too_many_requests"
-        assert door.get("/v1/cascades/triage").json()["decisions"] == taken
+def test_more_requests_than_may_wait_are_refused_with_429(tmp_path: Path) -> None:
+    with served(tmp_path, max_waiting=1) as running, ThreadPoolExecutor(16) as pool:
+        running.post("/v1/cascades", SPEC)
+        answers = []
+        while not any(answer.status_code == 429 for answer in answers):
+            answers += pool.map(lambda _: running.post(ROUNDS, CONTEXT), range(50))
+        opened = [answer.status_code for answer in answers].count(201)
+        for answer in answers:
+            if answer.status_code != 201:
+                assert fault(answer) == (429, "too_many_requests")
+                assert int(answer.headers["retry-after"]) >= 1
+        assert running.get("/v1/cascades/triage").json()["rounds"] == opened
 
 
-def test_while_the_log_is_being_read_everything_else_must_wait(tmp_path: Path) -> None:
-    with opened(tmp_path, snapshot_every=10**9) as door:
-        door.post("/v1/cascades", SPEC)
-        for _ in range(300):  # a block each
-            door.post(DECISIONS, {"context": [0.1, 0.2]})
-        end = door.get("/v1/state").json()
-    # Without the snapshot that stopping made, the log must be read from its beginning.
-    forget_snapshots(tmp_path / "log.db")
-    door = Door(door.settings)
+def test_while_the_log_is_read_only_health_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Event()
+
+    async def recovered_late(store: Store, **how: Any) -> State:
+        await asyncio.to_thread(read.wait)
+        return await recovered(store, **how)
+
+    with served(tmp_path) as running:
+        running.post("/v1/cascades", SPEC)
+        end = running.get("/v1/state").json()
+    monkeypatch.setattr(service, "recovered", recovered_late)
+    running = Served(running.settings)
     try:
-        assert door.get("/healthz").status_code == 200
+        assert running.get("/healthz").status_code == 200
+        assert "stopwise_ready 0.0" in running.get("/metrics").text
         for method, path, body in (
             ("GET", "/readyz", None),
             ("GET", "/v1/cascades", None),
             ("GET", "/v1/state", None),
-            ("GET", f"{DECISIONS}/0-00000", None),
-            ("POST", DECISIONS, {"context": [0.1, 0.2]}),
+            ("GET", ROUND, None),
+            ("POST", ROUNDS, CONTEXT),
             ("POST", "/v1/cascades", SPEC),
             ("POST", "/v1/cascades/triage/retire", None),
         ):
-            refused = door.ask(method, path, json=body)
-            assert fault(refused) == (503, "unavailable"), (method, path)
-            assert int(refused.headers["retry-after"]) >= 1
-        assert not door.service.ready
-        door.wait_until_ready()
-        assert door.get("/readyz").status_code == 200
-        assert door.get("/v1/state").json() == end
+            answer = running.ask(method, path, json=body)
+            assert fault(answer) == (503, "unavailable"), (method, path)
+            assert int(answer.headers["retry-after"]) >= 1
+        read.set()
+        running.wait_until_ready()
+        assert running.get("/v1/state").json() == end
     finally:
-        door.close()
+        read.set()
+        running.close()
 
 
-def forget_snapshots(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as log, log:
-        tables = [name for (name,) in log.execute("SELECT name FROM sqlite_master")]
-        for name in tables:
-            if "snapshot" in name and not name.startswith("sqlite_"):
-                log.execute(f"DELETE FROM {name}")
-
-
-def test_a_defect_is_logged_and_not_told(door: Door, caplog: pytest.LogCaptureFixture) -> None:
-    """With the metrics of a service broken, whoever asks learns a number and no more."""
-    door.service.numbers.answers[("route", 200)] = None  # pyright: ignore[reportArgumentType] (so that counting fails)
+def test_an_unexpected_error_is_logged_and_not_shown(
+    running: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    running.service.counters.answers["route", 200] = cast(Any, None)  # so that /metrics fails
     with caplog.at_level("ERROR"):
-        refused = door.get("/metrics")
-    assert fault(refused) == (500, "internal")
-    number = refused.headers["x-request-id"]
-    assert number in refused.text
-    assert "NoneType" not in refused.text
+        answer = running.get("/metrics")
+    assert fault(answer) == (500, "internal")
+    number = answer.headers["x-request-id"]
+    assert number in answer.text
+    assert "NoneType" not in answer.text
     [record] = [one for one in caplog.records if one.exc_info]
     assert record.__dict__["stopwise_fields"]["request"] == number
     assert "NoneType" in str(record.exc_info[1] if record.exc_info else "")
-    again = door.get("/metrics", headers={"X-Request-Id": "mine-17"})
+    again = running.get("/metrics", headers={"X-Request-Id": "mine-17"})
     assert again.headers["x-request-id"] == "mine-17"
 
 
-def test_the_table_is_consistent_with_the_answers() -> None:
+def test_every_code_has_its_answer() -> None:
     for code, row in CODES.items():
-        status, _, body = faults.answer(Refusal(row.status, code, "words"))
-        assert status == row.status
-        assert msgspec.json.decode(body) == {"error": {"code": code, "message": "words"}}
+        answer = refused(Refusal(row.status, code, "words"))
+        assert answer.status == row.status
+        assert msgspec.json.decode(answer.body) == {"error": {"code": code, "message": "words"}}

@@ -1,24 +1,25 @@
 """What each route does when all is well."""
 
-import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from stopwise.service import messages
-from stopwise.service.http.routes import ROUTES
 from stopwise.service.state import State
 from stopwise.version import __version__
-from tests.service.http.door import REVEALING, SPEC, Door, fault, opened
+from tests.service.harness import REVEALING, SPEC, Served, fault, served
 
-DECISIONS = "/v1/cascades/triage/decisions"
+ROUNDS = "/v1/cascades/triage/rounds"
+STAGED = "/v1/cascades/stages/rounds"
+CONTEXT = {"context": [0.2, 0.7]}
 
 
 def test_a_cascade_is_created_listed_shown_and_retired(tmp_path: Path) -> None:
-    with opened(tmp_path) as door:
-        assert door.get("/v1/cascades").json() == {"cascades": []}
-        made = door.post("/v1/cascades", SPEC)
+    with served(tmp_path) as running:
+        assert running.get("/v1/cascades").json() == {"cascades": []}
+        made = running.post("/v1/cascades", SPEC)
         assert made.status_code == 201
         view = made.json()
         assert view["status"] == "active"
@@ -26,191 +27,112 @@ def test_a_cascade_is_created_listed_shown_and_retired(tmp_path: Path) -> None:
         assert view["spec"]["policy"] == {"kind": "uss-pd"}  # what was left out is shown
         assert view["n_features"] == 3
         assert view["mean_cost"] is None
-        assert door.get("/v1/cascades/triage").json() == view
-        assert door.get("/v1/cascades").json() == {"cascades": [view]}
-        retired = door.post("/v1/cascades/triage/retire")
+        assert running.get("/v1/cascades/triage").json() == view
+        assert running.get("/v1/cascades").json() == {"cascades": [view]}
+        retired = running.post("/v1/cascades/triage/retire")
         assert retired.status_code == 200
         assert retired.json() == {**view, "status": "retired"}
-        assert door.post("/v1/cascades/triage/retire").json() == retired.json()  # again: the same
+        assert running.post("/v1/cascades/triage/retire").json() == retired.json()
 
 
-def test_a_decision_is_taken_told_looked_up_and_audited(door: Door) -> None:
-    answer = door.post(DECISIONS, {"context": [0.2, 0.7]})
+def test_a_round_is_opened_reported_looked_up_and_labelled(running: Served) -> None:
+    answer = running.post(ROUNDS, CONTEXT)
     assert answer.status_code == 201
-    decision = answer.json()
-    assert (decision["stop"], decision["arm"], decision["cost"]) == (2, "insulin", 0.5)  # forced
-    assert set(decision) == {"id", "stop", "arm", "cost"}  # evidence is for those who ask
-    here = f"{DECISIONS}/{decision['id']}"
-    shown = door.get(here).json()
-    assert shown["status"] == "open"
-    assert shown["context"] == [0.2, 0.7]
-    told = door.post(f"{here}/outputs", {"outputs": ["well", "ill", "ill"]})
-    assert told.status_code == 200
-    assert told.json() == {
-        "id": decision["id"],
-        "status": "learned",
-        "missing": [],
-        "repeated": False,
-    }
-    shown = door.get(here).json()
-    assert shown["status"] == "learned"
-    assert shown["outputs"] == {"history": "well", "glucose": "ill", "insulin": "ill"}
-    assert shown["audited"] is False
-    label = door.post(f"{here}/label", {"label": "ill"})
-    assert label.json() == {"id": decision["id"], "audited": 1, "repeated": False}
-    assert door.get(here).json()["audited"] is True
-    view = door.get("/v1/cascades/triage").json()
-    assert (view["decisions"], view["open"], view["learned"], view["audited"]) == (1, 0, 1, 1)
-    assert view["stops"] == [0, 0, 1]
-    assert view["mean_cost"] == 0.5
+    opened = answer.json()
+    id_ = opened["id"]
+    decided = {"id": id_, "arm": "insulin", "cost": 0.5, "stop": 2}  # the last arm: it explores
+    assert opened == {**decided, "status": "open", "next": 0}
+    here = f"{ROUNDS}/{id_}"
+    shown = running.get(here).json()
+    assert (shown["status"], shown["context"], shown["outputs"]) == ("open", [0.2, 0.7], {})
+    reported = running.post(f"{here}/outputs", {"outputs": ["healthy", "ill", "ill"]})
+    assert reported.status_code == 200
+    assert reported.json() == {**decided, "status": "learned"}
+    shown = running.get(here).json()
+    assert {name: shown[name] for name in decided} == decided
+    assert (shown["status"], shown["next"], shown["audited"]) == ("learned", None, False)
+    assert shown["outputs"] == {"history": "healthy", "glucose": "ill", "insulin": "ill"}
+    label = running.post(f"{here}/label", {"label": "ill"})
+    assert label.json() == {"id": id_, "audited": 1, "repeated": False}
+    assert running.get(here).json()["audited"] is True
+    view = running.get("/v1/cascades/triage").json()
+    assert (view["rounds"], view["open"], view["learned"], view["audited"]) == (1, 0, 1, 1)
+    assert (view["stops"], view["mean_cost"]) == ([0, 0, 1], 0.5)
 
 
-def test_evidence_is_given_to_those_who_ask(door: Door) -> None:
-    for _ in range(60):  # beyond the forced rounds, so that there is something to tell
-        made = door.post(DECISIONS, {"context": [0.2, 0.7]}).json()
-        door.post(f"{DECISIONS}/{made['id']}/outputs", {"outputs": ["a"] * (made["stop"] + 1)})
-    told = door.post(DECISIONS, {"context": {"bmi": 0.7, "age": 0.2}, "evidence": True}).json()
-    pairs = [(one["first"], one["second"]) for one in told["evidence"]]
-    assert pairs[:2] == [("history", "glucose"), ("history", "insulin")]
-    assert told["reason"]
-    gaps = {(one["first"], one["second"]): one["gap"] for one in told["evidence"]}
+def test_evidence_is_given_to_those_who_ask(running: Served) -> None:
+    for _ in range(60):  # beyond the forced rounds, so that there is something to explain
+        one = running.post(ROUNDS, CONTEXT).json()
+        running.post(f"{ROUNDS}/{one['id']}/outputs", {"outputs": ["a"] * (one["stop"] + 1)})
+    assert "evidence" not in one
+    one = running.post(ROUNDS, {"context": {"bmi": 0.7, "age": 0.2}, "evidence": True}).json()
+    gaps = {(pair["first"], pair["second"]): pair["gap"] for pair in one["evidence"]}
+    assert list(gaps)[:2] == [("history", "glucose"), ("history", "insulin")]
     assert gaps["history", "insulin"] == pytest.approx(0.49)
+    assert one["reason"]
 
 
-def test_names_and_order_mean_the_same_context(door: Door) -> None:
-    by_name = door.post(DECISIONS, {"context": {"bmi": 0.7, "age": 0.2}}).json()
-    shown = door.get(f"{DECISIONS}/{by_name['id']}").json()
-    assert shown["context"] == [0.2, 0.7]
-
-
-def test_a_batch_decides_as_many_in_order(door: Door) -> None:
-    answer = door.post(
-        f"{DECISIONS}:batch", {"contexts": [[0.1, 0.2], {"age": 0.3, "bmi": 0.4}], "evidence": True}
-    )
+def test_a_batch_opens_as_many_rounds_in_order(running: Served) -> None:
+    contexts = [[0.1, 0.2], {"bmi": 0.4, "age": 0.3}]  # in order, and by name
+    answer = running.post(f"{ROUNDS}:batch", {"contexts": contexts, "evidence": True})
     assert answer.status_code == 201
-    decisions = answer.json()["decisions"]
-    contexts = [door.get(f"{DECISIONS}/{one['id']}").json()["context"] for one in decisions]
-    assert contexts == [[0.1, 0.2], [0.3, 0.4]]
-    assert all(one["evidence"] == [] or one["reason"] for one in decisions)
+    rounds = answer.json()["rounds"]
+    shown = [running.get(f"{ROUNDS}/{one['id']}").json()["context"] for one in rounds]
+    assert shown == [[0.1, 0.2], [0.3, 0.4]]
+    assert all("evidence" in one for one in rounds)
 
 
-def test_a_round_goes_step_by_step(door: Door) -> None:
-    begun = door.post("/v1/cascades/stages/rounds", {"context": [0.5]})
-    assert begun.status_code == 201
-    round_ = begun.json()
-    assert (round_["next"], round_["arm"], round_["stop"]) == (0, "rule", None)
-    here = f"/v1/cascades/stages/rounds/{round_['id']}"
-    assert door.get(here).json() == round_
-    for arm, revealed in enumerate([[0.1], [0.2], []]):
-        step = {"arm": arm, "output": "yes", "revealed": revealed}
-        answer = door.post(f"{here}/steps", step)
-        assert answer.status_code == 200
-        again = door.post(f"{here}/steps", step)
-        assert again.json() == answer.json()  # the same step again changes nothing
-    last = answer.json()
-    assert (last["status"], last["next"], last["arm"], last["stop"]) == (
-        "learned",
-        None,
-        "person",
-        2,
-    )
-    assert last["cost"] == pytest.approx(0.71)
-    assert door.get(here).json() == last
+def test_where_stages_reveal_the_context_arms_are_reported_one_by_one(running: Served) -> None:
+    answer = running.post(STAGED, {"context": [0.5]})
+    assert answer.status_code == 201
+    one = answer.json()
+    assert one == {"id": one["id"], "status": "open", "arm": "rule", "cost": 0.0, "next": 0}
+    here = f"{STAGED}/{one['id']}"
+    for arm, (name, revealed) in enumerate([("rule", [0.1]), ("model", [0.2]), ("person", [])]):
+        shown = running.get(here).json()
+        assert {key: shown[key] for key in one if key != "repeated"} == one
+        body = {"outputs": {name: "yes"}, "revealed": revealed}
+        one = running.post(f"{here}/outputs", body).json()
+        again = running.post(f"{here}/outputs", body).json()
+        assert again == {**one, "repeated": True}
+        assert one.get("next") == (None if arm == 2 else arm + 1)
+    assert (one["status"], one["stop"], one["arm"]) == ("learned", 2, "person")
+    assert one["cost"] == pytest.approx(0.71)
+    assert running.get(here).json()["context"] == [0.5, 0.1, 0.2]
 
 
-def test_a_round_whose_stage_failed_ends_early(door: Door) -> None:
-    id_ = door.post("/v1/cascades/stages/rounds", {"context": [0.5]}).json()["id"]
-    here = f"/v1/cascades/stages/rounds/{id_}"
-    door.post(f"{here}/steps", {"arm": 0, "output": 1, "revealed": [0.1]})
-    ended = door.post(f"{here}/end")
-    assert ended.status_code == 200
-    assert (ended.json()["status"], ended.json()["stop"]) == ("learned", 0)
-    assert door.post(f"{here}/end", {}).json() == ended.json()
-    assert fault(door.post(f"{here}/steps", {"arm": 1, "output": 1, "revealed": [0.1]})) == (
-        409,
-        "conflict",
-    )
-    assert door.get("/v1/cascades/stages").json()["learned"] == 1
+@pytest.mark.parametrize("answered", [0, 1])
+def test_a_round_whose_stage_failed_ends_early(running: Served, answered: int) -> None:
+    here = f"{STAGED}/{running.post(STAGED, {'context': [0.5]}).json()['id']}/outputs"
+    if answered:
+        running.post(here, {"outputs": [1], "revealed": [0.1]})
+    ended = running.post(here, {"outputs": [], "final": True})
+    assert (ended.status_code, ended.json()["status"]) == (200, "learned")
+    assert ended.json().get("stop") == (0 if answered else None)
+    assert ended.json()["arm"] == ("rule" if answered else "")
+    again = running.post(here, {"outputs": {}, "final": True}).json()
+    assert again == {**ended.json(), "repeated": True}
+    late = {"outputs": {"model" if answered else "rule": 1}, "revealed": [0.1]}
+    assert fault(running.post(here, late)) == (409, "conflict")
+    assert running.get("/v1/cascades/stages").json()["learned"] == 1
 
 
-def test_the_state_hash_changes_with_what_happens_and_with_nothing_else(door: Door) -> None:
-    before = door.get("/v1/state").json()
+def test_the_state_hash_changes_with_events_and_with_nothing_else(running: Served) -> None:
+    before = running.get("/v1/state").json()
     assert before["position"] == 2
     for path in ("/v1/cascades", "/v1/cascades/triage", "/healthz", "/metrics", "/"):
-        door.get(path)
-    door.post(DECISIONS, {"context": [0.2]})  # refused
-    assert door.get("/v1/state").json() == before
-    door.post(DECISIONS, {"context": [0.2, 0.7]})
-    after = door.get("/v1/state").json()
+        running.get(path)
+    running.post(ROUNDS, {"context": [0.2]})  # refused
+    assert running.get("/v1/state").json() == before
+    running.post(ROUNDS, CONTEXT)
+    after = running.get("/v1/state").json()
     assert after["position"] == 3
     assert after["log"] != before["log"]
     assert after["hash"] != before["hash"]
 
 
-def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
-    with opened(tmp_path) as door:
-        door.post("/v1/cascades", SPEC)
-        id_ = door.post(DECISIONS, {"context": [0.2, 0.7]}, repeat="one").json()["id"]
-        door.post(f"{DECISIONS}/{id_}/outputs", {"outputs": ["a", "b", "b"]})
-        door.post("/v1/cascades", REVEALING)
-        round_ = door.post("/v1/cascades/stages/rounds", {"context": [0.5]}).json()
-        state = door.get("/v1/state").json()
-        views = door.get("/v1/cascades").json()
-    with opened(tmp_path) as door:
-        assert door.get("/v1/state").json() == state
-        assert door.get("/v1/cascades").json() == views
-        assert door.get(f"/v1/cascades/stages/rounds/{round_['id']}").json() == round_
-        assert door.post(DECISIONS, {"context": [0.2, 0.7]}, repeat="one").json()["id"] == id_
-
-
-def test_health_metrics_and_the_document(door: Door) -> None:
-    assert door.get("/healthz").json() == {"status": "alive"}
-    assert door.get("/readyz").json() == {"status": "ready"}
-    metrics = door.get("/metrics")
-    assert metrics.headers["content-type"].startswith("text/plain")
-    assert 'stopwise_decisions_total{arm="history",cascade="triage"} 0.0' in metrics.text
-    paper = door.get("/openapi.json")
-    assert paper.headers["content-type"] == "application/json"
-    assert paper.json()["info"]["version"] == __version__
-
-
-def test_head_is_get_without_the_body(door: Door) -> None:
-    for path in ("/v1/cascades", "/healthz", "/openapi.json", "/v1/cascades/nobody"):
-        whole, head = door.get(path), door.ask("HEAD", path)
-        assert head.status_code == whole.status_code
-        assert head.content == b""
-        assert head.headers["content-length"] == whole.headers["content-length"]
-
-
-def test_options_tells_the_methods(door: Door) -> None:
-    allowed = {
-        "/v1/cascades": "GET, POST, OPTIONS, HEAD",
-        "/v1/cascades/triage/decisions": "POST, OPTIONS",
-        "/healthz": "GET, OPTIONS, HEAD",
-    }
-    for path, methods in allowed.items():
-        answer = door.ask("OPTIONS", path)
-        assert (answer.status_code, answer.headers["allow"]) == (204, methods)
-
-
-def test_answers_hold_what_their_types_say(door: Door) -> None:
-    """Every struct that a route gives is strict about what it holds."""
-    given = {kind for route in ROUTES for kind, _ in route.gives.values()}
-    known = [getattr(messages, name) for name in dir(messages)]
-    assert {kind for kind in given if kind in known} >= {
-        messages.CascadeView,
-        messages.DecisionAnswer,
-        messages.RoundAnswer,
-        messages.StateAnswer,
-    }
-    for name in ("triage", "stages"):
-        msgspec.json.decode(
-            door.get(f"/v1/cascades/{name}").content, type=messages.CascadeView, strict=True
-        )
-
-
-def test_the_state_is_digested_once_however_often_one_asks(
-    door: Door, monkeypatch: pytest.MonkeyPatch
+def test_the_state_hash_is_computed_once_for_many_who_ask(
+    running: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[int] = []
     compute = State.hash
@@ -220,13 +142,75 @@ def test_the_state_is_digested_once_however_often_one_asks(
         return compute(state)
 
     monkeypatch.setattr(State, "hash", counted)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(2):
+            found = {one.text for one in pool.map(running.get, ["/v1/state"] * 20)}
+            assert len(found) == 1
+            running.post(ROUNDS, CONTEXT)
+    assert computed == [2, 3]
 
-    async def often() -> list[tuple[int, dict[str, str], bytes]]:
-        return await asyncio.gather(*(door.raw("GET", "/v1/state") for _ in range(20)))
 
-    first = {body for _, _, body in door.run(often())}
-    assert (len(first), len(computed)) == (1, 1)
-    door.post("/v1/cascades/triage/decisions", {"context": [0.1, 0.2]})
-    second = {body for _, _, body in door.run(often())}
-    assert (len(second), len(computed)) == (1, 2)
-    assert first != second
+def test_after_a_restart_everything_answered_is_there(tmp_path: Path) -> None:
+    with served(tmp_path) as running:
+        running.post("/v1/cascades", SPEC)
+        id_ = running.post(ROUNDS, CONTEXT, repeat="one").json()["id"]
+        running.post(f"{ROUNDS}/{id_}/outputs", {"outputs": ["a", "b", "b"]})
+        running.post("/v1/cascades", REVEALING)
+        staged = f"{STAGED}/{running.post(STAGED, {'context': [0.5]}).json()['id']}"
+        running.post(f"{staged}/outputs", {"outputs": ["a"], "revealed": [0.1]})
+        places = ("/v1/state", "/v1/cascades", f"{ROUNDS}/{id_}", staged)
+        before = [running.get(place).json() for place in places]
+    with served(tmp_path) as running:
+        assert [running.get(place).json() for place in places] == before
+        assert running.post(ROUNDS, CONTEXT, repeat="one").json()["id"] == id_
+        last = {"outputs": {"model": "a"}, "revealed": [0.2]}
+        assert running.post(f"{staged}/outputs", last).json()["next"] == 2
+
+
+def test_health_metrics_and_the_openapi_document(running: Served) -> None:
+    assert running.get("/healthz").json() == {"status": "alive"}
+    assert running.get("/readyz").json() == {"status": "ready"}
+    metrics = running.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    assert "stopwise_ready 1.0" in metrics.text
+    document = running.get("/openapi.json")
+    assert document.headers["content-type"] == "application/json"
+    assert document.json()["info"]["version"] == __version__
+
+
+def test_head_is_get_without_the_body(running: Served) -> None:
+    for path in ("/v1/cascades", "/healthz", "/openapi.json", "/v1/cascades/nobody"):
+        whole, head = running.get(path), running.ask("HEAD", path)
+        assert (head.status_code, head.content) == (whole.status_code, b"")
+        assert head.headers["content-length"] == whole.headers["content-length"]
+
+
+def test_options_names_the_methods(running: Served) -> None:
+    allowed = {
+        "/v1/cascades": {"GET", "POST", "OPTIONS", "HEAD"},
+        ROUNDS: {"POST", "OPTIONS"},
+        "/healthz": {"GET", "OPTIONS", "HEAD"},
+    }
+    for path, methods in allowed.items():
+        answer = running.ask("OPTIONS", path)
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert set(answer.headers["allow"].split(", ")) == methods
+
+
+def test_answers_have_the_types_that_the_document_gives_them(running: Served) -> None:
+    one = running.post(ROUNDS, CONTEXT)
+    here = f"{ROUNDS}/{one.json()['id']}"
+    for answer, kind in (
+        (running.get("/v1/cascades"), messages.CascadeList),
+        (running.get("/v1/cascades/stages"), messages.CascadeView),
+        (one, messages.RoundAnswer),
+        (running.post(f"{ROUNDS}:batch", {"contexts": [[0, 0]]}), messages.RoundList),
+        (running.post(STAGED, {"context": [0.5]}), messages.RoundAnswer),
+        (running.post(f"{here}/outputs", {"outputs": [1, 2, 3]}), messages.RoundAnswer),
+        (running.post(f"{here}/label", {"label": 1}), messages.LabelAnswer),
+        (running.get(here), messages.RoundView),
+        (running.get("/v1/state"), messages.StateAnswer),
+        (running.get("/nowhere"), messages.ErrorAnswer),
+    ):
+        decoded = msgspec.json.decode(answer.content, type=kind)
+        assert msgspec.to_builtins(decoded) == answer.json()

@@ -1,8 +1,8 @@
-"""The published document is true: Schemathesis finds nothing that contradicts it.
+"""Schemathesis finds nothing that contradicts the published OpenAPI document.
 
 All its checks, all its phases (examples, coverage, fuzzing, stateful), against a real server. What
-no schema can say (how many numbers a context has, what arms are called) is answered with 404, 409,
-410, 413 or 422, each of which the document has for the route.
+no schema can express (how many numbers a context has, what arms are called) is refused with 404,
+409, 410, 413 or 422, each of which the document has for the route.
 """
 
 import re
@@ -10,15 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import msgspec
 import pytest
 
 from stopwise.service import messages
 from stopwise.service.http.routes import ROUTES
 from stopwise.service.http.schema import EXAMPLES, LINKS, document
-from tests.service.http.door import REVEALING, SPEC, keys_in
-from tests.service.http.live import served
+from tests.service.harness import REVEALING, SPEC, keys_in, served
 
 EXPECTED = """\
 [checks.positive_data_acceptance]
@@ -40,29 +38,28 @@ def contradictions(
     leads from one request to the next (stateful) is left out then: all go to the same place.
     """
     file, made = keys_in(folder)
-    headers = {"Authorization": f"Bearer {made['admin']}"} if keys else {}
-    with served(folder, keys=file if keys else None) as address:
-        with httpx.Client(base_url=address, headers=headers) as client:
-            for spec in (SPEC, REVEALING, {**SPEC, "name": "one", "context": 1}):
-                assert client.post("/v1/cascades", json=spec).status_code == 201
-            settings = EXPECTED
-            if known is not None:
-                here = f"/v1/cascades/{known}/" + ("rounds" if known == "stages" else "decisions")
-                begun = client.post(here, json={"context": [0.5]})
-                assert begun.status_code == 201
-                settings += f'[parameters]\n"path.name" = "{known}"\n'
-                settings += f'"path.id" = "{begun.json()["id"]}"\n'
+    key = made["admin"] if keys else None
+    with served(folder, keys=file if keys else None) as running:
+        for spec in (SPEC, REVEALING, {**SPEC, "name": "one", "context": 1}):
+            assert running.post("/v1/cascades", spec, key=key).status_code == 201
+        settings = EXPECTED
+        if known is not None:
+            path = f"/v1/cascades/{known}/rounds"
+            opened = running.post(path, {"context": [0.5]}, key=key)
+            assert opened.status_code == 201
+            settings += f'[parameters]\n"path.name" = "{known}"\n'
+            settings += f'"path.id" = "{opened.json()["id"]}"\n'
         (folder / "settings.toml").write_text(settings)
         command = [sys.executable, "-c", "from schemathesis.cli import schemathesis as s; s()"]
-        command += ["--config-file", "settings.toml", "run", f"{address}/openapi.json"]
+        command += ["--config-file", "settings.toml", "run", f"{running.url}/openapi.json"]
         command += ["--checks", "all", "--max-examples", str(examples), "--seed", "1"]
         command += ["--suppress-health-check", "all", "--generation-database", "none"]
         if known is not None:
             command += ["--phases", "examples,coverage,fuzzing"]
         for operation in only:
             command += ["--include-operation-id", operation]
-        for name, value in headers.items():
-            command += ["-H", f"{name}: {value}"]
+        if key is not None:
+            command += ["-H", f"Authorization: Bearer {key}"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     print(done.stdout)
     counted = re.search(r"(\d+) generated, (\d+) passed", done.stdout)
@@ -76,8 +73,8 @@ def test_nothing_contradicts_the_document(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_nothing_contradicts_the_document_where_nobody_is_asked_for_a_key(tmp_path: Path) -> None:
-    some = ("cascades", "decide", "retire_cascade", "outputs", "readyz", "metrics")
+def test_nothing_contradicts_the_document_of_a_service_without_keys(tmp_path: Path) -> None:
+    some = ("cascades", "open_round", "retire_cascade", "report_outputs", "readyz", "metrics")
     assert not contradictions(tmp_path, keys=False, known="one", examples=8, only=some)
 
 
@@ -85,18 +82,18 @@ def test_nothing_contradicts_the_document_where_nobody_is_asked_for_a_key(tmp_pa
 @pytest.mark.parametrize(
     ("keys", "known"), [(True, None), (False, None), (True, "one"), (True, "stages")]
 )
-def test_nothing_contradicts_the_document_however_long_one_looks(
+def test_nothing_contradicts_the_document_in_a_long_run(
     tmp_path: Path, keys: bool, known: str | None
 ) -> None:
     assert not contradictions(tmp_path, keys=keys, known=known, examples=150)
 
 
-# -- what the document must have -----------------------------------------------------------------
+# -- the document itself --------------------------------------------------------------------------
 
 
-def test_every_route_is_documented_with_what_it_takes_gives_and_refuses() -> None:
+def test_every_route_is_documented_with_its_bodies_answers_and_refusals() -> None:
     paths = msgspec.json.decode(document(secured=True))["paths"]
-    documented = {(method.upper(), path) for path, way in paths.items() for method in way}
+    documented = {(method.upper(), path) for path, found in paths.items() for method in found}
     assert documented == {(route.method, route.path) for route in ROUTES}
     for route in ROUTES:
         operation = paths[route.path][route.method.lower()]
@@ -111,29 +108,27 @@ def test_every_route_is_documented_with_what_it_takes_gives_and_refuses() -> Non
                 [(kind, media)] = content.items()
                 assert kind == "application/json"
                 assert {"$ref": "#/components/schemas/ErrorAnswer"} in media["schema"]["allOf"]
-                assert media["examples"]
         if route.writes:
             assert {"400", "401", "403", "413", "415", "422", "429", "500", "503"} <= set(
                 operation["responses"]
             )
     assert [r.path for r in ROUTES if r.repeatable] == [
         "/v1/cascades",
-        "/v1/cascades/{name}/decisions",
-        "/v1/cascades/{name}/decisions:batch",
         "/v1/cascades/{name}/rounds",
+        "/v1/cascades/{name}/rounds:batch",
     ]
 
 
-def test_where_nobody_is_asked_for_a_key_the_document_asks_for_none() -> None:
-    paper = msgspec.json.decode(document(secured=False))
-    assert "securitySchemes" not in paper["components"]
-    for way in paper["paths"].values():
-        for operation in way.values():
+def test_the_document_of_a_service_without_keys_asks_for_none() -> None:
+    found = msgspec.json.decode(document(secured=False))
+    assert "securitySchemes" not in found["components"]
+    for path in found["paths"].values():
+        for operation in path.values():
             assert "security" not in operation
             assert "401" not in operation["responses"]
 
 
-def test_examples_are_of_the_types_they_stand_for_and_there_are_some_for_each() -> None:
+def test_every_body_has_examples_of_its_type() -> None:
     for kind, examples in EXAMPLES.items():
         for example in examples.values():
             assert msgspec.json.decode(msgspec.json.encode(example), type=kind) == example
@@ -148,12 +143,11 @@ def test_links_lead_to_routes_and_fields_that_exist() -> None:
             assert set(given) == set(re.findall(r"{(\w+)}", ids[target].path)), (source, target)
 
 
-def test_schemas_say_where_null_is_no_answer_and_have_patterns_that_others_can_read() -> None:
+def test_schemas_forbid_unknown_fields_and_have_standard_patterns() -> None:
     text = document(secured=True).decode()
     assert r"\\Z" not in text
     schemas = msgspec.json.decode(text)["components"]["schemas"]
     assert "null" not in schemas["LabelRequest"]["properties"]["label"]["type"]
-    assert "null" not in schemas["StepRequest"]["properties"]["output"]["type"]
     for name in dir(messages):
         kind = getattr(messages, name)
         if name.endswith("Request") and isinstance(kind, type):

@@ -1,99 +1,281 @@
-"""The application behind a real server, on a real connection."""
+"""A running server: its clients, TLS, work that takes long, how it stops, and how it fails."""
 
 import json
+import shutil
 import socket
-from collections.abc import Iterator
+import ssl
+import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import urlsplit
+from pathlib import Path
+from threading import Event
+from typing import Any
 
 import httpx
 import pytest
 
-from tests.service.http.door import SPEC, fault
-from tests.service.http.live import served
+from stopwise.errors import StopwiseError
+from stopwise.service.settings import Settings
+from stopwise.service.store.sqlite import SqliteStore
+from tests.service.harness import SPEC, Served, process, served
 
-DECISIONS = "/v1/cascades/triage/decisions"
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(tmp_path_factory.mktemp("served"), max_body=100_000) as address:
-        assert httpx.post(f"{address}/v1/cascades", json=SPEC).status_code == 201
-        yield address
+CASCADES = "/v1/cascades"
+ROUNDS = "/v1/cascades/triage/rounds"
+CONTEXT = {"context": [0.1, 0.2]}
+Post = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
-def test_a_body_in_chunks_is_read_and_limited(address: str) -> None:
-    json = {"Content-Type": "application/json"}
-    parts = iter([b'{"con', b'text": [0.1', b", 0.2]}"])
-    assert httpx.post(address + DECISIONS, content=parts, headers=json).status_code == 201
-    for path in (DECISIONS, "/v1/cascades"):
-        parts = iter([b" " * 10_000] * 1000)
-        try:
-            refused = httpx.post(address + path, content=parts, headers=json)
-        except httpx.WriteError:  # refused, and the connection closed, while we were still sending
-            continue
-        assert fault(refused) == (413, "too_large")
+def play(post: Post) -> None:
+    """Create a cascade; open, report and label a round."""
+    assert post(CASCADES, SPEC)["status"] == "active"
+    opened = post(ROUNDS, CONTEXT)
+    assert (opened["status"], opened["stop"], opened["next"]) == ("open", 2, 0)
+    here = f"{ROUNDS}/{opened['id']}"
+    assert post(f"{here}/outputs", {"outputs": ["a"]})["next"] == 1
+    learned = post(f"{here}/outputs", {"outputs": {"glucose": "a", "insulin": "b"}})
+    assert learned["status"] == "learned"
+    assert post(f"{here}/label", {"label": "b"})["audited"] == 1
 
 
-def test_what_is_declared_too_large_is_refused_at_once(address: str) -> None:
-    """The server does not wait for a body that it will not read."""
-    with _connected(address) as line:
-        line.sendall(
-            f"POST {DECISIONS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            "Content-Length: 100001\r\nExpect: 100-continue\r\n\r\n".encode()
+# -- clients ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_httpx(tmp_path: Path, chunked: bool) -> None:
+    kind = {"Content-Type": "application/json"}
+
+    def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        text = json.dumps(body).encode()
+        content = iter([text[:5], text[5:]]) if chunked else text
+        return running.post(path, content=content, headers=kind).json()
+
+    with served(tmp_path) as running:
+        play(post)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl, which this machine lacks")
+@pytest.mark.parametrize("flags", [[], ["--http2"]], ids=["plain", "http2"])
+def test_curl(tmp_path: Path, flags: list[str]) -> None:
+    def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        command = ["curl", "--silent", "--fail", "--json", json.dumps(body), *flags]
+        done = subprocess.run(
+            [*command, "--noproxy", "*", running.url + path], check=True, capture_output=True
         )
-        assert line.recv(15) == b"HTTP/1.1 413 Re"
+        return json.loads(done.stdout)
+
+    with served(tmp_path) as running:
+        play(post)
 
 
-def test_head_get_and_a_connection_that_is_kept(address: str) -> None:
-    with httpx.Client(base_url=address) as client:
-        for _ in range(2):
-            head, whole = client.head("/v1/cascades"), client.get("/v1/cascades")
-            assert head.status_code == whole.status_code == 200
-            assert head.headers["content-length"] == whole.headers["content-length"]
-            assert head.content == b""
+def test_a_client_over_tls(tmp_path: Path) -> None:
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    with served(tmp_path, tls_cert=cert, tls_key=key) as running:
+        assert running.url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=cert)
+        with httpx.Client(base_url=running.url, verify=trusted, trust_env=False) as client:
+            play(lambda path, body: client.post(path, json=body).json())
 
 
-def test_escapes_in_a_path_reach_nothing_else(address: str) -> None:
-    for path in (
-        "/v1/cascades/triage%2Fretire",
-        "/v1/cascades/..%2f..%2fhealthz",
-        "/v1/cascades/%2e%2e/state",
-        "/v1/cascades/a%0d%0aSet-Cookie:x",
-        "/v1/cascades/%F0%28%8C%28",
-        "/v1/cascades/a%00b",
-    ):
-        with _connected(address) as line:
-            line.sendall(
-                f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
-            )
-            answer = b"".join(iter(lambda: line.recv(65536), b""))
-        head, _, body = answer.partition(b"\r\n\r\n")
-        assert head.split()[1] in {b"404", b"405"}, (path, head)
-        assert json.loads(body)["error"]["code"], path
-        assert b"set-cookie" not in head.lower()
+def test_many_clients_at_once_lose_nothing(running: Served) -> None:
+    def one_round(_: int) -> str:
+        opened = running.post(ROUNDS, CONTEXT).json()
+        outputs = {"outputs": [1] * (opened["stop"] + 1)}
+        learned = running.post(f"{ROUNDS}/{opened['id']}/outputs", outputs)
+        assert learned.json()["status"] == "learned"
+        return opened["id"]
+
+    with ThreadPoolExecutor(8) as pool:
+        ids = set(pool.map(one_round, range(200)))
+    assert len(ids) == 200
+    view = running.get("/v1/cascades/triage").json()
+    assert (view["rounds"], view["learned"]) == (200, 200)
 
 
-def test_many_at_once_are_all_kept_and_all_different(address: str) -> None:
-    with httpx.Client(base_url=address) as client:
-        before = client.get("/v1/cascades/triage").json()["decisions"]
-
-        def decide(_: int) -> str:
-            answer = client.post(DECISIONS, json={"context": [0.1, 0.2]})
-            assert answer.status_code == 201
-            id_ = answer.json()["id"]
-            told = client.post(f"{DECISIONS}/{id_}/outputs", json={"outputs": [1, 1, 1]})
-            assert told.status_code in {200, 409}  # 409: it stopped earlier than the last arm
-            return id_
-
-        with ThreadPoolExecutor(8) as pool:
-            ids = set(pool.map(decide, range(200)))
-        assert len(ids) == 200
-        assert client.get("/v1/cascades/triage").json()["decisions"] == before + 200
+# -- work that takes long --------------------------------------------------------------------------
 
 
-def _connected(address: str) -> socket.socket:
-    place = urlsplit(address)
-    line = socket.create_connection((place.hostname or "", place.port or 0), timeout=20)
-    line.settimeout(20)
-    return line
+WIDE = "/v1/cascades/wide/rounds"
+BATCH = {"contexts": [[((3 * k + i) % 19) / 10 - 0.9 for i in range(30)] for k in range(1000)]}
+
+
+@pytest.fixture
+def wide(running: Served) -> Served:
+    """A service that has a cascade with 496 features, whose decisions take long."""
+    spec = {
+        "name": "wide",
+        "arms": [{"name": f"arm {k}", "cost": 0.01} for k in range(3)],
+        "context": 30,
+        "features": {"kind": "polynomial", "degree": 2},
+        "policy": {"kind": "uss-pd", "forced_rounds": 0},
+    }
+    assert running.post(CASCADES, spec).json()["n_features"] == 496
+    rounds = running.post(f"{WIDE}:batch", {"contexts": BATCH["contexts"][:50]}).json()["rounds"]
+    for k, one in enumerate(rounds):
+        outputs = [(k + arm) % 3 == 0 for arm in range(one["stop"] + 1)]
+        answer = running.post(f"{WIDE}/{one['id']}/outputs", {"outputs": outputs})
+        assert answer.json()["status"] == "learned"
+    return running
+
+
+def wait_until_busy(running: Served) -> None:
+    """Wait until a request is being carried out in a thread."""
+    writer = running.service._writer
+    assert writer is not None
+    while writer.idle.is_set():
+        pass
+
+
+def test_health_is_answered_before_a_decision_that_began_earlier(wide: Served) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(3):
+            slow = pool.submit(wide.post, f"{WIDE}:batch", BATCH)
+            wait_until_busy(wide)
+            assert wide.get("/healthz").status_code == 200
+            assert not slow.done()
+            assert slow.result().status_code == 201
+
+
+def test_rounds_of_other_cascades_are_answered_while_decisions_take_long(wide: Served) -> None:
+    enough = Event()
+
+    def decide_and_learn() -> int:
+        learned = 0
+        while not enough.is_set():
+            rounds = wide.post(f"{WIDE}:batch", BATCH).json()["rounds"]
+            outputs = {"outputs": [True] * (rounds[0]["stop"] + 1)}
+            answer = wide.post(f"{WIDE}/{rounds[0]['id']}/outputs", outputs)
+            learned += answer.json()["status"] == "learned"
+        return learned
+
+    with ThreadPoolExecutor(2) as pool:  # so that one of them always waits
+        try:
+            slow = [pool.submit(decide_and_learn) for _ in range(2)]
+            for _ in range(3):
+                wait_until_busy(wide)
+                assert wide.post(ROUNDS, CONTEXT).status_code == 201
+        finally:
+            enough.set()
+        assert all(one.result() > 0 for one in slow)
+
+
+# -- how it stops ----------------------------------------------------------------------------------
+
+
+def wait_until_refused(running: Served) -> None:
+    """Wait until nobody can connect."""
+    while True:
+        try:
+            running.connect().close()
+        except ConnectionRefusedError:
+            return
+        except ConnectionResetError:  # it was closing just then
+            continue
+
+
+def wait_until_not_ready(running: Served) -> None:
+    while running.get("/readyz").status_code == 200:
+        pass
+
+
+def alone(folder: Path, **settings: Any) -> Served:
+    """A service that the test itself stops."""
+    running = Served(Settings(store=str(folder / "log.db"), port=0, **settings))
+    running.wait_until_ready()
+    assert running.post(CASCADES, SPEC).status_code == 201
+    return running
+
+
+def test_while_it_drains_it_is_not_ready_and_serves(tmp_path: Path) -> None:
+    running = alone(tmp_path, drain=1)
+    running.ask_to_stop()
+    wait_until_not_ready(running)
+    assert running.post(ROUNDS, CONTEXT).status_code == 201
+    assert "stopwise_ready 0.0" in running.get("/metrics").text
+    wait_until_refused(running)  # by itself, when the second is over
+    running.wait_until_stopped()
+    running.close()
+    with served(tmp_path) as again:
+        assert again.get("/v1/cascades/triage").json()["rounds"] == 1
+
+
+def test_a_second_request_to_stop_ends_the_drain(tmp_path: Path) -> None:
+    running = alone(tmp_path, drain=3600)
+    running.ask_to_stop()
+    wait_until_not_ready(running)
+    running.ask_to_stop()
+    running.wait_until_stopped()
+    wait_until_refused(running)
+    running.close()
+
+
+def test_without_a_drain_it_stops_at_once_and_finishes_what_it_has_begun(wide: Served) -> None:
+    with ThreadPoolExecutor(1) as pool, wide.connect() as idle:
+        slow = pool.submit(wide.post, f"{WIDE}:batch", BATCH)
+        wait_until_busy(wide)
+        wide.ask_to_stop()
+        wide.wait_until_stopped()
+        wait_until_refused(wide)
+        assert slow.result().status_code == 201
+        assert idle.recv(1) == b""  # a connection that sends nothing does not hold it up
+
+
+# -- how it fails ----------------------------------------------------------------------------------
+
+
+def test_once_it_cannot_go_on_readyz_and_the_metric_agree_until_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = alone(tmp_path)
+
+    async def new_future() -> None:  # so that the failure does not end the server yet
+        running.service.failed = running._loop.create_future()
+
+    async def broken(*_: object) -> None:
+        raise ValueError("not what a store may raise")
+
+    running.run(new_future())
+    monkeypatch.setattr(SqliteStore, "commit", broken)
+    assert running.post(ROUNDS, CONTEXT).status_code == 503
+    assert running.get("/healthz").status_code == 200
+    assert running.get("/readyz").status_code == 503
+    assert "stopwise_ready 0.0" in running.get("/metrics").text
+    assert running.post(ROUNDS, CONTEXT).status_code == 503
+    with pytest.raises(StopwiseError):
+        running.close()
+
+
+BROKEN_COMMIT = """
+from stopwise.service.store.sqlite import SqliteStore
+commits = SqliteStore.commit
+async def commit(self, block):
+    if block.base > 1:
+        raise ValueError("not what a store may raise")
+    await commits(self, block)
+SqliteStore.commit = commit
+"""
+LOST_EVENTS = """
+from stopwise.service.store.sqlite import SqliteStore
+commits = SqliteStore.commit
+async def commit(self, block):
+    await commits(self, block)
+    await self._rows("DELETE FROM block")
+    self._ends_at = None
+SqliteStore.commit = commit
+"""
+
+
+@pytest.mark.parametrize("before", [BROKEN_COMMIT, LOST_EVENTS], ids=["error", "damaged log"])
+def test_a_process_that_cannot_go_on_ends_with_an_error(tmp_path: Path, before: str) -> None:
+    with process(tmp_path, before=before) as (server, url):
+        while httpx.get(f"{url}/readyz").status_code != 200:
+            pass
+        assert httpx.post(url + CASCADES, json=SPEC).status_code == 201
+        assert httpx.post(url + ROUNDS, json=CONTEXT).status_code == 503
+        assert server.wait(60) == 1
+    said = (tmp_path / "stderr.txt").read_text()
+    assert "the service cannot go on" in said
+    with socket.socket() as line:
+        assert line.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0

@@ -1,4 +1,4 @@
-"""The journal: every line can be parsed, says what it should, and never what it must not."""
+"""The log: every line can be parsed, and has what it should and nothing that it must not."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from stopwise.service import journal as module
 from stopwise.service.journal import Journal, event, start_journal, trouble
 from stopwise.service.settings import Settings
 
-NAMES = ("stopwise.service", "uvicorn", "litestar")
+NAMES = ("stopwise.service", "_granian", "granian.access")
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_an_event_is_one_object_a_line() -> None:
     assert second["path"] == "/v1\r\n/é"
 
 
-def test_a_field_cannot_pass_for_another() -> None:
+def test_a_field_cannot_replace_another() -> None:
     stream = io.StringIO()
     start_journal(Settings(), stream)
     event("true", level="debug", time="never")
@@ -53,7 +53,7 @@ def test_a_field_cannot_pass_for_another() -> None:
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_trouble_tells_where_it_came_from(log_format: str) -> None:
+def test_trouble_has_the_traceback_of_its_error(log_format: str) -> None:
     stream = io.StringIO()
     start_journal(Settings(log_format=log_format), stream)  # pyright: ignore[reportArgumentType] (one of both)
     try:
@@ -94,10 +94,10 @@ def test_requests_are_logged_as_asked(which: str, logged: list[int]) -> None:
         assert (line["request"], line["key"]) == ("r-1", "5bcc96c4")
 
 
-def test_by_default_success_leaves_no_trace() -> None:
+def test_by_default_only_failures_are_logged() -> None:
     stream = io.StringIO()
     journal = start_journal(Settings(), stream)
-    journal.request("POST", "/v1/cascades/triage/decisions", 201, 0.001)
+    journal.request("POST", "/v1/cascades/triage/rounds", 201, 0.001)
     journal.decided("triage", "0-0a00e", 1, [0.2, 0.7])
     assert stream.getvalue() == ""
     assert not journal.decisions
@@ -111,12 +111,13 @@ def test_the_level_is_kept() -> None:
     assert [line["what"] for line in lines(stream)] == ["something"]
 
 
-def test_the_http_server_speaks_through_it_too_but_not_of_requests() -> None:
+def test_warnings_of_the_http_server_are_logged_and_nothing_else_of_it() -> None:
     stream = io.StringIO()
     start_journal(Settings(log_level="debug"), stream)
-    logging.getLogger("uvicorn.access").info("GET /")
-    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
-    assert [line["what"] for line in lines(stream)] == ["Invalid HTTP request received."]
+    logging.getLogger("_granian").info("Starting granian")
+    logging.getLogger("granian.access").info("GET /")
+    logging.getLogger("_granian").warning("a worker failed")
+    assert [line["what"] for line in lines(stream)] == ["a worker failed"]
 
 
 def decided(settings: Settings, *contexts: list[float]) -> list[Any]:
@@ -142,7 +143,7 @@ def test_contexts_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(one) == 32
     assert "0.25" not in one
     assert decided(settings, [0.25, 1.0]) == [one]  # wherever in the process it is logged
-    # another process has another salt; without it nobody can try contexts until a hash fits
+    # another process has another salt; without it nobody can try contexts until a hash matches
     monkeypatch.setattr(module, "PROCESS_SALT", os.urandom(32))
     assert decided(settings, [0.25, 1.0]) != [one]
 
@@ -155,7 +156,7 @@ def test_replicas_with_one_salt_agree() -> None:
     assert hashed("one salt of ours") != hashed("another salt of ours")
 
 
-def test_a_long_path_is_cut_and_a_code_is_told() -> None:
+def test_a_long_path_is_cut_and_a_code_is_logged() -> None:
     stream = io.StringIO()
     journal = start_journal(Settings(), stream)
     journal.request("GET", "/" + "x" * 60_000, 404, 0.001, code="unknown_path")

@@ -1,12 +1,14 @@
-"""Keys: who is let in, and what becomes of the file underneath a running service."""
+"""Keys: what each may do, and what happens when the file changes under a running service."""
 
 import hmac
 import json
 import logging
+import os
 import re
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> "Clock":
-    """Time that passes when told to; the file keeps its own."""
+    """Time that the test sets; the times of the file are real."""
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
     return clock
@@ -41,13 +43,13 @@ class Clock:
         return self.now
 
 
-def refused(keys: Keys, header: str | None, scope=None) -> Refusal:
+def refused(keys: Keys, header: str | None, scope=None, cascade: str | None = None) -> Refusal:
     with pytest.raises(Refusal) as caught:
-        keys.check(header, scope)
+        keys.check(header, scope, cascade)
     return caught.value
 
 
-def test_a_key_is_let_in_with_its_scopes(file: Path) -> None:
+def test_a_key_has_its_scopes(file: Path) -> None:
     key, text = add_key(file, "nightly", ["observe", "decide"])
     assert re.fullmatch(r"sw_[0-9a-f]{8}_[\w-]{43}", text)
     keys = Keys(file)
@@ -58,7 +60,7 @@ def test_a_key_is_let_in_with_its_scopes(file: Path) -> None:
     assert "admin" in refusal.message
 
 
-def test_an_admin_may_everything(file: Path) -> None:
+def test_an_admin_may_do_everything(file: Path) -> None:
     _, text = add_key(file, "boss", ["admin"])
     keys = Keys(str(file))
     for scope in ("decide", "observe", "admin"):
@@ -139,9 +141,99 @@ def test_a_key_expires(file: Path, clock: Clock) -> None:
     assert keys.count() == 1
     clock.now += 60
     refusal = refused(keys, f"Bearer {text}")
-    assert refusal.status == 401
-    assert "expired" in refusal.message
+    assert (refusal.status, refusal.code) == (401, "unauthorized")
     assert keys.count() == 0
+
+
+def test_a_key_may_be_limited_to_some_cascades(file: Path) -> None:
+    key, text = add_key(file, "ward", ["decide", "admin"], cascades=["triage", "ward", "triage"])
+    _, free = add_key(file, "all", ["decide"])
+    assert key.cascades == ("triage", "ward")
+    keys, header = Keys(file), f"Bearer {text}"
+    for scope in ("read", "decide", "admin"):
+        assert keys.check(header, scope, "ward") == key
+        refusal = refused(keys, header, scope, "wards")
+        assert (refusal.status, refusal.code) == (403, "forbidden")
+    assert keys.check(header, "decide") == key  # a request that names no cascade
+    assert keys.check(f"Bearer {free}", "decide", "wards").cascades == ()
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(5.0, 5), (2.5, 2), (1.0, 1), (0.1, 1), (100.0, 100)])
+def test_a_key_may_be_limited_in_its_rate(
+    file: Path, clock: Clock, rate: float, burst: int
+) -> None:
+    _, text = add_key(file, "busy", ["decide"], rate=rate)
+    _, other = add_key(file, "other", ["decide"])
+    keys, header = Keys(file), f"Bearer {text}"
+    for _ in range(3):  # a bucket that is full again holds no more than before
+        clock.now += 1000
+        for _ in range(burst):
+            keys.check(header)
+        refusal = refused(keys, header)
+        assert (refusal.status, refusal.code) == (429, "too_many_requests")
+        assert refusal.retry_after is not None
+        assert 1 <= refusal.retry_after <= max(1, 1 / rate)
+        keys.check(f"Bearer {other}")
+        clock.now += refusal.retry_after
+        keys.check(header)
+
+
+def test_over_time_a_key_sends_what_its_rate_allows(file: Path, clock: Clock) -> None:
+    _, text = add_key(file, "busy", ["decide"], rate=10)
+    keys, sent = Keys(file), 0
+    for _ in range(1000):
+        clock.now += 0.02
+        try:
+            keys.check(f"Bearer {text}")
+        except Refusal:
+            continue
+        sent += 1
+    assert 20 * 10 <= sent <= 20 * 10 + 10
+
+
+def test_a_changed_file_does_not_refill_the_bucket(file: Path, clock: Clock) -> None:
+    _, text = add_key(file, "busy", ["decide"], rate=0.01)
+    keys = Keys(file)
+    keys.check(f"Bearer {text}")
+    add_key(file, "other", ["decide"])
+    clock.now += module.LOOK_EVERY
+    assert refused(keys, f"Bearer {text}").status == 429
+
+
+def test_a_key_is_identified_whatever_it_may_do(file: Path) -> None:
+    key, text = add_key(file, "busy", ["read"], rate=0.01, cascades=["triage"])
+    keys = Keys(file)
+    keys.check(f"Bearer {text}")
+    for _ in range(3):
+        assert keys.identify(f"Bearer {text}") == key  # counts nothing
+    with pytest.raises(Refusal) as caught:
+        keys.identify("Bearer sw_x_y")
+    assert caught.value.status == 401
+
+
+def test_refused_requests_count_too(file: Path, clock: Clock) -> None:
+    _, text = add_key(file, "busy", ["read"], rate=2)
+    keys = Keys(file)
+    statuses = [refused(keys, f"Bearer {text}", "admin").status for _ in range(3)]
+    assert statuses == [403, 403, 429]
+
+
+def test_a_line_without_limits_is_as_in_older_versions(file: Path) -> None:
+    add_key(file, "one", ["decide"])
+    line = json.loads(file.read_text())
+    assert set(line) == {"id", "name", "scopes", "hash", "created"}
+    file.write_text(json.dumps(line | {"expires": None}) + "\n")
+    (key,) = read_keys(file)
+    assert (key.expires, key.rate, key.cascades) == (None, None, ())
+
+
+def test_what_is_shown_of_keys(file: Path) -> None:
+    add_key(file, "one", ["decide"])
+    add_key(file, "two", ["decide"], time.time() + 60, rate=2.5, cascades=["triage", "ward"])
+    one, two = shown(read_keys(file), time.time() + 61)
+    assert (one["cascades"], one["rate"], one["expires"]) == ("all", "no limit", "never")
+    assert (two["cascades"], two["rate"]) == ("triage, ward", "2.5/s")
+    assert two["expires"].endswith("(over)")
 
 
 def test_added_and_revoked_while_running(file: Path, clock: Clock) -> None:
@@ -157,27 +249,24 @@ def test_added_and_revoked_while_running(file: Path, clock: Clock) -> None:
     assert refused(keys, f"Bearer {old}").status == 401
 
 
-def test_a_young_file_is_read_again_even_if_it_looks_the_same(
-    file: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two changes within one tick of the file system's clock look alike."""
+def test_a_file_that_looks_the_same_is_read_again(file: Path, clock: Clock) -> None:
+    """Also if its times and its size are those of before."""
     key, text = add_key(file, "one", ["decide"])
-    monkeypatch.setattr(module, "_signature", lambda found: "always the same")
-    clock.now = file.stat().st_mtime + 0.001
-    keys = Keys(file)
-    revoke_key(file, key.id)
+    keys, found = Keys(file), file.stat()
+    file.write_text(file.read_text().replace(key.id, "x" * len(key.id)))
+    os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert file.stat().st_size == found.st_size
     clock.now += module.LOOK_EVERY
     assert refused(keys, f"Bearer {text}").status == 401
 
 
-def test_an_unchanged_file_is_not_read_again(
+def test_an_unchanged_file_is_not_parsed_again(
     file: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, text = add_key(file, "one", ["decide"])
-    clock.now = file.stat().st_mtime + 100
     keys = Keys(file)
     reads: list[Path] = []
-    monkeypatch.setattr(module, "read_keys", lambda path: reads.append(path) or [])
+    monkeypatch.setattr(module, "_parsed", lambda path, content: reads.append(path) or [])
     for _ in range(5):
         clock.now += module.LOOK_EVERY
         assert keys.check(f"Bearer {text}").name == "one"
@@ -185,7 +274,7 @@ def test_an_unchanged_file_is_not_read_again(
 
 
 @pytest.mark.parametrize("harm", ["half", "gone", "open", "folder"])
-def test_a_broken_file_keeps_the_last_good_keys_and_is_told(
+def test_a_broken_file_keeps_the_last_good_keys_and_is_reported(
     file: Path, clock: Clock, caplog: pytest.LogCaptureFixture, harm: str
 ) -> None:
     _, text = add_key(file, "one", ["decide"])
@@ -204,7 +293,7 @@ def test_a_broken_file_keeps_the_last_good_keys_and_is_told(
             clock.now += module.LOOK_EVERY
             assert keys.check(f"Bearer {text}").name == "one"
             assert refused(keys, "Bearer sw_x_y").status == 401
-    assert len(caplog.records) == 1  # told once, not every second
+    assert len(caplog.records) == 1  # once, not every second
     assert str(file) in str(vars(caplog.records[0]))
     assert "sha256" not in str(vars(caplog.records[0]))
     if harm == "folder":
@@ -213,7 +302,7 @@ def test_a_broken_file_keeps_the_last_good_keys_and_is_told(
     file.chmod(0o600)
     revoke_key(file, keys.check(f"Bearer {text}").id)
     clock.now += module.LOOK_EVERY
-    assert refused(keys, f"Bearer {text}").status == 401  # mended, and revoked
+    assert refused(keys, f"Bearer {text}").status == 401  # repaired, and revoked
 
 
 def test_an_emptied_file_lets_nobody_in(file: Path, clock: Clock) -> None:
@@ -238,6 +327,12 @@ def test_an_emptied_file_lets_nobody_in(file: Path, clock: Clock) -> None:
         {"more": 1},
         {"created": None},
         {"expires": "tomorrow"},
+        {"expires": 1e300},
+        {"rate": 0},
+        {"rate": -1},
+        {"rate": "fast"},
+        {"cascades": "triage"},
+        {"cascades": ["No Such Name"]},
     ],
 )
 def test_a_line_that_is_no_key_is_refused_by_its_number(
@@ -280,6 +375,20 @@ def test_what_cannot_be_a_key_is_not_made(
 ) -> None:
     with pytest.raises(InvalidParameterError):
         add_key(file, name, scopes, expires)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
+def test_a_rate_must_be_positive(file: Path, rate: float) -> None:
+    with pytest.raises(InvalidParameterError):
+        add_key(file, "one", ["decide"], rate=rate)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("cascade", ["", "Triage", "a b", "x" * 65])
+def test_the_name_of_a_cascade_must_be_one(file: Path, cascade: str) -> None:
+    with pytest.raises(InvalidParameterError):
+        add_key(file, "one", ["decide"], cascades=["triage", cascade])
     assert not file.exists()
 
 

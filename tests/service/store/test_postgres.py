@@ -1,4 +1,4 @@
-"""What PostgreSQL adds: replicas that take turns, servers that go away, secrets, formats."""
+"""PostgreSQL: replicas that append in turn, servers that restart, secrets, formats."""
 
 import asyncio
 import traceback
@@ -9,10 +9,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from stopwise.errors import InvalidParameterError, StoreError, UnsupportedVersionError
-from stopwise.service.store.base import START, Block, Snapshot, chained
+from stopwise.service.events import START, Block, chained
+from stopwise.service.store.base import Snapshot
 from stopwise.service.store.postgres import PostgresStore
 from tests.service.database import Database
 from tests.service.store.test_contract import append, chain, made, opened, read
@@ -136,7 +138,7 @@ def test_a_refused_block_gives_up_the_right(postgres: str) -> None:
     async def scenario() -> None:
         async with opened(postgres) as one, opened(postgres) as other:
             await one.begin(0)
-            with pytest.raises(StoreError, match=r"begins at event 2 does not continue"):
+            with pytest.raises(StoreError):
                 await one.commit(made(made(None)))
             await append(other, made(None))
 
@@ -168,8 +170,9 @@ def test_waiting_for_the_right_ends_in_an_error(postgres: str) -> None:
         hasty = PostgresStore(postgres, patience=0.1)
         async with opened(postgres) as one:
             await one.begin(0)
-            with pytest.raises(StoreError, match="another replica holds the right"):
+            with pytest.raises(StoreError) as caught:
                 await hasty.begin(0)
+            assert isinstance(caught.value.__cause__, errors.LockNotAvailable)
             await one.release()
             assert await hasty.begin(0) == []
             await hasty.close()
@@ -203,7 +206,7 @@ def test_who_is_silent_for_too_long_loses_the_right(postgres: str) -> None:
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_restart_of_the_server_is_survived(database: Database, postgres: str, mode: str) -> None:
     first, second, third = chain(1, 1, 1)
-    snapshot = Snapshot(1, first.digest, b"state")
+    snapshot = Snapshot(1, first.digest, (b"state",))
 
     async def scenario() -> None:
         async with opened(postgres) as store:
@@ -211,14 +214,15 @@ def test_a_restart_of_the_server_is_survived(database: Database, postgres: str, 
             await store.keep_snapshot(snapshot)
             database.stop(mode)
             database.start()
-            assert await read(store) == [first]  # nobody heard of it
+            assert await read(store) == [first]  # the restart went unnoticed
             assert await store.begin(1) == []
             database.stop(mode)
             with pytest.raises(StoreError):
                 await store.commit(second)
             for attempt in (store.begin(1), store.end(), store.latest_snapshot(), read(store)):
-                with pytest.raises(StoreError, match="PostgreSQL at "):
+                with pytest.raises(StoreError) as caught:
                     await attempt
+                assert PostgresStore(postgres).place in str(caught.value)
             await store.release()
             database.start()
             assert await store.latest_snapshot() == snapshot
@@ -238,10 +242,10 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
         store = PostgresStore(f"postgresql://ann:{quote(SECRET, safe='')}@/log?host={tmp_path}")
         with pytest.raises(StoreError) as caught:
             await store.open()
-        told = "".join(traceback.format_exception(caught.value))
+        text = "".join(traceback.format_exception(caught.value))
         assert str(tmp_path) in str(caught.value)
-        assert SECRET not in told
-        assert quote(SECRET, safe="") not in told
+        assert SECRET not in text
+        assert quote(SECRET, safe="") not in text
         await store.close()
 
     asyncio.run(scenario())
@@ -249,7 +253,7 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_database_is_named(database: Database) -> None:
     async def scenario() -> None:
-        with pytest.raises(StoreError, match='"nowhere" does not exist'):
+        with pytest.raises(StoreError, match="nowhere"):
             await PostgresStore(database.uri("nowhere")).open()
 
     asyncio.run(scenario())
@@ -289,11 +293,11 @@ def test_the_password_is_in_no_message(clerk: str) -> None:
             await append(store, *chain(1, 2))
         store = PostgresStore(clerk.format(quote(wrong, safe="")))
         for attempt in (store.open, store.end, lambda: store.begin(0)):
-            with pytest.raises(StoreError, match="password authentication failed") as caught:
+            with pytest.raises(StoreError) as caught:
                 await attempt()
-            told = "".join(traceback.format_exception(caught.value)) + repr(store) + store.place
-            assert wrong not in told
-            assert quote(wrong, safe="") not in told
+            text = "".join(traceback.format_exception(caught.value)) + repr(store) + store.place
+            assert wrong not in text
+            assert quote(wrong, safe="") not in text
         await store.close()
 
     asyncio.run(scenario())
@@ -322,8 +326,9 @@ def test_a_right_that_is_missing_is_named(clerk: str, run: Callable[..., list[tu
     async def scenario() -> None:
         async with opened(clerk.format(quote(SECRET, safe=""))) as store:
             await store.begin(0)
-            with pytest.raises(StoreError, match="lacks a right"):
+            with pytest.raises(StoreError, match="stopwise_block") as caught:
                 await store.commit(made(None))
+            assert isinstance(caught.value.__cause__, errors.InsufficientPrivilege)
 
     asyncio.run(scenario())
 
@@ -354,7 +359,7 @@ def test_commits_are_durable_whatever_the_default_is(database: Database, settabl
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("found", [0, 2])
+@pytest.mark.parametrize("found", [1, 3])
 def test_another_format_is_refused(
     postgres: str, run: Callable[..., list[tuple]], found: int
 ) -> None:
@@ -362,7 +367,7 @@ def test_another_format_is_refused(
         async with opened(postgres) as store:
             await append(store, made(None))
         run(f"UPDATE stopwise_log SET format = {found}")
-        with pytest.raises(UnsupportedVersionError, match=f"format {found}.* format 1"):
+        with pytest.raises(UnsupportedVersionError):
             await PostgresStore(postgres).open()
 
     asyncio.run(scenario())
@@ -372,7 +377,7 @@ def test_another_format_is_refused(
 def test_a_snapshot_that_lacks_a_part_is_ignored(
     postgres: str, run: Callable[..., list[tuple]], part: int
 ) -> None:
-    older, newer = Snapshot(1, START, b"older"), Snapshot(2, START, bytes(20 << 20))
+    older, newer = Snapshot(1, START, (b"older",)), Snapshot(2, START, (b"part",) * 5)
 
     async def scenario() -> None:
         async with opened(postgres) as store:
@@ -383,15 +388,15 @@ def test_a_snapshot_that_lacks_a_part_is_ignored(
             assert await store.snapshots() == [1]
             assert await store.latest_snapshot() == older
             # what is left of it goes when a newer one is whole
-            await store.keep_snapshot(Snapshot(3, START, b"newest"), keep=1)
+            await store.keep_snapshot(Snapshot(3, START, (b"newest",)), keep=1)
             assert run("SELECT position FROM stopwise_snapshot") == [(3,)]
 
     asyncio.run(scenario())
 
 
 def test_two_replicas_may_write_a_snapshot_of_the_same_position(postgres: str) -> None:
-    """As two versions of Stopwise might: each snapshot is one or the other, not a mixture."""
-    one, other = (Snapshot(5, START, bytes([kind]) * (18 << 20)) for kind in (1, 2))
+    """As two versions of Stopwise might: the snapshot is one or the other, not a mixture."""
+    one, other = (Snapshot(5, START, (bytes([kind]) * (4 << 20),) * 4) for kind in (1, 2))
 
     async def scenario() -> None:
         async with opened(postgres) as first, opened(postgres) as second:

@@ -1,4 +1,4 @@
-"""Logs to try tools on: written by a real service."""
+"""Event logs for tests of the tools: written by a real service."""
 
 import asyncio
 import sqlite3
@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import psycopg
 
+from stopwise.service.events import Block
 from stopwise.service.messages import (
     Arm,
     BatchRequest,
     CascadeSpec,
-    DecisionRequest,
     LabelRequest,
     OutputsRequest,
+    RoundAnswer,
     RoundRequest,
-    StepRequest,
 )
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
-from stopwise.service.store.base import Block, Store
-from stopwise.service.store.opening import open_store
+from stopwise.service.store import open_store
+from stopwise.service.store.base import Store
 
 ARMS = [Arm("rules", 0.05), Arm("model", 0.1), Arm("person", 0.3)]
 COSTS = "0.05,0.1,0.3"
@@ -51,7 +51,7 @@ async def running(where: str, **settings: Any) -> AsyncIterator[Service]:
     service = Service(open_store(where), Settings(store=where, **settings))
     await service.start()
     while not service.ready:
-        assert not service.trouble, service.trouble
+        assert not service.failed.done(), service.failed.result()
         await asyncio.sleep(0.001)
     try:
         yield service
@@ -70,7 +70,7 @@ async def opened(where: str) -> AsyncIterator[Store]:
 
 
 class Patients:
-    """Contexts and what arms say of them, drawn from a seed."""
+    """Contexts and outputs of arms, drawn from a seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self._random = np.random.default_rng(seed)
@@ -78,54 +78,61 @@ class Patients:
     def context(self, size: int = 2) -> list[float]:
         return self._random.uniform(-1, 1, size).tolist()
 
-    def says(self, context: list[float], arm: int) -> str:
+    def output(self, context: list[float], arm: int) -> str:
         truth = context[0] > 0
         wrong = self._random.random() < (0.3, 0.15, 0.02)[arm] * abs(context[-1])
         return "ill" if truth != wrong else "well"
 
 
+async def open_round(service: Service, context: list[float], name: str = "triage") -> RoundAnswer:
+    (answer,), _ = await service.open_rounds(name, RoundRequest(context), None)
+    return answer
+
+
 async def play(service: Service, rounds: int, seed: int = 0, name: str = "triage") -> list[str]:
-    """Decide and tell, one round after the other; return the ids."""
+    """Open rounds and report their outputs, one after the other; return the ids."""
     patients = Patients(seed)
     ids: list[str] = []
     for _ in range(rounds):
         context = patients.context()
-        decision, _ = await service.decide(name, DecisionRequest(context), None)
-        told: list[Any] = [patients.says(context, arm) for arm in range(decision.stop + 1)]
-        await service.outputs(name, decision.id, OutputsRequest(told))
-        ids.append(decision.id)
+        opened = await open_round(service, context, name)
+        assert opened.stop is not None
+        outputs: list[Any] = [patients.output(context, arm) for arm in range(opened.stop + 1)]
+        await service.report(name, opened.id, OutputsRequest(outputs))
+        ids.append(opened.id)
     return ids
 
 
 async def live(service: Service, seed: int = 0) -> None:
     """Do a little of everything."""
-    await service.create(TRIAGE, "make it")
+    await service.create(TRIAGE, "create it")
     await service.create(STAGED, None)
     ids = await play(service, 25, seed)
     for id_ in ids[:4]:
         await service.label("triage", id_, LabelRequest("ill"))
     patients = Patients(seed + 1)
     contexts = [patients.context() for _ in range(5)]
-    batch, _ = await service.decide_batch("triage", BatchRequest(list(contexts)), "a batch")
-    whole, early, silent, *_ = sorted(batch.decisions, key=lambda one: one.stop == 0)
-    assert early.stop > 0  # two more stay open
-    told: list[Any] = ["ill"] * (whole.stop + 1)
-    await service.outputs("triage", whole.id, OutputsRequest(told, final=True))
-    await service.outputs("triage", early.id, OutputsRequest(["ill"], final=True))
-    await service.outputs("triage", silent.id, OutputsRequest([], final=True))
+    batch, _ = await service.open_rounds("triage", BatchRequest(list(contexts)), "a batch")
+    whole, early, silent, *_ = sorted(batch, key=lambda one: one.stop == 0)
+    assert early.stop  # two more stay open
+    outputs: list[Any] = ["ill"] * ((whole.stop or 0) + 1)
+    await service.report("triage", whole.id, OutputsRequest(outputs, final=True))
+    await service.report("triage", early.id, OutputsRequest(["ill"], final=True))
+    await service.report("triage", silent.id, OutputsRequest([], final=True))
     for k in range(8):
-        whole = patients.context(3)
-        answer, _ = await service.start_round("staged", RoundRequest(whole[: k % 3]), None)
+        context = patients.context(3)
+        answer = await open_round(service, context[: k % 3], "staged")
         known = k % 3
         while answer.next is not None:
             arm = answer.next
-            sees = (2, 3, 3)[arm]
             if k == 7 and arm == 1:
-                await service.end_round("staged", answer.id)
+                answer = await service.report("staged", answer.id, OutputsRequest([], final=True))
                 break
-            step = StepRequest(arm, patients.says(whole, arm), whole[known:sees])
+            sees = (2, 3, 3)[arm]
+            output: dict[str, Any] = {ARMS[arm].name: patients.output(context, arm)}
+            request = OutputsRequest(output, revealed=context[known:sees])
             known = sees
-            answer = await service.step("staged", answer.id, step)
+            answer = await service.report("staged", answer.id, request)
 
 
 def lived(where: str, **settings: Any) -> str:
@@ -134,7 +141,7 @@ def lived(where: str, **settings: Any) -> str:
     async def scenario() -> str:
         async with running(where, **settings) as service:
             await live(service)
-            return service.state_hash().hash
+            return (await service.state_hash()).hash
 
     return asyncio.run(scenario())
 

@@ -349,6 +349,9 @@ def test_on_error_raise_lets_the_exception_through() -> None:
     runner = Runner(policy, stages, on_error="raise", log=log)
     with pytest.raises(KeyError, match="missing"):
         runner.run(CASES[0])
+    empty = [STAGES[0], lambda x: next(iter(())), STAGES[2]]
+    with pytest.raises(StopIteration):
+        Runner(policy, empty, on_error="raise").run(CASES[0])
     with pytest.raises(sw.InvalidOutputsError, match="canonical: ZeroDivisionError") as caught:
         Runner(policy, STAGES, canonical=lambda a: 1 / 0, on_error="raise").run(CASES[0])
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

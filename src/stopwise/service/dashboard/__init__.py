@@ -1,9 +1,1 @@
-"""The dashboard: what the service knows, as pages for people.
-
-::
-
-    Service ─ views ─→ plain values ─ html, drawing, words ─→ a page
-                                      pages, sessions: who may see it, and who may act
-
-Pages are made on the server and read only: nothing here solves, fits or changes a state.
-"""
+"""The dashboard: pages for people, made on the server from the state of the service."""

@@ -1,348 +1,304 @@
-"""The dashboard over HTTP: who may see a page, who may act, and the routes."""
+"""The pages of the dashboard: handlers, sessions of those who signed in, and static files."""
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, TypeAlias, cast
-from urllib.parse import parse_qs
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from hmac import compare_digest
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
 
-from litestar import Request, Response
-from litestar.datastructures import Cookie
-from litestar.handlers import HTTPRouteHandler
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from stopwise.service.dashboard import cascade, html, overview, views
-from stopwise.service.dashboard.assets import ASSETS
-from stopwise.service.dashboard.sessions import LASTING, Session, Sessions
-from stopwise.service.dashboard.values import Visitor
-from stopwise.service.http.guard import Guard
+from stopwise.logs.diagnosis.words import amount, percent, percent_between, short
+from stopwise.reporting.style import STYLE
+from stopwise.service.dashboard import drawing, views
+from stopwise.service.http.request import Request, Response
 from stopwise.service.keys import Key, Keys
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 
-Asked: TypeAlias = Request[Any, Any, Any]
-Page: TypeAlias = Response[Any]
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+Routes: TypeAlias = list[tuple[str, str, Handler]]  # method, pattern of the path, handler
 
-# Nothing comes from elsewhere, nothing is written into the page, and nobody frames it.
-POLICY = (
-    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
-    "frame-ancestors 'none'"
+# Nothing is loaded from another host, nothing is inline, and nobody frames a page.
+POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+HEADERS = (
+    ("content-security-policy", POLICY),
+    ("referrer-policy", "same-origin"),
+    ("x-frame-options", "DENY"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cache-control", "no-store"),
 )
-HEADERS = {
-    "content-security-policy": POLICY,
-    "referrer-policy": "same-origin",
-    "x-frame-options": "DENY",
-    "cross-origin-opener-policy": "same-origin",
-    "cache-control": "no-store",
-}
-HTML = "text/html"  # in UTF-8, which Litestar adds
-FORM = "application/x-www-form-urlencoded"
-MOST_BODY = 4_096  # bytes of a form: a key and a token
+HTML = "text/html; charset=utf-8"
+MAX_FORM = 4_096  # bytes: a key and a token
 PER_PAGE = 100  # cascades
-# For the journal: where a scope has the id of the key it came with, and the code of an error.
-KEY, CODE = "stopwise_key", "stopwise_code"
-OURS = re.compile(r"/(cascades/[a-z0-9][a-z0-9_-]{0,63})?\Z")
-
-_FORMS = Guard(Settings(max_body=MOST_BODY), None)
-FILES = html.Files(
-    ASSETS["dashboard.css"].address, ASSETS["dashboard.js"].address, ASSETS["icon.svg"].address
-)
-
-
-def dashboard(service: Service, settings: Settings, keys: Keys | None) -> list[HTTPRouteHandler]:
-    """Return the routes of the dashboard.
-
-    Parameters
-    ----------
-    service : Service
-        What is shown.
-    settings : Settings
-        ``port`` names the cookie, so that two services on one machine keep theirs apart.
-    keys : Keys or None
-        With which to sign in. None: everybody may look, and nobody may act.
-    """
-    pages = Pages(service, settings, keys)
-    routes: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
-        ("GET", "/", "dashboard", pages.overview),
-        ("GET", "/cascades/{name:str}", "dashboard_cascade", pages.cascade),
-        ("POST", "/cascades/{name:str}/retire", "dashboard_retire", pages.retire),
-        ("GET", "/signin", "dashboard_sign_in_page", pages.sign_in_page),
-        ("POST", "/signin", "dashboard_sign_in", pages.sign_in),
-        ("POST", "/signout", "dashboard_sign_out", pages.sign_out),
-        ("GET", "/static/{file:str}", "dashboard_file", pages.file),
-    )
-    return [_route(*route) for route in routes]
-
-
-def _route(method: Any, path: str, name: str, answer: Callable[..., Any]) -> HTTPRouteHandler:
-    async def handle(request: Asked) -> Page:
-        try:
-            return await answer(request, **request.path_params)
-        except _Elsewhere as elsewhere:
-            return _redirect(elsewhere.address)
-        except Refusal as refusal:
-            cast(MutableMapping[str, Any], request.scope)[CODE] = refusal.code
-            title = TITLES.get(refusal.status, "That did not work")
-            page = html.notice(FILES, title, f"{_sentence(refusal.message)}.")
-            return _html(page, refusal.status)
-
-    return HTTPRouteHandler(path, http_method=method, name=name)(handle)
-
-
-TITLES = {
-    400: "Not a form",
-    403: "Not allowed",
-    404: "Not found",
-    409: "Too late",
-    413: "Too large",
-    415: "Not a form",
-    503: "Not now",
+SESSION_SECONDS = 12 * 3_600  # a working day
+MAX_SESSIONS = 20  # of one key; beyond, its oldest end
+OWN_PAGES = re.compile(r"/(cascades/[a-z0-9][a-z0-9_-]{0,63})?\Z")
+INVALID_KEY = "This is not a valid key of this service: it is mistyped, expired or revoked."
+ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
+<rect width="32" height="32" rx="7" fill="#0a456e"/><path d="M6 6h6v7H6z" fill="#d6e9f6"/>
+<path d="M13 6h6v13h-6z" fill="#8fc1e3"/><path d="M20 6h6v20h-6z" fill="#3f8cc0"/></svg>"""
+HERE = Path(__file__).parent
+SHADE = ".depth-{} {{ fill: color-mix(in srgb, var(--deep) {:.1f}%, var(--shallow)); }}\n"
+SHADES = (SHADE.format(k, 100 * k / (drawing.SHADES - 1)) for k in range(drawing.SHADES))
+CSS = STYLE + (HERE / "static/dashboard.css").read_text("utf-8") + "".join(SHADES)
+FILES = {
+    "dashboard.css": ("text/css", CSS.encode()),
+    "dashboard.js": ("text/javascript", (HERE / "static/dashboard.js").read_bytes()),
+    "icon.svg": ("image/svg+xml", ICON.encode()),
 }
+VERSION = sha256(b"".join(content for _, content in FILES.values())).hexdigest()[:12]
+TEMPLATES: Any = Environment(  # its own types are incomplete
+    loader=FileSystemLoader(HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+FILTERS: tuple[Any, ...] = (amount, percent, percent_between, short, views.counted)
+TEMPLATES.filters.update({one.__name__: one for one in FILTERS}, count="{:,}".format)
+TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+TEMPLATES.globals.update(draw=drawing, mean_cost=views.mean_cost, version=VERSION)
 
 
-class _Elsewhere(Exception):
-    """The visitor has to go to another page first."""
+def render(template: str, **values: Any) -> str:
+    """Return a page; one without a service has no user, no status and no updates."""
+    return TEMPLATES.get_template(template).render({"service": None, **values})
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address)
-        self.address = address
+
+class Session:
+    """A browser that has signed in; its repr shows no secret."""
+
+    def __init__(self, header: str, ends: float, key_id: str) -> None:
+        self.token = secrets.token_urlsafe(24)  # in every form, to know that it is ours
+        self.header, self.ends, self.key_id = header, ends, key_id
+
+
+class Sessions:
+    """Sessions in memory, by the hash of a cookie; they end when their key is no longer valid."""
+
+    def __init__(self, keys: Keys, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._by_hash: dict[bytes, Session] = {}  # oldest first
+
+    def begin(self, text: str) -> str:
+        """Start a session with a key and return the cookie; a `Refusal` if it is not valid."""
+        header = f"Bearer {text.strip().removeprefix('Bearer ').strip()}"
+        key_id, now = self._keys.identify(header).id, self._clock()
+        own = [digest for digest, one in self._by_hash.items() if one.key_id == key_id]
+        over = [digest for digest, one in self._by_hash.items() if one.ends <= now]
+        for digest in {*over, *own[: 1 - MAX_SESSIONS]}:
+            del self._by_hash[digest]
+        cookie = secrets.token_urlsafe(32)
+        self._by_hash[_hash(cookie)] = Session(header, now + SESSION_SECONDS, key_id)
+        return cookie
+
+    def find(self, cookie: str) -> tuple[Session, Key] | None:
+        """Return the session of a cookie, and its key as it is now; None if it has ended."""
+        session = self._by_hash.get(_hash(cookie))
+        with suppress(Refusal):
+            if session is not None and session.ends > self._clock():
+                return session, self._keys.identify(session.header)
+        self.end(cookie)
+        return None
+
+    def end(self, cookie: str) -> None:
+        """End a session."""
+        self._by_hash.pop(_hash(cookie), None)
+
+
+def _hash(cookie: str) -> bytes:
+    return sha256(cookie.encode("utf-8", "surrogatepass")).digest()
+
+
+def dashboard(service: Service, settings: Settings, keys: Keys | None) -> Routes:
+    """Return the routes: without keys, everybody may look and nobody may change anything."""
+    pages = Pages(service, settings, keys)
+    return [
+        ("GET", "/", partial(_handled, pages.overview)),
+        ("GET", "/cascades/{name}", partial(_handled, pages.cascade)),
+        ("POST", "/cascades/{name}/retire", partial(_handled, pages.retire)),
+        ("GET", "/signin", partial(_handled, pages.sign_in_page)),
+        ("POST", "/signin", partial(_handled, pages.sign_in)),
+        ("POST", "/signout", partial(_handled, pages.sign_out)),
+        ("GET", "/static/{file}", partial(_handled, pages.file)),
+    ]
+
+
+async def _handled(handler: Handler, request: Request) -> Response:
+    """Turn refusals into pages; who has not signed in is asked to."""
+    try:
+        return await handler(request)
+    except Refusal as refusal:
+        if refusal.status == 401:
+            after = _own_page(request.path)
+            return _redirect("/signin" if after == "/" else f"/signin?after={after}")
+        text = f"{refusal.message[:1].upper()}{refusal.message[1:].rstrip('.')}."
+        values = {"title": HTTPStatus(refusal.status).phrase, "text": text}
+        return await _page("login.html", values, refusal.status)
 
 
 class Pages:
-    """Answers requests for pages.
-
-    Parameters
-    ----------
-    service, settings, keys
-        As for `dashboard`.
-    """
+    """The handlers of the dashboard."""
 
     def __init__(self, service: Service, settings: Settings, keys: Keys | None) -> None:
         self._service = service
         self._sessions = None if keys is None else Sessions(keys)
-        self._cookie = f"stopwise_{settings.port}"
+        self._tls = settings.tls_cert is not None
+        self._cookie = f"stopwise_{settings.port}"  # of several services on one machine
 
-    # -- looking ------------------------------------------------------------------------------
+    async def overview(self, request: Request) -> Response:
+        """Show all cascades."""
+        common = self._common(request)
+        await self._service.readable()
+        every = [o for o in self._service.state.order if _visible(request, o.spec.name)]
+        every.sort(key=lambda one: (one.status != "active", one.spec.name))
+        pages = max(1, -(-len(every) // PER_PAGE))
+        number = dict(parse_qsl(request.query)).get("page", "")
+        page = min(max(int(number), 1), pages) if re.fullmatch("[0-9]{1,8}", number) else 1
+        values = {
+            "title": "Cascades",
+            "rows": [views.summary(one) for one in every[(page - 1) * PER_PAGE : page * PER_PAGE]],
+            "total": len(every),
+            "active": sum(one.status == "active" for one in every),
+            "rounds": sum(len(one.ledger) for one in every),
+            "open": sum(len(one.ledger.open) for one in every),
+            "page": page,
+            "pages": pages,
+        }
+        return await _page("overview.html", common | values)
 
-    async def overview(self, request: Asked) -> Page:
-        """Show every cascade."""
-        visitor = self._visitor(request)
-        running = views.running(self._service)
-        create = views.create_command(_base(request), with_key=self._sessions is not None)
-        learners = views.ordered(self._service.state.order)
-        pages = max(1, -(-len(learners) // PER_PAGE))
-        page = _number(request.query_params.get("page"), pages)
-        glances = [views.glance(one) for one in learners[(page - 1) * PER_PAGE : page * PER_PAGE]]
-        # Reading happens here, between two events; setting the page needs the state no more.
-        return _html(
-            await asyncio.to_thread(
-                overview.overview,
-                FILES,
-                visitor,
-                running,
-                glances,
-                create=create,
-                page=page,
-                pages=pages,
-                sums=views.sums(learners),
-            )
-        )
-
-    async def cascade(self, request: Asked, name: str) -> Page:
+    async def cascade(self, request: Request, *, unconfirmed: bool = False) -> Response:
         """Show one cascade."""
-        visitor = self._visitor(request)
-        return await self._cascade(request, visitor, name)
+        common, name = self._common(request), request.params["name"]
+        await self._service.readable()
+        learner = self._service.state.cascades.get(name)
+        if learner is None and self._service.recovering:
+            return await _page("base.html", {**common, "title": "Starting"})
+        if learner is None or not _visible(request, name):
+            raise Refusal(404, "unknown_cascade", f"no cascade is called {name[:80]!r}")
+        values = {"title": name, "c": views.detail(learner), "unconfirmed": unconfirmed}
+        return await _page("cascade.html", common | values, 422 if unconfirmed else 200)
 
-    async def _cascade(
-        self, request: Asked, visitor: Visitor, name: str, *, unconfirmed: bool = False
-    ) -> Page:
-        running = views.running(self._service)
-        if not self._service.ready:
-            return _html(html.starting(FILES, visitor, running))
-        learner = self._service.state.learner(name)
-        whole = views.whole(learner, _base(request), with_key=self._sessions is not None)
-        page = await asyncio.to_thread(
-            cascade.cascade, FILES, visitor, running, whole, unconfirmed=unconfirmed
-        )
-        return _html(page, 422 if unconfirmed else 200)
-
-    async def file(self, request: Asked, file: str) -> Page:
-        """Return the style sheet, the script or the icon."""
-        asset = ASSETS.get(file)
-        if asset is None:
-            raise Refusal(404, "unknown_path", "there is no such file")
-        known = request.query_params.get("v") == asset.tag
-        return Response(
-            asset.content,
-            media_type=asset.media_type,
-            headers={
-                "cache-control": "public, max-age=31536000, immutable" if known else "no-cache",
-                "content-security-policy": POLICY,
-            },
-        )
-
-    # -- signing in and out -------------------------------------------------------------------
-
-    async def sign_in_page(self, request: Asked) -> Page:
-        """Ask for a key, unless there is no need to."""
-        after = _ours(request.query_params.get("after"))
-        if self._sessions is None or self._sessions.find(self._cookie_of(request)):
-            return _redirect(after)
-        return _html(html.sign_in(FILES, after=after))
-
-    async def sign_in(self, request: Asked) -> Page:
-        """Begin a session with the key of the form."""
-        _check_same_site(request)
-        if self._sessions is None:
-            return _redirect("/")
-        form = await _form(request)
-        after = _ours(form.get("after"))
-        try:
-            cookie = self._sessions.begin(form.get("key", ""))
-        except Refusal:
-            problem = "This is not a valid key of this service: mistyped, expired or revoked."
-            return _html(html.sign_in(FILES, after=after, problem=problem), 401)
-        self._sessions.end(self._cookie_of(request))
-        return _redirect(after, self._made(request, cookie, int(LASTING)))
-
-    async def sign_out(self, request: Asked) -> Page:
-        """End the session."""
-        session, _ = self._signed_in(request)
-        await self._checked_form(request, session)
-        if self._sessions is not None:
-            self._sessions.end(self._cookie_of(request))
-        return _redirect("/signin", self._made(request, "", 0))
-
-    # -- acting -------------------------------------------------------------------------------
-
-    async def retire(self, request: Asked, name: str) -> Page:
+    async def retire(self, request: Request) -> Response:
         """Retire a cascade, for an admin who has typed its name."""
-        if self._sessions is None:
-            raise Refusal(
-                403,
-                "forbidden",
-                "without keys the dashboard is read-only: use the API, or serve with keys and "
-                "sign in with one of an admin",
-            )
-        session, key = self._signed_in(request)
-        form = await self._checked_form(request, session)
-        if not key.may("admin"):
-            raise Refusal(403, "forbidden", f"this needs an admin's key, and {key.name!r} is none")
+        form, name = await self._own_form(request), request.params["name"]
+        if request.key is None or not request.key.may("admin") or not _visible(request, name):
+            raise Refusal(403, "forbidden", "this needs an admin key for this cascade")
         if form.get("confirm", "").strip() != name:
-            visitor = Visitor(key.name, True, session.token)
-            return await self._cascade(request, visitor, name, unconfirmed=True)
+            return await self.cascade(request, unconfirmed=True)
         await self._service.retire(name)
         return _redirect(f"/cascades/{name}")
 
-    # -- who ----------------------------------------------------------------------------------
+    async def sign_in_page(self, request: Request) -> Response:
+        """Ask for a key, unless none is needed."""
+        after = _own_page(dict(parse_qsl(request.query)).get("after", ""))
+        if self._sessions is None or self._sessions.find(self._cookie_of(request)):
+            return _redirect(after)
+        return await _page("login.html", {"title": "Sign in", "after": after, "problem": ""})
 
-    def _visitor(self, request: Asked) -> Visitor:
-        """Return who looks; send those to sign in who must."""
-        if self._sessions is None:
-            return Visitor()
-        session, key = self._signed_in(request)
-        return Visitor(key.name, key.may("admin"), session.token)
-
-    def _signed_in(self, request: Asked) -> tuple[Session, Key]:
-        if self._sessions is None:
-            raise _Elsewhere("/")
-        found = self._sessions.find(self._cookie_of(request))
-        if found is None:
-            after = request.scope["path"]
-            known = after if OURS.match(after) and after != "/" else ""
-            raise _Elsewhere(f"/signin?after={known}" if known else "/signin")
-        cast(MutableMapping[str, Any], request.scope)[KEY] = found[1].id
-        return found
-
-    async def _checked_form(self, request: Asked, session: Session) -> Mapping[str, str]:
-        """Return the form, which came from a page of this session."""
-        _check_same_site(request)
+    async def sign_in(self, request: Request) -> Response:
+        """Start a session with the key of the form."""
         form = await _form(request)
-        if not session.owns(form.get("token", "")):
-            raise Refusal(
-                403, "forbidden", "this form is not from this session: load the page again"
-            )
+        after = _own_page(form.get("after", ""))
+        if self._sessions is None:
+            return _redirect("/")
+        try:
+            cookie = self._sessions.begin(form.get("key", ""))
+        except Refusal:
+            values = {"title": "Sign in", "after": after, "problem": INVALID_KEY}
+            return await _page("login.html", values, 401)
+        self._sessions.end(self._cookie_of(request))
+        return _redirect(after, self._set_cookie(request, cookie, SESSION_SECONDS))
+
+    async def sign_out(self, request: Request) -> Response:
+        """End the session."""
+        await self._own_form(request)
+        if self._sessions is not None:
+            self._sessions.end(self._cookie_of(request))
+        return _redirect("/signin", self._set_cookie(request, "", 0))
+
+    async def file(self, request: Request) -> Response:
+        """Return the style sheet, the script or the icon."""
+        name = request.params["file"]
+        if name not in FILES:
+            raise Refusal(404, "unknown_path", "there is no such file")
+        current = request.query == f"v={VERSION}"
+        cache = "public, max-age=31536000, immutable" if current else "no-cache"
+        headers = (("cache-control", cache), ("content-security-policy", POLICY))
+        return Response(200, FILES[name][1], FILES[name][0], headers)
+
+    def _common(self, request: Request) -> dict[str, Any]:
+        """Return what every page shows to who has signed in; the request gets the key."""
+        base, token = self._base(request), None
+        if self._sessions is not None:
+            found = self._sessions.find(self._cookie_of(request))
+            if found is None:
+                raise Refusal(401, "unauthorized", "sign in first")
+            token, request.key = found[0].token, found[1]
+        known = {"service": self._service, "now": time.time()}
+        return known | {"base": base, "key": request.key, "token": token}
+
+    async def _own_form(self, request: Request) -> dict[str, str]:
+        """Return the form, if it came from a page of this session."""
+        token = self._common(request)["token"]
+        if token is None:
+            raise Refusal(403, "forbidden", "without keys the dashboard is read-only: use the API")
+        form = await _form(request)
+        if not compare_digest(token.encode(), form.get("token", "").encode()):
+            raise Refusal(403, "forbidden", "this form is of another session: load the page again")
         return form
 
-    def _cookie_of(self, request: Asked) -> str | None:
-        return request.cookies.get(self._cookie)
+    def _cookie_of(self, request: Request) -> str:
+        found = re.search(rf"(?:^|; *){self._cookie}=([^;]*)", request.headers.get("cookie", ""))
+        return found[1] if found else ""
 
-    def _made(self, request: Asked, value: str, seconds: int) -> Cookie:
-        return Cookie(
-            self._cookie,
-            value=value,
-            path="/",
-            max_age=seconds,
-            httponly=True,
-            samesite="strict",
-            secure=_scheme(request) == "https",
-        )
+    def _set_cookie(self, request: Request, value: str, seconds: int) -> tuple[str, str]:
+        secure = "; Secure" if self._base(request).startswith("https") else ""
+        flags = f"Path=/; Max-Age={seconds}; HttpOnly; SameSite=strict{secure}"
+        return "set-cookie", f"{self._cookie}={value}; {flags}"
 
-
-# --- requests and answers -------------------------------------------------------------------------
+    def _base(self, request: Request) -> str:
+        """Return the address of the service, as the browser sees it."""
+        https = self._tls or request.headers.get("x-forwarded-proto") == "https"
+        return f"{'https' if https else 'http'}://{request.headers.get('host', '127.0.0.1')}"
 
 
-def _check_same_site(request: Asked) -> None:
-    """Refuse a form that another site made the browser send."""
-    site = request.headers.get("sec-fetch-site")
-    origin = request.headers.get("origin")
-    if site is not None:
-        good = site in {"same-origin", "none"}
-    else:
-        host = request.headers.get("host", "")
-        good = origin is None or origin.partition("://")[2] == host
-    if not good:
+def _visible(request: Request, name: str) -> bool:
+    """Return whether the key of a request may see a cascade."""
+    return request.key is None or not request.key.cascades or name in request.key.cascades
+
+
+def _own_page(address: str) -> str:
+    """Return where signing in may lead."""
+    return address if OWN_PAGES.match(address) else "/"
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Return the fields of a form, unless another site made the browser send it."""
+    site, origin = (request.headers.get(name) for name in ("sec-fetch-site", "origin"))
+    own = origin is None or origin.partition("://")[2] == request.headers.get("host")
+    if not (own if site is None else site in {"same-origin", "none"}):
         raise Refusal(403, "forbidden", "this form was sent by another site")
+    body = await request.body(MAX_FORM)  # who sends it has shown no key yet
+    return dict(parse_qsl(body.decode("ascii", "replace")))
 
 
-async def _form(request: Asked) -> dict[str, str]:
-    """Return the fields of a form, the first of each name."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        raise Refusal(415, "unsupported_media_type", "this takes the form of a page")
-    body = await _FORMS.body(dict(request.scope["headers"]), request.receive)
-    try:
-        fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=10)
-    except ValueError:  # not ASCII, not UTF-8 behind it, or too many fields
-        raise Refusal(400, "bad_request", "this is not the form of a page") from None
-    return {name: values[0] for name, values in fields.items()}
+async def _page(template: str, values: dict[str, Any], status: int = 200) -> Response:
+    """Return a page; its values are plain, so that a thread can render it."""
+    text = await asyncio.to_thread(render, template, **values)
+    return Response(status, text.encode(), HTML, HEADERS)
 
 
-def _html(page: str, status: int = 200) -> Page:
-    return Response(page, status_code=status, media_type=HTML, headers=HEADERS)
-
-
-def _redirect(address: str, cookie: Cookie | None = None) -> Page:
-    return Response(
-        b"",
-        status_code=303,
-        media_type=HTML,
-        headers={**HEADERS, "location": address},
-        cookies=[] if cookie is None else [cookie],
-    )
-
-
-def _base(request: Asked) -> str:
-    """Return where the visitor finds the service."""
-    return f"{_scheme(request)}://{request.headers.get('host', '127.0.0.1')}"
-
-
-def _scheme(request: Asked) -> str:
-    """Return how the visitor came, through a proxy that says so or directly."""
-    forwarded = request.headers.get("x-forwarded-proto", "")
-    return "https" if "https" in (forwarded, request.scope["scheme"]) else "http"
-
-
-def _ours(address: str | None) -> str:
-    """Return an address if it is one of our pages, and nothing else may be visited."""
-    return address if address is not None and OURS.match(address) else "/"
-
-
-def _number(text: str | None, most: int) -> int:
-    given = (
-        int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 9 else 1
-    )
-    return min(max(given, 1), most)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".")
+def _redirect(address: str, *headers: tuple[str, str]) -> Response:
+    return Response(303, b"", HTML, (*HEADERS, ("location", address), *headers))

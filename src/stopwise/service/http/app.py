@@ -1,233 +1,168 @@
-"""The application: routes, guard and refusals put together, for any server that speaks ASGI."""
+"""The application: one way for every request, from the server to the handler and back."""
 
+import re
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from time import perf_counter
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
-from litestar import Litestar, Request, Response
-from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
-from litestar.handlers import HTTPRouteHandler
 
 from stopwise.service.dashboard.pages import dashboard
-from stopwise.service.http import faults
-from stopwise.service.http.fast import FastLane
-from stopwise.service.http.guard import SAFE, Guard, Headers, idempotency_key, request_id
-from stopwise.service.http.routes import JSON, ROUTES, Call, Digests, Route, Text
+from stopwise.service.http.request import (
+    JSON,
+    Access,
+    Bodies,
+    Body,
+    Request,
+    Response,
+    refused,
+    unexpected,
+)
+from stopwise.service.http.routes import ROUTES, Api, Route
 from stopwise.service.http.schema import document
-from stopwise.service.journal import Journal
 from stopwise.service.keys import Keys
-from stopwise.service.metrics import Metrics
-from stopwise.service.numbers import OTHER, Numbers
+from stopwise.service.metrics import OTHER, Metrics
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Any]]
-Send: TypeAlias = Callable[[Any], Awaitable[None]]
-ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-Asked: TypeAlias = Request[Any, Any, Any]
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-# Where a scope has the id of the key it came with, and the code of the error it was answered with.
-_KEY, _CODE = "stopwise_key", "stopwise_code"
+# On every answer, unless it says otherwise itself: what is decided for one is for no cache.
+DEFAULTS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
+_USUAL = [("content-type", JSON), *DEFAULTS.items()]
 _encode = msgspec.json.Encoder().encode
 
 
-def make_app(service: Service, settings: Settings) -> ASGIApp:
-    """Put a service behind HTTP; to start and stop the application is to start and stop it.
+class Path(NamedTuple):
+    """One path: the names of what varies in it, and its handlers by method with their names."""
 
-    From the outside: the hot lane, which answers the busiest routes itself; the gate, through
-    which all the rest comes; the routes, and the dashboard.
-    """
-    keys = None if settings.keys is None else Keys(settings.keys)
-    guard = Guard(settings, keys)
-    metrics, paper = Metrics(service), document(secured=keys is not None)
-    digests = Digests(service)
-    # OPTIONS first, lest Litestar make one of its own for the first method of a path
-    handlers: list[Any] = [_options(path) for path in dict.fromkeys(r.path for r in ROUTES)]
-    handlers += [_handler(route, guard, service, metrics, paper, digests) for route in ROUTES]
-    litestar = Litestar(
-        handlers + dashboard(service, settings, keys),
-        on_startup=[service.start],
-        on_shutdown=[service.stop],
-        exception_handlers={Exception: _refused},
-        openapi_config=None,  # ours is made from the same table as the routes
-        logging_config=None,
-        request_max_body_size=None,  # the guard sees to it, as the hot lane needs it too
-    )
-    journal = service.journal
-    gate = Gate(cast(ASGIApp, litestar), guard, service.numbers, journal)
-    # Where decisions are logged with their contexts, they take the way that logs them.
-    return gate if journal.decisions else FastLane(gate, service, guard, journal)
+    params: list[str]
+    methods: dict[str, tuple[Handler, str]]
 
 
-class Gate:
-    """What every request passes that the hot lane does not answer, and every answer to it.
+class App:
+    """The service behind HTTP, for a server that speaks RSGI.
 
-    Refuses what came through somebody else's site, puts the headers on that every answer has,
-    answers HEAD like GET without the body, counts, and tells the journal.
-
-    Parameters
-    ----------
-    app : ASGI application
-        What is behind it.
-    guard : Guard
-        Who stands there.
-    numbers : Numbers
-        Where answers are counted.
-    journal : Journal
-        Is told of them.
+    Every request is routed, checked, handled, answered, counted and logged here.
     """
 
-    def __init__(self, app: ASGIApp, guard: Guard, numbers: Numbers, journal: Journal) -> None:
-        self._app = app
-        self._guard = guard
-        self._numbers = numbers
-        self._journal = journal
+    def __init__(self, service: Service, settings: Settings) -> None:
+        keys = None if settings.keys is None else Keys(settings.keys)
+        self._access = Access(settings, keys)
+        self._api = Api(service, self._access, Metrics(service), document(secured=keys is not None))
+        self._max_body = settings.max_body
+        self._bodies = Bodies()
+        self._counters = service.counters
+        self._journal = service.journal
+        self._paths: dict[str, Path] = {}
+        self._pattern = re.compile("")  # of all paths; which one matched is its last group
+        for route in ROUTES:
+            self.add_route(route)
+        for method, path, handler in dashboard(service, settings, keys):
+            self.add(method, path, handler, "dashboard")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    def add(self, method: str, path: str, handler: Handler, name: str) -> None:
+        """Serve a path; ``name`` is what metrics call it."""
+        entry = self._paths.setdefault(path, Path(re.findall(r"{(\w+)}", path), {}))
+        entry.methods[method] = (handler, name)
+        patterns = (re.sub(r"\\{\w+\\}", "([^/]+)", re.escape(one)) for one in self._paths)
+        self._pattern = re.compile("|".join(f"({one})" for one in patterns))
+        self._by_group: dict[int, Path] = {}
+        group = 1
+        for one in self._paths.values():
+            self._by_group[group] = one
+            group += 1 + len(one.params)
+
+    def add_route(self, route: Route) -> None:
+        """Serve a route of the API."""
+        self.add(route.method, route.path, self._handler(route), route.id)
+
+    def _found(self, request: Request) -> tuple[Handler, str]:
+        """Return the handler of a request and its name, or refuse."""
+        found = self._pattern.fullmatch(request.path)
+        if found is None or found.lastindex is None:
+            raise Refusal(404, "unknown_path", "there is nothing at this path; see /openapi.json")
+        path = self._by_group[found.lastindex]
+        if path.params:
+            values = found.groups()[found.lastindex :]
+            request.params = dict(zip(path.params, values, strict=False))
+        method = "GET" if request.method == "HEAD" else request.method
+        return path.methods.get(method) or (_other_method(path.methods), OTHER)
+
+    async def __rsgi__(self, scope: Any, protocol: Any) -> None:
+        """Answer one request."""
         began = perf_counter()
-        headers: Headers = dict(scope["headers"])
-        method, path, status = scope["method"], scope["path"], 500
-        inner = {**scope, "method": "GET"} if method == "HEAD" else scope
-        begun = False
-
-        async def sent(message: MutableMapping[str, Any]) -> None:
-            nonlocal status, begun
-            if message["type"] == "http.response.start":
-                status, begun = message["status"], True
-                message["headers"] = _complete(list(message["headers"]))
-            elif method == "HEAD":
-                message["body"] = b""
-            await send(message)
-
+        request = Request(scope, protocol, self._max_body, self._bodies)
+        name, code = OTHER, None
         try:
-            self._guard.origin(headers, method)
-            await self._app(inner, receive, sent)
+            self._access.check_origin(request)
+            handler, name = self._found(request)
+            response = await handler(request)
         except Refusal as refusal:
-            inner[_CODE] = refusal.code
-            await respond(sent, *faults.answer(refusal))
-        except CancelledError:  # the time that a server gives requests when it stops is over
-            if begun:
-                raise
-            refusal = faults.stopping()
-            inner[_CODE] = refusal.code
-            await respond(sent, *faults.answer(refusal))
+            code = refusal.code
+            response = refused(refusal)
+        except CancelledError:  # the time that requests are given when the service stops is over
+            code = "unavailable"
+            words = "the service is stopping; whether this was carried out is not known"
+            response = refused(Refusal(503, code, words, retry_after=1))
+        except Exception as error:
+            code = "internal"
+            response = unexpected(error, request)
+        headers = _USUAL
+        if response.headers or response.media_type != JSON:
+            given = {"content-type": response.media_type, **DEFAULTS}
+            given |= {key: value for key, value in response.headers if key != "set-cookie"}
+            cookies = [one for one in response.headers if one[0] == "set-cookie"]
+            headers = [*given.items(), *cookies]
+        with suppress(RuntimeError):  # the client went away
+            protocol.response_bytes(response.status, headers, response.body)
         seconds = perf_counter() - began
-        route = getattr(inner.get("route_handler"), "name", None) or OTHER
-        self._numbers.answered(route, status, seconds)
-        if self._journal.requests != "none":
-            key_id = inner.get(_KEY) or self._guard.known(headers)
-            number, code = request_id(headers), inner.get(_CODE)
-            self._journal.request(method, path, status, seconds, number, key_id, code)
+        self._counters.answered(name, response.status, seconds)
+        requests = self._journal.requests
+        if requests != "none" and (response.status >= 400 or requests == "all"):
+            key = self._access.known_key(request)
+            self._journal.request(
+                request.method, request.path, response.status, seconds, request.id, key, code
+            )
+
+    def _handler(self, route: Route) -> Handler:
+        """Return the handler of a route of the API."""
+        api, access, run = self._api, self._access, route.run
+        body = None if route.takes is None else Body.of(route.takes)
+        needs, writes, repeatable = route.needs, route.writes, route.repeatable
+
+        async def handle(request: Request) -> Response:
+            if needs != "nothing":
+                access.check_key(request, needs)
+            if writes:
+                request.check_media_type()
+                raw = await request.body()
+                if repeatable:
+                    request.read_idempotency_key()
+                if body is not None:
+                    request.content = body.read(raw)
+                elif raw.strip() not in {b"", b"{}"}:
+                    raise Refusal(422, "invalid", "this takes no body, or {}")
+            reply = await run(api, request)
+            if isinstance(reply, Response):
+                return reply
+            return Response(reply[0], _encode(reply[1]))
+
+        return handle
 
 
-def _complete(headers: faults.RawHeaders) -> faults.RawHeaders:
-    there = {name for name, _ in headers}
-    headers += [header for header in SAFE if header[0] not in there]
-    if b"allow" in there:  # HEAD is the gate's own; nobody behind it knows
-        return [
-            (name, value + b", HEAD" if name == b"allow" and b"GET" in value else value)
-            for name, value in headers
-        ]
-    return headers
+def _other_method(methods: dict[str, Any]) -> Handler:
+    """Return what answers a method that a path does not have."""
+    known = [*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS"]
+    allow = (("allow", ", ".join(known)),)
 
+    async def answer(request: Request) -> Response:
+        if request.method == "OPTIONS":
+            return Response(204, b"", headers=allow)
+        words = "this path does not take this method"
+        return refused(Refusal(405, "method_not_allowed", words), allow)
 
-async def respond(send: Send, status: int, headers: faults.RawHeaders, body: bytes) -> None:
-    """Send a whole answer."""
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _handler(
-    route: Route,
-    guard: Guard,
-    service: Service,
-    metrics: Metrics,
-    paper: bytes,
-    digests: Digests,
-) -> HTTPRouteHandler:
-    decoder = None if route.takes is None else msgspec.json.Decoder(route.takes)
-
-    async def handle(request: Asked) -> Response[bytes]:
-        headers: Headers = dict(request.scope["headers"])
-        if route.needs != "nothing":
-            key = guard.key(headers, route.needs)
-            cast(Scope, request.scope)[_KEY] = None if key is None else key.id
-            trusted = True
-        else:
-            trusted = guard.keys is None or guard.known(headers) is not None
-        if route.path.startswith("/v1"):
-            service.check_ready()
-        repeat: str | None = None
-        body: object = None
-        if route.writes:
-            guard.media_type(headers)
-            raw = await guard.body(headers, request.receive)
-            repeat = idempotency_key(headers) if route.repeatable else None
-            if decoder is not None:
-                body = faults.decoded(decoder, raw)
-            elif raw.strip() not in {b"", b"{}"}:
-                raise Refusal(422, "invalid", "this takes no body, or {}")
-        call = Call(service, metrics, paper, digests, request.path_params, repeat, body, trusted)
-        status, reply = await route.run(call)
-        if isinstance(reply, Text):
-            return Response(reply.content, status_code=status, media_type=reply.media_type)
-        return Response(_encode(reply), status_code=status, media_type=JSON)
-
-    return HTTPRouteHandler(_typed(route.path), http_method=route.method, name=route.id)(handle)
-
-
-def _options(path: str) -> HTTPRouteHandler:
-    """Tell which methods a path takes; Litestar's own answer knows one of several."""
-    methods = [route.method for route in ROUTES if route.path == path]
-    allow = {"allow": ", ".join([*methods, "OPTIONS"])}
-
-    async def options() -> Response[None]:
-        return Response(None, status_code=204, headers=allow)
-
-    return HTTPRouteHandler(_typed(path), http_method="OPTIONS")(options)
-
-
-def _typed(path: str) -> str:
-    return path.replace("{name}", "{name:str}").replace("{id}", "{id:str}")
-
-
-def _refused(request: Asked, error: Exception) -> Response[bytes]:
-    """Turn whatever was raised into the one shape of an error."""
-    code = "internal"
-    if isinstance(error, HTTPException) and error.status_code < 500:
-        refusal = _from_litestar(error)
-        code = refusal.code
-        status, headers, body = faults.answer(refusal)
-        if isinstance(error, MethodNotAllowedException):
-            headers.append((b"allow", (error.headers or {}).get("allow", "").encode()))
-    elif isinstance(error, Refusal):
-        code = error.code
-        status, headers, body = faults.answer(error)
-    else:
-        number = request_id(dict(request.scope["headers"]))
-        status, headers, body = faults.unexpected(
-            error, request.method, request.scope["path"], number
-        )
-    cast(Scope, request.scope)[_CODE] = code
-    told = {
-        name.decode(): value.decode()
-        for name, value in headers
-        if name not in {b"content-type", b"content-length"}
-    }
-    return Response(body, status_code=status, media_type=JSON, headers=told)
-
-
-def _from_litestar(error: HTTPException) -> Refusal:
-    if isinstance(error, NotFoundException):
-        return Refusal(404, "unknown_path", "there is nothing at this path; see /openapi.json")
-    if isinstance(error, MethodNotAllowedException):
-        return Refusal(405, "method_not_allowed", "this path does not take this method")
-    return Refusal(400, "bad_request", "the request is not HTTP as it should be")
+    return answer

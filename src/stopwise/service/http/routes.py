@@ -1,167 +1,53 @@
-"""Every route of the API: where it is, who may use it, what it takes and gives, and what it does.
+"""Every route of the API: its place, who may use it, what it takes and gives, and what it does.
 
-The table `ROUTES` is all there is: the application serves it, and the published OpenAPI document
-is made from it.
+The table `ROUTES` is complete: the application serves it, and the OpenAPI document is made from it.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from stopwise.service import messages as m
+from stopwise.service.http.request import JSON, Access, Request, Response
 from stopwise.service.keys import Scope
-from stopwise.service.messages import (
-    BatchAnswer,
-    BatchRequest,
-    CascadeList,
-    CascadeSpec,
-    CascadeView,
-    DecisionAnswer,
-    DecisionRequest,
-    DecisionView,
-    LabelAnswer,
-    LabelRequest,
-    OutputsAnswer,
-    OutputsRequest,
-    RoundAnswer,
-    RoundRequest,
-    StateAnswer,
-    StepRequest,
-)
 from stopwise.service.metrics import CONTENT_TYPE, Metrics
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 
-JSON = "application/json"
-WRITES_FAIL = "the log cannot be written now"
+Reply: TypeAlias = tuple[int, msgspec.Struct]
+
+
+class Api(msgspec.Struct, frozen=True):
+    """What routes work with."""
+
+    service: Service
+    access: Access
+    metrics: Metrics
+    document: bytes
 
 
 class HealthAnswer(msgspec.Struct, frozen=True):
-    """How a service is."""
+    """The state of the process."""
 
     status: Literal["alive", "ready"]
 
 
-class Digests:
-    """The digest of the state, computed once for each state and by one caller at a time.
-
-    Parameters
-    ----------
-    service : Service
-        Of which.
-    """
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._one = asyncio.Lock()
-        self._last: StateAnswer | None = None
-
-    async def now(self) -> StateAnswer:
-        """Return it: to compute it, the whole state is encoded; to be told again is free."""
-        async with self._one:
-            self._service.check_ready()
-            state, last = self._service.state, self._last
-            # The digest of the log stands for all that is in it, and that for the state.
-            if last is None or (last.position, last.log) != (
-                state.position,
-                state.log_digest.hex(),
-            ):
-                self._last = last = await self._service.settled_hash()
-            return last
+Run: TypeAlias = Callable[[Api, Request], Awaitable[Reply | Response]]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request that has passed the guard.
-
-    Attributes
-    ----------
-    service : Service
-        Who carries it out.
-    metrics : Metrics
-        What it tells Prometheus.
-    document : bytes
-        The OpenAPI document.
-    digests : Digests
-        Of the state.
-    path : mapping
-        What stands in the path: ``name`` of a cascade, ``id`` of a decision or round.
-    key : str or None
-        The Idempotency-Key.
-    body : Any
-        Of the type that the route takes; None if it takes none.
-    trusted : bool
-        Whether whoever asks may know details: has a valid key, or is not asked for one.
-    """
-
-    service: Service
-    metrics: Metrics
-    document: bytes
-    digests: Digests
-    path: Mapping[str, str]
-    key: str | None = None
-    body: Any = None
-    trusted: bool = False
-
-    @property
-    def name(self) -> str:
-        """The cascade."""
-        return self.path["name"]
-
-    @property
-    def id(self) -> str:
-        """The decision or round."""
-        return self.path["id"]
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A body that is no message: its bytes, and what they are."""
-
-    content: bytes
-    media_type: str
-
-
-Reply: TypeAlias = tuple[int, msgspec.Struct | Text]
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One route.
-
-    Attributes
-    ----------
-    method, path : str
-        Where it is; ``{name}`` and ``{id}`` stand for what varies.
-    run : callable
-        Carries out a `Call`; the first line of its docstring is the summary in the document.
-    needs : str or None
-        The scope of the key: None, any valid key; "nothing", not even a key.
-    takes : type or None
-        Of the body.
-    gives : dict
-        Status of each success → (type of the body, when).
-    refuses : tuple of str
-        Codes that it can be refused with, besides those that any route of its sort can.
-    repeatable : bool
-        Whether an Idempotency-Key is heeded.
-    tag : str
-        What it belongs to, in the document.
-    media_type : str
-        Of what it gives.
-    """
+class Route(msgspec.Struct, frozen=True):
+    """One route; the docstring of ``run`` describes it in the OpenAPI document."""
 
     method: Literal["GET", "POST"]
-    path: str
-    run: Callable[[Call], Awaitable[Reply]]
-    needs: Scope | Literal["nothing"] | None
-    gives: Mapping[int, tuple[Any, str]]
-    takes: Any = None
-    refuses: tuple[str, ...] = ()
-    repeatable: bool = False
-    tag: str = "cascades"
+    path: str  # {name} and {id} stand for what varies
+    run: Run
+    needs: Scope | Literal["nothing"] | None  # None: any valid key; "nothing": not even a key
+    gives: Mapping[int, tuple[Any, str]]  # status of each success → type of the body, when
+    takes: Any = None  # type of the body
+    refuses: tuple[str, ...] = ()  # codes besides those of every such route
+    repeatable: bool = False  # whether an Idempotency-Key is used
     media_type: str = JSON
 
     @property
@@ -170,308 +56,202 @@ class Route:
         return self.method == "POST"
 
     @property
+    def tag(self) -> str:
+        """Its section in the document."""
+        if not self.path.startswith("/v1/cascades"):
+            return "service"
+        return "rounds" if "/rounds" in self.path else "cascades"
+
+    @property
     def id(self) -> str:
         """Its name: one word, as in metrics and in the document."""
         return self.run.__name__.rstrip("_")
 
 
-# -- cascades ----------------------------------------------------------------------------------
+ROUTES: list[Route] = []
 
 
-async def cascades(call: Call) -> Reply:
-    """List every cascade, the retired among them."""
-    return 200, CascadeList(call.service.cascades())
+def route(
+    method: Literal["GET", "POST"],
+    path: str,
+    needs: Scope | Literal["nothing"] | None,
+    gives: Any,
+    when: str,
+    *,
+    repeated: str = "",
+    **more: Any,
+) -> Callable[[Run], Run]:
+    """Add a function to `ROUTES`; ``repeated`` says when a repeatable one answers with 200."""
+    successes = {201: (gives, when), 200: (gives, repeated)} if repeated else {200: (gives, when)}
+
+    def add(run: Run) -> Run:
+        ROUTES.append(Route(method, path, run, needs, successes, repeatable=bool(repeated), **more))
+        return run
+
+    return add
 
 
-async def create_cascade(call: Call) -> Reply:
+def check_unrestricted(request: Request) -> None:
+    """Refuse a key that may see some cascades only."""
+    if request.key is not None and request.key.cascades:
+        seen = f"the key {request.key.id} may see {', '.join(request.key.cascades)} only"
+        raise Refusal(403, "forbidden", f"this shows every cascade, and {seen}")
+
+
+_get, _post = partial(route, "GET"), partial(route, "POST")
+_NAME, _ID = "/v1/cascades/{name}", "/v1/cascades/{name}/rounds/{id}"
+_OPENING: dict[str, Any] = {
+    "repeated": "Opened before, under the same Idempotency-Key.",
+    "refuses": ("unknown_cascade", "conflict", "retired"),
+}
+_ROUND = ("unknown_cascade", "unknown_round", "conflict", "gone")
+
+# -- cascades ------------------------------------------------------------------------------------
+
+
+@_get("/v1/cascades", None, m.CascadeList, "All of them.")
+async def cascades(api: Api, request: Request) -> Reply:
+    """List every cascade, the retired ones included.
+
+    A key that may see some cascades only gets those.
+    """
+    allowed = () if request.key is None else request.key.cascades
+    found = await api.service.cascades()
+    return 200, m.CascadeList([one for one in found if not allowed or one.spec.name in allowed])
+
+
+@_post(
+    "/v1/cascades",
+    "admin",
+    m.CascadeView,
+    "Created.",
+    repeated="It was created before by the same request.",
+    takes=m.CascadeSpec,
+    refuses=("conflict",),
+)
+async def create_cascade(api: Api, request: Request) -> Reply:
     """Create a cascade.
 
-    Its name is taken for good. To send the same again is safe: the same Idempotency-Key with the
-    same body gives the cascade it made.
+    Its name is taken for good. To send the same again is safe: it gives the cascade that exists.
     """
-    view, new = await call.service.create(call.body, call.key)
+    if request.key is not None and request.content.name not in request.key.cascades:
+        check_unrestricted(request)
+    view, new = await api.service.create(request.content, request.idempotency_key)
     return (201 if new else 200), view
 
 
-async def cascade(call: Call) -> Reply:
+@_get(_NAME, None, m.CascadeView, "Now.", refuses=("unknown_cascade",))
+async def cascade(api: Api, request: Request) -> Reply:
     """Show one cascade, with what it has done so far."""
-    return 200, call.service.cascade(call.name)
+    return 200, await api.service.cascade(request.params["name"])
 
 
-async def retire_cascade(call: Call) -> Reply:
-    """Retire a cascade: it decides no more, and still takes outputs of what it has decided.
+@_post(f"{_NAME}/retire", "admin", m.CascadeView, "Retired.", refuses=("unknown_cascade",))
+async def retire_cascade(api: Api, request: Request) -> Reply:
+    """Retire a cascade: it takes no new rounds, and still outputs of those that are open.
 
     It cannot be undone. To retire it again changes nothing.
     """
-    return 200, await call.service.retire(call.name)
+    return 200, await api.service.retire(request.params["name"])
 
 
-# -- decisions ---------------------------------------------------------------------------------
+# -- rounds --------------------------------------------------------------------------------------
 
 
-async def decide(call: Call) -> Reply:
-    """Decide how deep to go for a context.
+@_post(f"{_NAME}/rounds", "decide", m.RoundAnswer, "Opened.", takes=m.RoundRequest, **_OPENING)
+async def open_round(api: Api, request: Request) -> Reply:
+    """Open a round: ask how deep to go for a context.
 
-    Run the arms up to `stop`, then tell what they said: POST …/decisions/{id}/outputs. A context
-    must have as many numbers as the cascade's; a cascade whose stages reveal their context decides
-    in rounds instead (409).
+    Where the whole context is known, the answer has `stop`: run the arms up to it, then report
+    their outputs. Where stages reveal the context, give what is known before the first arm; the
+    answer has `next`: run that arm and report its output with what it reveals.
     """
-    answer, new = await call.service.decide(call.name, call.body, call.key)
-    return (201 if new else 200), answer
+    name, key = request.params["name"], request.idempotency_key
+    rounds, new = await api.service.open_rounds(name, request.content, key)
+    return (201 if new else 200), rounds[0]
 
 
-async def decide_batch(call: Call) -> Reply:
-    """Decide how deep to go for several contexts at once.
+@_post(f"{_NAME}/rounds:batch", "decide", m.RoundList, "Opened.", takes=m.BatchRequest, **_OPENING)
+async def open_rounds(api: Api, request: Request) -> Reply:
+    """Open several rounds at once.
 
     All or none: one context that is refused refuses the batch.
     """
-    answer, new = await call.service.decide_batch(call.name, call.body, call.key)
-    return (201 if new else 200), answer
+    name, key = request.params["name"], request.idempotency_key
+    rounds, new = await api.service.open_rounds(name, request.content, key)
+    return (201 if new else 200), m.RoundList(rounds)
 
 
-async def decision(call: Call) -> Reply:
-    """Look up a decision: what was decided, and what the arms said."""
-    return 200, await call.service.decision(call.name, call.id)
+@_get(_ID, None, m.RoundView, "As the log has it.", refuses=_ROUND[:2])
+async def round_(api: Api, request: Request) -> Reply:
+    """Look up a round: its state, its context and the outputs of its arms."""
+    return 200, await api.service.round(request.params["name"], request.params["id"])
 
 
-async def outputs(call: Call) -> Reply:
-    """Tell what arms of a decision said.
+@_post(
+    f"{_ID}/outputs", "observe", m.RoundAnswer, "Reported.", takes=m.OutputsRequest, refuses=_ROUND
+)
+async def report_outputs(api: Api, request: Request) -> Reply:
+    """Report outputs of a round's arms; the answer says which arm is next, or that it has ended.
 
-    All at once or as they come, in any order and as late as you like; the same again changes
-    nothing. The policy learns when the last arm up to `stop` has answered, or when you say `final`.
-    Arms beyond `stop` and an output that differs from one told before are refused (409).
+    Where the whole context is known: all at once or as they come, in any order and as late as you
+    like. Where stages reveal the context: the arm `next`, with what it reveals. The same again
+    changes nothing. The policy learns when the last arm has answered, or when you say `final`.
+    Arms that should not have run, and an output that differs from one reported before, are
+    refused (409).
     """
-    return 200, await call.service.outputs(call.name, call.id, call.body)
+    name, id_ = request.params["name"], request.params["id"]
+    return 200, await api.service.report(name, id_, request.content)
 
 
-async def label(call: Call) -> Reply:
-    """Tell the right answer of a decision or round that was learned from, for an audit.
+@_post(f"{_ID}/label", "observe", m.LabelAnswer, "Labelled.", takes=m.LabelRequest, refuses=_ROUND)
+async def label_round(api: Api, request: Request) -> Reply:
+    """Report the right answer of a round that was learned from.
 
     Labels are of use only for rounds chosen at random, whatever their outcome.
     """
-    return 200, await call.service.label(call.name, call.id, call.body)
+    name, id_ = request.params["name"], request.params["id"]
+    return 200, await api.service.label(name, id_, request.content)
 
 
-# -- rounds ------------------------------------------------------------------------------------
+# -- the service itself --------------------------------------------------------------------------
 
 
-async def start_round(call: Call) -> Reply:
-    """Begin a round that is decided step by step, as its stages reveal their context."""
-    answer, new = await call.service.start_round(call.name, call.body, call.key)
-    return (201 if new else 200), answer
+@_get("/v1/state", "admin", m.StateAnswer, "Now.")
+async def state(api: Api, request: Request) -> Reply:
+    """Show how far the log goes, and the digest of the state: equal on all replicas."""
+    check_unrestricted(request)
+    return 200, await api.service.state_hash()
 
 
-async def round_(call: Call) -> Reply:
-    """Show where a round stands."""
-    return 200, call.service.round(call.name, call.id)
-
-
-async def step(call: Call) -> Reply:
-    """Tell what an arm of a round said and revealed; learn which is next, if any.
-
-    Arms come in order. The same step again changes nothing; another output of the same arm, or an
-    arm out of turn, is refused (409).
-    """
-    return 200, await call.service.step(call.name, call.id, call.body)
-
-
-async def end_round(call: Call) -> Reply:
-    """End a round early because a stage failed; the policy learns from the arms that answered."""
-    return 200, await call.service.end_round(call.name, call.id)
-
-
-# -- the service itself ------------------------------------------------------------------------
-
-
-async def state(call: Call) -> Reply:
-    """Tell how far the log goes, and the digest of what it amounts to.
-
-    Two replicas that show the same position show the same hash.
-    """
-    return 200, await call.digests.now()
-
-
-async def healthz(call: Call) -> Reply:
+@_get("/healthz", "nothing", HealthAnswer, "Alive.")
+async def healthz(api: Api, request: Request) -> Reply:
     """Say that the process is alive."""
-    del call
     return 200, HealthAnswer("alive")
 
 
-async def readyz(call: Call) -> Reply:
-    """Say whether requests would be carried out now; 503 while it recovers or cannot write."""
-    why_not = call.service.recovering or call.service.trouble
-    if why_not:
-        if not call.trusted:  # the details name files and hosts
-            starts = bool(call.service.recovering)
-            why_not = "the service is getting ready" if starts else WRITES_FAIL
-        raise Refusal(503, "unavailable", why_not, retry_after=1)
-    return 200, HealthAnswer("ready")
+@_get("/readyz", "nothing", HealthAnswer, "Ready.")
+async def readyz(api: Api, request: Request) -> Reply:
+    """Say whether requests should be sent here; 503 while it starts, stops or cannot write."""
+    service, reason = api.service, api.service.not_ready
+    if not reason:
+        return 200, HealthAnswer("ready")
+    if api.access.keys is not None and api.access.known_key(request) is None:
+        # the details name files and hosts
+        starting = service.recovering or service.draining
+        reason = "the service is starting or stopping" if starting else "it cannot write its log"
+    raise Refusal(503, "unavailable", reason, retry_after=1)
 
 
-async def metrics(call: Call) -> Reply:
+@_get("/metrics", None, str, "For Prometheus.", media_type="text/plain")
+async def metrics(api: Api, request: Request) -> Response:
     """Give the metrics, as Prometheus reads them."""
-    return 200, Text(await call.metrics.page_aside(), CONTENT_TYPE)
+    check_unrestricted(request)
+    await api.service.readable()
+    return Response(200, await api.metrics.page_aside(), CONTENT_TYPE)
 
 
-async def openapi(call: Call) -> Reply:
+@_get("/openapi.json", None, dict[str, Any], "OpenAPI 3.1.")
+async def openapi(api: Api, request: Request) -> Response:
     """Give this document."""
-    return 200, Text(call.document, JSON)
-
-
-_NAME, _ID = "/v1/cascades/{name}", "/v1/cascades/{name}/decisions/{id}"
-_ROUND = "/v1/cascades/{name}/rounds/{id}"
-
-ROUTES = (
-    Route("GET", "/v1/cascades", cascades, None, {200: (CascadeList, "All of them.")}),
-    Route(
-        "POST",
-        "/v1/cascades",
-        create_cascade,
-        "admin",
-        {
-            201: (CascadeView, "Created."),
-            200: (CascadeView, "It was created before by the same request."),
-        },
-        takes=CascadeSpec,
-        refuses=("conflict",),
-        repeatable=True,
-    ),
-    Route(
-        "GET", _NAME, cascade, None, {200: (CascadeView, "As it is.")}, refuses=("unknown_cascade",)
-    ),
-    Route(
-        "POST",
-        f"{_NAME}/retire",
-        retire_cascade,
-        "admin",
-        {200: (CascadeView, "Retired.")},
-        refuses=("unknown_cascade",),
-    ),
-    Route(
-        "POST",
-        f"{_NAME}/decisions",
-        decide,
-        "decide",
-        {
-            201: (DecisionAnswer, "Decided."),
-            200: (DecisionAnswer, "It was decided before, under the same Idempotency-Key."),
-        },
-        takes=DecisionRequest,
-        refuses=("unknown_cascade", "conflict", "retired"),
-        repeatable=True,
-        tag="decisions",
-    ),
-    Route(
-        "POST",
-        f"{_NAME}/decisions:batch",
-        decide_batch,
-        "decide",
-        {
-            201: (BatchAnswer, "Decided."),
-            200: (BatchAnswer, "They were decided before, under the same Idempotency-Key."),
-        },
-        takes=BatchRequest,
-        refuses=("unknown_cascade", "conflict", "retired"),
-        repeatable=True,
-        tag="decisions",
-    ),
-    Route(
-        "GET",
-        _ID,
-        decision,
-        None,
-        {200: (DecisionView, "As the log has it.")},
-        refuses=("unknown_cascade", "unknown_decision", "gone", "too_many_requests"),
-        tag="decisions",
-    ),
-    Route(
-        "POST",
-        f"{_ID}/outputs",
-        outputs,
-        "observe",
-        {200: (OutputsAnswer, "Noted.")},
-        takes=OutputsRequest,
-        refuses=("unknown_cascade", "unknown_decision", "conflict", "gone"),
-        tag="decisions",
-    ),
-    Route(
-        "POST",
-        f"{_ID}/label",
-        label,
-        "observe",
-        {200: (LabelAnswer, "Noted.")},
-        takes=LabelRequest,
-        refuses=("unknown_cascade", "unknown_decision", "conflict", "gone"),
-        tag="decisions",
-    ),
-    Route(
-        "POST",
-        f"{_NAME}/rounds",
-        start_round,
-        "decide",
-        {
-            201: (RoundAnswer, "Begun: run the arm `next`."),
-            200: (RoundAnswer, "It was begun before, under the same Idempotency-Key."),
-        },
-        takes=RoundRequest,
-        refuses=("unknown_cascade", "conflict", "retired"),
-        repeatable=True,
-        tag="rounds",
-    ),
-    Route(
-        "GET",
-        _ROUND,
-        round_,
-        None,
-        {200: (RoundAnswer, "As it stands.")},
-        refuses=("unknown_cascade", "unknown_round"),
-        tag="rounds",
-    ),
-    Route(
-        "POST",
-        f"{_ROUND}/steps",
-        step,
-        "observe",
-        {200: (RoundAnswer, "Noted: run the arm `next`, or stop if it is null.")},
-        takes=StepRequest,
-        refuses=("unknown_cascade", "unknown_round", "conflict", "gone"),
-        tag="rounds",
-    ),
-    Route(
-        "POST",
-        f"{_ROUND}/end",
-        end_round,
-        "observe",
-        {200: (RoundAnswer, "Ended.")},
-        refuses=("unknown_cascade", "unknown_round", "conflict", "gone"),
-        tag="rounds",
-    ),
-    Route(
-        "GET",
-        "/v1/state",
-        state,
-        "admin",
-        {200: (StateAnswer, "Now.")},
-        refuses=("too_many_requests",),
-        tag="service",
-    ),
-    Route("GET", "/healthz", healthz, "nothing", {200: (HealthAnswer, "Alive.")}, tag="service"),
-    Route("GET", "/readyz", readyz, "nothing", {200: (HealthAnswer, "Ready.")}, tag="service"),
-    Route(
-        "GET",
-        "/metrics",
-        metrics,
-        None,
-        {200: (str, "In the text format of Prometheus.")},
-        tag="service",
-        media_type="text/plain",
-    ),
-    Route(
-        "GET",
-        "/openapi.json",
-        openapi,
-        "nothing",
-        {200: (dict[str, Any], "OpenAPI 3.1.")},
-        tag="service",
-    ),
-)
+    return Response(200, api.document)

@@ -1,20 +1,20 @@
-"""The published description of the API (OpenAPI 3.1), made from the table of routes.
+"""The OpenAPI 3.1 document, made from the table of routes.
 
-What a schema can say, it says exactly. What depends on a cascade (how many numbers its contexts
-have, what its arms are called) no schema can: such requests are refused with 422, which every
-description of a route mentions.
+Schemas are exact where a schema can be. What depends on a cascade (how many numbers its contexts
+have, what its arms are called) is refused with 422, which the description of every route mentions.
 """
 
 import re
-from inspect import Parameter, cleandoc, signature
-from typing import Any, TypeAlias, cast
+from inspect import cleandoc, signature
+from typing import Any, TypeAlias
 
 import msgspec
 
 from stopwise.policies.registry import POLICIES
 from stopwise.service import messages as m
-from stopwise.service.http.faults import CODES
-from stopwise.service.http.routes import JSON, ROUTES, HealthAnswer, Route
+from stopwise.service.http.request import JSON
+from stopwise.service.http.routes import ROUTES, HealthAnswer, Route
+from stopwise.service.refusals import CODES
 from stopwise.service.spec import NOT_OFFERED
 from stopwise.version import __version__
 
@@ -24,98 +24,58 @@ ABOUT = """\
 Stopwise learns, online and without labels, how deep to go in a cascade of tests, classifiers or \
 models.
 
-Create a cascade; ask for a decision with a context; run the arms up to `stop`; tell what they \
-said. It learns from where they disagree. Cascades whose stages reveal the context are decided in \
-rounds, step by step.
+Create a cascade; open a round with a context; run the arms up to `stop` (or, where stages reveal \
+the context, the arm `next`); report their outputs. It learns from where they disagree.
 
 Every error has one shape, `ErrorAnswer`. Whatever is answered with success is durable.
 """
 TAGS = {
     "cascades": "What decides: arms, their costs, the context, a policy.",
-    "decisions": "How deep to go, and what came of it.",
-    "rounds": "The same step by step, where stages reveal the context.",
+    "rounds": "How deep to go, and the outputs of the arms.",
     "service": "How the service is.",
 }
 
-_SPEC = m.CascadeSpec(
-    "triage",
-    [m.Arm("history", 0.01), m.Arm("glucose", 0.24), m.Arm("insulin", 0.25)],
-    ["age", "bmi"],
-    features={"kind": "polynomial", "degree": 2},
+_ARMS = [m.Arm("history", 0.01), m.Arm("glucose", 0.24), m.Arm("insulin", 0.25)]
+_SPEC = m.CascadeSpec("triage", _ARMS, ["age", "bmi"])
+_MAP = {"kind": "polynomial", "degree": 1}
+_STAGES = {"kind": "per_stage", "maps": [_MAP, _MAP], "sees": [2, 3]}
+_STAGED = m.CascadeSpec("stages", _ARMS, 3, features=_STAGES)
+_ROUND = m.RoundAnswer("17-0c3fa", "open", "glucose", 0.25, 1, 0)
+_REASON = "Stop at glucose: insulin costs 0.25 more and would disagree at most 12 % of the time."
+_EVIDENCE = m.Evidence("glucose", "insulin", 0.25, 0.07, 0.12, True)
+_TIME = 1_767_225_600.5
+_OUTPUTS = {"history": "healthy", "glucose": "ill"}
+_VIEW = m.RoundView(
+    "17-0c3fa", "learned", 1, None, "glucose", 0.25, _TIME, [0.2, 0.7], _OUTPUTS, False
 )
-_STAGED = m.CascadeSpec(
-    "stages",
-    [m.Arm("rule", 0.01), m.Arm("model", 0.2), m.Arm("person", 0.5)],
-    3,
-    features={
-        "kind": "per_stage",
-        "maps": [{"kind": "polynomial", "degree": 1}, {"kind": "polynomial", "degree": 1}],
-        "sees": [2, 3],
-    },
-)
-_DECISION = m.DecisionAnswer("17-0c3fa", 1, "glucose", 0.25)
 
 # By type of the body: what to call an example, and the example.
 EXAMPLES: dict[Any, dict[str, Any]] = {
     m.CascadeSpec: {"three tests": _SPEC, "stages that reveal": _STAGED},
     m.CascadeView: {
-        "at work": m.CascadeView(
-            _SPEC, "active", 1_767_225_600.5, 6, 1000, 3, 997, 0, [612, 300, 88], 0.129
-        )
+        "active": m.CascadeView(_SPEC, "active", _TIME, 3, 1000, 3, 997, 0, [612, 300, 88], 0.129)
     },
-    m.DecisionRequest: {
-        "in order": m.DecisionRequest([0.2, 0.7]),
-        "by name, with reasons": m.DecisionRequest({"age": 0.2, "bmi": 0.7}, evidence=True),
-    },
-    m.DecisionAnswer: {
-        "plain": _DECISION,
-        "with reasons": m.DecisionAnswer(
-            "17-0c3fa",
-            1,
-            "glucose",
-            0.25,
-            "Stop at glucose: insulin costs 0.25 more and would disagree at most 12 % of the time.",
-            [
-                m.Evidence("history", "glucose", 0.24, 0.31, 0.38, False),
-                m.Evidence("history", "insulin", 0.49, 0.35, 0.44, True),
-                m.Evidence("glucose", "insulin", 0.25, 0.07, 0.12, True),
-            ],
-        ),
+    m.RoundRequest: {
+        "in order": m.RoundRequest([0.2, 0.7]),
+        "by name, with reasons": m.RoundRequest({"age": 0.2, "bmi": 0.7}, evidence=True),
     },
     m.BatchRequest: {"two": m.BatchRequest([[0.2, 0.7], [0.5, 0.1]])},
-    m.BatchAnswer: {
-        "two": m.BatchAnswer([_DECISION, m.DecisionAnswer("18-8a1d0", 0, "history", 0.01)])
+    m.RoundAnswer: {
+        "whole context": _ROUND,
+        "stages reveal": m.RoundAnswer("4-05d1e", "open", "glucose", 0.01, next=1),
+        "ended": m.RoundAnswer("17-0c3fa", "learned", "glucose", 0.25, 1),
+        "with reasons": msgspec.structs.replace(_ROUND, reason=_REASON, evidence=[_EVIDENCE]),
     },
-    m.DecisionView: {
-        "learned": m.DecisionView(
-            "17-0c3fa",
-            "learned",
-            1,
-            "glucose",
-            0.25,
-            1_767_225_600.5,
-            [0.2, 0.7],
-            {"history": "well", "glucose": "ill"},
-            False,
-        )
-    },
+    m.RoundList: {"one": m.RoundList([_ROUND])},
+    m.RoundView: {"ended": _VIEW},
     m.OutputsRequest: {
-        "all": m.OutputsRequest(["well", "ill"]),
+        "all": m.OutputsRequest(["healthy", "ill"]),
         "one so far": m.OutputsRequest({"glucose": "ill"}),
-        "the last arm failed": m.OutputsRequest(["well"], final=True),
-    },
-    m.OutputsAnswer: {
-        "all told": m.OutputsAnswer("17-0c3fa", "learned", [], False),
-        "one to come": m.OutputsAnswer("17-0c3fa", "open", ["history"], False),
+        "with what it reveals": m.OutputsRequest({"history": "healthy"}, revealed=[0.7]),
+        "the last arm failed": m.OutputsRequest(["healthy"], final=True),
     },
     m.LabelRequest: {"ill": m.LabelRequest("ill")},
     m.LabelAnswer: {"first": m.LabelAnswer("17-0c3fa", 1, False)},
-    m.RoundRequest: {"one number known": m.RoundRequest([0.2])},
-    m.StepRequest: {"the rule has spoken": m.StepRequest(0, "well", [0.7])},
-    m.RoundAnswer: {
-        "go on": m.RoundAnswer("4-05d1e", "open", 1, "model", None, 0.01),
-        "stop here": m.RoundAnswer("4-05d1e", "learned", None, "rule", 0, 0.01),
-    },
     m.StateAnswer: {"now": m.StateAnswer(2048, "9f" * 16, "c4" * 32)},
 }
 
@@ -124,79 +84,59 @@ _NAME = "$request.path.name"
 LINKS: dict[str, dict[str, Json]] = {
     "create_cascade": {
         target: {"name": "$response.body#/spec/name"}
-        for target in ("cascade", "decide", "decide_batch", "start_round", "retire_cascade")
+        for target in ("cascade", "open_round", "open_rounds", "retire_cascade")
     },
-    "decide": {
+    "open_round": {
         target: {"name": _NAME, "id": "$response.body#/id"}
-        for target in ("decision", "outputs", "label")
-    },
-    "start_round": {
-        target: {"name": _NAME, "id": "$response.body#/id"}
-        for target in ("round", "step", "end_round", "label")
+        for target in ("round", "report_outputs", "label_round")
     },
 }
 
+_KEY_WORDS = (
+    "Makes it safe to send a request again: the same key with the same body is carried out once, "
+    "and answered with 200 and what the first one did. The same key with another body is refused "
+    "(409). Keys are remembered for each cascade: the last 100,000."
+)
 _PARAMETERS: dict[str, Json] = {
-    "name": {
-        "name": "name",
-        "in": "path",
-        "required": True,
-        "description": "The cascade.",
-        "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"},
-        "example": "triage",
-    },
-    "id": {
-        "name": "id",
-        "in": "path",
-        "required": True,
-        "description": "As it was answered.",
-        "schema": {"type": "string", "pattern": "^[0-9]{1,18}-[0-9a-f]{5}$"},
-        "example": "17-0c3fa",
-    },
-    "Idempotency-Key": {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "required": False,
-        "description": "Makes it safe to send a request again: the same key with the same body is "
-        "carried out once, and answered with 200 and what the first one did. The same key with "
-        "another body is refused (409). Keys are remembered for each cascade: the last 100,000.",
-        "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
-        "example": "order-2026-000017",
-    },
+    name: {
+        "name": name,
+        "in": where,
+        "required": where == "path",
+        "description": words,
+        "schema": {"type": "string", "pattern": pattern},
+        "example": example,
+    }
+    for name, where, words, pattern, example in (
+        ("name", "path", "The cascade.", "^[a-z0-9][a-z0-9_-]{0,63}$", "triage"),
+        ("id", "path", "As it was answered.", "^[0-9]{1,18}-[0-9a-f]{5}$", "17-0c3fa"),
+        ("Idempotency-Key", "header", _KEY_WORDS, "^[!-~]{1,200}$", "order-2026-000017"),
+    )
 }
 
+_TEXT: Json = {"required": True, "schema": {"type": "string"}}
+_WAIT: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
+_RETRY: Json = {"Retry-After": {"description": "Seconds to wait.", **_WAIT}}
 _HEADERS: dict[int, Json] = {
-    401: {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}},
-    429: {
-        "Retry-After": {
-            "required": True,
-            "description": "Seconds to wait.",
-            "schema": {"type": "integer", "minimum": 1},
-        }
-    },
-    500: {"X-Request-Id": {"required": True, "schema": {"type": "string"}}},
+    401: {"WWW-Authenticate": _TEXT},
+    429: _RETRY,
+    500: {"X-Request-Id": _TEXT},
+    503: _RETRY,
 }
-_HEADERS[503] = _HEADERS[429]
 
 
 def document(*, secured: bool) -> bytes:
-    """Return the OpenAPI document of a service.
-
-    Parameters
-    ----------
-    secured : bool
-        Whether it asks for keys.
+    """Return the OpenAPI document of a service that asks for keys, or does not.
 
     Examples
     --------
-    >>> paper = msgspec.json.decode(document(secured=True))
-    >>> paper["openapi"], paper["paths"]["/v1/cascades/{name}/decisions"]["post"]["operationId"]
-    ('3.1.0', 'decide')
+    >>> found = msgspec.json.decode(document(secured=True))
+    >>> found["openapi"], found["paths"]["/v1/cascades/{name}/rounds"]["post"]["operationId"]
+    ('3.1.0', 'open_round')
     """
     paths: dict[str, Json] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, secured)
-    paper: Json = {
+    found: Json = {
         "openapi": "3.1.0",
         "info": {
             "title": "Stopwise",
@@ -211,7 +151,7 @@ def document(*, secured: bool) -> bytes:
         "components": {"schemas": _components()},
     }
     if secured:
-        paper["components"]["securitySchemes"] = {
+        found["components"]["securitySchemes"] = {
             "key": {
                 "type": "http",
                 "scheme": "bearer",
@@ -219,7 +159,8 @@ def document(*, secured: bool) -> bytes:
                 "description": "A key that `stopwise keys add` made.",
             }
         }
-    return msgspec.json.encode(paper)
+    # In JSON Schema, $ is the very end of a text.
+    return msgspec.json.encode(found).replace(rb"\\Z", b"$")
 
 
 def _operation(route: Route, secured: bool) -> Json:
@@ -237,8 +178,8 @@ def _operation(route: Route, secured: bool) -> Json:
     }
     if secured:
         found["security"] = [] if route.needs == "nothing" else [{"key": []}]
-    if names or route.repeatable:
-        names += ["Idempotency-Key"] if route.repeatable else []
+    names += ["Idempotency-Key"] if route.repeatable else []
+    if names:
         found["parameters"] = [_PARAMETERS[name] for name in names]
     if route.takes is not None:
         found["requestBody"] = {"required": True, "content": {JSON: _content(route.takes)}}
@@ -258,24 +199,10 @@ def _responses(route: Route, secured: bool) -> Json:
     for code in refusals(route, secured):
         by_status.setdefault(CODES[code].status, []).append(code)
     for status, codes in sorted(by_status.items()):
+        these: Json = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
         found[str(status)] = {
             "description": " ".join(CODES[code].meaning for code in codes),
-            "content": {
-                JSON: {
-                    "schema": {
-                        "allOf": [
-                            _reference(m.ErrorAnswer),
-                            {"properties": {"error": {"properties": {"code": {"enum": codes}}}}},
-                        ]
-                    },
-                    "examples": {
-                        code: {
-                            "value": m.ErrorAnswer(m.Fault(code, CODES[code].meaning.rstrip(".")))
-                        }
-                        for code in codes
-                    },
-                }
-            },
+            "content": {JSON: {"schema": {"allOf": [_reference(m.ErrorAnswer), these]}}},
         }
         if status in _HEADERS:
             found[str(status)]["headers"] = _HEADERS[status]
@@ -288,15 +215,13 @@ def refusals(route: Route, secured: bool) -> list[str]:
     Examples
     --------
     >>> refusals(next(route for route in ROUTES if route.path == "/healthz"), secured=True)
-    ['bad_request', 'headers_too_large', 'internal']
+    ['bad_request', 'internal']
     """
-    found = {"bad_request", "headers_too_large", "internal", *route.refuses}
+    found = {"bad_request", "internal", *route.refuses}
     if not secured:
         found.add("forbidden")  # what came through somebody else's site
     elif route.needs != "nothing":
-        found.add("unauthorized")
-        if route.needs is not None:
-            found.add("forbidden")
+        found |= {"unauthorized", "forbidden", "too_many_requests"}
     if route.writes:
         found |= {"too_large", "unsupported_media_type", "invalid", "too_many_requests"}
     if route.path.startswith("/v1") or route.path == "/readyz":
@@ -329,24 +254,16 @@ def _components() -> Json:
     kinds |= {route.takes for route in ROUTES} | {m.ErrorAnswer, HealthAnswer}
     structs = [k for k in kinds if isinstance(k, type) and issubclass(k, msgspec.Struct)]
     _, found = msgspec.json.schema_components(
-        sorted(structs, key=lambda kind: kind.__name__),
-        ref_template="#/components/schemas/{name}",
+        sorted(structs, key=lambda kind: kind.__name__), ref_template="#/components/schemas/{name}"
     )
     for schema in found.values():
         _spread(schema)
-    _mend(found)
     spec = found["CascadeSpec"]["properties"]
-    spec["features"] |= {**_features(), "default": {"kind": "polynomial", "degree": 1}}
-    spec["policy"] |= {"anyOf": [_policy(name) for name in POLICIES if _offered(name)]}
-    spec["policy"]["default"] = {"kind": "uss-pd"}
-    for name, field in (("LabelRequest", "label"), ("StepRequest", "output")):
-        found[name]["properties"][field]["type"] = [
-            "boolean",
-            "number",
-            "string",
-            "array",
-            "object",
-        ]
+    spec["features"] |= {**_features(), "default": _MAP}
+    offered = [_policy(name) for name, kind in POLICIES.items() if not kind.needs_truth]
+    spec["policy"] |= {"anyOf": offered, "default": {"kind": "uss-pd"}}
+    not_null = ["boolean", "number", "string", "array", "object"]
+    found["LabelRequest"]["properties"]["label"]["type"] = not_null
     found["Fault"]["properties"]["code"]["enum"] = list(CODES)
     return found
 
@@ -358,30 +275,6 @@ def _spread(schema: Json) -> None:
         schema["description"] = " ".join(text.split())
     for name, words in re.findall(r"(?m)^ *(\w+) : .*\n((?: {8}.*\n?)+)", attributes):
         schema["properties"][name].setdefault("description", " ".join(words.split()))
-
-
-def _mend(schema: object) -> None:
-    """Write patterns as JSON Schema has them: there, $ is the very end."""
-    if isinstance(schema, dict):
-        inner = cast(Json, schema)
-        if isinstance(inner.get("pattern"), str):
-            inner["pattern"] = inner["pattern"].replace(r"\Z", "$")
-        for value in inner.values():
-            _mend(value)
-    elif isinstance(schema, list):
-        for value in cast(list[object], schema):
-            _mend(value)
-
-
-def _offered(name: str) -> bool:
-    return not POLICIES[name].needs_truth
-
-
-def _policy(name: str) -> Json:
-    taken = signature(POLICIES[name]).parameters.values()
-    return _exactly(
-        name, {one.name: _parameter(one) for one in taken if one.name not in NOT_OFFERED}
-    )
 
 
 # What a parameter of a policy may be, as the policies check it.
@@ -401,49 +294,40 @@ _LIMITS: dict[str, Json] = {
 }
 
 
-def _parameter(one: Parameter) -> Json:
-    return _LIMITS[one.name] | ({} if one.default is None else {"default": one.default})
+def _policy(name: str) -> Json:
+    taken = signature(POLICIES[name]).parameters.values()
+    parameters = {
+        one.name: _LIMITS[one.name] | ({} if one.default is None else {"default": one.default})
+        for one in taken
+        if one.name not in NOT_OFFERED
+    }
+    return _exactly(name, parameters)
 
 
 def _features() -> Json:
     above: Json = {"type": "number", "exclusiveMinimum": 0}
     count: Json = {"type": "integer", "minimum": 1}
-    coordinates: Json = {"type": "array", "items": {"type": "integer", "minimum": 0}}
-    bare = [
-        _exactly("identity", {"bound": above}),
-        _exactly(
-            "polynomial",
-            {
-                "degree": count,
-                "bias": {"type": "boolean"},
-                "bound": above,
-                "without": {"type": "array", "items": coordinates},
-            },
-        ),
-    ]
-    scaled = _exactly(
-        "scaled",
-        {
-            "inner": {"anyOf": bare},
-            "center": {"type": "array", "items": {"type": "number"}},
-            "scale": {"type": "array", "items": above},
-            "outside": {"enum": ["error", "clip"]},
-        },
-        required=("inner", "center", "scale"),
-    )
-    several: Json = {"type": "array", "items": {"anyOf": [*bare, scaled]}, "minItems": 1}
-    sees: Json = {"anyOf": [{"type": "array", "items": count}, {"type": "null"}]}
-    return {
-        "anyOf": [
-            *bare,
-            scaled,
-            _exactly("per_stage", {"maps": several, "sees": sees}, required=("maps",)),
-            _exactly("per_pair", {"maps": several}, required=("maps",)),
-        ]
+    without = _array(_array({"type": "integer", "minimum": 0}))
+    polynomial = {"degree": count, "bias": {"type": "boolean"}, "bound": above, "without": without}
+    bare = [_exactly("identity", {"bound": above}), _exactly("polynomial", polynomial)]
+    scaling = {
+        "inner": {"anyOf": bare},
+        "center": _array({"type": "number"}),
+        "scale": _array(above),
+        "outside": {"enum": ["error", "clip"]},
     }
+    scaled = _exactly("scaled", scaling, "inner", "center", "scale")
+    maps = _array({"anyOf": [*bare, scaled]}) | {"minItems": 1}
+    stages = {"maps": maps, "sees": {"anyOf": [_array(count), {"type": "null"}]}}
+    per_stage = _exactly("per_stage", stages, "maps")
+    return {"anyOf": [*bare, scaled, per_stage, _exactly("per_pair", {"maps": maps}, "maps")]}
 
 
-def _exactly(kind: str, properties: Json, required: tuple[str, ...] = ()) -> Json:
+def _array(items: Json) -> Json:
+    return {"type": "array", "items": items}
+
+
+def _exactly(kind: str, properties: Json, *required: str) -> Json:
     return {
         "title": kind,
         "type": "object",

@@ -1,1 +1,26 @@
-"""Where the log of events is kept: SQLite for one machine, PostgreSQL for several."""
+"""Stores of the event log: SQLite for one machine, PostgreSQL for several."""
+
+import re
+
+from stopwise.errors import InvalidParameterError, MissingPackageError
+from stopwise.service.store.base import Store
+from stopwise.service.store.sqlite import SqliteStore
+
+
+def open_store(where: str) -> Store:
+    """Return the store at ``postgresql://…`` or at the path of an SQLite file, not opened yet."""
+    if not where.startswith(("postgresql://", "postgres://")):
+        if "://" in where or re.search(r"\b(password|host|dbname|user)\s*=", where):
+            # The message does not repeat it: it may contain a password.
+            raise InvalidParameterError(
+                "the store is neither the path of an SQLite file nor an address of PostgreSQL: "
+                "write postgresql://user@host/database"
+            )
+        return SqliteStore(where)
+    try:
+        from stopwise.service.store.postgres import PostgresStore
+    except ImportError as error:
+        raise MissingPackageError(
+            "a log in PostgreSQL needs psycopg: pip install 'stopwise[postgres]'"
+        ) from error
+    return PostgresStore(where)

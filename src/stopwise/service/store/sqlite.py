@@ -1,25 +1,37 @@
 """The event log in one SQLite file: the default, for one machine.
 
-Write-ahead log, synchronous=FULL: a commit has reached the disk before it returns. All statements
-run in one thread of their own, in which the interpreter is free while the disk works.
+Write-ahead log with synchronous=FULL: a commit is on disk before it returns. All statements run in
+one thread, which releases the interpreter while the disk works.
+
+SQLite ignores a damaged end of its write-ahead log, and with it commits that were acknowledged.
+Therefore the end of the log is recorded again in the file ``<log>-owner``, which is also the lock
+of the process that may append. The record is written after each commit and not synced: it may be
+older than the log, never newer.
 """
 
 import asyncio
+import os
 import sqlite3
+import struct
 from collections.abc import AsyncIterable, AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
+from hashlib import blake2b
 from pathlib import Path
-from typing import IO, ClassVar, TypeVar
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO, Any, ClassVar, TypeVar
 
-from stopwise.errors import StoreError, UnsupportedVersionError
-from stopwise.service.store.base import START, Block, Snapshot
+from msgspec.structs import astuple
+
+from stopwise.errors import CorruptLogError, StoreError, UnsupportedVersionError
+from stopwise.service.events import START, Block
+from stopwise.service.store.base import Snapshot
 
 T = TypeVar("T")
-FORMAT = 1
-PAGE = 200  # blocks read at once
-PART = 4 << 20  # bytes of a snapshot written at once
-PAGES = 2_000  # of the file that are freed at once: others commit in between
+FORMAT = 2
+PAGE = 200  # blocks read at once,
+PAGE_BYTES = 4 << 20  # or fewer, as soon as they have this many bytes
+FREED = 2_000  # pages of the file that are freed at once: others commit in between
 BUSY = 10.0  # seconds to wait for another connection to this file
 
 _TABLES = """
@@ -30,305 +42,326 @@ CREATE TABLE IF NOT EXISTS snapshot (
     position INTEGER NOT NULL, part INTEGER NOT NULL, parts INTEGER NOT NULL,
     digest BLOB NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (position, part));
 """
+_BLOCKS = "SELECT base, count, time, digest, payload FROM block"
+_AFTER = f"{_BLOCKS} WHERE base > ? ORDER BY base"
+_BEFORE = f"{_BLOCKS} WHERE base <= ? ORDER BY base DESC LIMIT 1"
+_END = "SELECT base + count - 1, digest FROM block ORDER BY base DESC LIMIT 1"
 _WHOLE = "SELECT position FROM snapshot GROUP BY position HAVING count(*) = max(parts)"
+_PARTS = "SELECT parts, digest, payload FROM snapshot WHERE position = ? ORDER BY part"
+_SNAPSHOT_END = (  # if everything was compacted to a snapshot
+    f"SELECT position, digest FROM snapshot WHERE position = (SELECT max(position) FROM ({_WHOLE}))"
+)
+
+_MAGIC = b"stopwise"
+_RECORD = struct.Struct("<8sQ16s8s")  # magic word, position, digest, checksum of these
+
+
+class _Worker:
+    """A thread that runs functions in order; half as expensive as an executor, for each commit."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+
+    def run(
+        self, loop: asyncio.AbstractEventLoop, work: Callable[..., T], *arguments: Any
+    ) -> "asyncio.Future[T]":
+        """Return a future of what a function returns or raises in the thread."""
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name="stopwise-sqlite", daemon=True)
+            self._thread.start()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def do() -> None:
+            try:
+                settle, outcome = future.set_result, work(*arguments)
+            except BaseException as error:
+                settle, outcome = future.set_exception, error
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(_settle, future, settle, outcome)
+
+        self._queue.put(do)
+        return future
+
+    def stop(self) -> None:
+        """End the thread once it has nothing to do; the next use starts another."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread = None
+
+    def _work(self) -> None:
+        while (do := self._queue.get()) is not None:
+            do()
+
+
+def _settle(future: "asyncio.Future[Any]", settle: Callable[[Any], None], outcome: object) -> None:
+    if not future.done():  # nobody may wait any more
+        settle(outcome)
 
 
 class SqliteStore:
-    """A store in an SQLite file (see `Store`).
-
-    Parameters
-    ----------
-    path : path
-        Of the file; made if there is none.
-    """
+    """A store in an SQLite file, which is created if there is none (see `Store`)."""
 
     shared: ClassVar[bool] = False
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).resolve()  # one file, one name, one owner
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="stopwise-sqlite")
-        self._connection: sqlite3.Connection | None = None
+        self._owner_path = self.path.with_name(f"{self.path.name}-owner")
         self._owner: IO[bytes] | None = None
-        self._ends_at: int | None = None  # position of the last event, where that is certain
+        self._connection: sqlite3.Connection | None = None
+        self._ends_at: int | None = None  # position of the last event, while it is certain
+        self._thread = _Worker()
 
     async def open(self) -> None:
-        """Open the file, and make the tables if there are none."""
-        await self._run(self._open)
+        """Open the file, and create the tables if there are none."""
+        await self._run(lambda: self._sql)
 
     async def close(self) -> None:
         """Close the file; may be called twice."""
-        if self._connection is not None:
+        if self._connection is not None or self._owner is not None:
             await self._run(self._close)
-        self._thread.shutdown(wait=False)
+        self._thread.stop()
 
     async def begin(self, after: int) -> list[Block]:
-        """Take the right to append; this process keeps it until it ends."""
+        """Acquire the right to append; this process keeps it until it ends."""
         if self._ends_at is not None:
             return []
-        return await self._run(lambda: self._begin(after))
+        await self._acquire()
+        blocks = [Block(*row) for row in await self._rows(_AFTER, after)]
+        self._ends_at, _ = await self.end()
+        return blocks
 
     async def commit(self, block: Block) -> None:
         """Append a block durably."""
-        await self._run(lambda: self._append(block))
-
-    async def release(self) -> None:
-        """Do nothing: the right is held as long as the process lives."""
-
-    async def read(self, after: int) -> AsyncIterator[Block]:
-        """Yield the blocks beyond a position in order."""
-        while True:
-            page = await self._run(lambda at=after: self._blocks(at, PAGE))
-            for block in page:
-                yield block
-            if len(page) < PAGE:
-                return
-            after = page[-1].end
-
-    async def block_of(self, position: int) -> Block | None:
-        """Return the block that holds an event, if it is there."""
-
-        def find() -> Block | None:
-            row = self._sql.execute(
-                "SELECT base, count, time, digest, payload FROM block WHERE base <= ? "
-                "ORDER BY base DESC LIMIT 1",
-                (position,),
-            ).fetchone()
-            block = None if row is None else Block(*row)
-            return block if block is not None and position <= block.end else None
-
-        return await self._run(find)
-
-    async def end(self) -> tuple[int, bytes]:
-        """Return the position of the last event and the digest there."""
-        return await self._run(self._end)
-
-    async def latest_snapshot(self, at_most: int | None = None) -> Snapshot | None:
-        """Return the newest whole snapshot, or the newest not beyond a position."""
-
-        def find() -> Snapshot | None:
-            limit = (1 << 62) if at_most is None else at_most
-            row = self._sql.execute(
-                f"SELECT max(position) FROM ({_WHOLE}) WHERE position <= ?", (limit,)
-            ).fetchone()
-            if row[0] is None:
-                return None
-            parts = self._sql.execute(
-                "SELECT digest, payload FROM snapshot WHERE position = ? ORDER BY part", (row[0],)
-            ).fetchall()
-            return Snapshot(int(row[0]), parts[0][0], b"".join(part[1] for part in parts))
-
-        return await self._run(find)
-
-    async def snapshots(self) -> list[int]:
-        """Return the positions of the whole snapshots, in order."""
-        return await self._run(
-            lambda: [int(row[0]) for row in self._sql.execute(f"{_WHOLE} ORDER BY position")]
-        )
-
-    async def keep_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
-        """Store a snapshot part by part, then drop all but the newest."""
-        payload = memoryview(snapshot.payload)
-        starts = range(0, max(len(payload), 1), PART)
-        for part, start in enumerate(starts):
-            row = (
-                snapshot.position,
-                part,
-                len(starts),
-                snapshot.digest,
-                payload[start : start + PART],
-            )
-            await self._run(lambda row=row: self._keep_part(row))
-        old = (await self.snapshots())[:-keep]
-        if old:
-            await self._run(
-                lambda: self._sql.execute("DELETE FROM snapshot WHERE position <= ?", (old[-1],))
-            )
-
-    async def drop_before(self, position: int) -> int:
-        """Forget the blocks that end at or before a position."""
-
-        def drop() -> int:
-            where = "FROM block WHERE base <= :end AND base + count - 1 <= :end"
-            row = self._sql.execute(f"SELECT sum(count) {where}", {"end": position}).fetchone()
-            self._sql.execute(f"DELETE {where}", {"end": position})
-            return int(row[0] or 0)
-
-        def free() -> int:
-            return int(self._sql.execute("PRAGMA freelist_count").fetchone()[0])
-
-        def shrink() -> bool:
-            before = free()
-            # A script: of a statement that returns nothing, only the first page would be freed.
-            self._sql.executescript(f"PRAGMA incremental_vacuum({PAGES})")
-            return 0 < free() < before  # a file that was copied by other means may not shrink
-
-        gone = await self._run(drop)
-        while gone and await self._run(shrink):
-            pass
-        return gone
-
-    async def fill(self, after: int, digest: bytes, blocks: AsyncIterable[list[Block]]) -> None:
-        """Append blocks of a copy of a log, all of them or none."""
-        del digest  # the first block has it in its own; without one, the snapshot tells the end
-        self._ends_at = None
-        try:
-            await self._run(lambda: self._begin_copy(after))
-            async for some in blocks:
-                await self._run(lambda some=some: self._add_copied(some))
-            await self._run(lambda: self._sql.execute("COMMIT"))
-        except BaseException:
-            await self._run(self._undo)
-            raise
-
-    # -- in the thread ------------------------------------------------------------------------
-
-    @property
-    def _sql(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._open()
-        assert self._connection is not None
-        return self._connection
-
-    def _open(self) -> None:
-        if self._connection is not None:
-            return
-        # One thread uses it, but not always the one that closes it.
-        sql = sqlite3.connect(
-            self.path, timeout=BUSY, isolation_level=None, check_same_thread=False
-        )
-        try:
-            version = int(sql.execute("PRAGMA user_version").fetchone()[0])
-            if version < FORMAT:  # it writes, so that whoever only reads must not ask for it
-                self._check_ours(sql)
-                sql.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there is any table
-            sql.execute("PRAGMA journal_mode = WAL")
-            sql.execute("PRAGMA synchronous = FULL")
-            if version > FORMAT:
-                raise UnsupportedVersionError(
-                    f"{self.path} is an event log of format {version}; this Stopwise reads format "
-                    f"{FORMAT}. Update Stopwise"
-                )
-            if version < FORMAT:
-                sql.executescript(_TABLES)
-                sql.execute(f"PRAGMA user_version = {FORMAT}")
-        except BaseException:
-            sql.close()
-            raise
-        self._connection = sql
-
-    def _check_ours(self, sql: sqlite3.Connection) -> None:
-        """Refuse a database of somebody else, before anything in it is changed."""
-        tables = {row[0] for row in sql.execute("SELECT name FROM sqlite_master")}
-        others = {t for t in tables if t not in {"block", "snapshot"} and "sqlite_" not in t}
-        if others:
-            raise StoreError(
-                f"{self.path} is an SQLite file with other tables ({', '.join(sorted(others))}): "
-                "an event log needs a file of its own"
-            )
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        if self._owner is not None:
-            self._owner.close()  # and with it the lock
-            self._owner = None
-
-    def _begin(self, after: int) -> list[Block]:
-        self._own()
-        blocks = self._blocks(after, -1)
-        self._ends_at, _ = self._end()
-        return blocks
-
-    def _own(self) -> None:
-        """Be the only process that appends to this file."""
-        if self._owner is not None:
-            return
-        owner = self.path.with_name(f"{self.path.name}-owner").open("ab")
-        try:
-            import fcntl
-
-            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows: no lock, and the second server finds its base taken
-            pass
-        except OSError:
-            owner.close()
-            raise StoreError(
-                f"another process serves {self.path}. Stop it first, or let both use one "
-                "PostgreSQL database"
-            ) from None
-        self._owner = owner
-
-    def _blocks(self, after: int, limit: int) -> list[Block]:
-        rows = self._sql.execute(
-            "SELECT base, count, time, digest, payload FROM block WHERE base > ? "
-            "ORDER BY base LIMIT ?",
-            (after, limit),
-        )
-        return [Block(*row) for row in rows]
-
-    def _end(self) -> tuple[int, bytes]:
-        row = self._sql.execute(
-            "SELECT base + count - 1, digest FROM block ORDER BY base DESC LIMIT 1"
-        ).fetchone()
-        if row is None:  # compacted to nothing but a snapshot, or new
-            row = self._sql.execute(
-                f"SELECT position, digest FROM snapshot WHERE position IN ({_WHOLE}) "
-                "ORDER BY position DESC LIMIT 1"
-            ).fetchone()
-        return (0, START) if row is None else (int(row[0]), bytes(row[1]))
-
-    def _keep_part(self, row: tuple[int, int, int, bytes, memoryview]) -> None:
-        position, part = row[:2]
-        if part == 0:  # what is left of an attempt that was cut off may have had other parts
-            self._sql.execute("DELETE FROM snapshot WHERE position = ?", (position,))
-        self._sql.execute("INSERT INTO snapshot VALUES (?, ?, ?, ?, ?)", row)
-
-    def _append(self, block: Block) -> None:
-        self._own()
-        # Nobody else appends to this file, so that what is known of its end stays true.
-        end = self._end()[0] if self._ends_at is None else self._ends_at
+        # Nobody else appends to this file, so a known end stays true.
+        end = (await self.end())[0] if self._ends_at is None else self._ends_at
         if block.base != end + 1:
             raise StoreError(
                 f"a block that begins at event {block.base:,} does not continue the log in "
                 f"{self.path}, which ends with event {end:,}; nothing was written"
             )
-        self._ends_at = None  # until the insertion has returned
-        self._sql.execute(
-            "INSERT INTO block VALUES (?, ?, ?, ?, ?)",
-            (block.base, block.count, block.time, block.digest, block.payload),
-        )
+        self._ends_at = None  # unknown until the insertion has returned
+        await self._run(lambda: self._append(block))
         self._ends_at = block.end
 
-    def _begin_copy(self, after: int) -> None:
-        self._own()
-        self._sql.execute("BEGIN IMMEDIATE")
-        end = self._sql.execute("SELECT max(base + count - 1) FROM block").fetchone()[0]
-        if end not in (None, after):
-            raise StoreError(
-                f"a copy that goes on after event {after:,} does not continue {self.path}, "
-                f"which ends with event {end:,}"
-            )
+    async def release(self) -> None:
+        """Do nothing: the process keeps the right as long as it lives."""
 
-    def _add_copied(self, blocks: list[Block]) -> None:
-        rows = [(b.base, b.count, b.time, b.digest, b.payload) for b in blocks]
-        self._sql.executemany("INSERT INTO block VALUES (?, ?, ?, ?, ?)", rows)
+    async def read(self, after: int) -> AsyncIterator[Block]:
+        """Yield the blocks after a position in order."""
+        while page := await self._run(self._page, after):
+            for block in page:
+                yield block
+            after = page[-1].end
 
-    def _undo(self) -> None:
-        if self._connection is not None and self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+    async def block_of(self, position: int) -> Block | None:
+        """Return the block that holds an event, if it is stored."""
+        found = [Block(*row) for row in await self._rows(_BEFORE, position)]
+        return found[0] if found and position <= found[0].end else None
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def end(self) -> tuple[int, bytes]:
+        """Return the position of the last event and the digest there."""
+        rows = await self._rows(_END) or await self._rows(_SNAPSHOT_END)
+        return (rows[0][0], rows[0][1]) if rows else (0, START)
+
+    async def recorded_end(self) -> tuple[int, bytes] | None:
+        """Return the end of the log as recorded in the ``-owner`` file."""
+        return await self._run(self._recorded)
+
+    async def latest_snapshot(self, at_most: int | None = None) -> Snapshot | None:
+        """Return the newest complete snapshot, or the newest not after a position."""
+        for position in reversed(await self.snapshots()):
+            if at_most is None or position <= at_most:
+                rows = await self._rows(_PARTS, position)
+                if rows and len(rows) == rows[0][0]:  # else it was deleted meanwhile
+                    return Snapshot(position, rows[0][1], tuple(row[2] for row in rows))
+        return None
+
+    async def snapshots(self) -> list[int]:
+        """Return the positions of the complete snapshots, in order."""
+        return [row[0] for row in await self._rows(f"{_WHOLE} ORDER BY position")]
+
+    async def keep_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
+        """Store a snapshot part by part, then delete all but the newest."""
+        position, digest, count = snapshot.position, snapshot.digest, len(snapshot.parts)
+        # An interrupted attempt may have left some of its parts.
+        await self._rows("DELETE FROM snapshot WHERE position = ?", position)
+        insert = "INSERT INTO snapshot VALUES (?, ?, ?, ?, ?)"
+        for k, part in enumerate(snapshot.parts):
+            await self._rows(insert, position, k, count, digest, part)
+        for old in (await self.snapshots())[:-keep][-1:]:
+            await self._rows("DELETE FROM snapshot WHERE position <= ?", old)
+
+    async def drop_before(self, position: int) -> int:
+        """Delete the blocks that end at or before a position."""
+        where = "FROM block WHERE base <= ?1 AND base + count - 1 <= ?1"
+        events = (await self._rows(f"SELECT sum(count) {where}", position))[0][0] or 0
+        await self._rows(f"DELETE {where}", position)
+        before = -1  # a file that was copied by other means may not shrink
+        while events and (free := (await self._rows("PRAGMA freelist_count"))[0][0]) != before:
+            # As a script: `execute` frees only one page, since it fetches no row.
+            await self._run(lambda: self._sql.executescript(f"PRAGMA incremental_vacuum({FREED})"))
+            before = free
+        return events
+
+    async def fill(self, after: int, digest: bytes, blocks: AsyncIterable[list[Block]]) -> None:
+        """Append blocks of a copy of a log, all of them or none."""
+        del digest  # the first block includes it; without blocks, the snapshot has it
+        self._ends_at = None
+        await self._acquire()
+        try:
+            await self._rows("BEGIN IMMEDIATE")
+            last = await self._rows(_END)
+            if last and last[0][0] != after:
+                raise StoreError(
+                    f"a copy that continues after event {after:,} does not continue {self.path}, "
+                    f"which ends with event {last[0][0]:,}"
+                )
+            async for some in blocks:
+                await self._run(self._add, some)
+            await self._rows("COMMIT")
+        except BaseException:
+            with suppress(StoreError):  # nothing was begun, or the connection is closed
+                await self._rows("ROLLBACK")
+            raise
+
+    async def _acquire(self) -> None:
+        """Become the owner; refuse a log that lost events which were acknowledged."""
+        await self._run(self._own)
+        recorded = await self.recorded_end()
+        end, digest = await self.end()
+        position, expected = recorded or (end, digest)
+        if end > position:
+            block = await self.block_of(position)
+            digest = expected if block is None else block.digest  # None: it was compacted
+        if end < position:
+            problem = f"acknowledged events {end + 1:,} to {position:,} are missing"
+        elif digest != expected:
+            problem = f"event {position:,} is not the one that was acknowledged"
+        else:
+            return
+        raise CorruptLogError(
+            f"{problem} in {self.path}. Restore a backup; or, if another copy of the log was put "
+            f"there on purpose, delete {self._owner_path} to continue with that copy"
+        )
+
+    # -- in the thread --------------------------------------------------------------------------
+
+    async def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        return await self._run(lambda: self._sql.execute(query, values).fetchall())
+
+    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, work)
-        except sqlite3.Error as error:
-            # The next use begins with a connection that remembers nothing of this failure.
+            return await self._thread.run(loop, work, *arguments)
+        except (sqlite3.Error, OSError) as error:
+            # The next use begins with a new connection, which this failure has not affected.
             with suppress(sqlite3.Error):
                 if self._connection is not None:
-                    await loop.run_in_executor(self._thread, self._connection.close)
-            self._connection = None
-            self._ends_at = None
+                    await self._thread.run(loop, self._connection.close)
+            self._connection = self._ends_at = None
             raise StoreError(f"the event log {self.path} cannot be used: {error}") from error
-        except OSError as error:
-            raise StoreError(f"the event log {self.path} cannot be used: {error}") from error
+
+    @property
+    def _sql(self) -> sqlite3.Connection:
+        if self._connection is not None:
+            return self._connection
+        if self.path.exists() and self.path.stat().st_nlink > 1:
+            # SQLite would keep a WAL for each name, and damage the file.
+            raise StoreError(
+                f"{self.path} has a second name (a hard link), which an event log must not have. "
+                "Delete the other name, or make a copy with 'stopwise log backup'"
+            )
+        # One thread uses the connection, but another may close it.
+        sql = sqlite3.connect(self.path, BUSY, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(sql)
+        except BaseException:
+            sql.close()
+            raise
+        self._connection = sql
+        return sql
+
+    def _prepare(self, sql: sqlite3.Connection) -> None:
+        """Refuse what is no event log of this format, before anything in it is changed."""
+        version = int(sql.execute("PRAGMA user_version").fetchone()[0])
+        if version not in (0, FORMAT):
+            raise UnsupportedVersionError(
+                f"{self.path} is an event log of format {version}; this Stopwise reads format "
+                f"{FORMAT}. Use the version that wrote it, or start with a new file"
+            )
+        if version == 0:
+            tables = {row[0] for row in sql.execute("SELECT name FROM sqlite_master")}
+            others = {t for t in tables - {"block", "snapshot"} if "sqlite_" not in t}
+            if others:
+                raise StoreError(
+                    f"{self.path} is an SQLite file with other tables "
+                    f"({', '.join(sorted(others))}): an event log needs a file of its own"
+                )
+            sql.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there is any table
+        sql.execute("PRAGMA journal_mode = WAL")
+        sql.execute("PRAGMA synchronous = FULL")
+        if version == 0:
+            sql.executescript(f"{_TABLES} PRAGMA user_version = {FORMAT}")
+
+    def _close(self) -> None:
+        for one in (self._connection, self._owner):  # closing the owner releases the lock
+            if one is not None:
+                one.close()
+        self._connection = self._owner = self._ends_at = None
+
+    def _own(self) -> None:
+        """Make this process the only one that appends to this file."""
+        if self._owner is not None:
+            return
+        handle = os.open(self._owner_path, os.O_RDWR | os.O_CREAT, 0o666)
+        owner = os.fdopen(handle, "r+b", buffering=0)
+        try:
+            import fcntl
+
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows has no such lock: the second server fails to append
+            pass
+        except OSError:
+            owner.close()
+            raise StoreError(
+                f"another process serves {self.path}: stop it, or use one PostgreSQL database"
+            ) from None
+        self._owner = owner
+
+    def _add(self, blocks: list[Block]) -> None:
+        rows = map(astuple, blocks)
+        self._sql.executemany("INSERT INTO block VALUES (?, ?, ?, ?, ?)", rows)
+
+    def _append(self, block: Block) -> None:
+        self._own()
+        self._add([block])
+        # The block is durable whether it is recorded or not, and an older record stays true.
+        with suppress(OSError):
+            if self._owner is not None:
+                self._owner.seek(0)
+                self._owner.write(_packed(block.end, block.digest))
+
+    def _recorded(self) -> tuple[int, bytes] | None:
+        with suppress(FileNotFoundError, struct.error):  # no record, or of another length
+            record = self._owner_path.read_bytes()
+            _, position, digest, _ = _RECORD.unpack(record)
+            if record == _packed(position, digest):
+                return position, digest
+        return None
+
+    def _page(self, after: int) -> list[Block]:
+        page: list[Block] = []
+        size = 0
+        with closing(self._sql.execute(f"{_AFTER} LIMIT {PAGE}", (after,))) as rows:
+            for row in rows:
+                page.append(Block(*row))
+                size += len(page[-1].payload)
+                if size >= PAGE_BYTES:
+                    break
+        return page
+
+
+def _packed(position: int, digest: bytes) -> bytes:
+    record = _RECORD.pack(_MAGIC, position, digest, b"")
+    return record[:-8] + blake2b(record, digest_size=8).digest()

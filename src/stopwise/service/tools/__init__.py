@@ -1,1 +1,1 @@
-"""What can be done with an event log besides serving it: read, check, copy, shorten."""
+"""The commands of ``stopwise log``: read, check, export, copy and shorten an event log."""

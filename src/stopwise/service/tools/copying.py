@@ -1,198 +1,151 @@
-"""Copies of a log: a backup while a service is writing, and its way back."""
+"""Copy a log while a service may be writing it, and delete old events."""
 
-import asyncio
-import os
+import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from stopwise.errors import CorruptLogError, InvalidParameterError, StoreError
+from stopwise.service.events import START, Block
+from stopwise.service.ledger import OPEN
+from stopwise.service.recovery import recovered
 from stopwise.service.settings import shown_store
-from stopwise.service.store.base import START, Block, Snapshot, Store
-from stopwise.service.store.opening import open_store
+from stopwise.service.state import State
+from stopwise.service.store import open_store
+from stopwise.service.store.base import Store
 from stopwise.service.store.sqlite import SqliteStore
-from stopwise.service.tools.folding import Chain, Progress, between, check_reached, no_progress
-from stopwise.service.tools.opening import existing, is_file
+from stopwise.service.tools import reading
+from stopwise.service.tools.checking import Verified, verify
+from stopwise.service.tools.reading import Progress, Start, no_progress
 
-TOGETHER = 500  # blocks that are written at once,
-BYTES = 4 << 20  # or so many bytes
-
-
-class Copied(msgspec.Struct, frozen=True):
-    """A copy of a log.
-
-    Attributes
-    ----------
-    events : int
-        How many it holds.
-    end : int
-        Position of the last.
-    digest : bytes
-        Of the log there.
-    snapshot : int or None
-        Position of its snapshot.
-    """
-
-    events: int
-    end: int
-    digest: bytes
-    snapshot: int | None
+DAY = 86_400.0
+STEP = 20_000  # events deleted at once: others commit in between
+BYTES = 1 << 20  # of blocks copied at once, at least
+FOLLOWED = 60.0  # seconds: replicas that share a log may still be reading (heuristic)
 
 
-async def backup(where: str, target: Path, progress: Progress = no_progress) -> Copied:
-    """Copy a log, as it is at this moment, to a new SQLite file; a service may be writing.
-
-    Parameters
-    ----------
-    where : str
-        Address of the log.
-    target : Path
-        Of the file, which must not be there; it is there whole, or not at all.
-    progress : callable
-        Called as ``progress(stage, event, of)``.
-
-    Raises
-    ------
-    CorruptLogError
-        If the log is damaged; then there is no copy.
-    """
-    async with existing(where) as source:
-        return await _to_new_file(source, target, progress)
+async def backup(where: str, target: Path, progress: Progress = no_progress) -> Start:
+    """Copy a log, as it is now, to a new SQLite file; of a damaged one nothing is written."""
+    async with reading.existing(where) as source:
+        await reading.check_end(source)
+        return await _copy_to_file(source, target, False, progress)
 
 
-async def restore(backup: Path, where: str, progress: Progress = no_progress) -> Copied:
-    """Copy a backup into an empty store: a new file, or a database without events.
-
-    The events are there all at once or, whatever interrupts it, not at all. Of a compacted log the
-    snapshot comes after them; a service refuses to begin without it.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the store has events already.
-    CorruptLogError
-        If the backup is damaged; it is read whole before anything is written.
-    """
-    async with existing(str(backup)) as source:
-        if is_file(where) and not Path(where).exists():
-            return await _to_new_file(source, Path(where), progress)
-        if is_file(where):
-            async with existing(where):
-                pass  # or say that it is no event log
-        contents = await _contents(source)
-        await _check(source, contents, "checking the backup", progress)
+async def restore(backup: Path, where: str, progress: Progress = no_progress) -> Start:
+    """Copy a backup to a new file, or to a log without events: all of it or nothing."""
+    async with reading.existing(str(backup)) as source:
         store = open_store(where)
+        if isinstance(store, SqliteStore):
+            if store.path.exists():
+                async with reading.existing(where) as empty:
+                    await _check_empty(empty, where)
+            return await _copy_to_file(source, store.path, True, progress)
         try:
             await store.open()
-            if await store.end() != (0, START) or await store.snapshots():
-                raise InvalidParameterError(
-                    f"{shown_store(where)} has events already; restore into an empty one"
-                )
-            await store.begin(0)  # or say that another process serves it
-            await store.release()
-            await _copy(source, store, contents, progress)
-            await _check(store, contents, "checking", progress)
+            await _check_empty(store, where)
+            return await _copy(source, store, progress)
         finally:
             await store.close()
-    return contents.copied
 
 
-class _Contents(msgspec.Struct, frozen=True):
-    """What is to be copied."""
-
-    first: int
-    end: int
-    digest: bytes
-    snapshot: Snapshot | None
-
-    @property
-    def copied(self) -> Copied:
-        place = None if self.snapshot is None else self.snapshot.position
-        return Copied(self.end - self.first + 1, self.end, self.digest, place)
+async def _check_empty(store: Store, where: str) -> None:
+    if await store.end() != (0, START):
+        raise InvalidParameterError(f"{shown_store(where)} has events; restore to an empty log")
+    # A record of events that this log does not have is of the lost log, which is now replaced.
+    with suppress(CorruptLogError):
+        await store.begin(0)  # fails if another process serves it
+    await store.release()
 
 
-async def _contents(source: Store) -> _Contents:
-    # The log only grows, so that all up to an end seen once is a state that it really had.
-    end, digest = await source.end()
-    snapshot = await source.latest_snapshot(end)
-    first = end + 1
-    async for block in between(source, 0, end):
-        first = block.base
-        break
-    if first > 1 and (snapshot is None or snapshot.position < first - 1):
-        raise CorruptLogError(
-            f"the log begins at event {first}, and there is no snapshot of what was before"
-        )
-    return _Contents(first, end, digest, snapshot)
-
-
-async def _to_new_file(source: Store, target: Path, progress: Progress) -> Copied:
-    if target.exists():
-        raise InvalidParameterError(f"{target} is there already; choose a new name")
-    if not target.absolute().parent.is_dir():
-        raise InvalidParameterError(f"there is no folder {target.absolute().parent}")
-    contents = await _contents(source)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    store = SqliteStore(beside)
-    try:
+async def _copy_to_file(source: Store, target: Path, replace: bool, progress: Progress) -> Start:
+    beside = {end: target.with_name(f"{target.name}-{end}") for end in ("wal", "owner")}
+    if beside["wal"].exists():  # SQLite would add it to the copy
+        raise InvalidParameterError(f"{beside['wal']} is of another log; move it away")
+    with reading.private_file(target, replace=replace) as path:
+        store = SqliteStore(path)
         try:
             await store.open()
-            await _copy(source, store, contents, progress)
-            await _check(store, contents, "checking the copy", progress)
+            start = await _copy(source, store, progress)
         finally:
             await store.close()
-        if target.exists():  # somebody was quicker
-            raise InvalidParameterError(f"{target} is there already; choose a new name")
-        beside.replace(target)
-    finally:
-        for leftover in ("", "-owner", "-wal", "-shm"):
-            beside.with_name(beside.name + leftover).unlink(missing_ok=True)
-    return contents.copied
+        beside["owner"].unlink(missing_ok=True)  # it records the end of the log that was here
+    return start
 
 
-async def _copy(source: Store, target: Store, contents: _Contents, progress: Progress) -> None:
-    after, snapshot = contents.first - 1, contents.snapshot
-    before = snapshot.digest if snapshot is not None and snapshot.position == after else START
-    chain = Chain(after, START if after == 0 else None)
+async def _copy(source: Store, target: Store, progress: Progress) -> Start:
+    start = await reading.start_of(source)
+    snapshot = await source.latest_snapshot(start.end)
 
-    async def checked() -> AsyncIterator[list[Block]]:
-        async for blocks in _together(source, after, contents.end):
-            for block in blocks:
-                chain.add(block)
-            yield blocks
-            progress("copying", chain.position, contents.end)
-            await asyncio.sleep(0)
-        check_reached(chain.position, contents.end)
+    async def batches() -> AsyncIterator[list[Block]]:
+        batch, size = list[Block](), 0
+        async for block in reading.checked_blocks(source, start):
+            batch.append(block)
+            size += len(block.payload)
+            if size >= BYTES or block.end == start.end:
+                yield batch
+                progress("copying", block.end, start.end)
+                batch, size = [], 0
 
-    await target.fill(after, before, checked())
-    if contents.snapshot is not None:
-        await target.keep_snapshot(contents.snapshot)
-
-
-async def _together(source: Store, after: int, upto: int) -> AsyncIterator[list[Block]]:
-    blocks: list[Block] = []
-    size = 0
-    async for block in between(source, after, upto):
-        blocks.append(block)
-        size += len(block.payload)
-        if len(blocks) == TOGETHER or size >= BYTES:
-            yield blocks
-            blocks, size = [], 0
-    if blocks:
-        yield blocks
+    known = start.state.position == start.first - 1
+    await target.fill(start.first - 1, start.state.log_digest if known else START, batches())
+    if snapshot is not None:
+        await target.keep_snapshot(snapshot)
+    copy = await reading.start_of(target)
+    async for block in reading.checked_blocks(target, copy):
+        progress("checking the copy", block.end, copy.end)
+    same = (copy.first, copy.end, copy.digest) == (start.first, start.end, start.digest)
+    if not same or await target.latest_snapshot() != snapshot:
+        raise StoreError("the copy differs from the log; do not use it")
+    return start
 
 
-async def _check(store: Store, contents: _Contents, stage: str, progress: Progress) -> None:
-    """Read a copy from beginning to end: it must end with the digest it should."""
-    after = contents.first - 1
-    chain = Chain(after, START if after == 0 else None)
-    async for block in between(store, after, contents.end):
-        chain.add(block)
-        progress(stage, chain.position, contents.end)
-    if contents.end > after and (chain.position, chain.digest) != (contents.end, contents.digest):
-        raise StoreError("the copy does not end as the log does; nothing of it can be relied upon")
+class Plan(msgspec.Struct, frozen=True):
+    """What compacting a log would delete."""
+
+    verified: Verified
+    state: State  # of a service that starts now
+    cut: int  # the last event to delete; 0: none is old enough
+    events: int
+    until: float  # when the last of them was written, in seconds since 1970
+    rounds: int  # opened in them
+    open: int  # of these
+
+
+async def plan(
+    store: Store, keep_days: float, now: float | None = None, progress: Progress = no_progress
+) -> Plan:
+    """Check a log, and find the events that are older than some days."""
+    verified = await verify(store, progress)
+    state = await recovered(store, progress=partial(progress, "reading"))
+    oldest = (now or time.time()) - max(keep_days * DAY, FOLLOWED if store.shared else 0.0)
+    cut, until, events, status = 0, 0.0, 0, bytearray()
+    async for block in store.read(0):
+        if block.time >= oldest or block.end > state.position:
+            break
+        cut, until, events = block.end, block.time, events + block.count
+    for ledger in (learner.ledger for learner in state.order):
+        pairs = zip(ledger.opened_at, ledger.status, strict=True)
+        status += bytes(one for opened, one in pairs if verified.first <= opened <= cut)
+    return Plan(verified, state, cut, events, until, len(status), status.count(OPEN))
+
+
+async def compact(store: Store, planned: Plan, progress: Progress = no_progress) -> int:
+    """Delete the events of a plan; return the position of the snapshot that replaces them."""
+    state, cut, first = planned.state, planned.cut, planned.verified.first
+    if max(await store.snapshots(), default=0) < cut:
+        await store.keep_snapshot(state.snapshot())
     snapshot = await store.latest_snapshot()
-    wanted = contents.snapshot
-    if wanted is not None and snapshot != wanted:
-        raise StoreError("the snapshot in the copy is not that of the log")
+    kept = None if snapshot is None else State.restored(snapshot)
+    if snapshot is not None and kept is not None and kept.position >= cut:
+        async for block in reading.blocks_between(store, kept.position, state.position):
+            kept.apply(block)
+        # At a later position, a running service has written it.
+        if kept.position > state.position or kept.hash() == state.hash():
+            for upto in (*range(first + STEP, cut, STEP), cut):
+                await store.drop_before(upto)
+                progress("deleting", upto - first, cut - first)
+            return snapshot.position
+    raise CorruptLogError("the newest snapshot does not give this state; nothing was deleted")

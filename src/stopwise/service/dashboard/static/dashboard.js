@@ -1,94 +1,68 @@
-// Keeps the page fresh: every few seconds its parts are fetched again and put in place.
-// Without this script the page says the same, as of when it was loaded.
+// Updates the page: every few seconds it is fetched again, and its parts are replaced.
+// Without this script the page shows the same, as of when it was loaded.
 "use strict";
 (() => {
   const EVERY = 3000, SLOWEST = 60000;
-  const live = document.getElementById("live");
-  const button = document.getElementById("pause");
+  const live = document.getElementById("live"), button = document.getElementById("pause");
+  const parts = (page) => [...page.querySelectorAll("[data-part]")];
+  const kind = (page) => parts(page).map((part) => part.id).join();
   let paused = false, failures = 0, timer = 0, busy = false;
 
-  const say = (text) => { if (live.textContent !== text) live.textContent = text; };
-
-  function told() {
-    if (paused) say("Updates are paused.");
-    else if (failures > 1) say("The service does not answer; this page shows what it said last.");
-    else say("");
+  function show() {
+    const lost = failures > 1 ? "The service does not answer; this page shows its last answer." : "";
+    const text = paused ? "Updates are paused." : lost;
+    if (live.textContent !== text) live.textContent = text;
     document.documentElement.classList.toggle("stale", failures > 1);
   }
 
-  const selectedIn = (part) => {
-    const selection = getSelection();
-    return !selection.isCollapsed && selection.containsNode(part, true);
-  };
-
-  // What the reader has unfolded, focused and scrolled to stays as it is.
+  // What the reader has unfolded, focused, selected or scrolled to stays as it is.
   function replace(part, fresh) {
-    if (part.innerHTML === fresh.innerHTML || selectedIn(part)) return;
+    const selected = !getSelection().isCollapsed && getSelection().containsNode(part, true);
+    if (selected || part.innerHTML === fresh.innerHTML) return;
     const open = [...part.querySelectorAll("details[open]")].map((d) => d.id);
-    const focused = part.contains(document.activeElement) ? document.activeElement.id : "";
     const scrolled = [...part.querySelectorAll(".scroll")].map((s) => [s.id, s.scrollLeft, s.scrollTop]);
+    const focused = part.contains(document.activeElement) ? document.activeElement.id : "";
     part.className = fresh.className;
     part.replaceChildren(...fresh.childNodes);
-    for (const id of open) {
-      const details = document.getElementById(id);
-      if (details) details.open = true;
-    }
+    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
     for (const [id, left, top] of scrolled) document.getElementById(id)?.scrollTo(left, top);
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   }
 
-  // With the first cascade or the first decision a page becomes one of another kind.
-  const kind = (page) => [...page.querySelectorAll("[data-part]")].map((p) => p.id).join();
-
-  async function refresh() {
-    if (busy) return;
-    busy = true;
+  async function update() {
     try {
-      const answer = await fetch(location.href, {
-        headers: { Accept: "text/html" }, redirect: "manual", cache: "no-store",
-      });
-      if (answer.type === "opaqueredirect" || answer.status === 404) {
-        location.reload(); // signed out, or gone
-        return;
-      }
-      if (!answer.ok) throw new Error(answer.status);
+      const answer = await fetch(location.href, { redirect: "manual", cache: "no-store" });
+      const gone = answer.type === "opaqueredirect" || answer.status === 404; // e.g. signed out
+      if (!gone && !answer.ok) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (paused) return;
-      if (kind(page) !== kind(document)) {
-        location.reload();
-        return;
-      }
-      for (const fresh of page.querySelectorAll("[data-part]")) {
-        replace(document.getElementById(fresh.id), fresh);
-      }
+      // with its first cascade or first round, a page gets other parts
+      if (gone || kind(page) !== kind(document)) location.reload();
+      else for (const fresh of parts(page)) replace(document.getElementById(fresh.id), fresh);
       failures = 0;
     } catch {
       failures += 1;
-    } finally {
-      busy = false;
     }
-    told();
+    show();
   }
 
-  function plan() {
+  async function run() {
     clearTimeout(timer);
-    if (paused || document.hidden) return;
-    const wait = Math.min(EVERY * 2 ** Math.min(failures, 6), SLOWEST);
-    timer = setTimeout(() => refresh().then(plan), wait);
+    if (busy || paused || document.hidden) return;
+    busy = true;
+    await update();
+    busy = false;
+    timer = setTimeout(run, Math.min(EVERY * 2 ** failures, SLOWEST));
   }
 
   button.hidden = false;
-  told(); // no need to reload
   button.addEventListener("click", () => {
     paused = !paused;
     button.firstChild.data = paused ? "Resume" : "Pause";
-    told();
-    if (paused) clearTimeout(timer);
-    else refresh().then(plan);
+    show();
+    run();
   });
-  document.addEventListener("visibilitychange", () => {
-    if (document.hidden || paused) clearTimeout(timer);
-    else refresh().then(plan);
-  });
-  plan();
+  document.addEventListener("visibilitychange", run);
+  show();
+  timer = setTimeout(run, EVERY);
 })();

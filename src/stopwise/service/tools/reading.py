@@ -1,0 +1,196 @@
+"""Open an event log that exists, read its blocks, and count what it holds."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from stopwise.errors import CorruptLogError, InvalidParameterError
+from stopwise.service.events import START, Block, Event, chained, decode
+from stopwise.service.learner import Learner
+from stopwise.service.recovery import recovered
+from stopwise.service.settings import shown_store
+from stopwise.service.state import State
+from stopwise.service.store import open_store
+from stopwise.service.store.base import Store
+from stopwise.service.store.sqlite import SqliteStore
+
+Progress = Callable[[str, int, int], object]  # stage, done, of
+
+
+def no_progress(stage: str, done: int, of: int) -> None:
+    """Report nothing."""
+
+
+@asynccontextmanager
+async def existing(where: str) -> AsyncGenerator[Store, None]:
+    """Open the event log at an address, an SQLite file or ``postgresql://…``; never create one."""
+    store = open_store(where)
+    if isinstance(store, SqliteStore):
+        try:
+            with closing(sqlite3.connect(f"{store.path.as_uri()}?mode=rw", uri=True)) as sql:
+                sql.execute("SELECT 1 FROM block, snapshot LIMIT 0")
+        except sqlite3.Error as error:
+            raise InvalidParameterError(f"there is no event log at {where}: {error}") from None
+    elif not _has_tables(where):
+        raise InvalidParameterError(f"there is no event log in {shown_store(where)}")
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+def _has_tables(where: str) -> bool:
+    import psycopg  # installed: `open_store` needs it too
+
+    with suppress(psycopg.Error), psycopg.connect(where, connect_timeout=5) as connection:
+        return connection.execute("SELECT to_regclass('stopwise_log')").fetchone() != (None,)
+    return True  # `open` reports what is wrong
+
+
+@contextmanager
+def private_file(target: Path, *, replace: bool) -> Generator[Path, None, None]:
+    """Yield a path to write to, readable by its owner only; it becomes the target at the end."""
+    target = target.resolve()
+    if not target.parent.is_dir():
+        raise InvalidParameterError(f"there is no folder {target.parent}")
+    if target.exists() and not (replace and target.is_file()):
+        raise InvalidParameterError(f"{target} exists already; choose a new name")
+    with TemporaryDirectory(prefix=".stopwise-", dir=target.parent) as hidden:  # its mode is 0700
+        path = Path(hidden, target.name)
+        yield path
+        path.chmod(0o600)
+        path.replace(target)
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Where a log can be read from."""
+
+    state: State  # to apply events to: empty, or from the oldest snapshot of a compacted log
+    first: int  # position of the first event; beyond the end if there is none
+    end: int  # position of the last event
+    digest: bytes  # of the log at the end
+
+
+async def start_of(store: Store) -> Start:
+    """Find out where a log begins: at its first event or, once compacted, at a snapshot."""
+    end, digest = await store.end()
+    first = await first_event(store) or end + 1
+    if first == 1:
+        return Start(State(), 1, end, digest)
+    for position in await store.snapshots():
+        snapshot = await store.latest_snapshot(position)
+        with suppress(CorruptLogError):  # `verify` reports a damaged snapshot
+            state = None if snapshot is None else State.restored(snapshot)
+            if state is not None and state.position >= first - 1:
+                return Start(state, first, end, digest)
+    missing = "has no snapshot of the state before it that this version of Stopwise reads"
+    raise CorruptLogError(f"the log begins at event {first}, and {missing}; restore a backup")
+
+
+async def first_event(store: Store) -> int | None:
+    """Return the position of the first event that is there."""
+    async for block in store.read(0):
+        return block.base
+    return None
+
+
+async def check_end(store: Store) -> None:
+    """Refuse a log without events that are known to have been acknowledged."""
+    recorded, snapshots = await store.recorded_end(), await store.snapshots()
+    end, digest = await store.end()  # asked last: a running service may append at any moment
+    position, expected = recorded or (0, START)
+    if (known := max([position, *snapshots])) > end:
+        missing = f"acknowledged events up to {known} are missing"
+        raise CorruptLogError(f"{missing}: the log ends with event {end}; restore a backup")
+    if position < end:
+        block = await store.block_of(position)
+        digest = expected if block is None else block.digest  # None: compacted away
+    if digest != expected:
+        raise CorruptLogError(f"event {position} is not the acknowledged one; restore a backup")
+
+
+async def blocks_between(store: Store, after: int, upto: int) -> AsyncIterator[Block]:
+    """Yield the blocks with events beyond one position and up to another."""
+    blocks = store.read(after)
+    while after < upto:
+        block = await anext(blocks, None)
+        if block is None or block.base > after + 1:
+            follows = "nothing" if block is None else f"event {block.base}"
+            raise CorruptLogError(f"events are missing: {follows} comes after event {after}")
+        yield block
+        after = block.end
+
+
+async def checked_blocks(store: Store, start: Start) -> AsyncIterator[Block]:
+    """Yield every block of a log, after checking that it is what was written."""
+    digest = start.state.log_digest if start.state.position == start.first - 1 else None
+    try:
+        async for block in blocks_between(store, start.first - 1, start.end):
+            # None: compacted away, so that the first block cannot be checked.
+            if digest is not None and chained(digest, block.payload) != block.digest:
+                raise CorruptLogError(f"events {block.base} to {block.end} were changed")
+            digest = block.digest
+            yield block
+        if digest not in (None, start.digest):
+            raise CorruptLogError(f"event {start.end}, the last one, was changed")
+    except CorruptLogError:
+        if (await first_event(store) or start.end + 1) > start.first:
+            raise CorruptLogError("the log was compacted while it was read: try again") from None
+        raise
+
+
+def read_events(block: Block) -> list[Event]:
+    """Return the events of a block."""
+    try:
+        found = decode(block.payload)
+    except msgspec.MsgspecError as error:
+        raise CorruptLogError(f"events {block.base} to {block.end}: {error}") from error
+    if len(found) != block.count:
+        raise CorruptLogError(f"the block at event {block.base} does not hold {block.count} events")
+    return found
+
+
+class Info(msgspec.Struct, frozen=True):
+    """What a log holds: sizes are in bytes, those of snapshots by position."""
+
+    first: int
+    end: int
+    blocks: int
+    size: int
+    kinds: Counter[str]
+    times: list[float]  # of the first and the last block
+    snapshots: dict[int, int]
+    state: State
+
+
+async def inspect(store: Store, progress: Progress = no_progress) -> Info:
+    """Count what a log holds."""
+    state = await recovered(store, progress=partial(progress, "reading"))
+    first = await first_event(store) or state.position + 1
+    kinds, times, blocks, size = Counter[str](), list[float](), 0, 0
+    async for block in blocks_between(store, first - 1, state.position):
+        blocks += 1
+        size += len(block.payload)
+        times = [*times[:1], block.time]
+        kinds.update(type(event).__name__.lower() for event in read_events(block))
+        progress("counting", block.end, state.position)
+    every = [await store.latest_snapshot(position) for position in await store.snapshots()]
+    sizes = {one.position: sum(map(len, one.parts)) for one in every if one is not None}
+    return Info(first, state.position, blocks, size, kinds, times, sizes, state)
+
+
+def chosen(state: State, name: str | None) -> Learner:
+    """Return a cascade by name, or the only one."""
+    only = name is None and len(state.order) == 1
+    found = state.order[0] if only else state.cascades.get(name or "")
+    if found is None:
+        names = ", ".join(state.cascades) or "none"
+        raise InvalidParameterError(f"choose a cascade with --cascade; there are: {names}")
+    return found

@@ -1,0 +1,113 @@
+"""Services in the event loop of a test, and comparisons of states."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stopwise as sw
+from stopwise.errors import StoreError
+from stopwise.service.events import Block
+from stopwise.service.recovery import recovered
+from stopwise.service.refusals import Refusal
+from stopwise.service.service import Service
+from stopwise.service.settings import Settings
+from stopwise.service.state import State
+from stopwise.service.store import open_store
+from stopwise.service.store.base import Snapshot, Store
+from stopwise.service.store.sqlite import SqliteStore
+
+
+class FailingStore(SqliteStore):
+    """A real store whose next commits are slow, or fail before or after they are made."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.before = self.after = 0  # how many of the next commits fail
+        self.allowed = asyncio.Event()  # commits wait for it
+        self.allowed.set()
+
+    async def commit(self, block: Block) -> None:
+        await self.allowed.wait()
+        if self.before:
+            self.before -= 1
+            self._ends_at = None
+            raise StoreError("the disk is full")
+        await super().commit(block)
+        if self.after:
+            self.after -= 1
+            self._ends_at = None
+            raise StoreError("the connection was lost")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def running(
+    where: str | Path, store: Store | None = None, **settings: Any
+) -> AsyncIterator[Service]:
+    """Run a service, by default on the store at ``where``."""
+    service = Service(store or open_store(str(where)), Settings(store=str(where), **settings))
+    await service.start()
+    try:
+        await until(lambda: service.ready or service.failed.done())
+        assert service.ready
+        yield service
+    finally:
+        await service.stop()
+
+
+async def folded(where: str | Path, snapshot: Snapshot | None = None) -> State:
+    """Return the state that a log gives, from its start or from a snapshot."""
+    store = open_store(str(where))
+    await store.open()
+    try:
+        if snapshot is None:
+            return await recovered(store, snapshots=False)
+        state = State.restored(snapshot)
+        assert state is not None
+        async for block in store.read(state.position):
+            state.apply(block)
+        return state
+    finally:
+        await store.close()
+
+
+async def unchanged(service: Service, request: Awaitable[Any]) -> Any:
+    """Return the answer of a request, having checked that it changed nothing."""
+    # (`Service.state_hash` would not do: it is computed once for each position in the log.)
+    before = service.state.hash()
+    answer = await request
+    assert service.state.hash() == before, f"{answer} has changed the state"
+    return answer
+
+
+async def refused(service: Service, request: Awaitable[object], *codes: str) -> Refusal:
+    """Check that a request is refused with one of some codes, and that it changed nothing."""
+
+    async def refusal() -> Refusal:
+        with pytest.raises(Refusal) as caught:
+            await request
+        return caught.value
+
+    found = await unchanged(service, refusal())
+    assert found.code in codes, found
+    return found
+
+
+def check_same(one: sw.Policy, other: sw.Policy) -> None:
+    """Check that two policies are equal, bit for bit."""
+    here, there = one.state(), other.state()
+    assert here.keys() == there.keys()
+    for name, array in here.items():
+        assert array.dtype == there[name].dtype, name
+        assert array.shape == there[name].shape, name
+        assert array.tobytes() == there[name].tobytes(), name
+    assert one.parameters() == other.parameters()

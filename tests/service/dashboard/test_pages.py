@@ -1,0 +1,216 @@
+"""Pages: what they say, and that no name that somebody chose can become part of their markup."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from stopwise.service.dashboard.pages import FILES, TEMPLATES, render
+from stopwise.service.learner import Learner
+from tests.service.dashboard.sample import (
+    BASE,
+    BEGAN,
+    EVIL,
+    NOW,
+    Taken,
+    key,
+    learner_of,
+    overview_of,
+    page_of,
+    service,
+    spec,
+)
+
+
+@pytest.fixture(scope="module")
+def busy() -> Learner:
+    return learner_of()
+
+
+@pytest.fixture(scope="module")
+def pages(busy: Learner) -> dict[str, str]:
+    evil = learner_of(spec("evil", [EVIL, f"{EVIL}2", f"{EVIL}3"], [f"{EVIL}a", "b"]), 80)
+    many = learner_of(spec("many", [f"arm {k}" for k in range(15)]), 70)
+    new = learner_of(spec("new", context=[EVIL, "b"]), 0)
+    return {
+        "busy": page_of(busy),
+        "admin": page_of(busy, key(), unconfirmed=True),
+        "evil": page_of(evil, key(EVIL), token=EVIL, base=f"http://{EVIL}"),
+        "many": page_of(many),
+        "new": page_of(new),
+        "silent": page_of(learner_of(spec("silent"), 30, reported=0)),
+        "overview": overview_of(busy, evil, new, many),
+        "empty": overview_of(),
+        "failing": overview_of(busy, service=service(write_error=EVIL, not_ready=EVIL)),
+        "starting": overview_of(service=service(not_ready=EVIL)),
+        "starting too": render(
+            "base.html", service=service(not_ready=EVIL), title="Starting", now=NOW, key=None
+        ),
+        "sign in": render("login.html", title="Sign in", after=EVIL, problem=EVIL),
+        "notice": render("login.html", title=EVIL, text=EVIL),
+    }
+
+
+def test_templates_escape_and_miss_nothing_silently() -> None:
+    assert TEMPLATES.autoescape is True
+    assert TEMPLATES.undefined.__name__ == "StrictUndefined"
+
+
+def test_every_page_is_well_formed_and_ids_are_of_one_element(pages: dict[str, str]) -> None:
+    for page in pages.values():
+        taken = Taken(page)
+        assert len(set(taken.ids())) == len(taken.ids())
+        labels = [a.get("aria-labelledby") for _, a in taken.elements if "aria-labelledby" in a]
+        assert set(labels) <= set(taken.ids())
+
+
+def test_nothing_in_a_page_is_forbidden_by_its_policy(pages: dict[str, str]) -> None:
+    for page in pages.values():
+        taken = Taken(page)
+        assert taken.of("style") == []
+        assert [set(script) for script in taken.of("script")] in ([], [{"src", "defer"}])
+        for _, attributes in taken.elements:
+            assert "style" not in attributes
+            assert not any(name.startswith("on") for name in attributes)
+        addresses = [a[k] for _, a in taken.elements for k in ("src", "href", "action") if k in a]
+        assert all(str(address).startswith(("/", "#")) for address in addresses)
+
+
+def test_names_are_text_wherever_they_stand(pages: dict[str, str]) -> None:
+    for name in ("evil", "failing", "starting", "sign in", "notice", "new", "overview"):
+        page = pages[name]
+        assert "alert(1)" in page
+        assert "<script>alert" not in page
+        assert not any("alert" in str(a) for tag, a in Taken(page).elements if tag == "script")
+
+
+def test_every_table_and_picture_has_a_name(pages: dict[str, str]) -> None:
+    for page in pages.values():
+        taken = Taken(page)
+        assert len(taken.of("caption")) == len(taken.of("table"))
+        for attributes in taken.of("svg"):
+            hidden = attributes.get("aria-hidden") == "true"
+            assert hidden or attributes.get("aria-label")
+        for attributes in taken.of("th"):
+            assert attributes.get("scope") in {"row", "col"}
+        inputs = [i for i in taken.of("input") if i.get("type") != "hidden" and "hidden" not in i]
+        assert {i["id"] for i in inputs} <= {label["for"] for label in taken.of("label")}
+
+
+def test_headings_go_down_one_step_at_a_time(pages: dict[str, str]) -> None:
+    for page in pages.values():
+        levels = [int(level) for level in re.findall(r"<h([1-6])", page)]
+        if levels and levels[0] == 2:  # a banner stands above the title
+            levels = levels[1:]
+        assert levels[:1] in ([1], [])
+        assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_the_page_of_a_cascade_shows_what_was_counted(busy: Learner) -> None:
+    taken = Taken(page_of(busy))
+    view = busy.view()
+    assert view.mean_cost is not None
+    assert f"Saved {100 * (1 - view.mean_cost / 0.6):.0f} %" in taken.text
+    assert "Rounds 200 last" in taken.text
+    assert f"{sum(view.stops[1:]):,} rounds" in taken.text  # with outputs of history and glucose
+    newest = busy.recent[-1]
+    assert newest.words() in taken.text
+    assert newest.id in taken.text
+
+
+def test_a_round_that_failed_while_exploring_saves_nothing() -> None:
+    features = {"kind": "per_stage", "maps": [{"kind": "identity"}] * 2, "sees": [1, 2]}
+    learner = Learner(0, spec(features=features), BEGAN)
+    for k in range(2):
+        learner.open([[0.5]], BEGAN + 20 * k, 4 * k + 1)
+    for arm, name in enumerate(("history", "glucose", "insulin")):
+        revealed = [0.5] if arm == 1 else []
+        learner.report(0, {name: 1}, revealed, False, BEGAN + 1, arm + 10)
+    learner.report(1, {"history": 1}, [], True, BEGAN + 22, 20)
+    assert learner.tally.stops_total == [1, 0, 1]
+    page = Taken(page_of(learner)).text
+    assert "1 ended early" in Taken(overview_of(learner)).text
+    assert "Saved 0 % every round goes to the last arm to explore; 1 ended early" in page
+    assert "% saved" not in page + Taken(overview_of(learner)).text
+
+
+def test_a_retired_cascade_is_not_said_to_save_some_day() -> None:
+    learner = learner_of(rounds=1)
+    assert "nothing saved yet" in overview_of(learner)
+    learner.status = "retired"
+    assert "nothing saved<" in overview_of(learner)
+
+
+def test_times_are_relative_and_in_utc(busy: Learner) -> None:
+    page = page_of(busy)
+    assert 'title="2023-11-14 22:46:30 UTC">27\xa0min ago</time>' in page
+    assert 'datetime="2023-11-14T22:46:30Z"' in page
+
+
+def test_evidence_is_a_table_with_the_names_of_arms(busy: Learner) -> None:
+    newest = busy.recent[-1]
+    (found,) = re.findall(
+        rf'<details id="why-{newest.id}">(.*?)</details>', page_of(busy), flags=re.DOTALL
+    )
+    rows = re.findall(r'<th scope="row">(.*?)</th>', found, flags=re.DOTALL)
+    names = busy.cascade.names
+    expected = [f"{names[e.first]} → to {names[e.second]}" for e in newest.evidence()]
+    assert [Taken(row).text.replace("→to", "→ to") for row in rows] == expected
+    verdicts = [not e.gap_won for e in newest.evidence()]
+    assert [v.startswith("<b>may") for v in re.findall(r'"so it is">(.*?)</td>', found)] == verdicts
+
+
+def test_contexts_are_on_no_page() -> None:
+    learner = learner_of(rounds=80)
+    learner.open([[0.7654, -0.5678]], BEGAN, 999)
+    page = page_of(learner) + overview_of(learner)
+    assert learner.recent[-1].id in page
+    assert "7654" not in page
+    assert "5678" not in page
+
+
+def test_pages_without_data_show_what_to_type(pages: dict[str, str], busy: Learner) -> None:
+    assert f"curl {BASE}/v1/cascades -H" in Taken(pages["empty"]).text
+    new = Taken(pages["new"]).text
+    assert f"curl {BASE}/v1/cascades/new/rounds -H" in new
+    assert "/v1/cascades/new/rounds/ID/outputs" in new
+    assert "$STOPWISE_KEY" not in new + Taken(pages["empty"]).text
+    silent = Taken(pages["silent"]).text
+    assert "/v1/cascades/silent/rounds/ID/outputs" in silent
+    assert '{"history": "OUTPUT", "glucose": "OUTPUT", "insulin": "OUTPUT"}' in silent
+    for page in (overview_of(key=key()), page_of(learner_of(rounds=0), key())):
+        assert 'Bearer $STOPWISE_KEY"' in Taken(page).text
+    assert "curl" not in page_of(busy)
+
+
+def test_only_an_admin_is_offered_to_retire(busy: Learner, pages: dict[str, str]) -> None:
+    assert 'action="/cascades/triage/retire"' in pages["admin"]
+    assert 'value="t-o-k-e-n"' in pages["admin"]
+    assert 'role="alert"' in pages["admin"]
+    for user in (None, key("reader", "observe")):
+        assert "/retire" not in page_of(busy, user)
+    retired = learner_of(rounds=1)
+    retired.status = "retired"
+    assert "/retire" not in page_of(retired, key())
+
+
+def test_failing_writes_and_starting_are_shown_first(pages: dict[str, str]) -> None:
+    assert "warning" in pages["failing"]
+    assert "amber" not in pages["failing"]
+    for name in ("starting", "starting too"):
+        assert "warning amber" in pages[name]
+        assert 'id="starting"' in pages[name]
+        assert "curl" not in pages[name]  # whether there is no cascade is not known yet
+    assert "warning" not in pages["overview"]
+
+
+def test_pages_of_many_arms_chart_only_neighbours(pages: dict[str, str]) -> None:
+    assert pages["many"].count('class="chart small"') == 14
+    assert pages["many"].count('class="interval"') == 105
+
+
+def test_static_files_are_whole_and_load_nothing_from_elsewhere() -> None:
+    assert b".depth-15 {" in FILES["dashboard.css"][1]
+    for kind, content in FILES.values():
+        assert kind
+        assert b"//" not in content.replace(b"http://www.w3.org/2000/svg", b"").replace(b"// ", b"")

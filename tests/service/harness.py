@@ -1,0 +1,190 @@
+"""A service behind its real HTTP server on loopback, in a thread of the test."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+
+from stopwise.service.keys import add_key
+from stopwise.service.serve import free_address, run_service
+from stopwise.service.service import Service
+from stopwise.service.settings import Settings
+from stopwise.service.store import open_store
+
+SPEC = {
+    "name": "triage",
+    "arms": [
+        {"name": "history", "cost": 0.01},
+        {"name": "glucose", "cost": 0.24},
+        {"name": "insulin", "cost": 0.25},
+    ],
+    "context": ["age", "bmi"],
+}
+REVEALING = {
+    "name": "stages",
+    "arms": [
+        {"name": "rule", "cost": 0.01},
+        {"name": "model", "cost": 0.2},
+        {"name": "person", "cost": 0.5},
+    ],
+    "context": 3,
+    "features": {
+        "kind": "per_stage",
+        "maps": [{"kind": "polynomial", "degree": 1}] * 2,
+        "sees": [2, 3],  # one number from the start, and one from each of the first two arms
+    },
+}
+
+
+class Served:
+    """A service that listens on loopback, at ``url``; ``service`` is the service itself."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._url: Future[str] = Future()
+        self._asked = asyncio.Event()
+        self._life = asyncio.run_coroutine_threadsafe(self._live(), self._loop)
+        self._life.add_done_callback(self._failed)
+        self.url = self._url.result(60)
+        self.port = int(self.url.rpartition(":")[2])
+        verify = settings.tls_cert is None
+        self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False, verify=verify)
+
+    def _failed(self, life: "Future[None]") -> None:
+        if not self._url.done():
+            self._url.set_exception(life.exception() or RuntimeError("it did not listen"))
+
+    async def _live(self) -> None:
+        self.service = Service(open_store(self.settings.store), self.settings)
+        address = free_address(self.settings)
+        await run_service(self.service, address, self._asked, listening=self._url.set_result)
+
+    def run(self, work: Coroutine[Any, Any, Any], timeout: float = 60) -> Any:
+        """Do something on the service's own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
+
+    def wait_until_ready(self) -> None:
+        async def ready() -> None:
+            while not self.service.ready:
+                await asyncio.sleep(0.005)
+
+        self.run(ready())
+
+    def ask(self, method: str, path: str, **how: Any) -> httpx.Response:
+        """Send a request; ``key`` is an API key, ``repeat`` an Idempotency-Key."""
+        headers = dict(how.pop("headers", {}))
+        if (key := how.pop("key", None)) is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        if (repeat := how.pop("repeat", None)) is not None:
+            headers["Idempotency-Key"] = repeat
+        return self.client.request(method, path, headers=headers, **how)
+
+    def get(self, path: str, **how: Any) -> httpx.Response:
+        return self.ask("GET", path, **how)
+
+    def post(self, path: str, json: Any = None, **how: Any) -> httpx.Response:
+        if json is not None:
+            how["json"] = json
+        return self.ask("POST", path, **how)
+
+    def connect(self) -> socket.socket:
+        """Open a connection, to send and receive bytes as they are."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def ask_to_stop(self) -> None:
+        """Do what SIGTERM does."""
+        self._loop.call_soon_threadsafe(self._asked.set)
+
+    def wait_until_stopped(self) -> None:
+        """Wait until it has stopped, and raise what it failed with."""
+        self._life.result(60)
+
+    def close(self) -> None:
+        """Stop it, and raise what it failed with."""
+        self.ask_to_stop()
+        self.client.close()
+        try:
+            self.wait_until_stopped()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+@contextmanager
+def served(folder: Path, **settings: Any) -> Iterator[Served]:
+    """Serve the log in a folder; the same folder again gives the same log."""
+    running = Served(Settings(**{"store": str(folder / "log.db"), "port": 0, **settings}))
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        running.close()
+
+
+@contextmanager
+def process(
+    folder: Path, *flags: str, before: str = ""
+) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """Run ``stopwise serve`` as a process, ``before`` being Python to run first; yield its URL."""
+    code = f"{before}\nfrom stopwise.cli.main import main\nmain()"
+    command = [sys.executable, "-c", code, "serve", "--store", str(folder / "log.db")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with (
+        (folder / "stderr.txt").open("w") as stderr,
+        subprocess.Popen(
+            [*command, "--port", "0", *flags],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env=environment,
+        ) as running,
+    ):
+        try:
+            assert running.stdout is not None
+            yield running, next(word for word in running.stdout.readline().split() if "://" in word)
+        finally:
+            running.kill()
+
+
+def received(line: socket.socket) -> bytes:
+    """Return all that comes until the connection is closed."""
+    found = b""
+    try:
+        while part := line.recv(65536):
+            found += part
+    except ConnectionResetError:  # it was closed before all that we sent was read
+        pass
+    return found
+
+
+def keys_in(folder: Path) -> tuple[str, dict[str, str]]:
+    """Make a file of keys, one for each scope; return its path and the keys."""
+    file = folder / "keys.jsonl"
+    return str(file), {
+        scope: add_key(file, scope, [scope])[1] for scope in ("decide", "observe", "admin")
+    }
+
+
+def fault(answer: httpx.Response) -> tuple[int, str]:
+    """Return status and code of a refusal, having checked that it has the one shape of them all."""
+    assert answer.headers["content-type"] == "application/json", answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    body = answer.json()
+    assert set(body) == {"error"}, body
+    assert {"code", "message"} <= set(body["error"]) <= {"code", "message", "field"}, body
+    assert body["error"]["message"], body
+    return answer.status_code, body["error"]["code"]

@@ -1,0 +1,219 @@
+"""Who may send a request: keys, scopes, rates, cascades, and requests through other sites."""
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import pytest
+
+from stopwise.service.http.routes import ROUTES, Route
+from stopwise.service.keys import add_key, revoke_key
+from tests.service.harness import SPEC, Served, fault, keys_in, served
+
+ROUNDS = "/v1/cascades/triage/rounds"
+CONTEXT = {"context": [0, 0]}
+NO_KEY_NEEDED = ("/healthz", "/readyz")
+
+
+class Locked(NamedTuple):
+    running: Served
+    keys: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
+    """A service that asks for keys, with one of each scope."""
+    folder = tmp_path_factory.mktemp("locked")
+    file, keys = keys_in(folder)
+    with served(folder, keys=file) as running:
+        assert running.post("/v1/cascades", SPEC, key=keys["admin"]).status_code == 201
+        yield Locked(running, keys)
+
+
+def place(path: str) -> str:
+    return path.replace("{name}", "triage").replace("{id}", "0-00000")
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
+@pytest.mark.parametrize("sent", [None, "Bearer", "Bearer sw_x_y", "Basic dTpw", "Bearer \xfc"])
+def test_without_a_valid_key_only_health_is_answered(
+    locked: Locked, route: Route, sent: str | None
+) -> None:
+    method, path = route.method, place(route.path)
+    headers = {} if sent is None else {"Authorization": sent.encode("latin-1")}
+    answer = locked.running.ask(method, path, headers=headers)
+    if path in NO_KEY_NEEDED:
+        assert answer.status_code == 200
+    else:
+        assert fault(answer) == (401, "unauthorized")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
+def test_each_scope_allows_its_own_routes(locked: Locked, route: Route) -> None:
+    path, needs = place(route.path), route.needs
+    if path.endswith("/retire"):
+        path = "/v1/cascades/nobody/retire"
+    for scope, key in locked.keys.items():
+        answer = locked.running.ask(route.method, path, key=key)
+        if needs in (None, "nothing", scope) or scope == "admin":
+            assert answer.status_code != 403, (scope, answer.text)
+        else:
+            assert fault(answer) == (403, "forbidden")
+
+
+def test_case_of_the_scheme_and_slashes_of_the_path(locked: Locked) -> None:
+    headers = {"Authorization": f"bEARER {locked.keys['decide']}"}
+    assert locked.running.get("/v1/cascades", headers=headers).is_success
+    for path in ("//v1/cascades", "/v1//cascades", "/v1/cascades/", "/v1/./cascades"):
+        assert locked.running.get(path).status_code in {401, 404}
+
+
+def test_a_revoked_key_is_refused_without_a_restart(tmp_path: Path) -> None:
+    file, keys = keys_in(tmp_path)
+    with served(tmp_path, keys=file) as running:
+        assert running.get("/v1/cascades", key=keys["decide"]).is_success
+        revoke_key(Path(file), keys["decide"].split("_")[1])
+        while (answer := running.get("/v1/cascades", key=keys["decide"])).is_success:
+            pass
+        assert fault(answer) == (401, "unauthorized")
+        assert running.get("/v1/state", key=keys["admin"]).is_success
+
+
+def test_an_empty_file_of_keys_lets_nobody_in(tmp_path: Path) -> None:
+    file = tmp_path / "none.jsonl"
+    file.touch(mode=0o600)
+    with served(tmp_path, keys=str(file)) as running:
+        assert fault(running.get("/v1/cascades")) == (401, "unauthorized")
+        assert fault(running.post(ROUNDS, CONTEXT)) == (401, "unauthorized")
+
+
+def test_a_key_may_have_a_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = SimpleNamespace(monotonic=lambda: 1.0, time=time.time)  # all in the same second
+    monkeypatch.setattr("stopwise.service.keys.time", stopped)
+    file, keys = keys_in(tmp_path)
+    _, key = add_key(Path(file), "three", ["admin"], rate=3)
+    with served(tmp_path, keys=file) as running:
+        for _ in range(3):
+            assert running.get("/v1/cascades", key=key).status_code == 200
+            assert running.get("/readyz", key=key).status_code == 200  # needs no key: not counted
+        for method, path in (("GET", "/v1/cascades"), ("POST", ROUNDS), ("GET", "/metrics")):
+            refused = running.ask(method, path, key=key)
+            assert fault(refused) == (429, "too_many_requests")
+            assert refused.headers["retry-after"] == "1"
+        assert running.get("/v1/cascades", key=keys["admin"]).status_code == 200
+        stopped.monotonic = lambda: 2.0
+        assert running.get("/v1/cascades", key=key).status_code == 200
+
+
+def test_a_refused_request_counts_once(tmp_path: Path) -> None:
+    file, _ = keys_in(tmp_path)
+    _, key = add_key(Path(file), "two", ["decide"], rate=2)
+    with served(tmp_path, keys=file, log_requests="all") as running:
+        answers = [running.get("/v1/state", key=key) for _ in range(2)]  # the log names the key
+        assert [fault(answer) for answer in answers] == [(403, "forbidden")] * 2
+
+
+def test_a_key_may_be_for_some_cascades(tmp_path: Path) -> None:
+    file, keys = keys_in(tmp_path)
+    _, own = add_key(Path(file), "own", ["admin"], cascades=["mine", "later"])
+    with served(tmp_path, keys=file) as running:
+        for name in ("mine", "other"):
+            spec = {**SPEC, "name": name}
+            assert running.post("/v1/cascades", spec, key=keys["admin"]).status_code == 201
+        shown = running.get("/v1/cascades", key=own).json()["cascades"]
+        assert [one["spec"]["name"] for one in shown] == ["mine"]
+        for method, path, body in (
+            ("GET", "/v1/cascades/other", None),
+            ("GET", "/v1/cascades/nobody", None),  # whether it exists is not shown
+            ("GET", "/v1/cascades/other/rounds/0-00000", None),
+            ("POST", "/v1/cascades/other/rounds", CONTEXT),
+            ("POST", "/v1/cascades/other/rounds:batch", {"contexts": [[0, 0]]}),
+            ("POST", "/v1/cascades/other/rounds/0-00000/outputs", {"outputs": []}),
+            ("POST", "/v1/cascades/other/rounds/0-00000/label", {"label": 1}),
+            ("POST", "/v1/cascades/other/retire", None),
+            ("POST", "/v1/cascades", {**SPEC, "name": "new"}),
+            ("GET", "/metrics", None),
+            ("GET", "/v1/state", None),
+        ):
+            answer = running.ask(method, path, key=own, json=body)
+            assert fault(answer) == (403, "forbidden"), path
+        assert running.post("/v1/cascades/mine/rounds", CONTEXT, key=own).status_code == 201
+        assert running.post("/v1/cascades", {**SPEC, "name": "later"}, key=own).status_code == 201
+
+
+def test_only_who_has_a_key_learns_why_it_is_not_ready(tmp_path: Path) -> None:
+    file, keys = keys_in(tmp_path)
+    with served(tmp_path, keys=file) as running:
+        for holder, attribute in (
+            (running.service, "recovering"),
+            (running.service._writer, "write_error"),
+        ):
+            setattr(holder, attribute, "cannot open /srv/secret.db")
+            for headers in ({}, {"Authorization": "Bearer sw_x_y"}):
+                answer = running.get("/readyz", headers=headers)
+                assert fault(answer) == (503, "unavailable")
+                assert "secret" not in answer.text
+            assert "/srv/secret.db" in running.get("/readyz", key=keys["observe"]).text
+            setattr(holder, attribute, "")
+        assert running.get("/readyz").is_success
+
+
+def test_the_log_has_the_key_and_the_code_of_a_refused_request(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, keys = keys_in(tmp_path)
+    own = keys["observe"].split("_")[1]
+    with served(tmp_path, keys=file) as running, caplog.at_level(logging.INFO, "stopwise.service"):
+        caplog.clear()
+        running.post(ROUNDS, {}, key=keys["observe"])
+        running.post(ROUNDS, {}, key=f"sw_{own}_wrong")  # of an invalid key, nothing
+        running.get("/" + "x" * 5000, key=keys["observe"])
+        lines = [one.__dict__["stopwise_fields"] for one in caplog.records]
+        assert [(line["code"], line.get("key")) for line in lines] == [
+            ("forbidden", own),
+            ("unauthorized", None),
+            ("unknown_path", own),
+        ]
+        assert len(lines[2]["path"]) == 200
+
+
+# -- requests through other sites ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1:8350", "localhost", "LOCALHOST:1", "[::1]:8350", "127.8.9.1", "app.localhost:80"],
+)
+def test_names_of_this_machine_are_answered(running: Served, host: str) -> None:
+    assert running.get("/v1/cascades", headers={"Host": host}).status_code == 200
+    assert running.post(ROUNDS, CONTEXT, headers={"Host": host}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "192.168.0.7:8350", "[::2]", "", "::1:::"]
+)
+def test_other_names_are_refused(unchanged: Served, host: str) -> None:
+    for method, path in (("GET", "/v1/cascades"), ("POST", ROUNDS), ("GET", "/healthz")):
+        answer = unchanged.ask(method, path, headers={"Host": host}, json=CONTEXT)
+        assert fault(answer) == (403, "forbidden")
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:9999", "x"])
+def test_posts_of_other_sites_are_refused(unchanged: Served, origin: str) -> None:
+    for path in ("/v1/cascades/triage/retire", ROUNDS):
+        answer = unchanged.post(path, CONTEXT, headers={"Origin": origin})
+        assert fault(answer) == (403, "forbidden")
+
+
+def test_posts_of_its_own_pages_are_taken(running: Served) -> None:
+    assert running.post(ROUNDS, CONTEXT, headers={"Origin": running.url}).status_code == 201
+
+
+def test_with_keys_any_host_and_site_is_answered(locked: Locked) -> None:
+    headers = {"Host": "stopwise.example", "Origin": "https://app.example"}
+    answer = locked.running.post(ROUNDS, CONTEXT, headers=headers, key=locked.keys["decide"])
+    assert answer.status_code == 201

@@ -1,0 +1,326 @@
+"""What the server does with bytes: limits of size and time, chunks, upgrades, several requests."""
+
+import json
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from stopwise.service import serve
+from stopwise.service.http import request as requests
+from tests.service.harness import SPEC, Served, fault, keys_in, process, received, served
+
+ROUNDS = "/v1/cascades/triage/rounds"
+RETIRE = "/v1/cascades/triage/retire"
+BODY = b'{"context": [0.1, 0.2]}'
+CHUNKED = b"Transfer-Encoding: chunked"
+CLOSE = b"Connection: close"
+FORM = b"application/x-www-form-urlencoded"
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def head(*headers: bytes, path: str = ROUNDS) -> bytes:
+    first = f"POST {path} HTTP/1.1".encode()
+    usual = (b"Host: localhost", b"Content-Type: application/json")
+    return b"\r\n".join([first, *usual, *headers]) + b"\r\n\r\n"
+
+
+def post(body: bytes, *headers: bytes, path: str = ROUNDS) -> bytes:
+    return head(b"Content-Length: %d" % len(body), *headers, path=path) + body
+
+
+def answers(running: Served, *parts: bytes) -> list[tuple[int, bytes]]:
+    """Send bytes in segments; return status and body of each answer until it is closed."""
+    with running.connect() as line:
+        for part in parts:
+            line.sendall(part)
+            running.get("/healthz")  # so that the server has read it
+        return split(received(line))
+
+
+def split(answer: bytes) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+    while answer:
+        first, _, rest = answer.partition(b"\r\n\r\n")
+        lines = first.lower().split(b"\r\n")
+        [length] = [int(one[15:]) for one in lines if one.startswith(b"content-length:")] or [0]
+        found.append((int(first.split()[1]), rest[:length]))
+        answer = rest[length:]
+    return found
+
+
+def rounds(running: Served) -> int:
+    return running.get("/v1/cascades/triage").json()["rounds"]
+
+
+# -- several requests, upgrades, and what is not HTTP ----------------------------------------------
+
+
+UPGRADES = {
+    "h2c": (
+        b"Connection: Upgrade, HTTP2-Settings",
+        b"Upgrade: h2c",
+        b"HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA",
+    ),
+    "websocket": (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13"),
+}
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "in a later segment"])
+@pytest.mark.parametrize("kind", UPGRADES)
+def test_an_upgrade_is_ignored_and_the_body_is_that_of_the_request(
+    running: Served, kind: str, later: bool
+) -> None:
+    smuggled = post(b"", path=RETIRE)
+    for body, status in ((BODY, 201), (smuggled, 400)):
+        sent = post(body, *UPGRADES[kind])
+        parts = [sent[: -len(body)], body] if later else [sent]
+        found = answers(running, *parts, post(BODY, CLOSE))
+        assert [one for one, _ in found] == [status, 201]
+    assert running.get("/v1/cascades/triage").json()["status"] == "active"
+    assert rounds(running) == 3
+
+
+def test_requests_on_one_connection_are_answered_in_order(running: Served) -> None:
+    found = answers(running, post(BODY) + HEALTH + post(b"{}") + post(BODY, CLOSE))
+    assert [status for status, _ in found] == [201, 200, 422, 201]
+    assert rounds(running) == 2
+
+
+@pytest.mark.parametrize("garbage", [b"\x00\x01 garbage\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\xfc"])
+def test_what_is_not_http_gets_400_and_requests_before_it_are_answered(
+    running: Served, garbage: bytes
+) -> None:
+    assert answers(running, garbage) == [(400, b"")]
+    found = answers(running, post(BODY) + garbage)
+    assert [status for status, _ in found] == [201, 400]
+    assert rounds(running) == 1
+
+
+def test_two_hosts_and_two_lengths_are_refused(unchanged: Served) -> None:
+    for other in (b"Host: localhost", b"Host: evil.example"):
+        [(status, body)] = answers(unchanged, post(BODY, other, CLOSE))
+        assert (status, json.loads(body)["error"]["code"]) == (400, "bad_request")
+    found = answers(unchanged, post(BODY, b"Content-Length: 5"))
+    assert found == [(400, b"")]
+
+
+def test_escapes_in_a_path_reach_nothing_else(unchanged: Served) -> None:
+    for path in (
+        "/v1/cascades/triage%2Fretire",
+        "/v1/cascades/..%2f..%2fhealthz",
+        "/v1/cascades/%2e%2e/state",
+        "/v1/cascades/a%0d%0aSet-Cookie:x",
+        "/v1/cascades/%F0%28%8C%28",
+        "/v1/cascades/a%00b",
+    ):
+        with unchanged.connect() as line:
+            line.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+            answer = received(line)
+        [(status, body)] = split(answer)
+        assert status in {404, 405}, path
+        assert json.loads(body)["error"]["code"], path
+        assert b"set-cookie" not in answer.partition(b"\r\n\r\n")[0].lower()
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 70_000,
+        b"GET /" + b"x" * 70_000,
+        b"GET / HTTP/1.1\r\n" + b"X: xxxxxxxxxx\r\n" * 7000,
+    ],
+)
+def test_a_head_that_is_too_large_is_refused_whether_it_ends_or_not(
+    unchanged: Served, large: bytes
+) -> None:
+    assert answers(unchanged, large) == [(431, b"")]
+    assert answers(unchanged, large + b"\r\n\r\n") == [(431, b"")]
+
+
+def test_large_heads_and_large_bodies_within_the_limits_are_taken(running: Served) -> None:
+    large, body = b"X: " + b"x" * 20_000, BODY + b" " * 200_000
+    found = answers(running, post(BODY, large) + post(body) + post(body, large, CLOSE))
+    assert [status for status, _ in found] == [201, 201, 201]
+
+
+def test_a_body_declared_too_large_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    with served(tmp_path, max_body=2000) as running:
+        running.post("/v1/cascades", SPEC)
+        for length in (2001, 10**17):
+            for expect in ((), (b"Expect: 100-continue",)):
+                sent = head(b"Content-Length: %d" % length, *expect)
+                [(status, body)] = answers(running, sent)
+                assert (status, json.loads(body)["error"]["code"]) == (413, "too_large")
+        exact = BODY.ljust(2000)  # as large as allowed
+        assert running.post(
+            ROUNDS, content=exact, headers={"Content-Type": "application/json"}
+        ).is_success
+
+
+def test_a_body_in_chunks_is_read_as_far_as_is_allowed(tmp_path: Path) -> None:
+    kind = {"Content-Type": "application/json"}
+    with served(tmp_path, max_body=100_000) as running:
+        running.post("/v1/cascades", SPEC)
+        parts = iter([BODY[:3], b"", BODY[3:11], BODY[11:], b" " * 90_000])
+        assert running.post(ROUNDS, content=parts, headers=kind).status_code == 201
+        parts = iter([b" " * 10_000] * 1000)
+        with suppress(httpx.WriteError):  # it was closed while this was sending
+            refused = running.post(ROUNDS, content=parts, headers=kind)
+            assert fault(refused) == (413, "too_large")
+        assert rounds(running) == 1
+
+
+# -- bodies that break off -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [ROUNDS, RETIRE, "/v1/cascades", "/signin"])
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [
+        ((b"Content-Length: 40",), BODY[:9]),
+        ((b"Content-Length: 40",), b""),
+        ((CHUNKED,), b""),
+        ((CHUNKED,), b"17\r\n" + BODY + b"\r\n"),
+        ((CHUNKED,), b"17\r\n" + BODY + b"\r\nzz\r\n"),
+        ((CHUNKED,), b"zz\r\n"),
+    ],
+)
+def test_a_body_that_breaks_off_is_refused_and_changes_nothing(
+    unchanged: Served,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+    headers: tuple[bytes, ...],
+    sent: bytes,
+) -> None:
+    start = head(*headers, path=path)
+    if path == "/signin":
+        start = start.replace(b"application/json", FORM)
+    with unchanged.connect() as line:
+        line.sendall(start + sent)
+        line.shutdown(socket.SHUT_WR)
+        found = split(received(line))
+    assert [status for status, _ in found] in ([400], [])
+    assert unchanged.get("/v1/cascades/triage").json()["status"] == "active"
+    assert rounds(unchanged) == 0
+    assert not [one for one in caplog.records if one.levelname in {"WARNING", "ERROR"}]
+
+
+# -- time and number -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", [b"", HEALTH], ids=["at first", "after an answer"])
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", HEALTH[:-2], b"\r\n\r\n"])
+def test_a_head_that_does_not_arrive_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes, before: bytes
+) -> None:
+    monkeypatch.setattr(serve, "HEAD_TIMEOUT", 200)
+    with served(tmp_path) as running:
+        found = answers(running, before, sent)
+        assert [status for status, _ in found] == ([200] if before else [])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        head(b"Content-Length: 40"),
+        head(b"Content-Length: 40") + BODY[:5],
+        head(CHUNKED) + b"17\r\n" + BODY,
+    ],
+)
+def test_a_body_that_does_not_arrive_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(requests, "BODY_SECONDS", 0.2)
+    with served(tmp_path) as running:
+        running.post("/v1/cascades", SPEC)
+        [(status, body)] = answers(running, sent)
+        assert (status, json.loads(body)["error"]["code"]) == (400, "bad_request")
+        assert rounds(running) == 0
+
+
+def test_connections_beyond_the_limit_wait_until_one_is_closed(tmp_path: Path) -> None:
+    with served(tmp_path, max_connections=2) as running:
+        running.client.close()
+        with running.connect() as first, running.connect() as second, running.connect() as third:
+            for line in (first, second):
+                line.sendall(HEALTH)
+                assert b"alive" in line.recv(65536)
+            third.sendall(HEALTH)
+            second.sendall(HEALTH)
+            assert b"alive" in second.recv(65536)
+            third.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                third.recv(65536)
+            first.close()
+            third.settimeout(30)
+            assert b"alive" in third.recv(65536)
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def memory(pid: int) -> int:
+    """Return the megabytes that a process holds."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    [kilobytes] = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")]
+    return int(kilobytes) >> 10
+
+
+def unfinished_head(line: socket.socket) -> None:
+    line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 65_536)
+
+
+def unfinished_trailers(line: socket.socket) -> None:
+    line.sendall(head(CHUNKED) + b"0\r\n" + b"X: xxxxxxxx\r\n" * 20_000)
+
+
+def endless_body(line: socket.socket) -> None:
+    line.sendall(head(CHUNKED) + (b"10000\r\n" + b" " * 65_536 + b"\r\n") * 16)
+
+
+def large_form(line: socket.socket) -> None:
+    sent = head(b"Content-Length: 1000000", path="/signin").replace(b"application/json", FORM)
+    line.sendall(sent + b"x" * 999_999)
+
+
+def hold(folder: Path, attack: Callable[[socket.socket], None], connections: int) -> int:
+    """Return the megabytes by which a service with keys grows while peers without one send."""
+    with process(folder, "--keys", keys_in(folder)[0]) as (server, url), ExitStack() as lines:
+        place = urlsplit(url)
+        while httpx.get(f"{url}/readyz").status_code != 200:
+            pass
+        before = grown = memory(server.pid)
+        for _ in range(connections):
+            line = socket.create_connection((place.hostname, place.port or 0), timeout=1)
+            lines.enter_context(line)
+            with suppress(OSError):  # it closes the connection, or reads no more of it
+                attack(line)
+            grown = max(grown, memory(server.pid))
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        return max(grown, memory(server.pid)) - before
+
+
+ATTACKS = [unfinished_head, unfinished_trailers, endless_body, large_form]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_peers_without_a_key_cannot_fill_the_memory(
+    tmp_path: Path, attack: Callable[[socket.socket], None]
+) -> None:
+    assert hold(tmp_path, attack, 300) <= 100
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_thousand_peers_without_a_key_cannot_fill_the_memory(
+    tmp_path: Path, attack: Callable[[socket.socket], None]
+) -> None:
+    assert hold(tmp_path, attack, 1000) <= 100

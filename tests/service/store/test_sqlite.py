@@ -1,0 +1,286 @@
+"""SQLite: the recorded end of the log finds lost events, and a file has one name and one owner."""
+
+import asyncio
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stopwise.errors import CorruptLogError, StoreError
+from stopwise.service.events import Block
+from stopwise.service.store.base import Snapshot
+from stopwise.service.store.sqlite import SqliteStore
+from tests.service.store.test_contract import append, chain, made, opened, read
+
+BLOCKS = chain(1, 3, 2, 1, 4)
+LAST = BLOCKS[-1]
+FRAME = 24 + 4096  # bytes of a page in the write-ahead log, after 32 bytes of header
+
+WRITER = """
+import asyncio, sys
+from tests.service.store.test_sqlite import BLOCKS, append, opened
+
+async def main():
+    async with opened(sys.argv[1]) as store:
+        await append(store, *BLOCKS)
+        print("committed", flush=True)
+        sys.stdin.read()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@pytest.fixture
+def killed(path: Path) -> Path:
+    """Return a log whose process was killed after it had committed all blocks."""
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "committed\n"
+    writer.kill()
+    writer.communicate()
+    return path
+
+
+def beside(path: Path, end: str) -> Path:
+    return path.with_name(path.name + end)
+
+
+def write(path: Path, *blocks: Block) -> None:
+    async def scenario() -> None:
+        async with opened(str(path)) as store:
+            await append(store, *blocks)
+
+    asyncio.run(scenario())
+
+
+def begun(path: Path) -> list[Block]:
+    """Acquire the right to append, and return what the log holds."""
+
+    async def scenario() -> list[Block]:
+        async with opened(str(path)) as store:
+            return await store.begin(0)
+
+    return asyncio.run(scenario())
+
+
+def recorded(path: Path) -> tuple[int, bytes] | None:
+    async def scenario() -> tuple[int, bytes] | None:
+        async with opened(str(path)) as store:
+            return await store.recorded_end()
+
+    return asyncio.run(scenario())
+
+
+def cut(wal: Path) -> None:
+    """Remove the last frame."""
+    with wal.open("r+b") as file:
+        file.truncate(wal.stat().st_size - FRAME)
+
+
+def zero(wal: Path, size: int) -> None:
+    """Overwrite the last bytes with zeros."""
+    with wal.open("r+b") as file:
+        file.seek(-size, 2)
+        file.write(bytes(size))
+
+
+def flip(wal: Path) -> None:
+    """Change one byte in the last frame."""
+    content = bytearray(wal.read_bytes())
+    content[-100] ^= 1
+    wal.write_bytes(content)
+
+
+def test_a_restart_finds_the_end_that_was_recorded(path: Path) -> None:
+    write(path, *BLOCKS[:2])
+    assert recorded(path) == (4, BLOCKS[1].digest)
+    write(path, *BLOCKS[2:])
+    assert begun(path) == BLOCKS
+    assert recorded(path) == (LAST.end, LAST.digest)
+
+
+def test_a_killed_process_loses_nothing(killed: Path) -> None:
+    assert recorded(killed) == (LAST.end, LAST.digest)
+    assert begun(killed) == BLOCKS
+    write(killed, made(LAST))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        cut,
+        flip,
+        lambda wal: zero(wal, 1),
+        lambda wal: zero(wal, FRAME),
+        lambda wal: zero(wal, 2 * FRAME),
+    ],
+    ids=["cut", "flip", "byte", "frame", "frames"],
+)
+def test_lost_events_are_refused(killed: Path, damage: Callable[[Path], None]) -> None:
+    damage(beside(killed, "-wal"))
+    with pytest.raises(CorruptLogError) as caught:
+        begun(killed)
+    assert f"{LAST.end}" in str(caught.value)
+    assert str(beside(killed, "-owner")) in str(caught.value)  # what to delete
+    assert recorded(killed) == (LAST.end, LAST.digest)  # readable without ownership
+
+
+@pytest.mark.parametrize("lost", ["-wal", ""])
+def test_a_lost_file_is_refused(killed: Path, lost: str) -> None:
+    beside(killed, "-wal").unlink()
+    if not lost:
+        killed.unlink()
+    with pytest.raises(CorruptLogError):
+        begun(killed)
+
+
+def test_an_older_copy_is_used_once_the_record_is_deleted(path: Path, tmp_path: Path) -> None:
+    write(path, *BLOCKS[:2])
+    shutil.copy(path, tmp_path / "copy.db")
+    write(path, *BLOCKS[2:])
+    shutil.copy(tmp_path / "copy.db", path)
+
+    async def filled() -> None:
+        async def at_once():
+            yield BLOCKS[2:]
+
+        async with opened(str(path)) as store:
+            await store.fill(4, BLOCKS[1].digest, at_once())
+
+    with pytest.raises(CorruptLogError):
+        begun(path)
+    with pytest.raises(CorruptLogError):
+        asyncio.run(filled())
+    beside(path, "-owner").unlink()
+    assert begun(path) == BLOCKS[:2]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_another_log_in_its_place_is_refused(path: Path, tmp_path: Path, more: int) -> None:
+    """Also if it is as long, or longer."""
+    write(path, *BLOCKS)
+    other = chain(*[1] * (LAST.end + more))
+    write(tmp_path / "other.db", *other)
+    shutil.copy(tmp_path / "other.db", path)
+    with pytest.raises(CorruptLogError):
+        begun(path)
+
+
+def test_a_record_may_be_older_than_the_log(path: Path, tmp_path: Path) -> None:
+    """As after a power cut: the record is not synced."""
+    write(path, *BLOCKS[:2])
+    shutil.copy(beside(path, "-owner"), tmp_path / "record")
+    write(path, *BLOCKS[2:])
+    shutil.copy(tmp_path / "record", beside(path, "-owner"))
+    assert recorded(path) == (4, BLOCKS[1].digest)
+    assert begun(path) == BLOCKS
+
+
+@pytest.mark.parametrize("record", [b"", bytes(40), b"x" * 40, None])
+def test_a_blank_or_damaged_record_is_ignored(path: Path, record: bytes | None) -> None:
+    write(path, *BLOCKS)
+    content = beside(path, "-owner").read_bytes()
+    damaged = content[:12] + bytes([content[12] ^ 1]) + content[13:]
+    beside(path, "-owner").write_bytes(damaged if record is None else record)
+    assert recorded(path) is None
+    assert begun(path) == BLOCKS
+    write(path, made(LAST))
+    assert recorded(path) == (LAST.end + 1, made(LAST).digest)
+
+
+@pytest.mark.parametrize("upto", [1, 5, LAST.end])
+def test_a_compacted_log_is_accepted(path: Path, upto: int) -> None:
+    async def compacted() -> None:
+        async with opened(str(path)) as store:
+            await store.keep_snapshot(Snapshot(LAST.end, LAST.digest, (b"state",)))
+            await store.drop_before(upto)
+
+    write(path, *BLOCKS)
+    asyncio.run(compacted())
+    assert begun(path) == [block for block in BLOCKS if block.end > upto]
+    write(path, made(LAST))
+    assert recorded(path) == (LAST.end + 1, made(LAST).digest)
+
+
+def test_a_record_of_what_was_compacted_is_accepted(path: Path, tmp_path: Path) -> None:
+    write(path, *BLOCKS[:1])
+    shutil.copy(beside(path, "-owner"), tmp_path / "record")
+
+    async def compacted() -> None:
+        async with opened(str(path)) as store:
+            await append(store, *BLOCKS[1:])
+            await store.keep_snapshot(Snapshot(LAST.end, LAST.digest, (b"state",)))
+            await store.drop_before(4)
+
+    asyncio.run(compacted())
+    shutil.copy(tmp_path / "record", beside(path, "-owner"))
+    assert begun(path) == BLOCKS[2:]
+
+
+def test_the_end_is_checked_again_after_a_failure(path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(str(path)) as store:
+            assert isinstance(store, SqliteStore)
+            await append(store, *BLOCKS)
+            with pytest.raises(StoreError):
+                await store._rows("SELECT * FROM nowhere")
+            await store._rows("DELETE FROM block WHERE base = ?", LAST.base)
+            with pytest.raises(CorruptLogError):
+                await store.begin(LAST.end)
+
+    asyncio.run(scenario())
+
+
+# -- names of the file ----------------------------------------------------------------------------
+
+
+def test_a_file_with_a_second_name_is_refused(path: Path, tmp_path: Path) -> None:
+    write(path, *BLOCKS)
+    (tmp_path / "second.db").hardlink_to(path)
+    for name in (path, tmp_path / "second.db"):
+        with pytest.raises(StoreError, match="hard link"):
+            write(name, made(LAST))
+    (tmp_path / "second.db").unlink()
+    write(path, made(LAST))
+
+
+def test_a_symbolic_link_is_the_file_itself(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+
+    async def scenario() -> None:
+        async with opened(str(path)) as store, opened(str(link)) as other:
+            await append(store, *BLOCKS)
+            assert await read(other) == BLOCKS
+            with pytest.raises(StoreError):
+                await other.begin(0)
+        async with opened(str(link)) as other:
+            await append(other, made(LAST))
+
+    asyncio.run(scenario())
+    assert {file.name for file in tmp_path.iterdir()} == {"link.db", "log.db", "log.db-owner"}
+
+
+def test_a_file_of_another_program_is_refused(path: Path) -> None:
+
+    with sqlite3.connect(path) as sql:
+        sql.execute("CREATE TABLE customers (name TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="customers"):
+        write(path, *BLOCKS)
+    assert path.read_bytes() == before
