@@ -62,8 +62,8 @@ installed: $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/test  ## Install what checks
 test: browser $(STAMPS)/test  ## Run the tests and the doctests of src and docs (PYTEST_ARGS="-k gram")
 	@$(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)
 
-test-full: browser $(STAMPS)/test  ## The same with the slow statistical runs, on all cores
-	@$(BIN)/python -m pytest -q -m "full or not full" -n auto $(PYTEST_ARGS)
+test-full: browser $(STAMPS)/test  ## The same with the slow tests and many more random examples
+	@$(BIN)/python -m pytest -q -m "slow or not slow" --hypothesis-profile=full -n auto $(PYTEST_ARGS)
 
 sanitize:  ## Test the engine with address and undefined-behaviour sanitizers (GCC)
 	@$(MAKE) --no-print-directory sanitized CXX="$(CXX)" VENV=.cache/sanitize/venv BUILD_SETTINGS="\

@@ -12,9 +12,9 @@ import numpy as np
 
 from benchmarks.report import table
 from benchmarks.timing import progress
-from stopwise.service.events import Block, Created, Event, chained, encode
+from stopwise.service.events import Block, Created, Event, chain_digest, encode
 from stopwise.service.messages import Arm, CascadeSpec
-from stopwise.service.recovery import recovered
+from stopwise.service.recovery import recover_state
 from stopwise.service.state import State
 from stopwise.service.store.sqlite import SqliteStore
 
@@ -37,7 +37,7 @@ async def written(store: SqliteStore, events: int) -> State:
             state.time = event.time
         if len(pending) == GROUP or (event is None and pending):
             payload = encode(pending)
-            digest = chained(state.log_digest, payload)
+            digest = chain_digest(state.log_digest, payload)
             base = state.position - len(pending) + 1
             await store.commit(Block(base, len(pending), 0.0, digest, payload))
             state.log_digest = digest
@@ -73,7 +73,7 @@ async def measured(path: Path, events: int) -> tuple[str, dict[str, Any]]:
 
     progress("recovery: from the first event")
     began = time.perf_counter()
-    state = await recovered(store, snapshots=False)
+    state = await recover_state(store, snapshots=False)
     whole = time.perf_counter() - began
     equal = state.hash() == expected
     n_events = state.position
@@ -82,12 +82,12 @@ async def measured(path: Path, events: int) -> tuple[str, dict[str, Any]]:
     snapshot = state.snapshot()
     making = time.perf_counter() - began
     size_of_snapshot = sum(map(len, snapshot.parts))
-    await store.keep_snapshot(snapshot)
+    await store.save_snapshot(snapshot)
     del state
 
     progress("recovery: from a snapshot")
     began = time.perf_counter()
-    state = await recovered(store)
+    state = await recover_state(store)
     short = time.perf_counter() - began
     equal = equal and state.hash() == expected
     await store.close()

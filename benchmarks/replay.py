@@ -111,20 +111,20 @@ def _child(path: Path) -> None:
 
     import stopwise as sw
     from stopwise.logs import log as logs
-    from stopwise.logs.replay import players, replay, survey, tally
+    from stopwise.logs.replay import candidates, replay, summary, totals
 
     _warm_up(path, sw, logs, replay)
     before = _peak()
     clock = _Clock()
-    clock.wrap(survey, "survey", "survey (ranges of the contexts)")
-    replay.survey = survey.survey
+    clock.wrap(summary, "summarise", "summary (ranges of the contexts)")
+    replay.summarise = summary.summarise
     clock.wrap_steps(logs.Log, "chunks", "reading and checking")
-    clock.wrap(players.Player, "play", "deciding and learning")
-    clock.wrap(tally.Tally, "add", "counting")
-    clock.wrap(tally.Known, "of", "counting")
+    clock.wrap(candidates.Candidate, "run", "deciding and learning")
+    clock.wrap(totals.ReplayTotals, "add", "counting")
+    clock.wrap(totals.Outcomes, "of", "counting")
     held: list[Any] = []
-    make = replay.ready
-    replay.ready = lambda *words: held.append(make(*words)) or held[-1]
+    choose = replay.candidates
+    replay.candidates = lambda *words: held.extend(choose(*words)) or held
     log = logs.Log(path)
     cascade = sw.Cascade(costs=COSTS, names=log.arms)
     start = time.process_time()

@@ -6,7 +6,7 @@
 
 Ten classes; two models agree when they name the same digit. Before the first model only the ink on
 the image is known. Each of the first two adds how sure it was: the log of the odds between its
-first choice and its second. Nobody tells Stopwise which digit it really was.
+first choice and its second. Stopwise never learns which digit it really was.
 
 The models learn from one half of the bundled images and are then asked about the other half. 899
 images are too few to watch anything learn, so an image is drawn at random each round and sensor
@@ -45,8 +45,8 @@ COSTS = {
     "high": (0.01, 0.05, 0.2),
     "higher": (0.01, 0.1, 0.3),
     "all alike": (0.05, 0.05, 0.05),
-    "dear beyond first": (0.01, 0.3, 0.6),
-    "dear last": (0.01, 0.02, 0.5),
+    "expensive beyond first": (0.01, 0.3, 0.6),
+    "expensive last": (0.01, 0.02, 0.5),
 }
 
 
@@ -87,7 +87,7 @@ class Result(NamedTuple):
         return self.loss / min(self.fixed_losses) - 1
 
 
-# -- the models and what they say ------------------------------------------------------------------
+# -- the models and their answers ------------------------------------------------------------------
 
 
 def thumbnails(images: NDArray[Any]) -> NDArray[Any]:
@@ -106,7 +106,7 @@ def answers(model: LogisticRegression, images: NDArray[Any]) -> tuple[NDArray[An
 
 
 def contexts_of(models: Models, images: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return all that could be known of images, and all that the three models would say."""
+    """Return all that could be known of images, and all answers of the three models."""
     first, first_margin = answers(models.thumbnail, thumbnails(images))
     second, second_margin = answers(models.linear, images)
     contexts = np.column_stack([images.mean(axis=1), first_margin, second_margin])
@@ -176,7 +176,7 @@ def new_runner(models: Models, costs: Sequence[float], every: int | None = None)
 def play(
     models: Models, images: NDArray[Any], labels: NDArray[Any], every: int | None = None
 ) -> list[Result]:
-    """Play every cost vector; what the models say is computed once, decisions are as live."""
+    """Play every cost vector; the models answer once, decisions are taken as live."""
     contexts, outputs = contexts_of(models, images)
     wrong = outputs != labels[:, None]
     results: list[Result] = []
@@ -203,18 +203,18 @@ def play(
 
 def print_live(rounds: Sequence[sw.Round], labels: NDArray[Any]) -> None:
     print(f"{len(rounds):,} images, one at a time; the last that stopped at each model:")
-    last = {done.stop: t for t, done in enumerate(rounds)}
+    last = {len(done.outputs) - 1: t for t, done in enumerate(rounds)}
     for arm, t in sorted(last.items()):
-        said = ", then ".join(str(output) for output in rounds[t].outputs)
+        answers = ", then ".join(str(output) for output in rounds[t].outputs)
         margins = ", ".join(f"{value:.1f}" for value in rounds[t].context[1:])
-        print(f"  {ARMS[arm]:<10} said {said} (margins {margins}); it was {labels[t]}")
+        print(f"  {ARMS[arm]:<10} answered {answers} (margins {margins}); it was {labels[t]}")
     print()
 
 
 def print_table(results: Sequence[Result]) -> None:
-    print(f"{'cost of each model,':<39}Stopwise{'':<14}always     always     always  Stopwise")
+    print(f"{'cost of each model,':<43}Stopwise{'':<14}always     always     always  Stopwise")
     print(
-        f"{'in units of one error':<36}{'cost':>7}{'error':>7}{'loss':>8}"
+        f"{'in units of one error':<40}{'cost':>7}{'error':>7}{'loss':>8}"
         f"{'thumbnail':>11}{'linear':>8}{'svm':>10}  v. best   stops at"
     )
     for result in results:
@@ -222,7 +222,7 @@ def print_table(results: Sequence[Result]) -> None:
         first, second, third = result.fixed_losses
         shares = " ".join(f"{share:4.0%}" for share in result.shares)
         print(
-            f"{result.name:<19}{costs:<17}{result.cost:>7.4f}{result.error:>7.4f}"
+            f"{result.name:<23}{costs:<17}{result.cost:>7.4f}{result.error:>7.4f}"
             f"{result.loss:>8.4f}{first:>11.4f}{second:>8.4f}{third:>10.4f}"
             f"{result.against_best_fixed:>+9.1%}   {shares}"
         )
@@ -284,7 +284,7 @@ def main(
 ) -> list[Result]:
     """Run some images live, then all of them for every cost vector; return what came out."""
     random = np.random.default_rng(seed)
-    images, labels = load_digits(return_X_y=True)
+    images, labels = map(np.asarray, load_digits(return_X_y=True))
     images = images / 16.0
     taught, kept = np.split(random.permutation(len(images)), [len(images) // 2])
     models = train(images[taught], labels[taught], random)
@@ -293,7 +293,7 @@ def main(
 
     runner = new_runner(models, COSTS["middling"], every)
     print(runner.policy.cascade)
-    print_live(runner.run_many(stream[:live]), truth)
+    print_live(list(runner.run_many(stream[:live])), truth)
 
     print(f"{rounds:,} images, the same for every cost vector")
     results = play(models, stream, truth, every)

@@ -1,7 +1,7 @@
 """A first cascade: three medical tests, no labels, and policies that learn where to stop.
 
 A patient comes with two numbers: a risk score and a body-mass index, both scaled to [-1, 1].
-Three arms can say whether the patient is diabetic, each dearer than the one before:
+Three arms can say whether the patient is diabetic, each more expensive than the one before:
 
     history   0.02   the questionnaire alone; reads the risk score
     glucose   0.10   a blood test; reads the body-mass index too, but not well enough
@@ -31,10 +31,10 @@ FEATURES = sw.Polynomial(degree=2)
 UNSUPERVISED = "learns from disagreement, sees the context"
 BLIND = "learns from disagreement, sees no context"
 FIXED = "learns nothing"
-TOLD = "is told what nobody knows in production"
+PRIVILEGED = "knows what nobody knows in production"
 
 
-def contestants(cascade: sw.Cascade) -> list[tuple[str, str, sw.Policy]]:
+def competitors(cascade: sw.Cascade) -> list[tuple[str, str, sw.Policy]]:
     """Return (label, kind, policy), each policy new."""
     common = {"features": FEATURES, "context_dim": 2}
     return [
@@ -45,9 +45,9 @@ def contestants(cascade: sw.Cascade) -> list[tuple[str, str, sw.Policy]]:
         ("USS-TS", BLIND, sw.USSTS(cascade)),
         *((f"always {name}", FIXED, sw.FixedDepth(cascade, depth=name)) for name in cascade.names),
         ("random depth", FIXED, sw.RandomDepth(cascade)),
-        ("supervised", TOLD, sw.Supervised(cascade, **common)),
-        ("clairvoyant", TOLD, sw.Clairvoyant(cascade)),
-        ("oracle", TOLD, sw.Oracle(cascade)),
+        ("supervised", PRIVILEGED, sw.Supervised(cascade, **common)),
+        ("clairvoyant", PRIVILEGED, sw.Clairvoyant(cascade)),
+        ("oracle", PRIVILEGED, sw.Oracle(cascade)),
     ]
 
 
@@ -55,16 +55,16 @@ def play(rounds: int, seed: int) -> list[tuple[str, str, sw.Policy, sw.Run]]:
     """Let every policy play the same patients."""
     environment = sw.LogisticArms(CASCADE, ARMS, LABEL)
     played: list[tuple[str, str, sw.Policy, sw.Run]] = []
-    everybody = contestants(CASCADE)
-    for number, (label, kind, policy) in enumerate(everybody, start=1):
-        say(f"[{number}/{len(everybody)}] {label}: {rounds:,} patients …")
+    policies = competitors(CASCADE)
+    for number, (label, kind, policy) in enumerate(policies, start=1):
+        report(f"[{number}/{len(policies)}] {label}: {rounds:,} patients …")
         run = sw.simulate(policy, environment, rounds, seed)
         played.append((label, kind, policy, run))
-    say("")
+    report("")
     return played
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """Show progress on one line of a terminal; stay silent where nobody watches."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{text}")
@@ -115,7 +115,7 @@ def draw(played: list[tuple[str, str, sw.Policy, sw.Run]], path: Path) -> bool:
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
 
-    colours = {UNSUPERVISED: "#1b6ca8", BLIND: "#c77700", FIXED: "#8a8a8a", TOLD: "#3a8f3a"}
+    colours = {UNSUPERVISED: "#1b6ca8", BLIND: "#c77700", FIXED: "#8a8a8a", PRIVILEGED: "#3a8f3a"}
     styles = ["-", "--", ":", "-."]
     shown = [entry for entry in played if entry[0] not in ("random depth", "oracle")]
     # a curve that runs off the top says no more than its number in the table

@@ -34,7 +34,7 @@ import stopwise as sw
 HOST, PATH = "127.0.0.1", "/v1/chat/completions"
 PRICES = {"small": 1.0, "medium": 6.0, "large": 20.0}  # dollars for a million tokens
 ERROR = 0.001  # dollars: what a wrong answer costs us
-TOKENS = 20  # of a usual call, to say before the first one what an arm costs
+TOKENS = 20  # of a usual call, the expected cost of an arm is computed from it
 TIMEOUT = 1.0  # seconds
 
 # Costs are in units of one error: what a call costs, over what an error costs.
@@ -172,7 +172,7 @@ async def play(runner: sw.Runner, asked: list[str]) -> dict[str, sw.Round]:
 
 def main(rounds: int = 1000, log: Path | None = None, *, quiet: bool = False) -> dict[str, float]:
     """Run the cascade against the fake server; return what it cost and how it answered."""
-    say: Callable[..., None] = (lambda *_: None) if quiet else print
+    write: Callable[..., None] = (lambda *_: None) if quiet else print
     asked = list(dict.fromkeys(questions(rounds, seed=0)))  # each question once
     server = FakeServer((HOST, 0), FakeModels)  # port 0: any that is free
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -191,14 +191,14 @@ def main(rounds: int = 1000, log: Path | None = None, *, quiet: bool = False) ->
     finally:
         server.shutdown()
         server.server_close()
-    return tell(played, deepest, logged, say)
+    return report(played, deepest, logged, write)
 
 
-def tell(
+def report(
     played: dict[str, sw.Round],
     deepest: dict[str, sw.Round],
     logged: int,
-    say: Callable[..., None],
+    write: Callable[..., None],
 ) -> dict[str, float]:
     """Print what came of it, and return the numbers."""
 
@@ -208,26 +208,27 @@ def tell(
     def wrong(rounds: dict[str, sw.Round]) -> float:
         right = {q: str(sum(terms_of(q))) for q in rounds}
         answered = [(q, done.outputs[-1]) for q, done in rounds.items() if done.outputs]
-        return sum(said != right[q] for q, said in answered) / len(answered)
+        return sum(output != right[q] for q, output in answered) / len(answered)
 
     both = [q for q in played if played[q].outputs and deepest[q].stop == CASCADE.n_arms - 1]
     differ = sum(played[q].outputs[-1] != deepest[q].outputs[-1] for q in both) / len(both)
     failures = [done.failure for done in played.values() if done.failure is not None]
-    stops = np.array([done.stop for done in played.values()])
 
-    say(f"{CASCADE}, in units of one error, which is worth ${ERROR}; below in dollars\n")
-    say(f"{'':<14}{'spent':>9}{'wrong':>7}{'in all':>9}   last to answer: {'/'.join(PRICES)}")
+    write(f"{CASCADE}, in units of one error, which is worth ${ERROR}; below in dollars\n")
+    write(f"{'':<14}{'spent':>9}{'wrong':>7}{'in all':>9}   last to answer: {'/'.join(PRICES)}")
     for name, rounds in (("Stopwise", played), ("always large", deepest)):
         depth = np.array([done.stop for done in rounds.values()])
         shares = "  ".join(f"{np.mean(depth == arm):4.0%}" for arm in range(CASCADE.n_arms))
         loss = spent(rounds) + wrong(rounds) * len(rounds) * ERROR
-        say(f"{name:<14}{spent(rounds):>9.3f}{wrong(rounds):>7.1%}{loss:>9.3f}   {shares}")
+        write(f"{name:<14}{spent(rounds):>9.3f}{wrong(rounds):>7.1%}{loss:>9.3f}   {shares}")
     saved = 1 - spent(played) / spent(deepest)
-    say(f"\nsaved {saved:.0%}; {differ:.1%} of the answers are not those of the large model")
-    say(f"{len(failures)} of {len(played)} rounds ended because a call failed; {logged} are logged")
+    write(f"\nsaved {saved:.0%}; {differ:.1%} of the answers are not those of the large model")
+    write(
+        f"{len(failures)} of {len(played)} rounds ended because a call failed; {logged} are logged"
+    )
     for kind in ("error", "timeout"):
         for failure in [f for f in failures if f.kind == kind][:1]:
-            say(f"  for instance, {CASCADE.names[failure.arm]}: {failure.message}")
+            write(f"  for instance, {CASCADE.names[failure.arm]}: {failure.message}")
     return {
         "saved": saved,
         "differ": differ,
@@ -235,7 +236,7 @@ def tell(
         "wrong_deepest": wrong(deepest),
         "errors": sum(f.kind == "error" for f in failures),
         "timeouts": sum(f.kind == "timeout" for f in failures),
-        "unanswered": float(np.sum(stops < 0)),
+        "unanswered": sum(done.stop is None for done in played.values()),
         "rounds": len(played),
         "logged": logged,
     }

@@ -22,7 +22,7 @@ from stopwise.experiments.campaign import run_campaign
 from stopwise.experiments.engines import make_engine
 from stopwise.experiments.runs import Trace
 from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
-from stopwise.experiments.store import Store
+from stopwise.experiments.store import RunStore
 from stopwise.experiments.summary import curves, finals, mean_interval, paired_difference
 
 
@@ -30,6 +30,7 @@ class EpsilonGreedy(sw.Policy):
     """The test of USS-PD with plain estimates; with chance ε, the last arm."""
 
     name = "epsilon-greedy"
+    features: Any  # what `sw.bind` returns
 
     def __init__(
         self, cascade: sw.Cascade, features: Any = None, context_dim: Any = None,
@@ -94,7 +95,11 @@ def play(rounds: int, runs: int, jobs: int) -> Results:
     """Return the runs of every policy by seed."""
     specs = {label: ExperimentSpec(WORLD, policy, rounds) for label, policy in POLICIES.items()}
     engine = make_engine("processes", jobs) if jobs > 1 else make_engine("in-process")
-    with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "runs.db")) as store, engine:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        RunStore(Path(folder, "runs.db")) as store,
+        engine,
+    ):
         run_campaign([(spec, range(runs)) for spec in specs.values()], store, engine)
         return {label: store.get(spec) for label, spec in specs.items()}
 

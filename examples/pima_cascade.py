@@ -4,18 +4,18 @@
     glucose   the same and plasma glucose, which is known once the test was made
     insulin   the same and serum insulin
 
-A round starts with the four numbers of the history. Whether to be content with what they say, or
-to make the glucose test, is decided by them alone. Then glucose is known as well, and whether to go
-on to insulin is decided by five numbers. Nobody tells the policy who was ill.
+A round starts with the four numbers of the history. They alone decide whether to stop there or to
+make the glucose test. Then glucose is known too, and five numbers decide whether to continue to
+insulin. The policy never learns who was ill.
 
-The models learn from one half of the Pima table. The other half come as patients, ten times over
-and each time in a new order: a stand-in for ten times as many, so make nothing of a percent or two.
-A record that lacks insulin, as half of them do, has the median instead.
+The models are trained on one half of the Pima table. The other half are the patients, ten times
+over and each time in a new order. They stand in for ten times as many patients, so differences of a
+percent or two mean nothing. Half of the records lack insulin; they get the median instead.
 
-This is no easy win, and shown for that. Insulin is hardly better than glucose, and the rule finds
-out, since the two rarely disagree. But where glucose overturns the history, it is wrong three times
-in ten. Disagreement bounds what a test can repair; here the bound is far off, and with dear tests
-the rule makes more of them than pay. docs/examples.md has more numbers.
+The example shows a hard case. Insulin is hardly better than glucose, and the rule finds out, since
+the two rarely disagree. But where glucose overturns the history, it is wrong three times in ten.
+Disagreement bounds what a test can correct. Here the bound is far off, and with expensive tests the
+rule makes more tests than pay off. docs/examples.md has more numbers.
 """
 
 import argparse
@@ -31,7 +31,10 @@ from stopwise.environments.training import fit_logistic
 
 ARMS = ["history", "glucose", "insulin"]
 HISTORY = ["pregnancies", "bmi", "pedigree", "age"]
-COSTS = {"cheap tests": (0.005, 0.04, 0.08), "dear tests": (0.01, 0.1, 0.2)}  # in units of an error
+COSTS = {
+    "cheap tests": (0.005, 0.04, 0.08),
+    "expensive tests": (0.01, 0.1, 0.2),
+}  # in units of an error
 
 Patient = dict[str, float]
 
@@ -47,28 +50,28 @@ class Finding(NamedTuple):
 
 
 def patients(random: np.random.Generator) -> tuple[list[Patient], list[Patient]]:
-    """Return the two halves of the table: to train on, and to come as patients."""
+    """Return the two halves of the table: to train on, and the arriving patients."""
     columns, X, y = load_table("pima")
     table = np.column_stack([X, y]).tolist()
     rows = [dict(zip((*columns, "ill"), values, strict=True)) for values in table]
     rows = [row for row in rows if row["bmi"] > 0 and row["glucose"] > 0]  # 0 means: not known
     rows = [rows[i] for i in random.permutation(len(rows))]
-    examples, comers = rows[: len(rows) // 2], rows[len(rows) // 2 :]
-    usual = float(np.median([row["insulin"] for row in examples if row["insulin"] > 0]))
+    training, arriving = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    usual = float(np.median([row["insulin"] for row in training if row["insulin"] > 0]))
     for row in rows:
         row["insulin"] = row["insulin"] or usual
-    return examples, comers
+    return training, arriving
 
 
 def numbers(patient: Patient, columns: Sequence[str]) -> list[float]:
     return [patient[column] for column in columns]
 
 
-def train(examples: Sequence[Patient], columns: Sequence[str]) -> Callable[[Patient], bool]:
+def train(training: Sequence[Patient], columns: Sequence[str]) -> Callable[[Patient], bool]:
     """Return a logistic classifier of these columns."""
-    X = np.array([numbers(patient, columns) for patient in examples])
+    X = np.array([numbers(patient, columns) for patient in training])
     center, spread = X.mean(axis=0), X.std(axis=0)
-    weights = fit_logistic((X - center) / spread, [patient["ill"] for patient in examples])
+    weights = fit_logistic((X - center) / spread, [patient["ill"] for patient in training])
 
     def is_ill(patient: Patient) -> bool:
         x = (np.array(numbers(patient, columns)) - center) / spread
@@ -77,26 +80,26 @@ def train(examples: Sequence[Patient], columns: Sequence[str]) -> Callable[[Pati
     return is_ill
 
 
-def new_stages(examples: Sequence[Patient]) -> list[sw.Stage]:
+def new_stages(training: Sequence[Patient]) -> list[sw.Stage]:
     """Return the three arms; glucose is revealed when the second has run, and not before."""
-    with_glucose = train(examples, [*HISTORY, "glucose"])
+    with_glucose = train(training, [*HISTORY, "glucose"])
 
     def glucose_test(patient: Patient) -> Finding:
         return Finding(with_glucose(patient), patient["glucose"])
 
     return [
-        sw.Stage(train(examples, HISTORY)),
+        sw.Stage(train(training, HISTORY)),
         sw.Stage(
             glucose_test,
             canonical=lambda finding: finding.ill,  # what is compared
             reveals=lambda finding: [finding.value],  # what is known from here on
         ),
-        sw.Stage(train(examples, [*HISTORY, "glucose", "insulin"])),
+        sw.Stage(train(training, [*HISTORY, "glucose", "insulin"])),
     ]
 
 
-def new_policy(examples: Sequence[Patient], costs: Sequence[float], seed: int) -> sw.USSPD:
-    known = np.array([numbers(patient, [*HISTORY, "glucose"]) for patient in examples])
+def new_policy(training: Sequence[Patient], costs: Sequence[float], seed: int) -> sw.USSPD:
+    known = np.array([numbers(patient, [*HISTORY, "glucose"]) for patient in training])
     square = sw.Polynomial(degree=2)
     maps = [sw.Scaled.fit(known[:, :n], square, outside="clip") for n in (4, 5)]
     return sw.USSPD(
@@ -104,34 +107,34 @@ def new_policy(examples: Sequence[Patient], costs: Sequence[float], seed: int) -
         features=sw.PerStage(maps, sees=[4, 5]),  # how many numbers are known at each arm
         context_dim=5,
         sigma=0.0125,
-        # What insulin adds is seen only in those who came that far. One patient in fifty, drawn by
-        # lot, has every test and stands for those who did not.
+        # What insulin adds is seen only in patients who went that far. One patient in fifty, chosen
+        # at random, has every test and represents those who did not.
         full_depth_every=50,
         seed=seed,
     )
 
 
-# -- the contest -----------------------------------------------------------------------------------
+# -- the comparison --------------------------------------------------------------------------------
 
 
 def main(passes: int = 10, seed: int = 0) -> dict[str, dict[str, dict[str, float]]]:
     """Play both cost vectors; return error, cost, total loss and depth, by costs and policy."""
     random = np.random.default_rng(seed)
-    examples, comers = patients(random)
-    stages = new_stages(examples)
-    order = np.concatenate([random.permutation(len(comers)) for _ in range(passes)])
+    training, arriving = patients(random)
+    stages = new_stages(training)
+    order = np.concatenate([random.permutation(len(arriving)) for _ in range(passes)])
 
-    # what every arm would say of everybody, to compare with; a clinic never sees this
-    said = np.array(
-        [[stage.judge(stage.call(p), last=True)[0] for stage in stages] for p in comers]
+    # the answers of every arm for every patient, to compare with; a clinic never sees this
+    answers = np.array(
+        [[stage.judge(stage.call(p), last=True)[0] for stage in stages] for p in arriving]
     )
-    wrong = said != np.array([[patient["ill"]] for patient in comers])
+    wrong = answers != np.array([[patient["ill"]] for patient in arriving])
 
     results: dict[str, dict[str, dict[str, float]]] = {}
     for name, costs in COSTS.items():
-        policy = new_policy(examples, costs, seed)
+        policy = new_policy(training, costs, seed)
         runner = sw.Runner(policy, stages, context=lambda patient: numbers(patient, HISTORY))
-        played = runner.run_many(comers[i] for i in order)
+        played = list(runner.run_many(arriving[i] for i in order))
 
         stops = {"Stopwise": np.array([done.stop for done in played])}
         stops |= {f"always {arm}": np.full(len(order), i) for i, arm in enumerate(ARMS)}
@@ -140,7 +143,7 @@ def main(passes: int = 10, seed: int = 0) -> dict[str, dict[str, dict[str, float
         }
         print(f"{name}: {policy.cascade}, {len(order):,} patients")
         print_table(results[name])
-    overturned = (said[:, :-1] != said[:, 1:]).mean(axis=0)
+    overturned = (answers[:, :-1] != answers[:, 1:]).mean(axis=0)
     repaired = (wrong[:, 0] & ~wrong[:, 1]).mean()
     print(f"Glucose overturns the history in {overturned[0]:.1%} of cases; it is right in", end=" ")
     print(f"{repaired:.1%} of all. Insulin overturns glucose in {overturned[1]:.1%}.")
@@ -167,6 +170,8 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--passes", type=int, default=10, help="times each patient comes (10)")
-    parser.add_argument("--seed", type=int, default=0, help="of the split, the order, the lot (0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the split, the order, the random choices (0)"
+    )
     options = parser.parse_args()
     main(options.passes, options.seed)

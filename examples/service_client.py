@@ -55,10 +55,10 @@ def running_service() -> Iterator[str]:
         )
         assert service.stdout is not None
         try:
-            said = service.stdout.readline()  # "Stopwise listens on http://127.0.0.1:41233 (…"
-            found = [word for word in said.split() if word.startswith("http://")]
+            line = service.stdout.readline()  # "Stopwise listens on http://127.0.0.1:41233 (…"
+            found = [word for word in line.split() if word.startswith("http://")]
             if not found:
-                raise RuntimeError(f"the service did not start: {said or 'see above'}")
+                raise RuntimeError(f"the service did not start: {line or 'see above'}")
             yield found[0]
         finally:
             service.terminate()

@@ -1,14 +1,15 @@
 """Support tickets, from a keyword rule to a linear model to a larger one.
 
-A ticket belongs to billing, outage or account. Three arms can tell, each dearer than the last:
+A ticket belongs to billing, outage or account. Three arms classify it, each more expensive than the
+one before:
 
     keywords   0.005   looks for a few words
     words      0.08    logistic regression on the words of the ticket
     phrases    0.25    a neural network on its words and phrases
 
-Most tickets are plain, and the keywords are enough. Some use no keyword; the words tell. Some speak
-of one thing and mean another ("this is not about the invoice but about my login"): there it takes
-phrases. Nobody tells the policy which is which, or what a ticket was about. It sees a few numbers
+For most tickets the keywords are enough. Some use no keyword; there the other words decide. Some
+mention one thing and mean another ("this is not about the invoice but about my login"); they need
+phrases. The policy never learns which is which, or what a ticket was about. It sees a few numbers
 that cost nothing, and whether the arms that ran agree. Costs are in units of one error.
 """
 
@@ -61,7 +62,7 @@ def write_ticket(random: np.random.Generator) -> Ticket:
         matter = random.choice(COMPLAINTS[this])
     elif kind < 0.8:
         matter = random.choice(HINTS[this])
-    else:  # the same words for either topic: only their order tells
+    else:  # the same words for either topic: only their order differs
         meant, ruled_out = random.choice(KEYWORDS[this]), random.choice(KEYWORDS[that])
         matter = f"this is not about {ruled_out} but about {meant}"
         if random.random() < 0.5:
@@ -115,46 +116,46 @@ def context(text: str) -> list[float]:
     return [min(named, 2) - 1, float(contrast), min(len(words), 30) / 15 - 1]
 
 
-# ---------------------------------------------------------------------------------- the contest
+# ---------------------------------------------------------------------------------- the comparison
 
 
 def main(rounds: int = 4000, seed: int = 0, *, quiet: bool = False) -> dict[str, dict[str, float]]:
     """Run the cascade; return, by policy, its error rate, cost, total loss and shares of depth."""
-    say = (lambda *_: None) if quiet else print
+    write = (lambda *_: None) if quiet else print
     stages = trained(tickets(1500, seed + 1000))
     live = tickets(rounds, seed)
 
     policy = sw.USSPD(CASCADE, features=sw.Polynomial(degree=2), context_dim=3)
     runner = sw.Runner(policy, stages, context=context)
-    played = runner.run_many([ticket.text for ticket in live])
+    played = list(runner.run_many(ticket.text for ticket in live))
 
-    # what every arm would have said, to compare with; a live system never sees this
+    # the answers of every arm, to compare with; a live system never sees this
     texts = [ticket.text for ticket in live]
     full = [[keyword_rule(text) for text in texts], *(arm.predict(texts) for arm in stages[1:])]
     truth = np.array([ticket.topic for ticket in live])
-    wrong = np.array([np.asarray(said) != truth for said in full])
+    wrong = np.array([np.asarray(answers) != truth for answers in full])
 
     stops = {"Stopwise": np.array([done.stop for done in played])}
     stops |= {f"always {name}": np.full(rounds, arm) for arm, name in enumerate(CASCADE.names)}
     results: dict[str, dict[str, float]] = {}
-    say(f"{CASCADE}, {rounds} tickets\n")
-    say(f"{'':<17}{'error':>8}{'cost':>8}{'total':>8}   stopped at {'/'.join(CASCADE.names)}")
+    write(f"{CASCADE}, {rounds} tickets\n")
+    write(f"{'':<17}{'error':>8}{'cost':>8}{'total':>8}   stopped at {'/'.join(CASCADE.names)}")
     for name, stop in stops.items():
         error = float(wrong[stop, np.arange(rounds)].mean())
         cost = float(CASCADE.cumulative[stop].mean())
         depth = np.bincount(stop, minlength=3) / rounds
         results[name] = {"error": error, "cost": cost, "total": error + cost, "deepest": depth[2]}
         shares = "  ".join(f"{share:4.0%}" for share in depth)
-        say(f"{name:<17}{error:>8.3f}{cost:>8.3f}{error + cost:>8.3f}   {shares}")
+        write(f"{name:<17}{error:>8.3f}{cost:>8.3f}{error + cost:>8.3f}   {shares}")
 
-    say("\nWhat it does now, and what the arms said:")
+    write("\nWhat it does now, and the answers of the arms:")
     for text in (
         "hello the invoice is wrong thanks",
         "hey the page stays white please help",
         "hi there this is not about login but about refund",
     ):
         done = runner.run(text)
-        say(f"  {text!r}\n    → {' → '.join(done.outputs)}")
+        write(f"  {text!r}\n    → {' → '.join(done.outputs)}")
     return results
 
 

@@ -4,7 +4,7 @@
     stopwise diagnose triage.csv --costs 0.01,0.06,0.15 --context age,bmi \
         --outputs history,glucose,insulin --label truth
 
-Three tests of rising cost say "ill" or "well". They err together on older and heavier patients,
+Three tests of rising cost answer "ill" or "well". They err together on older and heavier patients,
 each less often than the one before. Every tenth patient was examined, so the truth is known.
 """
 

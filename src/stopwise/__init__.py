@@ -7,6 +7,7 @@ used, so that importing the package costs next to nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from stopwise import errors
 from stopwise.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from stopwise.environments.base import Batch as Batch
     from stopwise.environments.base import Environment as Environment
     from stopwise.environments.binary_arms import BinaryArms as BinaryArms
-    from stopwise.environments.heart import Heart as Heart
     from stopwise.environments.logged import Logged as Logged
     from stopwise.environments.logistic_arms import LogisticArms as LogisticArms
-    from stopwise.environments.pima import Pima as Pima
     from stopwise.environments.realizable import Realizable as Realizable
     from stopwise.environments.registry import ENVIRONMENTS as ENVIRONMENTS
     from stopwise.environments.registry import make_environment as make_environment
     from stopwise.environments.synthetic import Synthetic as Synthetic
+    from stopwise.environments.tabular import Heart as Heart
+    from stopwise.environments.tabular import Pima as Pima
     from stopwise.environments.tabular import Tabular as Tabular
     from stopwise.errors import AuditNotSupportedError as AuditNotSupportedError
     from stopwise.errors import CascadeMismatchError as CascadeMismatchError
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from stopwise.errors import OverrideNotSupportedError as OverrideNotSupportedError
     from stopwise.errors import PersistenceError as PersistenceError
     from stopwise.errors import ServiceError as ServiceError
+    from stopwise.errors import StageFailureWarning as StageFailureWarning
     from stopwise.errors import StopwiseError as StopwiseError
     from stopwise.errors import StoreError as StoreError
     from stopwise.errors import TruthRequiredError as TruthRequiredError
@@ -75,13 +77,13 @@ if TYPE_CHECKING:
     from stopwise.policies.baselines import FixedDepth as FixedDepth
     from stopwise.policies.baselines import Oracle as Oracle
     from stopwise.policies.baselines import RandomDepth as RandomDepth
-    from stopwise.policies.descent import Descent as Descent
     from stopwise.policies.noncontextual import USSTS as USSTS
     from stopwise.policies.noncontextual import USSUCB as USSUCB
     from stopwise.policies.persistence import load as load
     from stopwise.policies.recorded import Rounds as Rounds
     from stopwise.policies.registry import POLICIES as POLICIES
     from stopwise.policies.registry import make as make
+    from stopwise.policies.round_in_progress import RoundInProgress as RoundInProgress
     from stopwise.policies.supervised import Supervised as Supervised
     from stopwise.policies.thompson import Thompson as Thompson
     from stopwise.policies.uss_pd import USSPD as USSPD
@@ -102,43 +104,12 @@ _NAMES = {
     "client.client": ("AsyncClient", "Client"),
     "environments.base": ("Batch", "Environment"),
     "environments.binary_arms": ("BinaryArms",),
-    "environments.heart": ("Heart",),
     "environments.logged": ("Logged",),
     "environments.logistic_arms": ("LogisticArms",),
-    "environments.pima": ("Pima",),
     "environments.realizable": ("Realizable",),
     "environments.registry": ("ENVIRONMENTS", "make_environment"),
     "environments.synthetic": ("Synthetic",),
-    "environments.tabular": ("Tabular",),
-    "errors": (
-        "StopwiseError",
-        "InvalidInputError",
-        "InvalidCascadeError",
-        "InvalidParameterError",
-        "InvalidContextError",
-        "InvalidFeaturesError",
-        "InvalidOutputsError",
-        "InvalidStopError",
-        "InvalidLogError",
-        "PersistenceError",
-        "CorruptFileError",
-        "UnsupportedVersionError",
-        "CascadeMismatchError",
-        "FeaturesMismatchError",
-        "TruthRequiredError",
-        "AuditNotSupportedError",
-        "OverrideNotSupportedError",
-        "UnknownPolicyError",
-        "MissingPackageError",
-        "IrreproducibleRunError",
-        "EngineError",
-        "FolderBusyError",
-        "UnknownEnvironmentError",
-        "StoreError",
-        "CorruptLogError",
-        "ServiceError",
-        "WideFeaturesWarning",
-    ),
+    "environments.tabular": ("Heart", "Pima", "Tabular"),
     "experiments.simulate": ("Run", "measure", "simulate"),
     "features": (
         "Custom",
@@ -159,7 +130,7 @@ _NAMES = {
     "logs.writer": ("LogWriter",),
     "policies.base": ("Policy",),
     "policies.baselines": ("Clairvoyant", "FixedDepth", "Oracle", "RandomDepth"),
-    "policies.descent": ("Descent",),
+    "policies.round_in_progress": ("RoundInProgress",),
     "policies.noncontextual": ("USSTS", "USSUCB"),
     "policies.persistence": ("load",),
     "policies.registry": ("POLICIES", "make"),
@@ -172,7 +143,9 @@ _NAMES = {
     "running.stage": ("Stage",),
     "records": ("Decision", "Failure", "PairEvidence", "Round", "Truth"),
 }
-_HOME = {name: module for module, names in _NAMES.items() for name in names}
+_HOME = {name: module for module, names in _NAMES.items() for name in names} | {
+    name: "errors" for name in vars(errors) if name.endswith(("Error", "Warning"))
+}
 
 
 def __getattr__(name: str) -> object:

@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stopwise.checks import numbers
 from stopwise.errors import InvalidCascadeError, InvalidStopError
 
 # Costs nearer than this (relative) count as the same in `differences`: cᵢ taken from cumulative
@@ -90,7 +91,7 @@ class Cascade:
     ) -> "Cascade":
         """Build a cascade from what stopping at each arm costs in all, before any trade-off.
 
-        The cumulative costs are kept to the last bit; ``costs`` are their differences.
+        The cumulative costs are stored to the last bit; ``costs`` are their differences.
 
         Parameters
         ----------
@@ -157,7 +158,7 @@ class Cascade:
 
         Examples
         --------
-        >>> Cascade([1, 2], names=["cheap", "dear"]).index("dear")
+        >>> Cascade([1, 2], names=["cheap", "expensive"]).index("expensive")
         1
         """
         if isinstance(arm, str):
@@ -203,7 +204,7 @@ class Cascade:
         """Say in words how another, present cascade differs from this, earlier one.
 
         Rounding errors do not count, so this can be empty for cascades that are not equal: one
-        made of costs and one of cumulative costs, for example.
+        created from costs and one from cumulative costs, for example.
 
         Parameters
         ----------
@@ -226,7 +227,7 @@ class Cascade:
         for i in range(min(self.n_arms, other.n_arms)):
             if self.names[i] != other.names[i]:
                 found.append(f"arm {i} was named {self.names[i]!r}, now {other.names[i]!r}")
-            # A cost near nothing beside the rest is judged by the scale of the whole cascade.
+            # A cost near nothing beside the rest is judged by the scale of the complete cascade.
             slack = SAME_COST * max(self._totals[-1], other._totals[-1])
             for verb, was, now, near in (
                 ("cost", self.costs[i], other.costs[i], slack),
@@ -268,11 +269,11 @@ class Cascade:
             )
         # Both are stored because neither gives the other back exactly in floating point.
         given = cls(values["costs"], values["names"], values["tradeoff"])
-        kept = cls.from_cumulative(values["totals"], values["names"], values["tradeoff"])
-        if given.differences(kept):
+        stored = cls.from_cumulative(values["totals"], values["names"], values["tradeoff"])
+        if given.differences(stored):
             raise InvalidCascadeError("the stored costs do not add up to the stored totals")
         cascade = object.__new__(cls)
-        cascade._settle(given.costs, kept._totals, given.names, given.tradeoff)
+        cascade._settle(given.costs, stored._totals, given.names, given.tradeoff)
         return cascade
 
     def _content(self) -> tuple[object, ...]:
@@ -306,18 +307,12 @@ class Cascade:
 
 def _numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
     """Return a fresh float64 vector, or say what is wrong with ``values``."""
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind not in "iufO":  # object: Decimal and Fraction are fine for money
-            raise TypeError
-        numbers = np.array(array, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidCascadeError(f"{what} must be numbers, not {values!r}") from None
-    if numbers.ndim != 1:
+    array = numbers(what, values, InvalidCascadeError).copy()
+    if array.ndim != 1:
         raise InvalidCascadeError(
-            f"{what} must be a flat list, one number for each arm, not of shape {numbers.shape}"
+            f"{what} must be a flat list, one number for each arm, not of shape {array.shape}"
         )
-    return numbers
+    return array
 
 
 def _check_costs(costs: NDArray[np.float64], what: str) -> None:

@@ -63,7 +63,7 @@ class InvalidStopError(InvalidInputError):
 
 
 class InvalidLogError(InvalidInputError):
-    """A log that cannot be read as rounds: a column, a value or a whole file is not as it must be.
+    """A log that cannot be read as rounds: a column, a value or the file is not as it must be.
 
     The message names the file, the row and the column. Correct them; nothing was written.
     """
@@ -150,7 +150,7 @@ class IrreproducibleRunError(StopwiseError):
 class EngineError(StopwiseError):
     """What does the runs failed: a worker process died, or no scheduler answered.
 
-    Finished runs are kept. Start the same campaign again to do the rest.
+    Finished runs are stored. Start the same campaign again to do the rest.
     """
 
 
@@ -165,6 +165,29 @@ class MissingPackageError(StopwiseError, ImportError):
     """An optional package is needed and not installed; the message says how to install it."""
 
 
+def missing_package(purpose: str, package: str, extra: str) -> MissingPackageError:
+    """Return the error to raise, with the command that installs the extra beside this stopwise."""
+    return MissingPackageError(f"{purpose} needs {package}: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """Return how to install an extra: from the checkout stopwise was installed from, if any."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
+    from typing import Any
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        origin: Any = json.loads(distribution("stopwise").read_text("direct_url.json") or "{}")
+        folder = Path(url2pathname(urlsplit(str(origin["url"])).path))
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+    except (PackageNotFoundError, ValueError, KeyError):  # not from a folder
+        return f"pip install 'stopwise[{extra}]'"
+    return f"pip install {editable}'{folder}[{extra}]'"
+
+
 class StoreError(StopwiseError):
     """The event log cannot be reached, read or written: a full disk, a database that is down.
 
@@ -174,6 +197,10 @@ class StoreError(StopwiseError):
 
 class WideFeaturesWarning(UserWarning):
     """A feature map so wide that rounds will be slow; the message says how slow."""
+
+
+class StageFailureWarning(UserWarning):
+    """Most rounds of a `Runner` end because a stage fails; the message names it and the error."""
 
 
 class CorruptLogError(StopwiseError):

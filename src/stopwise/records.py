@@ -1,5 +1,6 @@
-"""The frozen values that travel: what was decided and why, and what only the truth knows."""
+"""Frozen values: what was decided and why, finished rounds, and the truth for comparators."""
 
+from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -7,6 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Progress = Callable[[str, int, int], object]  # called as progress(stage, done, of)
+
+
+def no_progress(stage: str, done: int, of: int) -> None:
+    """Show nothing: the default wherever a `Progress` may be given."""
 
 
 class PairEvidence(msgspec.Struct, frozen=True):
@@ -15,19 +21,19 @@ class PairEvidence(msgspec.Struct, frozen=True):
     Attributes
     ----------
     first, second : int
-        The arms i < j: stand at ``first``, look at ``second``.
+        The arms i < j: at ``first``, is it worth going to ``second``?
     gap : float
-        C_j − C_i, what going on to ``second`` costs more.
+        C_j − C_i, the extra cost of going on to ``second``.
     disagreement : float
-        p̂_ij(x), the estimated chance that their outputs differ: the most it could repair.
+        p̂_ij(x), the estimated probability that their outputs differ: the most it could repair.
         (For the supervised comparator: the estimated difference of their error rates.)
     disagreement_ucb : float
         p̃_ij(x), the optimistic value that the rule compares.
     gap_won : bool
         Whether gap > p̃ − 2·harm: going on costs more than it could repair.
     harm : float
-        Half of what audit labels take off p̃, because where the two disagree ``second`` is often
-        the one that errs; 0 without labels.
+        Half of what audit labels subtract from p̃, because ``second`` is often the one that errs
+        where the two disagree; 0 without labels.
 
     Examples
     --------
@@ -59,13 +65,32 @@ class PairEvidence(msgspec.Struct, frozen=True):
         )
 
 
+class PairCoverage(msgspec.Struct, frozen=True):
+    """How much a policy knows about a pair of arms.
+
+    Attributes
+    ----------
+    first, second : int
+        The arms.
+    observations : int
+        In how many rounds both ran.
+    condition : float
+        λ_max/λ_min of V: 1 if contexts vary evenly, inf while V is singular.
+    """
+
+    first: int
+    second: int
+    observations: int
+    condition: float
+
+
 def _probability(upper: float) -> str:
-    """Show an upper value as what it bounds: an index above 1 bounds nothing more."""
-    return f"{min(max(upper, 0.0), 1.0):.3g}"
+    """Format an upper bound on a probability; a rounding error is 0."""
+    return f"{min(upper, 1.0):.3g}" if upper > 1e-12 else "0"
 
 
 class Explains(Protocol):
-    """Something that can say why it decided: a policy."""
+    """A policy, which can explain its decisions."""
 
     def explain(self, decision: "Decision") -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision rested on."""
@@ -103,12 +128,12 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     note: bytes | None = None
     noise: Floats | None = None
     round: int = -1
-    sent_on_from: int = -1
+    explored_from: int = -1
 
     @property
-    def wanted(self) -> int:
-        """Where the rule itself stops: before ``stop`` where chance sent the round on."""
-        return self.stop if self.sent_on_from < 0 else self.sent_on_from
+    def rule_stop(self) -> int:
+        """Where the rule itself stops: before ``stop`` if the round was continued at random."""
+        return self.stop if self.explored_from < 0 else self.explored_from
 
     @property
     def evidence(self) -> tuple[PairEvidence, ...]:
@@ -116,12 +141,12 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         return () if self.source is None else self.source.explain(self)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Decision) and self._shown() == other._shown()
+        return isinstance(other, Decision) and self._fields() == other._fields()
 
     def __hash__(self) -> int:
-        return hash(self._shown())
+        return hash(self._fields())
 
-    def _shown(self) -> tuple[int, str, float]:
+    def _fields(self) -> tuple[int, str, float]:
         return self.stop, self.arm, self.cost
 
     def __repr__(self) -> str:
@@ -131,22 +156,24 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         evidence = self.evidence
         here = [e for e in evidence if e.first == self.stop]
         before = [e for e in evidence if e.first < self.stop and not e.gap_won]
-        said = f"Stop at arm {self.stop} ({self.arm}), cost {self.cost:.3g}"
-        if self.wanted < self.stop:
-            return f"{said}: sent on by chance; the rule would have stopped at arm {self.wanted}."
+        text = f"Stop at arm {self.stop} ({self.arm}), cost {self.cost:.3g}"
+        if self.rule_stop < self.stop:
+            return (
+                f"{text}: continued at random; the rule would have stopped at arm {self.rule_stop}."
+            )
         if here:
             closest = min(here, key=lambda e: e.gap - e.repair)
             return (
-                f"{said}: going on to arm {closest.second} would cost {closest.gap:.3g} more and "
+                f"{text}: going on to arm {closest.second} would cost {closest.gap:.3g} more and "
                 f"could repair at most {_probability(closest.repair)}."
             )
         if before:
             reason = max(before, key=lambda e: (e.first, e.repair - e.gap))
             return (
-                f"{said}, the last: stopping at arm {reason.first} would save {reason.gap:.3g} "
+                f"{text}, the last: stopping at arm {reason.first} would save {reason.gap:.3g} "
                 f"but could miss up to {_probability(reason.repair)}."
             )
-        return f"{said}: not decided by evidence (exploration, or a fixed rule)."
+        return f"{text}: not decided by evidence (exploration, or a fixed rule)."
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -159,7 +186,7 @@ class Failure(msgspec.Struct, frozen=True):
     kind : {"error", "timeout"}
         Whether it raised, or did not answer in time.
     message : str
-        In words.
+        A sentence.
 
     Examples
     --------
@@ -176,7 +203,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Round(msgspec.Struct, frozen=True):
-    """One finished round: what was known, what was said, where it ended.
+    """One finished round: what was known, the outputs, where it ended.
 
     Attributes
     ----------
@@ -187,22 +214,22 @@ class Round(msgspec.Struct, frozen=True):
     context : tuple of float
         What was known at the end: the context it began with, then what stages revealed.
     outputs : tuple
-        What the arms that answered said, in the form in which outputs are compared.
+        The outputs of the arms that answered, in the form in which outputs are compared.
     answers : tuple
         The same as the stages gave it.
-    stop : int
-        The last arm that answered; −1 if none did.
-    wanted : int
-        Where the rule itself would have stopped. It differs from ``stop`` when chance sent the
-        round on to the last arm, and when a stage failed.
+    stop : int or None
+        The last arm that answered; None if none did.
+    rule_stop : int
+        Where the rule itself would have stopped. It differs from ``stop`` when the round was
+        continued to the last arm at random, and when a stage failed.
     costs : tuple of float or None
-        What each call really cost, where the stages say.
+        What each call really cost, where the stages report it.
     failure : Failure or None
         Why the round ended early, if it did.
 
     Examples
     --------
-    >>> done = Round("7", 0.0, (0.5,), ("spam",), ("Spam!",), stop=0, wanted=0)
+    >>> done = Round("7", 0.0, (0.5,), ("spam",), ("Spam!",), stop=0, rule_stop=0)
     >>> done.answer
     'Spam!'
     """
@@ -212,8 +239,8 @@ class Round(msgspec.Struct, frozen=True):
     context: tuple[float, ...]
     outputs: tuple[Any, ...]
     answers: tuple[Any, ...]
-    stop: int
-    wanted: int
+    stop: int | None
+    rule_stop: int
     costs: tuple[float, ...] | None = None
     failure: Failure | None = None
 
@@ -224,7 +251,7 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Truth(msgspec.Struct, frozen=True, eq=False):
-    """What nobody knows in production: for comparators and for measuring regret only.
+    """What is unknown in production: for comparators and for measuring regret only.
 
     Attributes
     ----------

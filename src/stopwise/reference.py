@@ -78,12 +78,12 @@ def norm(phi: Array, gram: Array) -> float:
 
 
 @dataclass
-class USSPD:
+class ReferenceUSSPD:
     """USS-PD or, if ``lam`` > 0, USS-PD-λI, with V̄ = λI + V and β in place of V and α.
 
     The parameters are those of `stopwise.USSPD` and `stopwise.USSPDRidge`; ``cumulative`` is C.
 
-    >>> policy = USSPD(np.array([0.1, 0.6]), n_features=1, forced_rounds=1)
+    >>> policy = ReferenceUSSPD(np.array([0.1, 0.6]), n_features=1, forced_rounds=1)
     >>> policy.observe(np.ones(1), ["spam", "spam"])
     >>> policy.decide(np.ones(1)), round(policy.closest(np.ones(1)), 4)
     (0, 0.4734)

@@ -1,7 +1,6 @@
 """The report of a diagnosis as a reader meets it: on a laptop, on a phone, by day and by night."""
 
 import json
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,9 +8,9 @@ import pytest
 
 from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.report import write_report
-from stopwise.logs.diagnosis.sections import parts
+from stopwise.logs.diagnosis.sections import sections
 from tests.browser.seeing import CONTRASTS, SCREENS
-from tests.unit.diagnosis_report.sample import BAD, GOOD, HOSTILE
+from tests.unit.logs.diagnosis.samples import hostile, labelled, unlabelled
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(d => d.open = true)"
 
@@ -21,22 +20,39 @@ class Written(NamedTuple):
     file: Path
 
 
-@pytest.fixture(scope="module", params=[GOOD, BAD, HOSTILE], ids=["good", "bad", "hostile"])
+@pytest.fixture(scope="module", params=[labelled, unlabelled, hostile])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    page = write_report(request.param, tmp_path_factory.mktemp("diagnosis"))
+    found: Diagnosis = request.param()
+    page = write_report(found, tmp_path_factory.mktemp("diagnosis"))
     alone = tmp_path_factory.mktemp("alone") / "report.html"  # it needs nothing beside it
-    return Written(request.param, page.rename(alone))
+    return Written(found, page.rename(alone))
 
 
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
-def test_every_picture_shows(page: Any, written: Written, width: int, scheme: str) -> None:
+def test_it_can_be_read_on_every_screen(
+    page: Any, written: Written, width: int, scheme: str
+) -> None:
     page.open(written.file, width=width, scheme=scheme)
     pictures = page.run(
         "return [...document.images].map(i => [i.complete, i.naturalWidth, i.clientWidth])"
     )
-    expected = list(chain.from_iterable(part.exhibits for part in parts(written.diagnosis)))
+    expected = [p for s in sections(written.diagnosis) for p in s.panels if p.picture is not None]
     assert len(pictures) == len(expected) > 0
     assert all(complete and natural > 0 and shown > 300 for complete, natural, shown in pictures)
+    for unfold in ("", OPEN_ALL):
+        page.run(unfold)
+        assert page.run("return innerWidth") == width
+        assert page.run("return document.documentElement.scrollWidth") <= width
+        # wide tables and figures scroll, each in its own box
+        assert page.run(
+            "return [...document.querySelectorAll('.scroll, .plate, .number-card')].every("
+            "b => b.getBoundingClientRect().right <= innerWidth)"
+        )
+    contrasts = page.run(CONTRASTS)
+    assert len(contrasts) > 100
+    assert min(contrasts)[0] >= 4.5, min(contrasts)
+    bottom = page.run("return document.querySelector('.badge').getBoundingClientRect().bottom")
+    assert 0 < bottom < 500  # the verdict is on the first screen
 
 
 def test_nothing_is_fetched_and_nothing_complains(page: Any, written: Written) -> None:
@@ -52,38 +68,6 @@ def test_nothing_is_fetched_and_nothing_complains(page: Any, written: Written) -
     assert page.logs("browser") == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), SCREENS)
-def test_the_page_never_scrolls_sideways(
-    page: Any, written: Written, width: int, scheme: str
-) -> None:
-    page.open(written.file, width=width, scheme=scheme)
-    for unfold in ("", OPEN_ALL):
-        page.run(unfold)
-        assert page.run("return innerWidth") == width
-        assert page.run("return document.documentElement.scrollWidth") <= width
-        # wide tables and figures do, each in its own box
-        assert page.run(
-            "return [...document.querySelectorAll('.scroll, .plate, .number-card')].every("
-            "b => b.getBoundingClientRect().right <= innerWidth)"
-        )
-
-
-@pytest.mark.parametrize(("width", "scheme"), SCREENS)
-def test_all_text_can_be_read(page: Any, written: Written, width: int, scheme: str) -> None:
-    page.open(written.file, width=width, scheme=scheme)
-    page.run(OPEN_ALL)
-    contrasts = page.run(CONTRASTS)
-    assert len(contrasts) > 100
-    assert min(contrasts)[0] >= 4.5, min(contrasts)
-
-
-def test_the_verdict_is_on_the_first_screen(page: Any, written: Written) -> None:
-    for width in (1280, 390):
-        page.open(written.file, width=width)
-        bottom = page.run("return document.querySelector('.badge').getBoundingClientRect().bottom")
-        assert 0 < bottom < 500
-
-
 def test_the_bar_of_stops_has_the_right_lengths(page: Any, written: Written) -> None:
     page.open(written.file)
     lengths = page.run(
@@ -91,7 +75,7 @@ def test_the_bar_of_stops_has_the_right_lengths(page: Any, written: Written) -> 
         "s => s.getBoundingClientRect().width / s.parentElement.getBoundingClientRect().width)"
     )
     shares = [stop.share.value for stop in written.diagnosis.stops]
-    assert lengths == pytest.approx(shares, abs=0.01)
+    assert lengths == pytest.approx(shares, abs=0.02)  # 2 px at least
 
 
 def test_numbers_unfold_without_a_script(page: Any, written: Written) -> None:

@@ -1,19 +1,69 @@
-"""The program itself, in a process of its own."""
+"""The program: in this process, which is quick, or in one of its own, as users start it."""
 
+import io
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
+from stopwise.cli.main import main
+
 Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
 
+LOGGERS = [logging.getLogger(n) for n in ("stopwise.service", "_granian", "granian.access")]
+
+
 @pytest.fixture
-def stopwise(tmp_path: Path) -> Run:
+def stopwise(tmp_path: Path) -> Iterator[Run]:
+    """Run a command in this process, in a folder of its own."""
+    before = [(logger.handlers, logger.level, logger.propagate) for logger in LOGGERS]
+
+    def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+        code: object = 0
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            warnings.catch_warnings(),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            warnings.simplefilter("default")  # as a program, which shows them
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", ["stopwise", *words])
+            patch.setattr(sys, "stdin", io.StringIO())
+            for name, value in {"COLUMNS": "100", **environment}.items():
+                patch.setenv(name, value)
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code or 0
+            except BaseException:
+                traceback.print_exc()
+                code = 1
+        out.seek(0)
+        err.seek(0)
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(words, code, out.read(), err.read())
+
+    yield run
+    for logger, (handlers, level, propagate) in zip(LOGGERS, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Run:
+    """Run a command in a process of its own."""
+
     def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "COLUMNS": "100", **more}
         environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))

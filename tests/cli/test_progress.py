@@ -1,6 +1,6 @@
 """Progress in plain lines: now and then, and an honest time left."""
 
-from stopwise.cli.progress import Lines, Stage
+from stopwise.cli.progress import Lines
 
 
 class Clock:
@@ -32,12 +32,14 @@ def test_a_line_for_every_tenth_or_every_ten_seconds() -> None:
     assert said[1] == "drawing 1/10000, 0:12, about 33:19:48 left"
 
 
-def test_what_was_kept_from_before_does_not_count_as_fast_work() -> None:
+def test_what_was_stored_before_does_not_count_as_fast_work() -> None:
+    said: list[str] = []
     clock = Clock()
-    stage = Stage("running", 900, clock)
-    assert stage.left(900, 1000) is None
+    lines = Lines(said.append, clock)
+    lines.report("running", 900, 1000)
     clock.now = 10.0
-    assert stage.left(910, 1000) == 90.0
+    lines.report("running", 910, 1000)
+    assert said == ["running 900/1000, 0:00", "running 910/1000, 0:10, about 1:30 left"]
 
 
 def test_nothing_to_do_is_not_worth_a_line() -> None:

@@ -1,4 +1,4 @@
-"""Both clients, and a real service in a process of its own."""
+"""Both clients, and a real service."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.client.both_clients import CLIENTS
-from tests.client.processes import Process
+from tests.service.harness import Served, served
 
 
 @pytest.fixture(params=CLIENTS.values(), ids=list(CLIENTS))
@@ -22,7 +22,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """A service that tests share, each with cascades of its own names; some kill it."""
-    with Process(tmp_path_factory.mktemp("service") / "shared.db") as process:
-        yield process
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service that tests share, each with cascades of its own names."""
+    with served(tmp_path_factory.mktemp("service")) as running:
+        yield running

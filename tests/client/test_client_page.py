@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.pages import agrees, blocks
-from tests.client.processes import Process
+from tests.service.harness import served
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 # what a line prints stands behind it
@@ -17,7 +17,7 @@ SHOWN = re.compile(r"^\s*print\(.*\)  # (?P<shown>.+)$", re.MULTILINE)
 
 def test_the_page_does_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, object] = {"__name__": "page"}
-    with Process(tmp_path / "page.db") as service:
+    with served(tmp_path) as service:
         monkeypatch.setenv("STOPWISE_URL", service.url)
         for number, code in enumerate(blocks(PAGE, "python")):
             printed = io.StringIO()

@@ -14,7 +14,7 @@ import pytest
 
 from stopwise.service.http.routes import ROUTES
 from tests.client.pages import agrees, blocks
-from tests.client.processes import Process
+from tests.service.harness import served
 
 PAGE = Path(__file__).parents[2] / "docs" / "curl.md"
 SHOWN_URL = "http://127.0.0.1:8350"
@@ -101,11 +101,11 @@ def like(received: Any, shown: Any, ids: Ids) -> bool:
 
 def compared(received: str, shown: str, ids: Ids) -> bool:
     try:
-        wanted = parsed(shown)
+        rule_stop = parsed(shown)
     except json.JSONDecodeError:  # text, or an answer with its status behind it
         lines, wanted_lines = received.splitlines(), ids.in_command(shown).splitlines()
         return len(lines) == len(wanted_lines) and all(map(agrees, lines, wanted_lines))
-    return like(json.loads(received), wanted, ids)
+    return like(json.loads(received), rule_stop, ids)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_the_page_does_what_it_shows(
     monkeypatch.setenv("STOPWISE_KEY", "not-asked-for-here")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     ids = Ids()
-    with Process(tmp_path / "page.db") as service:
+    with served(tmp_path) as service:
         for example in examples():
             command = ids.in_command(example.command).replace(SHOWN_URL, service.url)
             done = subprocess.run(
@@ -157,32 +157,3 @@ def test_every_route_is_on_the_page() -> None:
         )
     ]
     assert missing == []
-
-
-@pytest.mark.parametrize(
-    ("received", "shown", "alike"),
-    [
-        ('{"a": 1}', '{"a": 1}', True),
-        ('{"a": 1}', '{"a": 2}', False),
-        ('{"a": true}', '{"a": 1}', False),
-        ('{"a": 1.0}', '{"a": 1}', False),
-        ('{"a": 1, "b": 2}', '{"a": 1}', False),
-        ('{"a": 1, "b": 2}', '{"a": 1, …}', True),
-        ('{"b": 2}', '{"a": 1, …}', False),
-        ('{"a": [1, 2, 3]}', '{"a": [1, …]}', True),
-        ('{"a": []}', '{"a": […]}', True),
-        ('{"a": [1]}', '{"a": []}', False),
-        ('{"a": "one two"}', '{"a": "one…"}', True),
-        ('{"a": "two one"}', '{"a": "one…"}', False),
-        ('{"id": "1-x"}', '{"id": "1-a"}', True),
-        ('{"id": "2-y"}', '{"id": "0-k"}', False),  # 0-k was 0-z before
-        ('{"id":"0-z"} 200', '{"id":"0-k"} 200', True),
-        ('{"id":"0-z"} 201', '{"id":"0-k"} 200', False),
-    ],
-)
-def test_an_answer_that_differs_from_the_page_is_found(
-    received: str, shown: str, alike: bool
-) -> None:
-    ids = Ids()
-    ids.same("0-z", "0-k")
-    assert compared(received, shown, ids) is alike

@@ -8,7 +8,7 @@ import pytest
 
 import stopwise as sw
 from stopwise.service.messages import RoundAnswer
-from tests.client.scripted import Answer, Drop, Hang, Trickle, refuse, serving
+from tests.client.scripted import Answer, Drop, Hang, Trickle, serving
 
 Connect = Callable[..., Callable[..., Any]]
 OPENED = Answer(
@@ -39,21 +39,6 @@ def test_a_connection_that_breaks_after_the_request_is_tried_again(connect: Conn
     assert server.seen[0].key
 
 
-def test_later_means_later(connect: Connect) -> None:
-    with serving(refuse(503, "unavailable", "1"), refuse(429, "slow"), OPENED) as server:
-        assert connect(server.url)("open", "triage", [0.5]) == ANSWER
-    first, second, third = server.seen
-    assert second.time - first.time >= 1.0
-    assert first.key == second.key == third.key
-
-
-def test_a_server_that_says_nothing_is_left_and_asked_again(connect: Connect) -> None:
-    with serving(Hang(), OPENED) as server:
-        assert connect(server.url, timeout=0.3)("open", "triage", [0.5]) == ANSWER
-        assert len(server.seen) == 2
-        assert len({seen.key for seen in server.seen}) == 1
-
-
 def test_a_server_that_never_answers_is_a_timeout(connect: Connect) -> None:
     with serving(Hang()) as server, pytest.raises(sw.ServiceError) as caught:
         connect(server.url, timeout=0.2, deadline=0.7)("state")
@@ -72,20 +57,6 @@ def test_an_answer_that_trickles_is_none(connect: Connect) -> None:
         assert len(server.seen) == 2
 
 
-def test_an_answer_without_end_is_not_read_to_the_end(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stopwise.client.transport.LARGEST", 1 << 20)
-    padded = Answer(b" " * (1 << 20) + b"{}")
-    with (
-        serving(padded) as server,
-        pytest.raises(sw.ServiceError, match="more than 1 MB") as caught,
-    ):
-        connect(server.url)("state")
-    assert (caught.value.status, caught.value.code) == (200, "bad_answer")
-    assert len(server.seen) == 1
-
-
 def test_nobody_there_is_said_so(connect: Connect) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and not listening
@@ -97,15 +68,6 @@ def test_nobody_there_is_said_so(connect: Connect) -> None:
     assert url in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None  # no foreign traceback above ours
-
-
-def test_a_refusal_comes_at_once(connect: Connect) -> None:
-    script = refuse(422, "invalid", field="context")
-    with serving(script) as server, pytest.raises(sw.ServiceError) as caught:
-        connect(server.url)("open", "triage", [0.5])
-    assert (caught.value.status, caught.value.code) == (422, "invalid")
-    assert caught.value.field == "context"
-    assert len(server.seen) == 1
 
 
 @pytest.mark.parametrize(
@@ -134,17 +96,6 @@ def test_reading_and_reporting_need_no_key(connect: Connect) -> None:
         assert connect(server.url)("report", "triage", "1-a", ["ill"]).status == "learned"
     assert [seen.key for seen in server.seen] == [None, None]
     assert server.seen[1].body == {"outputs": ["ill"], "revealed": [], "final": False}
-
-
-def test_what_was_paid_for_is_not_lost_with_the_service(connect: Connect) -> None:
-    with (
-        serving(Answer(VIEW), OPENED, refuse(503, "unavailable")) as server,
-        pytest.raises(sw.ServiceError) as caught,
-    ):
-        connect(server.url, deadline=0.5)("run", "triage", [0.5], [lambda x: "ill"] * 2)
-    assert caught.value.code == "unavailable"
-    assert any("the answer was 'ill'" in note for note in caught.value.__notes__)
-    assert server.seen[-1].body == {"outputs": ["ill"], "revealed": [], "final": False}
 
 
 def test_a_redirect_is_not_followed_with_the_key(connect: Connect) -> None:

@@ -117,13 +117,14 @@ def test_an_error_within_the_loop_is_not_replaced_by_one_of_the_service(loop: Lo
         loop(server.url, lambda arm: ["well"], leave_at=0)
 
 
-def test_a_service_that_refused_outputs_is_not_asked_to_end_the_round(loop: Loop) -> None:
-    with (
-        serving(STAGED[0], refuse(422, "invalid", field="revealed")) as server,
-        pytest.raises(sw.ServiceError),
-    ):
+REFUSED = [STAGED[0], refuse(422, "invalid", field="revealed"), answer("learned")]
+
+
+def test_a_round_whose_outputs_are_refused_is_ended(loop: Loop) -> None:
+    with serving(*REFUSED) as server, pytest.raises(sw.ServiceError) as caught:
         loop(server.url, lambda arm: ["well", 1.0])
-    assert len(reports(server)) == 1
+    assert caught.value.field == "revealed"
+    assert reports(server)[1:] == [given({}, final=True)]
 
 
 def test_nothing_is_revealed_where_the_whole_context_is_known(loop: Loop) -> None:
@@ -204,3 +205,13 @@ def test_the_newest_answer_is_kept_if_it_cannot_be_reported(connect: Loop) -> No
         connect(server.url, deadline=0.3)("run", "triage", [0.5], arms)
     assert caught.value.code == "unavailable"
     assert any("'two'" in note for note in caught.value.__notes__)
+
+
+def test_run_ends_a_round_whose_outputs_are_refused(connect: Loop) -> None:
+    with (
+        serving(view(kind="per_stage", sees=[1, 2]), *REFUSED) as server,
+        pytest.raises(sw.ServiceError) as caught,
+    ):
+        connect(server.url)("run", "triage", [0.5], stages(0))
+    assert caught.value.status == 422
+    assert reports(server)[1:] == [given({}, final=True)]

@@ -1,9 +1,6 @@
-"""Both clients against the real service, in a process of its own."""
+"""Both clients against the real service."""
 
 import asyncio
-import subprocess
-import sys
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,9 +11,8 @@ import pytest
 
 import stopwise as sw
 from stopwise.client.rounds import AsyncOpenRound, Outcome
-from tests.client.both_clients import CLIENTS
-from tests.client.processes import Process
-from tests.client.relay import relaying
+from tests.client.relay import losing_first_answer
+from tests.service.harness import Served, keys_in, served
 
 Connect = Callable[..., Callable[..., Any]]
 CASCADE = sw.Cascade([0.01, 0.1, 0.2], names=["history", "glucose", "insulin"])
@@ -31,7 +27,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return letters.removeprefix("test-").strip("-")[-60:].strip("-")
 
 
-def test_a_whole_round_trip(service: Process, connect: Connect, name: str) -> None:
+def test_a_whole_round_trip(service: Served, connect: Connect, name: str) -> None:
     ask = connect(service.url)
     made = ask("create", name, CASCADE, context=["age", "bmi"], features=WIDE, **SETTINGS)
     assert (made.status, made.rounds, made.spec.tradeoff) == ("active", 0, 1.0)
@@ -82,18 +78,15 @@ def test_a_whole_round_trip(service: Process, connect: Connect, name: str) -> No
 @pytest.mark.parametrize(
     ("method", "args", "status", "code"),
     [
-        ("cascade", ["nobody"], 404, "unknown_cascade"),
         ("open", ["nobody", [0.5]], 404, "unknown_cascade"),
         ("open", ["known", [0.5, 0.5, 0.5]], 422, "invalid"),
-        ("open", ["known", [5.0, 0.0]], 422, "invalid"),
         ("open", ["known", {"age": 0.5}], 422, "invalid"),
         ("report", ["known", "77-abcde", ["ill"]], 404, "unknown_round"),
         ("look_up", ["known", "such?"], 404, "unknown_round"),
-        ("label", ["known", "77-abcde", "ill"], 404, "unknown_round"),
     ],
 )
 def test_a_refusal_has_its_status_and_code(
-    service: Process, connect: Connect, method: str, args: list[Any], status: int, code: str
+    service: Served, connect: Connect, method: str, args: list[Any], status: int, code: str
 ) -> None:
     ask = connect(service.url)
     ask("create", "known", CASCADE, context=["age", "bmi"])
@@ -112,11 +105,11 @@ def stages() -> list[Callable[[Any], str]]:
 
 
 def test_rounds_run_through_the_service_are_those_of_a_runner(
-    service: Process, connect: Connect, name: str
+    service: Served, connect: Connect, name: str
 ) -> None:
     cases = np.random.default_rng(1).uniform(-1, 1, (60, 2))
     policy = sw.USSPD(CASCADE, WIDE, context_dim=2, **SETTINGS)
-    wanted = sw.Runner(policy, stages()).run_many(cases)
+    wanted = list(sw.Runner(policy, stages()).run_many(cases))
     played = run_many(connect, service.url, name, cases, stages(), features=WIDE)
     assert [done.stop for done in played] == [done.stop for done in wanted]
     assert [done.answer for done in played] == [done.answer for done in wanted]
@@ -126,7 +119,7 @@ def test_rounds_run_through_the_service_are_those_of_a_runner(
 
 
 def test_stages_that_reveal_are_asked_step_by_step(
-    service: Process, connect: Connect, name: str
+    service: Served, connect: Connect, name: str
 ) -> None:
     cases = np.random.default_rng(2).uniform(-1, 1, (60, 2))
     history, glucose, insulin = stages()
@@ -143,7 +136,7 @@ def test_stages_that_reveal_are_asked_step_by_step(
     settings = {**SETTINGS, "full_depth_every": 20}
     policy = sw.USSPD(CASCADE, maps, context_dim=2, **settings)
     runner = sw.Runner(policy, reveals, context=lambda x: x[:1])
-    wanted = runner.run_many(cases)
+    wanted = list(runner.run_many(cases))
     played = run_many(
         connect, service.url, name, cases, reveals, features=maps, known=1, full_depth_every=20
     )
@@ -176,40 +169,7 @@ def run_many(
     return asyncio.run(main())
 
 
-def test_a_stage_that_fails_ends_the_round(service: Process, connect: Connect, name: str) -> None:
-    def broken(x: Any) -> str:
-        raise ConnectionError("no route")
-
-    ask = connect(service.url)
-    ask("create", name, CASCADE, context=2, **SETTINGS)
-    done = ask("run", name, [0.1, 0.2], [*stages()[:2], broken])
-    assert (done.stop, done.answer) == (1, "ill")
-    assert done.failure == sw.Failure(2, "error", "ConnectionError: no route")
-    assert ask("look_up", name, done.id).outputs == {"history": "ill", "glucose": "ill"}
-
-    late = sw.Stage(lambda x: threading.Event().wait(5), timeout=0.05)
-    done = ask("run", name, [0.1, 0.2], [late, *stages()[1:]])
-    assert done.failure == sw.Failure(0, "timeout", "no answer within 0.05 s")
-    assert (done.stop, done.answer) == (-1, None)
-    assert ask("look_up", name, done.id).status != "open"
-
-    done = ask("run", name, [0.1, 0.2], [stages()[0], lambda x: float("nan"), stages()[2]])
-    assert done.failure is not None
-    assert (done.stop, done.failure.arm) == (0, 1)
-    assert ask("cascade", name).open == 0
-
-
-def test_stages_must_fit_the_cascade(service: Process, connect: Connect, name: str) -> None:
-    ask = connect(service.url)
-    ask("create", name, CASCADE, context=2)
-    with pytest.raises(sw.InvalidParameterError):
-        ask("run", name, [0.1, 0.2], stages()[:2])
-    with pytest.raises(sw.InvalidParameterError):
-        ask("run", name, [0.1, 0.2], [*stages()[:2], sw.Stage(stages()[2], name="history")])
-    assert ask("cascade", name).rounds == 0  # nothing was asked
-
-
-def test_async_stages_are_awaited_or_refused(service: Process, name: str) -> None:
+def test_async_stages_are_awaited_or_refused(service: Served, name: str) -> None:
     async def insulin(x: Any) -> str:
         await asyncio.sleep(0)
         return "ill"
@@ -232,38 +192,13 @@ def test_async_stages_are_awaited_or_refused(service: Process, name: str) -> Non
 REVEALED = sw.PerStage([sw.Polynomial(degree=1), sw.Polynomial(degree=1)], sees=[1, 2])
 
 
-def ward(service: Process, name: str) -> sw.Client:
+def ward(service: Served, name: str) -> sw.Client:
     client = sw.Client(service.url)
     client.create(name, CASCADE, context=2, features=REVEALED, full_depth_every=50)
     return client
 
 
-def test_a_staged_round_arm_by_arm(service: Process, connect: Connect, name: str) -> None:
-    ask = connect(service.url)
-    ask("create", name, CASCADE, context=2, features=REVEALED, full_depth_every=50)
-    opened = ask("open", name, [0.3])
-    assert (opened.status, opened.next, opened.arm, opened.cost) == ("open", 0, "history", 0)
-    assert opened.stop is None
-    went_on = ask("report", name, opened.id, {"history": "ill"})
-    assert (went_on.next, went_on.arm, went_on.repeated) == (1, "glucose", False)
-    again = ask("report", name, opened.id, ["ill"])
-    assert (again.next, again.repeated) == (1, True)
-    with pytest.raises(sw.ServiceError) as caught:
-        ask("report", name, opened.id, {"history": "well"})
-    assert (caught.value.status, caught.value.code) == (409, "conflict")
-    with pytest.raises(sw.ServiceError) as caught:
-        ask("report", name, opened.id, {"glucose": "ill"}, revealed=[0.5, 0.5])
-    assert (caught.value.status, caught.value.code) == (422, "invalid")
-    went_on = ask("report", name, opened.id, {"glucose": "ill"}, revealed=np.array([0.5]))
-    assert went_on.next == 2
-    ended = ask("report", name, opened.id, {}, final=True)
-    assert (ended.status, ended.next, ended.stop, ended.arm) == ("learned", None, 1, "glucose")
-    assert ask("report", name, opened.id, {}, final=True).repeated
-    view = ask("look_up", name, opened.id)
-    assert (view.status, view.stop, view.context) == ("learned", 1, [0.3, 0.5])
-
-
-def test_a_round_is_a_loop_over_arms(service: Process, name: str) -> None:
+def test_a_round_is_a_loop_over_arms(service: Served, name: str) -> None:
     with ward(service, name) as client:
         with client.round(name, [0.3]) as visit:
             seen: list[tuple[int, str]] = []
@@ -278,36 +213,13 @@ def test_a_round_is_a_loop_over_arms(service: Process, name: str) -> None:
             visit.give("ill")
 
 
-def test_a_loop_over_arms_where_the_whole_context_is_known(service: Process, name: str) -> None:
-    with sw.Client(service.url) as client:
-        client.create(name, CASCADE, context=2, **SETTINGS)
-        for x in np.random.default_rng(4).uniform(-1, 1, (20, 2)):
-            with client.round(name, x, idempotency_key=f"{name}-{x[0]}") as visit:
-                run = [arm for arm in visit if visit.give(stages()[arm](x)) is None]
-            stop = visit.answer.stop
-            assert stop is not None
-            assert run == list(range(stop + 1))
-            with client.round(name, x, idempotency_key=f"{name}-{x[0]}") as again:
-                for arm in again:
-                    again.give(stages()[arm](x))
-            assert again.id == visit.id
-        with client.round(name, [0.1, 0.2]) as left:
-            for arm in left:
-                if arm == 1:
-                    break
-                left.give("ill")
-        assert client.look_up(name, left.id).outputs == {"history": "ill"}
-        view = client.cascade(name)
-    assert (view.rounds, view.learned, view.open) == (21, 21, 0)
-
-
 async def fail_at_the_second_arm(visit: AsyncOpenRound) -> None:
     async with visit:
         async for arm in visit:
             await visit.give(1 // (1 - arm))
 
 
-def test_a_round_is_a_loop_over_arms_in_async_code(service: Process, name: str) -> None:
+def test_a_round_is_a_loop_over_arms_in_async_code(service: Served, name: str) -> None:
     async def main() -> Any:
         async with sw.AsyncClient(service.url) as client:
             await client.create(name, CASCADE, context=2, features=REVEALED, full_depth_every=50)
@@ -328,27 +240,7 @@ def test_a_round_is_a_loop_over_arms_in_async_code(service: Process, name: str) 
     assert view.open == 0
 
 
-def test_leaving_a_round_ends_it(service: Process, name: str) -> None:
-    with ward(service, name) as client:
-        with pytest.raises(ZeroDivisionError), client.round(name, [0.3]) as broken:  # noqa: PT012 (leaving is what is tested)
-            for arm in broken:
-                broken.give(1 // (1 - arm))
-        assert broken.answer.stop == 0
-        with client.round(name, [0.3]) as left:
-            for _ in left:
-                break
-        assert left.answer.next is None
-        with client.round(name, [0.3]) as ended:
-            for arm in ended:
-                if arm == 1:
-                    ended.end()
-                else:
-                    ended.give("ill")
-        assert ended.answer.stop == 0
-        assert client.cascade(name).open == 0
-
-
-def test_a_loop_that_gives_nothing_is_an_error(service: Process, name: str) -> None:
+def test_a_loop_that_gives_nothing_is_an_error(service: Served, name: str) -> None:
     with ward(service, name) as client:
         with (
             pytest.raises(sw.InvalidOutputsError),
@@ -360,14 +252,14 @@ def test_a_loop_that_gives_nothing_is_an_error(service: Process, name: str) -> N
             _ = client.round(name, [0.3]).answer
 
 
-def test_an_interrupt_does_not_wait_for_the_service(service: Process, name: str) -> None:
+def test_an_interrupt_does_not_wait_for_the_service(service: Served, name: str) -> None:
     with ward(service, name) as client:
         with pytest.raises(KeyboardInterrupt), client.round(name, [0.3]) as visit:
             raise KeyboardInterrupt
         assert client.look_up(name, visit.id).status == "open"
 
 
-def test_one_client_serves_many_threads_and_tasks(service: Process, name: str) -> None:
+def test_one_client_serves_many_threads_and_tasks(service: Served, name: str) -> None:
     cases = np.random.default_rng(3).uniform(-1, 1, (40, 2))
     with sw.Client(service.url) as client:
         client.create(name, CASCADE, context=2)
@@ -383,63 +275,33 @@ def test_one_client_serves_many_threads_and_tasks(service: Process, name: str) -
     assert len(ids) == 80
 
 
-def test_a_round_survives_that_its_answer_is_lost_with_the_service(
-    service: Process, connect: Connect, name: str
+def test_a_request_whose_answer_is_lost_counts_once(
+    service: Served, connect: Connect, name: str
 ) -> None:
-    """The service opens it, is killed (-9) before its answer arrives, and starts again."""
+    """The service carries it out, its answer does not arrive, and the client sends it again."""
     ask = connect(service.url)
     ask("create", name, CASCADE, context=2)
-    with relaying(service.url, instead_of_first_answer=service.kill_and_restart) as relay:
-        opened = connect(relay.url, deadline=300)("open", name, [0.2, 0.7])
+    with losing_first_answer(service.url) as relay:
+        opened = connect(relay.url)("open", name, [0.2, 0.7])
     lost, *_, arrived = relay.answers
     assert lost["id"] == arrived["id"] == opened.id
+    with losing_first_answer(service.url) as relay:
+        reported = connect(relay.url)("report", name, opened.id, ["ill", "ill", "well"])
+    assert (reported.status, reported.repeated) == ("learned", True)  # the first try counted
     view = ask("cascade", name)
-    assert (view.rounds, view.open) == (1, 1)
-    assert ask("look_up", name, opened.id).context == [0.2, 0.7]
+    assert (view.rounds, view.learned) == (1, 1)
 
 
-def test_outputs_survive_that_their_answer_is_lost_with_the_service(
-    service: Process, name: str
+def test_keys_and_their_scopes(
+    tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with sw.Client(service.url) as client:
-        client.create(name, CASCADE, context=2)
-        opened = client.open(name, [0.2, 0.7])
-        with (
-            relaying(service.url, instead_of_first_answer=service.kill_and_restart) as relay,
-            sw.Client(relay.url, deadline=300) as through,
-        ):
-            reported = through.report(name, opened.id, ["ill", "ill", "well"])
-        assert (reported.status, reported.repeated) == ("learned", True)  # the first try counted
-        view = client.cascade(name)
-        assert (view.rounds, view.learned) == (1, 1)
-
-
-def test_keys_and_their_scopes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = tmp_path / "keys.jsonl"
-    admin, asker = (made_key(keys, scope) for scope in ("admin", "decide"))
-    monkeypatch.setenv("STOPWISE_KEY", asker)
-    with Process(tmp_path / "keyed.db", "--keys", str(keys)) as service:
-        for connect in CLIENTS.values():
-            connect(service.url, key=admin)("create", "triage", CASCADE, context=2)
-            assert connect(service.url)("open", "triage", [0.2, 0.7]).stop == 2
-            for key, status, code in [
-                (asker, 403, "forbidden"),
-                ("wrong", 401, "unauthorized"),
-            ]:
-                with pytest.raises(sw.ServiceError) as caught:
-                    connect(service.url, key=key)("create", "other", CASCADE, context=2)
-                assert (caught.value.status, caught.value.code) == (status, code)
-                assert key not in str(caught.value)
-
-
-def made_key(keys: Path, scope: str) -> str:
-    made = subprocess.run(
-        [
-            *(sys.executable, "-m", "stopwise", "keys", "add"),
-            *("--name", scope, "--scope", scope, "--keys", str(keys)),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return made.stdout.split()[-1]
+    file, keys = keys_in(tmp_path)
+    monkeypatch.setenv("STOPWISE_KEY", keys["decide"])
+    with served(tmp_path, keys=file) as service:
+        connect(service.url, key=keys["admin"])("create", "triage", CASCADE, context=2)
+        assert connect(service.url)("open", "triage", [0.2, 0.7]).stop == 2
+        for key, status in ((keys["decide"], 403), ("wrong", 401)):
+            with pytest.raises(sw.ServiceError) as caught:
+                connect(service.url, key=key)("create", "other", CASCADE, context=2)
+            assert caught.value.status == status
+            assert key not in str(caught.value)

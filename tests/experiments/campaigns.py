@@ -31,17 +31,17 @@ import json, sys
 from stopwise.experiments.campaign import run_campaign
 from stopwise.experiments.engines import make_engine
 from stopwise.experiments.spec import ExperimentSpec
-from stopwise.experiments.store import Store
+from stopwise.experiments.store import RunStore
 
 path, engine, enough, specs, n_seeds = json.loads(sys.argv[1])
 
-def progress(done, of):
+def progress(stage, done, of):
     print(done, flush=True)
     if done >= enough:
         sys.stdin.read()
 
 wanted = [(ExperimentSpec.from_json(text), range(n_seeds)) for text in specs]
-with Store(path) as store, make_engine(engine, jobs=2) as made:
+with RunStore(path) as store, make_engine(engine, jobs=2) as made:
     run_campaign(wanted, store, made, progress)
 """
 

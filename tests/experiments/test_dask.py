@@ -74,7 +74,7 @@ def test_the_work_of_a_killed_worker_is_done_by_another(
     assert same(done, expected)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_a_cluster_made_here_gives_the_same_numbers(expected: Runs) -> None:
     with Dask(jobs=1) as engine:
         some = names(chain.from_iterable(engine.run(TASKS[:3])))

@@ -9,7 +9,7 @@ import pytest
 
 from stopwise.experiments.campaign import run_campaign
 from stopwise.experiments.runs import Trace
-from stopwise.experiments.store import Store
+from stopwise.experiments.store import RunStore
 from tests.experiments.campaigns import (
     SPECS,
     WANTED,
@@ -25,13 +25,13 @@ from tests.experiments.campaigns import (
 Runs = dict[tuple[str, int], Trace]
 
 
-def kept(store: Store) -> Runs:
+def kept(store: RunStore) -> Runs:
     return names(trace for spec in SPECS for trace in store.get(spec).values())
 
 
 def check_resumed(path: Path, at_least: int, expected: Runs) -> None:
     """Finish a campaign, and check that no run was lost, done again or changed."""
-    with Store(path) as store:
+    with RunStore(path) as store:
         before = kept(store)
         assert at_least <= len(before) < len(expected)
         journal = Journal()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from stopwise.experiments.runs import execute
 from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
-from stopwise.experiments.store import Store
+from stopwise.experiments.store import RunStore
 from tests.experiments.campaigns import ended, python, wait_until
 
 WHERE = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
@@ -17,14 +17,14 @@ WRITER = """
 import sys
 from stopwise.experiments.runs import execute
 from stopwise.experiments.spec import ExperimentSpec
-from stopwise.experiments.store import Store
+from stopwise.experiments.store import RunStore
 
 path, text, first, last = sys.argv[1:]
 spec = ExperimentSpec.from_json(text)
 execute(spec, 0)
 print("ready", flush=True)
 sys.stdin.readline()
-with Store(path) as store:
+with RunStore(path) as store:
     for seed in range(int(first), int(last)):
         store.put(spec, [execute(spec, seed)])
 """
@@ -44,7 +44,7 @@ def write(path: Path, *ranges: tuple[int, int]) -> "list[subprocess.Popen[str]]"
 
 
 def check(path: Path, at_least: int) -> None:
-    with Store(path) as store:
+    with RunStore(path) as store:
         kept = store.get(SPEC)
     assert len(kept) >= at_least
     assert list(kept) == list(range(len(kept)))
@@ -65,10 +65,10 @@ def test_writers_killed_at_any_moment_leave_whole_runs_only(tmp_path: Path) -> N
     for enough in (1, 40):
         (writer,) = write(path, (first, FOR_EVER))
         wait_until(path.exists)
-        with Store(path) as store:
+        with RunStore(path) as store:
             wait_until(lambda enough=enough, store=store: len(store.get(SPEC)) >= enough)
         writer.kill()
         ended(writer)
         check(path, at_least=enough)
-        with Store(path) as store:
+        with RunStore(path) as store:
             first = len(store.get(SPEC))

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import stopwise as sw
-from tests import archive
+from tests.helpers import archive
 
 CASCADE = sw.Cascade([0.05, 0.2, 0.15])
 SETTINGS: dict[str, Any] = {"features": sw.Polynomial(1), "context_dim": 2}
@@ -27,9 +27,9 @@ POLICIES: dict[str, Callable[[], Any]] = {
     "uss-ucb": lambda: sw.USSUCB(CASCADE),
     "uss-ts": lambda: sw.USSTS(CASCADE),
 }
-THREADS = 6
-ROUNDS = 150  # observed by each thread, one by one
-WHOLE = 400  # played by each thread at once, three times
+THREADS = 4
+ROUNDS = 60  # observed by each thread, one by one
+WHOLE = 200  # run by each thread at once
 
 
 def world(seed: int, n: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -69,14 +69,14 @@ def test_threads_that_do_everything_at_once_lose_no_round(name: str, tmp_path: P
                 assert set(policy.decide_many(many).tolist()) <= {0, 1, 2}
             elif t % 50 == 30:
                 policy.save(tmp_path / str(k))
-                assert 0 < sw.load(tmp_path / str(k)).rounds <= THREADS * (ROUNDS + 3 * WHOLE)
+                assert 0 < sw.load(tmp_path / str(k)).rounds <= THREADS * (ROUNDS + WHOLE)
             elif t % 50 == 40 and hasattr(policy, "theta"):
                 assert np.isfinite(policy.theta(0, 1)).all()
                 assert policy.nbytes > 0
                 assert policy.effort["passes"] >= 0
 
     together(work)
-    assert policy.rounds == THREADS * (ROUNDS + 3 * WHOLE)
+    assert policy.rounds == THREADS * (ROUNDS + WHOLE)
     policy.save(tmp_path / "end")
     again = sw.load(tmp_path / "end")
     x, _ = world(9, 200)
@@ -86,36 +86,21 @@ def test_threads_that_do_everything_at_once_lose_no_round(name: str, tmp_path: P
 def test_what_threads_observe_is_what_is_kept() -> None:
     policy, alone = POLICIES["uss-pd"](), POLICIES["uss-pd"]()
 
-    def teach(pupil: Any, k: int) -> None:
-        x, outputs = world(k, 1000)
+    def train(learner: Any, k: int) -> None:
+        x, outputs = world(k, 400)
         x = np.round(x, 1)  # now and then two threads bring the same context
-        for t in range(1000):
-            pupil.observe(x[t], outputs[t, : 1 + t % 3].tolist())
+        for t in range(400):
+            learner.observe(x[t], outputs[t, : 1 + t % 3].tolist())
             if t % 100 == 0:
-                pupil.decide(x[t])
+                learner.decide(x[t])
 
-    together(lambda k: teach(policy, k))
+    together(lambda k: train(policy, k))
     for k in range(THREADS):
-        teach(alone, k)
+        train(alone, k)
     assert Counter(archive.rows(policy)) == Counter(archive.rows(alone))
     for i, j in CASCADE.pairs():
         np.testing.assert_allclose(policy.theta(i, j), alone.theta(i, j), rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(policy.gram(i, j)[0], alone.gram(i, j)[0], rtol=1e-9, atol=1e-9)
-
-
-def test_threads_that_save_to_one_file_leave_a_whole_one(tmp_path: Path) -> None:
-    policy = POLICIES["uss-pd"]()
-    policy.run(*world(1, 500))
-    path = tmp_path / "policy.stopwise"
-    policy.save(path)
-
-    def work(_: int) -> None:
-        for _ in range(30):
-            policy.save(path)
-            assert sw.load(path).rounds == 500
-
-    together(work)
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("kind", ["thompson", "uss-ts", "rounds sent on"])
@@ -164,38 +149,31 @@ def run_of(policy: Any, n: int) -> Callable[[NDArray[np.int64]], object]:
     x, outputs = world(3, n)
     rows = policy.features.rows(x)
     answers = np.stack([outputs[:, i] != outputs[:, j] for i, j in CASCADE.pairs()], axis=1)
-    told = np.ascontiguousarray(answers, dtype=np.uint8)
-    reach, sent = np.full(n, 2, dtype=np.int64), np.zeros(n, dtype=np.uint8)
-    wanted = np.empty(n, dtype=np.int64)
-    return lambda stops: policy._learner.run(rows, told, reach, sent, None, None, stops, wanted)
+    differ = np.ascontiguousarray(answers, dtype=np.uint8)
+    reach, explored = np.full(n, 2, dtype=np.int64), np.zeros(n, dtype=np.uint8)
+    rule_stop = np.empty(n, dtype=np.int64)
+    return lambda stops: policy._learner.run(
+        rows, differ, reach, explored, None, None, stops, rule_stop
+    )
 
 
-def test_a_long_run_lets_other_threads_go_on() -> None:
-    def attempt() -> bool:
-        return in_the_middle(run_of(POLICIES["uss-pd"](), 40_000), 40_000)
-
-    assert sometimes(attempt)
-
-
-def test_deciding_many_lets_other_threads_go_on() -> None:
+def long_calls() -> dict[str, tuple[int, Callable[[NDArray[np.int64]], object]]]:
     policy = POLICIES["uss-pd"]()
     policy.run(*world(4, 500))
     rows = policy.features.rows(world(5, 60_000)[0])
-
-    def attempt() -> bool:
-        return in_the_middle(lambda stops: policy._learner.decide_many(rows, None, stops), 60_000)
-
-    assert sometimes(attempt)
-
-
-def test_counts_let_other_threads_go_on() -> None:
     differ = np.ascontiguousarray(np.random.default_rng(6).integers(0, 2, (300_000, 3)), np.uint8)
+    counts = sw.USSTS(CASCADE)._counts
+    return {
+        "run": (40_000, lambda stops: run_of(POLICIES["uss-pd"](), 40_000)(stops)),
+        "decide_many": (60_000, lambda stops: policy._learner.decide_many(rows, None, stops)),
+        "counts": (300_000, lambda stops: counts.run(None, differ, stops)),
+    }
 
-    def attempt() -> bool:
-        policy = sw.USSTS(CASCADE)
-        return in_the_middle(lambda stops: policy._counts.run(None, differ, stops), 300_000)
 
-    assert sometimes(attempt)
+@pytest.mark.parametrize("name", ["run", "decide_many", "counts"])
+def test_a_long_call_lets_other_threads_run(name: str) -> None:
+    n, call = long_calls()[name]
+    assert sometimes(lambda: in_the_middle(call, n))
 
 
 ASK: dict[str, Callable[[Any, sw.Decision], object]] = {

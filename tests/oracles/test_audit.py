@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import stopwise as sw
-from tests import archive
+from tests.helpers import archive
 from tests.oracles.solve_every_round import mu, mu_slope, ridge_mle
 
 Array = NDArray[np.float64]
@@ -66,24 +66,23 @@ def upper(
     differ = outputs[seen, i] != outputs[seen, j]
     logit, bonus = bounds(phi[t], phi[seen], differ.astype(float), t)
     high, low = float(mu(logit + bonus)), float(mu(logit - bonus))
-    told = seen[audited[seen] & differ]
-    if len(told) == 0:
+    known = seen[audited[seen] & differ]
+    if len(known) == 0:
         return high
     # q: a constant and the features shrunk, a ridge that is the precision of a prior, Laplace
     psi = np.column_stack([np.ones(len(phi)), 0.5 * math.sqrt(SETTINGS["ridge"]) * phi])
-    right = outputs[told, i] == labels[told]
-    omega = ridge_mle(psi[told], right.astype(float), SETTINGS["ridge"])
-    slope = mu_slope(psi[told] @ omega)
-    hessian = (psi[told].T * slope) @ psi[told] + SETTINGS["ridge"] * np.eye(psi.shape[1])
+    right = outputs[known, i] == labels[known]
+    omega = ridge_mle(psi[known], right.astype(float), SETTINGS["ridge"])
+    slope = mu_slope(psi[known] @ omega)
+    hessian = (psi[known].T * slope) @ psi[known] + SETTINGS["ridge"] * np.eye(psi.shape[1])
     size = math.sqrt(psi[t] @ np.linalg.solve(hessian, psi[t]))
     gain = 1 - 2 * float(mu(psi[t] @ omega - math.sqrt(2 * math.log(1 / 0.05)) * size))
     return gain * (high if gain > 0 else low)
 
 
-@pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("classes", "seed"), [(2, 0), (4, 1)])
 def test_decisions_are_those_of_the_rule_as_written(classes: int, seed: int) -> None:
-    n = 350
+    n = 200
     x, outputs, labels = world(n, seed, classes)
     audited = np.random.default_rng(seed).random(n) < 0.4
     audited[: SETTINGS["forced_rounds"]] = True
@@ -118,30 +117,30 @@ def test_decisions_are_those_of_the_rule_as_written(classes: int, seed: int) -> 
         )
 
     again = sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
-    assert again.replay(rounds(slice(0, n))).tolist() == stops
+    assert again.run_recorded(rounds(slice(0, n))).tolist() == stops
     for part, value in policy.state().items():
         np.testing.assert_array_equal(value, again.state()[part], err_msg=part)
 
 
-def _round(x: Array, outputs: Any, wanted: int | None = None) -> sw.Round:
+def _round(x: Array, outputs: Any, rule_stop: int | None = None) -> sw.Round:
     stop = len(outputs) - 1
-    end = stop if wanted is None else wanted
+    end = stop if rule_stop is None else rule_stop
     return sw.Round("", 0.0, tuple(x.tolist()), tuple(outputs), tuple(outputs), stop, end)
 
 
-def taught(labels_told: int) -> tuple[sw.USSPD, Any, Any, Any]:
+def trained(n_labels: int) -> tuple[sw.USSPD, Any, Any, Any]:
     x, outputs, labels = world(600, 7, 2)
     policy = sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
     for t in range(600):
         stop = policy.decide(x[t]).stop
         policy.observe(x[t], outputs[t, : stop + 1].tolist())
-        if t < labels_told:
+        if t < n_labels:
             policy.audit(_round(x[t], outputs[t, : stop + 1].tolist()), int(labels[t]))
     return policy, x, outputs, labels
 
 
 def test_evidence_adds_up() -> None:
-    policy, x, _, _ = taught(300)
+    policy, x, _, _ = trained(300)
     harmed = 0
     for t in range(50):
         for e in policy.decide(x[t]).evidence:
@@ -153,8 +152,8 @@ def test_evidence_adds_up() -> None:
 
 
 def test_without_labels_nothing_changes_and_labels_change_no_estimate_of_disagreement() -> None:
-    without, x, outputs, _ = taught(0)
-    with_labels, _, _, _ = taught(300)
+    without, x, outputs, _ = trained(0)
+    with_labels, _, _, _ = trained(300)
     assert archive.parts(without)["label.any"] == archive.parts(without)["label.rounds"] == 0
     assert archive.parts(with_labels)["label.any"] == 1
     plain = sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
@@ -165,29 +164,15 @@ def test_without_labels_nothing_changes_and_labels_change_no_estimate_of_disagre
     assert with_labels.audits == 300
 
 
-def test_an_audited_policy_is_saved_whole(tmp_path: Any) -> None:
-    policy, x, outputs, labels = taught(200)
-    policy.save(tmp_path / "p")
-    again: Any = sw.load(tmp_path / "p")
-    assert again.audits == 200
-    for t in range(600):
-        assert policy.decide(x[t]).stop == again.decide(x[t]).stop
-        for p in (policy, again):
-            p.audit(_round(x[t], outputs[t].tolist()), int(labels[t]))
-    for part, value in policy.state().items():
-        np.testing.assert_array_equal(value, again.state()[part], err_msg=part)
+@pytest.mark.parametrize("name", ["thompson", "uss-ucb", "fixed-depth"])
+def test_policies_without_use_for_labels_refuse_them(name: str) -> None:
+    with pytest.raises(sw.AuditNotSupportedError, match="USSPD"):
+        sw.make(name, CASCADE, context_dim=2).audit(_round(np.array([0.1, 0.2]), [1, 0]), 1)
 
 
-class TestRefused:
-    def test_by_policies_that_have_no_use_for_labels(self) -> None:
-        done = _round(np.array([0.1, 0.2]), [1, 0])
-        for name in ("thompson", "uss-ucb", "uss-ts", "fixed-depth", "random-depth"):
-            with pytest.raises(sw.AuditNotSupportedError, match="USSPD"):
-                sw.make(name, CASCADE, context_dim=2).audit(done, 1)
-
-    @pytest.mark.parametrize("label", [None, float("nan"), ["ham"]])
-    def test_no_label(self, label: Any) -> None:
-        policy = sw.USSPD(CASCADE, context_dim=2)
-        with pytest.raises(sw.InvalidOutputsError, match="label"):
-            policy.audit(_round(np.array([0.1, 0.2]), [1, 0]), label)
-        assert policy.audits == 0
+@pytest.mark.parametrize("label", [None, float("nan"), ["ham"]])
+def test_what_is_no_label_is_refused(label: Any) -> None:
+    policy = sw.USSPD(CASCADE, context_dim=2)
+    with pytest.raises(sw.InvalidOutputsError, match="label"):
+        policy.audit(_round(np.array([0.1, 0.2]), [1, 0]), label)
+    assert policy.audits == 0

@@ -4,12 +4,11 @@ A world is a full table: the chance of each of the 2^(K+1) values of (Y, Y¹, �
 """
 
 import math
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -19,7 +18,6 @@ from stopwise.theory.bounds import largest_regret, regret_bound
 from stopwise.theory.dominance import (
     arm_margins,
     candidate_arms,
-    dominance_margins,
     first_candidates,
     satisfies_cwd,
     strongly_dominant,
@@ -76,45 +74,22 @@ def facts(cascade: Cascade, context: World) -> tuple[int, bool, int]:
     )
 
 
-# --- Lemma 1 --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("k", [2, 3, 5])
-def test_lemma_1_the_difference_of_error_rates(k: int) -> None:
-    for context in random_worlds(k, 200, k):
-        right = context.outputs == context.labels[:, None]
-        gamma, p = context.errors, context.disagreement
-        for i in range(k):
-            for j in range(k):
-                lost = context.chance[right[:, i] & ~right[:, j]].sum()
-                assert gamma[i] - gamma[j] == pytest.approx(p[i, j] - 2 * lost, abs=1e-12)
-                assert gamma[i] - gamma[j] <= p[i, j] + 1e-12
-
-
-def test_lemma_1_is_an_inequality_when_there_are_more_than_two_answers() -> None:
-    # label 0, arms say 1 and 2: equally wrong, yet they always disagree
-    context = World(np.array([0]), np.array([[1, 2]]), np.array([1.0]))
-    assert context.errors.tolist() == [1, 1]
-    assert context.disagreement[0, 1] == 1
-
-
 # --- Lemma 2 --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [2, 3, 4, 6])
+@pytest.mark.parametrize("k", [2, 4])
 def test_lemma_2_the_first_candidate_is_optimal_exactly_under_weak_dominance(k: int) -> None:
     rng = np.random.default_rng(100 + k)
     seen = {True: 0, False: 0}
-    for context in random_worlds(k, 1500, k):
+    for context in random_worlds(k, 400, k):
         cascade = Cascade(rng.uniform(0, 0.5, k))
         best, dominant, first = facts(cascade, context)
         seen[dominant] += best < k - 1  # at the last arm there is nothing to be seen
         assert (first == best) == dominant
         assert first >= best  # too deep, never too shallow
-    assert min(seen.values()) >= 100
+    assert min(seen.values()) >= 20
 
 
-@settings(deadline=None, max_examples=300)
 @given(data=st.data(), k=st.integers(2, 4))
 def test_lemma_2_holds_through_ties(data: st.DataObject, k: int) -> None:
     # chances and costs in twentieths: ties in loss and in dominance are frequent
@@ -131,57 +106,6 @@ def test_lemma_2_holds_through_ties(data: st.DataObject, k: int) -> None:
     assert (first == best) == dominant
 
 
-def test_ties_go_to_the_deeper_arm_and_cost_no_accuracy() -> None:
-    # losses 0.5 + 0.1 and 0.4 + 0.2: the deeper arm errs less for the same total
-    context = made_of({"11": 0.4, "10": 0.1, "00": 0.5})
-    cascade = Cascade([0.1, 0.1])
-    best, dominant, first = facts(cascade, context)
-    assert (best, dominant, first) == (1, True, 1)
-    # the shallower of the two would not be dominant: its margin is exactly zero
-    assert dominance_margins(cascade, context.disagreement[None], [0]).tolist() == [0.0]
-
-
-# --- the lemmas behind Theorem 1 -------------------------------------------------------------
-
-
-def grid_pairs() -> list[tuple[Fraction, Fraction, Fraction]]:
-    """(γ_i − γ_j, p_ij, cost of going from i to j) of every kind, in sixths."""
-    sixth = Fraction(1, 6)
-    found: list[tuple[Fraction, Fraction, Fraction]] = []
-    for repaired in range(7):  # i wrong, j right
-        for broken in range(7 - repaired):  # i right, j wrong
-            found.extend(
-                (sixth * (repaired - broken), sixth * (repaired + broken), sixth * cost)
-                for cost in range(8)
-            )
-    return found
-
-
-def test_outside_the_blind_interval_disagreement_decides_as_error_rates_would() -> None:
-    # Lemmas "xCostRange1" and "xCostRange2": for i < j, the gap C_j − C_i against
-    # γ_i − γ_j and against p_ij, unless it lies in (γ_i − γ_j, p_ij]
-    inside = outside = 0
-    for difference, p, gap in grid_pairs():
-        if difference < gap <= p:
-            inside += 1
-            assert (gap > difference) != (gap > p)  # the two criteria contradict each other
-        else:
-            outside += 1
-            assert (gap > difference) == (gap > p)
-            assert (gap <= difference) == (gap <= p)
-    assert min(inside, outside) > 50
-
-
-def test_the_second_of_these_lemmas_is_printed_with_a_turned_sign() -> None:
-    # for i > j it says "C_j − C_i ≤ p", which always holds; "C_i − C_j ≤ p" is meant
-    wrong = [
-        (difference, p, gap)
-        for difference, p, gap in grid_pairs()
-        if not difference < gap <= p and (gap <= difference) != (-gap <= p)
-    ]
-    assert wrong
-
-
 # --- Theorem 1: no more can be learnt than under weak dominance -------------------------------
 
 
@@ -194,13 +118,13 @@ def test_without_weak_dominance_two_worlds_look_alike_and_differ_in_the_best_arm
     assert facts(cascade, spoils) == (0, False, 1)
 
 
-@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("k", [2, 4])
 def test_every_world_without_weak_dominance_has_such_a_twin(k: int) -> None:
     # Keep the law of the outputs, and with it all that anybody can observe, and let the arm that
     # breaks dominance be the truth: then the best arm is no longer best.
     rng = np.random.default_rng(200 + k)
     tried = 0
-    for context in random_worlds(10 + k, 800, k):
+    for context in random_worlds(10 + k, 300, k):
         cascade = Cascade(rng.uniform(0, 0.5, k))
         best, dominant, _ = facts(cascade, context)
         if dominant:
@@ -211,13 +135,12 @@ def test_every_world_without_weak_dominance_has_such_a_twin(k: int) -> None:
         twin = context._replace(labels=context.outputs[:, j])
         np.testing.assert_array_equal(twin.disagreement, context.disagreement)
         assert facts(cascade, twin)[0] != best
-    assert tried >= 50
+    assert tried >= 20
 
 
 # --- strong dominance ------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=300)
 @given(data=st.data(), k=st.integers(2, 5))
 def test_strong_dominance_implies_weak_dominance(data: st.DataObject, k: int) -> None:
     # an outcome is a label and the first arm that is right; all in twentieths, so that ties occur
@@ -238,55 +161,10 @@ def test_strong_dominance_implies_weak_dominance(data: st.DataObject, k: int) ->
     assert first == best
 
 
-def test_strong_dominance_needs_the_deeper_of_tied_arms() -> None:
-    cascade, context = Cascade([0.1, 0.1]), made_of({"10": 0.1, "00": 0.9})
-    assert strongly_dominant(context.outputs, context.labels)
-    assert optimal_arms(cascade, context.errors[None]).tolist() == [1]
-    assert weakly_dominant(cascade, context.disagreement[None], [0]).tolist() == [False]
-
-
-def test_a_world_that_is_not_strongly_dominant_need_not_be_weakly_dominant() -> None:
-    context = made_of({"01": 0.3, "00": 0.7})
-    assert not strongly_dominant(context.outputs, context.labels)
-    assert facts(Cascade([0.1, 0.2]), context) == (0, False, 1)
-
-
 def test_with_three_answers_strong_dominance_does_not_imply_weak_dominance() -> None:
     context = World(np.array([0]), np.array([[1, 2]]), np.array([1.0]))
     assert strongly_dominant(context.outputs, context.labels)
     assert facts(Cascade([0.1, 0.2]), context) == (0, False, 1)
-
-
-# --- an arm added at the end (appendix) --------------------------------------------------------
-
-
-def test_a_fourth_arm_can_destroy_dominance_without_being_best_anywhere() -> None:
-    # who is wrong, of arms 1 to 4
-    first = {"1000": 0.3, "1110": 0.1, "0001": 0.1, "0000": 0.5}
-    second = {"1000": 0.2, "1100": 0.3, "1110": 0.1, "0001": 0.1, "0000": 0.3}
-    three = Cascade.from_cumulative([0.1, 0.2, 0.3])
-    for patterns, best in ((first, 1), (second, 2)):
-        four_arms = made_of(patterns)
-        before = four_arms._replace(outputs=four_arms.outputs[:, :3])
-        assert facts(three, before) == (best, True, best)
-
-    p24 = made_of(first).disagreement[1, 3]
-    p34 = made_of(second).disagreement[2, 3]
-    assert (p24, p34) == (pytest.approx(0.2), pytest.approx(0.2))
-    limit = min(0.2 + p24, 0.3 + p34)
-    for cost in (0.35, limit):  # the paper says below; at the limit itself it fails as well
-        four = Cascade.from_cumulative([0.1, 0.2, 0.3, cost])
-        assert facts(four, made_of(first)) == (1, False, 3)
-    # just below, both fail; the second context has its own limit of 0.5
-    four = Cascade.from_cumulative([0.1, 0.2, 0.3, limit - 1e-6])
-    assert facts(four, made_of(first)) == (1, False, 3)
-    assert facts(four, made_of(second)) == (2, False, 3)
-    # just above, the first is dominant again; above 0.5 both are
-    four = Cascade.from_cumulative([0.1, 0.2, 0.3, limit + 1e-6])
-    assert facts(four, made_of(first)) == (1, True, 1)
-    assert facts(four, made_of(second)) == (2, False, 3)
-    four = Cascade.from_cumulative([0.1, 0.2, 0.3, 0.501])
-    assert facts(four, made_of(second)) == (2, True, 2)
 
 
 # --- Theorem 2 has a gap -----------------------------------------------------------------------

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from stopwise.environments.training import fit_logistic
 
-GRID = [1e-6, 1e-4, 1e-2, 1.0, 1e2, 1e4, 1e7]
+GRID = [1e-6, 1e-2, 1.0, 1e4, 1e7]
 
 
 def data(kind: str, n: int = 300, d: int = 5) -> tuple[np.ndarray, np.ndarray]:
@@ -37,7 +37,9 @@ def gradient(w: np.ndarray, X: np.ndarray, y: np.ndarray, C: float, intercept: b
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "none"])
 @pytest.mark.parametrize("C", GRID)
 @pytest.mark.parametrize("kind", ["noisy", "separable", "collinear"])
-def test_weights_are_those_of_scikit_learn(kind: str, C: float, intercept: bool) -> None:
+def test_weights_are_those_of_scikit_learn_and_optimal(
+    kind: str, C: float, intercept: bool
+) -> None:
     X, y = data(kind)
     ours = fit_logistic(X, y, C, intercept)
     model = LogisticRegression(
@@ -49,22 +51,7 @@ def test_weights_are_those_of_scikit_learn(kind: str, C: float, intercept: bool)
         model.fit(X, y)
     theirs = np.append(model.coef_[0], np.ravel(model.intercept_)[0] if intercept else 0.0)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9 * np.abs(theirs).max())
-
-
-@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "none"])
-@pytest.mark.parametrize("C", [*GRID, 1e9])
-@pytest.mark.parametrize("kind", ["noisy", "separable", "collinear"])
-def test_the_gradient_vanishes(kind: str, C: float, intercept: bool) -> None:
-    """To 1e-10, or where C multiplies rounding errors of n terms, to C·n·1e-16 or so."""
-    X, y = data(kind)
-    w = fit_logistic(X, y, C, intercept)
-    assert gradient(w, X, y, C, intercept) <= max(1e-10, 1e-15 * C * len(X))
-    # … which a weight off by a millionth would miss
-    assert gradient(w * (1 + 1e-6), X, y, C, intercept) > 10 * gradient(w, X, y, C, intercept)
-
-
-def test_separable_data_and_hardly_a_penalty_make_huge_weights() -> None:
-    X, y = data("separable")
-    w = fit_logistic(X, y, 1e7, False)
-    assert np.abs(w).max() > 50
-    assert ((X @ w[:-1] > 0) == y).mean() > 0.95
+    # The gradient is zero to 1e-10, or where C multiplies rounding of n terms, to C·n·1e-15 …
+    off = gradient(ours, X, y, C, intercept)
+    assert off <= max(1e-10, 1e-15 * C * len(X))
+    assert gradient(ours * (1 + 1e-6), X, y, C, intercept) > 10 * off  # … which such weights miss

@@ -1,12 +1,14 @@
 """Both kinds of store, real ones."""
 
+import asyncio
 from collections.abc import Iterator
+from inspect import iscoroutinefunction, signature
 from pathlib import Path
 
 import pytest
 
 from stopwise.service.store import open_store
-from stopwise.service.store.base import Store
+from stopwise.service.store.base import EventStore
 from tests.service.database import Database
 
 
@@ -33,6 +35,16 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(where: str) -> Store:
+def store(where: str) -> EventStore:
     """A store of either kind, still to be opened in the test's own event loop."""
     return open_store(where)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run tests that are coroutines, each in an event loop of its own."""
+    if not iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -134,29 +135,76 @@ def served(folder: Path, **settings: Any) -> Iterator[Served]:
         running.close()
 
 
+class EndedError(Exception):
+    """A server process ended instead of listening: its exit code and what it printed."""
+
+    def __init__(self, code: int, printed: str) -> None:
+        super().__init__(f"exit code {code}: {printed}")
+        self.code = code
+        self.printed = printed
+
+
+class ServerProcess:
+    """``stopwise serve`` as a process, which can be killed and started again.
+
+    ``store`` is the address of its log (None: a file in the folder); ``before`` is Python to run
+    first.
+    """
+
+    def __init__(
+        self, folder: Path, *flags: str, store: str | None = None, before: str = ""
+    ) -> None:
+        code = f"{before}\nfrom stopwise.cli.main import main\nmain()"
+        self._command = [sys.executable, "-c", code, "serve", "--port", "0"]
+        self._command += ["--store", store or str(folder / "log.db"), *flags]
+        self._stderr = folder / "stderr.txt"
+        self.url = ""
+
+    def start(self) -> str:
+        """Start it; return its URL once it listens (it may still have its log to read)."""
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        with self._stderr.open("w") as stderr:
+            self.process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment
+            )
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if "://" in line:
+                self.url = next(word for word in line.split() if "://" in word)
+                return self.url
+        self.process.stdout.close()
+        raise EndedError(self.process.wait(60), self.printed)
+
+    @property
+    def printed(self) -> str:
+        """What it has printed to stderr since its start."""
+        return self._stderr.read_text()
+
+    def wait_until_ready(self) -> dict[str, Any]:
+        """Wait until it has read its log; return its state."""
+        while (answer := httpx.get(f"{self.url}/v1/state", trust_env=False)).status_code != 200:
+            assert self.process.poll() is None, self.printed
+        return answer.json()
+
+    def end(self, how: int = signal.SIGKILL) -> int:
+        """End it by a signal; return its exit code."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(how)
+        code = self.process.wait(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
 @contextmanager
-def process(
-    folder: Path, *flags: str, before: str = ""
-) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """Run ``stopwise serve`` as a process, ``before`` being Python to run first; yield its URL."""
-    code = f"{before}\nfrom stopwise.cli.main import main\nmain()"
-    command = [sys.executable, "-c", code, "serve", "--store", str(folder / "log.db")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with (
-        (folder / "stderr.txt").open("w") as stderr,
-        subprocess.Popen(
-            [*command, "--port", "0", *flags],
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            env=environment,
-        ) as running,
-    ):
-        try:
-            assert running.stdout is not None
-            yield running, next(word for word in running.stdout.readline().split() if "://" in word)
-        finally:
-            running.kill()
+def process(folder: Path, *flags: str, **more: Any) -> Iterator[ServerProcess]:
+    """Run ``stopwise serve`` as a process (see `ServerProcess`)."""
+    running = ServerProcess(folder, *flags, **more)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.end()
 
 
 def received(line: socket.socket) -> bytes:

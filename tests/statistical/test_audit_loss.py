@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from tests.cascades import Simulated, bad_cascade, simulated
+from tests.helpers.cascades import Simulated, bad_cascade, simulated
 
 ROUNDS = 50_000
 SHARE = 0.02
@@ -17,7 +17,7 @@ def ratio(made: Simulated, seed: int, share: float) -> float:
     differ = np.array([made.outputs[:, i] != made.outputs[:, j] for i, j in pairs]).T
     last = made.cascade.n_arms - 1
     policy = sw.USSPD(made.cascade, features=sw.Polynomial(degree=1), context_dim=4)
-    stops = policy.replay(
+    stops = policy.run_recorded(
         sw.Rounds(
             made.contexts,
             differ.astype(np.uint8),
@@ -32,7 +32,7 @@ def ratio(made: Simulated, seed: int, share: float) -> float:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(4), pytest.param(range(20), marks=pytest.mark.full)], ids=["few", "many"]
+    "seeds", [range(2), pytest.param(range(20), marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_two_percent_of_labels_bring_the_loss_within_a_tenth_of_the_best_depth(
     seeds: range,
@@ -53,5 +53,5 @@ def test_labels_do_no_harm_where_the_deep_arm_is_the_best(
     costs: tuple[float, ...], errors: tuple[float, ...]
 ) -> None:
     # A few unlucky labels must not lock in a shallow arm: it would never be seen to be wrong.
-    ratios = [ratio(simulated(ROUNDS, seed, costs, errors), seed, SHARE) for seed in range(10)]
+    ratios = [ratio(simulated(ROUNDS, seed, costs, errors), seed, SHARE) for seed in range(4)]
     assert max(ratios) < 1.02

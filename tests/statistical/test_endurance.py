@@ -8,7 +8,7 @@ from scipy.special import expit
 from stopwise.cascade import Cascade
 from stopwise.policies.thompson import Thompson
 from stopwise.policies.uss_pd import USSPD, USSPDRidge
-from tests import archive
+from tests.helpers import archive
 
 Contextual = USSPD | USSPDRidge | Thompson
 D = 6
@@ -68,17 +68,18 @@ def fresh(kind: str) -> Contextual:
     return Thompson(cascade, context_dim=D)
 
 
+LONG = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("rounds", "checks"), [(10_000, 100), pytest.param(1_000_000, 1000, marks=LONG)]
+)
 @pytest.mark.parametrize("noise", [1e-4, 1e-7])
 @pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge", "thompson"])
-def test_nearly_collinear_contexts_are_endured(kind: str, noise: float) -> None:
-    endure(fresh(kind), 20_000, 500, noise)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("noise", [1e-4, 1e-7])
-@pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge"])
-def test_a_million_nearly_collinear_contexts_are_endured(kind: str, noise: float) -> None:
-    endure(fresh(kind), 1_000_000, 1000, noise)
+def test_nearly_collinear_contexts_are_endured(
+    kind: str, noise: float, rounds: int, checks: int
+) -> None:
+    endure(fresh(kind), rounds, checks, noise)
 
 
 def agree(policy: Contextual, rounds: int, checks: int) -> None:
@@ -96,12 +97,9 @@ def agree(policy: Contextual, rounds: int, checks: int) -> None:
     assert (np.abs(rng.uniform(-1, 1, (50, D)) @ never) < 1e3).all()
 
 
+@pytest.mark.parametrize(
+    ("rounds", "checks"), [(3_000, 20), pytest.param(100_000, 200, marks=LONG)]
+)
 @pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge", "thompson"])
-def test_a_pair_that_never_disagrees_is_endured(kind: str) -> None:
-    agree(fresh(kind), 5_000, 50)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge", "thompson"])
-def test_a_pair_that_never_disagrees_is_endured_for_long(kind: str) -> None:
-    agree(fresh(kind), 100_000, 200)
+def test_a_pair_that_never_disagrees_is_endured(kind: str, rounds: int, checks: int) -> None:
+    agree(fresh(kind), rounds, checks)

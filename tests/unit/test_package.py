@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import tomllib
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -77,21 +76,6 @@ def test_type_checkers_see_the_names_that_are_loaded_lazily() -> None:
     lazy = {name: f"stopwise.{module}" for name, module in sw._HOME.items()}
     assert _typed_names() == lazy
     assert set(lazy) == set(dir(sw)) - {"__version__"}
-
-
-def test_every_name_is_the_object_of_its_module() -> None:
-    for name, module in sw._HOME.items():
-        assert getattr(sw, name) is getattr(import_module(f"stopwise.{module}"), name)
-
-
-def test_every_exception_is_public() -> None:
-    errors = import_module("stopwise.errors")
-    everything = {
-        name
-        for name, value in vars(errors).items()
-        if isinstance(value, type) and issubclass(value, Exception)
-    }
-    assert everything == {name for name, module in sw._HOME.items() if module == "errors"}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -1,4 +1,4 @@
-"""``stopwise diagnose``: what a log says about its cascade."""
+"""``stopwise diagnose``: whether a log's cascade can be learned, and what that would save."""
 
 import sys
 from pathlib import Path
@@ -20,14 +20,10 @@ from stopwise.cli.log_options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import Console
     from rich.table import Table
 
-    from stopwise.cascade import Cascade
     from stopwise.logs.diagnosis.findings import Answer, Diagnosis
-    from stopwise.logs.log import Log
 
 EXTRA = "logs"  # what to install with Stopwise for this
 STYLES: "dict[Answer, str]" = {
@@ -58,15 +54,14 @@ def diagnose(
     out: Out = None,
     seed: Seed = 0,
     json: Annotated[
-        bool,
-        typer.Option("--json", help="Print what was found as JSON, instead of a summary."),
+        bool, typer.Option("--json", help="Print the results as JSON, instead of a summary.")
     ] = False,
 ) -> None:
-    r"""Say how deep a cascade should go, what that saves, and whether to trust it.
+    r"""Find out how deep a cascade should go, what that saves, and whether to trust it.
 
-    Reads what every arm said in past rounds; needs no labels, but uses those that are there. Ends
-    with a verdict, and writes a report to open in a browser (into LOG-diagnosis, unless --out says
-    where).
+    Reads what every arm output in past rounds; needs no labels, but uses those that are there.
+    Ends with a verdict, and writes a report to open in a browser (into LOG-diagnosis, unless --out
+    names another folder).
 
         stopwise diagnose visits.parquet --costs 0.01,0.24,0.25
 
@@ -77,34 +72,27 @@ def diagnose(
     """
     from rich.console import Console
 
+    from stopwise.cli.progress import follow
     from stopwise.reporting.drawing import need_matplotlib
 
     need_matplotlib(EXTRA)
     folder = out if out is not None else Path(f"{log.stem}-diagnosis")
-    opened, cascade = open_log(
-        log, costs, cumulative=cumulative, context=context, outputs=outputs, label=label
-    )
+    columns = {"context": context, "outputs": outputs, "label": label}
+    opened, cascade = open_log(log, costs, cumulative=cumulative, **columns)
     more = ["--degree", str(degree)] if degree != 1 else []
     more += ["--seed", str(seed)] if seed else []
-    command = command_line(
-        "diagnose",
-        log,
-        costs,
-        cumulative=cumulative,
-        context=context,
-        outputs=outputs,
-        label=label,
-        more=more,
-    )
+    command = command_line("diagnose", log, costs, cumulative=cumulative, **columns, more=more)
+    from stopwise.logs.diagnosis.diagnose import diagnose as run
     from stopwise.logs.diagnosis.report import as_json, write_report
 
     console = Console(stderr=json)
-
-    def work(progress: "Callable[[str, int, int], None]") -> "tuple[Diagnosis, Path]":
-        found = _diagnosed(opened, cascade, degree, seed, progress)
-        return found, write_report(found, folder, command=command, progress=progress)
-
-    found, page = _followed(console, work)
+    try:
+        with follow() as progress:
+            found = run(opened, cascade, degree=degree, seed=seed, progress=progress.report)
+            page = write_report(found, folder, command=command, progress=progress.report)
+    except KeyboardInterrupt:
+        typer.echo("stopwise: interrupted; nothing was written.", err=True)
+        raise typer.Exit(1) from None
     if json:
         sys.stdout.write(as_json(found, command).decode())
         sys.stdout.flush()
@@ -113,60 +101,27 @@ def diagnose(
     console.print(f"Open {page}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _diagnosed(
-    log: "Log",
-    cascade: "Cascade",
-    degree: int,
-    seed: int,
-    progress: "Callable[[str, int, int], None]",
-) -> "Diagnosis":
-    from stopwise.logs.diagnosis.diagnose import diagnose as run
-
-    return run(log, cascade, degree=degree, seed=seed, progress=progress)
-
-
-def _followed(
-    console: "Console",
-    work: "Callable[[Callable[[str, int, int], None]], tuple[Diagnosis, Path]]",
-) -> "tuple[Diagnosis, Path]":
-    from stopwise.cli.progress import follow
-
-    try:
-        with follow(console) as progress:
-            return work(progress.report)
-    except KeyboardInterrupt:
-        typer.echo("stopwise: interrupted; nothing was written.", err=True)
-        raise typer.Exit(1) from None
-
-
 def _summarise(console: "Console", found: "Diagnosis") -> None:
-    from rich.padding import Padding
     from rich.text import Text
 
-    from stopwise.logs.diagnosis import words
+    from stopwise.logs.diagnosis.words import ANSWERS, main_numbers
+    from stopwise.reporting.wording import plain
 
     answer = found.verdict.answer
-    style = "bold yellow" if words.only_hinted(found) else STYLES[answer]
-    head = Text.assemble(
-        (f"{words.SIGNS[answer]} {answer}", style), "  ", (words.HEADLINES[answer], "bold")
-    )
+    headline, sign, _ = ANSWERS[answer]
     console.print()
-    console.print(head)
-    console.print(Text(words.plain(words.reason(found))))
+    console.print(Text.assemble((f"{sign} {answer}", STYLES[answer]), "  ", (headline, "bold")))
+    console.print(Text(plain(found.verdict.reason)))
     console.print()
     console.print(_arms(found))
-    saving, changed = words.numbers_that_matter(found)
-    for number in (saving, changed):
-        said = f"{number.label}: {number.number}, {number.words}.".replace("`", "")
-        console.print(Text(words.plain(said.replace("%, of", "% of"))))
-    for one in words.boxed(found):
-        console.print()
-        colour = "red" if one.confirmed else "yellow"
-        console.print(Padding(Text(f"⚠ {words.plain(one.words)}", colour), (0, 2)))
+    for one in main_numbers(found):
+        console.print(Text(plain(f"{one.label}: {one.number} {one.words}.").replace("`", "")))
     console.print()
-    for note in found.notes:
-        # the report has them whole
-        console.print(Text(f"• {words.plain(note).partition('. ')[0].rstrip('.')}.", "dim"))
+    asks = found.hint is not None and found.hint.worse is not None
+    for k, point in enumerate(found.verdict.points):
+        console.print(Text(f"• {plain(point)}", "yellow" if asks and k == 0 else ""))
+    for note in found.notes:  # the report has them in full
+        console.print(Text(f"• {plain(note).partition('. ')[0].rstrip('.')}.", "dim"))
     console.print()
 
 
@@ -175,24 +130,20 @@ def _arms(found: "Diagnosis") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from stopwise.logs.diagnosis.words import amount, percent, short
+    from stopwise.reporting.wording import number, percent, short
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("arm")
-    heads = ["stops here", "own cost", "total cost", "differs from last"]
-    heads += ["right (est.)"] if found.agreement is not None else []
-    heads += ["wrong (labels)"] if found.audit is not None else []
-    for heading in heads:
+    heads = ["would stop here", "own cost", "total cost", "differs from last"]
+    for heading in [*heads, "wrong (labels)"] if found.audit is not None else heads:
         table.add_column(heading, justify="right")
     for k, arm in enumerate(found.arms):
         cells = [
             percent(found.stops[k].share.value),
-            amount(arm.cost),
-            amount(arm.total),
+            number(arm.cost),
+            number(arm.total),
             percent(found.fixed[k].disagreement.value),
         ]
-        if found.agreement is not None:
-            cells.append(percent(found.agreement.accuracies[k].accuracy.value))
         if found.audit is not None:
             cells.append(percent(found.audit.errors[k].value))
         table.add_row(Text(short(arm.name)), *cells)

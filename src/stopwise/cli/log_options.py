@@ -97,7 +97,9 @@ def open_log(
     """
     from stopwise.cascade import Cascade
     from stopwise.errors import InvalidCascadeError
-    from stopwise.logs.log import SUFFIXES, Columns, Log
+    from stopwise.logs.columns import Columns
+    from stopwise.logs.formats.registry import SUFFIXES
+    from stopwise.logs.log import Log
 
     if file.suffix.lower() not in SUFFIXES:
         raise typer.BadParameter(

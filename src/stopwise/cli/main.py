@@ -12,7 +12,7 @@ from stopwise.cli.log import log
 from stopwise.cli.replay import replay
 from stopwise.cli.reproduce import reproduce
 from stopwise.cli.serve import serve
-from stopwise.errors import InvalidLogError, StopwiseError
+from stopwise.errors import InvalidLogError, InvalidParameterError, StopwiseError
 from stopwise.version import __version__
 
 DEBUG = "STOPWISE_DEBUG"
@@ -78,4 +78,4 @@ def main() -> None:
         if os.environ.get(DEBUG):
             raise
         typer.echo(f"stopwise: {error}", err=True)
-        sys.exit(2 if isinstance(error, InvalidLogError) else 1)
+        sys.exit(2 if isinstance(error, InvalidLogError | InvalidParameterError) else 1)

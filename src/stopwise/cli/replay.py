@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from stopwise.logs.diagnosis.findings import Estimate
-    from stopwise.logs.replay.results import Played, Replay
+    from stopwise.logs.replay.results import CandidateResult, Replay
 
 MOST_DIGITS = 6
 NARROW = 70  # columns, below which a table would be cut
@@ -90,8 +90,7 @@ def replay(
 
         stopwise replay live.jsonl --costs 0.01,0.24,0.25 --policy before.stopwise
 
-    Results go to LOG-replay, unless --out says where. Interrupt it when you like: the same command
-    goes on from there.
+    Results go to LOG-replay, unless --out says where.
     """
     from rich.console import Console
 
@@ -124,7 +123,7 @@ def replay(
         )
 
     try:
-        found = _followed(console, folder, work)
+        found = _followed(console, work)
     except (UnknownPolicyError, PersistenceError) as error:
         raise typer.BadParameter(str(error), param_hint="--policy") from error
     except InvalidLogError:
@@ -149,23 +148,15 @@ def replay(
 
 def _followed(
     console: "Console",
-    folder: Path,
     work: "Callable[[Callable[[str, int, int], None]], Replay]",
 ) -> "Replay":
     from stopwise.cli.progress import follow
 
     try:
-        with follow(console) as progress:
+        with follow() as progress:
             return work(progress.report)
     except KeyboardInterrupt:
-        kept = (folder / "state").exists()
-        typer.echo(
-            f"stopwise: interrupted. What was decided is kept in {folder}; the same command goes "
-            "on from there."
-            if kept
-            else "stopwise: interrupted; nothing was written.",
-            err=True,
-        )
+        typer.echo("stopwise: interrupted; nothing was written.", err=True)
         raise typer.Exit(1) from None
 
 
@@ -202,7 +193,7 @@ def _stack(console: "Console", found: "Replay") -> None:
     console.print()
 
 
-def _shares(one: "Played") -> str:
+def _shares(one: "CandidateResult") -> str:
     return "/".join(f"{100 * share.value:.0f}" for share in one.depths) if one.rounds else "–"
 
 
@@ -217,7 +208,8 @@ def _table(found: "Replay") -> "Table":
     table.add_column("", overflow="fold")
     table.add_column("stops at (%)", justify="right", no_wrap=True)
     for heading in columns:
-        table.add_column(Text(heading), justify="right", min_width=_widest(found, heading))
+        wrapped = Text(heading, overflow="fold")
+        table.add_column(wrapped, justify="right", min_width=_widest(found, heading))
     for k, one in enumerate(lines):
         fixed = k - len(found.policies)
         name = Text(one.name if fixed < 0 else f"always {one.name}")
@@ -255,7 +247,7 @@ def _columns(found: "Replay") -> list[str]:
     return columns
 
 
-def _cell(one: "Played", column: str, found: "Replay") -> "Text":
+def _cell(one: "CandidateResult", column: str, found: "Replay") -> "Text":
     from rich.text import Text
 
     if column == "rounds":

@@ -50,9 +50,8 @@ def reproduce(
 ) -> None:
     """Repeat the paper's experiments and judge its claims.
 
-    Every run is kept as it finishes: interrupt it when you like, and the same command goes on from
-    there. The same seed gives the same numbers. A claim that does not hold is a result, not a
-    failure.
+    Every run is stored as it finishes: after an interrupt, the same command resumes. The same seed
+    gives the same numbers. A claim that does not hold is a result, not a failure.
 
         stopwise reproduce --quick --only table1 --only table2
     """
@@ -60,7 +59,10 @@ def reproduce(
         raise typer.BadParameter("it is for --engine dask only", param_hint="--address")
     from rich.console import Console
 
+    from stopwise.cli.progress import follow
     from stopwise.paper.catalogue import EXHIBITS
+    from stopwise.paper.report import tally, undecided_note
+    from stopwise.paper.reproduce import reproduce as run
 
     console = Console()
     if list_:
@@ -72,9 +74,29 @@ def reproduce(
             f"nothing is called {unknown[0]!r}; there are {', '.join(EXHIBITS)}",
             param_hint="--only",
         )
-    report = _followed(console, out, quick, names, jobs, engine, address, seed)
+    try:
+        with follow() as progress:
+            report = run(
+                out,
+                quick=quick,
+                only=names,
+                engine=engine,
+                jobs=jobs,
+                address=address,
+                seed=seed,
+                progress=progress.report,
+                command=command_line(quick, names, seed),
+            )
+    except KeyboardInterrupt:
+        typer.echo(
+            f"stopwise: interrupted. Finished runs are stored in {out}; the same command resumes.",
+            err=True,
+        )
+        raise typer.Exit(1) from None
     console.print(_verdicts(report))
-    console.print(_count(report), markup=False, highlight=False)
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in tally(report).items())
+    for line in filter(None, (f"{counts}.", undecided_note(report))):
+        console.print(line, markup=False, highlight=False)
     console.print(f"Open {out / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -91,41 +113,6 @@ def command_line(quick: bool, only: Sequence[str], seed: int) -> str:
     words += [word for name in only for word in ("--only", name)]
     words += ["--seed", str(seed)] if seed else []
     return shlex.join(words)
-
-
-def _followed(
-    console: "Console",
-    out: Path,
-    quick: bool,
-    only: list[str],
-    jobs: int | None,
-    engine: Engine,
-    address: str | None,
-    seed: int,
-) -> "Report":
-    from stopwise.cli.progress import follow
-    from stopwise.paper.reproduce import reproduce as run
-
-    try:
-        with follow(console) as progress:
-            return run(
-                out,
-                quick=quick,
-                only=only,
-                engine=engine,
-                jobs=jobs,
-                address=address,
-                seed=seed,
-                progress=progress.report,
-                command=command_line(quick, only, seed),
-            )
-    except KeyboardInterrupt:
-        typer.echo(
-            f"stopwise: interrupted. Finished runs are kept in {out}; the same command goes on "
-            "from there.",
-            err=True,
-        )
-        raise typer.Exit(1) from None
 
 
 def _print_list(console: "Console") -> None:
@@ -147,7 +134,6 @@ def _verdicts(report: "Report") -> "Table":
     from rich.text import Text
 
     from stopwise.paper.report import SIGNS, judged, settings_of
-    from stopwise.paper.report_text import headline
 
     settings = settings_of(report)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -164,14 +150,5 @@ def _verdicts(report: "Report") -> "Table":
                 )
                 for claims in cells
             ]
-            table.add_row("" if k else section.name, Text(headline(one.text)), *words)
+            table.add_row("" if k else section.name, Text(one.headline), *words)
     return table
-
-
-def _count(report: "Report") -> str:
-    from stopwise.paper.report import tally
-
-    counts = tally(report)
-    held, total = counts["held"], sum(counts.values())
-    rest = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n and verdict != "held")
-    return f"{held} of {total} held" + (f"; {rest}." if rest else ".")

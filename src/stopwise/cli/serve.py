@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from stopwise.errors import InvalidParameterError
 from stopwise.service.settings import SETTINGS, Setting, load_settings
 
 PANELS = {"max_": "Limits", "log_": "Log (on stderr)"}
@@ -35,11 +34,7 @@ def serve(config: Path | None = None, **flags: str | None) -> None:
     """
     from stopwise.service.serve import serve as run
 
-    try:
-        run(load_settings(config, os.environ, flags), typer.echo)
-    except InvalidParameterError as error:
-        typer.echo(f"stopwise: {error}", err=True)
-        raise typer.Exit(2) from None
+    run(load_settings(config, os.environ, flags), typer.echo)
 
 
 def _flag(row: Setting) -> inspect.Parameter:
@@ -76,6 +71,6 @@ _config = inspect.Parameter(
     ],
 )
 # One flag for each row of the table of settings, which is the only place that lists them.
-_parameters = [_config, *(_flag(row) for row in SETTINGS.values() if row.flag)]
+_parameters = [_config, *map(_flag, SETTINGS.values())]
 serve.__signature__ = inspect.Signature(_parameters)  # pyright: ignore[reportFunctionMemberAccess] (any function may have one)
 serve.__annotations__ = {one.name: one.annotation for one in _parameters}

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
+H = TypeVar("H", "httpx.Client", "httpx.AsyncClient")
 
 
 def _blocking(
@@ -42,7 +43,44 @@ def _awaited(
     return as_method(call, method)
 
 
-class Client:
+class _ClientBase(Generic[H]):
+    """What both clients share: the requests, and the connections to send them with."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        timeout: float = 10.0,
+        deadline: float = 30.0,
+        rng: np.random.Generator | None = None,
+        http: H | None = None,
+    ) -> None:
+        self._requests = Requests(url, key, timeout=timeout, deadline=deadline, rng=rng)
+        transport.check(self._requests.url)
+        self._own = http is None
+        self._http: H = self._connections(not self._requests.local) if http is None else http
+
+    def _connections(self, trust_env: bool) -> H:
+        raise NotImplementedError
+
+    def _sending(self, send: Send) -> dict[str, Any]:
+        """Return the arguments with which httpx sends a request."""
+        if self._http.is_closed:
+            raise InvalidParameterError("this client was closed: make a new one")
+        return {
+            "method": send.method,
+            "url": send.url,
+            "headers": send.headers,
+            "content": send.content,
+            "timeout": transport.time_limits(send.timeout),
+        }
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._requests.url!r})"
+
+
+class Client(_ClientBase["httpx.Client"]):
     """Asks a Stopwise service how deep to go, and reports the outputs of the arms.
 
     A request is tried again when the connection breaks, when no answer comes in time, and when the
@@ -87,23 +125,6 @@ class Client:
             client.report("triage", opened.id, outputs)
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        key: str | None = None,
-        *,
-        timeout: float = 10.0,
-        deadline: float = 30.0,
-        rng: np.random.Generator | None = None,
-        http: "httpx.Client | None" = None,
-    ) -> None:
-        self._requests = Requests(url, key, timeout=timeout, deadline=deadline, rng=rng)
-        transport.check(self._requests.url)
-        import httpx
-
-        self._own = http is None
-        self._http = httpx.Client(trust_env=not self._requests.local) if http is None else http
-
     create = _blocking(Requests.create)
     cascades = _blocking(Requests.cascades)
     cascade = _blocking(Requests.cascade)
@@ -119,7 +140,7 @@ class Client:
     def run(
         self, name: str, context: ContextLike, arms: Sequence[StageLike], *, case: Any = UNCHANGED
     ) -> Outcome:
-        """Run a whole round: open it, ask the stages, report their outputs.
+        """Run a complete round: open it, ask the stages, report their outputs.
 
         A stage that fails (it raises, is late, or gives what cannot be used) ends the round; the
         service learns from those before it.
@@ -170,8 +191,10 @@ class Client:
     def __exit__(self, *left: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"Client({self._requests.url!r})"
+    def _connections(self, trust_env: bool) -> "httpx.Client":
+        import httpx
+
+        return httpx.Client(trust_env=trust_env)
 
     def _do(self, exchange: Exchange[T]) -> T:
         return drive(exchange, self._outcome)
@@ -188,23 +211,15 @@ class Client:
     def _reply(self, send: Send) -> Reply:
         import httpx
 
-        if self._http.is_closed:
-            raise InvalidParameterError("this client was closed: make a new one")
-        until = time.monotonic() + send.timeout
+        until, how = time.monotonic() + send.timeout, self._sending(send)
         try:
-            with self._http.stream(
-                send.method,
-                send.url,
-                headers=send.headers,
-                content=send.content,
-                timeout=transport.time_limits(send.timeout),
-            ) as response:
+            with self._http.stream(**how) as response:
                 return transport.read(response, until)
         except httpx.RequestError as error:
             raise transport.lost(error) from error
 
 
-class AsyncClient:
+class AsyncClient(_ClientBase["httpx.AsyncClient"]):
     """Asks a Stopwise service without blocking the event loop; otherwise as `Client`.
 
     One client serves any number of tasks of one event loop.
@@ -225,23 +240,6 @@ class AsyncClient:
     "AsyncClient('http://127.0.0.1:8350')"
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        key: str | None = None,
-        *,
-        timeout: float = 10.0,
-        deadline: float = 30.0,
-        rng: np.random.Generator | None = None,
-        http: "httpx.AsyncClient | None" = None,
-    ) -> None:
-        self._requests = Requests(url, key, timeout=timeout, deadline=deadline, rng=rng)
-        transport.check(self._requests.url)
-        import httpx
-
-        self._own = http is None
-        self._http = httpx.AsyncClient(trust_env=not self._requests.local) if http is None else http
-
     create = _awaited(Requests.create)
     cascades = _awaited(Requests.cascades)
     cascade = _awaited(Requests.cascade)
@@ -257,7 +255,7 @@ class AsyncClient:
     async def run(
         self, name: str, context: ContextLike, arms: Sequence[StageLike], *, case: Any = UNCHANGED
     ) -> Outcome:
-        """Run a whole round; see `Client.run`.
+        """Run a complete round; see `Client.run`.
 
         Async stages are awaited; each other stage runs in a thread of its own.
         """
@@ -291,8 +289,10 @@ class AsyncClient:
     async def __aexit__(self, *left: object) -> None:
         await self.close()
 
-    def __repr__(self) -> str:
-        return f"AsyncClient({self._requests.url!r})"
+    def _connections(self, trust_env: bool) -> "httpx.AsyncClient":
+        import httpx
+
+        return httpx.AsyncClient(trust_env=trust_env)
 
     async def _do(self, exchange: Exchange[T]) -> T:
         return await drive_async(exchange, self._outcome)
@@ -309,20 +309,10 @@ class AsyncClient:
     async def _reply(self, send: Send) -> Reply:
         import httpx
 
-        if self._http.is_closed:
-            raise InvalidParameterError("this client was closed: make a new one")
+        how = self._sending(send)
         try:
-            async with (
-                asyncio.timeout(send.timeout),
-                self._http.stream(
-                    send.method,
-                    send.url,
-                    headers=send.headers,
-                    content=send.content,
-                    timeout=transport.time_limits(send.timeout),
-                ) as response,
-            ):
-                return await transport.read_async(response)
+            async with asyncio.timeout(send.timeout), self._http.stream(**how) as response:
+                return transport.reply(response, await response.aread())
         except TimeoutError:
             raise transport.late() from None
         except httpx.RequestError as error:

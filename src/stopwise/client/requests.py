@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
 from stopwise.client.retries import (
+    Call,
     ConnectionLost,
     Exchange,
     Pause,
     Reply,
-    Request,
     Retries,
     refusal,
 )
@@ -72,7 +72,8 @@ class Requests:
         rng = np.random.default_rng() if rng is None else rng
         self.url = _address(os.environ.get("STOPWISE_URL") or DEFAULT_URL if url is None else url)
         key = os.environ.get("STOPWISE_KEY") or None if key is None else key
-        self.retries = Retries(self.url, _secret(key), timeout, deadline, rng)
+        key = None if key is None else _header(key, "the API key")
+        self.retries = Retries(self.url, key, timeout, deadline, rng)
         self._specs: dict[str, m.CascadeSpec] = {}
 
     @property
@@ -256,10 +257,10 @@ class Requests:
     def ready(self, wait: float = 0.0) -> Exchange[bool]:
         """Say whether the service can decide now, or within so many seconds."""
         until = self.retries.clock() + seconds(wait, "wait", zero=True, most=None)
-        request = Request("GET", "/readyz", object)
+        call = Call("GET", "/readyz", object)
         while True:
             try:
-                reply: Reply = yield self.retries.send(request, self.retries.timeout)
+                reply: Reply = yield self.retries.send(call, self.retries.timeout)
             except ConnectionLost as lost:
                 if lost.lasting:
                     return False
@@ -273,7 +274,7 @@ class Requests:
             yield Pause(POLL)
 
     def _get(self, path: str, answer: type[T]) -> Exchange[T]:
-        return self.retries.answer(Request("GET", path, answer))
+        return self.retries.answer(Call("GET", path, answer))
 
     def _post(
         self,
@@ -282,7 +283,7 @@ class Requests:
         body: msgspec.Struct | None = None,
         key: str | None = None,
     ) -> Exchange[T]:
-        return self.retries.answer(Request("POST", path, answer, body, key))
+        return self.retries.answer(Call("POST", path, answer, body, key))
 
 
 def as_method(call: C, request: Callable[..., Any]) -> C:
@@ -308,13 +309,15 @@ def _path(name: str, *parts: str) -> str:
 
 def _once(key: str | None) -> str:
     """Return the Idempotency-Key of a call: made once, sent with every try."""
-    if key is None:
-        return uuid.uuid4().hex
-    if not (isinstance(key, str) and re.fullmatch(r"[!-~]{1,200}", key)):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
-        raise InvalidParameterError(
-            "an idempotency key is 1 to 200 printable ASCII characters without spaces"
-        )
-    return key
+    return uuid.uuid4().hex if key is None else _header(key, "an idempotency key")
+
+
+def _header(value: str, what: str) -> str:
+    """Return what a header can carry, or say what is wrong without showing it."""
+    value = value.strip() if isinstance(value, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
+    if not re.fullmatch(r"[!-~]{1,200}", value):
+        raise InvalidParameterError(f"{what} is 1 to 200 printable ASCII characters without spaces")
+    return value
 
 
 def _address(url: str) -> str:
@@ -332,15 +335,3 @@ def _address(url: str) -> str:
     if parts.query or parts.fragment:
         raise InvalidParameterError(f"the address of a service has no ? and no #, as in {url!r}")
     return url.rstrip("/")
-
-
-def _secret(key: str | None) -> str | None:
-    """Return an API key, or say what is wrong with it without showing it."""
-    if key is None:
-        return None
-    key = key.strip()  # read from a file, it often ends with a line break
-    if not re.fullmatch(r"[!-~]+", key):
-        raise InvalidParameterError(
-            "the API key is empty or has characters that a header cannot carry"
-        )
-    return key

@@ -4,10 +4,9 @@ An exchange is a generator. It yields a step (`Send`, `Pause`, `Ask`), is sent t
 exception thrown in, and returns the result. `drive` of a client does the steps, blocking or not.
 """
 
+import re
 import time
 from collections.abc import Callable, Generator
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -31,7 +30,7 @@ LEAST_TRY = 0.1  # seconds; a try with less time left is of no use
 AGENT = f"stopwise/{__version__}"
 
 
-class Request(NamedTuple, Generic[T]):
+class Call(NamedTuple, Generic[T]):
     """What is asked of the service."""
 
     method: str
@@ -93,20 +92,20 @@ class Retries:
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
 
-    def answer(self, request: Request[T]) -> Exchange[T]:
+    def answer(self, call: Call[T]) -> Exchange[T]:
         """Try until there is an answer, a refusal that will not change, or no time left."""
         began, tries, defects = self.clock(), 0, 0
         while True:
             left = self.deadline - (self.clock() - began)
             tries += 1
             try:
-                reply: Reply = yield self.send(request, min(self.timeout, max(left, LEAST_TRY)))
+                reply: Reply = yield self.send(call, min(self.timeout, max(left, LEAST_TRY)))
             except ConnectionLost as lost:
                 error = ServiceError(f"{self.url}: {lost}", status=0, code=lost.code)
                 again, least = not lost.lasting, 0.0
             else:
                 if 200 <= reply.status < 300:
-                    return decoded(reply, request.answer)
+                    return decoded(reply, call.answer)
                 error = refusal(reply, self.url)
                 defects += reply.status == 500  # may have been a bad moment: once more, not twice
                 again = reply.status in TRY_AGAIN or (reply.status == 500 and defects == 1)
@@ -119,16 +118,16 @@ class Retries:
                 raise error
             yield Pause(wait)
 
-    def send(self, request: Request[Any], timeout: float) -> Send:
+    def send(self, call: Call[Any], timeout: float) -> Send:
         """Return one try of a request."""
         headers = dict(self._headers)
         content = None
-        if request.method == "POST":
+        if call.method == "POST":
             headers["Content-Type"] = "application/json"
-            content = b"{}" if request.body is None else msgspec.json.encode(request.body)
-        if request.key is not None:
-            headers["Idempotency-Key"] = request.key
-        return Send(request.method, self.url + request.path, headers, content, timeout)
+            content = b"{}" if call.body is None else msgspec.json.encode(call.body)
+        if call.key is not None:
+            headers["Idempotency-Key"] = call.key
+        return Send(call.method, self.url + call.path, headers, content, timeout)
 
     def wait(self, tries: int, least: float) -> float:
         """Return how long to wait after so many tries: at least so long, and by chance longer.
@@ -141,34 +140,19 @@ class Retries:
 
 
 def retry_after(header: str | None) -> float:
-    """Return the seconds that a Retry-After header asks for: a number, or a date; else 0.
+    """Return the seconds that a Retry-After header asks for; 0 if it has no number.
 
     Examples
     --------
-    >>> retry_after("2"), retry_after("soon"), retry_after("Wed, 21 Oct 2015 07:28:00 GMT")
+    >>> retry_after("2"), retry_after("Wed, 21 Oct 2015 07:28:00 GMT"), retry_after(None)
     (2.0, 0.0, 0.0)
     """
-    if header is None:
-        return 0.0
-    try:
-        if header.strip().isdigit():
-            return float(min(int(header), LONGEST_WAIT))
-        then = parsedate_to_datetime(header)
-        if then.tzinfo is None:  # "-0000": in UTC, wherever the sender is
-            then = then.replace(tzinfo=UTC)
-        return max((then - datetime.now(UTC)).total_seconds(), 0.0)
-    except (ValueError, OverflowError):  # a date beyond all calendars
-        return 0.0
+    header = (header or "").strip()
+    return float(min(int(header), LONGEST_WAIT)) if re.fullmatch("[0-9]+", header) else 0.0
 
 
 def decoded(reply: Reply, answer: type[T]) -> T:
-    """Return the answer in a success.
-
-    Examples
-    --------
-    >>> decoded(Reply(200, b"[1, 2]"), list[int])
-    [1, 2]
-    """
+    """Return the answer in a success."""
     try:
         return _decoder(answer).decode(reply.content)
     except (msgspec.DecodeError, UnicodeDecodeError) as reason:

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stopwise.checks import short_repr
 from stopwise.client.requests import Requests
 from stopwise.client.retries import Exchange
 from stopwise.client.values import ContextLike, OutputsLike, known_value
@@ -19,7 +20,7 @@ from stopwise.errors import (
 from stopwise.records import Failure
 from stopwise.running.calls import refuse_async
 from stopwise.running.round_loop import RoundLoop, stages_for
-from stopwise.running.stage import StageLike, shown
+from stopwise.running.stage import StageLike
 from stopwise.service.messages import RoundAnswer
 
 UNCHANGED: Any = object()
@@ -104,14 +105,22 @@ class RemoteRound:
                 "features=PerStage(maps, sees=[...])"
             )
         elif arm == stop:
-            yield from self._report([*self._kept(), value])
+            yield from self._report([*self._given(), value])
         self.outputs.append(value)
 
     def end(self) -> Exchange[None]:
         """End the round: no more arms will answer."""
-        yield from self._report({} if self.answer.stop is None else self._kept(), final=True)
+        yield from self._report({} if self.answer.stop is None else self._given(), final=True)
 
-    def _kept(self) -> list[Any]:
+    def leave(self, error: ServiceError) -> Exchange[None]:
+        """End a round whose outputs were refused (422): else it would stay open for ever."""
+        if error.status == 422 and self.answer.next is not None:
+            try:
+                yield from self.end()
+            except ServiceError as failed:
+                error.add_note(f"Round {self.answer.id} could not be ended: {failed}")
+
+    def _given(self) -> list[Any]:
         return [None] * self._first + self.outputs
 
     def _report(
@@ -146,8 +155,9 @@ def run(
     except ServiceError as error:
         error.add_note(
             f"The outputs of round {remote.answer.id} were not reported; the answer was "
-            f"{shown(loop.newest)}."
+            f"{short_repr(loop.newest)}."
         )
+        yield from remote.leave(error)
         raise
     return Outcome(
         id=remote.answer.id,
@@ -194,10 +204,12 @@ class _RoundBase:
         self._round = RemoteRound(self._requests, self._name, (yield from self._opening))
 
     def _leave(self, error: BaseException | None) -> Exchange[None]:
-        """End a round that is left early, unless the service is away or an interrupt must go on."""
-        if self._round is None or self.answer.next is None or isinstance(error, ServiceError):
+        """End a round that is left early, unless the service is away or the program is stopped."""
+        if self._round is None or self.answer.next is None:
             return
-        if error is None or isinstance(error, Exception):
+        if isinstance(error, ServiceError):
+            yield from self._round.leave(error)
+        elif error is None or isinstance(error, Exception):
             try:
                 yield from self._round.end()
             except ServiceError as failed:

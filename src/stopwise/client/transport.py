@@ -5,13 +5,12 @@ import time
 from typing import TYPE_CHECKING
 
 from stopwise.client.retries import ConnectionLost, Reply
-from stopwise.errors import InvalidParameterError, MissingPackageError, ServiceError
+from stopwise.errors import InvalidParameterError, missing_package
 
 if TYPE_CHECKING:
     import httpx
 
 LONGEST_CONNECT = 5.0  # seconds: a machine that is there answers sooner (heuristic)
-LARGEST = 64 << 20  # bytes of an answer; a service's are far below
 
 
 def check(url: str) -> None:
@@ -19,9 +18,7 @@ def check(url: str) -> None:
     try:
         import httpx
     except ImportError:
-        raise MissingPackageError(
-            'the client needs httpx: pip install "stopwise[client]"'
-        ) from None
+        raise missing_package("the client", "httpx", "client") from None
     try:
         httpx.URL(url)
     except httpx.InvalidURL as reason:
@@ -42,18 +39,15 @@ def read(response: "httpx.Response", until: float) -> Reply:
     """
     content = bytearray()
     for piece in response.iter_bytes():
-        _add(content, piece, response)
+        content += piece
         if time.monotonic() > until:
             raise late()
-    return _reply(response, content)
+    return reply(response, bytes(content))
 
 
-async def read_async(response: "httpx.Response") -> Reply:
-    """Return a response."""
-    content = bytearray()
-    async for piece in response.aiter_bytes():
-        _add(content, piece, response)
-    return _reply(response, content)
+def reply(response: "httpx.Response", content: bytes) -> Reply:
+    """Return what the exchange needs of a response."""
+    return Reply(response.status_code, content, response.headers.get("Retry-After"))
 
 
 def late() -> ConnectionLost:
@@ -76,17 +70,3 @@ def lost(error: "httpx.RequestError") -> ConnectionLost:
         cause = cause.__cause__ or cause.__context__
     reason = str(error) or type(error).__name__
     return ConnectionLost(f"the service cannot be reached ({reason})", lasting=lasting)
-
-
-def _add(content: bytearray, piece: bytes, response: "httpx.Response") -> None:
-    content += piece
-    if len(content) > LARGEST:
-        raise ServiceError(
-            f"the answer has more than {LARGEST >> 20} MB; is this a Stopwise service?",
-            status=response.status_code,
-            code="bad_answer",
-        )
-
-
-def _reply(response: "httpx.Response", content: bytearray) -> Reply:
-    return Reply(response.status_code, bytes(content), response.headers.get("Retry-After"))

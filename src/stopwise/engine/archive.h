@@ -1,5 +1,4 @@
-// A learner as bytes: numbers one after another, in the order of bytes of all machines that matter
-// (little-endian), and nothing believed when read back.
+// A learner as bytes: numbers one after another, little-endian; every one is checked when read back.
 #pragma once
 
 #include <cmath>
@@ -51,20 +50,19 @@ public:
         at_ += n * sizeof(T);
         left_ -= n * sizeof(T);
     }
+    void check(bool possible, const char* name) const {
+        if (!possible) throw BadArchive(std::string("impossible: ") + name);
+    }
     // A whole number from 0 to ``most``.
     std::int64_t count(std::int64_t most, const char* name) {
         const auto value = get<std::int64_t>();
-        if (value < 0 || value > most) throw BadArchive(std::string("impossible: ") + name);
+        check(value >= 0 && value <= most, name);
         return value;
     }
     // Numbers, none of them NaN, all within [low, high].
     void between(double* values, std::size_t n, double low, double high, const char* name) {
         get(values, n);
-        for (std::size_t k = 0; k < n; ++k) {
-            if (!(values[k] >= low && values[k] <= high)) {
-                throw BadArchive(std::string("impossible: ") + name);
-            }
-        }
+        for (std::size_t k = 0; k < n; ++k) check(values[k] >= low && values[k] <= high, name);
     }
     // How many more items of so many bytes there can be: bounds what a bad count may allocate.
     std::size_t room(std::size_t bytes_each) const { return left_ / bytes_each; }

@@ -14,44 +14,27 @@ PairCounts::PairCounts(std::size_t n_arms, std::vector<double> gaps, std::uint64
     }
 }
 
-std::size_t PairCounts::decide_ucb(double a, double* noted) const {
+std::size_t PairCounts::decide(std::optional<double> a, double* noted) {
     double* const upper = noted + n_pairs();
-    const double strength = a * log(static_cast<double>(rounds) + 1.0);
-    std::size_t k = 0;
+    const double strength = a ? *a * log(static_cast<double>(rounds) + 1.0) : 0.0;
+    std::size_t stop = n_arms_ - 1, k = 0;
     for (std::size_t i = 0; i < n_arms_; ++i) {
-        for (std::size_t j = i + 1; j < n_arms_; ++j, ++k) {
-            const auto n = static_cast<double>(revealed[j]);
-            noted[k] = static_cast<double>(disagreed[k]) / n;
-            upper[k] = n > 0.0 ? noted[k] + std::sqrt(strength / n)
-                               : std::numeric_limits<double>::infinity();
-        }
-    }
-    return first_winner(upper);
-}
-
-std::size_t PairCounts::decide_ts(double* noted) {
-    double* const upper = noted + n_pairs();
-    std::size_t k = 0;
-    for (std::size_t i = 0; i < n_arms_; ++i) {
+        bool wins = true;
         for (std::size_t j = i + 1; j < n_arms_; ++j, ++k) {
             const auto n = static_cast<double>(revealed[j]);
             const auto yes = static_cast<double>(disagreed[k]);
             noted[k] = yes / n;
-            upper[k] = random.beta(1.0 + yes, 1.0 + n - yes);
+            if (!a) {
+                upper[k] = random.beta(1.0 + yes, 1.0 + n - yes);
+            } else {
+                upper[k] = n > 0.0 ? noted[k] + std::sqrt(strength / n)
+                                   : std::numeric_limits<double>::infinity();
+            }
+            wins = wins && gaps_[k] > upper[k];
         }
+        if (wins && i < stop) stop = i;
     }
-    return first_winner(upper);
-}
-
-// The first arm i with C_j − C_i > upper_ij for all j > i.
-std::size_t PairCounts::first_winner(const double* upper) const {
-    std::size_t k = 0;
-    for (std::size_t i = 0; i + 1 < n_arms_; ++i) {
-        bool wins = true;
-        for (std::size_t j = i + 1; j < n_arms_; ++j, ++k) wins = wins && gaps_[k] > upper[k];
-        if (wins) return i;
-    }
-    return n_arms_ - 1;
+    return stop;
 }
 
 void PairCounts::learn(std::size_t stop, const unsigned char* differ) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "random.h"
@@ -16,15 +17,13 @@ class PairCounts {
 public:
     PairCounts(std::size_t n_arms, std::vector<double> gaps, std::uint64_t seed);
 
-    // The stop of USS-UCB: index_ij = p̂_ij + √(a·ln t / n_j), ∞ while arm j was never revealed.
-    // ``noted`` gets p̂ of every pair, then the upper values.
-    std::size_t decide_ucb(double a, double* noted) const;
+    // The first arm i with C_j − C_i > upper_ij for all j > i. With ``a``, the upper value is that of
+    // USS-UCB, p̂_ij + √(a·ln t / n_j), ∞ while arm j was never revealed; without, that of USS-TS, a
+    // draw from Beta(1 + disagreements, 1 + agreements) for every pair in order, wherever the stop
+    // is. ``noted`` gets p̂ of every pair, then the upper values.
+    std::size_t decide(std::optional<double> a, double* noted);
 
-    // The stop of USS-TS: q_ij ~ Beta(1 + disagreements, 1 + agreements). Every pair is drawn, in
-    // order, wherever the stop is.
-    std::size_t decide_ts(double* noted);
-
-    // Count a round that went to ``stop``; of ``differ``, a value a pair, no more is read.
+    // Count a round that stopped at ``stop``; of ``differ``, one value per pair, no more is read.
     void learn(std::size_t stop, const unsigned char* differ);
 
     std::int64_t rounds = 0;
@@ -36,8 +35,6 @@ public:
     std::size_t n_pairs() const { return disagreed.size(); }
 
 private:
-    std::size_t first_winner(const double* upper) const;
-
     std::size_t n_arms_;
     std::vector<double> gaps_;  // of each pair
 };

@@ -15,26 +15,17 @@ const Kernels& table(const char* name);
 }
 #endif
 
-namespace {
-
-const Kernels& choose() {
-#if STOPWISE_HAS_AVX2
-    const char* wish = std::getenv("STOPWISE_INSTRUCTIONS");
-    const bool plain = wish != nullptr && std::strcmp(wish, "baseline") == 0;
-#if defined(__GNUC__)
-    const bool able = __builtin_cpu_supports("avx2");
-#else
-    const bool able = false;
-#endif
-    if (able && !plain) return avx2::table("avx2");
-#endif
-    return baseline::table("baseline");
-}
-
-}  // namespace
-
 const Kernels& kernels() {
-    static const Kernels& chosen = choose();
+#if STOPWISE_HAS_AVX2 && defined(__GNUC__)
+    static const Kernels& chosen = [] () -> const Kernels& {
+        const char* wish = std::getenv("STOPWISE_INSTRUCTIONS");
+        const bool plain = wish != nullptr && std::strcmp(wish, "baseline") == 0;
+        if (__builtin_cpu_supports("avx2") && !plain) return avx2::table("avx2");
+        return baseline::table("baseline");
+    }();
+#else
+    static const Kernels& chosen = baseline::table("baseline");
+#endif
     return chosen;
 }
 

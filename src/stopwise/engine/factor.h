@@ -1,9 +1,9 @@
-// A growing positive matrix A = A₀ + Σ w·φφᵀ, kept as its factors L·D·Lᵀ.
+// A growing positive matrix A = A₀ + Σ w·φφᵀ, stored as its factors L·D·Lᵀ.
 //
 // Both matrices of the method are of this kind: the paper's V (w = 1) and the Hessian H of a pair's
 // logistic likelihood (w = μ'). A row is added in O(d²), and so are solved the systems that norms
-// and Newton steps need. Rows with w > 0 only add positive terms to D: unlike an inverse that is
-// kept by rank-one updates, the factors do not drift, and a nearly singular A keeps the digits of
+// and Newton steps need. Rows with w > 0 only add positive terms to D: unlike an inverse
+// updated by rank-one steps, the factors do not drift, and a nearly singular A keeps the digits of
 // its small directions (docs/numerics.md).
 #pragma once
 
@@ -30,14 +30,14 @@ public:
     // Solve Ay = x in place of x.
     void solve(double* x) const;
 
-    // Take up the matrix whose lower half is in ``a``, by columns of padded(d), which are spoilt.
+    // Become the matrix whose lower half is in ``a``, by columns of padded(d), which are overwritten.
     // A's least eigenvalue is at least ``least``, whatever rounding says.
     void take(Numbers& a, double least);
 
     // The largest φᵀA⁻¹φ of a block of rows.
     double largest_square_norm(const double* block, std::size_t rows, Numbers& work) const;
 
-    // A and A⁻¹, d by d, for those who look.
+    // A and A⁻¹, d by d.
     std::vector<double> matrix() const;
     std::vector<double> inverse() const;
 

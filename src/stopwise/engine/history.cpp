@@ -199,7 +199,6 @@ void History::save(Writer& to) const {
 void History::restore(Reader& from, const std::vector<Question>& questions, std::int64_t rounds,
                       double largest) {
     std::size_t distinct = 0;
-    std::int64_t seen = 0;
     for (std::size_t stop = 0; stop < n_arms_; ++stop) {
         for (const bool counted : {true, false}) {
             Blocks& blocks = counted ? counted_[stop] : single_[stop];
@@ -207,67 +206,64 @@ void History::restore(Reader& from, const std::vector<Question>& questions, std:
             const std::int64_t n = from.count(most, "its number of blocks");
             for (std::int64_t b = 0; b < n; ++b) {
                 Block& block = with_room(blocks, counted);
-                if (block.rows != 0) throw BadArchive("impossible: a block that is not full");
-                if (counted && blocks.size() > kMaxDistinct / kBlock) {
-                    throw BadArchive("impossible: how many contexts are counted");
-                }
-                block.rows = static_cast<std::size_t>(from.count(kBlock, "the rows of a block"));
-                if (block.rows == 0) throw BadArchive("impossible: a block without rows");
-                for (std::size_t c = 0; c < width_; ++c) {
-                    from.between(block.x.data() + c * kBlock, block.rows, -largest, largest, "a feature");
-                }
-                from.get(block.answers.data(), block.answers.size());
-                from.get(block.rule_stops.data(), block.rule_stops.size());
-                from.get(block.counts.data(), block.counts.size());
-                from.get(block.positives.data(), block.positives.size());
-                for (std::size_t r = 0; r < kBlock; ++r) {
-                    const bool here = r < block.rows;
-                    const std::int64_t n = counted ? block.counts[r] : here ? 1 : 0;
-                    if ((here ? n < 1 : n != 0) || n > rounds - seen) {
-                        throw BadArchive("impossible: how often a context was seen");
-                    }
-                    seen += n;
-                    if (weight_ > 1 && block.rule_stops[r] > (here ? stop : 0)) {
-                        throw BadArchive("impossible: where a rule stopped");
-                    }
-                    for (std::size_t q = 0; q < n_questions_; ++q) {
-                        const std::int64_t most_yes = questions[q].arm <= stop ? n : 0;
-                        if (counted && (block.positives[q * kBlock + r] < 0 ||
-                                        block.positives[q * kBlock + r] > most_yes)) {
-                            throw BadArchive("impossible: how often an answer was yes");
-                        }
-                    }
-                }
-                for (std::size_t q = 0; q < block.answers.size(); ++q) {
-                    const std::uint64_t beyond =
-                        block.rows == kBlock ? 0 : block.answers[q] >> block.rows;
-                    if (beyond != 0 || (questions[q].arm > stop && block.answers[q] != 0)) {
-                        throw BadArchive("impossible: an answer to no question");
-                    }
-                }
+                from.check(block.rows == 0, "a block that is not full");
+                from.check(!counted || blocks.size() <= kMaxDistinct / kBlock,
+                           "how many contexts are counted");
+                restore(block, from, questions, stop, rounds, largest);
                 rows_ += block.rows;
                 distinct += counted ? block.rows : 0;
             }
         }
     }
+    constexpr const char* kContradiction = "its index of contexts";
     const auto most = static_cast<std::int64_t>(distinct);
-    const std::int64_t n = from.count(most, "its number of distinct contexts");
-    if (n != most) throw BadArchive("its index of contexts contradicts its history");
+    from.check(from.count(most, "its number of distinct contexts") == most, kContradiction);
     std::vector<double> row(width_);
-    for (std::int64_t e = 0; e < n; ++e) {
+    for (std::int64_t e = 0; e < most; ++e) {
         const std::size_t stop = from.get<std::uint32_t>(), place = from.get<std::uint32_t>();
-        if (stop >= n_arms_ || place / kBlock >= counted_[stop].size() ||
-            place % kBlock >= counted_[stop][place / kBlock].rows) {
-            throw BadArchive("its index of contexts contradicts its history");
-        }
+        from.check(stop < n_arms_ && place / kBlock < counted_[stop].size() &&
+                       place % kBlock < counted_[stop][place / kBlock].rows,
+                   kContradiction);
         const Block& block = counted_[stop][place / kBlock];
         for (std::size_t c = 0; c < width_; ++c) row[c] = block.x[c * kBlock + place % kBlock];
         const std::size_t rule_stop = weight_ > 1 ? block.rule_stops[place % kBlock] : 0;
         make_table();
         const std::uint64_t h = hash(row.data(), stop, rule_stop);
         const std::size_t slot = find(row.data(), stop, rule_stop, h);
-        if (table_[slot] >= 0) throw BadArchive("it holds a distinct context twice");
+        from.check(table_[slot] < 0, "a distinct context that it holds twice");
         index(h, stop, place, slot);
+    }
+}
+
+// Restore a block of rounds that stopped at ``stop``; ``rounds`` loses as many as it holds.
+void History::restore(Block& block, Reader& from, const std::vector<Question>& questions,
+                      std::size_t stop, std::int64_t& rounds, double largest) const {
+    const bool counted = !block.counts.empty();
+    block.rows = static_cast<std::size_t>(from.count(kBlock, "the rows of a block"));
+    from.check(block.rows > 0, "a block without rows");
+    for (std::size_t c = 0; c < width_; ++c) {
+        from.between(block.x.data() + c * kBlock, block.rows, -largest, largest, "a feature");
+    }
+    from.get(block.answers.data(), block.answers.size());
+    from.get(block.rule_stops.data(), block.rule_stops.size());
+    from.get(block.counts.data(), block.counts.size());
+    from.get(block.positives.data(), block.positives.size());
+    for (std::size_t r = 0; r < kBlock; ++r) {
+        const bool here = r < block.rows;
+        const std::int64_t n = counted ? block.counts[r] : here ? 1 : 0;
+        from.check((here ? n >= 1 : n == 0) && n <= rounds, "how often a context was seen");
+        rounds -= n;
+        from.check(weight_ == 1 || block.rule_stops[r] <= (here ? stop : 0), "where a rule stopped");
+        for (std::size_t q = 0; counted && q < n_questions_; ++q) {
+            const std::int64_t yes = block.positives[q * kBlock + r];
+            from.check(yes >= 0 && yes <= (questions[q].arm <= stop ? n : 0),
+                       "how often an answer was yes");
+        }
+    }
+    for (std::size_t q = 0; q < block.answers.size(); ++q) {
+        const std::uint64_t beyond = block.rows == kBlock ? 0 : block.answers[q] >> block.rows;
+        from.check(beyond == 0 && (questions[q].arm <= stop || block.answers[q] == 0),
+                   "an answer to no question");
     }
 }
 

@@ -1,11 +1,10 @@
-// What was seen. Rows are kept in blocks of 64, by the arm at which their round stopped: a question
-// about arm j was answered exactly in the rounds that stopped at j or beyond, so whoever visits its
-// history reads whole blocks and nothing else. Inside a block, each feature is one column.
+// The rounds seen so far. Rows are stored in blocks of 64, by the arm at which their round stopped: a
+// question about arm j is answered in exactly the rounds that stopped at j or beyond, so a pass over
+// its history reads complete blocks and nothing else. Inside a block, each feature is one column.
 //
-// Of the rounds that stopped at an arm, the first kMaxDistinct distinct rows are kept once, with
-// counts: a stream whose contexts repeat (categories, round-robin data) never grows beyond its
-// distinct contexts, nor does the price of a pass over it. Later rows are kept one by one, with a
-// bit for each answer.
+// Of the rounds that stopped at an arm, the first kMaxDistinct distinct rows are stored once, with
+// counts: a stream of repeating contexts never outgrows its distinct contexts, nor does the price of
+// a pass over it. Later rows are stored one by one, with one bit per answer.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +34,7 @@ inline constexpr std::size_t kMaxDistinct = 4096;  // heuristic: small beside a 
 
 class History {
 public:
-    // ``weight``: for how many rounds one stands that chance sent on to the last arm.
+    // ``weight``: how many rounds one counts for that continued at random to the last arm.
     History(std::size_t n_arms, std::size_t width, std::size_t n_questions, std::size_t weight);
 
     // Append one round: its features, where it stopped, where the rule itself would have stopped,
@@ -66,7 +65,7 @@ public:
     void tally(const Block& block, std::size_t question, std::size_t arm, std::size_t stage,
                double* seen, double* positive) const;
 
-    // For how many rounds one stands, as evidence for questions judged at ``stage`` about ``arm``.
+    // How many rounds one counts for, as evidence for questions judged at ``stage`` about ``arm``.
     // What a pair's model does not see can decide whether the pair is seen only where the rule
     // stops between its arms: such a round was seen by chance, once in ``weight`` times (Horvitz
     // and Thompson's weights, docs/revealed.md).
@@ -80,8 +79,7 @@ public:
     std::size_t rows() const { return rows_; }
     std::size_t nbytes() const;
     void save(Writer& to) const;
-    // ``rounds``: no more of them can have been seen.
-    // No feature lies beyond ``largest``.
+    // At most ``rounds`` were seen, and no feature lies beyond ``largest``.
     void restore(Reader& from, const std::vector<Question>& questions, std::int64_t rounds,
                  double largest);
 
@@ -96,6 +94,8 @@ private:
     std::size_t find(const double* row, std::size_t stop, std::size_t rule_stop,
                      std::uint64_t hash) const;
     Block& with_room(Blocks& blocks, bool counted);
+    void restore(Block& block, Reader& from, const std::vector<Question>& questions,
+                 std::size_t stop, std::int64_t& rounds, double largest) const;
     void put(Block& block, const double* row, std::size_t rule_stop);
     bool counts(std::size_t stop, std::size_t slot) const;
     bool make_table();

@@ -3,23 +3,25 @@
 
 #include "lanes.h"
 
+// Four groups of lanes: sums that do not wait for each other.
+#if defined(__clang__)
+#define FOUR(g) _Pragma("clang loop unroll(full)") for (std::size_t g = 0; g < 4; ++g)
+#elif defined(__GNUC__)
+#define FOUR(g) _Pragma("GCC unroll 4") for (std::size_t g = 0; g < 4; ++g)
+#else
+#define FOUR(g) for (std::size_t g = 0; g < 4; ++g)
+#endif
+
 namespace stopwise::STOPWISE_KERNELS {
 
 namespace {
 
 double dot(const double* a, const double* b, std::size_t n) {
-    Lanes s0 = broadcast(0.0), s1 = s0, s2 = s0, s3 = s0;
+    Lanes s[4] = {};
     std::size_t k = 0;
-    for (; k + 16 <= n; k += 16) {
-        s0 += load(a + k) * load(b + k);
-        s1 += load(a + k + 4) * load(b + k + 4);
-        s2 += load(a + k + 8) * load(b + k + 8);
-        s3 += load(a + k + 12) * load(b + k + 12);
-    }
-    if (k < n) s0 += load(a + k) * load(b + k);
-    if (k + 4 < n) s1 += load(a + k + 4) * load(b + k + 4);
-    if (k + 8 < n) s2 += load(a + k + 8) * load(b + k + 8);
-    return sum((s0 + s1) + (s2 + s3));
+    for (; k + 16 <= n; k += 16) FOUR(g) s[g] += load(a + k + 4 * g) * load(b + k + 4 * g);
+    FOUR(g) if (k + 4 * g < n) s[g] += load(a + k + 4 * g) * load(b + k + 4 * g);
+    return sum((s[0] + s[1]) + (s[2] + s[3]));
 }
 
 double weighted_square(const double* r, const double* p, std::size_t n) {
@@ -113,15 +115,13 @@ void factor(double* a, double* r, std::size_t d, double least) {
         // take off what earlier columns explain: a_:j −= Σ_k (L_jk·D_k)·L_:k, four columns at once
         std::size_t k = 0;
         for (; k + 4 <= j; k += 4) {
-            const double* l0 = a + k * stride;
-            const double* l1 = l0 + stride;
-            const double* l2 = l1 + stride;
-            const double* l3 = l2 + stride;
-            const Lanes f0 = broadcast(l0[j] / r[k]), f1 = broadcast(l1[j] / r[k + 1]);
-            const Lanes f2 = broadcast(l2[j] / r[k + 2]), f3 = broadcast(l3[j] / r[k + 3]);
+            const double* l = a + k * stride;
+            Lanes f[4];
+            FOUR(g) f[g] = broadcast(l[g * stride + j] / r[k + g]);
             for (std::size_t c = first; c < stride; c += kLanes) {
-                const Lanes taken = (f0 * load(l0 + c) + f1 * load(l1 + c)) +
-                                    (f2 * load(l2 + c) + f3 * load(l3 + c));
+                const Lanes taken =
+                    (f[0] * load(l + c) + f[1] * load(l + stride + c)) +
+                    (f[2] * load(l + 2 * stride + c) + f[3] * load(l + 3 * stride + c));
                 store(column + c, load(column + c) - taken);
             }
         }
@@ -147,29 +147,21 @@ void factor(double* a, double* r, std::size_t d, double least) {
 double project(const double* x, std::size_t rows, std::size_t d, const double* theta,
                const double* away, double* z) {
     Lanes most = broadcast(0.0);
-    for (std::size_t row = 0; row < rows; row += 4 * kLanes) {
-        Lanes z0 = broadcast(0.0), z1 = z0, z2 = z0, z3 = z0;
-        Lanes m0 = z0, m1 = z0, m2 = z0, m3 = z0;
+    for (std::size_t row = 0; row < rows; row += 16) {
+        Lanes at[4] = {}, moved[4] = {};
         for (std::size_t c = 0; c < d; ++c) {
             const double* column = x + c * kBlock + row;
             const Lanes t = broadcast(theta[c]), a = broadcast(away[c]);
-            const Lanes x0 = load(column), x1 = load(column + 4);
-            const Lanes x2 = load(column + 8), x3 = load(column + 12);
-            z0 += x0 * t;
-            z1 += x1 * t;
-            z2 += x2 * t;
-            z3 += x3 * t;
-            m0 += x0 * a;
-            m1 += x1 * a;
-            m2 += x2 * a;
-            m3 += x3 * a;
+            FOUR(g) {
+                const Lanes values = load(column + 4 * g);
+                at[g] += values * t;
+                moved[g] += values * a;
+            }
         }
-        store(z + row, z0);
-        store(z + row + 4, z1);
-        store(z + row + 8, z2);
-        store(z + row + 12, z3);
-        most = greater_of(most, greater_of(magnitude(m0), magnitude(m1)));
-        most = greater_of(most, greater_of(magnitude(m2), magnitude(m3)));
+        FOUR(g) {
+            store(z + row + 4 * g, at[g]);
+            most = greater_of(most, magnitude(moved[g]));
+        }
     }
     return largest(most);
 }
@@ -195,19 +187,12 @@ void add_gradient(const double* x, std::size_t rows, std::size_t d, const double
                   double* gradient) {
     std::size_t c = 0;
     for (; c + 4 <= d; c += 4) {
-        const double* column = x + c * kBlock;
-        Lanes s0 = broadcast(0.0), s1 = s0, s2 = s0, s3 = s0;
+        Lanes sums[4] = {};
         for (std::size_t row = 0; row < rows; row += kLanes) {
             const Lanes e = load(error + row);
-            s0 += e * load(column + row);
-            s1 += e * load(column + kBlock + row);
-            s2 += e * load(column + 2 * kBlock + row);
-            s3 += e * load(column + 3 * kBlock + row);
+            FOUR(g) sums[g] += e * load(x + (c + g) * kBlock + row);
         }
-        gradient[c] += sum(s0);
-        gradient[c + 1] += sum(s1);
-        gradient[c + 2] += sum(s2);
-        gradient[c + 3] += sum(s3);
+        FOUR(g) gradient[c + g] += sum(sums[g]);
     }
     for (; c < d; ++c) {
         Lanes s = broadcast(0.0);
@@ -220,7 +205,7 @@ void add_gradient(const double* x, std::size_t rows, std::size_t d, const double
 
 void add_hessian(const double* x, std::size_t rows, std::size_t d, const double* weight,
                  double* h) {
-    const std::size_t stride = padded(d);
+    const std::size_t stride = padded(d), last = d - 1;
     alignas(64) double weighted[2][kBlock];
     // tiles of two columns of h by four rows: eight sums that do not wait for each other
     for (std::size_t c = 0; c < d; c += 2) {
@@ -231,34 +216,21 @@ void add_hessian(const double* x, std::size_t rows, std::size_t d, const double*
             store(weighted[1] + row, w * load(x + second * kBlock + row));
         }
         for (std::size_t i = c / 4 * 4; i < d; i += 4) {
-            const std::size_t last = d - 1;
-            const double* x0 = x + i * kBlock;
-            const double* x1 = x + (i + 1 < d ? i + 1 : last) * kBlock;
-            const double* x2 = x + (i + 2 < d ? i + 2 : last) * kBlock;
-            const double* x3 = x + (i + 3 < d ? i + 3 : last) * kBlock;
-            Lanes s0 = broadcast(0.0), s1 = s0, s2 = s0, s3 = s0;
-            Lanes t0 = s0, t1 = s0, t2 = s0, t3 = s0;
+            const double* columns[4];
+            FOUR(g) columns[g] = x + (i + g < d ? i + g : last) * kBlock;
+            Lanes left[4] = {}, right[4] = {};
             for (std::size_t row = 0; row < rows; row += kLanes) {
                 const Lanes w0 = load(weighted[0] + row), w1 = load(weighted[1] + row);
-                const Lanes y0 = load(x0 + row), y1 = load(x1 + row);
-                const Lanes y2 = load(x2 + row), y3 = load(x3 + row);
-                s0 += w0 * y0;
-                s1 += w0 * y1;
-                s2 += w0 * y2;
-                s3 += w0 * y3;
-                t0 += w1 * y0;
-                t1 += w1 * y1;
-                t2 += w1 * y2;
-                t3 += w1 * y3;
+                FOUR(g) {
+                    const Lanes values = load(columns[g] + row);
+                    left[g] += w0 * values;
+                    right[g] += w1 * values;
+                }
             }
             // entries above the diagonal and beyond d are sums that nobody reads
             double* column = h + c * stride + i;
-            const double left[4] = {sum(s0), sum(s1), sum(s2), sum(s3)};
-            store(column, load(column) + load(left));
-            if (second != c) {
-                const double right[4] = {sum(t0), sum(t1), sum(t2), sum(t3)};
-                store(column + stride, load(column + stride) + load(right));
-            }
+            FOUR(g) column[g] += sum(left[g]);
+            if (second != c) FOUR(g) column[stride + g] += sum(right[g]);
         }
     }
 }
@@ -268,31 +240,21 @@ double largest_norm(const double* x, std::size_t rows, std::size_t d, const doub
     const std::size_t stride = padded(d);
     Lanes most = broadcast(0.0);
     for (std::size_t row = 0; row < rows; row += 16) {
-        Lanes n0 = broadcast(0.0), n1 = n0, n2 = n0, n3 = n0;
+        Lanes norms[4] = {};
         for (std::size_t k = 0; k < d; ++k) {
-            const double* column = x + k * kBlock + row;
-            Lanes p0 = load(column), p1 = load(column + 4);
-            Lanes p2 = load(column + 8), p3 = load(column + 12);
+            const Lanes rk = broadcast(r[k]);
+            Lanes p[4];
+            FOUR(g) p[g] = load(x + k * kBlock + row + 4 * g);
             for (std::size_t c = 0; c < k; ++c) {
                 const Lanes l = broadcast(lower[c * stride + k]);
-                const double* before = work + c * 16;
-                p0 -= l * load(before);
-                p1 -= l * load(before + 4);
-                p2 -= l * load(before + 8);
-                p3 -= l * load(before + 12);
+                FOUR(g) p[g] -= l * load(work + c * 16 + 4 * g);
             }
-            double* here = work + k * 16;
-            store(here, p0);
-            store(here + 4, p1);
-            store(here + 8, p2);
-            store(here + 12, p3);
-            const Lanes rk = broadcast(r[k]);
-            n0 += rk * p0 * p0;
-            n1 += rk * p1 * p1;
-            n2 += rk * p2 * p2;
-            n3 += rk * p3 * p3;
+            FOUR(g) {
+                store(work + k * 16 + 4 * g, p[g]);
+                norms[g] += rk * p[g] * p[g];
+            }
         }
-        most = greater_of(most, greater_of(greater_of(n0, n1), greater_of(n2, n3)));
+        FOUR(g) most = greater_of(most, norms[g]);
     }
     return largest(most);
 }

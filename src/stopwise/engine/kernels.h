@@ -32,7 +32,7 @@ struct Kernels {
     // Σ rₖ·pₖ² over n entries, n a multiple of four.
     double (*weighted_square)(const double* r, const double* p, std::size_t n);
 
-    // Add w·xxᵀ to A = L·diag(1/r)·Lᵀ, in O(d²). Returns xᵀA⁻¹x of before. ``x`` is spoilt;
+    // Add w·xxᵀ to A = L·diag(1/r)·Lᵀ, in O(d²). Returns xᵀA⁻¹x of before. ``x`` is overwritten;
     // ``u`` gets the vector for which A⁻¹x of after is the solution of Lᵀy = u.
     double (*grow)(double* lower, double* r, std::size_t d, double* x, double w, double* u);
 
@@ -41,7 +41,7 @@ struct Kernels {
     void (*factor)(double* a, double* r, std::size_t d, double least);
 
     // The following work on a block: ``x`` has d columns of kBlock numbers, one a row, of which the
-    // first ``rows`` are visited, a multiple of 16 (`visited`). Rows beyond those kept are zero.
+    // first ``rows`` are visited, a multiple of 16 (`visited`). Rows beyond those stored are zero.
 
     // z = φᵀθ of every row; returns the largest |φᵀaway|.
     double (*project)(const double* x, std::size_t rows, std::size_t d, const double* theta,

@@ -44,29 +44,15 @@ inline Lanes each(Operation operation) {
     return Lanes{{operation(0), operation(1), operation(2), operation(3)}};
 }
 inline Lanes broadcast(double x) { return Lanes{{x, x, x, x}}; }
-inline Lanes operator+(Lanes a, Lanes b) {
-    return each([&](int k) { return a.v[k] + b.v[k]; });
-}
-inline Lanes operator-(Lanes a, Lanes b) {
-    return each([&](int k) { return a.v[k] - b.v[k]; });
-}
-inline Lanes operator*(Lanes a, Lanes b) {
-    return each([&](int k) { return a.v[k] * b.v[k]; });
-}
-inline Lanes operator/(Lanes a, Lanes b) {
-    return each([&](int k) { return a.v[k] / b.v[k]; });
-}
+inline Lanes operator+(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] + b.v[k]; }); }
+inline Lanes operator-(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] - b.v[k]; }); }
+inline Lanes operator*(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] * b.v[k]; }); }
+inline Lanes operator/(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] / b.v[k]; }); }
 inline Lanes& operator+=(Lanes& a, Lanes b) { return a = a + b; }
 inline Lanes& operator-=(Lanes& a, Lanes b) { return a = a - b; }
-inline Lanes less_of(Lanes a, Lanes b) {
-    return each([&](int k) { return a.v[k] < b.v[k] ? a.v[k] : b.v[k]; });
-}
-inline Lanes greater_of(Lanes a, Lanes b) {
-    return each([&](int k) { return a.v[k] > b.v[k] ? a.v[k] : b.v[k]; });
-}
-inline Lanes magnitude(Lanes a) {
-    return each([&](int k) { return std::fabs(a.v[k]); });
-}
+inline Lanes less_of(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] < b.v[k] ? a.v[k] : b.v[k]; }); }
+inline Lanes greater_of(Lanes a, Lanes b) { return each([&](int k) { return a.v[k] > b.v[k] ? a.v[k] : b.v[k]; }); }
+inline Lanes magnitude(Lanes a) { return each([&](int k) { return std::fabs(a.v[k]); }); }
 inline Lanes scaled(Lanes value, Lanes shifted) {
     return each([&](int k) {
         std::uint64_t bits, power;
@@ -78,9 +64,7 @@ inline Lanes scaled(Lanes value, Lanes shifted) {
         return result;
     });
 }
-inline Lanes where_negative(Lanes z, Lanes yes, Lanes no) {
-    return each([&](int k) { return z.v[k] < 0.0 ? yes.v[k] : no.v[k]; });
-}
+inline Lanes where_negative(Lanes z, Lanes yes, Lanes no) { return each([&](int k) { return z.v[k] < 0.0 ? yes.v[k] : no.v[k]; }); }
 #endif
 
 inline Lanes load(const double* from) {

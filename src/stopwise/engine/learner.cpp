@@ -161,8 +161,8 @@ Source Learner::source(std::size_t question) const {
     return {history_, question, q.arm, plan_.grams[q.gram].stage, q.offset};
 }
 
-// The one question about a pair's labels is kept as a cascade of two arms, of which the first is
-// nothing; a rule that would have stopped there gives the round its weight.
+// The question about a pair's labels is stored as a cascade of two arms whose first means nothing; a
+// rule that would have stopped there gives the round its weight.
 Source Learner::source(const Labelled& labelled) {
     return {labelled.history, 0, 2, 0, 0};
 }
@@ -265,7 +265,7 @@ Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j, bool 
 
 // Judge a gap that does not win by disagreement alone, by what labels have shown besides. Going on
 // from i to j repairs at most p_ij − 2·W_ij with W_ij = P(i right, j wrong), since where arms
-// disagree the deeper one may be the one that errs. W_ij = p_ij·q_ij, and labels tell
+// disagree the deeper one may be the one that errs. W_ij = p_ij·q_ij, and labels estimate
 // q_ij = P(i right | they disagree), so the gap is compared with the upper end of p(1 − 2q): at
 // UCB(p) while LCB(q) < ½, at LCB(p) beyond (docs/audit.md).
 Learner::Comparison Learner::with_labels(At& at, std::size_t i, std::size_t j, bool settle,
@@ -380,16 +380,15 @@ void Learner::observe(const double* row, std::size_t stop, std::size_t rule_stop
         // Features that no model reads in a round that ended here may describe what a later stage
         // would have revealed. A recorded round has them and a live one does not, and both must
         // leave the same history.
-        std::vector<double>& kept = kept_;
-        kept.assign(row, row + plan_.width);
+        row_.assign(row, row + plan_.width);
         for (std::size_t g = 0; g < grams_.size(); ++g) {
             const GramPlan& gram = plan_.grams[g];
             // the first of those with the same features belongs to the earliest arm
             if (gram.arm > stop && (g == 0 || plan_.grams[g - 1].offset != gram.offset)) {
-                std::fill_n(kept.begin() + static_cast<std::ptrdiff_t>(gram.offset), gram.dim, 0.0);
+                std::fill_n(row_.begin() + static_cast<std::ptrdiff_t>(gram.offset), gram.dim, 0.0);
             }
         }
-        history_.append(kept.data(), stop, rule_stop, answers, plan_.questions);
+        history_.append(row_.data(), stop, rule_stop, answers, plan_.questions);
         for (std::size_t g = 0; g < grams_.size(); ++g) {
             const GramPlan& plan = plan_.grams[g];
             if (plan.arm > stop) continue;
@@ -469,14 +468,6 @@ std::vector<double> Learner::theta(std::size_t question) const {
     return {begin, begin + static_cast<std::ptrdiff_t>(plan_.questions[question].dim)};
 }
 
-const Factor& Learner::gram(std::size_t question) const {
-    return grams_[plan_.questions[question].gram].factor;
-}
-
-double Learner::observations(std::size_t question) const {
-    return grams_[plan_.questions[question].gram].count;
-}
-
 std::size_t Learner::nbytes() const {
     std::size_t n = sizeof(Learner) + history_.nbytes();
     for (const Gram& gram : grams_) n += gram.factor.nbytes();
@@ -491,11 +482,9 @@ std::vector<unsigned char> Learner::save() const {
     Writer to;
     to.put(rounds_);
     to.put<std::int64_t>(explored_ ? 1 : 0);
-    to.put(effort_.passes);
-    to.put(effort_.hessians);
-    to.put(effort_.rows_visited);
+    for (const std::int64_t n : {effort_.passes, effort_.hessians, effort_.rows_visited}) to.put(n);
     for (std::size_t i = 0; i + 1 < plan_.n_arms; ++i) {
-        to.put<std::int64_t>(static_cast<std::int64_t>(beaten_by_[i]));
+        to.put(static_cast<std::int64_t>(beaten_by_[i]));
     }
     history_.save(to);
     for (const Gram& gram : grams_) {
@@ -521,9 +510,10 @@ void Learner::restore(const unsigned char* bytes, std::size_t size) {
     Reader from(bytes, size);
     fresh.rounds_ = from.count(most, "its number of rounds");
     fresh.explored_ = from.count(1, "whether it has explored") == 1;
-    fresh.effort_.passes = from.count(most, "its passes");
-    fresh.effort_.hessians = from.count(most, "its passes");
-    fresh.effort_.rows_visited = from.count(most, "its passes");
+    Effort& effort = fresh.effort_;
+    for (std::int64_t* n : {&effort.passes, &effort.hessians, &effort.rows_visited}) {
+        *n = from.count(most, "its passes");
+    }
     for (std::size_t i = 0; i + 1 < plan_.n_arms; ++i) {
         const auto j = from.count(static_cast<std::int64_t>(plan_.n_arms) - 1, "an arm");
         if (j <= static_cast<std::int64_t>(i)) throw BadArchive("impossible: an arm");
@@ -561,15 +551,7 @@ void Learner::restore(const unsigned char* bytes, std::size_t size) {
         }
     }
     from.end();
-    rounds_ = fresh.rounds_;
-    explored_ = fresh.explored_;
-    effort_ = fresh.effort_;
-    beaten_by_ = std::move(fresh.beaten_by_);
-    history_ = std::move(fresh.history_);
-    grams_ = std::move(fresh.grams_);
-    models_ = std::move(fresh.models_);
-    labels_ = std::move(fresh.labels_);
-    labelled_rounds_ = fresh.labelled_rounds_;
+    *this = std::move(fresh);
 }
 
 }  // namespace stopwise

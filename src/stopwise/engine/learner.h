@@ -2,7 +2,7 @@
 //
 // `decide` and `observe` serve one round, `run` and `learn` a whole series; all are the same two
 // functions, so the same events give the same decisions, bit for bit. A learner owns its memory and
-// can be copied. It is not locked: whoever shares one between threads must take turns.
+// can be copied. It has no lock: threads that share one must take turns.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ struct Plan {
     std::vector<double> gaps;  // (n_arms, n_arms): C_j − C_i
     double ridge;
     std::int64_t forced_rounds;
-    std::size_t weight;  // for how many rounds one stands that chance sent on to the last arm
+    std::size_t weight;  // how many rounds one counts for that continued at random to the last arm
 };
 
 // One comparison of the stopping rule, in words that a person reads.
@@ -66,12 +66,12 @@ public:
     // What noted numbers say of arms up to ``stop``.
     std::vector<Evidence> explain(const Noted* noted, std::size_t stop) const;
 
-    // Learn from a round that went to ``stop`` where the rule itself would have stopped at
+    // Learn from a round that stopped at ``stop`` where the rule itself would have stopped at
     // ``rule_stop``. ``answers`` holds 0 or 1 per question; those of arms beyond are not read.
     void observe(const double* row, std::size_t stop, std::size_t rule_stop,
                  const unsigned char* answers);
 
-    // Learn from the right answer to a round in which ``n`` arms spoke: which of them were right.
+    // Learn from the label of a round in which ``n`` arms ran: which of them were right.
     // ``differ`` says of each pair whether its arms disagreed.
     void label(const double* row, std::size_t n, std::size_t rule_stop, const unsigned char* right,
                const unsigned char* differ);
@@ -83,8 +83,8 @@ public:
     std::int64_t labels() const { return labelled_rounds_; }
     const Plan& plan() const { return plan_; }
     const Rule& rule() const { return *rule_; }
-    const Factor& gram(std::size_t question) const;
-    double observations(std::size_t question) const;
+    const Factor& gram(std::size_t question) const { return gram_of(question).factor; }
+    double observations(std::size_t question) const { return gram_of(question).count; }
     std::size_t pair(std::size_t i, std::size_t j) const { return pairs_[i * plan_.n_arms + j]; }
     std::size_t n_pairs() const { return plan_.n_arms * (plan_.n_arms - 1) / 2; }
     const Effort& effort() const { return effort_; }
@@ -92,7 +92,7 @@ public:
     std::size_t nbytes() const;
 
     std::vector<unsigned char> save() const;
-    // Take up what `save` wrote into a learner of the same plan that has seen nothing.
+    // Restore what `save` wrote, into a learner of the same plan.
     void restore(const unsigned char* bytes, std::size_t size);
 
 private:
@@ -123,6 +123,9 @@ private:
         double radius_of = -1.0, radius = 0.0;
     };
 
+    const Gram& gram_of(std::size_t question) const {
+        return grams_[plan_.questions[question].gram];
+    }
     Scratch scratch() const;
     void load(const double* row, Scratch& scratch) const;
     Source source(std::size_t question) const;
@@ -156,7 +159,7 @@ private:
     std::vector<std::size_t> beaten_by_;  // for each arm the deeper arm that last beat it
     Effort effort_;
     Scratch scratch_;
-    std::vector<double> kept_;  // scratch of `observe`
+    std::vector<double> row_;  // scratch of `observe`
 };
 
 }  // namespace stopwise

@@ -1,7 +1,7 @@
 // One pair's logistic model: the exact maximum-likelihood estimate, by certificate.
 //
 // The model minimises L(θ) = Σ_s [ln(1 + e^{φ_sᵀθ}) − d_s·φ_sᵀθ] + ridge/2·‖θ‖². Solving it anew
-// every round costs a pass over history; a decision needs far less. Kept are
+// every round costs a pass over history; a decision needs far less. The model stores
 //
 //     θ_g        a point, with the exact gradient g = ∇L(θ_g) over all history
 //     θ_h        a point, with the exact Hessian H = ∇²L(θ_h) over all history, as factors
@@ -64,17 +64,16 @@ public:
     // t such that e⁻ᵗH ≼ ∇²L(θ̂) ≼ eᵗH: the shift, the step and what is left of it.
     double hessian_turn() const;
 
-    // Account for one more row, already in the history, which counts ``times`` times.
+    // Learn from one more row, already in the history, that counts ``times`` times.
     void learn(const double* phi, bool answer, double times);
 
-    // Move θ_g along the step and visit the history once. Far from the minimum, and whenever
-    // ``cautious``, the step is damped to ln(1 + s)/s with s = max_s |φ_sᵀv|, which always decreases
-    // L. ``fresh_hessian``
-    // asks for H at the new point whatever the shift, for rules that depend on H itself.
+    // Move θ_g along the step and visit the history once. Far from the minimum, and if ``cautious``,
+    // the step is damped to ln(1 + s)/s with s = max_s |φ_sᵀv|, which always decreases L.
+    // ``fresh_hessian`` requires H at the new point, for rules that depend on H itself.
     void refine(const Source& source, bool fresh_hessian, bool cautious, Effort& effort);
 
-    // Refine until every logit is exact to kExact, and say whether that was reached. Where
-    // rounding does not let it come so near (ill-conditioned histories), 1e-6 will do.
+    // Refine until every logit is exact to kExact, or to 1e-6 where rounding allows no better
+    // (ill-conditioned histories); return whether that was reached.
     bool solve(const Source& source, bool fresh_hessian, Effort& effort);
 
     bool anchored() const { return anchored_; }

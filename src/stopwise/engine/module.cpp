@@ -1,11 +1,13 @@
 // The binding, and the only file that knows Python.
 //
-// A learner may be shared by threads: every call takes its turn by a mutex, and whoever waits for
-// it does not hold the interpreter. Long calls let go of the interpreter while they work.
+// Threads may share a learner: a mutex gives every call its turn, and a thread that waits for it
+// does not hold the interpreter. Long calls release the interpreter while they work.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -32,76 +34,72 @@ template <class T>
 using Table = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using NumpyNumbers = nb::ndarray<nb::numpy, double>;
 
-constexpr std::size_t kMaxArms = 15;  // outputs travel as codes of four bits
-
-// Work of a call, in multiplications, from which it takes long enough for other threads to go on meanwhile.
+constexpr std::size_t kMaxArms = 15;  // outputs arrive as codes of four bits
+// Multiplications from which a call is worth releasing the interpreter for.
 constexpr double kLong = 6e6;
 
+// A value that threads share. Every call of a method has it alone.
 template <class T>
 struct Shared {
     explicit Shared(T shared) : value(std::move(shared)) {}
-    T value;
-    std::mutex mutex;
-    std::atomic<bool> slow{false};  // a short call may take long: its history has grown
-};
 
-// One turn at a shared value, for a short call.
-template <class T>
-class Turn {
-public:
-    explicit Turn(Shared<T>& shared) : lock_(shared.mutex, std::try_to_lock) {
-        if (!lock_.owns_lock()) {
-            nb::gil_scoped_release let_others_run;
-            lock_.lock();
+    // Call ``go`` alone. A thread that waits for its turn does not hold the interpreter.
+    template <class Go>
+    auto short_call(const Go& go) {
+        std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
+        if (!lock.owns_lock()) {
+            nb::gil_scoped_release others_run;
+            lock.lock();
         }
+        return go();
     }
 
-private:
-    std::unique_lock<std::mutex> lock_;
-};
+    // The same for work that takes long: the interpreter is free from before to after it.
+    template <class Go>
+    auto long_call(const Go& go) {
+        nb::gil_scoped_release others_run;  // taken back last, without holding the mutex
+        std::lock_guard<std::mutex> lock(mutex);
+        return go();
+    }
 
-// One turn for a long call: the interpreter is free from before to after it.
-template <class T>
-class LongTurn {
-public:
-    explicit LongTurn(Shared<T>& shared) : lock_(shared.mutex) {}
-
-private:
-    nb::gil_scoped_release let_others_run_;  // first in, last out: never waits while holding a turn
-    std::lock_guard<std::mutex> lock_;
+    T value;
+    std::mutex mutex;
+    std::atomic<bool> slow{false};  // even a short call may take long: its history has grown
 };
 
 void require(bool fits, const char* what) {
     if (!fits) throw std::invalid_argument(what);
 }
 
+template <class Array>
+bool has_shape(const Array& array, std::size_t n) {
+    return array.shape(0) == n;
+}
+template <class Array>
+bool has_shape(const Array& array, std::size_t n, std::size_t m) {
+    return array.shape(0) == n && array.shape(1) == m;
+}
+
 NumpyNumbers numpy(std::vector<double> values, std::initializer_list<std::size_t> shape) {
-    auto* kept = new std::vector<double>(std::move(values));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
-    return NumpyNumbers(kept->data(), shape, owner);
+    auto* owned = new std::vector<double>(std::move(values));
+    nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
+    return NumpyNumbers(owned->data(), shape, owner);
 }
 
 using SharedLearner = Shared<Learner>;
 using Numbers1 = Vector<const double>;
 using Answers = Vector<const unsigned char>;
 
-void note_size(SharedLearner& shared) {
+void update_slow(SharedLearner& shared) {
     const auto rows = static_cast<double>(shared.value.history().rows() + 1);
     const auto width = static_cast<double>(shared.value.plan().width);
     const auto questions = static_cast<double>(shared.value.plan().questions.size());
     shared.slow = rows * width * width * questions > kLong;
 }
 
-// Call ``go`` in a turn: a long one if it may take long.
 template <class Go>
-void in_turn(SharedLearner& shared, const Go& go) {
-    if (shared.slow) {
-        LongTurn turn(shared);
-        go();
-    } else {
-        Turn turn(shared);
-        go();
-    }
+void call(SharedLearner& shared, const Go& go) {
+    shared.slow ? shared.long_call(go) : shared.short_call(go);
 }
 
 using QuestionTuple = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>;
@@ -129,8 +127,8 @@ Plan make_plan(std::size_t n_arms, std::size_t width, const std::vector<Question
     return plan;
 }
 
-// A Python object as doubles one after another, if that is what it holds. Cheaper than an ndarray,
-// for the calls that are made every round.
+// A Python object that holds doubles one after another. Cheaper than an ndarray, for the calls of
+// every round.
 class Doubles {
 public:
     explicit Doubles(nb::handle object) {
@@ -168,8 +166,8 @@ private:
     std::vector<double> large_;
 };
 
-// Write the features of a context to ``row``; without maps they are given as they are. False if
-// the context is not as it should be.
+// Write the features of a context to ``row``; without maps the context is the features. False if
+// the context is invalid.
 bool features_of(const Learner& learner, const Doubles& x, const Monomials* maps, double* row) {
     const std::size_t width = learner.plan().width;
     if (!x || x.size() != (maps == nullptr ? width : maps->context_dim())) return false;
@@ -182,103 +180,90 @@ bool features_of(const Learner& learner, const Doubles& x, const Monomials* maps
 
 const double* draws_of(const Learner& learner, const std::optional<Numbers1>& noise) {
     if (!noise) return nullptr;
-    require(noise->shape(0) == learner.n_pairs(), "one draw a pair");
+    require(noise->shape(0) == learner.n_pairs(), "one draw per pair");
     return noise->data();
 }
 
-// A note is what a decision rested on: the features, then the numbers of every comparison. In a
-// forced round nothing is compared, and the upper value of the first pair is NaN to say so.
-std::size_t note_length(const Learner& learner) {
-    return learner.plan().width + 3 * learner.n_pairs();
-}
+// What a decision rested on: the features, then the numbers of every comparison. In a forced round
+// nothing is compared, and the upper value of the first pair is NaN to say so.
+class Note {
+public:
+    explicit Note(const Learner& learner)
+        : width_(learner.plan().width), size_(width_ + 3 * learner.n_pairs()), numbers_(size_) {}
+    // A copy of one that Python holds.
+    Note(const Learner& learner, const nb::bytes& from) : Note(learner) {
+        require(from.size() == size_ * sizeof(double), "a note of another learner");
+        std::memcpy(row(), from.data(), from.size());
+    }
+    double* row() { return numbers_.data(); }
+    Noted* noted() { return reinterpret_cast<Noted*>(row() + width_); }
+    bool forced() { return std::isnan(noted()[0].upper); }
+    void mark_forced() { noted()[0].upper = std::nan(""); }
+    nb::bytes bytes() { return nb::bytes(row(), size_ * sizeof(double)); }
 
-Noted* noted_in(const Learner& learner, double* note) {
-    return reinterpret_cast<Noted*>(note + learner.plan().width);
-}
+private:
+    std::size_t width_, size_;
+    Row numbers_;
+};
 
-bool was_forced(const Learner& learner, double* note) {
-    return std::isnan(noted_in(learner, note)[0].upper);
-}
-
-nb::bytes as_bytes(const double* numbers, std::size_t n) {
-    return nb::bytes(numbers, n * sizeof(double));
-}
-
-// Copy a note that Python holds.
-void read_note(const Learner& learner, const nb::bytes& from, double* note) {
-    require(from.size() == note_length(learner) * sizeof(double), "a note of another learner");
-    std::memcpy(note, from.data(), from.size());
-}
-
-// The stop, the rounds and labels seen before it, and the note; None if the context is not as it should be.
+// The stop, the rounds and labels seen before it, and the note; None if the context is invalid.
 nb::object decide(SharedLearner& shared, nb::handle context, const Monomials* maps,
                   const std::optional<Numbers1>& noise) {
     Learner& learner = shared.value;
     const Doubles x(context);
-    Row note(note_length(learner));
-    if (!features_of(learner, x, maps, note.data())) return nb::none();
+    Note note(learner);
+    if (!features_of(learner, x, maps, note.row())) return nb::none();
     const double* draws = draws_of(learner, noise);
-    Noted* const noted = noted_in(learner, note.data());
     std::size_t stop = 0;
     std::int64_t rounds = 0;
-    const auto answer = [&] {
-        stop = learner.decide(note.data(), draws, noted);
+    call(shared, [&] {
+        stop = learner.decide(note.row(), draws, note.noted());
         rounds = learner.rounds() + learner.labels();
-        if (learner.forced()) noted[0].upper = std::nan("");
-    };
-    in_turn(shared, answer);
-    return nb::make_tuple(stop, rounds, as_bytes(note.data(), note_length(learner)));
+        if (learner.forced()) note.mark_forced();
+    });
+    return nb::make_tuple(stop, rounds, note.bytes());
 }
 
 nb::bytes begin(SharedLearner& shared) {
     const Learner& learner = shared.value;
-    Row note(note_length(learner));
-    std::fill_n(note.data(), note_length(learner), 0.0);
-    Noted* const noted = noted_in(learner, note.data());
-    for (std::size_t k = 0; k < learner.n_pairs(); ++k) noted[k].estimate = std::nan("");
-    {
-        Turn turn(shared);
-        if (learner.forced()) noted[0].upper = std::nan("");
-    }
-    return as_bytes(note.data(), note_length(learner));
+    Note note(learner);
+    std::fill_n(note.row(), learner.plan().width, 0.0);
+    std::fill_n(note.noted(), learner.n_pairs(), Noted{std::nan(""), 0.0, 0.0});
+    if (shared.short_call([&] { return learner.forced(); })) note.mark_forced();
+    return note.bytes();
 }
 
 nb::tuple should_stop(SharedLearner& shared, const Numbers1& row,
                       const std::optional<Numbers1>& noise, const nb::bytes& before,
                       std::size_t arm) {
     Learner& learner = shared.value;
-    const std::size_t width = learner.plan().width;
-    require(row.shape(0) == width && arm < learner.plan().n_arms - 1, "no such arm");
-    Row note(note_length(learner));
-    read_note(learner, before, note.data());
-    std::copy_n(row.data(), width, note.data());
+    require(has_shape(row, learner.plan().width) && arm < learner.plan().n_arms - 1, "no such arm");
+    Note note(learner, before);
+    std::copy_n(row.data(), row.shape(0), note.row());
     const double* draws = draws_of(learner, noise);
-    bool stops = false;
-    {
-        LongTurn turn(shared);
-        stops = learner.should_stop(note.data(), draws, noted_in(learner, note.data()), arm);
-    }
-    return nb::make_tuple(stops, as_bytes(note.data(), note_length(learner)));
+    const bool stops = shared.long_call(
+        [&] { return learner.should_stop(note.row(), draws, note.noted(), arm); });
+    return nb::make_tuple(stops, note.bytes());
 }
 
 void decide_many(SharedLearner& shared, const Table<const double>& rows,
                  const std::optional<Table<const double>>& noise,
                  const Vector<std::int64_t>& stops) {
     Learner& learner = shared.value;
-    require(rows.shape(1) == learner.plan().width && stops.shape(0) == rows.shape(0), "rows");
-    require(!noise || (noise->shape(0) == rows.shape(0) && noise->shape(1) == learner.n_pairs()),
-            "a row of noise for each decision");
-    std::vector<Noted> noted(learner.n_pairs());
-    LongTurn turn(shared);
-    for (std::size_t t = 0; t < rows.shape(0); ++t) {
-        const double* draws = noise ? noise->data() + t * learner.n_pairs() : nullptr;
-        const double* row = rows.data() + t * rows.shape(1);
-        stops.data()[t] = static_cast<std::int64_t>(learner.decide(row, draws, noted.data()));
-    }
+    const std::size_t n = stops.shape(0), pairs = learner.n_pairs();
+    require(has_shape(rows, n, learner.plan().width), "rows");
+    require(!noise || has_shape(*noise, n, pairs), "a row of noise for each decision");
+    std::vector<Noted> noted(pairs);
+    shared.long_call([&] {
+        for (std::size_t t = 0; t < n; ++t) {
+            const double* draws = noise ? noise->data() + t * pairs : nullptr;
+            const double* row = rows.data() + t * rows.shape(1);
+            stops.data()[t] = static_cast<std::int64_t>(learner.decide(row, draws, noted.data()));
+        }
+    });
 }
 
-// ``codes`` packs four bits an arm, equal where the outputs are. False if the context is not as it
-// should be.
+// ``codes`` packs four bits per arm, equal where the outputs are. False if the context is invalid.
 bool observe(SharedLearner& shared, nb::handle context, const Monomials* maps, std::size_t n,
              std::size_t rule_stop, std::uint64_t codes) {
     Learner& learner = shared.value;
@@ -294,9 +279,9 @@ bool observe(SharedLearner& shared, nb::handle context, const Monomials* maps, s
             answers[learner.pair(i, j)] = differ != 0;
         }
     }
-    in_turn(shared, [&] {
+    call(shared, [&] {
         learner.observe(row.data(), n - 1, rule_stop, answers);
-        note_size(shared);
+        update_slow(shared);
     });
     return true;
 }
@@ -304,122 +289,118 @@ bool observe(SharedLearner& shared, nb::handle context, const Monomials* maps, s
 void observe_answers(SharedLearner& shared, const Numbers1& row, std::size_t stop,
                      std::size_t rule_stop, const Answers& answers) {
     Learner& learner = shared.value;
-    require(row.shape(0) == learner.plan().width && stop < learner.plan().n_arms &&
-                answers.shape(0) == learner.plan().questions.size(),
+    require(has_shape(row, learner.plan().width) && stop < learner.plan().n_arms &&
+                has_shape(answers, learner.plan().questions.size()),
             "a round of another learner");
-    in_turn(shared, [&] {
+    call(shared, [&] {
         learner.observe(row.data(), stop, rule_stop, answers.data());
-        note_size(shared);
+        update_slow(shared);
     });
 }
 
 void label(SharedLearner& shared, const Numbers1& row, std::size_t rule_stop, const Answers& right,
            const Answers& differ) {
     Learner& learner = shared.value;
-    require(row.shape(0) == learner.plan().width && right.shape(0) <= learner.plan().n_arms &&
-                differ.shape(0) == learner.n_pairs() && learner.rule().takes_labels(),
+    require(has_shape(row, learner.plan().width) && right.shape(0) <= learner.plan().n_arms &&
+                has_shape(differ, learner.n_pairs()) && learner.rule().takes_labels(),
             "a round of another learner");
-    Turn turn(shared);
-    learner.label(row.data(), right.shape(0), rule_stop, right.data(), differ.data());
+    shared.short_call([&] {
+        learner.label(row.data(), right.shape(0), rule_stop, right.data(), differ.data());
+    });
 }
 
-// Play rounds in order. ``reach`` is the last arm whose answers are known: a deeper stop teaches
-// nothing, unless the round ended there because an arm failed (−2 − the last arm known). ``sent``
-// has bit 1 for rounds that go to the last arm by chance, bit 2 for those whose label is seen when
-// they have ended: ``wrong`` has 0 or 1 for each arm, 2 where that is not known.
+// Run recorded rounds in order. ``reach`` is the last arm whose answers are known: the learner
+// learns nothing from a deeper stop, unless the round ended there because an arm failed (−2 − the
+// last arm known). ``explored`` has bit 1 for rounds that continue to the last arm at random, bit 2
+// for those whose label is known at their end: ``wrong`` has 0 or 1 per arm, 2 where unknown.
 void run(SharedLearner& shared, const Table<const double>& rows,
          const Table<const unsigned char>& answers, const Vector<const std::int64_t>& reach,
-         const Answers& sent, const std::optional<Table<const double>>& noise,
+         const Answers& explored, const std::optional<Table<const double>>& noise,
          const std::optional<Table<const unsigned char>>& wrong, const Vector<std::int64_t>& stops,
          const Vector<std::int64_t>& rule_stops) {
     Learner& learner = shared.value;
     const std::size_t n = rows.shape(0), n_arms = learner.plan().n_arms;
-    const std::size_t questions = learner.plan().questions.size();
-    require(rows.shape(1) == learner.plan().width && answers.shape(0) == n &&
-                answers.shape(1) == questions && reach.shape(0) == n && sent.shape(0) == n &&
-                stops.shape(0) == n && rule_stops.shape(0) == n,
+    const std::size_t pairs = learner.n_pairs(), questions = learner.plan().questions.size();
+    require(has_shape(rows, n, learner.plan().width) && has_shape(answers, n, questions) &&
+                has_shape(reach, n) && has_shape(explored, n) && has_shape(stops, n) &&
+                has_shape(rule_stops, n),
             "tables of other rounds");
-    require(!noise || (noise->shape(0) == n && noise->shape(1) == learner.n_pairs()), "noise");
-    require(!wrong || (wrong->shape(0) == n && wrong->shape(1) == n_arms &&
-                       questions == learner.n_pairs() && learner.rule().takes_labels()),
+    require(!noise || has_shape(*noise, n, pairs), "noise");
+    require(!wrong || (has_shape(*wrong, n, n_arms) && questions == pairs &&
+                       learner.rule().takes_labels()),
             "labels");
-    std::vector<Noted> noted(learner.n_pairs());
+    std::vector<Noted> noted(pairs);
     std::vector<unsigned char> right(n_arms);
-    LongTurn turn(shared);
     const auto last = static_cast<std::int64_t>(n_arms) - 1;
-    for (std::size_t t = 0; t < n; ++t) {
+    const auto one_round = [&](std::size_t t) {
         const double* row = rows.data() + t * rows.shape(1);
-        const unsigned char* told = answers.data() + t * questions;
-        const double* draws = noise ? noise->data() + t * learner.n_pairs() : nullptr;
+        const unsigned char* revealed = answers.data() + t * questions;
+        const double* draws = noise ? noise->data() + t * pairs : nullptr;
         const std::size_t rule_stop = learner.decide(row, draws, noted.data());
         rule_stops.data()[t] = static_cast<std::int64_t>(rule_stop);
-        std::int64_t stop = (sent.data()[t] & 1) != 0 ? last : static_cast<std::int64_t>(rule_stop);
+        std::int64_t stop = (explored.data()[t] & 1) != 0 ? last : rule_stops.data()[t];
         stops.data()[t] = stop;
         std::int64_t known = std::min(reach.data()[t], last);
         if (known < -1) {  // a failed arm ends the round where the answers end
             known = std::min(-2 - known, last);
             stop = std::min(stop, known);
         }
-        if (stop < 0 || stop > known) continue;
+        if (stop < 0 || stop > known) return;
         const auto end = static_cast<std::size_t>(stop);
-        learner.observe(row, end, rule_stop, told);
-        if (!wrong || (sent.data()[t] & 2) == 0) continue;
-        bool labelled = true;
+        learner.observe(row, end, rule_stop, revealed);
+        if (!wrong || (explored.data()[t] & 2) == 0) return;
         for (std::size_t arm = 0; arm <= end; ++arm) {
             const unsigned char is = wrong->data()[t * n_arms + arm];
-            labelled = labelled && is < 2;
+            if (is > 1) return;
             right[arm] = is == 0;
         }
-        if (labelled) learner.label(row, end + 1, rule_stop, right.data(), told);
-    }
-    note_size(shared);
+        learner.label(row, end + 1, rule_stop, right.data(), revealed);
+    };
+    shared.long_call([&] {
+        for (std::size_t t = 0; t < n; ++t) one_round(t);
+        update_slow(shared);
+    });
 }
 
-// Learn from rounds that ended at ``stops`` (−1: teaches nothing), deciding nothing.
+// Learn from rounds that ended at ``stops`` (−1: nothing to learn), deciding nothing.
 void learn(SharedLearner& shared, const Table<const double>& rows,
            const Table<const unsigned char>& answers, const Vector<const std::int64_t>& stops,
            const Vector<const std::int64_t>& rule_stops) {
     Learner& learner = shared.value;
     const std::size_t n = rows.shape(0), questions = learner.plan().questions.size();
-    const auto n_arms = static_cast<std::int64_t>(learner.plan().n_arms);
-    require(rows.shape(1) == learner.plan().width && answers.shape(0) == n &&
-                answers.shape(1) == questions && stops.shape(0) == n && rule_stops.shape(0) == n,
+    const auto last = static_cast<std::int64_t>(learner.plan().n_arms) - 1;
+    require(has_shape(rows, n, learner.plan().width) && has_shape(answers, n, questions) &&
+                has_shape(stops, n) && has_shape(rule_stops, n),
             "tables of other rounds");
-    LongTurn turn(shared);
-    for (std::size_t t = 0; t < n; ++t) {
-        const std::int64_t stop = std::min(stops.data()[t], n_arms - 1);
-        if (stop < 0) continue;
-        const std::int64_t rule_stop = std::max(rule_stops.data()[t], std::int64_t{0});
-        learner.observe(rows.data() + t * rows.shape(1), static_cast<std::size_t>(stop),
-                        static_cast<std::size_t>(rule_stop), answers.data() + t * questions);
-    }
-    note_size(shared);
+    shared.long_call([&] {
+        for (std::size_t t = 0; t < n; ++t) {
+            const std::int64_t stop = std::min(stops.data()[t], last);
+            if (stop < 0) continue;
+            const std::int64_t rule_stop = std::max(rule_stops.data()[t], std::int64_t{0});
+            learner.observe(rows.data() + t * rows.shape(1), static_cast<std::size_t>(stop),
+                            static_cast<std::size_t>(rule_stop), answers.data() + t * questions);
+        }
+        update_slow(shared);
+    });
 }
 
 nb::object evidence(SharedLearner& shared, const nb::bytes& before,
                     const std::optional<Numbers1>& noise, std::size_t stop) {
     const Learner& learner = shared.value;
-    Row note(note_length(learner));
-    read_note(learner, before, note.data());
-    if (was_forced(learner, note.data())) return before;
+    Note note(learner, before);
+    if (note.forced()) return before;
     const double* draws = draws_of(learner, noise);
-    bool settled = false;
-    {
-        LongTurn turn(shared);
-        settled = learner.evidence(note.data(), draws, stop, noted_in(learner, note.data()));
-    }
+    const bool settled = shared.long_call(
+        [&] { return learner.evidence(note.row(), draws, stop, note.noted()); });
     if (!settled) return nb::none();
-    return as_bytes(note.data(), note_length(learner));
+    return note.bytes();
 }
 
 nb::list explain(SharedLearner& shared, const nb::bytes& before, std::size_t stop) {
-    const Learner& learner = shared.value;
-    Row note(note_length(learner));
-    read_note(learner, before, note.data());
-    const Noted* const noted = noted_in(learner, note.data());
+    Note note(shared.value, before);
     nb::list found;
-    if (was_forced(learner, note.data())) return found;
-    for (const Evidence& e : learner.explain(noted, stop)) {
+    if (note.forced()) return found;
+    for (const Evidence& e : shared.value.explain(note.noted(), stop)) {
         found.append(
             nb::make_tuple(e.first, e.second, e.gap, e.estimate, e.upper, e.gap_won, e.harm));
     }
@@ -427,44 +408,59 @@ nb::list explain(SharedLearner& shared, const nb::bytes& before, std::size_t sto
 }
 
 nb::bytes save(SharedLearner& shared) {
-    std::vector<unsigned char> bytes;
-    {
-        LongTurn turn(shared);
-        bytes = shared.value.save();
-    }
+    const std::vector<unsigned char> bytes = shared.long_call([&] { return shared.value.save(); });
     return nb::bytes(bytes.data(), bytes.size());
 }
 
 void restore(SharedLearner& shared, nb::bytes bytes) {
     const auto* data = static_cast<const unsigned char*>(bytes.data());
     const std::size_t size = bytes.size();
-    LongTurn turn(shared);
-    shared.value.restore(data, size);
-    note_size(shared);
+    shared.long_call([&] {
+        shared.value.restore(data, size);
+        update_slow(shared);
+    });
+}
+
+std::size_t checked(const SharedLearner& shared, std::size_t question) {
+    require(question < shared.value.plan().questions.size(), "no such question");
+    return question;
 }
 
 std::optional<NumpyNumbers> theta(SharedLearner& shared, std::size_t question) {
-    require(question < shared.value.plan().questions.size(), "no such question");
-    std::vector<double> found;
-    {
-        LongTurn turn(shared);
-        found = shared.value.theta(question);
-    }
+    checked(shared, question);
+    std::vector<double> found = shared.long_call([&] { return shared.value.theta(question); });
     if (found.empty()) return std::nullopt;
     const std::size_t d = found.size();
     return numpy(std::move(found), {d});
 }
 
 nb::tuple gram(SharedLearner& shared, std::size_t question) {
-    require(question < shared.value.plan().questions.size(), "no such question");
-    std::vector<double> matrix, inverse;
-    {
-        LongTurn turn(shared);
-        matrix = shared.value.gram(question).matrix();
-        inverse = shared.value.gram(question).inverse();
-    }
-    const std::size_t d = shared.value.plan().questions[question].dim;
+    const std::size_t d = shared.value.plan().questions[checked(shared, question)].dim;
+    auto [matrix, inverse] = shared.long_call([&] {
+        const Factor& factor = shared.value.gram(question);
+        return std::make_pair(factor.matrix(), factor.inverse());
+    });
     return nb::make_tuple(numpy(std::move(matrix), {d, d}), numpy(std::move(inverse), {d, d}));
+}
+
+nb::dict effort(SharedLearner& shared) {
+    const auto [effort, rows] = shared.short_call([&] {
+        return std::make_pair(shared.value.effort(), shared.value.history().rows());
+    });
+    nb::dict found;
+    found["passes"] = effort.passes;
+    found["hessians"] = effort.hessians;
+    found["rows_visited"] = effort.rows_visited;
+    found["rows_kept"] = rows;
+    return found;
+}
+
+// A property that reads one number of a learner.
+template <class Number>
+auto read(Number (Learner::*number)() const) {
+    return [number](SharedLearner& shared) {
+        return shared.short_call([&] { return (shared.value.*number)(); });
+    };
 }
 
 void bind_rules(nb::module_& m) {
@@ -487,14 +483,14 @@ void bind_rules(nb::module_& m) {
 void bind_learner(nb::module_& m) {
     nb::class_<SharedLearner>(m, "Learner")
         .def("__init__",
-             [](SharedLearner* self, const Rule& rule, std::size_t n_arms, std::size_t width,
+             [](SharedLearner* self, std::shared_ptr<const Rule> rule, std::size_t n_arms, std::size_t width,
                 const std::vector<QuestionTuple>& questions,
                 const std::vector<QuestionTuple>& grams, std::vector<double> gaps, double ridge,
                 std::int64_t forced_rounds, std::size_t weight) {
                  new (self) SharedLearner(
                      Learner(make_plan(n_arms, width, questions, grams, std::move(gaps), ridge,
                                        forced_rounds, weight),
-                             rule.copy()));
+                             std::move(rule)));
              },
              "rule"_a, nb::kw_only(), "n_arms"_a, "width"_a, "questions"_a, "grams"_a, "gaps"_a,
              "ridge"_a, "forced_rounds"_a, "weight"_a)
@@ -506,7 +502,7 @@ void bind_learner(nb::module_& m) {
              "codes"_a)
         .def("observe_answers", &observe_answers, "row"_a, "stop"_a, "rule_stop"_a, "answers"_a)
         .def("label", &label, "row"_a, "rule_stop"_a, "right"_a, "differ"_a)
-        .def("run", &run, "rows"_a, "answers"_a, "reach"_a, "sent"_a, "noise"_a.none(),
+        .def("run", &run, "rows"_a, "answers"_a, "reach"_a, "explored"_a, "noise"_a.none(),
              "wrong"_a.none(), "stops"_a.noconvert(), "rule_stops"_a.noconvert())
         .def("learn", &learn, "rows"_a, "answers"_a, "stops"_a, "rule_stops"_a)
         .def("evidence", &evidence, "note"_a, "noise"_a.none(), "stop"_a)
@@ -515,78 +511,45 @@ void bind_learner(nb::module_& m) {
         .def("gram", &gram, "question"_a)
         .def("observations",
              [](SharedLearner& shared, std::size_t question) {
-                 require(question < shared.value.plan().questions.size(), "no such question");
-                 Turn turn(shared);
-                 return shared.value.observations(question);
+                 checked(shared, question);
+                 return shared.short_call([&] { return shared.value.observations(question); });
              },
              "question"_a)
         .def("save", &save)
         .def("restore", &restore, "saved"_a)
-        .def_prop_ro("rounds",
-                     [](SharedLearner& shared) {
-                         Turn turn(shared);
-                         return shared.value.rounds();
-                     })
-        .def_prop_ro("labels",
-                     [](SharedLearner& shared) {
-                         Turn turn(shared);
-                         return shared.value.labels();
-                     })
-        .def_prop_ro("nbytes",
-                     [](SharedLearner& shared) {
-                         Turn turn(shared);
-                         return shared.value.nbytes();
-                     })
-        .def_prop_ro("effort", [](SharedLearner& shared) {
-            Effort effort;
-            std::size_t rows = 0;
-            {
-                Turn turn(shared);
-                effort = shared.value.effort();
-                rows = shared.value.history().rows();
-            }
-            nb::dict found;
-            found["passes"] = effort.passes;
-            found["hessians"] = effort.hessians;
-            found["rows_visited"] = effort.rows_visited;
-            found["rows_kept"] = rows;
-            return found;
-        });
+        .def_prop_ro("rounds", read(&Learner::rounds))
+        .def_prop_ro("labels", read(&Learner::labels))
+        .def_prop_ro("nbytes", read(&Learner::nbytes))
+        .def_prop_ro("effort", &effort);
 }
 
 using BlockTuple = std::tuple<std::size_t, std::vector<std::vector<std::size_t>>, double, double,
                               double, std::vector<double>, std::vector<double>>;
 
-Monomials make_maps(std::size_t context_dim, std::size_t width,
-                    const std::vector<BlockTuple>& given) {
-    std::vector<MonomialBlock> blocks;
-    for (const auto& [offset, monomials, bound, limit, factor, center, scale] : given) {
-        blocks.push_back({offset, monomials, bound, limit, factor, center, scale});
-    }
-    return Monomials(context_dim, width, std::move(blocks));
-}
-
 void bind_features(nb::module_& m) {
     nb::class_<Monomials>(m, "Monomials")
         .def("__init__",
              [](Monomials* self, std::size_t context_dim, std::size_t width,
-                const std::vector<BlockTuple>& blocks) {
-                 new (self) Monomials(make_maps(context_dim, width, blocks));
+                const std::vector<BlockTuple>& given) {
+                 std::vector<MonomialBlock> blocks;
+                 for (const auto& [offset, monomials, bound, limit, factor, center, scale] : given) {
+                     blocks.push_back({offset, monomials, bound, limit, factor, center, scale});
+                 }
+                 new (self) Monomials(context_dim, width, std::move(blocks));
              },
              "context_dim"_a, "width"_a, "blocks"_a)
         .def("row",
              [](const Monomials& maps, const Numbers1& x, const Vector<double>& out) {
-                 require(x.shape(0) == maps.context_dim() && out.shape(0) == maps.width(),
+                 require(has_shape(x, maps.context_dim()) && has_shape(out, maps.width()),
                          "a context of another length");
                  return maps.fill(x.data(), out.data());
              },
              "x"_a, "out"_a.noconvert())
         .def("rows",
              [](const Monomials& maps, const Table<const double>& X, const Table<double>& out) {
-                 require(X.shape(1) == maps.context_dim() && out.shape(1) == maps.width() &&
-                             X.shape(0) == out.shape(0),
+                 require(X.shape(1) == maps.context_dim() && has_shape(out, X.shape(0), maps.width()),
                          "contexts of another length");
-                 nb::gil_scoped_release let_others_run;
+                 nb::gil_scoped_release others_run;
                  for (std::size_t t = 0; t < X.shape(0); ++t) {
                      const std::int64_t status = maps.fill(X.data() + t * maps.context_dim(),
                                                            out.data() + t * maps.width());
@@ -610,45 +573,42 @@ void bind_counts(nb::module_& m) {
              "n_arms"_a, "gaps"_a, "seed"_a)
         .def("decide",
              [](SharedCounts& shared, std::optional<double> a) {
-                 PairCounts& counts = shared.value;
-                 Row noted(2 * counts.n_pairs());
-                 std::size_t stop = 0;
-                 {
-                     Turn turn(shared);
-                     stop = a ? counts.decide_ucb(*a, noted.data()) : counts.decide_ts(noted.data());
-                 }
-                 return nb::make_tuple(stop, as_bytes(noted.data(), 2 * counts.n_pairs()));
+                 const std::size_t size = 2 * shared.value.n_pairs();
+                 Row noted(size);
+                 const std::size_t stop =
+                     shared.short_call([&] { return shared.value.decide(a, noted.data()); });
+                 return nb::make_tuple(stop, nb::bytes(noted.data(), size * sizeof(double)));
              },
              "a"_a.none())
         .def("learn",
              [](SharedCounts& shared, std::size_t stop, const Answers& differ) {
-                 require(differ.shape(0) == shared.value.n_pairs(), "one value a pair");
-                 Turn turn(shared);
-                 shared.value.learn(stop, differ.data());
+                 require(has_shape(differ, shared.value.n_pairs()), "one value per pair");
+                 shared.short_call([&] { shared.value.learn(stop, differ.data()); });
              },
              "stop"_a, "differ"_a)
         .def("run",
              [](SharedCounts& shared, std::optional<double> a,
                 const Table<const unsigned char>& differ, const Vector<std::int64_t>& stops) {
                  PairCounts& counts = shared.value;
-                 require(differ.shape(1) == counts.n_pairs() && stops.shape(0) == differ.shape(0),
-                         "tables of other rounds");
-                 std::vector<double> noted(2 * counts.n_pairs());
-                 LongTurn turn(shared);
-                 for (std::size_t t = 0; t < stops.shape(0); ++t) {
-                     const std::size_t stop = a ? counts.decide_ucb(*a, noted.data())
-                                                : counts.decide_ts(noted.data());
-                     stops.data()[t] = static_cast<std::int64_t>(stop);
-                     counts.learn(stop, differ.data() + t * counts.n_pairs());
-                 }
+                 const std::size_t pairs = counts.n_pairs();
+                 require(has_shape(differ, stops.shape(0), pairs), "tables of other rounds");
+                 std::vector<double> noted(2 * pairs);
+                 shared.long_call([&] {
+                     for (std::size_t t = 0; t < stops.shape(0); ++t) {
+                         const std::size_t stop = counts.decide(a, noted.data());
+                         stops.data()[t] = static_cast<std::int64_t>(stop);
+                         counts.learn(stop, differ.data() + t * pairs);
+                     }
+                 });
              },
              "a"_a.none(), "differ"_a, "stops"_a.noconvert())
         .def("state",
              [](SharedCounts& shared) {
-                 Turn turn(shared);
-                 const PairCounts& counts = shared.value;
-                 return std::make_tuple(counts.rounds, counts.revealed, counts.disagreed,
-                                        counts.random.state());
+                 return shared.short_call([&] {
+                     const PairCounts& counts = shared.value;
+                     return std::make_tuple(counts.rounds, counts.revealed, counts.disagreed,
+                                            counts.random.state());
+                 });
              })
         .def("restore",
              [](SharedCounts& shared, std::int64_t rounds, std::vector<std::int64_t> revealed,
@@ -656,34 +616,62 @@ void bind_counts(nb::module_& m) {
                  PairCounts& counts = shared.value;
                  require(revealed.size() == counts.n_arms() && disagreed.size() == counts.n_pairs(),
                          "counts of another cascade");
-                 Turn turn(shared);
-                 counts.rounds = rounds;
-                 counts.revealed = std::move(revealed);
-                 counts.disagreed = std::move(disagreed);
-                 counts.random.restore(random);
+                 shared.short_call([&] {
+                     counts.rounds = rounds;
+                     counts.revealed = std::move(revealed);
+                     counts.disagreed = std::move(disagreed);
+                     counts.random.restore(random);
+                 });
              },
              "rounds"_a, "revealed"_a, "disagreed"_a, "random"_a)
         .def_prop_ro("rounds", [](SharedCounts& shared) {
-            Turn turn(shared);
-            return shared.value.rounds;
+            return shared.short_call([&] { return shared.value.rounds; });
         });
 }
 
 // One regression by itself, so that tests can look at its certificate.
-struct Regression {
+class Regression {
+public:
     Regression(std::size_t d, double ridge)
-        : history(2, d > 0 ? d : throw std::invalid_argument("a row without features"), 1, 1), model(d, ridge), phi(padded(d), 0.0), work(padded(d), 0.0), d(d) {}
-    Source source() const { return {history, 0, 1, kNoStage, 0}; }
-    const double* padded_copy(const Numbers1& x) {
-        require(x.shape(0) == d, "features of another length");
-        std::copy_n(x.data(), d, phi.begin());
-        return phi.data();
+        : d_(d > 0 ? d : throw std::invalid_argument("a row without features")),
+          history_(2, d, 1, 1), model_(d, ridge), row_(padded(d), 0.0), work_(padded(d), 0.0) {}
+
+    void learn(const Numbers1& phi, bool answer) {
+        const unsigned char yes = answer;
+        history_.append(load(phi), 1, 1, &yes, {{0, d_, 1, 0}});
+        model_.learn(row_.data(), answer, 1.0);
     }
-    History history;
-    Model model;
-    Numbers phi, work;
-    std::size_t d;
-    Effort effort;
+    void anchor_at(const Numbers1& theta) { model_.anchor_at(load(theta), source(), effort_); }
+    void refine(bool fresh_hessian) { model_.refine(source(), fresh_hessian, false, effort_); }
+    bool solve(bool fresh_hessian) { return model_.solve(source(), fresh_hessian, effort_); }
+    // φᵀθ̃ and the proved bound on its error.
+    std::pair<double, double> logit(const Numbers1& phi) {
+        const double z = model_.logit(load(phi)), slack = model_.slack();
+        if (std::isinf(slack)) return {z, slack};
+        return {z, slack * model_.hessian_norm(row_.data(), work_.data())};
+    }
+    NumpyNumbers hessian() const { return numpy(model_.hessian().matrix(), {d_, d_}); }
+    NumpyNumbers estimate() const {
+        const auto begin = model_.estimate().begin();
+        return numpy({begin, begin + static_cast<std::ptrdiff_t>(d_)}, {d_});
+    }
+    double prior_bound() const { return model_.prior_bound(); }
+    double reach() const { return model_.reach(); }
+    double shift() const { return model_.shift(); }
+
+private:
+    Source source() const { return {history_, 0, 1, kNoStage, 0}; }
+    const double* load(const Numbers1& x) {
+        require(has_shape(x, d_), "features of another length");
+        std::copy_n(x.data(), d_, row_.begin());
+        return row_.data();
+    }
+
+    std::size_t d_;
+    History history_;
+    Model model_;
+    Numbers row_, work_;
+    Effort effort_;
 };
 
 void bind_parts(nb::module_& m) {
@@ -700,84 +688,18 @@ void bind_parts(nb::module_& m) {
         .def("uniform", &Random::uniform)
         .def("normal", &Random::normal)
         .def("beta", &Random::beta, "a"_a, "b"_a);
-    nb::class_<Factor>(m, "Factor")
-        .def(nb::init<std::size_t, double>(), "d"_a, "scale"_a)
-        .def("add",
-             [](Factor& factor, const Numbers1& x, double w) {
-                 require(x.shape(0) == factor.dimension() && w > 0.0, "a row of another length");
-                 Numbers row(padded(x.shape(0)), 0.0), inverse(row.size(), 0.0);
-                 std::copy_n(x.data(), x.shape(0), row.begin());
-                 const double before = factor.add(row.data(), w, inverse.data());
-                 std::vector<double> after(inverse.begin(), inverse.begin() + x.shape(0));
-                 return nb::make_tuple(before, numpy(std::move(after), {x.shape(0)}));
-             },
-             "x"_a, "w"_a)
-        .def("norm",
-             [](const Factor& factor, const Numbers1& x) {
-                 require(x.shape(0) == factor.dimension(), "a row of another length");
-                 Numbers row(padded(x.shape(0)), 0.0), work(row.size());
-                 std::copy_n(x.data(), x.shape(0), row.begin());
-                 return std::sqrt(factor.square_norm(row.data(), work.data()));
-             },
-             "x"_a)
-        .def("matrix",
-             [](const Factor& factor) {
-                 return numpy(factor.matrix(), {factor.dimension(), factor.dimension()});
-             })
-        .def("inverse",
-             [](const Factor& factor) {
-                 return numpy(factor.inverse(), {factor.dimension(), factor.dimension()});
-             })
-        .def("exceeds", &Factor::exceeds, "level"_a);
     nb::class_<Regression>(m, "Regression")
         .def(nb::init<std::size_t, double>(), "d"_a, "ridge"_a)
-        .def("learn",
-             [](Regression& self, const Numbers1& phi, bool answer) {
-                 const double* x = self.padded_copy(phi);
-                 const unsigned char yes = answer;
-                 self.history.append(x, 1, 1, &yes, {{0, self.d, 1, 0}});
-                 self.model.learn(x, answer, 1.0);
-             },
-             "phi"_a, "answer"_a)
-        .def("anchor_at",
-             [](Regression& self, const Numbers1& theta) {
-                 self.model.anchor_at(self.padded_copy(theta), self.source(), self.effort);
-             },
-             "theta"_a)
-        .def("refine",
-             [](Regression& self, bool fresh_hessian, bool cautious) {
-                 self.model.refine(self.source(), fresh_hessian, cautious, self.effort);
-             },
-             "fresh_hessian"_a, "cautious"_a = false)
-        .def("solve",
-             [](Regression& self, bool fresh_hessian) {
-                 return self.model.solve(self.source(), fresh_hessian, self.effort);
-             },
-             "fresh_hessian"_a = false)
-        .def("logit",
-             [](Regression& self, const Numbers1& phi) {
-                 return self.model.logit(self.padded_copy(phi));
-             },
-             "phi"_a)
-        .def("uncertainty",
-             [](Regression& self, const Numbers1& phi) {
-                 const double slack = self.model.slack();
-                 if (std::isinf(slack)) return slack;
-                 return slack * self.model.hessian_norm(self.padded_copy(phi), self.work.data());
-             },
-             "phi"_a)
-        .def("hessian",
-             [](const Regression& self) {
-                 return numpy(self.model.hessian().matrix(), {self.d, self.d});
-             })
-        .def_prop_ro("prior_bound", [](const Regression& self) { return self.model.prior_bound(); })
-        .def_prop_ro("estimate",
-                     [](const Regression& self) {
-                         const Numbers& theta = self.model.estimate();
-                         return nb::cast(numpy({theta.begin(), theta.begin() + self.d}, {self.d}));
-                     })
-        .def_prop_ro("reach", [](const Regression& self) { return self.model.reach(); })
-        .def_prop_ro("shift", [](const Regression& self) { return self.model.shift(); });
+        .def("learn", &Regression::learn, "phi"_a, "answer"_a)
+        .def("anchor_at", &Regression::anchor_at, "theta"_a)
+        .def("refine", &Regression::refine, "fresh_hessian"_a)
+        .def("solve", &Regression::solve, "fresh_hessian"_a = false)
+        .def("logit", &Regression::logit, "phi"_a)
+        .def("hessian", &Regression::hessian)
+        .def("estimate", &Regression::estimate)
+        .def_prop_ro("prior_bound", &Regression::prior_bound)
+        .def_prop_ro("reach", &Regression::reach)
+        .def_prop_ro("shift", &Regression::shift);
 }
 
 }  // namespace

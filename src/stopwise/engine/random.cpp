@@ -36,7 +36,7 @@ std::uint64_t Random::next() {
 
 double Random::uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
-// Marsaglia's polar method. The second number of each pair is not kept, so that the state is four
+// Marsaglia's polar method. The second number of each pair is dropped, so that the state is four
 // words and no more.
 double Random::normal() {
     for (;;) {

@@ -52,8 +52,8 @@ Upper Thompson::upper(View& at, std::size_t i, std::size_t j, double) const {
     const double value = estimate + draw;
     // e^x − 1 ≤ 2x/(2 − x) for 0 ≤ x < 2, and it errs on the safe side
     const double x = 0.5 * turn;
-    const double stretch = x < 1.0 ? 2.0 * x / (2.0 - x) : exp(x) - 1.0;
-    const double error = at.error(k, 0.0) + std::fabs(draw) * stretch;
+    const double factor = x < 1.0 ? 2.0 * x / (2.0 - x) : exp(x) - 1.0;
+    const double error = at.error(k, 0.0) + std::fabs(draw) * factor;
     return {estimate, value, value - error, value + error};
 }
 

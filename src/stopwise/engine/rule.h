@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <limits>
-#include <memory>
 
 #include "link.h"
 
@@ -41,7 +40,6 @@ public:
 
 struct Rule {
     virtual ~Rule() = default;
-    virtual std::shared_ptr<const Rule> copy() const = 0;
 
     // Upper value of pair (i, j); ``threshold`` is what it will be compared with.
     virtual Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const = 0;
@@ -76,7 +74,6 @@ struct Ellipsoid {
 // USS-PD: p̃ = μ(φᵀθ̂ + α‖φ‖_{V⁻¹}).
 struct UssPd : Rule {
     explicit UssPd(Ellipsoid e) : ellipsoid(e) {}
-    std::shared_ptr<const Rule> copy() const override { return std::make_shared<UssPd>(*this); }
     Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
     double radius(double observations, double rounds) const override;
     bool takes_labels() const override { return true; }
@@ -87,7 +84,6 @@ struct UssPd : Rule {
 // USS-PD-λI: the same with V + λI and β = (2σ/κ)·√(d'/2·ln(1 + n/(d'λ)) + ln(K²/2δ)) + 2√λ·S.
 struct UssPdRidge : UssPd {
     UssPdRidge(Ellipsoid e, double lam, double S) : UssPd(e), lam_(lam), S_(S) {}
-    std::shared_ptr<const Rule> copy() const override { return std::make_shared<UssPdRidge>(*this); }
     double radius(double observations, double rounds) const override;
     double lam() const override { return lam_; }
     double explored() const override { return 3.0 * lam_; }  // λ_min(V) ≥ 2λ, and V̄ has λ more
@@ -97,7 +93,6 @@ struct UssPdRidge : UssPd {
 // Thompson sampling: μ of a draw from N(φᵀθ̂, scale²·‖φ‖²_{H⁻¹}).
 struct Thompson : Rule {
     explicit Thompson(double s) : scale(s) {}
-    std::shared_ptr<const Rule> copy() const override { return std::make_shared<Thompson>(*this); }
     Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
     double radius(double, double) const override { return 0.0; }
     bool reads_hessian() const override { return true; }
@@ -107,7 +102,6 @@ struct Thompson : Rule {
 // The supervised comparator: UCB(γ_i) − LCB(γ_j), with one question per arm ("is it wrong?").
 struct Supervised : UssPd {
     explicit Supervised(Ellipsoid e) : UssPd(e) {}
-    std::shared_ptr<const Rule> copy() const override { return std::make_shared<Supervised>(*this); }
     Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
     double threshold(double gap) const override { return gap; }
     double shown(double value) const override { return value; }

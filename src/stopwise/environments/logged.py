@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
-from stopwise.environments.base import Batch, Environment, Floats, Ints
-from stopwise.environments.rows import round_robin, shuffled
+from stopwise.checks import table
+from stopwise.environments.base import Batch, Environment, Ints, round_robin, shuffled
 from stopwise.errors import InvalidParameterError
 from stopwise.theory.dominance import dominance_margins, first_candidates
 from stopwise.theory.regret import optimal_arms
@@ -64,7 +64,7 @@ class Logged(Environment):
     ) -> None:
         self.cascade = cascade
         self.shuffle = bool(shuffle)
-        self._contexts = _contexts(contexts)
+        self._contexts = table("contexts", contexts)
         self.context_dim = self._contexts.shape[1]
         n, arms = len(self._contexts), cascade.n_arms
         said = _values(outputs, "outputs", (n, arms), f"one of each of {arms} arms for each round")
@@ -162,23 +162,6 @@ class Logged(Environment):
             labels=labels,
             error_rates=errors,
         )
-
-
-def _contexts(contexts: ArrayLike) -> Floats:
-    try:
-        table = np.array(contexts, dtype=np.float64)
-    except (TypeError, ValueError) as reason:
-        raise InvalidParameterError(f"contexts must be numbers: {reason}") from None
-    if table.ndim != 2 or 0 in table.shape:
-        raise InvalidParameterError(
-            f"contexts form a table with one row a round; this has shape {table.shape}"
-        )
-    if not np.isfinite(table).all():
-        row, column = np.argwhere(~np.isfinite(table))[0]
-        raise InvalidParameterError(
-            f"coordinate {column} of round {row} is {table[row, column]}; contexts must be finite"
-        )
-    return table
 
 
 def _values(values: ArrayLike, what: str, shape: tuple[int, ...], need: str) -> list[Hashable]:

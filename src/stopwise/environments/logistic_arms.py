@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
+from stopwise.checks import numbers
 from stopwise.environments.base import Floats
 from stopwise.environments.binary_arms import BinaryArms
 from stopwise.environments.training import chance_of_one
@@ -16,11 +17,7 @@ class LogisticArms(BinaryArms):
     """Contexts uniform in [−1, 1]^d; arm i answers 1 with chance μ(xᵀw_i + b_i).
 
     The label is 1 with chance μ(xᵀw + b) of its own. Given the context, arms and label are
-    independent, so that
-
-        γ_i(x) = a_i(1 − y) + (1 − a_i)y,    p_ij(x) = a_i(1 − a_j) + (1 − a_i)a_j
-
-    with a_i, y the chances of a 1.
+    independent (see `BinaryArms`).
 
     Parameters
     ----------
@@ -44,8 +41,8 @@ class LogisticArms(BinaryArms):
 
     def __init__(self, cascade: Cascade, arms: ArrayLike, label: ArrayLike) -> None:
         self.cascade = cascade
-        self._arms = np.array(arms, dtype=np.float64)
-        self._label = np.array(label, dtype=np.float64)
+        self._arms = numbers("arms", arms).copy()
+        self._label = numbers("label", label).copy()
         if self._arms.ndim != 2 or len(self._arms) != cascade.n_arms:
             raise InvalidParameterError(
                 f"arms needs one row of weights (and a bias) for each of {cascade.n_arms} arms; "

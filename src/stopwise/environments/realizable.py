@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.checks import number
 from stopwise.environments.base import Batch, Environment, Floats, Ints
 from stopwise.errors import InvalidParameterError
 from stopwise.features import BoundFeatures, Polynomial, bind
@@ -70,9 +71,7 @@ class Realizable(Environment):
     ) -> None:
         self.cascade = cascade
         self.theta = _vectors(cascade, theta)
-        if not 0 <= margin < math.inf:
-            raise InvalidParameterError(f"margin must be a number, zero or more, not {margin!r}")
-        self.margin = float(margin)
+        self.margin = number("margin", margin, least=0)
         self._features: BoundFeatures | None = None
         length = self.theta.shape[1]
         if degree is None:
@@ -116,16 +115,16 @@ class Realizable(Environment):
             margins = dominance_margins(self.cascade, table, optimal)
             drawn += block
             if self.margin == 0.0:
-                kept = np.ones(block, dtype=np.bool_)
+                accepted = np.ones(block, dtype=np.bool_)
             else:
-                kept = (margins >= self.margin) & self._passed_clearly(table, optimal)
-            found += int(kept.sum())
+                accepted = (margins >= self.margin) & self._passed_clearly(table, optimal)
+            found += int(accepted.sum())
             if found < FEWEST * drawn:
                 raise InvalidParameterError(
                     f"only {found} of {drawn} contexts have a margin of {self.margin:g} or more; "
                     "ask for less, widen the gaps between costs, or lower the disagreement"
                 )
-            yield x[kept], p[kept], table[kept], optimal[kept], margins[kept]
+            yield x[accepted], p[accepted], table[accepted], optimal[accepted], margins[accepted]
 
     def _passed_clearly(self, table: Floats, optimal: Ints) -> NDArray[np.bool_]:
         """Return where every arm before the optimal one is passed by the margin or more."""

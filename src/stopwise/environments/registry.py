@@ -4,12 +4,11 @@ from typing import Any
 
 from stopwise.cascade import Cascade
 from stopwise.environments.base import Environment
-from stopwise.environments.heart import Heart
 from stopwise.environments.logged import Logged
 from stopwise.environments.logistic_arms import LogisticArms
-from stopwise.environments.pima import Pima
 from stopwise.environments.realizable import Realizable
 from stopwise.environments.synthetic import Synthetic
+from stopwise.environments.tabular import Heart, Pima
 from stopwise.errors import UnknownEnvironmentError
 
 ENVIRONMENTS: dict[str, type[Environment]] = {

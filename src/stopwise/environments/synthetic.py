@@ -6,12 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from stopwise.cascade import Cascade
-from stopwise.environments.base import Floats
+from stopwise.checks import integer
+from stopwise.environments.base import Floats, shuffled
 from stopwise.environments.binary_arms import BinaryArms
-from stopwise.environments.rows import shuffled
 from stopwise.environments.tabular import per_arm
 from stopwise.environments.training import chance_of_one, fit_logistic
-from stopwise.errors import InvalidParameterError
 from stopwise.features import Polynomial
 
 # The paper gives neither. With this C its four fractions of weakly dominant contexts are met, and
@@ -60,11 +59,8 @@ class Synthetic(BinaryArms):
         data_seed: int = PAPER_DATA_SEED,
     ) -> None:
         self.cascade = cascade
-        if samples != int(samples) or samples < 1:
-            raise InvalidParameterError(
-                f"samples must be a whole number, 1 or more, not {samples!r}"
-            )
-        x = np.random.default_rng(data_seed).uniform(-1.0, 1.0, (int(samples), 3))
+        samples = integer("samples", samples, least=1)
+        x = np.random.default_rng(data_seed).uniform(-1.0, 1.0, (samples, 3))
         self._contexts = x
         self._labels = (x[:, 0] + x[:, 0] * x[:, 1] + x[:, 2] ** 2 >= 0).astype(np.float64)
         monomials = Polynomial(degree=2, bias=False).monomials(3)

@@ -7,19 +7,25 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
-from stopwise.environments.base import Floats
+from stopwise.checks import numbers
+from stopwise.data import load_table
+from stopwise.environments.base import Floats, round_robin
 from stopwise.environments.binary_arms import BinaryArms
-from stopwise.environments.rows import round_robin
 from stopwise.environments.training import chance_of_one, checked_table, fit_logistic
 from stopwise.errors import InvalidParameterError
+
+# The paper does not say how its arms were regularised. Of a grid over scalings and C, these come
+# closest to its fractions of weakly dominant contexts: to within 0.0024 and 0.0042.
+PIMA_C = (1.5, 0.4, 0.4)
+HEART_C = (1.01, 1.91, 2.0)
 
 
 class Tabular(BinaryArms):
     """Contexts are the rows of a table, in order and from the first again past the last.
 
     Arm i is a logistic classifier trained on the leading ``columns_per_arm[i]`` columns of the
-    whole table, and answers 1 with the chance it gives; the labels are those of the table. So a
-    deeper arm can be one that is shown more: first a patient's history, then a test, then
+    complete table, and answers 1 with the chance it gives; the labels are those of the table. So a
+    deeper arm can be one that sees more: first a patient's history, then a test, then
     another.
 
     Parameters
@@ -84,6 +90,53 @@ class Tabular(BinaryArms):
         return self._contexts[rows], self._says_one[rows], self._labels[rows]
 
 
+class Pima(Tabular):
+    """The paper's diabetes cascade: 768 rows, three arms that see 6, 7 and 8 columns.
+
+    The profile is pregnancies, blood pressure, skin thickness, body mass, pedigree and age;
+    arm 1 also sees glucose, arm 2 glucose and insulin. Columns are `standardised`.
+
+    Parameters
+    ----------
+    cascade : Cascade
+        Three arms and their costs.
+    C : sequence of float
+        How little each arm is regularised, as in `fit_logistic`.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> env = Pima(sw.Cascade(costs=[0.01, 0.35, 0.5]))
+    >>> round(float(env.sample(5000, np.random.default_rng(0)).dominant.mean()), 2)
+    0.22
+    """
+
+    name: ClassVar[str] = "pima"
+
+    def __init__(self, cascade: Cascade, *, C: Sequence[float] = PIMA_C) -> None:
+        _, X, y = load_table("pima")
+        super().__init__(cascade, standardised(X), y, columns_per_arm=(6, 7, 8), C=C)
+
+
+class Heart(Tabular):
+    """The paper's heart disease cascade: 297 rows, three arms that see 7, 10 and 12 columns.
+
+    Arm 0 sees age to restecg, arm 1 also thalach, exang and oldpeak, arm 2 also slope and ca.
+    The last attribute, thal, is left out: the paper has twelve. Columns are `standardised`.
+
+    Parameters
+    ----------
+    cascade, C
+        As in `Pima`.
+    """
+
+    name: ClassVar[str] = "heart"
+
+    def __init__(self, cascade: Cascade, *, C: Sequence[float] = HEART_C) -> None:
+        _, X, y = load_table("heart")
+        super().__init__(cascade, standardised(X[:, :12]), y, columns_per_arm=(7, 10, 12), C=C)
+
+
 def standardised(X: ArrayLike) -> Floats:
     """Return a table with columns of mean 0 and equal spread, and rows of norm at most 1.
 
@@ -112,14 +165,9 @@ def per_arm(values: float | Sequence[float], n_arms: int, what: str) -> list[flo
     >>> per_arm(2, 3, "C"), per_arm([1, 2], 2, "C")
     ([2.0, 2.0, 2.0], [1.0, 2.0])
     """
-    try:
-        numbers = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidParameterError(f"{what} must be numbers, not {values!r}") from None
-    if numbers.ndim == 0:
-        return [float(numbers)] * n_arms
-    if numbers.shape != (n_arms,):
+    given = numbers(what, values)
+    if given.shape not in ((), (n_arms,)):
         raise InvalidParameterError(
-            f"{what} needs one number for each of {n_arms} arms; this has shape {numbers.shape}"
+            f"{what} needs one number for each of {n_arms} arms; this has shape {given.shape}"
         )
-    return [float(number) for number in numbers]
+    return np.broadcast_to(given, n_arms).tolist()

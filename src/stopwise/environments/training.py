@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stopwise import checks
 from stopwise.environments.base import Floats, Ints
 from stopwise.errors import InvalidParameterError
 
@@ -56,8 +57,7 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
     [0.7016, 0.7476]
     """
     table, labels = checked_table(X, y)
-    if not (np.isfinite(C) and C > 0):
-        raise InvalidParameterError(f"C must be a finite number above zero, not {C!r}")
+    weight = checks.number("C", C, above=0)
     if intercept and (labels == labels[0]).all():
         raise InvalidParameterError(
             f"every label is {labels[0]}: an intercept would grow for ever; give both labels, or "
@@ -66,7 +66,7 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
     rows = np.column_stack([table, np.ones(len(table))]) if intercept else table
     penalty = np.ones(rows.shape[1])
     penalty[table.shape[1] :] = 0.0
-    w = _minimise(rows, np.where(labels == 1, 1.0, -1.0), float(C), penalty)
+    w = _minimise(rows, np.where(labels == 1, 1.0, -1.0), weight, penalty)
     return w if intercept else np.append(w, 0.0)
 
 
@@ -78,23 +78,11 @@ def checked_table(X: ArrayLike, y: ArrayLike) -> tuple[Floats, Ints]:
     >>> checked_table([[1, 2], [3, 4]], [True, False])[1].tolist()
     [1, 0]
     """
-    try:
-        table = np.array(X, dtype=np.float64)
-        labels = np.array(y, dtype=np.float64)
-    except (TypeError, ValueError) as reason:
-        raise InvalidParameterError(f"a table and its labels must be numbers: {reason}") from None
-    if table.ndim != 2 or 0 in table.shape:
-        raise InvalidParameterError(
-            f"the data form a table of one row and one column or more; this has shape {table.shape}"
-        )
+    table = checks.table("the data", X).copy()
+    labels = checks.numbers("the labels", y)
     if labels.shape != (len(table),):
         raise InvalidParameterError(
             f"{len(table)} rows need as many labels; these have shape {labels.shape}"
-        )
-    if not np.isfinite(table).all():
-        row, column = np.argwhere(~np.isfinite(table))[0]
-        raise InvalidParameterError(
-            f"row {row}, column {column} is {table[row, column]}; the data must be finite"
         )
     if not np.isin(labels, (0.0, 1.0)).all():
         row = int(np.argmin(np.isin(labels, (0.0, 1.0))))

@@ -7,8 +7,8 @@ from stopwise.errors import EngineError
 from stopwise.experiments.engines import Engine, Task
 from stopwise.experiments.runs import built
 from stopwise.experiments.spec import ExperimentSpec
-from stopwise.experiments.store import Store
-from stopwise.policies.base import Progress
+from stopwise.experiments.store import RunStore
+from stopwise.records import Progress, no_progress
 
 # Heuristic: a task is at most so many runs, which makes its way to a worker cheap, and a campaign
 # at least so many tasks if it has the runs, so that workers finish together and progress moves.
@@ -18,9 +18,9 @@ TASKS = 40
 
 def run_campaign(
     wanted: Iterable[tuple[ExperimentSpec, Iterable[int]]],
-    store: Store,
+    store: RunStore,
     engine: Engine,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> None:
     """Do the runs that a store lacks, and keep those of each task as soon as it is finished.
 
@@ -30,12 +30,12 @@ def run_campaign(
     ----------
     wanted : iterable of (ExperimentSpec, iterable of int)
         Experiments, and the seeds of their runs.
-    store : Store
+    store : RunStore
         Where finished runs are looked up and kept.
     engine : Engine
         Does the runs. It stays open.
     progress : callable, optional
-        Called as ``progress(done, of)``, counted in runs, those already stored included.
+        Called as ``progress("running", done, of)``, in runs, those already stored included.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def run_campaign(
     >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
     >>> where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
     >>> spec = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=100)
-    >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/runs.db") as store:
+    >>> with tempfile.TemporaryDirectory() as folder, RunStore(f"{folder}/runs.db") as store:
     ...     run_campaign([(spec, range(3))], store, InProcess())
     ...     sorted(store.get(spec))
     [0, 1, 2]
@@ -60,8 +60,7 @@ def run_campaign(
         spec.policy.build(environment.cascade, environment.context_dim, seed=0)
     of = sum(map(len, seeds_of.values()))
     done = of - sum(map(len, missing.values()))
-    if progress is not None:
-        progress(done, of)
+    progress("running", done, of)
     if not missing:
         return
     spec_of = {spec.key: spec for spec in missing}
@@ -76,8 +75,7 @@ def run_campaign(
                 )
             store.put(spec_of[key], traces)
             done += len(traces)
-            if progress is not None:
-                progress(done, of)
+            progress("running", done, of)
 
 
 def tasks(missing: Mapping[ExperimentSpec, Sequence[int]]) -> list[Task]:

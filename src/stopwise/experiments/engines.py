@@ -14,7 +14,8 @@ from multiprocessing.connection import Connection
 from threading import Thread
 from typing import Any, Self, TypeAlias
 
-from stopwise.errors import EngineError, InvalidParameterError, MissingPackageError
+from stopwise.checks import integer
+from stopwise.errors import EngineError, InvalidParameterError, missing_package
 from stopwise.experiments.runs import Trace, execute
 from stopwise.experiments.spec import ExperimentSpec
 
@@ -176,9 +177,7 @@ class Dask(Engine):
         try:
             self._dask: Any = import_module("distributed")
         except ImportError as error:
-            raise MissingPackageError(
-                "the Dask engine needs dask.distributed: pip install 'stopwise[dask]'"
-            ) from error
+            raise missing_package("the Dask engine", "dask.distributed", "dask") from error
 
     def run(self, tasks: Iterable[Task]) -> Runs:
         """Do tasks."""
@@ -311,6 +310,4 @@ def _checked_jobs(jobs: int | None) -> int:
     if jobs is None:
         mine = getattr(os, "sched_getaffinity", None)  # what this process may use, where known
         return len(mine(0)) if mine else os.cpu_count() or 1
-    if jobs != int(jobs) or jobs < 1:
-        raise InvalidParameterError(f"jobs must be a whole number, 1 or more, not {jobs!r}")
-    return int(jobs)
+    return integer("jobs", jobs, least=1)

@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stopwise.checks import integer
 from stopwise.environments.base import Batch, Environment
-from stopwise.errors import CascadeMismatchError, InvalidParameterError, TruthRequiredError
-from stopwise.policies.base import Policy, Progress
-from stopwise.policies.baselines import Told
-from stopwise.policies.supervised import Supervised
+from stopwise.errors import CascadeMismatchError, TruthRequiredError
+from stopwise.policies.base import Policy
+from stopwise.records import Progress, no_progress
 from stopwise.theory.regret import pseudo_regret, regret
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ def simulate(
     rounds: int,
     seed: int = 0,
     *,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> Run:
     """Let a policy play rounds of an environment and measure it.
 
@@ -65,7 +65,7 @@ def simulate(
     seed : int
         Of the environment's draws.
     progress : callable, optional
-        Called as ``progress(done, of)`` now and then.
+        Called as ``progress("rounds", done, of)`` now and then.
 
     Returns
     -------
@@ -85,13 +85,12 @@ def simulate(
         raise CascadeMismatchError(
             f"policy and environment have different cascades: {'; '.join(changes)}"
         )
-    if rounds != int(rounds) or rounds < 1:
-        raise InvalidParameterError(f"rounds must be a whole number, 1 or more, not {rounds!r}")
-    batch = environment.sample(int(rounds), np.random.default_rng(seed))
+    rounds = integer("rounds", rounds, least=1)
+    batch = environment.sample(rounds, np.random.default_rng(seed))
     return measure(policy, batch, progress)
 
 
-def measure(policy: Policy, batch: Batch, progress: Progress | None = None) -> Run:
+def measure(policy: Policy, batch: Batch, progress: Progress = no_progress) -> Run:
     """Let a policy play rounds already drawn and measure it.
 
     Parameters
@@ -102,7 +101,7 @@ def measure(policy: Policy, batch: Batch, progress: Progress | None = None) -> R
         The rounds, of the policy's own cascade; their truth goes to the regret, and to
         comparators that need it.
     progress : callable, optional
-        Called as ``progress(done, of)`` now and then.
+        Called as ``progress("rounds", done, of)`` now and then.
 
     Returns
     -------
@@ -135,16 +134,12 @@ def measure(policy: Policy, batch: Batch, progress: Progress | None = None) -> R
     return Run(stops, cost, np.cumsum(lost), np.cumsum(undominated), total)
 
 
-def _play(policy: Policy, batch: Batch, progress: Progress | None) -> Ints:
-    told: dict[str, object] = {}
-    if isinstance(policy, Told):
-        told = {"optimal": batch.optimal, "disagreement": batch.disagreement}
-    elif isinstance(policy, Supervised):
-        if batch.outputs is None or batch.labels is None:
-            raise TruthRequiredError("a supervised run needs an environment with labels")
-        told = {"labels": batch.labels}
+def _play(policy: Policy, batch: Batch, progress: Progress) -> Ints:
+    truth = {name: getattr(batch, name) for name in policy.needs_truth}
+    if missing := [name for name, given in truth.items() if given is None]:
+        raise TruthRequiredError(f"{policy.name} needs an environment with {missing[0]}")
     play: Callable[..., Ints] = policy.run
     said: NDArray[Any] | None = batch.outputs
     if said is None:
         play, said = policy.run_disagreements, batch.differ
-    return play(batch.contexts, said, progress=progress, **told)
+    return play(batch.contexts, said, progress=progress, **truth)

@@ -12,12 +12,13 @@ from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.checks import integer
 from stopwise.environments.base import Environment
 from stopwise.environments.registry import make_environment
 from stopwise.errors import FeaturesMismatchError, InvalidParameterError
 from stopwise.features import map_from_spec
 from stopwise.policies.base import Policy
-from stopwise.policies.randomness import whole_seed
+from stopwise.policies.randomness import checked_seed
 from stopwise.policies.registry import make, policy_class, takes
 
 # Raise it when the same spec and seed come to mean other numbers: a default changed, a stream of
@@ -185,9 +186,11 @@ class ExperimentSpec(_Spec, frozen=True, eq=False):
 
     def __post_init__(self) -> None:
         """Check the values and bring them to one form."""
-        rounds = _count("rounds", self.rounds)
+        rounds = integer("rounds", self.rounds, least=1)
         force_setattr(self, "rounds", rounds)
-        force_setattr(self, "checkpoints", min(_count("checkpoints", self.checkpoints), rounds))
+        force_setattr(
+            self, "checkpoints", min(integer("checkpoints", self.checkpoints, least=1), rounds)
+        )
 
     @property
     def key(self) -> str:
@@ -211,7 +214,7 @@ def environment_random(seed: int) -> np.random.Generator:
     >>> float(environment_random(3).random()) == float(environment_random(3).random())
     True
     """
-    return np.random.default_rng([whole_seed(seed), 0])
+    return np.random.default_rng([checked_seed(seed), 0])
 
 
 def policy_seed(seed: int) -> int:
@@ -222,7 +225,7 @@ def policy_seed(seed: int) -> int:
     >>> policy_seed(3) != policy_seed(4)
     True
     """
-    words = np.random.SeedSequence([whole_seed(seed), 1]).generate_state(1, np.uint64)
+    words = np.random.SeedSequence([checked_seed(seed), 1]).generate_state(1, np.uint64)
     return int(words[0]) >> 1  # seeds have 63 bits
 
 
@@ -266,13 +269,3 @@ def _plain(value: object) -> object:
     raise InvalidParameterError(
         f"a spec holds numbers, strings, lists and dicts, not {type(value).__name__}"
     )
-
-
-def _count(name: str, value: float) -> int:
-    try:
-        whole = int(value) if value == int(value) else 0
-    except (TypeError, ValueError, OverflowError):
-        whole = 0
-    if whole < 1:
-        raise InvalidParameterError(f"{name} must be a whole number, 1 or more, not {value!r}")
-    return whole

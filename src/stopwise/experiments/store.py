@@ -47,7 +47,7 @@ PRAGMA user_version = {VERSION};
 """
 
 
-class Store:
+class RunStore:
     """A file of finished runs.
 
     Several processes may write at once. A process that is killed loses what it had not `put`,
@@ -73,7 +73,7 @@ class Store:
     >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
     >>> where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
     >>> spec = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=100)
-    >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/runs.db") as store:
+    >>> with tempfile.TemporaryDirectory() as folder, RunStore(f"{folder}/runs.db") as store:
     ...     store.put(spec, [execute(spec, 0), execute(spec, 2)])
     ...     store.missing(spec, range(4))
     [1, 3]

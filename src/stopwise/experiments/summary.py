@@ -109,7 +109,7 @@ def curves(traces: Traces, what: What = "regret", confidence: float = 0.95) -> C
 
     Parameters
     ----------
-    traces : traces, or the dict of them by seed that ``Store.get`` returns
+    traces : traces, or the dict of them by seed that ``RunStore.get`` returns
         All of one experiment.
     what : {"regret", "total_cost", "undominated"}
         Which curve.

@@ -1,15 +1,14 @@
 """Outputs and labels as whole numbers: equal numbers, equal answers."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.logs.cells import EXACT, Cells, shown
-from stopwise.logs.problems import Problems
+from stopwise.logs.cells import EXACT, Cells, Family
+from stopwise.logs.problems import MOST, Problems
 
-Family: TypeAlias = Literal["number", "text"]
 Coded: TypeAlias = tuple[list[NDArray[np.int64]], tuple[Any, ...] | None]
 
 # Negative whole numbers in a range this small become positions in it without sorting (heuristic).
@@ -19,24 +18,24 @@ SMALL_RANGE = 4096
 def family(
     columns: Sequence[Cells], names: Sequence[str], expected: Family | None, problems: Problems
 ) -> Family | None:
-    """Return whether a log's answers are numbers or texts, and note the cells that are others.
+    """Return whether a log's answers are numbers or texts, and note the cells that are not.
 
-    Bools count as numbers, as in Python, where ``True == 1``. ``expected`` is what earlier rows
-    held, None if nothing yet; so is the result.
+    Bools count as numbers, as in Python, where ``True == 1``. ``expected`` is the family of earlier
+    rows, None if they held nothing.
     """
-    begins = [_begin(cells) for cells in columns]
-    known = [(row, i) for i, row in enumerate(begins) if row is not None]
-    if expected is None and known:
-        expected = _family_of(columns[min(known)[1]])
-    for cells, name, row in zip(columns, names, begins, strict=True):
-        if row is not None and _family_of(cells) != expected:
-            problems.at(row, name, mixed(_example(cells, row), expected))
-        elif cells.odd is not None and cells.odd.family not in ("other", expected or "number"):
-            problems.at(cells.odd.row, name, mixed(cells.odd.words, expected))
-        elif cells.odd is not None:
-            problems.at(
-                cells.odd.row, name, f"is {cells.odd.words}; outputs and labels must be {ALLOWED}"
-            )
+    filled = [cells.filled for cells in columns]
+    begins = [(int(rows[0]), i) for i, rows in enumerate(filled) if len(rows)]
+    if expected is None and begins:
+        expected = _family_of(columns[min(begins)[1]])
+    for cells, name, rows in zip(columns, names, filled, strict=True):
+        if len(rows) and _family_of(cells) != expected:
+            for row in rows[:MOST].tolist():
+                problems.at(row, name, mixed(cells.describe(row), expected))
+        for row, cell in cells.wrong.items():
+            if cell.family in ("other", expected or "number"):
+                problems.at(row, name, f"is {cell.words}; outputs and labels must be {ALLOWED}")
+            else:
+                problems.at(row, name, mixed(cell.words, expected))
     return expected
 
 
@@ -58,7 +57,7 @@ def mixed(found: str, expected: Family | None) -> str:
 
 
 def encode(columns: Sequence[Cells], names: Sequence[str], problems: Problems) -> Coded:
-    """Give equal answers equal whole numbers, −1 to none; and tell what the numbers stand for.
+    """Give equal answers equal whole numbers, −1 to none; return also what the numbers mean.
 
     The columns must be of one family (`family`). The second result is None where the whole
     numbers are the answers themselves.
@@ -135,17 +134,5 @@ def _sorted(columns: Sequence[NDArray[Any]]) -> Coded:
     return list(codes.astype(np.int64).reshape(len(columns), -1)), tuple(values.tolist())
 
 
-def _begin(cells: Cells) -> int | None:
-    """Return the first row that holds something."""
-    if cells.kind == "empty" or not len(cells.values):
-        return None
-    return 0 if cells.null is None else int(cells.null.argmin())
-
-
 def _family_of(cells: Cells) -> Family:
     return "text" if cells.kind == "text" else "number"
-
-
-def _example(cells: Cells, row: int) -> str:
-    value = cells.values[row].item()
-    return shown(cells.words[value] if cells.kind == "text" else value)

@@ -1,24 +1,27 @@
-"""One column of a few rows, whatever the file it came from."""
+"""One column of a few rows, whatever the format of the file."""
 
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 Kind: TypeAlias = Literal["number", "bool", "text", "empty"]
+Family: TypeAlias = Literal["number", "text"]  # outputs of one family can be compared
 Use: TypeAlias = Literal["number", "answer", "arm"]  # what a column is read for
 
 EXACT = 2**53  # whole numbers up to here are floats exactly
 
 
-class Odd(msgspec.Struct, frozen=True):
-    """A cell that cannot stand with those before it in its column."""
+FamilyOrOther: TypeAlias = Literal["number", "text", "other"]
 
-    row: int
+
+class WrongCell(msgspec.Struct, frozen=True):
+    """A cell that does not fit the others of its column."""
+
     words: str  # what it holds
-    family: Literal["number", "text", "other"]
+    family: FamilyOrOther = "other"
 
 
 class Cells(msgspec.Struct, frozen=True, eq=False):
@@ -34,37 +37,39 @@ class Cells(msgspec.Struct, frozen=True, eq=False):
         Which cells hold nothing; None if all hold something.
     words : tuple of str
         The distinct texts.
-    odd : Odd or None
-        The first cell that cannot stand with those before it; it and all later ones are null.
+    wrong : dict of int to WrongCell
+        By row, cells that do not fit the others; they are null.
     """
 
     kind: Kind
     values: NDArray[Any]
     null: NDArray[np.bool_] | None = None
     words: tuple[str, ...] = ()
-    odd: Odd | None = None
-
-
-class Batch(Protocol):
-    """A few rows of a file."""
+    wrong: Mapping[int, WrongCell] = {}
 
     @property
-    def first(self) -> int:
-        """The number of the first of them, from 0."""
-        ...
+    def filled(self) -> NDArray[np.intp]:
+        """The rows that hold something."""
+        if self.kind == "empty":
+            return np.zeros(0, dtype=np.intp)
+        return np.arange(len(self.values)) if self.null is None else np.flatnonzero(~self.null)
 
-    @property
-    def n(self) -> int:
-        """How many there are."""
-        ...
+    def describe(self, row: int) -> str:
+        """Return what a cell holds, for an error."""
+        value = self.values[row].item()
+        return describe_value(self.words[value] if self.kind == "text" else value)
 
-    def line(self, row: int) -> int | None:
-        """Return the line of the file on which a row ends, from 1; None if there are no lines."""
-        ...
 
-    def cells(self, column: str, use: Use) -> Cells:
-        """Return a column."""
-        ...
+class RowBatch(msgspec.Struct, frozen=True, eq=False):
+    """A few rows of a file: the number of the first, how many, and a function for their columns.
+
+    ``lines`` are those of the file on which the rows end, from 1; None in Parquet.
+    """
+
+    first: int
+    n: int
+    cells: Callable[[str, Use], Cells]
+    lines: Sequence[int] | None = None
 
 
 def gather(values: Sequence[Any]) -> Cells:
@@ -75,8 +80,8 @@ def gather(values: Sequence[Any]) -> Cells:
     >>> cells = gather([1, None, 3])
     >>> cells.kind, cells.values.tolist(), cells.null.tolist()
     ('number', [1, 0, 3], [False, True, False])
-    >>> gather(["cat", "dog", "cat", 5]).odd
-    Odd(row=3, words='the number 5', family='number')
+    >>> gather(["cat", "dog", "cat", 5]).wrong
+    {3: WrongCell(words='the number 5', family='number')}
     """
     kinds: set[type] = set(map(type, values))
     null = None
@@ -89,31 +94,40 @@ def gather(values: Sequence[Any]) -> Cells:
         return Cells("bool", np.array(_filled(values, null, False), dtype=np.bool_), null)
     if kinds == {str}:
         return _texts(values, null)
+    wrong: dict[int, WrongCell] = {}
     if kinds <= {int, bool}:
         whole = _filled(values, null, 0)
         try:
             return Cells("number", np.array(whole, dtype=np.int64), null)
         except OverflowError:
-            row = next(i for i, value in enumerate(whole) if not -(2**63) <= value < 2**63)
-            return _cut(values, row, f"{values[row]}, a number of more than 64 bits")
-    if kinds <= {int, bool, float}:
-        numbers = _filled(values, null, 0.0)
-        for row, value in enumerate(numbers):
+            for row, value in enumerate(whole):
+                if not -(2**63) <= value < 2**63:
+                    words = f"{value}, a number of more than 64 bits"
+                    wrong[row] = WrongCell(words, "number")
+    elif kinds <= {int, bool, float}:
+        for row, value in enumerate(values):
             if isinstance(value, int) and abs(value) > EXACT:
-                return _cut(values, row, f"{value}, too large to compare with fractions")
-        return Cells("number", np.array(numbers, dtype=np.float64), null)
-    families = [(i, _family(value)) for i, value in enumerate(values) if value is not None]
-    expected = families[0][1]
-    row = next(i for i, family in families if family == "other" or family != expected)
-    return _cut(values, row, shown(values[row]))
+                wrong[row] = WrongCell(f"{value}, too large to compare with fractions", "number")
+        if not wrong:
+            return Cells("number", np.array(_filled(values, null, 0.0), dtype=np.float64), null)
+    else:
+        families: dict[int, FamilyOrOther] = {
+            row: _family(value) for row, value in enumerate(values) if value is not None
+        }
+        expected = next((one for one in families.values() if one != "other"), None)
+        for row, family in families.items():
+            if family != expected:
+                wrong[row] = WrongCell(describe_value(values[row]), family)
+    rest = gather([None if row in wrong else value for row, value in enumerate(values)])
+    return msgspec.structs.replace(rest, wrong=wrong)
 
 
-def shown(value: Any) -> str:
-    """Say what a value is, for an error.
+def describe_value(value: Any) -> str:
+    """Return what a value is, for an error.
 
     Examples
     --------
-    >>> shown("cat"), shown(3), shown([1])
+    >>> describe_value("cat"), describe_value(3), describe_value([1])
     ("the text 'cat'", 'the number 3', "a list: '[1]'")
     """
     if isinstance(value, str):
@@ -127,7 +141,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _family(value: Any) -> Literal["number", "text", "other"]:
+def _family(value: Any) -> FamilyOrOther:
     if isinstance(value, bool | int | float):
         return "number"
     return "text" if isinstance(value, str) else "other"
@@ -142,9 +156,3 @@ def _texts(values: Sequence[Any], null: NDArray[np.bool_] | None) -> Cells:
     index: dict[str, int] = {}
     codes = [index.setdefault(value, len(index)) for value in _filled(values, null, some)]
     return Cells("text", np.array(codes, dtype=np.int64), null, tuple(index))
-
-
-def _cut(values: Sequence[Any], row: int, words: str) -> Cells:
-    """Return what comes before a row that cannot stand, and say what it holds."""
-    before = gather([*values[:row], *[None] * (len(values) - row)])
-    return msgspec.structs.replace(before, odd=Odd(row, words, _family(values[row])))

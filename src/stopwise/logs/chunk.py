@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.logs.answers import Family, encode, family
-from stopwise.logs.cells import Batch, Cells, shown
+from stopwise.logs.answers import encode, family
+from stopwise.logs.cells import Cells, Family, RowBatch
 from stopwise.logs.columns import Layout
-from stopwise.logs.problems import Problems
+from stopwise.logs.problems import MOST, Problems
 from stopwise.policies.recorded import Rounds
 
 Floats = NDArray[np.float64]
@@ -25,7 +25,7 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     first : int
         The number of the first of them, from 0.
     rounds : Rounds
-        What a policy needs to play them.
+        What a policy needs to run them.
     codes : ndarray of int64, shape (n, K)
         Equal codes mean equal outputs, within this chunk; −1 beyond reach.
     labels : ndarray of int64, shape (n,)
@@ -35,9 +35,9 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
         What a code stands for, ``values[code]``; there may be values that no row has. None
         where codes are the answers themselves, whole numbers.
     stops : ndarray of int64, shape (n,)
-        The last arm that answered when the round was played; −1 if none did. (``rounds.reach``
-        is deeper where further arms were run beside it.)
-    wanted : ndarray of int64, shape (n,)
+        The last arm that answered when the round was recorded; −1 if none did. (``rounds.reach``
+        is deeper where further arms were run besides.)
+    rule_stop : ndarray of int64, shape (n,)
         Where the rule would have stopped, as far as the log says; else ``stops``.
     costs : ndarray of float64, shape (n, K), or None
         What each call really cost; NaN where the log does not say.
@@ -60,7 +60,7 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     labels: Ints
     values: tuple[Any, ...] | None
     stops: Ints
-    wanted: Ints
+    rule_stop: Ints
     costs: Floats | None
 
     @property
@@ -70,46 +70,27 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
 
 
 def make_chunk(
-    batch: Batch, layout: Layout, expected: Family | None, file: str
+    batch: RowBatch, layout: Layout, expected: Family | None, file: str
 ) -> tuple[Chunk, Family | None]:
     """Check rows and make arrays of them.
 
-    Parameters
-    ----------
-    batch : Batch
-        The rows.
-    layout : Layout
-        What their columns mean.
-    expected : {"number", "text"} or None
-        What outputs earlier rows held; None if none did.
-    file : str
-        To be named in errors.
-
-    Returns
-    -------
-    Chunk
-        The rows.
-    {"number", "text"} or None
-        What outputs rows so far held.
-
-    Raises
-    ------
-    InvalidLogError
-        Naming the first row that is not as it must be.
+    ``expected`` is the family of outputs of earlier rows, None if they held none; with the chunk
+    comes that of the rows so far. Raises `InvalidLogError` if cells are wrong.
     """
-    problems = Problems(file, batch.first, batch)
+    problems = Problems(file, batch.first, batch.lines)
     answers = [batch.cells(name, "answer") for name in layout.answers]
     kind = family(answers, layout.answers, expected, problems)
-    problems.tell()
+    problems.raise_any()
     columns, values = encode(answers, layout.answers, problems)
     outputs = columns[: len(layout.arms)]
     labels = columns[-1] if layout.label is not None else np.full(batch.n, -1)
 
     reach = _reach(outputs, layout, problems)
-    stops, wanted, failed = _ends(batch, layout, reach, problems)
+    problems.raise_any()
+    stops, rule_stop, failed = _ends(batch, layout, reach, problems)
     contexts = _contexts(batch, layout, reach, problems)
     costs = _costs(batch, layout, problems)
-    problems.tell()
+    problems.raise_any()
 
     codes = np.stack(outputs, axis=1)
     rounds = Rounds(
@@ -119,17 +100,16 @@ def make_chunk(
         failed=failed,
         wrong=None if layout.label is None else _wrong(codes, labels),
     )
-    return Chunk(batch.first, rounds, codes, labels, values, stops, wanted, costs), kind
+    return Chunk(batch.first, rounds, codes, labels, values, stops, rule_stop, costs), kind
 
 
 def _reach(outputs: list[Ints], layout: Layout, problems: Problems) -> Ints:
-    """Return the last arm that answered, and note answers that come after a silent arm."""
+    """Return the last arm that answered, and note answers that come after an arm without one."""
     reach = np.full(len(outputs[0]), -1)
     for i, codes in enumerate(outputs):
         answered = codes >= 0
         hole = answered & (reach < i - 1)
-        if hole.any():
-            row = int(hole.argmax())
+        for row in np.flatnonzero(hole)[:MOST].tolist():
             problems.at(
                 row,
                 layout.outputs[int(reach[row]) + 1],
@@ -141,9 +121,9 @@ def _reach(outputs: list[Ints], layout: Layout, problems: Problems) -> Ints:
 
 
 def _ends(
-    batch: Batch, layout: Layout, reach: Ints, problems: Problems
+    batch: RowBatch, layout: Layout, reach: Ints, problems: Problems
 ) -> tuple[Ints, Ints, Bools]:
-    """Return where rounds stopped, where the rule wanted them to, and whether an arm failed."""
+    """Return where rounds stopped, where the rule stopped them, and whether an arm failed."""
     n = batch.n
     failed = np.zeros(n, dtype=np.bool_)
     if layout.failed is not None:
@@ -163,23 +143,23 @@ def _ends(
         "is empty, and so are all outputs of this row; that is a round only if 'failed' names "
         "the first arm",
     )
-    stops = wanted = reach.copy()  # each array its own: somebody may change one
+    stops = rule_stop = reach.copy()  # each array its own: somebody may change one
     if layout.stop is not None:
-        said = _arms(batch.cells(layout.stop, "arm"), layout.stop, layout, problems)
+        found = _arms(batch.cells(layout.stop, "arm"), layout.stop, layout, problems)
         problems.where(
-            (said > reach) & ~failed,
+            (found > reach) & ~failed,
             layout.stop,
             lambda row: (
-                f"says {layout.arms[said[row]]!r}, but the last output is that of "
+                f"says {layout.arms[found[row]]!r}, but the last output is that of "
                 f"{_arm_name(layout, int(reach[row]))}"
             ),
         )
-        wanted = np.where(said >= 0, said, reach)
-        stops = np.minimum(wanted, reach)
-    if layout.wanted is not None:
-        said = _arms(batch.cells(layout.wanted, "arm"), layout.wanted, layout, problems)
-        wanted = np.where(said >= 0, said, stops)
-    return stops, wanted if wanted is not stops else stops.copy(), failed
+        rule_stop = np.where(found >= 0, found, reach)
+        stops = np.minimum(rule_stop, reach)
+    if layout.rule_stop is not None:
+        found = _arms(batch.cells(layout.rule_stop, "arm"), layout.rule_stop, layout, problems)
+        rule_stop = np.where(found >= 0, found, stops)
+    return stops, rule_stop if rule_stop is not stops else stops.copy(), failed
 
 
 def _arm_name(layout: Layout, arm: int) -> str:
@@ -188,8 +168,8 @@ def _arm_name(layout: Layout, arm: int) -> str:
 
 def _arms(cells: Cells, name: str, layout: Layout, problems: Problems) -> Ints:
     """Return arms given by name or 0-based number; −1 where none is given."""
-    if cells.odd is not None:
-        problems.at(cells.odd.row, name, f"is {cells.odd.words}; {_naming(layout)}")
+    for row, cell in cells.wrong.items():
+        problems.at(row, name, f"is {cell.words}; {_naming(layout)}")
     if cells.kind == "empty":
         return np.full(len(cells.values), -1)
     if cells.kind == "text":
@@ -206,12 +186,7 @@ def _arms(cells: Cells, name: str, layout: Layout, problems: Problems) -> Ints:
     if cells.null is not None:
         arms[cells.null] = -1
 
-    def words(row: int) -> str:
-        value = cells.values[row]
-        said = repr(cells.words[int(value)]) if cells.kind == "text" else str(value)
-        return f"is {said}; {_naming(layout)}"
-
-    problems.where(arms == -2, name, words)
+    problems.where(arms == -2, name, lambda row: f"is {cells.describe(row)}; {_naming(layout)}")
     return arms
 
 
@@ -222,89 +197,62 @@ def _naming(layout: Layout) -> str:
     )
 
 
-def _contexts(batch: Batch, layout: Layout, reach: Ints, problems: Problems) -> Floats:
+COST = "what a call cost is a number ≥ 0"
+FINITE = "contexts must be finite numbers (with a decimal point)"
+
+
+def _contexts(batch: RowBatch, layout: Layout, reach: Ints, problems: Problems) -> Floats:
     contexts = np.empty((batch.n, len(layout.context)))
     for k, name in enumerate(layout.base):
-        contexts[:, k] = _numbers(batch.cells(name, "number"), name, problems)
-    k = len(layout.base)
-    for arm, names in enumerate(layout.revealed):
-        for name in names:
-            contexts[:, k] = _revealed(
-                batch.cells(name, "number"), name, reach >= arm, layout.arms[arm], problems
-            )
-            k += 1
+        contexts[:, k], null = _numbers(batch, name, FINITE, problems)
+        problems.where(null, name, "is empty; contexts must be known in every row")
+    columns = [(arm, name) for arm, names in enumerate(layout.revealed) for name in names]
+    for k, (arm, name) in enumerate(columns, len(layout.base)):
+        values, null = _numbers(batch, name, FINITE, problems)
+        answered, who = reach >= arm, layout.arms[arm]
+        problems.where(
+            null & answered, name, f"is empty, but {who!r} answered; it must hold what it revealed"
+        )
+        problems.where(
+            ~null & ~answered,
+            name,
+            lambda row, v=values, who=who: (
+                f"is {v[row]}, but {who!r} gave no output that would reveal it"
+            ),
+        )
+        contexts[:, k] = np.where(answered, values, 0.0)
     return contexts
 
 
-def _numbers(cells: Cells, name: str, problems: Problems) -> NDArray[Any]:
-    """Return a column in which every cell must hold a finite number."""
-    if _are_numbers(cells, name, problems):
-        if cells.null is not None:
-            problems.where(cells.null, name, "is empty; contexts must be known in every row")
-        if cells.values.dtype == np.float64:
-            wrong = ~np.isfinite(cells.values)
-            if cells.null is not None:
-                wrong &= ~cells.null
-            problems.where(wrong, name, lambda row: f"is {cells.values[row]}; {FINITE}")
-        return cells.values
-    return np.zeros(len(cells.values))
-
-
-FINITE = "contexts must be finite numbers"
-
-
-def _revealed(
-    cells: Cells, name: str, answered: Bools, arm: str, problems: Problems
-) -> NDArray[Any]:
-    """Return a column that must hold a finite number exactly where its arm answered, else 0."""
-    if not _are_numbers(cells, name, problems):
-        return np.zeros(len(cells.values))
-    null = np.zeros(len(answered), dtype=np.bool_) if cells.null is None else cells.null
-    problems.where(
-        null & answered, name, f"is empty, but {arm!r} answered; it must hold what it revealed"
-    )
-    problems.where(
-        ~null & ~answered,
-        name,
-        lambda row: f"is {cells.values[row]}, but {arm!r} gave no output that would reveal it",
-    )
-    problems.where(
-        ~null & ~np.isfinite(cells.values),
-        name,
-        lambda row: f"is {cells.values[row]}; {FINITE}",
-    )
-    return np.where(answered, cells.values, 0.0)
-
-
-def _are_numbers(cells: Cells, name: str, problems: Problems) -> bool:
-    """Tell whether cells are numbers, and note those that are not; nulls are left to the caller."""
-    if cells.odd is not None:
-        problems.at(cells.odd.row, name, f"is {cells.odd.words}; {FINITE}")
-    if cells.kind == "text":
-        row = 0 if cells.null is None else int(cells.null.argmin())
-        problems.at(row, name, f"is {shown(cells.words[cells.values[row]])}; {FINITE}")
-        return False
-    return True
-
-
-def _costs(batch: Batch, layout: Layout, problems: Problems) -> Floats | None:
+def _costs(batch: RowBatch, layout: Layout, problems: Problems) -> Floats | None:
     if not layout.costs:
         return None
     costs = np.full((batch.n, len(layout.arms)), np.nan)
     for arm, name in enumerate(layout.costs):
-        if name is None:
-            continue
-        cells = batch.cells(name, "number")
-        if not _are_numbers(cells, name, problems):
-            continue
-        known = np.ones(batch.n, dtype=np.bool_) if cells.null is None else ~cells.null
-        problems.where(
-            known & ~((cells.values >= 0) & np.isfinite(cells.values)),
-            name,
-            lambda row, v=cells.values: f"is {v[row]}; what a call cost is a number ≥ 0",
-        )
-        costs[known, arm] = cells.values[known]
+        if name is not None:
+            values, null = _numbers(batch, name, COST, problems)
+            problems.where(~null & (values < 0), name, lambda row, v=values: f"is {v[row]}; {COST}")
+            costs[~null, arm] = values[~null]
     return costs
+
+
+def _numbers(
+    batch: RowBatch, name: str, needed: str, problems: Problems
+) -> tuple[NDArray[Any], Bools]:
+    """Return a column of finite numbers, and which cells are empty."""
+    cells = batch.cells(name, "number")
+    null = np.zeros(batch.n, dtype=np.bool_) if cells.null is None else cells.null
+    for row, cell in cells.wrong.items():
+        problems.at(row, name, f"is {cell.words}; {needed}")
+    values = cells.values
+    if cells.kind == "text":
+        problems.where(~null, name, lambda row: f"is {cells.describe(row)}; {needed}")
+        return np.zeros(batch.n), null
+    if values.dtype == np.float64:
+        problems.where(
+            ~null & ~np.isfinite(values), name, lambda row: f"is {values[row]}; {needed}"
+        )
+    return values, null
 
 
 def _differ(outputs: list[Ints]) -> NDArray[np.uint8]:

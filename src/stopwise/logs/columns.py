@@ -1,20 +1,31 @@
-"""Which column of a log means what."""
+"""Which column of a log means what, and which columns `LogWriter` writes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from stopwise.errors import InvalidLogError
+from stopwise.errors import InvalidLogError, InvalidParameterError
 
 CONTEXT, REVEALED, OUTPUT, COST = "context.", "revealed.", "output.", "cost."
+
+Row: TypeAlias = list[Any]  # to be written: one value for each field; None where there is none
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A column to write: its name in a table, where it is in a JSON object, and what it holds."""
+
+    name: str
+    path: tuple[str, ...]
+    holds: Literal["text", "time", "number", "answer"]
 
 
 class Columns(msgspec.Struct, frozen=True):
     """The columns of a table that was not written by Stopwise.
 
-    Leave out what has the names of the format (docs/logs.md). Whoever names ``outputs`` has a
-    table of their own, in which ``stop``, ``wanted`` and ``failed`` are read only if they are
-    named too: such words may mean something else there.
+    Leave out what has the names of the format (docs/logs.md). If ``outputs`` is given,
+    ``stop``, ``rule_stop`` and ``failed`` are read only if they are given too: in a table of your
+    own such words may mean something else.
 
     Attributes
     ----------
@@ -27,10 +38,10 @@ class Columns(msgspec.Struct, frozen=True):
         The right answer; default: ``label``, if there is such a column.
     stop : str or None
         The arm at which the round stopped, by name or 0-based number.
-    wanted : str or None
+    rule_stop : str or None
         The arm at which the rule itself would have stopped.
     failed : str or None
-        The arm that was asked and did not answer.
+        The arm that was run and did not answer.
 
     Examples
     --------
@@ -42,12 +53,12 @@ class Columns(msgspec.Struct, frozen=True):
     outputs: tuple[str, ...] | None = None
     label: str | None = None
     stop: str | None = None
-    wanted: str | None = None
+    rule_stop: str | None = None
     failed: str | None = None
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """Where a log keeps what, once its columns are known.
+    """What the columns of a log hold.
 
     Attributes
     ----------
@@ -59,7 +70,7 @@ class Layout(msgspec.Struct, frozen=True):
         Columns that each arm but the last adds to the context.
     context : tuple of str
         Names of all coordinates, ``base`` first, then what each arm adds.
-    label, stop, wanted, failed, kind : str or None
+    label, stop, rule_stop, failed, kind : str or None
         Columns, where the log has them.
     costs : tuple of (str or None)
         The column of each arm's cost, where it has one; empty if none has.
@@ -72,7 +83,7 @@ class Layout(msgspec.Struct, frozen=True):
     outputs: tuple[str, ...]
     label: str | None
     stop: str | None
-    wanted: str | None
+    rule_stop: str | None
     failed: str | None
     costs: tuple[str | None, ...]
     kind: str | None
@@ -96,22 +107,13 @@ class Layout(msgspec.Struct, frozen=True):
     def used(self) -> tuple[str, ...]:
         """Every column that is read, once."""
         added = [name for columns in self.revealed for name in columns]
-        single = [self.stop, self.wanted, self.failed, self.kind, *self.costs]
+        single = [self.stop, self.rule_stop, self.failed, self.kind, *self.costs]
         names = [*self.base, *added, *self.answers, *(name for name in single if name)]
         return tuple(dict.fromkeys(names))
 
 
 def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
-    """Find out what each column of a log is for.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The columns of the file.
-    columns : Columns
-        What a person says of them.
-    file : str
-        To be named in errors.
+    """Find out what each column of a file is for; ``columns`` are the names that a person gave.
 
     Examples
     --------
@@ -120,8 +122,8 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
     (('a', 'b'), ('age',))
     """
     _check_distinct(names, "columns", file)
-    outputs = _named(columns.outputs, OUTPUT, names, "outputs", file)
-    base = _named(columns.context, CONTEXT, names, "context", file)
+    outputs = _chosen(columns.outputs, OUTPUT, names, "outputs", file)
+    base = _chosen(columns.context, CONTEXT, names, "context", file)
     if len(outputs) < 2:
         raise InvalidLogError(
             f"{file} has the output of {outputs[0] if outputs else 'no arm'} only; "
@@ -135,7 +137,7 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
     paid = _of_arms(names, COST, _paid_arm, arms, standard, file)
     prices = {arm: name for name, arm in paid}
     given: dict[str, str | None] = {}
-    for role in ("label", "stop", "wanted", "failed"):
+    for role in ("label", "stop", "rule_stop", "failed"):
         name: str | None = getattr(columns, role)
         if name is not None and name not in names:
             raise _missing([name], names, role, file)
@@ -152,7 +154,7 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
         outputs=outputs,
         label=given["label"],
         stop=given["stop"],
-        wanted=given["wanted"],
+        rule_stop=given["rule_stop"],
         failed=given["failed"],
         costs=tuple(prices.get(i) for i in range(len(arms))) if prices else (),
         kind="kind" if standard and "kind" in names else None,
@@ -178,16 +180,16 @@ def _paid_arm(column: str, arms: Sequence[str]) -> int | None:
     return arms.index(name) if name in arms else None
 
 
-def _named(
+def _chosen(
     given: tuple[str, ...] | None, prefix: str, names: Sequence[str], what: str, file: str
 ) -> tuple[str, ...]:
-    """Return the columns a person named, or else those with the prefix."""
+    """Return the columns that a person gave, or else those with the prefix."""
     if given is None:
         found = tuple(name for name in names if name.startswith(prefix))
         if not found:
             raise _missing([f"{prefix}<name>"], names, what, file)
         return found
-    # A person may name "age" or "context.age" in a file of the format.
+    # A person may write "age" or "context.age" in a file of the format.
     found = tuple(name if name in names else prefix + name for name in given)
     absent = [name for name, full in zip(given, found, strict=True) if full not in names]
     if absent:
@@ -239,3 +241,86 @@ def _check_distinct(names: Sequence[str], what: str, file: str) -> None:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "none"
+
+
+def fields_of(
+    arms: Sequence[str],
+    context: Sequence[str],
+    revealed: Mapping[str, Sequence[str]],
+    *,
+    labels: bool,
+    costs: bool,
+) -> list[Field]:
+    """Return the columns that a log of these arms has, or refuse them.
+
+    Examples
+    --------
+    >>> fields = fields_of(["a", "b"], ["age"], {}, labels=False, costs=False)
+    >>> [field.name for field in fields][:5]
+    ['id', 'time', 'context.age', 'output.a', 'output.b']
+    """
+    _check_names(arms, context, revealed)
+    added = [(arm, name) for arm in arms for name in revealed.get(arm, ())]
+    fields = [
+        Field("id", ("id",), "text"),
+        Field("time", ("time",), "time"),
+        *(Field(CONTEXT + name, ("context", name), "number") for name in context),
+        *(
+            Field(f"{REVEALED}{arm}.{name}", ("revealed", arm, name), "number")
+            for arm, name in added
+        ),
+        *(Field(OUTPUT + arm, ("outputs", arm), "answer") for arm in arms),
+        *(Field(name, (name,), "text") for name in ("stop", "rule_stop", "failed", "error")),
+        *([Field("label", ("label",), "answer")] if labels else []),
+        *(Field(COST + arm, ("costs", arm), "number") for arm in arms if costs),
+    ]
+    # What is written must be read as what it is: names with dots can be taken for others.
+    names = [field.name for field in fields]
+    try:
+        layout = arrange(names, Columns(context=None if context else ()), "the log")
+    except InvalidLogError as error:
+        raise InvalidParameterError(str(error)) from None
+    meant = tuple(
+        tuple(f"{REVEALED}{arm}.{name}" for name in revealed.get(arm, ())) for arm in arms[:-1]
+    )
+    if layout.revealed != meant:
+        raise InvalidParameterError(
+            "the names of arms and of what they reveal are ambiguous, because of dots in "
+            f"them: {', '.join(f'{arm}.{name}' for arm, name in added)}"
+        )
+    return fields
+
+
+def _check_names(
+    arms: Sequence[str], context: Sequence[str], revealed: Mapping[str, Sequence[str]]
+) -> None:
+    if len(arms) < 2:
+        raise InvalidParameterError(f"a cascade has two arms or more, not {len(arms)}")
+    groups = {"arms": arms, "coordinates of the context": context}
+    groups |= {f"what arm {arm!r} reveals": names for arm, names in revealed.items()}
+    for what, names in groups.items():
+        if isinstance(names, str):
+            raise InvalidParameterError(f"{what}: give a list of names, not the text {names!r}")
+        for name in names:
+            if not name.strip() or name != name.strip() or not _encodable(name):
+                raise InvalidParameterError(
+                    f"{what}: {name!r} cannot be the name of a column; it must be text without "
+                    "space around it"
+                )
+        if len(set(names)) < len(names):
+            raise InvalidParameterError(f"{what}: a name is given twice in {list(names)}")
+    for arm in revealed:
+        if arm not in arms[:-1]:
+            raise InvalidParameterError(
+                f"revealed names {arm!r}, which is not an arm before the last; these are "
+                f"{', '.join(map(repr, arms[:-1]))} (what the last arm reveals comes too late to "
+                "decide anything)"
+            )
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,66 +1,27 @@
 """A log, read in bounded memory."""
 
-import hashlib
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, cast, get_args
 
-import msgspec
-
-from stopwise.errors import InvalidLogError, InvalidParameterError
-from stopwise.logs.cells import Batch
+from stopwise.checks import integer
 from stopwise.logs.chunk import Chunk, make_chunk
-from stopwise.logs.columns import Columns, Layout, arrange
-from stopwise.logs.csv_rows import CsvRows
-from stopwise.logs.json_lines import JsonLines
-from stopwise.logs.parquet import ParquetRows
-from stopwise.logs.problems import NoRowsError
-
-Format: TypeAlias = Literal["parquet", "csv", "jsonl"]
-
-SUFFIXES: dict[str, Format] = {
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-}
-
-
-class Source(Protocol):
-    """A file of rows, in whatever format."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Its columns."""
-        ...
-
-    @property
-    def rows(self) -> int | None:
-        """How many rows it has, where the file says."""
-        ...
-
-    def describe(self) -> str:
-        """Tell its columns, and their types where it has some."""
-        ...
-
-    def batches(self, layout: Layout, size: int, start: int) -> Iterator[Batch]:
-        """Yield all rows from number ``start`` on, up to ``size`` at a time."""
-        ...
+from stopwise.logs.columns import Columns, arrange
+from stopwise.logs.formats.registry import format_of, open_rows
 
 
 class Log:
     r"""Rounds in a file: one row a round, in Parquet, CSV or JSON lines (docs/logs.md).
 
-    Opening a log looks at its columns and at nothing else; `chunks` reads it, as often as you
-    like, in memory that does not grow with the file.
+    Opening a log reads the names of its columns; `chunks` reads the rows, as often as you like, in
+    memory that does not grow with the file.
 
     Parameters
     ----------
     path : str or path
         The file.
     columns : Columns, optional
-        What the columns are called, if not as in the format.
+        The names of the columns, if they are not those of the format.
     format : {"parquet", "csv", "jsonl"}, optional
         Default: by the suffix, ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``.
 
@@ -79,8 +40,8 @@ class Log:
         ``<arm>.<name>``. What the last arm reveals comes too late to decide anything and is
         left out.
     sees : tuple of int or None
-        How many coordinates are known when standing at each arm but the last, as `PerStage`
-        takes it; None where no arm reveals any.
+        How many coordinates are known after each arm but the last, as `PerStage` takes it; None
+        where no arm reveals any.
     has_labels, has_costs : bool
         Whether there is a column of right answers; of what calls really cost.
     rows : int or None
@@ -89,8 +50,7 @@ class Log:
     Raises
     ------
     InvalidLogError
-        If the file is damaged, empty or lacks a column; `chunks` raises it at the first row that
-        is not as it must be.
+        If the file is damaged, empty or lacks a column; from `chunks`, if cells are wrong.
     FileNotFoundError
         If there is no such file.
     MissingPackageError
@@ -125,118 +85,31 @@ class Log:
     ) -> None:
         self.path = Path(path)
         self.columns = columns or Columns()
-        self._source = source_of(self.path, format_of(self.path, format))
-        self.layout = arrange(self._source.names, self.columns, self.path.name)
+        self._file = open_rows(self.path, format_of(self.path, format))
+        self.layout = arrange(self._file.names, self.columns, self.path.name)
+        self.rows = self._file.rows
+        self.arms = self.layout.arms
+        self.context = self.layout.context
+        self.sees = self.layout.sees
+        self.has_labels = self.layout.label is not None
+        self.has_costs = bool(self.layout.costs)
 
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Names of the arms (see the class)."""
-        return self.layout.arms
-
-    @property
-    def context(self) -> tuple[str, ...]:
-        """Names of the coordinates (see the class)."""
-        return self.layout.context
-
-    @property
-    def sees(self) -> tuple[int, ...] | None:
-        """How many coordinates are known at each arm but the last (see the class)."""
-        return self.layout.sees
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether there is a column of right answers."""
-        return self.layout.label is not None
-
-    @property
-    def has_costs(self) -> bool:
-        """Whether there are columns of what calls really cost."""
-        return bool(self.layout.costs)
-
-    @property
-    def rows(self) -> int | None:
-        """How many rounds there are, where the file says."""
-        return self._source.rows
-
-    def chunks(self, size: int = 65_536, *, start: int = 0) -> Iterator[Chunk]:
+    def chunks(self, size: int = 65_536) -> Iterator[Chunk]:
         """Yield the rounds in order, up to ``size`` at a time.
-
-        Parameters
-        ----------
-        size : int
-            How many rounds to hold in memory at most.
-        start : int
-            The number of the first round to yield, from 0: those before it are passed over
-            unchecked, which is quick.
 
         Raises
         ------
         InvalidLogError
-            At the first row that is not as it must be.
+            If cells of a chunk are wrong; it lists the first ten.
         """
-        if size < 1 or start < 0:
-            raise InvalidParameterError(
-                f"size must be at least 1 and start at least 0; they are {size} and {start}"
-            )
-        return self._chunks(size, start)
+        return self._chunks(integer("size", size, least=1))
 
-    def _chunks(self, size: int, start: int) -> Iterator[Chunk]:
+    def _chunks(self, size: int) -> Iterator[Chunk]:
         family = None
-        for batch in self._source.batches(self.layout, size, start):
-            if batch.n == 0:
-                continue
-            chunk, family = make_chunk(batch, self.layout, family, self.path.name)
-            yield chunk
-
-    def fingerprint(self) -> str:
-        """Return a name for what the file holds now and how it is read.
-
-        It is cheap, made of the file's size, time of change and columns: a file that was
-        written anew, or is read with other columns, has another.
-        """
-        stat = self.path.stat()
-        parts = (
-            str(stat.st_size),
-            str(stat.st_mtime_ns),
-            self._source.describe(),
-            msgspec.json.encode(self.columns).decode(),
-        )
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+        for batch in self._file.batches(self.layout, size):
+            if batch.n:
+                chunk, family = make_chunk(batch, self.layout, family, self.path.name)
+                yield chunk
 
     def __repr__(self) -> str:
         return f"Log({self.path.name!r}, arms={list(self.arms)}, context={list(self.context)})"
-
-
-def format_of(path: Path, given: str | None = None) -> Format:
-    """Return the format of a file, by its suffix unless given.
-
-    Examples
-    --------
-    >>> format_of(Path("log.ndjson"))
-    'jsonl'
-    """
-    if given is not None:
-        if given not in get_args(Format):
-            raise InvalidParameterError(
-                f"no format is called {given!r}; there are {', '.join(get_args(Format))}"
-            )
-        return cast("Format", given)
-    if path.suffix.lower() not in SUFFIXES:
-        raise InvalidParameterError(
-            f"{path.name} does not tell its format; it should end in {', '.join(SUFFIXES)}, or "
-            f"say format= one of {', '.join(get_args(Format))}"
-        )
-    return SUFFIXES[path.suffix.lower()]
-
-
-def source_of(path: Path, kind: Format) -> Source:
-    """Open a file as what it is."""
-    if path.is_dir():
-        raise InvalidLogError(f"{path} is a folder; a log is one file")
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    if path.stat().st_size == 0:
-        raise NoRowsError(f"{path.name} is empty: it has no columns and no rows")
-    if kind == "parquet":
-        return ParquetRows(path)
-    return CsvRows(path) if kind == "csv" else JsonLines(path)

@@ -1,12 +1,13 @@
-"""What is wrong with some rows, told of the first of them."""
+"""What is wrong with rows of a log: the first ten places, each with a remedy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.errors import InvalidLogError
-from stopwise.logs.cells import Batch
+
+MOST = 10  # problems that one error lists
 
 
 class NoRowsError(InvalidLogError):
@@ -14,53 +15,65 @@ class NoRowsError(InvalidLogError):
 
 
 class Problems:
-    """Collects what is wrong with a few rows, and keeps the first row that has something.
+    """Collects what is wrong with a few rows.
 
     Examples
     --------
     >>> problems = Problems("log.parquet", first=100)
-    >>> problems.at(7, "context.age", "is empty")
-    >>> problems.where(np.array([False, True]), "output.small", lambda row: "is NaN")
-    >>> problems.tell()
+    >>> problems.where(np.array([False, True, True]), "output.small", lambda row: "is NaN")
+    >>> problems.at(0, "context.age", "is empty")
+    >>> problems.raise_any()
     Traceback (most recent call last):
-    stopwise.errors.InvalidLogError: log.parquet, row 102, column 'output.small': is NaN
+    stopwise.errors.InvalidLogError: log.parquet cannot be read; fix these cells:
+      row 101, column 'context.age': is empty
+      row 102, column 'output.small': is NaN
+      row 103, column 'output.small': is NaN
     """
 
-    def __init__(self, file: str, first: int, batch: Batch | None = None) -> None:
+    def __init__(self, file: str, first: int, lines: Sequence[int] | None = None) -> None:
         self._file = file
         self._first = first
-        self._batch = batch
-        self._worst: tuple[int, str, str] | None = None
+        self._lines = lines
+        self._found: dict[tuple[int, str | None], str] = {}  # the first problem of each cell
 
-    def at(self, row: int, column: str, words: str) -> None:
-        """Note that a cell is wrong."""
-        if self._worst is None or row < self._worst[0]:
-            self._worst = row, column, words
+    def at(self, row: int, column: str | None, message: str) -> None:
+        """Note that a cell is wrong, or a row."""
+        self._found.setdefault((row, column), message)
 
     def where(
-        self, wrong: NDArray[np.bool_], column: str, words: Callable[[int], str] | str
+        self, wrong: NDArray[np.bool_], column: str, message: Callable[[int], str] | str
     ) -> None:
-        """Note that the cells of a column are wrong in some rows; ``words`` says how."""
-        row = int(wrong.argmax()) if len(wrong) else 0
-        if len(wrong) and wrong[row]:
-            self.at(row, column, words if isinstance(words, str) else words(row))
+        """Note that cells of a column are wrong in some rows."""
+        if wrong.any():
+            for row in np.flatnonzero(wrong)[:MOST].tolist():
+                self.at(row, column, message if isinstance(message, str) else message(row))
 
-    def tell(self) -> None:
+    def raise_any(self) -> None:
         """Raise `InvalidLogError` if anything was noted."""
-        if self._worst is not None:
-            row, column, words = self._worst
-            line = None if self._batch is None else self._batch.line(row)
-            raise InvalidLogError(f"{place(self._file, self._first + row, line, column)}: {words}")
+        if not self._found:
+            return
+        found = sorted(self._found.items(), key=lambda one: one[0][0])
+        listed: list[str] = []
+        for (row, column), message in found[:MOST]:
+            line = None if self._lines is None else self._lines[row]
+            listed.append(f"{place(None, self._first + row, line, column)}: {message}")
+        if len(listed) == 1:
+            raise InvalidLogError(f"{self._file}, {listed[0]}")
+        first = f" (the first {MOST}, there may be more)" if len(listed) == MOST else ""
+        raise InvalidLogError(
+            "\n  ".join([f"{self._file} cannot be read; fix these cells{first}:", *listed])
+        )
 
 
-def place(file: str, row: int, line: int | None = None, column: str | None = None) -> str:
-    """Name a place in a log; rows come from 0 and are shown from 1.
+def place(file: str | None, row: int, line: int | None = None, column: str | None = None) -> str:
+    """Name a place in a log; rows are numbered from 0 and shown from 1.
 
     Examples
     --------
     >>> place("log.csv", 2, 4, "label")
     "log.csv, row 3 (line 4), column 'label'"
     """
+    in_file = "" if file is None else f"{file}, "
     on_line = "" if line is None else f" (line {line})"
     in_column = "" if column is None else f", column {column!r}"
-    return f"{file}, row {row + 1}{on_line}{in_column}"
+    return f"{in_file}row {row + 1}{on_line}{in_column}"

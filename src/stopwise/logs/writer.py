@@ -6,40 +6,25 @@ from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, cast
 
 import msgspec
 import numpy as np
 
 from stopwise.errors import InvalidLogError
-from stopwise.logs.answers import Family, mixed
-from stopwise.logs.cells import EXACT, Cells, shown
+from stopwise.logs.answers import mixed
+from stopwise.logs.cells import EXACT, Family, describe_value
 from stopwise.logs.chunk import make_chunk
-from stopwise.logs.columns import Columns, arrange
-from stopwise.logs.fields import Row, lay_out
-from stopwise.logs.line_sinks import CsvSink, JsonSink
-from stopwise.logs.log import Format, format_of, source_of
-from stopwise.logs.parquet_sink import ParquetSink
+from stopwise.logs.columns import Columns, Row, arrange, fields_of
+from stopwise.logs.formats.registry import FORMATS, RowWriter, format_of, open_rows
 from stopwise.logs.problems import NoRowsError
 from stopwise.records import Round
 
 LONGEST_MESSAGE = 2_000  # of an error, in characters: some quote whole requests (heuristic)
 
 
-class Sink(Protocol):
-    """What writes rows to a file."""
-
-    def write(self, row: Row) -> None:
-        """Write a row."""
-        ...
-
-    def close(self) -> None:
-        """Finish the file."""
-        ...
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """What outputs and labels a log holds so far."""
+class AnswerTypes(msgspec.Struct, frozen=True):
+    """The types of the outputs and labels in a log so far."""
 
     family: Family | None = None
     fractions: bool = False
@@ -50,17 +35,16 @@ class LogWriter:
     """Writes rounds to a log, one row each.
 
     CSV and JSON lines are written line by line: if the program dies, at most the round being
-    written is lost. Parquet is smaller and much faster to read, but is there only after `close`:
-    rows go to a hidden file beside it, which a program that is killed leaves behind, unreadable.
-    An exception within ``with`` is no such thing: what was written until then is kept.
+    written is lost. Parquet is smaller and much faster to read, but the file exists only after
+    `close`: until then rows are in a hidden file beside it, which cannot be read if the program is
+    killed. An exception within ``with`` loses nothing.
 
     Several threads may write. Two processes must not write one file.
 
     Parameters
     ----------
     path : str or path
-        The file; its folder is made if need be. A file that is there is replaced, unless
-        ``append``.
+        The file; its folder is created if need be.
     arms : sequence of str
         Names of the arms, as in ``cascade.names``.
     context : sequence of str
@@ -70,15 +54,19 @@ class LogWriter:
     labels : bool
         Whether right answers will be given.
     costs : bool
-        Whether rounds tell what their calls really cost.
+        Whether rounds hold what their calls really cost.
     append : bool
-        Go on with a file that is there, of the same columns (not in Parquet). If a crash cut its
-        last line off, that line is removed.
+        Continue an existing file of the same columns (not in Parquet). If a crash cut its last
+        line off, that line is removed.
+    overwrite : bool
+        Replace an existing file.
     format : {"parquet", "csv", "jsonl"}, optional
         Default: by the suffix.
 
     Raises
     ------
+    FileExistsError
+        If the file exists, and neither ``append`` nor ``overwrite`` is given.
     InvalidLogError
         If a round does not fit, with nothing written of it; if the file cannot be appended to.
     MissingPackageError
@@ -92,10 +80,10 @@ class LogWriter:
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = Path(folder.name, "log.csv")
     >>> with LogWriter(path, arms=["nurse", "doctor"], context=["age"]) as log:
-    ...     log.write(Round("a", 0.0, (0.3,), ("ill", "ill"), ("ill", "ill"), stop=1, wanted=1))
-    ...     log.write(Round("b", 9.5, (0.9,), ("well",), ("well",), stop=0, wanted=0))
+    ...     log.write(Round("a", 0.0, (0.3,), ("ill", "ill"), ("ill", "ill"), stop=1, rule_stop=1))
+    ...     log.write(Round("b", 9.5, (0.9,), ("well",), ("well",), stop=0, rule_stop=0))
     >>> print(path.read_text())
-    id,time,context.age,output.nurse,output.doctor,stop,wanted,failed,error,kind
+    id,time,context.age,output.nurse,output.doctor,stop,rule_stop,failed,error,kind
     a,1970-01-01T00:00:00.000000Z,0.3,ill,ill,doctor,doctor,,,text
     b,1970-01-01T00:00:09.500000Z,0.9,well,,nurse,nurse,,,text
     >>> next(Log(path).chunks()).stops.tolist()
@@ -113,28 +101,33 @@ class LogWriter:
         labels: bool = False,
         costs: bool = False,
         append: bool = False,
+        overwrite: bool = False,
         format: str | None = None,  # noqa: A002 - the word people look for
     ) -> None:
         self.path = Path(path)
         self.arms = tuple(arms)
         self._labels, self._costs = labels, costs
         added = revealed or {}
-        fields = lay_out(self.arms, context, added, labels=labels, costs=costs)
+        fields = fields_of(self.arms, context, added, labels=labels, costs=costs)
         self._base = len(context)
         self._added = [len(added.get(arm, ())) for arm in self.arms]
-        self._seen = Seen()
+        self._types = AnswerTypes()
         self._lock = Lock()
         self._closed = False
-        sinks = {"parquet": ParquetSink, "csv": CsvSink, "jsonl": JsonSink}
-        kind = format_of(self.path, format)
+        self._format = format_of(self.path, format)
+        if not (append or overwrite) and self.path.exists() and self.path.stat().st_size:
+            raise FileExistsError(
+                f"{self.path} exists: append=True continues it, overwrite=True replaces it"
+            )
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._kind = kind
-        self._sink: Sink = sinks[kind](self.path, fields, append=append)
+        self._file: RowWriter = FORMATS[self._format].write(self.path, fields, append=append)
         if append:
             try:
-                self._seen = _seen_in(self.path, kind, Columns(context=None if context else ()))
+                self._types = _types_in(
+                    self.path, self._format, Columns(context=None if context else ())
+                )
             except BaseException:
-                self._sink.close()
+                self._file.close()
                 raise
 
     def write(self, done: Round, label: Any = None) -> None:
@@ -143,7 +136,7 @@ class LogWriter:
         Parameters
         ----------
         done : Round
-            The done, as `Runner` returns it.
+            As `Runner` returns it.
         label : number, bool, str or None
             The right answer, if it is known.
 
@@ -165,27 +158,27 @@ class LogWriter:
                 raise self._refused(done, "has a label; open the log with labels=True")
             right = None if label is None else self._answer(label, "the label", done)
             answers = [value for value in (*outputs, right) if value is not None]
-            seen = self._compared(answers, done)
+            types = self._checked_types(answers, done)
             row: Row = [
                 str(done.id),
                 self._time(done),
                 *self._context(done, answered),
                 *_padded(outputs, len(self.arms)),
                 self._arm(done.stop),
-                self._arm(done.wanted),
+                self._arm(done.rule_stop),
                 *self._failure(done),
                 *([right] if self._labels else []),
                 *self._prices(done),
             ]
-            self._sink.write(row)
-            self._seen = seen
+            self._file.write(row)
+            self._types = types
 
     def close(self) -> None:
         """Finish the file; a second time does nothing."""
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._sink.close()
+                self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -199,10 +192,10 @@ class LogWriter:
     def _check_arms(self, done: Round) -> int:
         """Return how many arms answered."""
         n, last = len(done.outputs), len(self.arms) - 1
-        if done.stop != n - 1 or done.stop > last or done.wanted > last:
+        if done.stop != (n - 1 if n else None) or n - 1 > last or done.rule_stop > last:
             raise self._refused(
                 done,
-                f"has {n} outputs, stop {done.stop} and wanted {done.wanted}; in a log of "
+                f"has {n} outputs, stop {done.stop} and rule_stop {done.rule_stop}; in a log of "
                 f"{last + 1} arms stop must be the last that answered, and both at most {last}",
             )
         if done.failure is not None and (done.failure.arm != n or n > last):
@@ -227,27 +220,29 @@ class LogWriter:
             return float(value)
         raise self._refused(
             done,
-            f"cannot be written: {what} is {shown(value)}; a log holds text, bools, finite numbers "
-            "of 64 bits. Pass canonical= to Runner, to turn answers into such",
+            f"cannot be written: {what} is {describe_value(value)}; a log holds text, bools and "
+            "finite numbers of 64 bits. Pass canonical= to Runner, to turn answers into such",
         )
 
-    def _compared(self, answers: list[Any], done: Round) -> Seen:
+    def _checked_types(self, answers: list[Any], done: Round) -> AnswerTypes:
         """Return what the log will hold with these answers, or refuse them."""
-        family = self._seen.family
+        family = self._types.family
         for value in answers:
             mine: Family = "text" if isinstance(value, str) else "number"
             if family is not None and mine != family:
-                raise self._refused(done, f"cannot be written: {mixed(shown(value), family)}")
+                raise self._refused(
+                    done, f"cannot be written: {mixed(describe_value(value), family)}"
+                )
             family = mine
-        fractions = self._seen.fractions or any(isinstance(v, float) for v in answers)
-        large = self._seen.large or any(type(v) is int and abs(v) > EXACT for v in answers)
+        fractions = self._types.fractions or any(isinstance(v, float) for v in answers)
+        large = self._types.large or any(type(v) is int and abs(v) > EXACT for v in answers)
         if fractions and large:
             raise self._refused(
                 done,
                 "cannot be written: whole numbers beyond 2**53 and fractions in one log cannot "
                 "be compared exactly; pass canonical=str to Runner",
             )
-        return Seen(family, fractions, large)
+        return AnswerTypes(family, fractions, large)
 
     def _context(self, done: Round, answered: int) -> list[float | None]:
         added = self._added[:answered]
@@ -270,12 +265,12 @@ class LogWriter:
             raise self._refused(
                 done, f"has the time {done.time}, which is not in seconds since 1970"
             ) from None
-        if self._kind == "parquet":
+        if self._format == "parquet":
             return moment
         return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
-    def _arm(self, arm: int) -> str | None:
-        return None if arm < 0 else self.arms[arm]
+    def _arm(self, arm: int | None) -> str | None:
+        return None if arm is None or arm < 0 else self.arms[arm]
 
     def _failure(self, done: Round) -> tuple[str | None, str | None]:
         if done.failure is None:
@@ -301,29 +296,21 @@ def _padded(values: Sequence[Any], length: int) -> list[Any]:
     return [*values, *[None] * (length - len(values))]
 
 
-AT_ONCE = 65_536  # rows of a file to be appended to that are looked at in one go
-
-
-def _seen_in(path: Path, kind: Format, columns: Columns) -> Seen:
-    """Return what answers the rows of a file hold, or say which row cannot be read."""
+def _types_in(path: Path, kind: str, columns: Columns) -> AnswerTypes:
+    """Return the types of the answers in a file, or refuse it if a row cannot be read."""
     try:
-        source = source_of(path, kind)
+        file = open_rows(path, kind)
     except NoRowsError:
-        return Seen()  # `append` has checked the columns
-    layout = arrange(source.names, columns, path.name)
+        return AnswerTypes()  # `append` has checked the columns
+    layout = arrange(file.names, columns, path.name)
     family: Family | None = None
     fractions = large = False
-    for batch in source.batches(layout, AT_ONCE, 0):
+    for batch in file.batches(layout, 65_536):
         _, family = make_chunk(batch, layout, family, path.name)
         for name in layout.answers:
             cells = batch.cells(name, "answer")
-            fractions |= cells.kind == "number" and cells.values.dtype == np.float64
-            large |= cells.kind == "number" and _beyond(cells)
-    return Seen(family, fractions, large)
-
-
-def _beyond(cells: Cells) -> bool:
-    """Tell whether there are whole numbers that are not exact as floats."""
-    if cells.values.dtype != np.int64:
-        return False
-    return bool(((cells.values > EXACT) | (cells.values < -EXACT)).any())
+            if cells.kind == "number" and cells.values.dtype == np.float64:
+                fractions = True
+            elif cells.kind == "number":
+                large |= bool(((cells.values > EXACT) | (cells.values < -EXACT)).any())
+    return AnswerTypes(family, fractions, large)

@@ -1,9 +1,8 @@
 """Every number of the reproduction: the paper's, and those it leaves open, in one place."""
 
-from stopwise.environments.heart import PAPER_C as HEART_C
-from stopwise.environments.pima import PAPER_C as PIMA_C
 from stopwise.environments.synthetic import PAPER_C as SYNTHETIC_C
 from stopwise.environments.synthetic import PAPER_DATA_SEED as SYNTHETIC_DATA_SEED
+from stopwise.environments.tabular import HEART_C, PIMA_C
 from stopwise.paper.section import Choice
 
 # --- the paper's ----------------------------------------------------------------------------------

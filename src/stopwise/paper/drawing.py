@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from stopwise.experiments.summary import Interval, What
-from stopwise.paper.evidence import Evidence
+from stopwise.experiments.summary import Floats, Interval, What
+from stopwise.paper.evidence import ClaimEvidence
 from stopwise.reporting.drawing import (
     MARKS,
     SERIES,
@@ -18,7 +18,6 @@ from stopwise.reporting.drawing import (
     styled,
 )
 
-# Colours that stay apart for colour-blind readers (after Okabe and Ito), and marks besides.
 LOOKS: dict[str, dict[str, Any]] = {
     "USS-PD": {"color": "#0072B2", "marker": "o", "linewidth": 2.2, "zorder": 5},
     "USS-PD-λI": {"color": "#56B4E9", "marker": "s"},
@@ -37,7 +36,7 @@ BARS = 10  # confidence intervals drawn on a curve
 
 @styled
 def curve_grid(
-    evidence: Evidence,
+    evidence: ClaimEvidence,
     settings: Sequence[str],
     what: What,
     ylabel: str,
@@ -68,7 +67,11 @@ def curve_grid(
 
 @styled
 def instance_panels(
-    evidence: Evidence, settings: Sequence[str], what: What, ylabel: str, policy: str = "USS-PD"
+    evidence: ClaimEvidence,
+    settings: Sequence[str],
+    what: What,
+    ylabel: str,
+    policy: str = "USS-PD",
 ) -> Figure:
     """Draw one policy's curves on all instances, a panel for each setting: the paper's own view."""
     figure = panels(1, len(settings), width=4.2, height=3.0)
@@ -84,12 +87,12 @@ def instance_panels(
 
 @styled
 def bar_grid(
-    evidence: Evidence, settings: Sequence[str], what: What, xlabel: str, order: Sequence[str]
+    evidence: ClaimEvidence, settings: Sequence[str], what: What, xlabel: str, order: Sequence[str]
 ) -> Figure:
     """Draw every policy's value for a round at the end as bars, with its interval."""
     instances = evidence.instances()
     figure = panels(len(settings), len(instances), height=2.4)
-    longest = 0.0
+    longest = 0.0  # end of a bar or of its interval
     for axes, (setting, instance) in zip(
         figure.axes, [(s, i) for s in settings for i in instances], strict=True
     ):
@@ -114,7 +117,7 @@ def bar_grid(
             )
         axes.set_yticks(range(len(order)), order)
         axes.invert_yaxis()
-        longest = max(longest, *means)
+        longest = max(longest, *(m + r for m, r in zip(means, reach, strict=True)))
         axes.grid(visible=False, axis="y")
         axes.set_title(f"{instance} · {setting}")
         axes.tick_params(labelleft=axes.get_subplotspec().is_first_col())
@@ -130,12 +133,12 @@ def points(
     """Draw means against x, with their intervals."""
     means = np.array([v.mean for v in values])
     reach = np.array([v.high - v.mean if np.isfinite(v.high) else 0.0 for v in values])
-    axes.errorbar(x, means, yerr=reach, label=label, capsize=2, **look)
+    axes.errorbar(x, means, yerr=_above_zero(means, reach), label=label, capsize=2, **look)
 
 
 def _line(
     axes: Axes,
-    evidence: Evidence,
+    evidence: ClaimEvidence,
     where: tuple[str, str, str],
     what: What,
     look: dict[str, Any],
@@ -146,10 +149,15 @@ def _line(
     shown = slice(step - 1, None, step)
     axes.plot(rounds, mean, label=label, markevery=shown, **look)
     if np.isfinite(high).all():
-        reach = (high - mean)[shown]
+        reach = _above_zero(mean[shown], (high - mean)[shown])
         axes.errorbar(
             rounds[shown], mean[shown], yerr=reach, fmt="none", ecolor=look["color"], elinewidth=1
         )
+
+
+def _above_zero(means: Floats, reach: Floats) -> list[Floats]:
+    """Return the lengths of intervals below and above their means, cut off at zero."""
+    return [np.clip(means, 0.0, reach), reach]
 
 
 def _finish(figure: Figure, rows: int, columns: int, xlabel: str, ylabel: str) -> None:

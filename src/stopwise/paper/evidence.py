@@ -16,7 +16,7 @@ from stopwise.experiments.summary import (
     paired_difference,
 )
 from stopwise.paper import choices
-from stopwise.paper.settings import SETTINGS, Setting
+from stopwise.paper.settings import SETTINGS, ParameterSetting
 
 BOTH = ""  # the setting of a policy that takes none
 
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     spec: ExperimentSpec
 
 
-class Evidence:
+class ClaimEvidence:
     """The traces of an exhibit's cells, by setting, instance and policy.
 
     Parameters
@@ -122,7 +122,7 @@ def scaled(value: Interval, factor: float) -> Interval:
 def cells_of(
     instances: Mapping[str, EnvironmentSpec],
     extra: Mapping[str, PolicySpec] | None = None,
-    settings: Sequence[Setting] = SETTINGS,
+    settings: Sequence[ParameterSetting] = SETTINGS,
 ) -> list[Cell]:
     """Return a cell for every policy on every instance under every setting.
 
@@ -132,7 +132,7 @@ def cells_of(
         The environments by name.
     extra : mapping, optional
         Further policies that take no setting, by label.
-    settings : sequence of Setting
+    settings : sequence of ParameterSetting
         Under which to run the others.
 
     Examples

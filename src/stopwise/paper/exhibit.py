@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from stopwise.paper.evidence import Cell, Evidence
+from stopwise.paper.evidence import Cell, ClaimEvidence
 from stopwise.paper.section import Section
 
 
@@ -30,6 +30,6 @@ class Exhibit(msgspec.Struct, frozen=True):
     name: str
     title: str
     where: str
-    build: Callable[[Evidence], Section]
+    build: Callable[[ClaimEvidence], Section]
     cells: Callable[[], list[Cell]] = _no_cells
     many: tuple[str, ...] = ()

@@ -1,17 +1,18 @@
-"""Regret by fifths of a run: whether it flattens."""
+"""Regret at the end of a run and by fifths of it: whether it flattens."""
 
 from stopwise.experiments.summary import Interval, mean_interval, paired_difference
-from stopwise.paper.evidence import Evidence
+from stopwise.paper import choices
+from stopwise.paper.evidence import ClaimEvidence
 from stopwise.paper.section import Claim, verdict
 from stopwise.paper.settings import SETTINGS
 from stopwise.reporting.parts import Table
-from stopwise.reporting.text import shown
+from stopwise.reporting.wording import format_value as fmt
 
 SECOND = (0.2, 0.4)
 LAST = (0.8, 1.0)
 
 
-def fifths_table(evidence: Evidence, name: str, policy: str = "USS-PD") -> Table:
+def fifths_table(evidence: ClaimEvidence, name: str, policy: str = "USS-PD") -> Table:
     """Return what each fifth of the rounds added to a policy's regret."""
     rows: list[tuple[str | Interval, ...]] = []
     for setting in SETTINGS:
@@ -31,8 +32,23 @@ def fifths_table(evidence: Evidence, name: str, policy: str = "USS-PD") -> Table
     )
 
 
+def final_table(evidence: ClaimEvidence, name: str, what: str = "Regret") -> Table:
+    """Return the regret of every policy at the end, a column for each instance."""
+    instances = evidence.instances()
+    return Table(
+        name,
+        f"{what} after {choices.ROUNDS:,} rounds",
+        ("setting", "policy", *instances),
+        tuple(
+            (s.name, policy, *(evidence.mean(s.name, k, policy) for k in instances))
+            for s in SETTINGS
+            for policy in evidence.policies(s.name, instances[0])
+        ),
+    )
+
+
 def flattens(
-    evidence: Evidence, setting: str, instance: str, claim: str, where: str, why: str = ""
+    evidence: ClaimEvidence, setting: str, instance: str, claim: str, where: str, why: str = ""
 ) -> Claim:
     """Judge whether USS-PD's regret flattens: the last fifth adds less than half of the second.
 
@@ -47,7 +63,7 @@ def flattens(
         where,
         setting,
         verdict(flatter),
-        f"second fifth {shown(mean_interval(early))}, last fifth {shown(mean_interval(late))}; "
-        f"half the one less the other {shown(flatter)}",
+        f"second fifth {fmt(mean_interval(early))}, last fifth {fmt(mean_interval(late))}; "
+        f"half the one less the other {fmt(flatter)}",
         why=why,
     )

@@ -9,14 +9,14 @@ from stopwise.experiments.spec import EnvironmentSpec
 from stopwise.experiments.summary import mean_interval, paired_difference
 from stopwise.paper import choices, instances
 from stopwise.paper.drawing import LOOKS, points
-from stopwise.paper.evidence import Cell, Evidence, cells_of
+from stopwise.paper.evidence import Cell, ClaimEvidence, cells_of
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.fractions import contexts_of
 from stopwise.paper.section import FAILED, Claim, Section, all_of, verdict
 from stopwise.paper.settings import SETTINGS
 from stopwise.reporting.drawing import Figure, from_zero, legend_below, panels, styled
-from stopwise.reporting.parts import Picture, Table, Value
-from stopwise.reporting.text import shown
+from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.wording import Value, format_value
 from stopwise.theory.dominance import arm_margins
 
 WHERE = "Figure 2a (supplement)"
@@ -36,8 +36,8 @@ FAMILIES: dict[str, Mapping[str, EnvironmentSpec]] = {
 
 # Why regret might rise with ξ all the same.
 WHY = {
-    "synthetic": "A dearer last arm makes every forced round dearer too. Where little is explored "
-    "beyond them, they are most of the regret.",
+    "synthetic": "A more expensive last arm makes every forced round more expensive. Where "
+    "little is explored beyond them, they are most of the regret.",
     "realizable": "",
 }
 
@@ -58,7 +58,7 @@ def strength(environment: EnvironmentSpec) -> float:
     return float(arm_margins(cascade, batch.disagreement, batch.optimal)[-1])
 
 
-def _build(evidence: Evidence) -> Section:
+def _build(evidence: ClaimEvidence) -> Section:
     rows: list[tuple[Value, ...]] = []
     for setting in NAMES:
         for family in FAMILIES.values():
@@ -95,7 +95,7 @@ def _build(evidence: Evidence) -> Section:
     )
 
 
-def _falls(evidence: Evidence, setting: str, family: str) -> Claim:
+def _falls(evidence: ClaimEvidence, setting: str, family: str) -> Claim:
     ends = [evidence.added(setting, name, "USS-PD") for name in FAMILIES[family]]
     steps = [paired_difference(a, b) for a, b in pairwise(ends)]
     whole = paired_difference(ends[0], ends[-1])
@@ -107,14 +107,14 @@ def _falls(evidence: Evidence, setting: str, family: str) -> Claim:
         setting,
         all_of([verdict(whole), *(verdict(step) for step in ups)]),
         "regret "
-        + ", ".join(shown(mean_interval(end)) for end in ends)
-        + f"; lower at the largest ξ by {shown(whole)}",
+        + ", ".join(format_value(mean_interval(end)) for end in ends)
+        + f"; lower at the largest ξ by {format_value(whole)}",
         why=WHY[family],
     )
 
 
 @styled
-def _figure(evidence: Evidence) -> Figure:
+def _figure(evidence: ClaimEvidence) -> Figure:
     figure = panels(len(NAMES), len(FAMILIES), width=4.2, height=2.8)
     for axes, (setting, family) in zip(
         figure.axes, [(s, f) for s in NAMES for f in FAMILIES], strict=True

@@ -8,11 +8,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stopwise.errors import MissingPackageError
+from stopwise.errors import missing_package
 from stopwise.experiments.summary import Interval
 from stopwise.paper.section import Section
 from stopwise.reporting.files import write_file
-from stopwise.reporting.parts import Table, Value
+from stopwise.reporting.parts import Table
+from stopwise.reporting.wording import Value
 
 Cell: TypeAlias = str | float | int | bool | None
 Row: TypeAlias = Mapping[str, Cell]
@@ -145,6 +146,4 @@ def _arrow(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise MissingPackageError(
-            "writing Parquet needs pyarrow: pip install 'stopwise[paper]'"
-        ) from error
+        raise missing_package("writing Parquet", "pyarrow", "paper") from error

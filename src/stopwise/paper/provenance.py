@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from stopwise.reporting.text import duration
+from stopwise.reporting.wording import duration
 from stopwise.version import __version__
 
 PACKAGES = ("numpy", "matplotlib")

@@ -2,15 +2,14 @@
 
 from functools import partial
 
-from stopwise.experiments.summary import Interval
 from stopwise.paper import choices, instances
 from stopwise.paper.drawing import curve_grid, instance_panels
-from stopwise.paper.evidence import Cell, Evidence, cells_of
+from stopwise.paper.evidence import Cell, ClaimEvidence, cells_of
 from stopwise.paper.exhibit import Exhibit
-from stopwise.paper.fifths import fifths_table, flattens
+from stopwise.paper.fifths import fifths_table, final_table, flattens
 from stopwise.paper.section import Section
 from stopwise.paper.settings import SETTING_FREE, SETTINGS
-from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.parts import Picture
 
 NAMES = tuple(setting.name for setting in SETTINGS)
 WORDS = {4: "four", 5: "five"}
@@ -26,7 +25,7 @@ def _exhibit(n_arms: int, where: str) -> Exhibit:
         cases = zip(choices.REALIZABLE_CASES, choices.REALIZABLE_MARGINS, strict=True)
         return cells_of({f"case {c}": instances.realizable(n_arms, c, xi) for c, xi in cases})
 
-    def build(evidence: Evidence) -> Section:
+    def build(evidence: ClaimEvidence) -> Section:
         return Section(
             name,
             title,
@@ -35,7 +34,10 @@ def _exhibit(n_arms: int, where: str) -> Exhibit:
             "as the theorem asks. Arms have no error rates here, so the curve is the paper's "
             "upper bound on regret, Σ |C_I − C_i*| + p_i*I. The *clairvoyant* rule is optimal by "
             "definition.",
-            tables=(_final_table(evidence, name), fifths_table(evidence, f"{name}-fifths")),
+            tables=(
+                final_table(evidence, f"{name}-final", "Pseudo-regret"),
+                fifths_table(evidence, f"{name}-fifths"),
+            ),
             pictures=(
                 Picture(
                     f"{name}-regret",
@@ -65,22 +67,6 @@ def _exhibit(n_arms: int, where: str) -> Exhibit:
         )
 
     return Exhibit(name, title, where, build, cells=cells, many=MANY)
-
-
-def _final_table(evidence: Evidence, name: str) -> Table:
-    cases = evidence.instances()
-    rows: list[tuple[str | Interval, ...]] = []
-    for setting in NAMES:
-        rows += [
-            (setting, policy, *(evidence.mean(setting, case, policy) for case in cases))
-            for policy in evidence.policies(setting, cases[0])
-        ]
-    return Table(
-        f"{name}-final",
-        f"Pseudo-regret after {choices.ROUNDS:,} rounds",
-        ("setting", "policy", *cases),
-        tuple(rows),
-    )
 
 
 FOUR = _exhibit(4, "Figure 3a (supplement)")

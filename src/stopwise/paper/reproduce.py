@@ -1,36 +1,34 @@
 """The whole reproduction: which runs, in what store, and the report on them."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from stopwise.errors import InvalidParameterError, MissingPackageError, PersistenceError
+from stopwise.errors import InvalidParameterError, PersistenceError, missing_package
 from stopwise.experiments.campaign import run_campaign
 from stopwise.experiments.engines import make_engine
 from stopwise.experiments.runs import Trace
 from stopwise.experiments.spec import ExperimentSpec
-from stopwise.experiments.store import Store
+from stopwise.experiments.store import RunStore
 from stopwise.experiments.summary import curves
 from stopwise.paper import choices
 from stopwise.paper.catalogue import EXHIBITS
-from stopwise.paper.evidence import Cell, Evidence
+from stopwise.paper.evidence import Cell, ClaimEvidence
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.numbers import write_numbers
 from stopwise.paper.provenance import gather
 from stopwise.paper.report import Report, write_report
 from stopwise.paper.settings import SETTINGS
+from stopwise.records import Progress, no_progress
 
 TITLE = "USS-PD, reproduced"
 STORE = "runs.sqlite"
 ENDINGS = (".png", ".svg", ".csv", ".parquet")
-
-Progress = Callable[[str, int, int], None]  # stage, done, of
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -63,7 +61,7 @@ def reproduce(
     jobs: int | None = None,
     address: str | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     command: str = "stopwise reproduce",
 ) -> Report:
     """Do the paper's experiments again and write the report on them.
@@ -110,11 +108,11 @@ def reproduce(
     for (_, spec), times in often.items():
         wanted[spec] = max(times, wanted.get(spec, 0))
     seeds = {spec: range(seed, seed + times) for spec, times in wanted.items()}
-    with workers, Store(out / STORE) as store:
-        run_campaign(seeds.items(), store, workers, partial(_say, progress, "running"))
+    with workers, RunStore(out / STORE) as store:
+        run_campaign(seeds.items(), store, workers, progress)
         traces = {spec: _kept(store, spec, which) for spec, which in seeds.items()}
     evidence = {
-        exhibit.name: Evidence(
+        exhibit.name: ClaimEvidence(
             cells[exhibit.name],
             {
                 c.spec.key: traces[c.spec][: often[exhibit.name, c.spec]]
@@ -139,6 +137,7 @@ def reproduce(
             getattr(workers, "jobs", 1),
         ),
         scale=f"a quick look: {scale}" if quick else str(scale),
+        quick=quick,
     )
     write_report(report, out, progress)
     if wanted:
@@ -155,23 +154,15 @@ def _chosen(only: Sequence[str]) -> list[Exhibit]:
     return [exhibit for name, exhibit in EXHIBITS.items() if not only or name in only]
 
 
-def _kept(store: Store, spec: ExperimentSpec, seeds: Sequence[int]) -> list[Trace]:
+def _kept(store: RunStore, spec: ExperimentSpec, seeds: Sequence[int]) -> list[Trace]:
     runs = store.get(spec)  # which may have been asked for more, or other, seeds before
     return [runs[seed] for seed in seeds]
 
 
-def _say(progress: Progress | None, stage: str, done: int, of: int) -> None:
-    if progress is not None:
-        progress(stage, done, of)
-
-
 def _check_packages() -> None:
     """Miss what is not installed now, not after all the runs."""
-    if missing := [name for name in ("matplotlib", "pyarrow") if find_spec(name) is None]:
-        raise MissingPackageError(
-            f"the report needs {' and '.join(missing)}: pip install 'stopwise[paper]', or "
-            "'.[paper]' in a checkout"
-        )
+    if missing := [name for name in ("jinja2", "matplotlib", "pyarrow") if find_spec(name) is None]:
+        raise missing_package("the report", " and ".join(missing), "paper")
 
 
 def _make_folder(out: Path) -> None:
@@ -193,7 +184,7 @@ def _remove_others(report: Report, out: Path, *, with_curves: bool) -> None:
                 path.unlink()
 
 
-def _rows(evidence: dict[str, Evidence]) -> Iterator[dict[str, Any]]:
+def _rows(evidence: dict[str, ClaimEvidence]) -> Iterator[dict[str, Any]]:
     """Return every curve, a row for each point."""
     for name, found in evidence.items():
         for cell in found.cells:

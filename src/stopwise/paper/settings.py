@@ -20,7 +20,7 @@ SETTING_FREE = {
 }
 
 
-class Setting(msgspec.Struct, frozen=True):
+class ParameterSetting(msgspec.Struct, frozen=True):
     """How the contextual policies are run.
 
     Attributes
@@ -76,7 +76,7 @@ class Setting(msgspec.Struct, frozen=True):
         return make
 
 
-LITERAL = Setting(
+LITERAL = ParameterSetting(
     name="literal",
     explanation=(
         f"What is printed: degree two, δ = {choices.DELTA}, σ = {choices.SIGMA}; κ = "
@@ -85,7 +85,7 @@ LITERAL = Setting(
     sigma=choices.SIGMA,
     forced_share=1.0,
 )
-PRACTICAL = Setting(
+PRACTICAL = ParameterSetting(
     name="practical",
     explanation=(
         "What we recommend to somebody who has no labels. Features: the polynomials of the highest "

@@ -7,14 +7,14 @@ import numpy as np
 from stopwise.experiments.summary import mean_interval, paired_difference
 from stopwise.paper import choices, instances
 from stopwise.paper.drawing import LOOKS, curve_grid
-from stopwise.paper.evidence import Cell, Evidence, cell, cells_of
+from stopwise.paper.evidence import Cell, ClaimEvidence, cell, cells_of
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.fifths import LAST, SECOND
 from stopwise.paper.section import Claim, Section, verdict
 from stopwise.paper.settings import SETTINGS
 from stopwise.reporting.drawing import Figure, legend_below, panels, styled
 from stopwise.reporting.parts import Picture, Table
-from stopwise.reporting.text import shown
+from stopwise.reporting.wording import format_value as fmt
 
 WHERE = "Figure 1b"
 INSTANCE = "instance 3"
@@ -30,7 +30,7 @@ def _cells() -> list[Cell]:
     return told + cells_of({INSTANCE: environment})
 
 
-def _build(evidence: Evidence) -> Section:
+def _build(evidence: ClaimEvidence) -> Section:
     rows = [
         (setting, policy, evidence.mean(setting, INSTANCE, policy))
         for setting in NAMES
@@ -70,19 +70,19 @@ def _build(evidence: Evidence) -> Section:
     )
 
 
-def _below(evidence: Evidence, setting: str) -> Claim:
+def _below(evidence: ClaimEvidence, setting: str) -> Claim:
     lead = evidence.lead(setting, INSTANCE, "supervised", "USS-PD")
     return Claim(
         "With labels the regret is lower than without",
         WHERE,
         setting,
         verdict(lead),
-        f"supervised {shown(evidence.mean(setting, INSTANCE, 'supervised'))}, USS-PD "
-        f"{shown(evidence.mean(setting, INSTANCE, 'USS-PD'))}; lower by {shown(lead)}",
+        f"supervised {fmt(evidence.mean(setting, INSTANCE, 'supervised'))}, USS-PD "
+        f"{fmt(evidence.mean(setting, INSTANCE, 'USS-PD'))}; lower by {fmt(lead)}",
     )
 
 
-def _closing(evidence: Evidence, setting: str) -> Claim:
+def _closing(evidence: ClaimEvidence, setting: str) -> Claim:
     def gap(part: tuple[float, float]) -> list[float]:
         lost, told = (
             evidence.added(setting, INSTANCE, policy, part=part)
@@ -100,13 +100,13 @@ def _closing(evidence: Evidence, setting: str) -> Claim:
         WHERE,
         setting,
         verdict(closed),
-        f"gap for each round {shown(mean_interval(early))} in the second fifth, {shown(left)} in "
-        f"the last, {still}; smaller by {shown(closed)}",
+        f"gap for each round {fmt(mean_interval(early))} in the second fifth, {fmt(left)} in "
+        f"the last, {still}; smaller by {fmt(closed)}",
     )
 
 
 @styled
-def _gap_figure(evidence: Evidence) -> Figure:
+def _gap_figure(evidence: ClaimEvidence) -> Figure:
     figure = panels(1, 1, width=5.5, height=3.0)
     axes = figure.axes[0]
     for setting, style in zip(NAMES, ("-", "--"), strict=True):

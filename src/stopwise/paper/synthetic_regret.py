@@ -3,16 +3,16 @@
 from functools import partial
 from itertools import pairwise
 
-from stopwise.experiments.summary import Interval, What, mean_interval, paired_difference
+from stopwise.experiments.summary import What, mean_interval, paired_difference
 from stopwise.paper import choices, instances
 from stopwise.paper.drawing import curve_grid, instance_panels
-from stopwise.paper.evidence import Cell, Evidence, cells_of
+from stopwise.paper.evidence import Cell, ClaimEvidence, cells_of
 from stopwise.paper.exhibit import Exhibit
-from stopwise.paper.fifths import LAST, SECOND, fifths_table, flattens
+from stopwise.paper.fifths import LAST, SECOND, fifths_table, final_table, flattens
 from stopwise.paper.section import Claim, Section, all_of, verdict
 from stopwise.paper.settings import SETTINGS
-from stopwise.reporting.parts import Picture, Table
-from stopwise.reporting.text import shown
+from stopwise.reporting.parts import Picture
+from stopwise.reporting.wording import format_value as fmt
 
 WHERE = "Figure 1a"
 NAMES = tuple(setting.name for setting in SETTINGS)
@@ -23,7 +23,7 @@ def _cells() -> list[Cell]:
     return cells_of({k: instances.synthetic(c) for k, c in choices.SYNTHETIC_COSTS.items()})
 
 
-def _build(evidence: Evidence) -> Section:
+def _build(evidence: ClaimEvidence) -> Section:
     return Section(
         EXHIBIT.name,
         EXHIBIT.title,
@@ -32,7 +32,10 @@ def _build(evidence: Evidence) -> Section:
         "In instance 1 a few contexts are not weakly dominant: there the test goes to the last "
         "arm for ever, even with the true probabilities (*clairvoyant*), and pays for it in every "
         "round.",
-        tables=(_final_table(evidence), fifths_table(evidence, "synthetic-fifths")),
+        tables=(
+            final_table(evidence, "synthetic-final"),
+            fifths_table(evidence, "synthetic-fifths"),
+        ),
         pictures=(
             Picture(
                 "synthetic-regret",
@@ -54,7 +57,7 @@ def _build(evidence: Evidence) -> Section:
     )
 
 
-def _claims(evidence: Evidence, setting: str) -> list[Claim]:
+def _claims(evidence: ClaimEvidence, setting: str) -> list[Claim]:
     return [
         _linear(
             evidence,
@@ -89,7 +92,7 @@ def _claims(evidence: Evidence, setting: str) -> list[Claim]:
     ]
 
 
-def _linear(evidence: Evidence, setting: str, what: What, text: str, why: str) -> Claim:
+def _linear(evidence: ClaimEvidence, setting: str, what: What, text: str, why: str) -> Claim:
     first = INSTANCES[0]
     late = evidence.added(setting, first, "USS-PD", what, LAST)
     early = evidence.added(setting, first, "USS-PD", what, SECOND)
@@ -101,13 +104,13 @@ def _linear(evidence: Evidence, setting: str, what: What, text: str, why: str) -
         WHERE,
         setting,
         all_of([verdict(mean_interval(late)), verdict(goes_on)]),
-        f"second fifth {shown(mean_interval(early))}, last fifth {shown(mean_interval(late))}; the "
-        f"last less half the second {shown(goes_on)}; clairvoyant, last fifth {shown(told)}",
+        f"second fifth {fmt(mean_interval(early))}, last fifth {fmt(mean_interval(late))}; the "
+        f"last less half the second {fmt(goes_on)}; clairvoyant, last fifth {fmt(told)}",
         why=why,
     )
 
 
-def _falling(evidence: Evidence, setting: str) -> Claim:
+def _falling(evidence: ClaimEvidence, setting: str) -> Claim:
     ends = {k: evidence.added(setting, k, "USS-PD") for k in INSTANCES[1:]}
     steps = [paired_difference(ends[a], ends[b]) for a, b in pairwise(INSTANCES[1:])]
     return Claim(
@@ -117,24 +120,9 @@ def _falling(evidence: Evidence, setting: str) -> Claim:
         setting,
         all_of([verdict(step) for step in steps]),
         "regret "
-        + ", ".join(shown(mean_interval(ends[k])) for k in INSTANCES[1:])
+        + ", ".join(fmt(mean_interval(ends[k])) for k in INSTANCES[1:])
         + "; steps down "
-        + ", ".join(shown(step) for step in steps),
-    )
-
-
-def _final_table(evidence: Evidence) -> Table:
-    rows: list[tuple[str | Interval, ...]] = []
-    for setting in NAMES:
-        rows += [
-            (setting, policy, *(evidence.mean(setting, k, policy) for k in INSTANCES))
-            for policy in evidence.policies(setting, INSTANCES[0])
-        ]
-    return Table(
-        "synthetic-final",
-        f"Regret after {choices.ROUNDS:,} rounds",
-        ("setting", "policy", *INSTANCES),
-        tuple(rows),
+        + ", ".join(fmt(step) for step in steps),
     )
 
 

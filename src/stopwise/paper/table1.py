@@ -1,7 +1,7 @@
 """Table 1: costs and weak dominance fractions of the synthetic instances."""
 
 from stopwise.paper import choices, instances
-from stopwise.paper.evidence import Evidence
+from stopwise.paper.evidence import ClaimEvidence
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.fractions import fraction_claim, fraction_table, fractions
 from stopwise.paper.section import Section
@@ -9,7 +9,7 @@ from stopwise.paper.section import Section
 WHERE = "Table 1 (supplement)"
 
 
-def _build(_: Evidence) -> Section:
+def _build(_: ClaimEvidence) -> Section:
     synthetic = {k: instances.synthetic(c) for k, c in choices.SYNTHETIC_COSTS.items()}
     found = fractions(synthetic, choices.SYNTHETIC_FRACTIONS)
     return Section(

@@ -1,16 +1,17 @@
 """Table 2: costs and weak dominance fractions of the real instances."""
 
 from stopwise.paper import choices, instances
-from stopwise.paper.evidence import Evidence
+from stopwise.paper.evidence import ClaimEvidence
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.fractions import contexts_of, fraction_claim, fraction_table, fractions
 from stopwise.paper.section import Section
-from stopwise.reporting.parts import Table, Value
+from stopwise.reporting.parts import Table
+from stopwise.reporting.wording import Value
 
 WHERE = "Table 2 (supplement)"
 
 
-def _build(_: Evidence) -> Section:
+def _build(_: ClaimEvidence) -> Section:
     pima = {k: instances.pima(c) for k, c in choices.REAL_COSTS.items()}
     heart = {k: instances.heart(c) for k, c in choices.REAL_COSTS.items()}
     on_pima = fractions(pima, choices.PIMA_FRACTIONS)

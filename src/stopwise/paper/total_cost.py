@@ -7,12 +7,12 @@ from stopwise.experiments.spec import EnvironmentSpec, PolicySpec
 from stopwise.experiments.summary import Interval
 from stopwise.paper import choices
 from stopwise.paper.drawing import bar_grid, curve_grid
-from stopwise.paper.evidence import Cell, Evidence, cells_of, scaled
+from stopwise.paper.evidence import Cell, ClaimEvidence, cells_of, scaled
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.section import FAILED, Claim, Section, verdict
 from stopwise.paper.settings import SETTINGS
 from stopwise.reporting.parts import Picture, Table
-from stopwise.reporting.text import shown
+from stopwise.reporting.wording import format_value as fmt
 
 NAMES = tuple(setting.name for setting in SETTINGS)
 BASELINES = {
@@ -45,7 +45,7 @@ def total_cost_exhibit(
         family = {k: instance(costs) for k, costs in choices.REAL_COSTS.items()}
         return cells_of(family, {**BASELINES, **FIRST})
 
-    def build(evidence: Evidence) -> Section:
+    def build(evidence: ClaimEvidence) -> Section:
         return Section(
             name,
             title,
@@ -87,7 +87,9 @@ def total_cost_exhibit(
     return Exhibit(name, title, where, build, cells=cells)
 
 
-def _beats(evidence: Evidence, setting: str, instance: str, baseline: str, where: str) -> Claim:
+def _beats(
+    evidence: ClaimEvidence, setting: str, instance: str, baseline: str, where: str
+) -> Claim:
     per_round = partial(evidence.per_round, setting, instance, what="total_cost")
     lead = evidence.lead(setting, instance, "USS-PD", baseline, "total_cost")
     ours, told, theirs = (per_round(policy=p) for p in ("USS-PD", "clairvoyant", baseline))
@@ -105,13 +107,13 @@ def _beats(evidence: Evidence, setting: str, instance: str, baseline: str, where
         where,
         setting,
         found,
-        f"a round costs {shown(ours)} against {shown(theirs)}, less by "
-        f"{shown(scaled(lead, 1 / choices.ROUNDS))}; the clairvoyant rule costs {shown(told)}",
+        f"a round costs {fmt(ours)} against {fmt(theirs)}, less by "
+        f"{fmt(scaled(lead, 1 / choices.ROUNDS))}; the clairvoyant rule costs {fmt(told)}",
         why=why,
     )
 
 
-def _table(evidence: Evidence, name: str, data: str) -> Table:
+def _table(evidence: ClaimEvidence, name: str, data: str) -> Table:
     rows: list[tuple[str | Interval, ...]] = []
     for setting in NAMES:
         for policy in ORDER:

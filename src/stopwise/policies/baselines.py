@@ -1,24 +1,23 @@
-"""Baselines: fixed depth, random depth, and two that are told the truth."""
+"""Baselines: fixed depth, random depth, and two that are given the truth."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidParameterError, InvalidStopError, TruthRequiredError
-from stopwise.policies.base import Blind, Ints, Marks, Progress, Uncontextual, as_table, rounds_in
-from stopwise.policies.randomness import generator, restored, stored, whole_seed
+from stopwise.policies.checking import GivenTruth, Ints, KnownTruth, LazyDiffer
+from stopwise.policies.context_free import ContextFreePolicy
+from stopwise.policies.randomness import checked_seed, generator
 from stopwise.records import Decision, Truth
 
 # A gap within this of p_ij is a tie, as it is for the optimal arm (stopwise.theory.dominance, which
-# policies must not import): or the clairvoyant would lose to it by rounding.
+# policies must not import): otherwise rounding would make the clairvoyant worse than it.
 TIE = 1e-12
 
 
-class FixedDepth(Blind):
+class FixedDepth(ContextFreePolicy):
     """Always the same depth: the paper's "I_t = i".
 
     Parameters
@@ -36,6 +35,7 @@ class FixedDepth(Blind):
     """
 
     name: ClassVar[str] = "fixed-depth"
+    parameter_names: ClassVar[tuple[str, ...]] = ("depth",)
 
     def __init__(self, cascade: Cascade, *, depth: int | str | None = None) -> None:
         super().__init__(cascade)
@@ -46,17 +46,13 @@ class FixedDepth(Blind):
         del x
         return self._decision(self.depth)
 
-    def _play(self, stops: Ints, marks: Callable[[], Marks]) -> None:
-        del marks
+    def _play(self, stops: Ints, differ: LazyDiffer, truth: KnownTruth) -> None:
+        del differ, truth
         stops[:] = self.depth
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal policy."""
-        return {"depth": self.depth}
 
-
-class RandomDepth(Blind):
-    """Every depth with equal chance.
+class RandomDepth(ContextFreePolicy):
+    """Every depth with equal probability.
 
     Parameters
     ----------
@@ -74,108 +70,46 @@ class RandomDepth(Blind):
     """
 
     name: ClassVar[str] = "random-depth"
+    parameter_names: ClassVar[tuple[str, ...]] = ("seed",)
+    draws: ClassVar[bool] = True
 
     def __init__(self, cascade: Cascade, *, seed: int = 0) -> None:
         super().__init__(cascade)
-        self.seed = whole_seed(seed)
-        self._random = generator(self.seed)
+        self.seed = checked_seed(seed)
+        self._random: np.random.Generator = generator(self.seed)  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
 
     def decide(self, x: ArrayLike) -> Decision:
         """Return a random depth."""
         del x
         return self._decision(int(self._random.integers(self.cascade.n_arms)))
 
-    def _play(self, stops: Ints, marks: Callable[[], Marks]) -> None:
-        del marks
+    def _play(self, stops: Ints, differ: LazyDiffer, truth: KnownTruth) -> None:
+        del differ, truth
         # the same stream as single draws
         stops[:] = self._random.integers(self.cascade.n_arms, size=len(stops))
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal policy."""
-        return {"seed": self.seed}
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return what was learned and the random state, as arrays by name."""
-        return {**super().state(), "random": stored(self._random)}
+class PrivilegedPolicy(ContextFreePolicy):
+    """A comparator that is given the truth before it decides, and so learns nothing."""
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take up what `state` returned."""
-        random = restored(state["random"])
-        super().restore(state)
-        self._random = random
+    parameter_names: ClassVar[tuple[str, ...]] = ()
 
-
-class Told(Uncontextual):
-    """A comparator that is told the truth before it decides, and so has nothing to learn."""
-
-    needs_truth: ClassVar[bool] = True
-
-    def run(
-        self,
-        contexts: ArrayLike,
-        outputs: ArrayLike | None = None,
-        *,
-        optimal: ArrayLike | None = None,
-        disagreement: ArrayLike | None = None,
-        progress: Progress | None = None,
-    ) -> Ints:
-        """Play rounds of which the truth is given, all at once.
-
-        Parameters
-        ----------
-        contexts : array_like of shape (n, context_dim)
-            One context a round; only their number matters.
-        outputs : array_like of shape (n, K), optional
-            What every arm would say: teaches nothing.
-        optimal : array_like of shape (n,), optional
-            i*(x), which the oracle must know.
-        disagreement : array_like of shape (n, K, K), optional
-            p_ij(x) in the upper triangle, which the clairvoyant must know.
-        progress : callable, optional
-            Called as ``progress(done, of)`` at the end.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            The stops.
-        """
-        n = rounds_in(as_table(contexts))
-        if outputs is not None:
-            self._checked_table(n, outputs)
-        return self._run_told(self._stops(n, optimal, disagreement), progress)
-
-    def run_disagreements(
-        self,
-        contexts: ArrayLike,
-        differ: ArrayLike | None = None,
-        *,
-        optimal: ArrayLike | None = None,
-        disagreement: ArrayLike | None = None,
-        progress: Progress | None = None,
-    ) -> Ints:
-        """Play rounds of which the truth is given (see `run`); ``differ`` teaches nothing."""
-        n = rounds_in(as_table(contexts))
-        if differ is not None:
-            self._checked_marks(n, differ)
-        return self._run_told(self._stops(n, optimal, disagreement), progress)
-
-    def _run_told(self, stops: Ints, progress: Progress | None) -> Ints:
-        self._rounds += len(stops)
-        if progress is not None and len(stops):
-            progress(len(stops), len(stops))
-        return stops
-
-    @abstractmethod
-    def _stops(self, n: int, optimal: ArrayLike | None, disagreement: ArrayLike | None) -> Ints:
-        """Return the stops of n rounds by the truth, or refuse it."""
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal policy: none."""
-        return {}
+    def decide(self, x: ArrayLike, truth: Truth | None = None) -> Decision:
+        """Return the stop for a context of which ``truth`` is known."""
+        del x
+        (name,) = self.needs_truth
+        given = None if truth is None else getattr(truth, name)
+        if given is None:
+            raise TruthRequiredError(f"{self.name} needs the truth: decide(x, Truth({name}=...))")
+        stops = np.empty(1, dtype=np.int64)
+        self._play(
+            stops, lambda: np.empty((1, 0), dtype=np.uint8), self._checked_truth(1, {name: [given]})
+        )
+        return self._decision(int(stops[0]))
 
 
-class Oracle(Told):
-    """Told the optimal arm of every context, it plays it: zero regret by definition.
+class Oracle(PrivilegedPolicy):
+    """Given the optimal arm of every context, it stops there: zero regret by definition.
 
     Examples
     --------
@@ -188,38 +122,32 @@ class Oracle(Told):
     """
 
     name: ClassVar[str] = "oracle"
+    needs_truth: ClassVar[tuple[str, ...]] = ("optimal",)
 
-    def decide(self, x: ArrayLike, truth: Truth | None = None) -> Decision:
-        """Return the optimal arm."""
-        del x
-        if truth is None or truth.optimal is None:
-            raise TruthRequiredError("the oracle must be told: decide(x, Truth(optimal=...))")
-        return self._decision(self._checked_stop(truth.optimal))
-
-    def _stops(self, n: int, optimal: ArrayLike | None, disagreement: ArrayLike | None) -> Ints:
-        del disagreement
-        if optimal is None:
-            raise TruthRequiredError("the oracle must be told: run(contexts, optimal=...)")
-        best = np.asarray(optimal)
+    def _checked_truth(self, n: int, truth: GivenTruth) -> KnownTruth:
+        checked = super()._checked_truth(n, truth)
+        best, arms = checked["optimal"], np.arange(self._n_arms)
         if best.shape != (n,) or best.dtype.kind not in "iuf":
             raise InvalidParameterError(
                 f"optimal must be {n} arms, one a round; this has shape {best.shape}"
             )
-        arms = np.arange(self.cascade.n_arms)
-        wrong = np.flatnonzero(~np.isin(best, arms))
-        if wrong.size:
+        if (wrong := np.flatnonzero(~np.isin(best, arms))).size:
             t = int(wrong[0])
             raise InvalidStopError(
                 f"the optimal arm of round {t} is {best[t]!s}, but this cascade's arms are 0 to "
                 f"{arms[-1]}"
             )
-        return best.astype(np.int64)
+        return checked
+
+    def _play(self, stops: Ints, differ: LazyDiffer, truth: KnownTruth) -> None:
+        del differ
+        stops[:] = truth["optimal"]
 
 
-class Clairvoyant(Told):
-    """The stopping test with the true p_ij(x): what USS-PD would do if it knew all.
+class Clairvoyant(PrivilegedPolicy):
+    """The stopping test with the true p_ij(x): what USS-PD would do if it knew them.
 
-    Where it is not optimal, weak dominance fails, and disagreement cannot tell the best arm.
+    Where it is not optimal, weak dominance fails, and disagreement cannot identify the best arm.
 
     Examples
     --------
@@ -230,40 +158,22 @@ class Clairvoyant(Told):
     """
 
     name: ClassVar[str] = "clairvoyant"
+    needs_truth: ClassVar[tuple[str, ...]] = ("disagreement",)
 
-    def decide(self, x: ArrayLike, truth: Truth | None = None) -> Decision:
-        """Return the first arm whose every deeper arm costs more than it truly disagrees."""
-        del x
-        if truth is None or truth.disagreement is None:
-            raise TruthRequiredError(
-                "the clairvoyant must be told: decide(x, Truth(disagreement=...))"
-            )
-        p = np.asarray(truth.disagreement)
-        if p.shape != self.cascade.gaps.shape or np.isnan(p).any():
+    def _checked_truth(self, n: int, truth: GivenTruth) -> KnownTruth:
+        checked = super()._checked_truth(n, truth)
+        p = checked["disagreement"]
+        if p.shape != (n, self._n_arms, self._n_arms):
             raise InvalidParameterError(
-                f"disagreement must be a table of {self.cascade.n_arms} by {self.cascade.n_arms} "
-                f"probabilities, none of them NaN; this has shape {p.shape}"
+                f"disagreement must be {n} tables of {self._n_arms} by {self._n_arms} "
+                f"probabilities, one a round; this has shape {p.shape}"
             )
-        return self._decision(int(self._first_winners(p)))
-
-    def _stops(self, n: int, optimal: ArrayLike | None, disagreement: ArrayLike | None) -> Ints:
-        del optimal
-        if disagreement is None:
-            raise TruthRequiredError(
-                "the clairvoyant must be told: run(contexts, disagreement=...)"
-            )
-        p = np.asarray(disagreement)
-        if p.shape != (n, *self.cascade.gaps.shape):
-            raise InvalidParameterError(
-                f"disagreement must be {n} tables of {self.cascade.n_arms} by "
-                f"{self.cascade.n_arms} probabilities, one a round; this has shape {p.shape}"
-            )
-        wrong = np.flatnonzero(np.isnan(p).any(axis=(1, 2)))
-        if wrong.size:
+        if (wrong := np.flatnonzero(np.isnan(p).any(axis=(1, 2)))).size:
             raise InvalidParameterError(f"the disagreement of round {wrong[0]} holds a NaN")
-        return self._first_winners(p)
+        return checked
 
-    def _first_winners(self, p: NDArray[np.float64]) -> Ints:
-        """Return the first arm whose gaps all exceed p, for one table (K, K) or many."""
-        loses = np.triu(self.cascade.gaps - p <= TIE, 1).any(axis=-1)
-        return np.argmin(loses, axis=-1).astype(np.int64)  # the last arm never loses
+    def _play(self, stops: Ints, differ: LazyDiffer, truth: KnownTruth) -> None:
+        del differ
+        # the first arm whose gaps all exceed p; the last arm never loses
+        loses = np.triu(self.cascade.gaps - truth["disagreement"] <= TIE, 1).any(axis=-1)
+        stops[:] = np.argmin(loses, axis=-1)

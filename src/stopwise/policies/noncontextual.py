@@ -1,40 +1,38 @@
-"""USS-UCB and USS-TS: the predecessors that look at no context."""
+"""USS-UCB and USS-TS: the earlier algorithms, which use no context."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.checks import number
 from stopwise.engine import native
-from stopwise.policies.base import Blind, Ints, Marks, number
-from stopwise.policies.randomness import whole_seed
+from stopwise.policies.checking import Bools, Ints, KnownTruth, LazyDiffer
+from stopwise.policies.context_free import ContextFreePolicy
+from stopwise.policies.randomness import checked_seed
 from stopwise.records import Decision, PairEvidence
 
 Floats = NDArray[np.float64]
 
 
-class PairCounts(Blind):
+class PairCounts(ContextFreePolicy):
     """Counts, for every pair, how often it was revealed and how often it disagreed.
 
-    Subclasses say how the counts become an upper value per pair (`_strength`); the stopping test is
-    that of USS-PD.
+    The stopping test is that of USS-PD, with an upper value per pair computed from its counts.
+    ``strength`` is the constant of USS-UCB; None draws from a Beta distribution instead.
     """
 
-    def __init__(self, cascade: Cascade, seed: int = 0) -> None:
+    estimates_disagreement: ClassVar[bool] = True
+
+    def __init__(self, cascade: Cascade, strength: float | None = None, seed: int = 0) -> None:
         super().__init__(cascade)
-        self._n_pairs = len(cascade.pairs())
+        self._strength = strength
         self._counts = self._new_counts(seed)
 
     def _new_counts(self, seed: int) -> native.PairCounts:
         return native.PairCounts(self.cascade.n_arms, self.cascade.gaps.ravel().tolist(), seed)
-
-    @property
-    @abstractmethod
-    def _strength(self) -> float | None:
-        """The constant of USS-UCB; None to draw from a Beta distribution instead."""
 
     @property
     def rounds(self) -> int:
@@ -71,18 +69,14 @@ class PairCounts(Blind):
         table[np.triu_indices(len(table), 1)] = disagreed
         return table
 
-    def _learn(self, x: ArrayLike, n: int, codes: int, wanted: int) -> None:
-        del wanted
-        heard = np.array([(codes >> (4 * i)) & 15 for i in range(n)])
-        self._learn_pairs(x, n - 1, heard[:, None] != heard[None, :])
-
-    def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:
+    def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> None:
         del x
-        marks = [j <= stop and bool(differ[i, j]) for i, j in self.cascade.pairs()]
-        self._counts.learn(stop, np.array(marks, dtype=np.uint8))
+        revealed = [j <= stop and bool(differ[i, j]) for i, j in self.cascade.pairs()]
+        self._counts.learn(stop, np.array(revealed, dtype=np.uint8))
 
-    def _play(self, stops: Ints, marks: Callable[[], Marks]) -> None:
-        self._counts.run(self._strength, marks(), stops)
+    def _play(self, stops: Ints, differ: LazyDiffer, truth: KnownTruth) -> None:
+        del truth
+        self._counts.run(self._strength, differ(), stops)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was learned and the random state, as arrays by name."""
@@ -95,7 +89,7 @@ class PairCounts(Blind):
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take up what `state` returned; ValueError, and nothing changed, if it does not fit."""
+        """Continue from what `state` returned; if it does not fit, ValueError and no change."""
         n_arms = self.cascade.n_arms
         shapes = {"rounds": (1,), "n": (n_arms,), "disagreed": (n_arms, n_arms), "random": (4,)}
         for name, shape in shapes.items():
@@ -103,15 +97,15 @@ class PairCounts(Blind):
                 raise ValueError(f"{name} is {state[name].dtype}{state[name].shape}")
         n, disagreed = state["n"], state["disagreed"]
         revealed = np.concatenate([state["rounds"], n])
+        above = disagreed[np.triu_indices(n_arms, 1)]
         if (
             n[-1] < 0
             or (np.diff(revealed) > 0).any()
             or (disagreed > n).any()
             or disagreed.min() < 0
+            or above.sum() != disagreed.sum()
+            or not state["random"].any()
         ):
-            raise ValueError("its counts contradict each other")
-        above = disagreed[np.triu_indices(n_arms, 1)]
-        if above.sum() != disagreed.sum() or not state["random"].any():
             raise ValueError("its counts contradict each other")
         self._counts.restore(
             int(state["rounds"][0]),
@@ -158,18 +152,11 @@ class USSUCB(PairCounts):
     """
 
     name: ClassVar[str] = "uss-ucb"
+    parameter_names: ClassVar[tuple[str, ...]] = ("a",)
 
     def __init__(self, cascade: Cascade, *, a: float = 0.5) -> None:
-        super().__init__(cascade)
         self.a = number("a", a, above=0)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal, untaught policy."""
-        return {"a": self.a}
-
-    @property
-    def _strength(self) -> float | None:
-        return self.a
+        super().__init__(cascade, self.a)
 
 
 class USSTS(PairCounts):
@@ -200,15 +187,9 @@ class USSTS(PairCounts):
     """
 
     name: ClassVar[str] = "uss-ts"
+    parameter_names: ClassVar[tuple[str, ...]] = ("seed",)
+    draws: ClassVar[bool] = True
 
     def __init__(self, cascade: Cascade, *, seed: int = 0) -> None:
-        self.seed = whole_seed(seed)
-        super().__init__(cascade, self.seed)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal, untaught policy."""
-        return {"seed": self.seed}
-
-    @property
-    def _strength(self) -> float | None:
-        return None
+        self.seed = checked_seed(seed)
+        super().__init__(cascade, seed=self.seed)

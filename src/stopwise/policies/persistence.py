@@ -5,8 +5,8 @@
     32 bytes  SHA-256 of all that follows
     rest      msgpack: what the policy is, and its arrays as raw little-endian bytes
 
-Nothing in a file is ever executed, and nothing is believed before the checksum and every shape
-have been verified.
+Nothing in a file is ever executed, and nothing is used before the checksum and every shape have
+been verified.
 """
 
 import hashlib
@@ -26,6 +26,7 @@ from stopwise.errors import (
     CorruptFileError,
     FeaturesMismatchError,
     InvalidInputError,
+    PersistenceError,
     UnsupportedVersionError,
 )
 from stopwise.features import BoundFeatures, FeaturesLike, bind
@@ -37,7 +38,7 @@ VERSION = 3
 _HEAD = len(MAGIC) + 4 + 32
 
 
-_DTYPES = ("<f8", "<i8", "<i4", "|u1")  # all that policies keep; nothing else is interpreted
+_DTYPES = ("<f8", "<i8", "<i4", "|u1")  # of policies' arrays; others are refused
 
 
 class _Array(msgspec.Struct, frozen=True):
@@ -66,8 +67,7 @@ def encode(policy: Policy) -> bytes:
     >>> decode(encode(policy)).rounds
     1
     """
-    features = getattr(policy, "features", None)
-    bound = features if isinstance(features, BoundFeatures) else None
+    bound = policy.features
     saved = _Saved(
         policy=policy.name,
         cascade=policy.cascade.to_dict(),
@@ -81,7 +81,14 @@ def encode(policy: Policy) -> bytes:
 
 
 def save(policy: Policy, path: "str | os.PathLike[str]") -> None:
-    """Write a policy to one file, whole or not at all (see `Policy.save`)."""
+    """Write a policy to one file, completely or not at all (see `Policy.save`)."""
+    if (kind := POLICIES.get(policy.name)) is not type(policy):
+        read = "does not know" if kind is None else f"reads as {kind.__name__}"
+        own = type(policy).__name__
+        raise PersistenceError(
+            f"{own} would be saved as {policy.name!r}, which load {read}: give it a name of its "
+            f"own and register it, stopwise.POLICIES[name] = {own}"
+        )
     content = encode(policy)
     target = Path(path)
     # Written beside the target and moved over it: a crash leaves the old file or the new one.
@@ -156,7 +163,7 @@ def decode(
     cascade: Cascade | None = None,
     features: FeaturesLike | None = None,
 ) -> Policy:
-    """Return the policy that `encode` saw; ``path`` is what messages call it (see `load`)."""
+    """Return the policy that `encode` wrote; messages call it ``path`` (see `load`)."""
     saved = _read(path, content)
     kind = POLICIES.get(saved.policy)
     if kind is None:
@@ -189,15 +196,15 @@ def _read(path: object, content: bytes) -> _Saved:
     if len(content) < _HEAD:
         raise CorruptFileError(f"{path} is truncated: it ends within its header")
     version = int.from_bytes(content[len(MAGIC) : len(MAGIC) + 4], "little")
-    if version > VERSION:
-        raise UnsupportedVersionError(
-            f"{path} is in format {version}; this Stopwise reads format {VERSION}. Update Stopwise"
+    if version != VERSION:
+        hint = (
+            "Update Stopwise"
+            if version > VERSION
+            else "It is from before the first release: create a new policy and let it learn from "
+            "your log if you have one, policy.observe_many(rounds, stops)"
         )
-    if version < VERSION:
         raise UnsupportedVersionError(
-            f"{path} is in format {version}, from before the first release; this Stopwise reads "
-            f"format {VERSION}. Make a new policy, and teach it from your log if you have one: "
-            "policy.observe_many(rounds, stops)"
+            f"{path} is in format {version}; this Stopwise reads format {VERSION}. {hint}"
         )
     body = memoryview(content)[_HEAD:]
     if hashlib.sha256(body).digest() != content[_HEAD - 32 : _HEAD]:
@@ -263,7 +270,7 @@ def _described(spec: Any) -> Any:
 
 
 def _probes(features: BoundFeatures) -> list[list[float]] | None:
-    """Return the features of two fixed contexts, by which another function is found out."""
+    """Return the features of two fixed contexts, by which another function is detected."""
     steps = np.linspace(-1.0, 1.0, features.context_dim)
     contexts: tuple[ArrayLike, ...] = (0.0 * steps, steps / max(features.context_dim, 1))
     try:

@@ -1,33 +1,23 @@
-"""A policy's own random stream: made from a seed, saved and resumed bit for bit."""
+"""A policy's own random stream: created from a seed, saved and resumed bit for bit."""
 
-from operator import index
 from typing import Any, cast
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.errors import InvalidParameterError
+from stopwise.checks import integer
 
 
-def whole_seed(seed: int) -> int:
-    """Return a seed as a plain integer, or say what a seed must be.
+def checked_seed(seed: int) -> int:
+    """Return a seed as a plain integer.
 
     Examples
     --------
-    >>> whole_seed(7)
+    >>> checked_seed(7)
     7
     """
-    try:
-        whole = index(seed)
-    except TypeError:
-        whole = -1
-    if not 0 <= whole < 1 << 63:
-        raise InvalidParameterError(
-            f"seed must be a whole number from 0 to 2**63 - 1, not {seed!r}: a policy's draws must "
-            "be repeatable"
-        )
-    return whole
+    return integer("seed", seed, most=(1 << 63) - 1)
 
 
 def generator(seed: int) -> np.random.Generator:
@@ -41,15 +31,15 @@ def generator(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
-def chance(seed: int) -> np.random.Generator:
-    """Return a stream for what must not depend on the data: not that of ``default_rng(seed)``.
+def exploration_stream(seed: int) -> np.random.Generator:
+    """Return a stream that differs from ``default_rng(seed)``.
 
-    Whoever draws contexts from the same small seed would else have them decide by themselves
-    which rounds are sent on.
+    A caller may draw contexts from the same small seed; the rounds continued at random must not
+    depend on them.
 
     Examples
     --------
-    >>> float(chance(0).random()) == float(np.random.default_rng(0).random())
+    >>> float(exploration_stream(0).random()) == float(np.random.default_rng(0).random())
     False
     """
     return np.random.Generator(np.random.PCG64([seed, *b"chance"]))
@@ -61,7 +51,7 @@ def stored(random: np.random.Generator) -> NDArray[np.uint8]:
 
 
 def restored(state: NDArray[np.uint8]) -> np.random.Generator:
-    """Return the stream that `stored` saw, at the same place; ValueError if it is none."""
+    """Return the stream that `stored` wrote, at the same place; ValueError if it is none."""
     bits = np.random.PCG64()
     try:
         bits.state = _numbers(msgspec.json.decode(state.tobytes()))

@@ -1,8 +1,12 @@
 """Recorded rounds as arrays: what a policy needs to play a log."""
 
+from typing import cast
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from stopwise.records import Round
 
 
 class Rounds(msgspec.Struct, frozen=True, eq=False):
@@ -47,3 +51,22 @@ class Rounds(msgspec.Struct, frozen=True, eq=False):
     def n(self) -> int:
         """How many rounds there are."""
         return len(self.reach)
+
+
+def audited_round(
+    rounds: Rounds, t: int, end: int, differ: NDArray[np.bool_], rule_stop: int
+) -> tuple[Round, int] | None:
+    """Return an audited round and its label, an output being named by the first arm that gave it.
+
+    None if it was not audited, or if it is not known of all arms whether they were wrong.
+    """
+    if rounds.audited is None or rounds.wrong is None or not rounds.audited[t]:
+        return None
+    wrong = cast(list[int], rounds.wrong[t, : end + 1].tolist())
+    if 2 in wrong:
+        return None
+    outputs = tuple(int(differ[: k + 1, k].argmin()) for k in range(end + 1))
+    label = outputs[wrong.index(0)] if 0 in wrong else -1
+    context = tuple(rounds.contexts[t].tolist())
+    done = Round(str(t), 0.0, context, outputs, outputs, stop=end, rule_stop=rule_stop)
+    return done, label

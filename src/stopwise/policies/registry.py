@@ -12,25 +12,13 @@ from stopwise.policies.supervised import Supervised
 from stopwise.policies.thompson import Thompson
 from stopwise.policies.uss_pd import USSPD, USSPDRidge
 
-POLICIES: dict[str, type[Policy]] = {
-    policy.name: policy
-    for policy in (
-        USSPD,
-        USSPDRidge,
-        Thompson,
-        USSUCB,
-        USSTS,
-        Supervised,
-        FixedDepth,
-        RandomDepth,
-        Oracle,
-        Clairvoyant,
-    )
-}
+_CONTEXTUAL = (USSPD, USSPDRidge, Thompson)
+_OTHERS = (USSUCB, USSTS, Supervised, FixedDepth, RandomDepth, Oracle, Clairvoyant)
+POLICIES: dict[str, type[Policy]] = {kind.name: kind for kind in (*_CONTEXTUAL, *_OTHERS)}
 
 
 def make(name: str, cascade: Cascade, **parameters: Any) -> Policy:
-    """Make a policy by its name.
+    """Create a policy by its name.
 
     Parameters
     ----------
@@ -68,7 +56,7 @@ def policy_class(name: str) -> type[Policy]:
 
 
 def takes(kind: type[Policy], parameter: str) -> bool:
-    """Say whether the constructor of a policy takes a parameter, or hands it on to one that does.
+    """Return whether the constructor of a policy takes a parameter, or passes it to one that does.
 
     Examples
     --------

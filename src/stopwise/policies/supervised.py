@@ -1,23 +1,26 @@
-"""The supervised comparator: what could be learned if the right answers were told."""
+"""The supervised comparator: what could be learned from right answers."""
 
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.checks import as_table, rounds_in
 from stopwise.engine import native
-from stopwise.errors import TruthRequiredError
+from stopwise.errors import InvalidParameterError, TruthRequiredError
 from stopwise.features import FeaturesLike
-from stopwise.policies.base import Progress, number
-from stopwise.policies.contextual import Bytes, Contextual, Ints
-from stopwise.policies.uss_pd import ellipsoid
-from stopwise.records import Truth
+from stopwise.policies.base import Policy
+from stopwise.policies.checking import coded, output_table
+from stopwise.policies.confidence import ConfidencePolicy
+from stopwise.policies.contextual import Bytes, Ints
+from stopwise.policies.overrides import at_once
+from stopwise.records import Progress, Truth, no_progress
 
 
-class Supervised(Contextual):
-    """Told whether each revealed arm was right, it estimates error rates and stops by them.
+class Supervised(ConfidencePolicy):
+    """Given whether each revealed arm was right, it estimates error rates and stops by them.
 
     ::
 
@@ -44,8 +47,8 @@ class Supervised(Contextual):
     """
 
     name: ClassVar[str] = "supervised"
-    needs_truth: ClassVar[bool] = True
-    _supervised: ClassVar[bool] = True
+    needs_truth: ClassVar[tuple[str, ...]] = ("labels",)
+    estimates_disagreement: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -59,19 +62,27 @@ class Supervised(Contextual):
         forced_rounds: int | str = 50,
         ridge: float = 1e-3,
     ) -> None:
-        self.delta = number("delta", delta, above=0, below=1)
-        self.sigma = number("sigma", sigma, above=0)
-        self.kappa = number("kappa", kappa, above=0, most=0.25)
         super().__init__(
             cascade,
             features,
             context_dim,
+            delta=delta,
+            sigma=sigma,
+            kappa=kappa,
             forced_rounds=forced_rounds,
             ridge=ridge,
         )
 
     def _rule(self) -> native.Rule:
-        return native.Supervised(ellipsoid(self))
+        return native.Supervised(self.ellipsoid)
+
+    def _questions(self) -> list[tuple[int, int]]:
+        if not self.features.shared:
+            raise InvalidParameterError(
+                "the supervised comparator models arms, not pairs: give it one feature map, "
+                "not one per stage or pair"
+            )
+        return [(0, arm) for arm in range(self.cascade.n_arms)]
 
     def observe(
         self,
@@ -79,11 +90,11 @@ class Supervised(Contextual):
         outputs: Sequence[Hashable],
         truth: Truth | None = None,
         *,
-        wanted: int | None = None,
+        rule_stop: int | None = None,
     ) -> None:
         """Learn which of the revealed outputs equal ``truth.label``."""
-        del wanted
-        n, _ = self._coded(outputs)
+        del rule_stop
+        n, _ = coded(outputs, self._n_arms)
         if truth is None or truth.label is None or truth.label != truth.label:
             raise TruthRequiredError(
                 "the supervised comparator learns from right answers: "
@@ -94,52 +105,26 @@ class Supervised(Contextual):
             wrong[arm] = output != truth.label
         self._learner.observe_answers(self.features.row(x), n - 1, n - 1, wrong)
 
+    @at_once(Policy.run)
     def run(
         self,
         contexts: ArrayLike,
         outputs: ArrayLike,
-        labels: ArrayLike | None = None,
         *,
-        progress: Progress | None = None,
+        progress: Progress = no_progress,
+        **truth: ArrayLike | None,
     ) -> Ints:
         """Play rounds in order, in the engine; ``labels`` (n,) are the right answers."""
-        if labels is None:
-            raise TruthRequiredError("the supervised comparator needs labels=, one per round")
+        labels = self._checked_truth(rounds_in(as_table(contexts)), truth)["labels"]
         rows = self.features.rows(contexts)
-        told = self._checked_table(len(rows), outputs)
-        right = self._checked_labels(len(rows), labels)
+        table = output_table(outputs, len(rows), self._n_arms)
 
-        def outcomes(start: int, stop: int) -> Bytes:
-            wrong = told[start:stop] != right[start:stop, None]
+        def outcomes(part: slice) -> Bytes:
+            wrong = table[part] != labels[part, None]
             return np.ascontiguousarray(wrong).view(np.uint8)
 
         return self._run(rows, outcomes, progress)
 
-    def run_disagreements(
-        self, contexts: ArrayLike, differ: ArrayLike, *, progress: Progress | None = None
-    ) -> Ints:
-        """Refuse: disagreements do not say who was right."""
-        raise TruthRequiredError("the supervised comparator needs run(contexts, outputs, labels)")
-
     def error_theta(self, arm: int) -> NDArray[np.float64]:
         """Return the exact estimate of an arm's error model."""
         return self._theta(self.cascade.index(arm))
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal, untaught policy."""
-        return {
-            "delta": self.delta,
-            "sigma": self.sigma,
-            "kappa": self.kappa,
-            "forced_rounds": self.forced_rounds,
-            "ridge": self.ridge,
-        }
-
-    def _learn(self, x: ArrayLike, n: int, codes: int, wanted: int) -> None:
-        raise TruthRequiredError("the supervised comparator learns from right answers only")
-
-    def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:
-        raise TruthRequiredError(
-            "disagreements do not say who was right; the supervised comparator needs "
-            "observe(x, outputs, Truth(label=...))"
-        )

@@ -1,16 +1,16 @@
-"""Thompson sampling on pairwise disagreement: optimism by chance instead of by radius."""
+"""Thompson sampling on pairwise disagreement: random optimism instead of a radius."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import ArrayLike, NDArray
+import numpy as np
+from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
+from stopwise.checks import number
 from stopwise.engine import native
 from stopwise.features import FeaturesLike
-from stopwise.policies.base import number
 from stopwise.policies.contextual import Contextual, Floats
-from stopwise.policies.randomness import generator, restored, stored, whole_seed
+from stopwise.policies.randomness import generator
 from stopwise.records import Decision
 
 
@@ -46,7 +46,8 @@ class Thompson(Contextual):
     """
 
     name: ClassVar[str] = "thompson"
-    _draws: ClassVar[bool] = True
+    draws: ClassVar[bool] = True
+    parameter_names: ClassVar[tuple[str, ...]] = ("scale", "forced_rounds", "ridge", "seed")
 
     def __init__(
         self,
@@ -61,14 +62,9 @@ class Thompson(Contextual):
     ) -> None:
         self.scale = number("scale", scale, least=0)
         super().__init__(
-            cascade,
-            features,
-            context_dim,
-            forced_rounds=forced_rounds,
-            ridge=ridge,
+            cascade, features, context_dim, forced_rounds=forced_rounds, ridge=ridge, seed=seed
         )
-        self.seed = whole_seed(seed)
-        self._random = generator(self.seed)
+        self._random: np.random.Generator = generator(self.seed)  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
 
     def _rule(self) -> native.Rule:
         return native.Thompson(self.scale)
@@ -78,27 +74,8 @@ class Thompson(Contextual):
         self.features.row(x)  # a context that is refused draws nothing
         return super().decide(x)
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal, untaught policy."""
-        return {
-            "scale": self.scale,
-            "forced_rounds": self.forced_rounds,
-            "ridge": self.ridge,
-            "seed": self.seed,
-        }
-
     def _noise(self) -> Floats:
         return self._random.standard_normal(self._n_pairs)
 
     def _noise_table(self, n: int) -> Floats:
         return self._random.standard_normal((n, self._n_pairs))
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return what was learned and the random state, as arrays by name."""
-        return {**super().state(), "random": stored(self._random)}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take up what `state` returned."""
-        random = restored(state["random"])
-        super().restore(state)
-        self._random = random

@@ -3,33 +3,16 @@
 `stopwise.reference` writes both out on one page of plain numpy and takes the same decisions.
 """
 
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 
 from stopwise.cascade import Cascade
-from stopwise.engine.native import Ellipsoid, Rule, UssPd, UssPdRidge
-from stopwise.features import BoundFeatures, FeaturesLike
-from stopwise.policies.base import number
-from stopwise.policies.contextual import Contextual
+from stopwise.checks import number
+from stopwise.engine.native import Rule, UssPd, UssPdRidge
+from stopwise.features import FeaturesLike
+from stopwise.policies.audited import AuditedPolicy
 
 
-class Confident(Protocol):
-    """A policy whose optimism is the radius of a confidence ellipsoid."""
-
-    cascade: Cascade
-    features: BoundFeatures
-    delta: float
-    sigma: float
-    kappa: float
-
-
-def ellipsoid(policy: Confident) -> Ellipsoid:
-    """Return the radius of a policy's confidence ellipsoid as a function of its observations."""
-    return Ellipsoid(
-        policy.sigma, policy.kappa, policy.delta, policy.cascade.n_arms, policy.features.n_features
-    )
-
-
-class USSPD(Contextual):
+class USSPD(AuditedPolicy):
     """Unsupervised sequential selection from pairwise disagreement (USS-PD).
 
     ::
@@ -75,10 +58,10 @@ class USSPD(Contextual):
     full_depth_every : int, optional
         n: one round in n, at random, goes to the last arm whatever the context. It keeps the rule
         from settling too deep (docs/theory.md), and is needed where stages reveal the context:
-        there, what it shows that would have stayed hidden counts n times (docs/revealed.md). By
-        default none does, as in the paper.
+        there, observations that the rule would not have made count n times (docs/revealed.md).
+        By default none does, as in the paper.
     seed : int
-        Of that chance; it is saved and restored with the policy.
+        Of these random choices; their state is saved and restored with the policy.
 
     Examples
     --------
@@ -93,56 +76,17 @@ class USSPD(Contextual):
     """
 
     name: ClassVar[str] = "uss-pd"
-    learns_from_labels: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        cascade: Cascade,
-        features: FeaturesLike | None = None,
-        context_dim: int | None = None,
-        *,
-        delta: float = 0.05,
-        sigma: float = 0.1,
-        kappa: float = 0.25,
-        forced_rounds: int | str = 50,
-        ridge: float = 1e-3,
-        full_depth_every: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.delta = number("delta", delta, above=0, below=1)
-        self.sigma = number("sigma", sigma, above=0)
-        self.kappa = number("kappa", kappa, above=0, most=0.25)
-        super().__init__(
-            cascade,
-            features,
-            context_dim,
-            forced_rounds=forced_rounds,
-            ridge=ridge,
-            full_depth_every=full_depth_every,
-            seed=seed,
-        )
 
     def _rule(self) -> Rule:
-        return UssPd(ellipsoid(self))
+        return UssPd(self.ellipsoid)
 
     @property
     def radius(self) -> float:
         """α after the rounds observed so far."""
-        return ellipsoid(self).alpha(self.rounds)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal, untaught policy."""
-        return {
-            "delta": self.delta,
-            "sigma": self.sigma,
-            "kappa": self.kappa,
-            "forced_rounds": self.forced_rounds,
-            "ridge": self.ridge,
-            **self._chances(),
-        }
+        return self.ellipsoid.alpha(self.rounds)
 
 
-class USSPDRidge(Contextual):
+class USSPDRidge(AuditedPolicy):
     """USS-PD with a regularised Gram matrix (USS-PD-λI): no long forced exploration.
 
     As `USSPD`, with V̄_ij = λI + V_ij in place of V_ij and
@@ -173,7 +117,10 @@ class USSPDRidge(Contextual):
     """
 
     name: ClassVar[str] = "uss-pd-ridge"
-    learns_from_labels: ClassVar[bool] = True
+    parameter_names: ClassVar[tuple[str, ...]] = (
+        *("delta", "sigma", "kappa", "lam", "S", "forced_rounds", "ridge"),
+        *("full_depth_every", "seed"),
+    )
 
     def __init__(
         self,
@@ -191,15 +138,15 @@ class USSPDRidge(Contextual):
         full_depth_every: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.delta = number("delta", delta, above=0, below=1)
-        self.sigma = number("sigma", sigma, above=0)
-        self.kappa = number("kappa", kappa, above=0, most=0.25)
         self.lam = number("lam", lam, least=1e-9)
         self.S = number("S", S, least=0)
         super().__init__(
             cascade,
             features,
             context_dim,
+            delta=delta,
+            sigma=sigma,
+            kappa=kappa,
             forced_rounds=forced_rounds,
             ridge=ridge,
             full_depth_every=full_depth_every,
@@ -207,21 +154,8 @@ class USSPDRidge(Contextual):
         )
 
     def _rule(self) -> Rule:
-        return UssPdRidge(ellipsoid(self), self.lam, self.S)
+        return UssPdRidge(self.ellipsoid, self.lam, self.S)
 
     def radius(self, i: int, j: int) -> float:
         """Return β_ij after the observations of a pair so far."""
-        return ellipsoid(self).beta(self.observations(i, j), self.lam, self.S)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal, untaught policy."""
-        return {
-            "delta": self.delta,
-            "sigma": self.sigma,
-            "kappa": self.kappa,
-            "lam": self.lam,
-            "S": self.S,
-            "forced_rounds": self.forced_rounds,
-            "ridge": self.ridge,
-            **self._chances(),
-        }
+        return self.ellipsoid.beta(self.observations(i, j), self.lam, self.S)

@@ -8,7 +8,7 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, NamedTuple, ParamSpec, TypeAlias
 
-from stopwise.errors import MissingPackageError
+from stopwise.errors import missing_package
 from stopwise.reporting.parts import Picture
 
 # matplotlib's stubs leave half of every method unknown, and it is loaded late: it is slow.
@@ -79,9 +79,7 @@ def need_matplotlib(extra: str) -> None:
     try:
         import_module("matplotlib")
     except ImportError as error:
-        raise MissingPackageError(
-            f"drawing the figures needs matplotlib: pip install 'stopwise[{extra}]'"
-        ) from error
+        raise missing_package("drawing the figures", "matplotlib", extra) from error
 
 
 def draw(picture: Picture) -> Drawn:
@@ -106,9 +104,8 @@ def draw(picture: Picture) -> Drawn:
 
 
 def from_zero(axes: Axes) -> None:
-    """Fit the axis to the curves: a wide interval is cut off rather than flatten all else."""
-    largest = max((max(line.get_ydata(), default=0.0) for line in axes.lines), default=0.0)
-    axes.set_ylim(0, 1.15 * float(largest) or 1.0)
+    """Let the axis begin at zero and hold all that is drawn, intervals included."""
+    axes.set_ylim(0, 1.05 * float(axes.dataLim.y1) or 1.0)
 
 
 def legend_below(figure: Figure) -> None:

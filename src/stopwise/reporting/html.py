@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from html import escape
 
 from stopwise.reporting.drawing import Drawn
+from stopwise.reporting.pages import style as shared_style
 from stopwise.reporting.parts import Picture, Table, Value
-from stopwise.reporting.style import STYLE
 from stopwise.reporting.text import Span, hint, numeric_columns, paragraphs, shown, spans
 
 
@@ -34,7 +34,7 @@ def page(title: str, skip: tuple[str, str], *body: str, style: str = "") -> str:
         '<meta name="color-scheme" content="light dark">',
         f"<title>{escape(title)}</title>",
         '<link rel="icon" href="data:,">',  # else a browser goes looking for one
-        f"<style>{STYLE}{style}</style>",
+        f"<style>{shared_style()}{style}</style>",
         "</head>",
         "<body>",
         f'<a class="skip" href="#{anchor}">{words}</a>',

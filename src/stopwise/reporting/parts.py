@@ -1,18 +1,16 @@
 """What a report is made of: tables and pictures, as plain values."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from stopwise.experiments.summary import Interval
+from stopwise.reporting.wording import NOTHING, Value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 else:
     Drawing = object
-
-Value: TypeAlias = str | float | int | Interval
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -24,11 +22,19 @@ class Table(msgspec.Struct, frozen=True):
     rows: tuple[tuple[Value, ...], ...]
     note: str = ""
 
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers only, to be set flush right."""
+        return [
+            all(not isinstance(row[k], str) or row[k] == NOTHING for row in self.rows)
+            for k in range(len(self.columns))
+        ]
+
 
 class Picture(msgspec.Struct, frozen=True):
     """A figure of the report, drawn when it is needed.
 
-    ``alt`` says in words what it shows, for those who cannot see it.
+    ``alt`` describes it for those who cannot see it.
     """
 
     name: str

@@ -3,7 +3,19 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
+import warnings
+from collections import deque
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Generator,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from itertools import islice
 from threading import Lock
 from typing import Any, Literal, Protocol
@@ -11,13 +23,20 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stopwise.errors import InvalidParameterError, TruthRequiredError
-from stopwise.policies.base import Policy, Progress, Uncontextual
+from stopwise.checks import integer, short_repr
+from stopwise.errors import (
+    InvalidContextError,
+    InvalidParameterError,
+    StageFailureWarning,
+    TruthRequiredError,
+)
+from stopwise.policies.base import Policy
 from stopwise.records import Round
 from stopwise.running.calls import ask, ask_async, refuse_async
 from stopwise.running.round_loop import RoundLoop, drive, drive_async, stages_for
-from stopwise.running.stage import StageLike, check_equality, seconds, shown
+from stopwise.running.stage import StageLike, check_equality, seconds
 
+WATCHED = 20  # rounds; if more than half of the latest failed, there is a warning (heuristic)
 INSTEAD = "`await runner.arun(case)` in async code, `asyncio.run(runner.arun(case))` elsewhere"
 
 
@@ -98,12 +117,11 @@ class Runner:
         if timeout is not None:
             timeout = seconds(timeout)
         self.policy = policy
-        self.blind = isinstance(policy, Uncontextual)
-        sees = getattr(getattr(policy, "features", None), "sees", None)
+        self.blind = not policy.uses_context
         self.stages = stages_for(
             policy.cascade.names,
             stages,
-            reveal=self.blind or sees is not None,
+            reveal=self.blind or policy.sees_revealed,
             canonical=canonical,
             timeout=timeout,
         )
@@ -112,6 +130,8 @@ class Runner:
         self.log = log
         self.on_error = on_error
         self.lock = Lock()
+        self._failures: deque[bool] = deque(maxlen=WATCHED)
+        self._warned = False
 
     def run(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002 (the word for it)
         """Run one case to its end.
@@ -155,35 +175,30 @@ class Runner:
         return local.finished(loop)
 
     def run_many(
-        self,
-        cases: Iterable[Any],
-        *,
-        id_of: Callable[[Any], str] | None = None,
-        progress: Progress | None = None,
-    ) -> list[Round]:
-        """Run cases one after another.
+        self, cases: Iterable[Any], *, id_of: Callable[[Any], str] | None = None
+    ) -> Iterator[Round]:
+        """Run cases one after another, and yield each round when it has ended.
+
+        Nothing runs before the first round is asked for: loop over the result, or make a list.
 
         Parameters
         ----------
         cases : iterable
-            The cases.
+            The cases; of a data frame (pandas or polars), its rows as tuples.
         id_of : callable, optional
             case → the id of its round.
-        progress : callable, optional
-            Called as ``progress(done, of)`` after every round.
 
-        Returns
-        -------
-        list of Round
-            In the order of the cases.
+        Raises
+        ------
+        InvalidContextError
+            If a case has no proper context; it names the case. The rounds before it are done. A
+            policy accepts contexts outside their range with
+            ``features=Scaled(..., outside="clip")``.
         """
-        waiting = list(cases)
-        rounds: list[Round] = []
-        for case in waiting:
-            rounds.append(self.run(case, id=id_of(case) if id_of else None))
-            if progress is not None:
-                progress(len(rounds), len(waiting))
-        return rounds
+        for number, case in enumerate(_rows(cases), 1):
+            with _named_case(number):
+                done = self.run(case, id=id_of(case) if id_of else None)
+            yield done
 
     async def arun_many(
         self,
@@ -196,30 +211,30 @@ class Runner:
 
         Rounds end, and are learned from and logged, in an order of their own; a decision rests on
         the rounds that have ended by then. Use ``id_of`` to know which case a round belongs to.
-        If the caller leaves early, rounds still under way are cancelled and teach nothing.
+        If the caller leaves early, rounds still under way are cancelled and not learned from.
 
         Parameters
         ----------
         cases : iterable
-            The cases; taken one by one, as there is room for them.
+            The cases, taken one by one; of a data frame, its rows as tuples.
         concurrency : int
             How many rounds may be under way.
         id_of : callable, optional
             case → the id of its round.
         """
-        whole = isinstance(concurrency, int | np.integer)  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
-        if isinstance(concurrency, bool) or not whole or concurrency < 1:
-            raise InvalidParameterError(
-                f"concurrency must be a whole number, 1 or more, not {concurrency!r}"
-            )
-        waiting = iter(cases)
+        concurrency = integer("concurrency", concurrency, least=1)
+
+        async def run(number: int, case: Any) -> Round:
+            with _named_case(number):
+                return await self.arun(case, id=id_of(case) if id_of else None)
+
+        waiting = enumerate(_rows(cases), 1)
         under_way: set[asyncio.Task[Round]] = set()
         ended: set[asyncio.Task[Round]] = set()
         try:
             while True:
-                for case in islice(waiting, concurrency - len(under_way)):
-                    run = self.arun(case, id=id_of(case) if id_of else None)
-                    under_way.add(asyncio.create_task(run))
+                for number, case in islice(waiting, concurrency - len(under_way)):
+                    under_way.add(asyncio.create_task(run(number, case)))
                 if not under_way:
                     return
                 ended, under_way = await asyncio.wait(
@@ -260,6 +275,21 @@ class Runner:
         right = self.canonical(label) if self.canonical is not None else label
         with self.lock:
             self.policy.audit(done, right)
+
+    def watch(self, done: Round) -> None:
+        """Warn, once, when most of the latest rounds failed."""
+        self._failures.append(done.failure is not None)
+        failed, n = sum(self._failures), len(self._failures)
+        if done.failure is not None and n == WATCHED and 2 * failed > n and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{failed} of the last {n} rounds failed; the last time stage "
+                f"{self.stages[done.failure.arm].name!r} gave no answer "
+                f"({done.failure.message}). Little is learned from such rounds; "
+                'on_error="raise" shows where the error comes from',
+                StageFailureWarning,
+                stacklevel=2,
+            )
 
     def known(self, case: Any) -> ArrayLike:
         """Return what is known of a case before the first arm."""
@@ -315,8 +345,8 @@ class _LocalRound:
             context=(*descent.context, *self._unseen),
             outputs=tuple(descent.outputs),
             answers=tuple(loop.answers),
-            stop=len(loop.answers) - 1,
-            wanted=descent.wanted,
+            stop=len(loop.answers) - 1 if loop.answers else None,
+            rule_stop=descent.rule_stop,
             costs=tuple(loop.costs) if counted else None,
             failure=loop.failure,
         )
@@ -331,8 +361,32 @@ class _LocalRound:
                 except Exception as error:
                     error.add_note(
                         f"Round {done.id} was not logged and not learned from; its answer was "
-                        f"{shown(done.answer)}."
+                        f"{short_repr(done.answer)}."
                     )
                     raise
             descent.learn()
+            runner.watch(done)
         return done
+
+
+def _rows(cases: Any) -> Iterator[Any]:
+    """Return the cases one by one; of a data frame, its rows."""
+    if hasattr(cases, "itertuples"):  # pandas
+        return cases.itertuples(index=False, name="Case")
+    if hasattr(cases, "iter_rows"):  # polars
+        return cases.iter_rows()
+    for kind in (str, bytes, Mapping):
+        if isinstance(cases, kind):
+            raise InvalidParameterError(
+                f"cases must be a list of cases or a data frame, not a {kind.__name__}"
+            )
+    return iter(cases)
+
+
+@contextmanager
+def _named_case(number: int) -> Generator[None]:
+    """Name the case whose context was refused."""
+    try:
+        yield
+    except InvalidContextError as error:
+        raise InvalidContextError(f"case {number:,} (counted from 1): {error}") from error

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from inspect import isasyncgen, isgenerator
 from typing import Any
 
+from stopwise.checks import number, short_repr
 from stopwise.errors import InvalidOutputsError, InvalidParameterError
-from stopwise.policies.base import number
 from stopwise.running.calls import Call, Estimator, is_async, prediction, yields
 
 
@@ -183,24 +183,9 @@ def message(error: BaseException) -> str:
         return ""
 
 
-def shown(value: object) -> str:
-    """Return a value as it is shown in messages: short, whatever it is.
-
-    Examples
-    --------
-    >>> shown("x" * 1000)[-5:]
-    'xx...'
-    """
-    try:
-        text = repr(value)
-    except Exception:
-        return f"a {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
 def _incomparable(value: object, error: Exception) -> InvalidOutputsError:
     return InvalidOutputsError(
-        f"answers like {shown(value)} cannot be compared "
+        f"answers like {short_repr(value)} cannot be compared "
         f"({message(error) or type(error).__name__}); give the stage a `canonical` that makes a "
         "number, a text or a tuple of it"
     )
@@ -218,7 +203,7 @@ def _numbers(given: Any) -> tuple[float, ...]:
         values = tuple(float(value) for value in given)
     except Exception:
         raise InvalidOutputsError(
-            f"reveals must give a list of numbers, not {shown(given)}"
+            f"reveals must give a list of numbers, not {short_repr(given)}"
         ) from None
     for place, value in enumerate(values):
         if not math.isfinite(value):
@@ -232,5 +217,5 @@ def _cost(given: Any) -> float:
     except Exception:
         cost = math.nan
     if not 0 <= cost < math.inf:
-        raise InvalidOutputsError(f"cost must give a number, 0 or more, not {shown(given)}")
+        raise InvalidOutputsError(f"cost must give a number, 0 or more, not {short_repr(given)}")
     return cost

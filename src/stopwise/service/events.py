@@ -102,12 +102,12 @@ class Block(msgspec.Struct, frozen=True):
         return self.base + self.count - 1
 
 
-def chained(before: bytes, payload: bytes) -> bytes:
+def chain_digest(before: bytes, payload: bytes) -> bytes:
     """Return the digest of a log with digest ``before`` after ``payload`` was appended.
 
     Examples
     --------
-    >>> chained(START, b"one").hex()
+    >>> chain_digest(START, b"one").hex()
     '428bea961709c1b41606d8c5622fd530'
     """
     return blake2b(before + payload, digest_size=16).digest()

@@ -1,17 +1,12 @@
 """The log of a service: structured lines on stderr, through `logging`.
 
 It has what happened (`event`), what needs attention (`trouble`) and, as far as the settings ask for
-it, requests and decisions (`Journal`). It never has a key, only its id; never a body; and a context
-only as the settings allow.
+it, requests (`Journal`). It never has a key, only its id, and never a body or a context.
 """
 
 import logging
-import os
-import struct
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import Any, TextIO
 
 import msgspec
@@ -19,7 +14,6 @@ import msgspec
 from stopwise.service.settings import Settings
 
 LOGGER = logging.getLogger("stopwise.service")
-PROCESS_SALT = os.urandom(32)  # contexts are hashed under it, unless the settings have a salt
 FLOODS = frozenset({429, 503})  # statuses that come in thousands; metrics count them
 MAX_PATH = 200  # characters that are logged
 FIELDS = "stopwise_fields"  # the attribute of a log record that has them
@@ -44,17 +38,13 @@ def cut(path: str) -> str:
 
 
 class Journal:
-    """Logs requests and decisions, as far as the settings ask for it.
+    """Logs requests, as far as the settings ask for it.
 
-    Where time matters, look at ``requests`` ("none", "failed" or "all") and ``decisions`` first.
+    Where time matters, look at ``requests`` ("none", "failed" or "all") first.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.requests = settings.log_requests
-        self.decisions = settings.log_contexts != "none"
-        self._plain = settings.log_contexts == "plain"
-        salt = PROCESS_SALT if settings.log_salt is None else settings.log_salt.encode()
-        self._salt = blake2b(salt, digest_size=32).digest()  # a key of blake2b has 64 bytes at most
 
     def request(
         self,
@@ -74,23 +64,8 @@ class Journal:
             more = {"code": code, "request": request_id, "key": key_id}
             event("request", **fields, **{name: one for name, one in more.items() if one})
 
-    def decided(self, cascade: str, id_: str, stop: int | None, context: Sequence[float]) -> None:
-        """Log a decision with its context; ``stop`` is None while stages reveal the context."""
-        if self.decisions:
-            event("decision", cascade=cascade, id=id_, stop=stop, context=self.shown(context))
 
-    def shown(self, context: Sequence[float]) -> list[float] | str | None:
-        """Return a context as it may be logged: as it is, as a hash, or None."""
-        if self._plain:
-            return list(context)
-        if not self.decisions:
-            return None
-        # + 0.0 makes minus zero zero: equal contexts have equal hashes.
-        numbers = struct.pack(f"<{len(context)}d", *(number + 0.0 for number in context))
-        return blake2b(numbers, key=self._salt, digest_size=16).hexdigest()
-
-
-def start_journal(settings: Settings, stream: TextIO | None = None) -> Journal:
+def start_journal(settings: Settings, stream: TextIO | None = None) -> None:
     """Send the log to stderr in the format of the settings; also warnings of the HTTP server."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(_Lines(settings.log_format))
@@ -98,7 +73,6 @@ def start_journal(settings: Settings, stream: TextIO | None = None) -> Journal:
         logger.handlers = [handler]
         logger.setLevel(settings.log_level.upper() if logger is LOGGER else "WARNING")
         logger.propagate = False
-    return Journal(settings)
 
 
 class _Lines(logging.Formatter):

@@ -9,9 +9,8 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
@@ -279,23 +278,3 @@ def _locked(path: Path) -> Generator[None, None, None]:
         os.fsync(folder)  # so that the new name survives a power cut
     finally:
         os.close(folder)
-
-
-def shown(keys: Iterable[Key], now: float) -> list[Mapping[str, str]]:
-    """Return what may be shown of some keys, as text."""
-    return [
-        {
-            "id": key.id,
-            "name": key.name,
-            "scopes": ", ".join(key.scopes),
-            "cascades": ", ".join(key.cascades) or "all",
-            "rate": "no limit" if key.rate is None else f"{key.rate:g}/s",
-            "created": _date(key.created),
-            "expires": _date(key.expires) + (" (over)" if key.expired(now) else ""),
-        }
-        for key in keys
-    ]
-
-
-def _date(seconds: float | None) -> str:
-    return "never" if seconds is None else datetime.fromtimestamp(seconds, UTC).date().isoformat()

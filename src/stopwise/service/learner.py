@@ -5,34 +5,30 @@ Every change is an event, and takes the same way whether it is requested now or 
 `labelled` apply a recorded one. Checks come first: a refused request changes nothing.
 """
 
-import re
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias, cast
+from collections.abc import Sequence
+from typing import Literal, cast
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stopwise.errors import AuditNotSupportedError, StopwiseError
 from stopwise.policies.base import Policy
-from stopwise.policies.contextual import Contextual
-from stopwise.policies.descent import Descent
+from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Decision, PairEvidence, Round
 from stopwise.service import spec as specs
+from stopwise.service.contexts import Contexts, ContextTable, Rows
 from stopwise.service.events import Labelled, Opened, Reported
-from stopwise.service.ledger import EXPIRED, LEARNED, NAMES, OPEN, Ledger, Repeat, Tally
+from stopwise.service.ledger import EXPIRED, LEARNED, NAMES, OPEN, Counts, Ledger, Repeat
 from stopwise.service.messages import CascadeSpec, CascadeView, Evidence, RoundAnswer
 from stopwise.service.outputs import canonical, fingerprint
 from stopwise.service.refusals import Refusal, conflict, invalid
 
-Rows: TypeAlias = NDArray[np.float64]
-Contexts: TypeAlias = Sequence[list[float] | dict[str, float]]
 KEEP_RECENT = 50
 EVIDENCE_WORK = 1e5  # of explaining one decision, in multiplications
 
 
-class Recent(msgspec.Struct, frozen=True):
+class RecentDecision(msgspec.Struct, frozen=True):
     """A round that was decided lately, with the reason; reading it changes nothing."""
 
     ledger: Ledger
@@ -74,14 +70,12 @@ class Learner:
         self.policy = specs.build(spec) if policy is None else policy
         self.cascade = self.policy.cascade
         self.ledger = Ledger(spec.name, self.cascade.n_arms, spec.keep_open)
-        self.tally = Tally.blank(self.cascade.n_arms)
-        self.recent: deque[Recent] = deque(maxlen=KEEP_RECENT)
+        self.counts = Counts.blank(self.cascade.n_arms)
+        self.recent: deque[RecentDecision] = deque(maxlen=KEEP_RECENT)
         self.divergences = 0  # decisions that this machine would have made otherwise
-        self.staged = specs.staged(self.policy)  # stages reveal the context
-        self._size = specs.context_size(spec)
-        self._places = {name: k for k, name in enumerate(specs.context_names(spec) or ())}
-        self._contextual = self.policy if isinstance(self.policy, Contextual) else None
-        self._work = float(len(self.cascade.pairs()) * specs.n_features(self.policy) ** 2)
+        self.staged = self.policy.sees_revealed  # stages reveal the context
+        self.contexts = ContextTable(spec, self.policy)
+        self._work = float(len(self.cascade.pairs()) * self.policy.n_features**2)
         self._costs = cast(list[float], self.cascade.cumulative.tolist())
         self._arms = self.cascade.names
 
@@ -119,37 +113,29 @@ class Learner:
         decisions: list[Decision] | None = None
         try:
             if self.staged:
-                rows = self._beginning(contexts)
+                rows = self.contexts.beginning(contexts)
                 stops: list[int] = []
                 rule_stops = stops
-                waiting: Sequence[bytes | Descent] = [self._descent(rows[0])]
+                waiting: Sequence[bytes | RoundInProgress] = [self._start(rows[0])]
             else:
-                rows = self._rows(contexts)
+                rows = self.contexts.rows(contexts)
                 if len(rows) == 1:
                     decisions = [self.policy.decide(rows[0])]
-                    stops, rule_stops = [decisions[0].stop], [decisions[0].wanted]
+                    stops, rule_stops = [decisions[0].stop], [decisions[0].rule_stop]
                 elif evidence:
-                    if self._contextual is not None:
-                        self._contextual.features.rows(rows)  # check all before deciding any
+                    self.contexts.check(rows)  # all, before any is decided
                     decisions = [self.policy.decide(x) for x in rows]
                     stops = [decision.stop for decision in decisions]
-                    rule_stops = [decision.wanted for decision in decisions]
+                    rule_stops = [decision.rule_stop for decision in decisions]
                 else:
                     decided = self.policy.decide_batch(rows)
                     stops, rule_stops = (cast(list[int], part.tolist()) for part in decided)
                 waiting = _split(rows)
         except StopwiseError as error:
-            raise self._refused_context(error) from None
+            raise self.contexts.refusal(error) from None
+        stored = b"" if stops == rule_stops else bytes(rule_stops)
         event = Opened(
-            self.index,
-            first,
-            len(waiting),
-            rows.tobytes(),
-            bytes(stops),
-            b"" if stops == rule_stops else bytes(rule_stops),
-            time,
-            key,
-            digest,
+            self.index, first, len(waiting), rows.tobytes(), bytes(stops), stored, time, key, digest
         )
         self._add(event, waiting, stops, rule_stops, decisions, position)
         if not self.staged and not evidence:  # the usual answer, made quickly
@@ -165,7 +151,7 @@ class Learner:
         """Apply a recorded opening."""
         rows = np.frombuffer(event.contexts).reshape(event.count, -1).copy()
         if self.staged:
-            self._add(event, [self._descent(rows[0])], [], [], None, position)
+            self._add(event, [self._start(rows[0])], [], [], None, position)
             return
         decisions, stops = None, list(event.stops)
         if event.count == 1:
@@ -181,7 +167,7 @@ class Learner:
     def _add(
         self,
         event: Opened,
-        waiting: Sequence[bytes | Descent],
+        waiting: Sequence[bytes | RoundInProgress],
         stops: list[int],
         rule_stops: list[int],
         decisions: list[Decision] | None,
@@ -194,7 +180,7 @@ class Learner:
             self.ledger.add(waiting, [-1], [-1], position)
             return
         self.ledger.add(waiting, stops, rule_stops, position)
-        self.tally.opened(event.time, stops)
+        self.counts.opened(event.time, stops)
         if decisions is None:  # of a batch the last one is shown
             last = event.first + event.count - 1
             self._note(last, event.time, stops[-1], f"The last of a batch of {event.count:,}.")
@@ -203,79 +189,14 @@ class Learner:
                 self._note(event.first + k, event.time, stops[k], decision)
 
     def _note(self, number: int, time: float, stop: int, reason: Decision | str) -> None:
-        self.recent.append(Recent(self.ledger, number, time, stop, self._costs[stop], reason))
-
-    def _descent(self, row: Rows) -> Descent:
-        descent = self.policy.start(row)
-        descent.next()  # always the first arm
-        return descent
-
-    # -- contexts -----------------------------------------------------------------------------
-
-    def _rows(self, contexts: Contexts) -> Rows:
-        """Return contexts as a table, or refuse the first that does not fit."""
-        try:  # mostly every one is a list, and all have the right length
-            rows = np.array(contexts, dtype=np.float64)
-        except (TypeError, ValueError):
-            rows = None
-        if rows is None or rows.shape != (len(contexts), self._size):
-            n = len(contexts)
-            fields = ["context"] if n == 1 else [f"contexts[{k}]" for k in range(n)]
-            rows = np.array(list(map(self._row, contexts, fields)), dtype=np.float64)
-        if self._contextual is None and not np.isfinite(rows).all():  # others check it themselves
-            raise invalid("a context must be finite numbers", field="context")
-        return rows
-
-    def _row(self, context: list[float] | dict[str, float], field: str) -> list[float]:
-        if isinstance(context, dict):
-            context = self._ordered(context, field)
-        if len(context) != self._size:
-            words = f"{field} has {len(context)} numbers; this cascade's contexts have {self._size}"
-            raise invalid(words, field=field)
-        return context
-
-    def _ordered(self, context: Mapping[str, float], field: str) -> list[float]:
-        if not self._places:
-            words = f"{field}: this cascade's context has no names; give a list of numbers"
-            raise invalid(words, field=field)
-        if context.keys() != self._places.keys():
-            missing, unknown = self._places.keys() - context, context.keys() - self._places
-            parts = (("missing", missing), ("unknown", unknown))
-            faults = [f"{what}: {', '.join(sorted(names))}" for what, names in parts if names]
-            raise invalid(f"{field}: {'; '.join(faults)}", field=field)
-        return [context[name] for name in self._places]
-
-    def _beginning(self, contexts: Contexts) -> Rows:
-        """Return what is known before the first arm, where stages reveal the rest."""
-        if len(contexts) != 1:
-            raise conflict("stages of this cascade reveal its context: open its rounds one by one")
-        if isinstance(contexts[0], dict):
-            raise invalid(
-                "stages of this cascade reveal its context: give the numbers known before the "
-                "first arm as a list",
-                field="context",
-            )
-        return np.array([contexts[0]], dtype=np.float64)
-
-    def shown_context(self, context: list[float] | dict[str, float]) -> list[float]:
-        """Return a context that was accepted as a list of numbers."""
-        return context if isinstance(context, list) else self._ordered(context, "context")
-
-    def _refused_context(self, error: StopwiseError) -> Refusal:
-        """Word an error of the policy for somebody who never saw its Python."""
-        names = tuple(self._places)
-        message = re.sub(
-            r"coordinate (\d+)",
-            lambda found: repr(names[int(found[1])]) if names else f"number {found[1]}",
-            str(error),
+        self.recent.append(
+            RecentDecision(self.ledger, number, time, stop, self._costs[stop], reason)
         )
-        message, _, advice = message.partition("; give the feature map")
-        if advice:
-            message += (
-                ". The features of a cascade have a range: create one with a larger bound, such as "
-                '"features": {"kind": "polynomial", "degree": 1, "bound": 100}'
-            )
-        return invalid(message, field="context")
+
+    def _start(self, row: Rows) -> RoundInProgress:
+        started = self.policy.start(row)
+        started.next()  # always the first arm
+        return started
 
     # -- report -------------------------------------------------------------------------------
 
@@ -293,15 +214,15 @@ class Learner:
         addition = np.array(revealed, dtype=np.float64)
         new = self._new(number, self._given(outputs), addition)
         if state == EXPIRED and new:
-            kept = f"{self.spec.keep_open:,} newer ones were open, and this cascade keeps no more"
-            raise Refusal(410, "gone", f"this round was given up: {kept} (keep_open)")
+            reason = f"{self.spec.keep_open:,} newer rounds were open (keep_open)"
+            raise Refusal(410, "gone", f"this round was given up: {reason}")
         if state == LEARNED and new and not (final and self._after_missing(number, new)):
             missing = ", ".join(self._arms[arm] for arm in new)
             raise conflict(f"the round has ended and was learned without these arms: {missing}")
         if state != OPEN or (not new and not final):
             return None, self.answer(number, repeated=True)
         waiting = ledger.open[number]
-        if isinstance(waiting, Descent):
+        if isinstance(waiting, RoundInProgress):
             stopped = bool(new) and self._advance(waiting, new, addition)
             context = np.array(waiting.context).tobytes()
             known = dict(enumerate(cast(list[bytes], waiting.outputs)))
@@ -313,16 +234,10 @@ class Learner:
             stopped = reached > stop
         ended = stopped or final
         arms = list(range(reached)) if ended else sorted(new)
+        given, early = [known[arm] for arm in arms], ended and not stopped
+        context = context if ended else b""
         event = Reported(
-            self.index,
-            number,
-            arms,
-            [known[arm] for arm in arms],
-            ended,
-            time,
-            ended and not stopped,
-            addition.tobytes(),
-            context if ended else b"",
+            self.index, number, arms, given, ended, time, early, addition.tobytes(), context
         )
         self._apply(event, addition, position)
         return event, self.answer(number)
@@ -331,7 +246,7 @@ class Learner:
         """Apply recorded outputs."""
         waiting = self.ledger.open[event.number]
         addition = np.frombuffer(event.revealed)
-        if isinstance(waiting, Descent):
+        if isinstance(waiting, RoundInProgress):
             new = dict(zip(event.arms, event.outputs, strict=True))
             new = {arm: output for arm, output in new.items() if arm >= len(waiting.outputs)}
             stopped = event.ended and not event.early
@@ -347,36 +262,36 @@ class Learner:
                 ledger.stamp(number, arm, _fingerprint(output, revealed))
         waiting = ledger.open[number]
         if not event.ended:
-            if not isinstance(waiting, Descent):
+            if not isinstance(waiting, RoundInProgress):
                 partial = ledger.partial.setdefault(number, {})
                 partial.update(zip(event.arms, event.outputs, strict=True))
             return
-        if isinstance(waiting, Descent):
+        if isinstance(waiting, RoundInProgress):
             stop = len(waiting.outputs) - 1
-            ledger.stops[number], ledger.rule_stops[number] = stop, waiting.wanted
+            ledger.stops[number], ledger.rule_stops[number] = stop, waiting.rule_stop
             waiting.learn()
             if stop >= 0:
-                self.tally.opened(event.time, [stop])
+                self.counts.opened(event.time, [stop])
                 reason = waiting.decision or "It ended early: a stage failed."
                 self._note(number, event.time, stop, reason)
         elif event.outputs:
             rule_stop = ledger.rule_stops[number]
-            self.policy.observe(np.frombuffer(waiting), event.outputs, wanted=rule_stop)
+            self.policy.observe(np.frombuffer(waiting), event.outputs, rule_stop=rule_stop)
         if event.outputs:
-            self.tally.learned(event.time, event.outputs)
+            self.counts.learned(event.time, event.outputs)
         ledger.end(number, position)
 
-    def _advance(self, descent: Descent, new: dict[int, bytes], revealed: Rows) -> bool:
-        """Give a descent the output of its next arm; return whether the rule stops there."""
+    def _advance(self, started: RoundInProgress, new: dict[int, bytes], revealed: Rows) -> bool:
+        """Give the output of the next arm to a round; return whether the rule stops there."""
         ((arm, output),) = new.items()
-        due = len(descent.outputs)
+        due = len(started.outputs)
         if arm != due:
             raise conflict(f"arm {due} ({self._arms[due]}) is next, not {arm}", field="outputs")
         try:
-            descent.give(output, cast(list[float], revealed.tolist()))
+            started.give(output, cast(list[float], revealed.tolist()))
         except StopwiseError as error:
-            raise invalid(self._refused_context(error).message, field="revealed") from None
-        return descent.next() is None
+            raise invalid(self.contexts.refusal(error).message, field="revealed") from None
+        return started.next() is None
 
     def _given(self, outputs: list[object] | dict[str, object]) -> dict[int, bytes]:
         """Return outputs by arm, in canonical form."""
@@ -466,7 +381,7 @@ class Learner:
         done = Round("", 0.0, context, outputs, outputs, len(outputs) - 1, event.rule_stop)
         self.policy.audit(done, event.label)
         self.ledger.labels[event.number] = fingerprint(event.label)
-        self.tally.labels_total += 1
+        self.counts.labels_total += 1
 
     # -- views --------------------------------------------------------------------------------
 
@@ -485,23 +400,16 @@ class Learner:
         if reason is not None:
             decided, arms = as_decided(reason), self._arms
             words = str(decided)
-            evidence = [
-                Evidence(
-                    arms[e.first],
-                    arms[e.second],
-                    e.gap,
-                    e.disagreement,
-                    e.disagreement_ucb,
-                    e.gap_won,
-                )
-                for e in decided.evidence
-            ]
+            evidence = [_evidence(pair, arms) for pair in decided.evidence]
+        arm = "" if shown is None else self._arms[shown]
+        cost = self._costs[last] if last >= 0 else 0.0
+        known_stop = stop if stop >= 0 else None
         return RoundAnswer(
             ledger.id(number),
             NAMES[state],
-            "" if shown is None else self._arms[shown],
-            self._costs[last] if last >= 0 else 0.0,
-            stop if stop >= 0 else None,
+            arm,
+            cost,
+            known_stop,
             next_arm,
             words,
             evidence,
@@ -510,13 +418,13 @@ class Learner:
 
     def view(self) -> CascadeView:
         """Return the cascade as the API shows it."""
-        stops = list(self.tally.stops_total)
+        stops = list(self.counts.stops_total)
         n = sum(stops)
         return CascadeView(
             spec=self.spec,
             status=self.status,
             created=self.created,
-            n_features=specs.n_features(self.policy),
+            n_features=self.policy.n_features,
             rounds=len(self.ledger),
             open=len(self.ledger.open),
             learned=self.ledger.learned,
@@ -524,6 +432,12 @@ class Learner:
             stops=stops,
             mean_cost=float(np.dot(stops, self._costs)) / n if n else None,
         )
+
+
+def _evidence(e: PairEvidence, arms: tuple[str, ...]) -> Evidence:
+    return Evidence(
+        arms[e.first], arms[e.second], e.gap, e.disagreement, e.disagreement_ucb, e.gap_won
+    )
 
 
 def _split(rows: Rows) -> list[bytes]:

@@ -12,14 +12,14 @@ from zlib import crc32
 
 import msgspec
 
-from stopwise.policies.descent import Descent
+from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.service.refusals import Refusal, conflict
 
 OPEN, LEARNED, EXPIRED = range(3)
 NAMES = ("open", "learned", "expired")
 KEEP_KEYS = 100_000  # Idempotency-Keys remembered for each cascade; the oldest go first
 PART = 4 << 20  # bytes of a column that are copied at once
-MAX_BUCKETS = 240  # of a tally
+MAX_BUCKETS = 240  # of `Counts`
 FIRST_WIDTH = 10.0  # seconds that each of them lasts at first
 
 
@@ -72,8 +72,8 @@ class Ledger:
         self.outputs = array("Q")  # of every arm the fingerprint of its output; 0: not reported
         self.opened_at = array("q")  # position in the log
         self.ended_at = array("q")
-        # Open rounds, oldest first: the context, or the descent where stages reveal it.
-        self.open: dict[int, bytes | Descent] = {}
+        # Open rounds, oldest first: the context, or the round in progress where stages reveal it.
+        self.open: dict[int, bytes | RoundInProgress] = {}
         self.partial: dict[int, dict[int, bytes]] = {}  # outputs of open rounds
         self.labels: dict[int, int] = {}  # fingerprints of labels
         self.repeats = Repeats()
@@ -101,7 +101,7 @@ class Ledger:
 
     def add(
         self,
-        contexts: Sequence[bytes | Descent],
+        contexts: Sequence[bytes | RoundInProgress],
         stops: Sequence[int],
         rule_stops: Sequence[int],
         position: int,
@@ -175,12 +175,12 @@ class Ledger:
             for start in range(0, len(view), PART):
                 yield bytes(view[start : start + PART])
 
-    def kept(self) -> "KeptLedger":
+    def kept(self) -> "LedgerSnapshot":
         """Return all but the columns as plain values."""
-        return KeptLedger(
+        return LedgerSnapshot(
             [len(column) * column.itemsize for column in self._columns()],
             {n: one for n, one in self.open.items() if isinstance(one, bytes)},
-            {n: one.state() for n, one in self.open.items() if isinstance(one, Descent)},
+            {n: one.state() for n, one in self.open.items() if isinstance(one, RoundInProgress)},
             self.partial,
             self.labels,
             dict(self.repeats),
@@ -188,13 +188,16 @@ class Ledger:
         )
 
     def restore(
-        self, kept: "KeptLedger", columns: Callable[[int], bytes], resume: Callable[[Any], Descent]
+        self,
+        kept: "LedgerSnapshot",
+        columns: Callable[[int], bytes],
+        resume: Callable[[Any], RoundInProgress],
     ) -> None:
         """Become what `kept` returned; ``columns(n)`` gives the next n bytes of the columns."""
         for column, size in zip(self._columns(), kept.sizes, strict=True):
             column.frombytes(columns(size))
-        descents = {number: resume(state) for number, state in kept.descents.items()}
-        self.open = dict(sorted((kept.contexts | descents).items()))
+        in_progress = {number: resume(one) for number, one in kept.in_progress.items()}
+        self.open = dict(sorted((kept.contexts | in_progress).items()))
         self.partial = kept.partial
         self.labels = kept.labels
         self.repeats = Repeats(kept.repeats)
@@ -202,19 +205,19 @@ class Ledger:
         self.learned = kept.learned
 
 
-class KeptLedger(msgspec.Struct, frozen=True, array_like=True):
+class LedgerSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """A ledger in a snapshot, without its columns."""
 
     sizes: list[int]
     contexts: dict[int, bytes]
-    descents: dict[int, dict[str, Any]]
+    in_progress: dict[int, dict[str, Any]]
     partial: dict[int, dict[int, bytes]]
     labels: dict[int, int]
     repeats: dict[str, Repeat]
     learned: int
 
 
-class Tally(msgspec.Struct):
+class Counts(msgspec.Struct):
     """Counts of rounds and disagreements, by time, in memory that does not grow.
 
     Time is cut into buckets of equal width. When there are too many, neighbours are joined and the
@@ -222,10 +225,10 @@ class Tally(msgspec.Struct):
 
     Examples
     --------
-    >>> tally = Tally.blank(n_arms=2)
-    >>> tally.opened(1000.0, [0, 1, 1])
-    >>> tally.opened(1015.0, [0])
-    >>> tally.stops, tally.stops_total
+    >>> counts = Counts.blank(n_arms=2)
+    >>> counts.opened(1000.0, [0, 1, 1])
+    >>> counts.opened(1015.0, [0])
+    >>> counts.stops, counts.stops_total
     ([[1, 2], [1, 0]], [2, 2])
     """
 
@@ -241,10 +244,10 @@ class Tally(msgspec.Struct):
     labels_total: int = 0
 
     @staticmethod
-    def blank(n_arms: int) -> "Tally":
-        """Return an empty tally."""
+    def blank(n_arms: int) -> "Counts":
+        """Return empty counts."""
         pairs = n_arms * (n_arms - 1) // 2
-        return Tally(FIRST_WIDTH, 0.0, [], [], [], [0] * n_arms, [0] * pairs, [0] * pairs)
+        return Counts(FIRST_WIDTH, 0.0, [], [], [], [0] * n_arms, [0] * pairs, [0] * pairs)
 
     def opened(self, time: float, stops: list[int]) -> None:
         """Count rounds that stop at these arms."""

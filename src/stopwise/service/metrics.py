@@ -136,21 +136,21 @@ def _measured(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
 
 
 def _effort(name: str) -> _Value:
-    return lambda one: getattr(one.policy, "effort", {}).get(name, 0)  # without contexts: none
+    return lambda one: one.policy.effort.get(name, 0)  # without contexts: none
 
 
 def _cost(one: "Learner") -> float:
-    return float(one.cascade.cumulative @ one.tally.stops_total)
+    return float(one.cascade.cumulative @ one.counts.stops_total)
 
 
 def _bytes(one: "Learner") -> float:
-    return getattr(one.policy, "nbytes", 0)
+    return one.policy.nbytes
 
 
 # Kind, name, help, and value for a cascade.
 _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
-    (_COUNTER, "outputs", "Rounds that were learned from.", lambda one: one.tally.outputs_total),
-    (_COUNTER, "labels", "Rounds that were labelled.", lambda one: one.tally.labels_total),
+    (_COUNTER, "outputs", "Rounds that were learned from.", lambda one: one.counts.outputs_total),
+    (_COUNTER, "labels", "Rounds that were labelled.", lambda one: one.counts.labels_total),
     (_COUNTER, "cost", "Cost of all rounds, in the unit of the cascade.", _cost),
     (_COUNTER, "refits", "Passes over history that exact decisions needed.", _effort("passes")),
     (_COUNTER, "hessians", "Hessians computed in these passes.", _effort("hessians")),
@@ -167,16 +167,12 @@ def _of_cascades(service: "Service") -> Iterable[Metric]:
         values = (([one.spec.name], value(one)) for one in cascades)
         yield _family(kind, name, words, "cascade", values)
     rounds: list[_Row] = []
-    shares: list[_Row] = []
     seen: list[_Row] = []
     differed: list[_Row] = []
     for one in cascades:
-        names, tally = one.cascade.names, one.tally
-        n = sum(tally.stops_total)
+        names, tally = one.cascade.names, one.counts
         for arm, stopped in zip(names, tally.stops_total, strict=True):
             rounds.append(([one.spec.name, arm], stopped))
-            if n:
-                shares.append(([one.spec.name, arm], stopped / n))
         counts = zip(one.cascade.pairs(), tally.seen_total, tally.differed_total, strict=True)
         for (i, j), both, apart in counts:
             if both:  # 15 arms have 105 pairs, most never seen
@@ -184,7 +180,6 @@ def _of_cascades(service: "Service") -> Iterable[Metric]:
                 differed.append(([one.spec.name, names[i], names[j]], apart))
     arm, pair = "cascade arm", "cascade first second"
     yield _family(_COUNTER, "rounds", "Rounds, by the arm at which they stop.", arm, rounds)
-    yield _family(_GAUGE, "depth_share", "Share of all rounds that stop at an arm.", arm, shares)
     yield _family(_COUNTER, "pair_seen", "Rounds in which both of two arms answered.", pair, seen)
     yield _family(
         _COUNTER, "pair_differed", "Of these, rounds in which they disagreed.", pair, differed

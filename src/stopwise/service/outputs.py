@@ -66,6 +66,6 @@ def fingerprint(form: bytes) -> int:
     return known
 
 
-def plain(form: bytes) -> Any:
+def decode_output(form: bytes) -> Any:
     """Return the JSON value of a canonical form."""
     return msgspec.json.decode(form)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from stopwise.errors import CorruptLogError, StopwiseError
 from stopwise.service.events import Block
 from stopwise.service.state import State
-from stopwise.service.store.base import Store
+from stopwise.service.store.base import EventStore
 
 LOG = logging.getLogger("stopwise.service")
 ATTEMPTS = 5
@@ -15,8 +15,8 @@ PAGE = 1_000  # events that are applied at once
 Progress = Callable[[int, int], object]
 
 
-async def recovered(
-    store: Store, *, snapshots: bool = True, progress: Progress = lambda done, of: None
+async def recover_state(
+    store: EventStore, *, snapshots: bool = True, progress: Progress = lambda done, of: None
 ) -> State:
     """Return the state at the end of the log.
 
@@ -74,7 +74,7 @@ async def paged(blocks: AsyncIterator[Block]) -> AsyncIterator[list[Block]]:
         yield page
 
 
-async def from_snapshot(store: Store) -> State:
+async def from_snapshot(store: EventStore) -> State:
     """Return the state of the newest snapshot that belongs to this log; empty if none."""
     for position in reversed(await store.snapshots()):
         snapshot = await store.latest_snapshot(position)
@@ -90,7 +90,7 @@ async def from_snapshot(store: Store) -> State:
     return State()
 
 
-async def _check(store: Store, state: State) -> None:
+async def _check(store: EventStore, state: State) -> None:
     """Refuse a snapshot that does not belong to the log."""
     end, _ = await store.end()
     if state.position > end:

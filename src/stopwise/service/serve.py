@@ -12,7 +12,7 @@ from pathlib import Path
 from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Any
 
-from stopwise.errors import InvalidParameterError, MissingPackageError, StopwiseError
+from stopwise.errors import InvalidParameterError, StopwiseError, missing_package
 from stopwise.service.journal import event, start_journal
 from stopwise.service.keys import Keys
 from stopwise.service.settings import Settings, shown_store
@@ -31,7 +31,6 @@ PACKAGES = ("granian", "jinja2", "prometheus_client")
 HEAD_TIMEOUT = 75_000
 HEAD_BUFFER = 32_768  # bytes; with max_connections it bounds what strangers can make us hold
 LOOK_EVERY = 0.2  # seconds, whether it is ready
-SOON = 1.0  # seconds: what is ready by then need not be announced
 BACKLOG = 2048  # connections that the system holds until they are accepted
 
 
@@ -122,7 +121,7 @@ def need_packages() -> None:
     """Raise `MissingPackageError` where the service cannot run, naming what to install."""
     for name in PACKAGES:
         if find_spec(name) is None:
-            raise MissingPackageError(f"serving needs {name}: pip install 'stopwise[service]'")
+            raise missing_package("serving", name, "service")
 
 
 async def _serve(
@@ -139,8 +138,8 @@ async def _serve(
             loop.add_signal_handler(number, asked.set)
 
     def listening(url: str) -> None:
-        wanted = "keys are asked for" if keys is not None else "no keys are asked for"
-        say(f"Stopwise listens on {url} ({wanted}); Ctrl-C stops it.")
+        needs = "a key is needed" if keys is not None else "no key is needed"
+        say(f"Stopwise listens on {url} ({needs}); Ctrl-C stops it.")
         count = None if keys is None else keys.count()
         store = shown_store(settings.store)
         event("listens", url=url, keys=count, store=store, version=__version__)
@@ -242,15 +241,8 @@ async def _accepting(address: tuple[str, int], serving: "asyncio.Task[Any]") -> 
 
 
 async def _announce_ready(service: "Service", say: Callable[[str], object]) -> None:
-    """Say that it takes a while, if it does, and when it is over."""
-    waited, told = 0.0, False
     while not service.ready:
-        if waited >= SOON and not told:
-            told = True
-            say(f"Starting ({service.recovering}) …")
-            event("starting", reason=service.recovering)
         await asyncio.sleep(LOOK_EVERY)
-        waited += LOOK_EVERY
     say("Ready.")
 
 

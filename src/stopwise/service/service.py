@@ -12,23 +12,24 @@ import msgspec
 import numpy as np
 
 from stopwise.errors import StoreError
-from stopwise.policies.descent import Descent
+from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.service import messages as m
 from stopwise.service import spec as specs
-from stopwise.service.events import Created, Event, Opened, Reported, Retired
-from stopwise.service.events import decode as decode_events
+from stopwise.service.contexts import Contexts
+from stopwise.service.events import Created, Retired
 from stopwise.service.journal import Journal
-from stopwise.service.learner import Contexts, Learner
+from stopwise.service.learner import Learner
 from stopwise.service.ledger import LEARNED, OPEN
 from stopwise.service.metrics import Counters
-from stopwise.service.outputs import canonical, plain
-from stopwise.service.recovery import recovered
+from stopwise.service.outputs import canonical, decode_output
+from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal, conflict, invalid
+from stopwise.service.rounds import RoundEvents, RoundReader, context_of
 from stopwise.service.settings import Settings
 from stopwise.service.state import State, spec_digest
 from stopwise.service.store import open_store
-from stopwise.service.store.base import Snapshot, Store
-from stopwise.service.writer import WAIT, Applied, Command, Writer, unavailable
+from stopwise.service.store.base import EventStore, Snapshot
+from stopwise.service.writer import WAIT, Applied, Command, Writer
 
 T = TypeVar("T")
 LOG = logging.getLogger("stopwise.service")
@@ -43,7 +44,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class Service:
     """One service, on one event loop; from now on the store is its writer's alone."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: EventStore, settings: Settings) -> None:
         self.settings = settings
         self.counters = Counters()
         self.journal = Journal(settings)
@@ -52,8 +53,7 @@ class Service:
         self.failed: asyncio.Future[Exception]  # the error, should it be unable to go on
         self.started_at = time.time()
         self._store = store
-        self._reader = open_store(settings.store)
-        self._reading = asyncio.Lock()
+        self._reader = RoundReader(open_store(settings.store))
         self._last_snapshot = 0
         self._empty = State()
         self._writer: Writer | None = None
@@ -113,7 +113,7 @@ class Service:
         def progress(done: int, of: int) -> None:
             self.recovering = f"recovering: {done:,} of {of:,} events"
 
-        state = await recovered(self._store, progress=progress)
+        state = await recover_state(self._store, progress=progress)
         seconds = round(time.monotonic() - began, 3)
         LOG.info("recovered", extra={"events": state.position, "seconds": seconds})
         if self._writer is not None:  # not the first time: the writer goes on at once
@@ -131,15 +131,15 @@ class Service:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         writer = self._writer
-        whole = finished and writer is not None and writer.settled and not self.write_error
-        if whole and self.state.position > self._last_snapshot:
-            await self._keep(asyncio.to_thread(self.state.snapshot))
+        complete = finished and writer is not None and writer.settled and not self.write_error
+        if complete and self.state.position > self._last_snapshot:
+            await self._save(asyncio.to_thread(self.state.snapshot))
         for store in (self._store, self._reader):
             await store.close()
 
     def _report(self, reason: str) -> None:
-        self.counters.failed_writes += bool(reason)
         if reason:
+            self.counters.failed_writes += 1
             LOG.error("nothing can be written", extra={"reason": reason})
         else:
             LOG.warning("writing works again")
@@ -151,9 +151,9 @@ class Service:
             position = self.state.position
             due = max(self.settings.snapshot_every, position // GROWTH)
             if self._writer is not None and position - self._last_snapshot >= due:
-                await self._keep(self._writer.read(State.snapshot))
+                await self._save(self._writer.read(State.snapshot))
 
-    async def _keep(self, making: Awaitable[Snapshot]) -> None:
+    async def _save(self, making: Awaitable[Snapshot]) -> None:
         """Write a snapshot. Whatever goes wrong, the log has it all, and the next may succeed."""
         position = self.state.position
         store = open_store(self.settings.store)
@@ -162,7 +162,7 @@ class Service:
             # The next one replaces an older one that can be read: so must this be.
             await asyncio.to_thread(State.restored, snapshot)
             await store.open()
-            await store.keep_snapshot(snapshot)
+            await store.save_snapshot(snapshot)
         except Refusal:  # it stops, or nothing can be written: later
             return
         except Exception as error:
@@ -184,15 +184,14 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are carried out now, and will be a little later."""
+        """Whether requests should be sent here."""
         return not self.not_ready
 
     @property
     def not_ready(self) -> str:
         """Why requests should not be sent here; "" if they should."""
-        if self.draining:
-            return "the service is about to stop"
-        return self.recovering or self.write_error
+        stopping = "the service is about to stop" if self.draining else ""
+        return stopping or self.recovering or self.write_error
 
     @property
     def write_error(self) -> str:
@@ -226,11 +225,11 @@ class Service:
 
     async def cascades(self) -> list[m.CascadeView]:
         """Return every cascade, in the order of creation."""
-        return await self._looked_up(lambda: [learner.view() for learner in self.state.order])
+        return await self._look_up(lambda: [learner.view() for learner in self.state.order])
 
     async def cascade(self, name: str) -> m.CascadeView:
         """Return one cascade."""
-        return await self._looked_up(lambda: self.state.learner(name).view())
+        return await self._look_up(lambda: self.state.learner(name).view())
 
     async def create(self, spec: m.CascadeSpec, key: str | None) -> tuple[m.CascadeView, bool]:
         """Create a cascade; also return whether it is new."""
@@ -316,12 +315,7 @@ class Service:
             return event, (answers, event is not None)
 
         slow = self._slow(name, len(contexts), evidence)
-        answers, new = await self.submit(open_rounds, slow=slow)
-        if new and self.journal.decisions:
-            shown = self.state.learner(name).shown_context
-            for answer, context in zip(answers, contexts, strict=True):
-                self.journal.decided(name, answer.id, answer.stop, shown(context))
-        return answers, new
+        return await self.submit(open_rounds, slow=slow)
 
     async def report(self, name: str, id_: str, request: m.OutputsRequest) -> m.RoundAnswer:
         """Take outputs of a round."""
@@ -343,18 +337,18 @@ class Service:
         """Take the right answer of a round that has ended."""
         label = canonical(request.label, "label")
 
-        def ended() -> tuple[Learner, int]:
-            learner, number = self._found(name, id_)
+        def find_learned() -> tuple[Learner, int]:
+            learner, number = self._find(name, id_)
             if learner.ledger.status[number] != LEARNED:
                 raise conflict("a label is for a round that was learned: report its outputs first")
             return learner, number
 
-        learner, number = await self._looked_up(ended)
-        opened, reported = await self._events(learner, number)
+        learner, number = await self._look_up(find_learned)
+        opened, reported = await self._round_events(learner, number)
         if opened is None or reported is None:
             words = "the events of this round were compacted away: it is too late for a label"
             raise Refusal(410, "gone", words)
-        context, outputs = _context(opened, reported, number), reported.outputs
+        context, outputs = context_of(opened, reported, number), reported.outputs
         if not outputs:
             raise conflict("no arm of this round answered: a label would teach nothing")
 
@@ -367,34 +361,30 @@ class Service:
 
     async def round(self, name: str, id_: str) -> m.RoundView:
         """Return a round, as the log has it."""
-        learner, number = await self._looked_up(lambda: self._found(name, id_))
+        learner, number = await self._look_up(lambda: self._find(name, id_))
         while True:
             ended = learner.ledger.ended_at[number]
-            opened, reported = await self._events(learner, number)
+            opened, reported = await self._round_events(learner, number)
             await self.readable()
-            learner, number = self._found(name, id_)
+            learner, number = self._find(name, id_)
             if learner.ledger.ended_at[number] == ended:
                 break  # else the round ended meanwhile
         answer, ledger = learner.answer(number), learner.ledger
-        context = None if opened is None else _context(opened, reported, number)
+        context = None if opened is None else context_of(opened, reported, number)
         known: dict[int, bytes] = {}
         if ledger.status[number] == OPEN:
             waiting = ledger.open[number]
             known = ledger.partial.get(number, {})
-            if isinstance(waiting, Descent):
+            if isinstance(waiting, RoundInProgress):
                 known = dict(enumerate(cast(list[bytes], waiting.outputs)))
                 context = np.array(waiting.context).tobytes()
         elif reported is not None:
             known = dict(enumerate(reported.outputs))
         arms = learner.cascade.names
-        outputs = {arms[arm]: plain(output) for arm, output in sorted(known.items())}
+        outputs = {arms[arm]: decode_output(output) for arm, output in sorted(known.items())}
         return m.RoundView(
             id=id_,
-            status=answer.status,
-            stop=answer.stop,
-            next=answer.next,
-            arm=answer.arm,
-            cost=answer.cost,
+            **{name: getattr(answer, name) for name in ("status", "stop", "next", "arm", "cost")},
             time=None if opened is None else opened.time,
             context=None if context is None else np.frombuffer(context).tolist(),
             outputs=None if opened is None else outputs,
@@ -428,7 +418,7 @@ class Service:
         learner = self.state.cascades.get(name)
         return learner is not None and learner.work(rounds, evidence=evidence) > ON_LOOP
 
-    async def _looked_up(self, look: Callable[[], T]) -> T:
+    async def _look_up(self, look: Callable[[], T]) -> T:
         """Look something up; what another replica did just now is read before it is refused."""
         await self.readable()
         self.check_recovered()
@@ -441,40 +431,17 @@ class Service:
         await self.readable()
         return look()
 
-    def _found(self, name: str, id_: str) -> tuple[Learner, int]:
-        learner = self.state.learner(name)
-        return learner, learner.ledger.number(id_)
-
-    async def _events(self, learner: Learner, number: int) -> tuple[Opened | None, Reported | None]:
-        """Return the events of a round from the log: how it was opened, and how it ended."""
-        begins, ends = learner.ledger.opened_at[number], learner.ledger.ended_at[number]
+    async def _round_events(self, learner: Learner, number: int) -> RoundEvents:
         if self._writer is not None and not self._writer.settled:
             await self.submit(_nothing)  # what is being written now may be what is looked for
-        try:
-            async with self._reading:
-                await self._reader.open()
-                opened = await self._event(begins)
-                ended = await self._event(ends) if ends else None
-        except StoreError as error:
-            raise unavailable(str(error)) from error
-        return (
-            opened if isinstance(opened, Opened) else None,
-            ended if isinstance(ended, Reported) else None,
-        )
+        ledger = learner.ledger
+        return await self._reader.events(ledger.opened_at[number], ledger.ended_at[number])
 
-    async def _event(self, position: int) -> Event | None:
-        block = await self._reader.block_of(position)
-        return None if block is None else decode_events(block.payload)[position - block.base]
+    def _find(self, name: str, id_: str) -> tuple[Learner, int]:
+        learner = self.state.learner(name)
+        return learner, learner.ledger.number(id_)
 
 
 def _nothing(state: State, time: float) -> Applied:
     """Do nothing: once it is answered, all before it is in the log, and the log was read."""
     return None, None
-
-
-def _context(opened: Opened, reported: Reported | None, number: int) -> bytes:
-    """Return all that is known of a round's context from its events."""
-    if reported is not None and reported.context:
-        return reported.context
-    k, size = number - opened.first, len(opened.contexts) // opened.count
-    return opened.contexts[k * size : (k + 1) * size]

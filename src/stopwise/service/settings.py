@@ -21,10 +21,8 @@ from stopwise.errors import InvalidParameterError
 PREFIX = "STOPWISE_"
 # Variables that the program and clients read. They are not settings, however similar.
 NOT_SETTINGS = frozenset({"CONFIG", "DEBUG", "KEY", "URL"})
-SECRET = "log_salt"  # the setting that no message shows
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, pattern=r"^[^\0]*$")]
-Secret: TypeAlias = Annotated[str, Meta(min_length=16)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=3600)]
 
@@ -53,8 +51,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
     log_requests: Literal["none", "failed", "all"] = "failed"
-    log_contexts: Literal["none", "hashed", "plain"] = "none"
-    log_salt: Secret | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict each other."""
@@ -90,9 +86,6 @@ _HELP = {
     "log_format": "One JSON object a line, or text for people.",
     "log_requests": "Which requests are logged: `failed` are those answered with 400 and above, "
     "but not 429 and 503, which come in floods and are counted.",
-    "log_contexts": "Whether and how each decision is logged with its context.",
-    "log_salt": "Secret under which contexts are hashed, so that replicas and restarts agree; by "
-    "default a random one for each start. No flag: other users could read it.",
 }
 
 
@@ -108,8 +101,8 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def flag(self) -> str:
-        """Its flag; empty for a secret, since every user can see how a program was called."""
-        return "" if self.name == SECRET else "--" + self.name.replace("_", "-")
+        """Its flag."""
+        return "--" + self.name.replace("_", "-")
 
     @property
     def must_be(self) -> str:
@@ -160,7 +153,7 @@ def load_settings(
     for name, value in flags.items():
         if value is not None:
             row = SETTINGS[name]
-            found[name] = _checked(row, value, row.flag or name, text=True)
+            found[name] = _checked(row, value, row.flag, text=True)
     return Settings(**found)
 
 
@@ -185,11 +178,10 @@ def _checked(row: Setting, value: Any, source: str, *, text: bool = False) -> An
     try:
         return msgspec.convert(value, row.type, strict=not text)
     except msgspec.ValidationError:
-        shown = "not shown" if row.name == SECRET else repr(value)
-    hint = ""
-    if shown.startswith("'tcp://"):
+        hint = ""
+    if str(value).startswith("tcp://"):
         hint = " (Kubernetes sets it for a Service called stopwise; set enableServiceLinks: false)"
-    raise InvalidParameterError(f"{source} is {shown}: must be {row.must_be}{hint}")
+    raise InvalidParameterError(f"{source} is {value!r}: must be {row.must_be}{hint}")
 
 
 def shown_store(store: str) -> str:

@@ -11,8 +11,7 @@ from stopwise.cascade import Cascade
 from stopwise.errors import StopwiseError, WideFeaturesWarning
 from stopwise.features import BoundFeatures, PerPair, PerStage, bind, map_from_spec
 from stopwise.policies.base import Policy
-from stopwise.policies.contextual import Contextual
-from stopwise.policies.registry import POLICIES
+from stopwise.policies.registry import POLICIES, takes
 from stopwise.service.messages import CascadeSpec
 from stopwise.service.refusals import Refusal
 
@@ -50,7 +49,7 @@ def build(
     except StopwiseError as error:
         raise _invalid("arms", str(error)) from None
     kind, parameters = _policy(spec.policy)
-    if issubclass(kind, Contextual):
+    if takes(kind, "features"):
         if max_features is not None:
             _check_degrees(spec.features, size, max_features)
         features = _features(spec.features, size, cascade.n_arms)
@@ -141,17 +140,7 @@ def _invalid(field: str, message: str) -> Refusal:
     return Refusal(422, "invalid", f"{field}: {message}", field=field)
 
 
-def staged(policy: Policy) -> bool:
-    """Say whether stages reveal the context, so that rounds must be taken step by step."""
-    return isinstance(policy, Contextual) and policy.features.sees is not None
-
-
-def n_features(policy: Policy) -> int:
-    """Return d′, or 0 for a policy that looks at no context."""
-    return policy.features.n_features if isinstance(policy, Contextual) else 0
-
-
 def table_bytes(policy: Policy) -> int:
     """Return about how many bytes a policy needs before it has seen anything."""
     # Each pair keeps two tables of numbers at most: the factors of V and of H.
-    return 16 * len(policy.cascade.pairs()) * n_features(policy) ** 2
+    return 16 * len(policy.cascade.pairs()) * policy.n_features**2

@@ -11,8 +11,8 @@ from stopwise.policies.base import Policy
 from stopwise.policies.persistence import decode as decode_policy
 from stopwise.policies.persistence import encode as encode_policy
 from stopwise.service import events as ev
-from stopwise.service.learner import Learner, Recent
-from stopwise.service.ledger import PART, KeptLedger, Repeat, Repeats, Tally
+from stopwise.service.learner import Learner, RecentDecision
+from stopwise.service.ledger import PART, Counts, LedgerSnapshot, Repeat, Repeats
 from stopwise.service.messages import CascadeSpec
 from stopwise.service.refusals import Refusal
 from stopwise.service.store.base import Snapshot
@@ -56,7 +56,7 @@ class State:
         if block.base != due:
             raise CorruptLogError(f"the log goes on at event {block.base} where {due} should be")
         name = f"the block of events {block.base} to {block.end}"
-        if ev.chained(self.log_digest, block.payload) != block.digest:
+        if ev.chain_digest(self.log_digest, block.payload) != block.digest:
             raise CorruptLogError(f"{name} was changed after it was written: its digest differs")
         try:
             events = ev.decode(block.payload)
@@ -138,7 +138,7 @@ class State:
             recent, divergences = msgspec.msgpack.decode(
                 read.sized(), type=tuple[list[list[tuple[int, float, int, float, str]]], list[int]]
             )
-            kept = msgspec.msgpack.decode(read.sized(), type=_KeptState)
+            kept = msgspec.msgpack.decode(read.sized(), type=_StateSnapshot)
         except msgspec.MsgspecError:
             return None
         if kept.position != snapshot.position:
@@ -159,9 +159,9 @@ class State:
             learner = Learner(len(state.order), one.spec, one.created, policy)
             learner.status = "retired" if one.retired else "active"
             learner.ledger.restore(one.ledger, read, policy.resume)
-            learner.tally = one.tally
+            learner.counts = one.counts
             learner.divergences = diverged
-            learner.recent.extend(Recent(learner.ledger, *fields) for fields in latest)
+            learner.recent.extend(RecentDecision(learner.ledger, *fields) for fields in latest)
             state._enter(learner)
         return state
 
@@ -169,37 +169,39 @@ class State:
         """Yield everything that the log determines, in parts."""
         policies = [encode_policy(learner.policy) for learner in self.order]
         cascades = [
-            _KeptCascade(
+            _CascadeSnapshot(
                 one.spec,
                 one.created,
                 one.status == "retired",
                 len(policy),
                 one.ledger.kept(),
-                one.tally,
+                one.counts,
             )
             for one, policy in zip(self.order, policies, strict=True)
         ]
-        kept = _sized(_encode(_KeptState(self.position, self.time, dict(self.repeats), cascades)))
+        kept = _sized(
+            _encode(_StateSnapshot(self.position, self.time, dict(self.repeats), cascades))
+        )
         yield from _cut(kept)
         for learner, policy in zip(self.order, policies, strict=True):
             yield from _cut(policy)
             yield from learner.ledger.column_parts()
 
 
-class _KeptCascade(msgspec.Struct, frozen=True, array_like=True):
+class _CascadeSnapshot(msgspec.Struct, frozen=True, array_like=True):
     spec: CascadeSpec
     created: float
     retired: bool
     policy_bytes: int
-    ledger: KeptLedger
-    tally: Tally
+    ledger: LedgerSnapshot
+    counts: Counts
 
 
-class _KeptState(msgspec.Struct, frozen=True, array_like=True):
+class _StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
     position: int
     time: float
     repeats: dict[str, Repeat]
-    cascades: list[_KeptCascade]
+    cascades: list[_CascadeSnapshot]
 
 
 class _Reader:

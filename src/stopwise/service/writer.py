@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stopwise.errors import CorruptLogError, StoreError
 from stopwise.service import events as codec
-from stopwise.service.events import Block, Event, chained
+from stopwise.service.events import Block, Event, chain_digest
 from stopwise.service.recovery import apply_all, paged
 from stopwise.service.refusals import Refusal
 from stopwise.service.state import State
-from stopwise.service.store.base import Store
+from stopwise.service.store.base import EventStore
 
 T = TypeVar("T")
 LOG = logging.getLogger("stopwise.service")
@@ -56,7 +56,7 @@ class Writer:
 
     def __init__(
         self,
-        store: Store,
+        store: EventStore,
         state: State,
         *,
         recover: Callable[[], Awaitable[State]],
@@ -225,7 +225,7 @@ class Writer:
         self._current = group
         self._last_group = 0 if slow else len(group)
         if events:
-            digest = chained(state.log_digest, payload)
+            digest = chain_digest(state.log_digest, payload)
             self._held = Block(base, len(events), now, digest, payload)
             began = time.perf_counter()
             try:

@@ -6,12 +6,13 @@ of the regret proofs have gaps besides; ``docs/theory.md`` says which.
 """
 
 import math
-import operator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.checks import integer, number
 from stopwise.errors import InvalidParameterError
 
 LIPSCHITZ = 0.25  # k_μ of the logistic function: its steepest slope, at even odds
@@ -33,7 +34,7 @@ def alpha(
     2.4153
     """
     d, union = _dimension(n_features), _union(n_arms, delta)
-    volume = 0.5 * d * math.log1p(2.0 * _within("n", n, least=0) / d)
+    volume = 0.5 * d * math.log1p(2.0 * number("n", n, least=0) / d)
     return _noise(sigma, kappa) * math.sqrt(volume + union)
 
 
@@ -61,20 +62,27 @@ def beta(
     5.2437
     """
     d, union = _dimension(n_features), _union(n_arms, delta)
-    lam = _within("lam", lam, above=0)
-    volume = 0.5 * d * math.log1p(_within("n", n, least=0) / (d * lam))
-    bias = 2.0 * math.sqrt(lam) * _within("S", S, least=0)
+    lam = number("lam", lam, above=0)
+    volume = 0.5 * d * math.log1p(number("n", n, least=0) / (d * lam))
+    bias = 2.0 * math.sqrt(lam) * number("S", S, least=0)
     return _noise(sigma, kappa) * math.sqrt(volume + union) + bias
 
 
 def forced_rounds_bound(
-    *, n_features: int, n_arms: int, delta: float, min_eigenvalue: float, C: float = 1.0
+    *,
+    n_features: int,
+    n_arms: int,
+    delta: float,
+    min_eigenvalue: float,
+    lam: float = 0.5,
+    C: float = 1.0,
 ) -> float:
-    """Return m, after how many forced rounds λ_min(V) ≥ 1 for every pair with high probability.
+    """Return after how many forced rounds λ_min(V) ≥ 2λ for every pair with high probability.
 
-        m = C·(d' + ln(K²/2δ))/λ_Σ² + 2/λ_Σ                  (the paper, before Theorem 2)
+        m = C·(d' + ln(K²/2δ))/λ_Σ² + 4λ/λ_Σ
 
-    `USSPD` with ``forced_rounds="auto"`` watches λ_min(V) itself and needs no such bound.
+    With λ = ½, the default, it is the paper's m for USS-PD (before Theorem 2), else the m' of
+    USS-PD-λI (appendix). `USSPD` with ``forced_rounds="auto"`` checks λ_min(V) itself instead.
 
     Parameters
     ----------
@@ -82,46 +90,25 @@ def forced_rounds_bound(
         d', K and δ.
     min_eigenvalue : float
         λ_Σ, the least eigenvalue of E[Φ_ij(X)Φ_ij(X)ᵀ] over the pairs; at most 1/d'.
+    lam : float
+        λ of USS-PD-λI.
     C : float
         The universal constant, whose value the paper does not give. 1 is a placeholder.
 
     Examples
     --------
-    >>> round(forced_rounds_bound(n_features=2, n_arms=3, delta=0.05, min_eigenvalue=0.25), 2)
-    112.0
-    """
-    # The statement has d' and a small k; the proof has d and k. K and d' ≥ d are meant.
-    d, union = _dimension(n_features), _union(n_arms, delta)
-    spread = _spread(min_eigenvalue, d)
-    return _within("C", C, above=0) * (d + union) / spread**2 + 2.0 / spread
-
-
-def forced_rounds_bound_ridge(
-    *,
-    n_features: int,
-    n_arms: int,
-    delta: float,
-    min_eigenvalue: float,
-    lam: float,
-    C: float = 1.0,
-) -> float:
-    """Return m', after how many rounds λ_min(V) ≥ 2λ for every pair with high probability.
-
-        m' = C·(d' + ln(K²/2δ))/λ_Σ² + 4λ/λ_Σ                   (appendix, before its Theorem)
-
-    Parameters as in `forced_rounds_bound`; ``lam`` is the λ of USS-PD-λI.
-
-    Examples
-    --------
     >>> constants = dict(n_features=2, n_arms=3, delta=0.05, min_eigenvalue=0.25)
-    >>> round(forced_rounds_bound_ridge(**constants, lam=2.0), 2)
-    136.0
+    >>> (
+    ...     round(forced_rounds_bound(**constants), 2),
+    ...     round(forced_rounds_bound(**constants, lam=2), 2),
+    ... )
+    (112.0, 136.0)
     """
-    # Printed with d; d' is meant, as in m. For λ = 1/2 the two are one.
+    # Printed with d and a small k in places; d' and K are meant.
     d, union = _dimension(n_features), _union(n_arms, delta)
     spread = _spread(min_eigenvalue, d)
-    lam = _within("lam", lam, above=0)
-    return _within("C", C, above=0) * (d + union) / spread**2 + 4.0 * lam / spread
+    lam = number("lam", lam, above=0)
+    return number("C", C, above=0) * (d + union) / spread**2 + 4.0 * lam / spread
 
 
 def observations_needed(
@@ -149,9 +136,9 @@ def observations_needed(
     """
     d, union = _dimension(n_features), _union(n_arms, delta)
     spread = _spread(min_eigenvalue, d)
-    c1, c2 = _within("C1", C1, above=0), _within("C2", C2, above=0)
+    c1, c2 = number("C1", C1, above=0), number("C2", C2, above=0)
     start = (c1 * math.sqrt(d) + c2 * math.sqrt(union)) / spread
-    return start**2 + 2.0 * _within("eigenvalue", eigenvalue, least=0) / spread
+    return start**2 + 2.0 * number("eigenvalue", eigenvalue, least=0) / spread
 
 
 def largest_regret(cascade: Cascade, error_rates: ArrayLike) -> float:
@@ -187,20 +174,26 @@ def regret_bound(
     min_eigenvalue: float,
     dominance_margin: ArrayLike,
     R_max: float,
+    lam: float | None = None,
+    S: float = 0.0,
     lipschitz: float = LIPSCHITZ,
     C: float = 1.0,
     C1: float = 1.0,
     C2: float = 1.0,
     as_proved: bool = False,
 ) -> float:
-    """Return the paper's bound on the regret of USS-PD in T rounds (Theorem 2).
+    """Return the paper's bound on the regret of USS-PD, or of USS-PD-λI if ``lam`` is given.
 
-        R_max·[m + Σ_{h=2..K} (((C₁√d' + C₂√ln(K²/2δ))/λ_Σ)²
-                + 16/λ_Σ·(k_μσ/(ξ_h κ))²·(d'/2·ln(1 + 2T/d') + ln(K²/2δ)))]
+        R_max·[m + Σ_{h=2..K} (((C₁√d' + C₂√ln(K²/2δ))/λ_Σ)² + D_h)]      (Theorem 2; appendix)
 
-    Claimed with probability at least 1 − 2δ under contextual weak dominance. The proof leads to
-    32 where the theorem prints 16, and it has gaps for three arms or more (``docs/theory.md``):
-    read the growth from it, in ln T, 1/ξ², d' and K, not the value.
+        D_h = 16/λ_Σ·(k_μσ/(ξ_h κ))²·(d'/2·ln(1 + 2T/d') + ln(K²/2δ))
+        D_h = 32λ/λ_Σ·(k_μσ/(ξ_h κ))²·(√(d'/2·ln(1 + T/(d'λ)) + ln(K²/2δ)) + 2√λ·S)²  with λI
+
+    Claimed with probability at least 1 − 2δ under contextual weak dominance. That is how they
+    are printed. The proofs lead to 8/λ_Σ·(k_μ·radius_T/ξ_h)² instead, the radius being `alpha`
+    or `beta`: twice the first, and for λ < 1 far above the second. They have gaps for three arms
+    or more besides (``docs/theory.md``): read the growth from them, in ln T, 1/ξ², d' and K, not
+    the value.
 
     Parameters
     ----------
@@ -215,12 +208,14 @@ def regret_bound(
         Above zero; infinite for an arm never deeper than the best.
     R_max : float
         The largest regret of a round, see `largest_regret`.
+    lam, S : float
+        Of USS-PD-λI, as in `beta`.
     lipschitz : float
         k_μ, at least κ; 1/4 for the logistic function.
     C, C1, C2 : float
         Universal constants of unknown value; 1 is a placeholder.
     as_proved : bool
-        Take what the last line but one of the proof gives, 8/λ_Σ·(k_μ·α_T/ξ_h)²: 32, not 16.
+        Take what the proof gives instead of what is printed.
 
     Examples
     --------
@@ -228,118 +223,31 @@ def regret_bound(
     >>> instance = dict(min_eigenvalue=0.25, dominance_margin=[0.1, 0.2], R_max=0.5)
     >>> round(regret_bound(1000, **constants, **instance), 2)
     712.34
-    """
-    rounds = _within("rounds", rounds, least=0)
-    radius = alpha(
-        rounds, n_features=n_features, n_arms=n_arms, delta=delta, sigma=sigma, kappa=kappa
-    )
-    settled = observations_needed(
-        0.0,
-        n_features=n_features,
-        n_arms=n_arms,
-        delta=delta,
-        min_eigenvalue=min_eigenvalue,
-        C1=C1,
-        C2=C2,
-    )
-    m = forced_rounds_bound(
-        n_features=n_features, n_arms=n_arms, delta=delta, min_eigenvalue=min_eigenvalue, C=C
-    )
-    # 8·(2σ/κ)² = 32·(σ/κ)², and so the proof; the theorem prints 16·(σ/κ)², half of it.
-    factor = 8.0 if as_proved else 4.0
-    slope = _slope(lipschitz, kappa)
-    margins = _margins(dominance_margin, n_arms)
-    deep = factor / min_eigenvalue * (slope * radius / margins) ** 2
-    return _within("R_max", R_max, least=0) * (m + float((settled + deep).sum()))
-
-
-def regret_bound_ridge(
-    rounds: float,
-    *,
-    n_features: int,
-    n_arms: int,
-    delta: float,
-    sigma: float,
-    kappa: float,
-    lam: float,
-    S: float,
-    min_eigenvalue: float,
-    dominance_margin: ArrayLike,
-    R_max: float,
-    lipschitz: float = LIPSCHITZ,
-    C: float = 1.0,
-    C1: float = 1.0,
-    C2: float = 1.0,
-    as_proved: bool = False,
-) -> float:
-    """Return the paper's bound on the regret of USS-PD-λI in T rounds (the appendix's Theorem).
-
-        R_max·(m' + Σ_{h=2..K} (((C₁√d' + C₂√ln(K²/2δ))/λ_Σ)²
-                + 32λ/λ_Σ·(k_μσ/(ξ_h κ))²·(√(d'/2·ln(1 + T/(d'λ)) + ln(K²/2δ)) + 2√λ·S)²))
-
-    That is how it is printed. Its proof says "as Theorem 2, with β for α"; done literally, that
-    gives 8/λ_Σ·(k_μ·β_T/ξ_h)², which has no λ in front and does not multiply 2√λ·S by 2σ/κ. For
-    λ < 1 the printed bound can lie far below it; ``as_proved=True`` takes it instead.
-
-    Parameters
-    ----------
-    rounds : float
-        T.
-    lam, S : float
-        λ and the bound on ‖θ*_ij‖, as in `beta`.
-    n_features, n_arms, delta, sigma, kappa, min_eigenvalue, dominance_margin, R_max, lipschitz
-        As in `regret_bound`.
-    C, C1, C2, as_proved
-        As in `regret_bound`.
-
-    Examples
-    --------
-    >>> constants = dict(n_features=2, n_arms=3, delta=0.05, sigma=0.1, kappa=0.25)
-    >>> instance = dict(min_eigenvalue=0.25, dominance_margin=[0.1, 0.2], R_max=0.5)
-    >>> round(regret_bound_ridge(1000, **constants, **instance, lam=0.1, S=1.0), 2)
+    >>> round(regret_bound(1000, **constants, **instance, lam=0.1, S=1.0), 2)
     396.64
-    >>> round(regret_bound_ridge(1000, **constants, **instance, lam=0.1, S=1.0, as_proved=True), 2)
-    1800.54
     """
-    rounds = _within("rounds", rounds, least=0)
-    d, union = _dimension(n_features), _union(n_arms, delta)
-    radius = beta(
-        rounds,
-        n_features=n_features,
-        n_arms=n_arms,
-        delta=delta,
-        sigma=sigma,
-        kappa=kappa,
-        lam=lam,
-        S=S,
+    rounds = number("rounds", rounds, least=0)
+    size: dict[str, Any] = {"n_features": n_features, "n_arms": n_arms, "delta": delta}
+    radius = (
+        alpha(rounds, **size, sigma=sigma, kappa=kappa)
+        if lam is None
+        else beta(rounds, **size, sigma=sigma, kappa=kappa, lam=lam, S=S)
     )
-    settled = observations_needed(
-        0.0,
-        n_features=n_features,
-        n_arms=n_arms,
-        delta=delta,
-        min_eigenvalue=min_eigenvalue,
-        C1=C1,
-        C2=C2,
-    )
-    m = forced_rounds_bound_ridge(
-        n_features=n_features,
-        n_arms=n_arms,
-        delta=delta,
-        min_eigenvalue=min_eigenvalue,
-        lam=lam,
-        C=C,
-    )
-    slope = _slope(lipschitz, kappa)
-    margins = _margins(dominance_margin, n_arms)
+    settled = observations_needed(0.0, **size, min_eigenvalue=min_eigenvalue, C1=C1, C2=C2)
+    weight = 0.5 if lam is None else lam
+    m = forced_rounds_bound(**size, min_eigenvalue=min_eigenvalue, lam=weight, C=C)
+    # k_μ: no slope exceeds it, the least one included.
+    slope = number("lipschitz", lipschitz, least=kappa) / _margins(dominance_margin, n_arms)
     if as_proved:
-        deep = 8.0 / min_eigenvalue * (slope * radius / margins) ** 2
+        deep = 8.0 / min_eigenvalue * (slope * radius) ** 2
+    elif lam is None:
+        deep = 4.0 / min_eigenvalue * (slope * radius) ** 2  # 4·(2σ/κ)² = 16·(σ/κ)²
     else:
         # The proof quotes β_T without its 2σ/κ, which is then put before the whole bracket.
-        bracket = math.sqrt(0.5 * d * math.log1p(rounds / (d * lam)) + union)
-        bracket += 2.0 * math.sqrt(lam) * S
-        deep = 32.0 * lam / min_eigenvalue * (slope * sigma / (margins * kappa) * bracket) ** 2
-    return _within("R_max", R_max, least=0) * (m + float((settled + deep).sum()))
+        bias = 2.0 * math.sqrt(lam) * S
+        bracket = (radius - bias) * kappa / (2.0 * sigma) + bias
+        deep = 32.0 * lam / min_eigenvalue * (slope * sigma / kappa * bracket) ** 2
+    return number("R_max", R_max, least=0) * (m + float((settled + deep).sum()))
 
 
 def mixed_regret_bound(bound: float, rounds: float, *, rho: float, R_max: float) -> float:
@@ -365,40 +273,35 @@ def mixed_regret_bound(bound: float, rounds: float, *, rho: float, R_max: float)
     >>> mixed_regret_bound(500.0, 10_000, rho=0.1, R_max=0.5)
     950.0
     """
-    rho = _within("rho", rho, least=0, most=1)
-    lost = rho * _within("R_max", R_max, least=0) * _within("rounds", rounds, least=0)
-    return (1.0 - rho) * _within("bound", bound, least=0) + lost
+    rho = number("rho", rho, least=0, most=1)
+    lost = rho * number("R_max", R_max, least=0) * number("rounds", rounds, least=0)
+    return (1.0 - rho) * number("bound", bound, least=0) + lost
 
 
 def _noise(sigma: float, kappa: float) -> float:
     """Return 2σ/κ."""
-    return 2.0 * _within("sigma", sigma, above=0) / _within("kappa", kappa, above=0, most=LIPSCHITZ)
+    return 2.0 * number("sigma", sigma, above=0) / number("kappa", kappa, above=0, most=LIPSCHITZ)
 
 
 def _union(n_arms: int, delta: float) -> float:
     """Return ln(K²/2δ), the price of holding for all pairs at once."""
-    arms = _whole("n_arms", n_arms, least=2)
-    return math.log(arms * arms / (2.0 * _within("delta", delta, above=0, below=1)))
+    arms = integer("n_arms", n_arms, least=2)
+    return math.log(arms * arms / (2.0 * number("delta", delta, above=0, below=1)))
 
 
 def _dimension(n_features: int) -> int:
-    return _whole("n_features", n_features, least=1)
+    return integer("n_features", n_features, least=1)
 
 
 def _spread(min_eigenvalue: float, n_features: int) -> float:
     """Return λ_Σ; above 1/d' it is impossible: the eigenvalues of E[ΦΦᵀ] add up to at most 1."""
-    spread = _within("min_eigenvalue", min_eigenvalue, above=0)
+    spread = number("min_eigenvalue", min_eigenvalue, above=0)
     if spread > (1.0 + 1e-9) / n_features:
         raise InvalidParameterError(
             f"min_eigenvalue can be at most 1/n_features = {1 / n_features:g}, since features "
             f"have norm at most one; it is {min_eigenvalue!r}"
         )
     return spread
-
-
-def _slope(lipschitz: float, kappa: float) -> float:
-    """Return k_μ, which no slope exceeds, the least one included."""
-    return _within("lipschitz", lipschitz, least=kappa)
 
 
 def _margins(dominance_margin: ArrayLike, n_arms: int) -> NDArray[np.float64]:
@@ -415,36 +318,3 @@ def _margins(dominance_margin: ArrayLike, n_arms: int) -> NDArray[np.float64]:
             "see mixed_regret_bound"
         )
     return np.broadcast_to(margins, (n_arms - 1,))
-
-
-def _whole(name: str, value: int, *, least: int) -> int:
-    try:
-        whole = operator.index(value)
-    except TypeError:
-        whole = least - 1
-    if whole < least:
-        raise InvalidParameterError(
-            f"{name} must be a whole number, at least {least}, not {value!r}"
-        )
-    return whole
-
-
-def _within(
-    name: str,
-    value: float,
-    *,
-    above: float = -math.inf,
-    least: float = -math.inf,
-    below: float = math.inf,
-    most: float = math.inf,
-) -> float:
-    """Return a finite number of the open or closed range, or say what it must be."""
-    try:
-        v = float(value)
-    except (TypeError, ValueError, OverflowError):
-        v = math.nan
-    if not (math.isfinite(v) and above < v < below and least <= v <= most):
-        limits = {"above": above, "at least": least, "below": below, "at most": most}
-        wanted = " and ".join(f"{w} {b:g}" for w, b in limits.items() if math.isfinite(b))
-        raise InvalidParameterError(f"{name} must be a number {wanted}, not {value!r}")
-    return v

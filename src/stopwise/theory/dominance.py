@@ -1,4 +1,4 @@
-"""Dominance: when disagreement alone tells the best arm, and by what margin.
+"""Dominance: when disagreement alone identifies the best arm, and by what margin.
 
 Throughout, ``disagreement`` is an (n, K, K) array of p_ij(x), one table for each context, read
 above its diagonal only; ``optimal`` holds i*(x), as from `stopwise.theory.regret.optimal_arms`.
@@ -60,7 +60,7 @@ def arm_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -
 
         ξ_h = min over contexts with i* < h of (C_h − C_i* − p_{i*h}(x))     (the paper, Theorem 2)
 
-    The regret bounds are made of these. Infinite for an arm that is never deeper than the best.
+    The regret bounds consist of these. Infinite for an arm that is never deeper than the best.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def candidate_arms(cascade: Cascade, disagreement: ArrayLike) -> Bools:
 
         B = {i : C_j − C_i > p_ij(x) for all j > i} ∪ {K}        (the paper, Lemma 2)
 
-    No error rate is needed: this is what the disagreements alone can tell.
+    No error rate is needed: this is what the disagreements alone can show.
 
     Returns
     -------

@@ -11,13 +11,13 @@ import pytest
 import stopwise as sw
 from stopwise.errors import StoreError
 from stopwise.service.events import Block
-from stopwise.service.recovery import recovered
+from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 from stopwise.service.state import State
 from stopwise.service.store import open_store
-from stopwise.service.store.base import Snapshot, Store
+from stopwise.service.store.base import EventStore, Snapshot
 from stopwise.service.store.sqlite import SqliteStore
 
 
@@ -51,7 +51,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def running(
-    where: str | Path, store: Store | None = None, **settings: Any
+    where: str | Path, store: EventStore | None = None, **settings: Any
 ) -> AsyncIterator[Service]:
     """Run a service, by default on the store at ``where``."""
     service = Service(store or open_store(str(where)), Settings(store=str(where), **settings))
@@ -70,7 +70,7 @@ async def folded(where: str | Path, snapshot: Snapshot | None = None) -> State:
     await store.open()
     try:
         if snapshot is None:
-            return await recovered(store, snapshots=False)
+            return await recover_state(store, snapshots=False)
         state = State.restored(snapshot)
         assert state is not None
         async for block in store.read(state.position):

@@ -28,7 +28,7 @@ from stopwise.service.messages import (
     RoundAnswer,
     RoundRequest,
 )
-from stopwise.service.outputs import canonical, plain
+from stopwise.service.outputs import canonical, decode_output
 from stopwise.service.service import Service
 from stopwise.service.spec import build
 from stopwise.service.state import State
@@ -73,12 +73,14 @@ def spec(name: str, policy: dict[str, Any], **more: Any) -> CascadeSpec:
 class Played:
     """A round of the walk; ``stop`` is None as long as it is not known."""
 
-    def __init__(self, id_: str, context: Context, decided: sw.Decision | sw.Descent) -> None:
+    def __init__(
+        self, id_: str, context: Context, decided: sw.Decision | sw.RoundInProgress
+    ) -> None:
         self.id = id_
         self.context = context
-        self.descent = decided if isinstance(decided, sw.Descent) else None
-        self.stop = None if isinstance(decided, sw.Descent) else decided.stop
-        self.rule_stop = decided.wanted
+        self.descent = decided if isinstance(decided, sw.RoundInProgress) else None
+        self.stop = None if isinstance(decided, sw.RoundInProgress) else decided.stop
+        self.rule_stop = decided.rule_stop
         self.reported: dict[int, Any] = {}
         self.status: Any = "open"
 
@@ -216,7 +218,7 @@ class Walk:
         self.check_answer(
             RoundAnswer(view.id, view.status, view.arm, view.cost, view.stop, view.next), one
         )
-        kept = {arm: plain(canonical(value, "")) for arm, value in one.reported.items()}
+        kept = {arm: decode_output(canonical(value, "")) for arm, value in one.reported.items()}
         assert view.outputs == {ARMS[arm].name: kept[arm] for arm in sorted(kept)}
         assert view.context == one.context
 
@@ -246,7 +248,7 @@ class Walk:
             await refused(self.service, self.send(one, {2: "spam"}), "conflict")
         await refused(self.service, self.send(one, again, [0.5]), "invalid")
 
-    async def report_next(self, one: Played, descent: sw.Descent) -> None:
+    async def report_next(self, one: Played, descent: sw.RoundInProgress) -> None:
         """Report the output of the next arm with what it reveals, or that no more will come."""
         arm, output = one.due, self.output(one.context)
         revealed: Context = []
@@ -303,11 +305,11 @@ class Walk:
         one.reported = {arm: one.reported[arm] for arm in range(reached)}
         one.status = "learned"
         if one.descent is not None:
-            one.rule_stop = one.descent.wanted
+            one.rule_stop = one.descent.rule_stop
             one.descent.learn()
         elif one.reported:
             outputs = [_hashable(value) for value in one.reported.values()]
-            self.policy.observe(np.array(one.context), outputs, wanted=one.rule_stop)
+            self.policy.observe(np.array(one.context), outputs, rule_stop=one.rule_stop)
         self.ended[one.id] = one
 
     # -- labels -------------------------------------------------------------------------------
@@ -494,34 +496,31 @@ def test_every_policy_that_needs_no_truth_is_walked() -> None:
 
 
 @pytest.mark.parametrize("staged", [False, True])
-def test_the_oldest_open_rounds_expire(staged: bool, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        features = {"features": REVEALING} if staged else {}
-        ask = RoundRequest([0.1, 0.2] if staged else [0.1, 0.2, 0.3])
-        async with running(tmp_path / "log.db") as service:
-            await service.create(spec("few", OFFERED["uss-pd"], keep_open=3, **features), None)
-            (first,), _ = await service.open_rounds("few", ask, None)
-            part = OutputsRequest(["spam"])
-            await service.report("few", first.id, part)
-            more = [(await service.open_rounds("few", ask, None))[0][0] for _ in range(4)]
-            assert (await service.cascade("few")).open == 3
-            for one, arm in ((first, "model"), (more[0], "rules")):
-                late = service.report("few", one.id, OutputsRequest({arm: "spam"}))
-                assert (await refused(service, late, "gone")).status == 410
-                final = service.report("few", one.id, OutputsRequest([], final=True))
-                assert (await unchanged(service, final)).status == "expired"
-                assert (await service.round("few", one.id)).status == "expired"
-            repeat = await unchanged(service, service.report("few", first.id, part))
-            assert (repeat.status, repeat.repeated) == ("expired", True)
-            for one in more[1:]:
-                final = OutputsRequest(["spam"], final=True)
-                assert (await service.report("few", one.id, final)).status == "learned"
-        assert (await folded(tmp_path / "log.db")).hash() == service.state.hash()
-
-    asyncio.run(scenario())
+async def test_the_oldest_open_rounds_expire(staged: bool, tmp_path: Path) -> None:
+    features = {"features": REVEALING} if staged else {}
+    ask = RoundRequest([0.1, 0.2] if staged else [0.1, 0.2, 0.3])
+    async with running(tmp_path / "log.db") as service:
+        await service.create(spec("few", OFFERED["uss-pd"], keep_open=3, **features), None)
+        (first,), _ = await service.open_rounds("few", ask, None)
+        part = OutputsRequest(["spam"])
+        await service.report("few", first.id, part)
+        more = [(await service.open_rounds("few", ask, None))[0][0] for _ in range(4)]
+        assert (await service.cascade("few")).open == 3
+        for one, arm in ((first, "model"), (more[0], "rules")):
+            late = service.report("few", one.id, OutputsRequest({arm: "spam"}))
+            assert (await refused(service, late, "gone")).status == 410
+            final = service.report("few", one.id, OutputsRequest([], final=True))
+            assert (await unchanged(service, final)).status == "expired"
+            assert (await service.round("few", one.id)).status == "expired"
+        repeat = await unchanged(service, service.report("few", first.id, part))
+        assert (repeat.status, repeat.repeated) == ("expired", True)
+        for one in more[1:]:
+            final = OutputsRequest(["spam"], final=True)
+            assert (await service.report("few", one.id, final)).status == "learned"
+    assert (await folded(tmp_path / "log.db")).hash() == service.state.hash()
 
 
-def test_a_key_opens_rounds_once_also_after_a_restart(tmp_path: Path) -> None:
+async def test_a_key_opens_rounds_once_also_after_a_restart(tmp_path: Path) -> None:
     one = spec("keys", OFFERED["thompson"])
     staged = spec("staged", STAGED["thompson"], features=REVEALING)
     ask, batch = RoundRequest([0.1, 0.2, 0.3]), BatchRequest([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])
@@ -533,60 +532,51 @@ def test_a_key_opens_rounds_once_also_after_a_restart(tmp_path: Path) -> None:
         revealing = await service.open_rounds("staged", RoundRequest([0.1]), "one")
         return [*views, opened[0], several[0], revealing[0]]
 
-    async def scenario() -> None:
-        path = tmp_path / "log.db"
-        async with running(path) as service:
-            first = await everything(service)
-            assert await unchanged(service, everything(service)) == first
-            live = await service.state_hash()
-        async with running(path) as service:
-            assert await service.state_hash() == live
-            assert await unchanged(service, everything(service)) == first
-            others: list[Awaitable[object]] = [
-                service.create(msgspec.structs.replace(one, name="other"), "create-keys"),
-                service.open_rounds("keys", RoundRequest([0.1, 0.2, 0.4]), "one"),
-                service.open_rounds("keys", batch, "one"),
-                service.open_rounds("staged", RoundRequest([0.2]), "one"),
-            ]
-            for other in others:
-                await refused(service, other, "conflict")
-
-    asyncio.run(scenario())
+    path = tmp_path / "log.db"
+    async with running(path) as service:
+        first = await everything(service)
+        assert await unchanged(service, everything(service)) == first
+        live = await service.state_hash()
+    async with running(path) as service:
+        assert await service.state_hash() == live
+        assert await unchanged(service, everything(service)) == first
+        others: list[Awaitable[object]] = [
+            service.create(msgspec.structs.replace(one, name="other"), "create-keys"),
+            service.open_rounds("keys", RoundRequest([0.1, 0.2, 0.4]), "one"),
+            service.open_rounds("keys", batch, "one"),
+            service.open_rounds("staged", RoundRequest([0.2]), "one"),
+        ]
+        for other in others:
+            await refused(service, other, "conflict")
 
 
-def test_the_request_that_ended_a_round_may_be_repeated(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path / "log.db") as service:
-            await service.create(spec("hole", {"kind": "fixed-depth", "depth": 2}), None)
-            ask = RoundRequest([0.1, 0.2, 0.3])
-            (opened,), _ = await service.open_rounds("hole", ask, None)
+async def test_the_request_that_ended_a_round_may_be_repeated(tmp_path: Path) -> None:
+    async with running(tmp_path / "log.db") as service:
+        await service.create(spec("hole", {"kind": "fixed-depth", "depth": 2}), None)
+        ask = RoundRequest([0.1, 0.2, 0.3])
+        (opened,), _ = await service.open_rounds("hole", ask, None)
 
-            def report(outputs: Any, final: bool) -> Awaitable[RoundAnswer]:
-                return service.report("hole", opened.id, OutputsRequest(outputs, final=final))
+        def report(outputs: Any, final: bool) -> Awaitable[RoundAnswer]:
+            return service.report("hole", opened.id, OutputsRequest(outputs, final=final))
 
-            assert (await report(["spam", None, "ham"], True)).status == "learned"
-            again = await unchanged(service, report(["spam", None, "ham"], True))
-            assert (again.status, again.repeated) == ("learned", True)
-            await refused(service, report(["spam", "ham", "ham"], True), "conflict")
-            await refused(service, report([None, "ham"], False), "conflict")
-            await refused(service, report(["ham", None, "ham"], True), "conflict")
-
-    asyncio.run(scenario())
+        assert (await report(["spam", None, "ham"], True)).status == "learned"
+        again = await unchanged(service, report(["spam", None, "ham"], True))
+        assert (again.status, again.repeated) == ("learned", True)
+        await refused(service, report(["spam", "ham", "ham"], True), "conflict")
+        await refused(service, report([None, "ham"], False), "conflict")
+        await refused(service, report(["ham", None, "ham"], True), "conflict")
 
 
-def test_a_round_that_ends_while_it_is_looked_up_is_shown_whole(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path / "log.db") as service:
-            await service.create(spec("seen", {"kind": "fixed-depth", "depth": 1}), None)
-            for _ in range(20):
-                (one,), _ = await service.open_rounds("seen", RoundRequest([0.1, 0.2, 0.3]), None)
-                seen = [asyncio.ensure_future(service.round("seen", one.id)) for _ in range(2)]
-                await service.report("seen", one.id, OutputsRequest(["spam", "ham"]))
-                for view in await asyncio.gather(*seen):
-                    known = {"rules": "spam", "model": "ham"} if view.status == "learned" else {}
-                    assert view.outputs == known
-
-    asyncio.run(scenario())
+async def test_a_round_that_ends_while_it_is_looked_up_is_shown_whole(tmp_path: Path) -> None:
+    async with running(tmp_path / "log.db") as service:
+        await service.create(spec("seen", {"kind": "fixed-depth", "depth": 1}), None)
+        for _ in range(20):
+            (one,), _ = await service.open_rounds("seen", RoundRequest([0.1, 0.2, 0.3]), None)
+            seen = [asyncio.ensure_future(service.round("seen", one.id)) for _ in range(2)]
+            await service.report("seen", one.id, OutputsRequest(["spam", "ham"]))
+            for view in await asyncio.gather(*seen):
+                known = {"rules": "spam", "model": "ham"} if view.status == "learned" else {}
+                assert view.outputs == known
 
 
 @pytest.mark.parametrize(
@@ -597,12 +587,11 @@ def test_a_round_that_ends_while_it_is_looked_up_is_shown_whole(tmp_path: Path) 
         {"features": {"kind": "identity", "bound": 10**30}},
     ],
 )
-def test_numbers_that_no_log_can_hold_are_refused(odd: dict[str, Any], tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path / "log.db") as service:
-            bad = msgspec.structs.replace(spec("odd", {"kind": "uss-pd"}), **odd)
-            await refused(service, service.create(bad, None), "invalid")
-            _, new = await service.create(spec("even", {"kind": "uss-pd"}), None)
-            assert new
-
-    asyncio.run(scenario())
+async def test_numbers_that_no_log_can_hold_are_refused(
+    odd: dict[str, Any], tmp_path: Path
+) -> None:
+    async with running(tmp_path / "log.db") as service:
+        bad = msgspec.structs.replace(spec("odd", {"kind": "uss-pd"}), **odd)
+        await refused(service, service.create(bad, None), "invalid")
+        _, new = await service.create(spec("even", {"kind": "uss-pd"}), None)
+        assert new

@@ -19,7 +19,7 @@ from stopwise.service.messages import (
     RoundAnswer,
     RoundRequest,
 )
-from stopwise.service.recovery import recovered
+from stopwise.service.recovery import recover_state
 from stopwise.service.state import FORMAT, MAGIC, State
 from stopwise.service.store import open_store
 from stopwise.service.store.base import Snapshot
@@ -61,30 +61,27 @@ async def filled(where: str) -> State:
 
 
 @pytest.mark.parametrize("part", [50, 4096, 4 << 20])
-def test_a_snapshot_in_parts_restores_bit_for_bit(
+async def test_a_snapshot_in_parts_restores_bit_for_bit(
     where: str, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "PART", part)
     monkeypatch.setattr(ledger, "PART", part)
 
-    async def main() -> None:
-        live = await filled(where)
-        made = live.snapshot()
-        assert max(map(len, made.parts)) <= max(part, 4096)  # what is shown is one part
-        assert part > 50 or len(made.parts) > 50
-        store = open_store(where)
-        await store.open()
-        await store.keep_snapshot(made)
-        kept = await store.latest_snapshot()
-        await store.close()
-        assert kept == made
-        restored = State.restored(made)
-        assert restored is not None
-        assert restored.hash() == live.hash() == (await folded(where)).hash()
-        assert restored.snapshot() == made  # what the dashboard shows included
-        assert (restored.position, restored.log_digest) == (live.position, live.log_digest)
-
-    asyncio.run(main())
+    live = await filled(where)
+    made = live.snapshot()
+    assert max(map(len, made.parts)) <= max(part, 4096)  # what is shown is one part
+    assert part > 50 or len(made.parts) > 50
+    store = open_store(where)
+    await store.open()
+    await store.save_snapshot(made)
+    kept = await store.latest_snapshot()
+    await store.close()
+    assert kept == made
+    restored = State.restored(made)
+    assert restored is not None
+    assert restored.hash() == live.hash() == (await folded(where)).hash()
+    assert restored.snapshot() == made  # what the dashboard shows included
+    assert (restored.position, restored.log_digest) == (live.position, live.log_digest)
 
 
 def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
@@ -112,26 +109,23 @@ def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["truncated", "zeroed", "flipped", "beyond", "other"])
-def test_recovery_skips_a_snapshot_that_is_wrong(tmp_path: Path, kind: str) -> None:
-    async def main() -> None:
-        path = tmp_path / "log.db"
-        live = await filled(str(path))
-        right = live.snapshot()
-        last = right.parts[-1]
-        wrong: dict[str, Snapshot] = {
-            "truncated": replace(right, parts=(*right.parts[:-1], last[:-1])),
-            "zeroed": replace(right, parts=tuple(bytes(len(part)) for part in right.parts)),
-            "flipped": replace(right, parts=(*right.parts[:-1], bytes([last[0] ^ 1]) + last[1:])),
-            "beyond": replace(right, position=right.position + 7),
-            "other": replace(right, digest=b"0" * 16),
-        }
-        with sqlite3.connect(path) as sql:
-            sql.execute("DELETE FROM snapshot")
-        store = SqliteStore(path)
-        await store.open()
-        await store.keep_snapshot(wrong[kind])
-        again = await recovered(store)
-        await store.close()
-        assert (again.position, again.hash()) == (live.position, live.hash())
-
-    asyncio.run(main())
+async def test_recovery_skips_a_snapshot_that_is_wrong(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "log.db"
+    live = await filled(str(path))
+    right = live.snapshot()
+    last = right.parts[-1]
+    wrong: dict[str, Snapshot] = {
+        "truncated": replace(right, parts=(*right.parts[:-1], last[:-1])),
+        "zeroed": replace(right, parts=tuple(bytes(len(part)) for part in right.parts)),
+        "flipped": replace(right, parts=(*right.parts[:-1], bytes([last[0] ^ 1]) + last[1:])),
+        "beyond": replace(right, position=right.position + 7),
+        "other": replace(right, digest=b"0" * 16),
+    }
+    with sqlite3.connect(path) as sql:
+        sql.execute("DELETE FROM snapshot")
+    store = SqliteStore(path)
+    await store.open()
+    await store.save_snapshot(wrong[kind])
+    again = await recover_state(store)
+    await store.close()
+    assert (again.position, again.hash()) == (live.position, live.hash())

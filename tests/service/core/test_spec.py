@@ -44,28 +44,6 @@ def test_as_many_terms_as_there_may_be_features_are_taken(degree: int) -> None:
         build(spec, max_context=3, max_features=n - 1)
 
 
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"context": 101}, "context"),
-        ({"context": ["age", "age"]}, "context"),
-        ({"arms": [Arm("rule", 1.0), Arm("rule", 2.0)]}, "arms"),
-        ({"policy": {}}, "policy.kind"),
-        ({"policy": {"kind": "oracle"}}, "policy.kind"),
-        ({"policy": {"kind": "uss-pd", "alpha": 1}}, "policy.alpha"),
-        ({"policy": {"kind": "uss-pd", "delta": "0.05"}}, "policy.delta"),
-        ({"policy": {"kind": "uss-pd", "delta": True}}, "policy.delta"),
-        ({"policy": {"kind": "uss-pd", "delta": 2}}, "policy"),
-        ({"features": {"kind": "custom"}}, "features.kind"),
-        ({"features": {"kind": "spline"}}, "features"),
-        ({"features": {"kind": "per_stage", "maps": [{"kind": "identity"}]}}, "features"),
-        ({"features": {"kind": "per_stage", "maps": [], "see": []}}, "features"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_its_place(fields: dict[str, object], field: str) -> None:
-    assert refused(**fields).field == field
-
-
 def test_many_arms_with_many_features_would_take_too_long() -> None:
     arms = [Arm(f"arm {k}", 0.1) for k in range(15)]
     spec = CascadeSpec("x", arms, context=98, features={"kind": "identity"})

@@ -82,7 +82,7 @@ def test_wide_cascades_run_in_threads(tmp_path: Path, monkeypatch: pytest.Monkey
     assert changes > 15  # neither had to wait until the other was done
 
 
-def test_reading_waits_until_a_thread_has_applied_a_request(tmp_path: Path) -> None:
+async def test_reading_waits_until_a_thread_has_applied_a_request(tmp_path: Path) -> None:
     entered, leave = Event(), Event()
 
     def slow(state: State, time: float, /) -> Applied:
@@ -93,24 +93,21 @@ def test_reading_waits_until_a_thread_has_applied_a_request(tmp_path: Path) -> N
         learner.status = "active"
         return None, None
 
-    async def main() -> None:
-        async with running(tmp_path / "log.db") as service:
-            await service.create(CascadeSpec("narrow", ARMS, 2), None)
-            (one,), _ = await service.open_rounds("narrow", RoundRequest([0.1, 0.2]), None)
-            applying = service.submit(slow, slow=True)
-            await until(entered.is_set)
-            reading: list[asyncio.Task[Any]] = [
-                asyncio.create_task(service.cascade("narrow")),
-                asyncio.create_task(service.cascades()),
-                asyncio.create_task(service.round("narrow", one.id)),
-                asyncio.create_task(service.state_hash()),
-                asyncio.create_task(service.readable()),  # what pages and metrics wait for
-            ]
-            done, _ = await asyncio.wait(reading, timeout=0.1)
-            assert not done
-            leave.set()
-            view, views, *_ = await asyncio.gather(*reading)
-            assert view.status == views[0].status == "active"
-            await applying
-
-    asyncio.run(main())
+    async with running(tmp_path / "log.db") as service:
+        await service.create(CascadeSpec("narrow", ARMS, 2), None)
+        (one,), _ = await service.open_rounds("narrow", RoundRequest([0.1, 0.2]), None)
+        applying = service.submit(slow, slow=True)
+        await until(entered.is_set)
+        reading: list[asyncio.Task[Any]] = [
+            asyncio.create_task(service.cascade("narrow")),
+            asyncio.create_task(service.cascades()),
+            asyncio.create_task(service.round("narrow", one.id)),
+            asyncio.create_task(service.state_hash()),
+            asyncio.create_task(service.readable()),  # what pages and metrics wait for
+        ]
+        done, _ = await asyncio.wait(reading, timeout=0.1)
+        assert not done
+        leave.set()
+        view, views, *_ = await asyncio.gather(*reading)
+        assert view.status == views[0].status == "active"
+        await applying

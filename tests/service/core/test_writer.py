@@ -12,14 +12,13 @@ from stopwise.errors import CorruptLogError
 from stopwise.service import service as service_module
 from stopwise.service.messages import (
     Arm,
-    BatchRequest,
     CascadeSpec,
     LabelRequest,
     OutputsRequest,
     RoundAnswer,
     RoundRequest,
 )
-from stopwise.service.recovery import recovered
+from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.state import State
@@ -34,7 +33,7 @@ BOTH = OutputsRequest(["yes", "no"])
 
 
 def defect(state: State, time: float, /) -> Applied:
-    state.cascades["triage"].tally.labels_total += 1  # half of a change
+    state.cascades["triage"].counts.labels_total += 1  # half of a change
     raise ZeroDivisionError("a defect")
 
 
@@ -50,249 +49,203 @@ async def opened(service: Service, key: str | None = None) -> tuple[RoundAnswer,
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_commit_that_failed_is_found_or_repeated_and_counts_once(
+async def test_a_commit_that_failed_is_found_or_repeated_and_counts_once(
     tmp_path: Path, when: str
 ) -> None:
-    async def main() -> None:
-        path = tmp_path / "log.db"
-        store = FailingStore(path)
-        async with running(path, store) as service:
-            await service.create(SPEC, None)
-            setattr(store, when, 1)
-            refusal = await refused(opened(service, "one"))
-            assert (refusal.status, refusal.retry_after) == (503, 2)
-            await until(lambda: service.ready)
-            again, new = await opened(service, "one")
-            assert not new  # the block was stored, then or now
-            assert len(service.state.cascades["triage"].ledger) == 1
-            assert again.id.startswith("0-")
-        assert (await folded(path)).hash() == service.state.hash()
-
-    asyncio.run(main())
+    path = tmp_path / "log.db"
+    store = FailingStore(path)
+    async with running(path, store) as service:
+        await service.create(SPEC, None)
+        setattr(store, when, 1)
+        refusal = await refused(opened(service, "one"))
+        assert (refusal.status, refusal.retry_after) == (503, 2)
+        await until(lambda: service.ready)
+        again, new = await opened(service, "one")
+        assert not new  # the block was stored, then or now
+        assert len(service.state.cascades["triage"].ledger) == 1
+        assert again.id.startswith("0-")
+    assert (await folded(path)).hash() == service.state.hash()
 
 
-def test_what_reads_the_state_is_refused_while_nothing_can_be_written(tmp_path: Path) -> None:
-    async def main() -> None:
-        path = tmp_path / "log.db"
-        store = FailingStore(path)
-        async with running(path, store) as service:
-            await service.create(SPEC, None)
-            store.before = 1 << 30
-            await refused(opened(service))
-            assert (await refused(service.state_hash())).status == 503
-            store.before = 0
-            await until(lambda: service.ready)
-            assert (await service.state_hash()).hash == service.state.hash()
-
-    asyncio.run(main())
+async def test_what_reads_the_state_is_refused_while_nothing_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    store = FailingStore(path)
+    async with running(path, store) as service:
+        await service.create(SPEC, None)
+        store.before = 1 << 30
+        await refused(opened(service))
+        assert (await refused(service.state_hash())).status == 503
+        store.before = 0
+        await until(lambda: service.ready)
+        assert (await service.state_hash()).hash == service.state.hash()
 
 
 @pytest.mark.parametrize("slow", [False, True])
-def test_a_defect_fails_its_own_request_and_leaves_no_trace(tmp_path: Path, slow: bool) -> None:
-    async def main() -> None:
-        path = tmp_path / "log.db"
-        async with running(path) as service:
-            await service.create(SPEC, None)
-            other = asyncio.create_task(opened(service, "one"))
-            await asyncio.sleep(0)  # it is in the queue
-            failing = service.submit(defect, slow=slow)
-            if slow:  # in a group of its own
-                await other
-            else:
-                assert (await refused(other)).status == 503
-            with pytest.raises(ZeroDivisionError):
-                await failing
-            settled = await service.state_hash()
-            assert settled.hash == service.state.hash() == (await folded(path)).hash()
-            _, new = await opened(service, "one")
-            assert new is not slow
-        assert (await folded(path)).hash() == service.state.hash()
-
-    asyncio.run(main())
+async def test_a_defect_fails_its_own_request_and_leaves_no_trace(
+    tmp_path: Path, slow: bool
+) -> None:
+    path = tmp_path / "log.db"
+    async with running(path) as service:
+        await service.create(SPEC, None)
+        other = asyncio.create_task(opened(service, "one"))
+        await asyncio.sleep(0)  # it is in the queue
+        failing = service.submit(defect, slow=slow)
+        if slow:  # in a group of its own
+            await other
+        else:
+            assert (await refused(other)).status == 503
+        with pytest.raises(ZeroDivisionError):
+            await failing
+        settled = await service.state_hash()
+        assert settled.hash == service.state.hash() == (await folded(path)).hash()
+        _, new = await opened(service, "one")
+        assert new is not slow
+    assert (await folded(path)).hash() == service.state.hash()
 
 
 @pytest.mark.parametrize("error", [CorruptLogError("damaged"), ZeroDivisionError("a defect")])
-def test_a_service_that_cannot_read_its_log_again_has_failed(
+async def test_a_service_that_cannot_read_its_log_again_has_failed(
     tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object, **__: object) -> State:
         raise error
 
-    async def main() -> None:
-        path = tmp_path / "log.db"
-        async with running(path) as service:
-            await service.create(SPEC, None)
-            monkeypatch.setattr(service_module, "recovered", fail)
-            with pytest.raises(ZeroDivisionError):
-                await service.submit(defect)
-            async with asyncio.timeout(10):
-                assert await service.failed is error
-            assert not service.ready
-            assert (await refused(opened(service))).status == 503
-        store = SqliteStore(path)  # what may be wrong was not stored
-        await store.open()
-        assert await store.snapshots() == []
-        await store.close()
-
-    asyncio.run(main())
+    path = tmp_path / "log.db"
+    async with running(path) as service:
+        await service.create(SPEC, None)
+        monkeypatch.setattr(service_module, "recover_state", fail)
+        with pytest.raises(ZeroDivisionError):
+            await service.submit(defect)
+        async with asyncio.timeout(10):
+            assert await service.failed is error
+        assert not service.ready
+        assert (await refused(opened(service))).status == 503
+    store = SqliteStore(path)  # what may be wrong was not stored
+    await store.open()
+    assert await store.snapshots() == []
+    await store.close()
 
 
-def test_no_snapshot_is_written_of_what_is_not_in_the_log(tmp_path: Path) -> None:
-    async def main() -> None:
-        path = tmp_path / "log.db"
-        async with running(path) as service:
-            await service.create(SPEC, None)
-            failing = service.submit(defect)
-            await asyncio.gather(failing, service.stop(), return_exceptions=True)
-        store = SqliteStore(path)
-        await store.open()
-        assert max(await store.snapshots(), default=0) <= 1
-        assert (await recovered(store)).hash() == (await folded(path)).hash()
-        await store.close()
-
-    asyncio.run(main())
+async def test_no_snapshot_is_written_of_what_is_not_in_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with running(path) as service:
+        await service.create(SPEC, None)
+        failing = service.submit(defect)
+        await asyncio.gather(failing, service.stop(), return_exceptions=True)
+    store = SqliteStore(path)
+    await store.open()
+    assert max(await store.snapshots(), default=0) <= 1
+    assert (await recover_state(store)).hash() == (await folded(path)).hash()
+    await store.close()
 
 
-def test_a_snapshot_that_fails_is_tried_again(
+async def test_a_snapshot_that_fails_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        make, calls = State.snapshot, list[int]()
+    make, calls = State.snapshot, list[int]()
 
-        def failing_once(state: State) -> Snapshot:
-            calls.append(state.position)
-            if len(calls) == 1:
-                raise ZeroDivisionError("a defect")
-            return make(state)
+    def failing_once(state: State) -> Snapshot:
+        calls.append(state.position)
+        if len(calls) == 1:
+            raise ZeroDivisionError("a defect")
+        return make(state)
 
-        monkeypatch.setattr(State, "snapshot", failing_once)
-        monkeypatch.setattr(service_module, "LOOK_EVERY", 0.001)
-        async with running(tmp_path / "log.db", snapshot_every=1) as service:
-            await service.create(SPEC, None)
-            await until(lambda: len(calls) == 1)
-            await opened(service)
-            await until(lambda: service.counters.snapshots == 1)
-
-    asyncio.run(main())
+    monkeypatch.setattr(State, "snapshot", failing_once)
+    monkeypatch.setattr(service_module, "LOOK_EVERY", 0.001)
+    async with running(tmp_path / "log.db", snapshot_every=1) as service:
+        await service.create(SPEC, None)
+        await until(lambda: len(calls) == 1)
+        await opened(service)
+        await until(lambda: service.counters.snapshots == 1)
 
 
-def test_nobody_waits_for_ever_when_the_service_stops(tmp_path: Path) -> None:
-    async def main() -> None:
-        path = tmp_path / "log.db"
-        store = FailingStore(path)
-        async with running(path, store, stop_timeout=0.2) as service:
-            await service.create(SPEC, None)
-            store.allowed.clear()  # a commit that takes longer than stopping may take
-            first = asyncio.create_task(opened(service))
-            await until(lambda: len(service.state.cascades["triage"].ledger) == 1)
-            second = asyncio.create_task(opened(service))
-            await until(lambda: service.waiting == 1)
-            await service.stop()
-            async with asyncio.timeout(5):
-                assert {(await refused(one)).status for one in (first, second)} == {503}
-
-    asyncio.run(main())
+async def test_nobody_waits_for_ever_when_the_service_stops(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    store = FailingStore(path)
+    async with running(path, store, stop_timeout=0.2) as service:
+        await service.create(SPEC, None)
+        store.allowed.clear()  # a commit that takes longer than stopping may take
+        first = asyncio.create_task(opened(service))
+        await until(lambda: len(service.state.cascades["triage"].ledger) == 1)
+        second = asyncio.create_task(opened(service))
+        await until(lambda: service.waiting == 1)
+        await service.stop()
+        async with asyncio.timeout(5):
+            assert {(await refused(one)).status for one in (first, second)} == {503}
 
 
-def test_a_client_that_goes_away_changes_nothing_for_others(tmp_path: Path) -> None:
-    async def main() -> None:
-        path = tmp_path / "log.db"
-        store = FailingStore(path)
-        async with running(path, store) as service:
-            await service.create(SPEC, None)
-            store.allowed.clear()
-            gone, stays = (asyncio.create_task(opened(service, key)) for key in ("gone", "stays"))
-            await until(lambda: len(service.state.cascades["triage"].ledger) == 2)
-            gone.cancel()
-            with suppress(asyncio.CancelledError):
-                await gone
-            store.allowed.set()
-            answer, _ = await stays
-            again, new = await opened(service, "gone")
-            assert not new
-            assert again.id != answer.id
-
-    asyncio.run(main())
+async def test_a_client_that_goes_away_changes_nothing_for_others(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    store = FailingStore(path)
+    async with running(path, store) as service:
+        await service.create(SPEC, None)
+        store.allowed.clear()
+        gone, stays = (asyncio.create_task(opened(service, key)) for key in ("gone", "stays"))
+        await until(lambda: len(service.state.cascades["triage"].ledger) == 2)
+        gone.cancel()
+        with suppress(asyncio.CancelledError):
+            await gone
+        store.allowed.set()
+        answer, _ = await stays
+        again, new = await opened(service, "gone")
+        assert not new
+        assert again.id != answer.id
 
 
-def test_a_label_finds_outputs_that_are_being_written(tmp_path: Path) -> None:
-    async def main() -> None:
-        path = tmp_path / "log.db"
-        store = FailingStore(path)
-        async with running(path, store) as service:
-            await service.create(SPEC, None)
-            one, _ = await opened(service)
-            store.allowed.clear()
-            reporting = asyncio.create_task(service.report("triage", one.id, BOTH))
-            await until(lambda: service.state.cascades["triage"].ledger.learned == 1)
-            # The outputs are in memory, and not in the log yet.
-            labelling = asyncio.create_task(service.label("triage", one.id, LabelRequest("no")))
-            await until(lambda: service.waiting == 1)
-            store.allowed.set()
-            assert (await labelling).audited == 1
-            assert (await reporting).status == "learned"
-
-    asyncio.run(main())
+async def test_a_label_finds_outputs_that_are_being_written(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    store = FailingStore(path)
+    async with running(path, store) as service:
+        await service.create(SPEC, None)
+        one, _ = await opened(service)
+        store.allowed.clear()
+        reporting = asyncio.create_task(service.report("triage", one.id, BOTH))
+        await until(lambda: service.state.cascades["triage"].ledger.learned == 1)
+        # The outputs are in memory, and not in the log yet.
+        labelling = asyncio.create_task(service.label("triage", one.id, LabelRequest("no")))
+        await until(lambda: service.waiting == 1)
+        store.allowed.set()
+        assert (await labelling).audited == 1
+        assert (await reporting).status == "learned"
 
 
-def test_an_open_round_does_not_keep_its_batch_in_memory(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with running(tmp_path / "log.db") as service:
-            await service.create(SPEC, None)
-            batch = BatchRequest([[0.1, 0.2]] * 500)
-            rounds, _ = await service.open_rounds("triage", batch, None)
-            for one in rounds[1:]:
-                assert one.stop is not None
-                outputs = OutputsRequest(["yes", "no"][: one.stop + 1])
-                await service.report("triage", one.id, outputs)
-            waiting = service.state.cascades["triage"].ledger.open
-            assert [len(one) for one in waiting.values() if isinstance(one, bytes)] == [16]
-
-    asyncio.run(main())
+async def test_a_repeated_creation_is_answered_once_it_is_in_the_log(tmp_path: Path) -> None:
+    store = FailingStore(tmp_path / "log.db")
+    async with running(tmp_path / "log.db", store) as service:
+        store.allowed.clear()
+        first = asyncio.create_task(service.create(SPEC, "key"))
+        await until(lambda: "triage" in service.state.cascades)  # in memory, not in the log
+        again = asyncio.create_task(service.create(SPEC, "key"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not again.done()
+        store.allowed.set()
+        assert ((await first)[1], (await again)[1]) == (True, False)
 
 
-def test_a_repeated_creation_is_answered_once_it_is_in_the_log(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = FailingStore(tmp_path / "log.db")
-        async with running(tmp_path / "log.db", store) as service:
-            store.allowed.clear()
-            first = asyncio.create_task(service.create(SPEC, "key"))
-            await until(lambda: "triage" in service.state.cascades)  # in memory, not in the log
-            again = asyncio.create_task(service.create(SPEC, "key"))
-            for _ in range(20):
-                await asyncio.sleep(0)
-            assert not again.done()
-            store.allowed.set()
-            assert ((await first)[1], (await again)[1]) == (True, False)
-
-    asyncio.run(main())
-
-
-def test_slow_requests_share_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_requests_share_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(service_module, "ON_LOOP", -1.0)
 
-    async def main() -> None:
-        async with running(tmp_path / "log.db") as service:
-            await service.create(SPEC, None)
-            await asyncio.gather(*(opened(service) for _ in range(40)))
-            assert service.state.position == 41
-            assert sum(service.counters.commits.counts) < 20
-
-    asyncio.run(main())
+    async with running(tmp_path / "log.db") as service:
+        await service.create(SPEC, None)
+        await asyncio.gather(*(opened(service) for _ in range(40)))
+        assert service.state.position == 41
+        assert sum(service.counters.commits.counts) < 20
 
 
 @pytest.mark.parametrize("ridge", [0.001, 5.0, 1e6])
-def test_a_snapshot_with_labels_is_readable_for_any_ridge(tmp_path: Path, ridge: float) -> None:
-    async def main() -> None:
-        async with running(tmp_path / "log.db") as service:
-            await service.create(
-                msgspec.structs.replace(SPEC, policy={"kind": "uss-pd", "ridge": ridge}), None
-            )
-            answer, _ = await opened(service)
-            await service.report("triage", answer.id, BOTH)
-            await service.label("triage", answer.id, LabelRequest("no"))
-            restored = State.restored(service.state.snapshot())
-            assert restored is not None
-            assert restored.hash() == service.state.hash()
-
-    asyncio.run(main())
+async def test_a_snapshot_with_labels_is_readable_for_any_ridge(
+    tmp_path: Path, ridge: float
+) -> None:
+    async with running(tmp_path / "log.db") as service:
+        await service.create(
+            msgspec.structs.replace(SPEC, policy={"kind": "uss-pd", "ridge": ridge}), None
+        )
+        answer, _ = await opened(service)
+        await service.report("triage", answer.id, BOTH)
+        await service.label("triage", answer.id, LabelRequest("no"))
+        restored = State.restored(service.state.snapshot())
+        assert restored is not None
+        assert restored.hash() == service.state.hash()

@@ -76,12 +76,10 @@ def page_of(learner: Learner, user: Key | None = None, **values: Any) -> str:
     given = {
         "title": learner.spec.name,
         "c": views.detail(learner),
-        "unconfirmed": False,
         "service": service(),
         "now": NOW,
         "base": BASE,
         "key": user,
-        "token": "t-o-k-e-n",
     }
     return render("cascade.html", **{**given, **values})
 
@@ -100,7 +98,6 @@ def overview_of(*learners: Learner, **values: Any) -> str:
         "now": NOW,
         "base": BASE,
         "key": None,
-        "token": None,
     }
     return render("overview.html", **{**given, **values})
 

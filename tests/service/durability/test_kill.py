@@ -1,56 +1,47 @@
 """kill -9 at random moments, under load: nothing acknowledged is lost, nothing counts twice."""
 
-import asyncio
 import random
+import signal
+from pathlib import Path
+from threading import Event
 
 import pytest
 
-from tests.service.durability.checking import check_all, ready
-from tests.service.durability.clients import Load
-from tests.service.durability.servers import server
+from tests.service.durability.load import ARMS, Load, check_log
+from tests.service.harness import process
 
 
-async def kill_often(where: str, kills: int, seed: int) -> None:
-    rng = random.Random(seed)
-    load = Load(seed)
-    async with server(where, snapshot_every=60) as one:
-        await one.start()
-        load.use(one.port)
-        async with load.running():
+def kill_often(folder: Path, where: str, kills: int, seed: int) -> None:
+    rng, load, never = random.Random(seed), Load(seed), Event()
+    with process(folder, "--snapshot-every", "60", store=where) as server:
+        with load.running(server.url):
             for _ in range(kills):
-                if rng.random() < 0.1:  # while it reads its log, perhaps
-                    await asyncio.sleep(rng.uniform(0, 0.2))
-                else:
-                    await load.progress(rng.randint(5, 150))
-                    await asyncio.sleep(rng.uniform(0, 0.02))
+                if rng.random() < 0.8:  # else while it reads its log, perhaps
+                    load.wait_for(rng.randint(5, 150), 200, 201)
+                never.wait(rng.uniform(0, 0.02))
+                server.end()
                 load.use()
-                await one.kill()
-                await one.start()
-                load.use(one.port)
-            await load.progress(50)
-        state = await check_all(where, load, one.port)
+                load.use(server.start())
+            load.wait_for(50, 200, 201)
+        assert server.wait_until_ready()["hash"] == check_log(where, load)
+        state = server.wait_until_ready()
         # Once more, now that nothing changes: it has the same state.
-        await one.kill()
-        await one.start()
-        assert await ready(one.port) == state
-        assert await one.stop() == 0
-    rounds = load.record.rounds.values()
-    learned = sum(one.status == "learned" for one in rounds)
-    print(dict(load.record.answers), f"{len(rounds):,} rounds, {learned:,} learned")
-    assert learned > 20  # the load was one
-    assert {one.cascade for one in rounds if one.status == "learned"} == {
-        "triage",
-        "chance",
-        "stages",
-    }
-    assert any(one.label is not None for one in rounds)
-    assert load.record.answers["lost"] > 0
+        server.end()
+        server.start()
+        assert server.wait_until_ready() == state
+        assert server.end(signal.SIGTERM) == 0
+        server.start()
+    learned = [one for one in load.rounds.values() if one.status == "learned"]
+    assert len(learned) > 20  # the load was one
+    assert {one.cascade for one in learned} == set(ARMS)
+    assert any(one.label is not None for one in learned)
+    assert load.statuses[0] > 0
 
 
-def test_nothing_is_lost_when_the_server_is_killed(where: str) -> None:
-    asyncio.run(kill_often(where, kills=4, seed=1))
+def test_nothing_is_lost_when_the_server_is_killed(tmp_path: Path, where: str) -> None:
+    kill_often(tmp_path, where, kills=3, seed=1)
 
 
-@pytest.mark.full
-def test_nothing_is_lost_in_200_kills(where: str) -> None:
-    asyncio.run(kill_often(where, kills=200, seed=2))
+@pytest.mark.slow
+def test_nothing_is_lost_in_100_kills(tmp_path: Path, where: str) -> None:
+    kill_often(tmp_path, where, kills=100, seed=2)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +22,8 @@ from stopwise.service.messages import (
 from stopwise.service.service import Service
 from stopwise.service.store.postgres import PostgresStore
 from tests.service.core.services import running, until
-from tests.service.durability.checking import check_all, ready, state_of
-from tests.service.durability.clients import Load
-from tests.service.durability.servers import server
+from tests.service.durability.load import Load, check_log
+from tests.service.harness import ServerProcess, process
 
 ASK = RoundRequest([0.1, 0.2])
 
@@ -35,54 +35,49 @@ def spec(name: str) -> CascadeSpec:
 # -- two processes under load ----------------------------------------------------------------------
 
 
-async def converged(*ports: int) -> float:
+def wait_until_equal(*servers: ServerProcess) -> float:
     """Wait until replicas have the same state; return how long that took."""
     began = time.monotonic()
-    while True:
-        states = [await state_of(port) for port in ports]
-        if states[0] and all(state == states[0] for state in states):
-            return time.monotonic() - began
-        assert time.monotonic() - began < 30, states
-        await asyncio.sleep(0.02)
+    while len({str(server.wait_until_ready()) for server in servers}) > 1:
+        assert time.monotonic() - began < 60
+    return time.monotonic() - began
 
 
-async def load_both(where: str, rounds: int, seed: int) -> list[float]:
-    load = Load(seed)
-    seconds: list[float] = []
-    async with server(where, snapshot_every=60) as first, server(where) as second:
+def load_both(folder: Path, where: str, rounds: int, seed: int) -> list[float]:
+    load, seconds = Load(seed), list[float]()
+    (folder / "second").mkdir()
+    with (
+        process(folder, "--snapshot-every", "60", store=where) as first,
+        process(folder / "second", store=where) as second,
+    ):
         one, other = first, second
-        await asyncio.gather(one.start(), other.start())
-        await ready(one.port)
-        await ready(other.port)
-        load.use(one.port, other.port)
-        async with load.running():
+        with load.running(one.url, other.url):
             for _ in range(rounds):
-                await load.progress(200)
-                async with load.paused():
-                    seconds.append(await converged(one.port, other.port))
+                load.wait_for(200, 200, 201)
+                load.use()
+                seconds.append(wait_until_equal(one, other))
+                load.use(one.url, other.url)
                 # One is killed, and the other goes on alone.
-                await load.progress(50)
-                load.use(other.port)
-                await one.kill()
-                await load.progress(100)
-                await one.start()
-                load.use(one.port, other.port)
-                await load.progress(100)
+                load.wait_for(50, 200, 201)
+                one.end()
+                load.use(other.url)
+                load.wait_for(100, 200, 201)
+                load.use(one.start(), other.url)
+                load.wait_for(100, 200, 201)
                 one, other = other, one
-        seconds.append(await converged(one.port, other.port))
-        await check_all(where, load, one.port, other.port)
-    print([round(each, 3) for each in seconds], dict(load.record.answers))
+        seconds.append(wait_until_equal(one, other))
+        assert one.wait_until_ready()["hash"] == check_log(where, load)
     return seconds
 
 
-def test_replicas_have_the_same_state_also_after_a_kill(postgres: str) -> None:
-    asyncio.run(load_both(postgres, rounds=2, seed=7))
+def test_replicas_have_the_same_state_also_after_a_kill(tmp_path: Path, postgres: str) -> None:
+    load_both(tmp_path, postgres, rounds=1, seed=7)
 
 
-@pytest.mark.full
-def test_replicas_have_the_same_state_within_a_second(postgres: str) -> None:
+@pytest.mark.slow
+def test_replicas_have_the_same_state_within_a_second(tmp_path: Path, postgres: str) -> None:
     """A limit in seconds, for a machine with nothing else to do."""
-    assert max(asyncio.run(load_both(postgres, rounds=10, seed=8))) < 1.0
+    assert max(load_both(tmp_path, postgres, rounds=10, seed=8)) < 1.0
 
 
 # -- one reads while the other writes --------------------------------------------------------------
@@ -102,44 +97,36 @@ class RacingStore(PostgresStore):
             await self.after_reading()
 
 
-@pytest.mark.parametrize("forced", [False, True])
-def test_a_replica_that_follows_reads_the_log_once(
-    postgres: str, forced: bool, monkeypatch: pytest.MonkeyPatch
+async def test_a_replica_that_follows_reads_the_log_once(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also if the other one commits between its reading and anything that follows."""
     recoveries: list[int] = []
-    recover = service_module.recovered
+    recover = service_module.recover_state
 
     async def counted(*arguments: Any, **more: Any) -> Any:
         state = await recover(*arguments, **more)
         recoveries.append(state.position)
         return state
 
-    async def scenario() -> None:
-        monkeypatch.setattr(service_module, "recovered", counted)
-        store = RacingStore(postgres)
-        async with (
-            running(postgres) as writing,
-            running(postgres, store, follow_every=0.001) as following,
-        ):
-            assert len(recoveries) == 2
-            await writing.create(spec("triage"), None)
+    monkeypatch.setattr(service_module, "recover_state", counted)
+    store = RacingStore(postgres)
+    async with (
+        running(postgres) as writing,
+        running(postgres, store, follow_every=0.001) as following,
+    ):
+        await writing.create(spec("triage"), None)
 
-            async def write() -> None:
-                await writing.open_rounds("triage", ASK, None)
-                assert following.ready, following.not_ready
+        async def write() -> None:
+            await writing.open_rounds("triage", ASK, None)
+            assert following.ready, following.not_ready
 
-            if forced:  # the other commits between reading and anything that follows it
-                store.after_reading = write
-                await until(lambda: writing.state.position > 50)
-                store.after_reading = None
-            else:
-                for _ in range(400):
-                    await write()
-            await until(lambda: following.state.position == writing.state.position)
-            assert following.state.hash() == writing.state.hash()
-        assert len(recoveries) == 2
-
-    asyncio.run(scenario())
+        store.after_reading = write
+        await until(lambda: writing.state.position > 50)
+        store.after_reading = None
+        await until(lambda: following.state.position == writing.state.position)
+        assert following.state.hash() == writing.state.hash()
+    assert len(recoveries) == 2
 
 
 # -- what one acknowledged, the other knows --------------------------------------------------------
@@ -175,9 +162,9 @@ async def check_own_writes(where: str, times: int) -> None:
 
 
 def test_each_replica_knows_what_the_other_has_acknowledged(postgres: str) -> None:
-    asyncio.run(check_own_writes(postgres, 50))
+    asyncio.run(check_own_writes(postgres, 10))
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_each_replica_knows_it_a_thousand_times(postgres: str) -> None:
     asyncio.run(check_own_writes(postgres, 1000))

@@ -241,13 +241,13 @@ def check(folder: Path, n: int, seed: int) -> Counter[int]:
     return seen
 
 
-def test_three_thousand_malformed_bodies(tmp_path: Path) -> None:
-    seen = check(tmp_path, 3_000, seed=5)
-    assert seen[400] + seen[422] > 2_000
+def test_six_hundred_malformed_bodies(tmp_path: Path) -> None:
+    seen = check(tmp_path, 600, seed=5)
+    assert seen[400] + seen[422] > 400
     assert seen.keys() >= {200, 201, 400, 409, 422}  # some were fine: the fuzz reaches that far
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_a_hundred_thousand_malformed_bodies(tmp_path: Path) -> None:
     seen = check(tmp_path, 100_000, seed=6)
     assert seen[400] + seen[422] > 70_000

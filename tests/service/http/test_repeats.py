@@ -57,35 +57,11 @@ def test_a_key_is_still_known_after_the_cascade_was_retired(running: Served, cas
     assert fault(running.post(path, body, repeat="key-2")) == (409, "retired")
 
 
-def test_a_key_of_a_cascade_is_still_known_after_it_was_retired(running: Served) -> None:
-    path, body, other = CASES["cascade"]
-    first = running.post(path, body, repeat="key-1").json()
-    running.post("/v1/cascades/new/retire")
-    again = running.post(path, body, repeat="key-1")
-    assert (again.status_code, again.json()) == (200, {**first, "status": "retired"})
-    assert fault(running.post(path, other, repeat="key-1")) == (409, "conflict")
-
-
 def test_the_answer_has_the_state_of_the_round_as_it_is_now(running: Served) -> None:
     path, body, _ = ROUND_CASES["list"]
     first = running.post(path, body, repeat="k").json()
     ended = running.post(f"{path}/{first['id']}/outputs", {"outputs": [1, 1, 1]}).json()
     assert running.post(path, body, repeat="k").json() == ended
-
-
-def test_one_key_in_two_forms_is_a_conflict(running: Served) -> None:
-    """A batch of one is not the single round, even if the context is the same."""
-    assert running.post(ROUNDS, {"context": [0.2, 0.7]}, repeat="k").status_code == 201
-    refused = running.post(BATCH, {"contexts": [[0.2, 0.7]]}, repeat="k")
-    assert fault(refused) == (409, "conflict")
-
-
-@pytest.mark.parametrize("case", ROUND_CASES)
-def test_without_a_key_each_request_is_a_new_one(running: Served, case: str) -> None:
-    path, body, _ = ROUND_CASES[case]
-    first, second = running.post(path, body), running.post(path, body)
-    assert (first.status_code, second.status_code) == (201, 201)
-    assert first.json() != second.json()
 
 
 @pytest.mark.parametrize("case", ["list", "batch of two", "cascade"])
@@ -98,13 +74,6 @@ def test_a_key_has_1_to_200_visible_ascii_characters(running: Served, case: str,
     assert refused.json()["error"]["field"] == "Idempotency-Key"
     assert running.get("/v1/state").json() == before
     assert running.post(path, body, repeat="!" + "~" * 199).status_code == 201
-
-
-def test_keys_of_two_cascades_are_independent(running: Served) -> None:
-    running.post(CASCADES, {**SPEC, "name": "other"})
-    one = running.post(ROUNDS, {"context": [0.2, 0.7]}, repeat="k")
-    two = running.post("/v1/cascades/other/rounds", {"context": [0.1, 0.1]}, repeat="k")
-    assert (one.status_code, two.status_code) == (201, 201)
 
 
 def test_keys_are_still_known_after_a_restart(tmp_path: Path) -> None:
@@ -136,10 +105,3 @@ def test_two_idempotency_keys_are_refused(running: Served) -> None:
     headers = [("Idempotency-Key", "one"), ("Idempotency-Key", "two")]
     answer = running.client.post(ROUNDS, json={"context": [0.2, 0.7]}, headers=headers)
     assert fault(answer) == (422, "invalid")
-
-
-def test_the_order_of_fields_does_not_make_another_cascade(running: Served) -> None:
-    features = {"kind": "polynomial", "degree": 1}
-    for given in (features, dict(reversed(features.items()))):
-        spec = SPEC | {"name": "ordered", "features": given}
-        assert running.post("/v1/cascades", spec, repeat="once").is_success

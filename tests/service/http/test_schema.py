@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stopwise.service import messages
 from stopwise.service.http.routes import ROUTES
 from stopwise.service.http.schema import EXAMPLES, LINKS, document
 from tests.service.harness import REVEALING, SPEC, keys_in, served
@@ -69,16 +68,16 @@ def contradictions(
 
 
 def test_nothing_contradicts_the_document(tmp_path: Path) -> None:
-    assert not contradictions(tmp_path, keys=True, known=None, examples=4)
+    assert not contradictions(tmp_path, keys=True, known=None, examples=1)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_nothing_contradicts_the_document_of_a_service_without_keys(tmp_path: Path) -> None:
     some = ("cascades", "open_round", "retire_cascade", "report_outputs", "readyz", "metrics")
     assert not contradictions(tmp_path, keys=False, known="one", examples=8, only=some)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "known"), [(True, None), (False, None), (True, "one"), (True, "stages")]
 )
@@ -119,13 +118,11 @@ def test_every_route_is_documented_with_its_bodies_answers_and_refusals() -> Non
     ]
 
 
-def test_the_document_of_a_service_without_keys_asks_for_none() -> None:
-    found = msgspec.json.decode(document(secured=False))
-    assert "securitySchemes" not in found["components"]
-    for path in found["paths"].values():
-        for operation in path.values():
-            assert "security" not in operation
-            assert "401" not in operation["responses"]
+def test_links_lead_to_routes_and_fields_that_exist() -> None:
+    ids = {route.id: route for route in ROUTES}
+    for source, targets in LINKS.items():
+        for target, given in targets.items():
+            assert set(given) == set(re.findall(r"{(\w+)}", ids[target].path)), (source, target)
 
 
 def test_every_body_has_examples_of_its_type() -> None:
@@ -136,19 +133,10 @@ def test_every_body_has_examples_of_its_type() -> None:
     assert bodies <= set(EXAMPLES)
 
 
-def test_links_lead_to_routes_and_fields_that_exist() -> None:
-    ids = {route.id: route for route in ROUTES}
-    for source, targets in LINKS.items():
-        for target, given in targets.items():
-            assert set(given) == set(re.findall(r"{(\w+)}", ids[target].path)), (source, target)
-
-
-def test_schemas_forbid_unknown_fields_and_have_standard_patterns() -> None:
-    text = document(secured=True).decode()
-    assert r"\\Z" not in text
-    schemas = msgspec.json.decode(text)["components"]["schemas"]
-    assert "null" not in schemas["LabelRequest"]["properties"]["label"]["type"]
-    for name in dir(messages):
-        kind = getattr(messages, name)
-        if name.endswith("Request") and isinstance(kind, type):
-            assert schemas[name]["additionalProperties"] is False
+def test_the_document_of_a_service_without_keys_asks_for_none() -> None:
+    found = msgspec.json.decode(document(secured=False))
+    assert "securitySchemes" not in found["components"]
+    for path in found["paths"].values():
+        for operation in path.values():
+            assert "security" not in operation
+            assert "401" not in operation["responses"]

@@ -269,12 +269,13 @@ SqliteStore.commit = commit
 
 @pytest.mark.parametrize("before", [BROKEN_COMMIT, LOST_EVENTS], ids=["error", "damaged log"])
 def test_a_process_that_cannot_go_on_ends_with_an_error(tmp_path: Path, before: str) -> None:
-    with process(tmp_path, before=before) as (server, url):
+    with process(tmp_path, before=before) as server:
+        url = server.url
         while httpx.get(f"{url}/readyz").status_code != 200:
             pass
         assert httpx.post(url + CASCADES, json=SPEC).status_code == 201
         assert httpx.post(url + ROUNDS, json=CONTEXT).status_code == 503
-        assert server.wait(60) == 1
+        assert server.process.wait(60) == 1
     said = (tmp_path / "stderr.txt").read_text()
     assert "the service cannot go on" in said
     with socket.socket() as line:

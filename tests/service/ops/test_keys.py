@@ -3,19 +3,19 @@
 import hmac
 import json
 import logging
-import os
 import re
 import stat
 import subprocess
 import sys
-import time
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stopwise.errors import InvalidParameterError
 from stopwise.service import keys as module
-from stopwise.service.keys import Keys, add_key, read_keys, revoke_key, shown
+from stopwise.service.keys import Keys, add_key, read_keys, revoke_key
 from stopwise.service.refusals import Refusal
 
 
@@ -58,13 +58,9 @@ def test_a_key_has_its_scopes(file: Path) -> None:
     refusal = refused(keys, f"Bearer {text}", "admin")
     assert (refusal.status, refusal.code) == (403, "forbidden")
     assert "admin" in refusal.message
-
-
-def test_an_admin_may_do_everything(file: Path) -> None:
-    _, text = add_key(file, "boss", ["admin"])
-    keys = Keys(str(file))
+    _, boss = add_key(file, "boss", ["admin"])
     for scope in ("decide", "observe", "admin"):
-        assert keys.check(f"Bearer {text}", scope).name == "boss"
+        assert Keys(file).check(f"Bearer {boss}", scope).name == "boss"
 
 
 def test_everybody_else_is_refused(file: Path) -> None:
@@ -119,19 +115,11 @@ def test_an_unknown_id_costs_the_same_hash_and_comparison(
 def test_only_hashes_are_kept_and_only_the_owner_reads_them(file: Path) -> None:
     key, text = add_key(file, "one", ["decide"])
     secret = text.split("_", 2)[2]
+    assert key.hash == f"sha256:{sha256(secret.encode()).hexdigest()}"
     assert secret not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert secret not in repr(key)
-    assert secret not in str(shown([key], 0.0))
     assert list(file.parent.iterdir()) == [file]  # nothing is left beside it
-
-
-def test_the_hash_is_that_of_the_secret(file: Path) -> None:
-    """Checked with the program that everybody has, so that others can write such a file too."""
-    key, text = add_key(file, "one", ["decide"])
-    secret = text.split("_", 2)[2]
-    done = subprocess.run(["sha256sum"], input=secret, capture_output=True, text=True, check=True)
-    assert key.hash == f"sha256:{done.stdout.split()[0]}"
 
 
 def test_a_key_expires(file: Path, clock: Clock) -> None:
@@ -143,6 +131,15 @@ def test_a_key_expires(file: Path, clock: Clock) -> None:
     refusal = refused(keys, f"Bearer {text}")
     assert (refusal.status, refusal.code) == (401, "unauthorized")
     assert keys.count() == 0
+    statuses = [refused(keys, None).status for _ in range(2)]
+    assert statuses == [401, 401]
+
+
+def test_refused_requests_count_too(file: Path, clock: Clock) -> None:
+    _, text = add_key(file, "busy", ["read"], rate=2)
+    keys = Keys(file)
+    statuses = [refused(keys, f"Bearer {text}", "admin").status for _ in range(3)]
+    assert statuses == [403, 403, 429]
 
 
 def test_a_key_may_be_limited_to_some_cascades(file: Path) -> None:
@@ -178,19 +175,6 @@ def test_a_key_may_be_limited_in_its_rate(
         keys.check(header)
 
 
-def test_over_time_a_key_sends_what_its_rate_allows(file: Path, clock: Clock) -> None:
-    _, text = add_key(file, "busy", ["decide"], rate=10)
-    keys, sent = Keys(file), 0
-    for _ in range(1000):
-        clock.now += 0.02
-        try:
-            keys.check(f"Bearer {text}")
-        except Refusal:
-            continue
-        sent += 1
-    assert 20 * 10 <= sent <= 20 * 10 + 10
-
-
 def test_a_changed_file_does_not_refill_the_bucket(file: Path, clock: Clock) -> None:
     _, text = add_key(file, "busy", ["decide"], rate=0.01)
     keys = Keys(file)
@@ -211,31 +195,6 @@ def test_a_key_is_identified_whatever_it_may_do(file: Path) -> None:
     assert caught.value.status == 401
 
 
-def test_refused_requests_count_too(file: Path, clock: Clock) -> None:
-    _, text = add_key(file, "busy", ["read"], rate=2)
-    keys = Keys(file)
-    statuses = [refused(keys, f"Bearer {text}", "admin").status for _ in range(3)]
-    assert statuses == [403, 403, 429]
-
-
-def test_a_line_without_limits_is_as_in_older_versions(file: Path) -> None:
-    add_key(file, "one", ["decide"])
-    line = json.loads(file.read_text())
-    assert set(line) == {"id", "name", "scopes", "hash", "created"}
-    file.write_text(json.dumps(line | {"expires": None}) + "\n")
-    (key,) = read_keys(file)
-    assert (key.expires, key.rate, key.cascades) == (None, None, ())
-
-
-def test_what_is_shown_of_keys(file: Path) -> None:
-    add_key(file, "one", ["decide"])
-    add_key(file, "two", ["decide"], time.time() + 60, rate=2.5, cascades=["triage", "ward"])
-    one, two = shown(read_keys(file), time.time() + 61)
-    assert (one["cascades"], one["rate"], one["expires"]) == ("all", "no limit", "never")
-    assert (two["cascades"], two["rate"]) == ("triage, ward", "2.5/s")
-    assert two["expires"].endswith("(over)")
-
-
 def test_added_and_revoked_while_running(file: Path, clock: Clock) -> None:
     first, old = add_key(file, "old", ["decide"])
     keys = Keys(file)
@@ -247,30 +206,6 @@ def test_added_and_revoked_while_running(file: Path, clock: Clock) -> None:
     clock.now += module.LOOK_EVERY
     assert keys.check(f"Bearer {new}").name == "new"
     assert refused(keys, f"Bearer {old}").status == 401
-
-
-def test_a_file_that_looks_the_same_is_read_again(file: Path, clock: Clock) -> None:
-    """Also if its times and its size are those of before."""
-    key, text = add_key(file, "one", ["decide"])
-    keys, found = Keys(file), file.stat()
-    file.write_text(file.read_text().replace(key.id, "x" * len(key.id)))
-    os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
-    assert file.stat().st_size == found.st_size
-    clock.now += module.LOOK_EVERY
-    assert refused(keys, f"Bearer {text}").status == 401
-
-
-def test_an_unchanged_file_is_not_parsed_again(
-    file: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, text = add_key(file, "one", ["decide"])
-    keys = Keys(file)
-    reads: list[Path] = []
-    monkeypatch.setattr(module, "_parsed", lambda path, content: reads.append(path) or [])
-    for _ in range(5):
-        clock.now += module.LOOK_EVERY
-        assert keys.check(f"Bearer {text}").name == "one"
-    assert reads == []
 
 
 @pytest.mark.parametrize("harm", ["half", "gone", "open", "folder"])
@@ -305,33 +240,16 @@ def test_a_broken_file_keeps_the_last_good_keys_and_is_reported(
     assert refused(keys, f"Bearer {text}").status == 401  # repaired, and revoked
 
 
-def test_an_emptied_file_lets_nobody_in(file: Path, clock: Clock) -> None:
-    key, text = add_key(file, "one", ["admin"])
-    keys = Keys(file)
-    revoke_key(file, key.id)
-    assert file.read_bytes() == b""
-    clock.now += module.LOOK_EVERY
-    assert refused(keys, f"Bearer {text}").status == 401
-    assert refused(keys, None).status == 401
-
-
 @pytest.mark.parametrize(
     "change",
     [
         {"hash": "sha256:00"},
-        {"hash": "md5:" + 64 * "0"},
-        {"scopes": []},
         {"scopes": ["root"]},
         {"id": "../x"},
-        {"id": ""},
         {"more": 1},
         {"created": None},
-        {"expires": "tomorrow"},
         {"expires": 1e300},
         {"rate": 0},
-        {"rate": -1},
-        {"rate": "fast"},
-        {"cascades": "triage"},
         {"cascades": ["No Such Name"]},
     ],
 )
@@ -347,49 +265,26 @@ def test_a_line_that_is_no_key_is_refused_by_its_number(
     assert json.loads(second)["hash"] not in str(caught.value)
 
 
-def test_an_id_that_is_there_twice_is_refused(file: Path) -> None:
-    add_key(file, "one", ["decide"])
-    file.write_text(file.read_text() * 2)
-    with pytest.raises(InvalidParameterError, match="twice"):
-        read_keys(file)
-
-
-def test_a_file_that_is_not_there_is_refused(file: Path) -> None:
-    with pytest.raises(InvalidParameterError, match=r"keys\.jsonl"):
-        Keys(file)
-
-
 @pytest.mark.parametrize(
-    ("name", "scopes", "expires"),
+    "how",
     [
-        ("", ["decide"], None),
-        ("a\nb", ["decide"], None),
-        ("x" * 101, ["decide"], None),
-        ("a", [], None),
-        ("a", ["decide", "root"], None),
-        ("a", ["decide"], 5.0),
+        {"name": ""},
+        {"name": "a\nb"},
+        {"name": "x" * 101},
+        {"scopes": []},
+        {"scopes": ["decide", "root"]},
+        {"expires": 5.0},
+        {"rate": 0},
+        {"rate": float("inf")},
+        {"cascades": ["triage", "Triage"]},
     ],
 )
-def test_what_cannot_be_a_key_is_not_made(
-    file: Path, name: str, scopes: list[str], expires: float | None
-) -> None:
+def test_what_cannot_be_a_key_is_not_made(file: Path, how: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameterError):
-        add_key(file, name, scopes, expires)
+        add_key(file, **{"name": "one", "scopes": ["decide"], **how})
     assert not file.exists()
-
-
-@pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
-def test_a_rate_must_be_positive(file: Path, rate: float) -> None:
-    with pytest.raises(InvalidParameterError):
-        add_key(file, "one", ["decide"], rate=rate)
-    assert not file.exists()
-
-
-@pytest.mark.parametrize("cascade", ["", "Triage", "a b", "x" * 65])
-def test_the_name_of_a_cascade_must_be_one(file: Path, cascade: str) -> None:
-    with pytest.raises(InvalidParameterError):
-        add_key(file, "one", ["decide"], cascades=["triage", cascade])
-    assert not file.exists()
+    with pytest.raises(InvalidParameterError, match=r"keys\.jsonl"):
+        Keys(file)  # a file that is not there
 
 
 def test_revoking_a_key_that_is_not_there_does_not_repeat_what_was_typed(file: Path) -> None:

@@ -17,7 +17,7 @@ from stopwise.service.messages import (
     OutputsRequest,
     RoundRequest,
 )
-from stopwise.service.metrics import BOUNDS, MOST_SERIES, OTHER, Counters, Histogram, Metrics
+from stopwise.service.metrics import BOUNDS, MOST_SERIES, OTHER, Counters, Metrics
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 from stopwise.service.store import open_store
@@ -92,8 +92,6 @@ def test_the_page_has_what_was_done(tmp_path: Path) -> None:
         view = await service.cascade("triage")
         for arm, stopped in zip(ARMS, view.stops, strict=True):
             assert page("stopwise_rounds_total", cascade="triage", arm=arm) == stopped
-            share = page("stopwise_depth_share", cascade="triage", arm=arm)
-            assert share == pytest.approx(stopped / 40)
             assert page("stopwise_rounds_total", cascade="other", arm=arm) == 0
         assert view.mean_cost is not None
         assert page("stopwise_cost_total", cascade="triage") == pytest.approx(40 * view.mean_cost)
@@ -159,22 +157,8 @@ def test_a_policy_that_learns_without_contexts_has_its_page_too(tmp_path: Path) 
         await service.create(spec("plain", "uss-ucb"), None)
         page = Page(await Metrics(service).page_aside())
         assert page("stopwise_refits_total", cascade="plain") == 0
-        assert ("stopwise_depth_share" in page.families) is True
-        assert page.families["stopwise_depth_share"].samples == []  # a share of nothing
 
     with_service(tmp_path, use)
-
-
-def test_before_the_log_is_read_there_is_a_page(tmp_path: Path) -> None:
-    settings = Settings(store=str(tmp_path / "log.db"))
-
-    async def run() -> None:
-        service = Service(open_store(settings.store), settings)
-        page = Page(await Metrics(service).page_aside())
-        assert page("stopwise_ready") == 0
-        assert page("stopwise_cascades") == 0
-
-    asyncio.run(run())
 
 
 def test_all_metrics_have_help_and_are_documented(tmp_path: Path) -> None:
@@ -197,7 +181,7 @@ def test_all_metrics_have_help_and_are_documented(tmp_path: Path) -> None:
 
 def test_answers_are_counted_with_how_long_they_took(tmp_path: Path) -> None:
     async def use(service: Service) -> None:
-        times = [0.0001, 0.0009, 0.004, 0.004, 0.3, 99.0]
+        times = [0.0001, 0.0009, 0.005, 0.005, 0.3, 99.0]  # 0.005: on the edge of a bucket
         service.counters.commits.add(0.002)
         for seconds in times:
             service.counters.answered("open_round", 201, seconds)
@@ -216,14 +200,6 @@ def test_answers_are_counted_with_how_long_they_took(tmp_path: Path) -> None:
         assert page("stopwise_commit_seconds_count") >= 1
 
     with_service(tmp_path, use)
-
-
-def test_a_time_on_the_edge_of_a_bucket_belongs_to_it() -> None:
-    """Prometheus' buckets are "less or equal"."""
-    for k, bound in enumerate(BOUNDS):
-        histogram = Histogram()
-        histogram.add(bound)
-        assert histogram.counts[k] == 1
 
 
 def test_the_number_of_series_is_limited() -> None:

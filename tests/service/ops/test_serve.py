@@ -1,53 +1,23 @@
 """A service as a process: how it starts, drains, stops, and fails."""
 
-import asyncio
 import sqlite3
-import ssl
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
-import httpx
 import pytest
 
 from stopwise.errors import CorruptLogError
-from stopwise.service import serve
 from stopwise.service.settings import Settings
 from stopwise.service.store.sqlite import SqliteStore
 from tests.service.harness import SPEC, Served, served
 
 CONTEXT = {"context": [0.1, 0.2]}
 LAST_BLOCK = "DELETE FROM block WHERE base = (SELECT max(base) FROM block)"
-# Of a certificate for localhost, made for this test and used for nothing else.
-TLS = Path(__file__).with_name("tls")
 
 
 def ready(running: Served) -> bool:
     return running.get("/readyz").status_code == 200
-
-
-def test_a_start_that_takes_long_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "LOOK_EVERY", 0.001)
-    monkeypatch.setattr(serve, "SOON", 0.002)
-    events: list[tuple[str, Any]] = []
-    monkeypatch.setattr(serve, "event", lambda what, **more: events.append((what, more)))
-    said: list[str] = []
-
-    class Starting(SimpleNamespace):
-        looks = 0
-
-        @property
-        def ready(self) -> bool:
-            self.looks += 1
-            return self.looks > 20
-
-    service = Starting(recovering="recovering: 1 of 2 events")
-    asyncio.run(serve._announce_ready(cast(Any, service), said.append))
-    assert len(said) == 2  # that it starts, and that it is ready
-    assert service.recovering in said[0]
-    assert events == [("starting", {"reason": service.recovering})]
 
 
 def test_while_it_drains_requests_are_served_and_readyz_fails(tmp_path: Path) -> None:
@@ -64,20 +34,6 @@ def test_while_it_drains_requests_are_served_and_readyz_fails(tmp_path: Path) ->
     # `served` has asked again, which ends the wait; what was acknowledged is there
     with served(tmp_path) as running:
         assert running.get("/v1/cascades/triage").json()["rounds"] == 1
-
-
-def test_it_speaks_tls(tmp_path: Path) -> None:
-    files = {"tls_cert": str(TLS / "cert.pem"), "tls_key": str(TLS / "key.pem")}
-    with served(tmp_path, **files) as running:
-        assert running.url.startswith("https://")
-        trusted = ssl.create_default_context(cafile=files["tls_cert"])
-        with httpx.Client(verify=trusted, trust_env=False) as client:
-            assert client.get(f"{running.url}/healthz").status_code == 200
-        with httpx.Client(trust_env=False) as client:
-            with pytest.raises(httpx.ConnectError):  # signed by nobody that is known
-                client.get(f"{running.url}/healthz")
-            with pytest.raises(httpx.TransportError):
-                client.get(f"http://127.0.0.1:{running.port}/healthz")
 
 
 def test_it_ends_with_status_1_if_acknowledged_events_are_missing(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Settings: which source wins, what is refused, and that all of it is documented."""
 
-import math
 from pathlib import Path
 
 import msgspec
@@ -16,11 +15,6 @@ def written(folder: Path, text: str) -> Path:
     path = folder / "stopwise.toml"
     path.write_text(text, "utf-8")
     return path
-
-
-def test_nothing_said_gives_the_defaults() -> None:
-    assert load_settings(None, {}, {}) == Settings()
-    assert load_settings(None, {"PATH": "/bin", "STOPWISE_PORT": ""}, {"port": None}) == Settings()
 
 
 def test_later_sources_win_one_by_one(tmp_path: Path) -> None:
@@ -48,10 +42,8 @@ def test_every_setting_can_come_from_every_source(tmp_path: Path, row) -> None:
     assert getattr(load_settings(written(tmp_path, toml), {}, {}), row.name) == value
     variables = {f"STOPWISE_{name.upper()}": str(one) for name, one in names.items()}
     assert getattr(load_settings(None, variables, {}), row.name) == value
-    if row.flag:
-        texts = {name: str(one) for name, one in names.items()}
-        assert getattr(load_settings(None, {}, texts), row.name) == value
-        assert getattr(load_settings(None, {}, names), row.name) == value
+    texts = {name: str(one) for name, one in names.items()}
+    assert getattr(load_settings(None, {}, texts), row.name) == value
 
 
 @pytest.mark.parametrize(
@@ -59,19 +51,13 @@ def test_every_setting_can_come_from_every_source(tmp_path: Path, row) -> None:
     [
         ("PORT", "abc", ["'abc'", "0", "65535"]),
         ("PORT", "65536", ["65536"]),
-        ("PORT", "-1", ["-1"]),
-        ("PORT", "8.5", ["8.5"]),
         ("PORT", "tcp://10.0.0.1:8350", ["enableServiceLinks"]),
         ("FOLLOW_EVERY", "nan", ["nan"]),
-        ("FOLLOW_EVERY", "inf", ["inf"]),
         ("FOLLOW_EVERY", "0", ["3600"]),
         ("DRAIN", "-1", ["-1"]),
         ("STORE", "a\0b", []),
         ("LOG_FORMAT", "xml", ["xml", "json", "text"]),
-        ("LOG_CONTEXTS", "Hashed", ["Hashed", "hashed"]),
         ("PROT", "1", ["STOPWISE_PORT"]),
-        ("MAXBODY", "1", ["STOPWISE_MAX_BODY"]),
-        ("SNAPSHOT_EACH", "1", ["STOPWISE_SNAPSHOT_EVERY"]),
     ],
 )
 def test_a_bad_variable_is_named(name: str, value: str, words: list[str]) -> None:
@@ -84,15 +70,10 @@ def test_a_bad_variable_is_named(name: str, value: str, words: list[str]) -> Non
     ("text", "words"),
     [
         ("port = '8350'", ["port", "'8350'"]),
-        ("port = 1.5", ["port", "1.5"]),
         ("port = true", ["port", "True"]),
-        ("port = [1]", ["port", "[1]"]),
-        ("store = 5", ["store", "5"]),
         ("store = ''", ["store", "''"]),
-        ("follow_every = nan", ["follow_every", "nan"]),
         ("Port = 1", ["'Port'", "port"]),
         ("max-body = 5000", ["'max-body'", "max_body"]),
-        ("[server]\nport = 1", ["'server'"]),
         ("port = ", []),
         ("tls_cert = 'cert.pem'", []),
     ],
@@ -103,23 +84,6 @@ def test_a_bad_file_is_named_with_the_key(tmp_path: Path, text: str, words: list
         load_settings(file, {}, {})
     where = ["tls_cert", "tls_key"] if "tls" in text else [str(file)]
     assert all(word in str(caught.value) for word in [*where, *words])
-
-
-def test_a_number_may_have_spaces_around_it() -> None:
-    assert load_settings(None, {"STOPWISE_PORT": " 9000\n"}, {}).port == 9000
-
-
-def test_tls_needs_both_files() -> None:
-    with pytest.raises(InvalidParameterError, match="tls_key"):
-        Settings(tls_cert="file.pem")
-    with pytest.raises(InvalidParameterError, match="tls_cert"):
-        Settings(tls_key="file.pem")
-    assert Settings(tls_cert="cert.pem", tls_key="key.pem").tls_cert == "cert.pem"
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameterError, match=r"nowhere\.toml"):
-        load_settings(tmp_path / "nowhere.toml", {}, {})
 
 
 def test_a_bad_flag_is_named_as_it_is_typed() -> None:
@@ -134,20 +98,13 @@ def test_variables_of_others_are_left_alone(name: str) -> None:
     assert load_settings(None, {f"STOPWISE_{name}": "tcp://10.0.0.1:8350"}, {}) == Settings()
 
 
-def test_a_secret_has_no_flag_and_is_not_repeated() -> None:
-    assert SETTINGS["log_salt"].flag == ""
-    with pytest.raises(InvalidParameterError) as caught:
-        load_settings(None, {"STOPWISE_LOG_SALT": "hush hush"}, {})
-    assert "STOPWISE_LOG_SALT" in str(caught.value)
-    assert "hush" not in str(caught.value)
-
-
 def test_the_defaults_are_allowed() -> None:
     """Each default, said aloud, is accepted: limits and defaults do not contradict each other."""
     defaults = {name: row.default for name, row in SETTINGS.items() if row.default is not None}
     said = {f"STOPWISE_{name.upper()}": str(default) for name, default in defaults.items()}
-    assert load_settings(None, said, {}) == Settings()
-    assert all(math.isfinite(row.default) for row in SETTINGS.values() if row.kind is float)
+    assert load_settings(None, said | {"PATH": "/bin"}, {"port": None}) == Settings()
+    assert load_settings(None, {"STOPWISE_PORT": ""}, {}) == Settings()
+    assert load_settings(None, {"STOPWISE_PORT": " 9000\n"}, {}).port == 9000
 
 
 def test_the_documented_table_has_every_setting_and_nothing_else() -> None:

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from stopwise.errors import StoreError
-from stopwise.service.events import START, Block, chained
+from stopwise.service.events import START, Block, chain_digest
 from stopwise.service.store import open_store
-from stopwise.service.store.base import Snapshot, Store
+from stopwise.service.store.base import EventStore, Snapshot
 
 BLOB = bytes(range(256)) * 4096  # a megabyte with every byte in it
 
@@ -17,7 +17,7 @@ BLOB = bytes(range(256)) * 4096  # a megabyte with every byte in it
 def made(before: Block | None, payload: bytes = b"events", count: int = 1) -> Block:
     """Return the block that comes after another."""
     base, digest = (1, START) if before is None else (before.end + 1, before.digest)
-    return Block(base, count, 1e9 + base / 3, chained(digest, payload), payload)
+    return Block(base, count, 1e9 + base / 3, chain_digest(digest, payload), payload)
 
 
 def chain(*counts: int) -> list[Block]:
@@ -29,7 +29,7 @@ def chain(*counts: int) -> list[Block]:
 
 
 @asynccontextmanager
-async def opened(where: str) -> AsyncIterator[Store]:
+async def opened(where: str) -> AsyncIterator[EventStore]:
     store = open_store(where)
     await store.open()
     try:
@@ -38,179 +38,119 @@ async def opened(where: str) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def append(store: Store, *blocks: Block) -> None:
+async def append(store: EventStore, *blocks: Block) -> None:
     for block in blocks:
         await store.begin(block.base - 1)
         await store.commit(block)
 
 
-async def read(store: Store, after: int = 0) -> list[Block]:
+async def read(store: EventStore, after: int = 0) -> list[Block]:
     return [block async for block in store.read(after)]
 
 
-def test_a_new_log_is_empty(where: str) -> None:
-    async def scenario() -> None:
-        async with opened(where) as store:
-            assert await store.end() == (0, START)
-            assert await read(store) == []
-            assert await store.block_of(1) is None
-            assert await store.latest_snapshot() is None
-            assert await store.snapshots() == []
-            assert await store.begin(0) == []
-            await store.release()
-
-    asyncio.run(scenario())
-
-
-def test_committed_blocks_are_there_after_a_reopen(where: str) -> None:
+async def test_committed_blocks_are_there_after_a_reopen(where: str) -> None:
     blocks = chain(1, 3, 2)
 
-    async def scenario() -> None:
-        async with opened(where) as store:
-            await append(store, *blocks)
-        async with opened(where) as store:
-            assert await read(store) == blocks
-            assert await read(store, after=1) == blocks[1:]
-            assert await read(store, after=6) == []
-            assert await store.end() == (6, blocks[-1].digest)
-            assert await store.recorded_end() in (None, await store.end())
-            holding = [await store.block_of(position) for position in range(8)]
-            assert holding == [None, blocks[0], *[blocks[1]] * 3, *[blocks[2]] * 2, None]
-
-    asyncio.run(scenario())
+    async with opened(where) as store:
+        await append(store, *blocks)
+    async with opened(where) as store:
+        assert await read(store) == blocks
+        assert await read(store, after=1) == blocks[1:]
+        assert await read(store, after=6) == []
+        assert await store.end() == (6, blocks[-1].digest)
+        assert await store.recorded_end() in (None, await store.end())
+        holding = [await store.block_of(position) for position in range(8)]
+        assert holding == [None, blocks[0], *[blocks[1]] * 3, *[blocks[2]] * 2, None]
 
 
-def test_begin_returns_what_others_appended(where: str) -> None:
+async def test_begin_returns_what_others_appended(where: str) -> None:
     blocks = chain(1, 3, 2, 1)
 
-    async def scenario() -> None:
-        async with opened(where) as one:
-            await append(one, *blocks[:3])
-        async with opened(where) as other:
-            assert await other.begin(1) == blocks[1:3]
-            await other.commit(blocks[3])
-            assert await other.begin(7) == []
-            await other.release()
-            assert await read(other) == blocks
-
-    asyncio.run(scenario())
+    async with opened(where) as one:
+        await append(one, *blocks[:3])
+    async with opened(where) as other:
+        assert await other.begin(1) == blocks[1:3]
+        await other.commit(blocks[3])
+        assert await other.begin(7) == []
+        await other.release()
+        assert await read(other) == blocks
 
 
-def test_only_one_may_append_at_a_time(where: str) -> None:
+async def test_only_one_may_append_at_a_time(where: str) -> None:
     """The second one waits (PostgreSQL) or is refused (SQLite)."""
     first, second = chain(1, 1)
 
-    async def scenario() -> None:
-        async with opened(where) as one, opened(where) as other:
-            await append(one, first)
-            await one.begin(1)
-            task = asyncio.create_task(other.begin(0))
-            await asyncio.wait([task], timeout=0.3)
-            if task.done():
-                assert isinstance(task.exception(), StoreError)
-            # reading is possible meanwhile, and sees only what is committed
-            assert await read(other) == [first]
-            assert await one.block_of(1) == first
-            assert await one.end() == (1, first.digest)
-            await one.close()  # which releases the right
-            assert await (other.begin(0) if task.done() else task) == [first]
-            await other.commit(second)
-            assert await read(other) == [first, second]
-
-    asyncio.run(scenario())
+    async with opened(where) as one, opened(where) as other:
+        await append(one, first)
+        await one.begin(1)
+        task = asyncio.create_task(other.begin(0))
+        await asyncio.wait([task], timeout=0.3)
+        if task.done():
+            assert isinstance(task.exception(), StoreError)
+        # reading is possible meanwhile, and sees only what is committed
+        assert await read(other) == [first]
+        assert await one.block_of(1) == first
+        assert await one.end() == (1, first.digest)
+        await one.close()  # which releases the right
+        assert await (other.begin(0) if task.done() else task) == [first]
+        await other.commit(second)
+        assert await read(other) == [first, second]
 
 
-def test_a_block_that_does_not_continue_the_log_is_refused(where: str) -> None:
+async def test_a_block_that_does_not_continue_the_log_is_refused(where: str) -> None:
     blocks = chain(2, 2, 1)
 
-    async def scenario() -> None:
-        async with opened(where) as store:
-            for wrong in (made(blocks[0]), Block(0, 1, 0.0, START, b"")):
-                await store.begin(0)
-                with pytest.raises(StoreError):
-                    await store.commit(wrong)
-            await append(store, blocks[0])
-            inside = Block(2, 2, 0.0, START, b"")
-            for wrong in (blocks[0], inside, blocks[2]):
-                await store.begin(2)
-                with pytest.raises(StoreError):
-                    await store.commit(wrong)
-            await append(store, *blocks[1:])  # refused, and nothing broken
-            assert await read(store) == blocks
-
-    asyncio.run(scenario())
+    async with opened(where) as store:
+        for wrong in (made(blocks[0]), Block(0, 1, 0.0, START, b"")):
+            await store.begin(0)
+            with pytest.raises(StoreError):
+                await store.commit(wrong)
+        await append(store, blocks[0])
+        inside = Block(2, 2, 0.0, START, b"")
+        for wrong in (blocks[0], inside, blocks[2]):
+            await store.begin(2)
+            with pytest.raises(StoreError):
+                await store.commit(wrong)
+        await append(store, *blocks[1:])  # refused, and nothing broken
+        assert await read(store) == blocks
 
 
-def test_a_long_log_is_read_in_order_without_blocking_writers(where: str) -> None:
-    async def scenario() -> None:
-        async with opened(where) as store, opened(where) as reader:
-            blocks = [made(None, BLOB[:300_000])]
-            for _ in range(29):  # nine megabytes
-                blocks.append(made(blocks[-1], BLOB[: 300_000 + len(blocks)]))
-            await append(store, *blocks)
-            late = made(blocks[-1])
-            found: list[Block] = []
-            async for block in reader.read(0):
-                if not found:
-                    await append(store, late)
-                found.append(block)
-            assert found[:30] == blocks
-            assert found[30:] in ([], [late])  # either is right: it came when reading had begun
-            assert await read(reader, after=30) == [late]
-
-    asyncio.run(scenario())
+async def test_a_long_log_is_read_in_order_without_blocking_writers(where: str) -> None:
+    async with opened(where) as store, opened(where) as reader:
+        blocks = [made(None, BLOB[:300_000])]
+        for _ in range(29):  # nine megabytes
+            blocks.append(made(blocks[-1], BLOB[: 300_000 + len(blocks)]))
+        await append(store, *blocks)
+        late = made(blocks[-1])
+        found: list[Block] = []
+        async for block in reader.read(0):
+            if not found:
+                await append(store, late)
+            found.append(block)
+        assert found[:30] == blocks
+        assert found[30:] in ([], [late])  # either is right: it came when reading had begun
+        assert await read(reader, after=30) == [late]
 
 
-def test_reading_may_stop_early(where: str) -> None:
-    blocks = chain(1, 1, 1)
-
-    async def scenario() -> None:
-        async with opened(where) as store:
-            await append(store, *blocks)
-            async for block in store.read(0):
-                assert block == blocks[0]
-                break
-            await append(store, made(blocks[-1]))
-
-    asyncio.run(scenario())
-
-
-def test_a_large_block_is_stored(where: str) -> None:
-    block = made(None, BLOB * 12, count=5_000)
-
-    async def scenario() -> None:
-        async with opened(where) as store:
-            await append(store, block)
-        async with opened(where) as store:
-            assert await store.block_of(4_999) == block
-            assert await store.begin(0) == [block]
-            await store.release()
-
-    asyncio.run(scenario())
-
-
-def test_the_newest_snapshots_are_kept(where: str) -> None:
+async def test_the_newest_snapshots_are_kept(where: str) -> None:
     kept = {
         position: Snapshot(position, bytes([position]) * 16, (b"state",)) for position in (3, 5, 9)
     }
 
-    async def scenario() -> None:
-        async with opened(where) as store:
-            for position in (3, 5):
-                await store.keep_snapshot(kept[position])
-            assert await store.snapshots() == [3, 5]
-            await store.keep_snapshot(kept[9])
-        async with opened(where) as store:
-            assert await store.snapshots() == [5, 9]
-            assert await store.latest_snapshot() == kept[9]
-            assert await store.latest_snapshot(at_most=9) == kept[9]
-            assert await store.latest_snapshot(at_most=8) == kept[5]
-            assert await store.latest_snapshot(at_most=4) is None
-            await store.keep_snapshot(kept[9], keep=1)  # again, as after a restart
-            assert await store.snapshots() == [9]
-            assert await store.latest_snapshot() == kept[9]
-
-    asyncio.run(scenario())
+    async with opened(where) as store:
+        for position in (3, 5):
+            await store.save_snapshot(kept[position])
+        assert await store.snapshots() == [3, 5]
+        await store.save_snapshot(kept[9])
+    async with opened(where) as store:
+        assert await store.snapshots() == [5, 9]
+        assert await store.latest_snapshot() == kept[9]
+        assert await store.latest_snapshot(at_most=9) == kept[9]
+        assert await store.latest_snapshot(at_most=8) == kept[5]
+        assert await store.latest_snapshot(at_most=4) is None
+        await store.save_snapshot(kept[9], keep=1)  # again, as after a restart
+        assert await store.snapshots() == [9]
+        assert await store.latest_snapshot() == kept[9]
 
 
 @pytest.mark.parametrize(
@@ -218,37 +158,33 @@ def test_the_newest_snapshots_are_kept(where: str) -> None:
     [(b"",), (b"one",), (b"one", b"", b"three"), (BLOB * 4,), (*[BLOB * 4] * 3, b"end")],
     ids=["empty", "one", "three", "4 MB", "12 MB"],
 )
-def test_a_snapshot_is_returned_in_the_same_parts(where: str, parts: tuple[bytes, ...]) -> None:
+async def test_a_snapshot_is_returned_in_the_same_parts(
+    where: str, parts: tuple[bytes, ...]
+) -> None:
     snapshot = Snapshot(7, b"d" * 16, parts)
 
-    async def scenario() -> None:
-        async with opened(where) as store:
-            await store.keep_snapshot(snapshot)
-        async with opened(where) as store:
-            assert await store.latest_snapshot() == snapshot
-
-    asyncio.run(scenario())
+    async with opened(where) as store:
+        await store.save_snapshot(snapshot)
+    async with opened(where) as store:
+        assert await store.latest_snapshot() == snapshot
 
 
-def test_blocks_are_appended_while_a_snapshot_is_written(where: str) -> None:
+async def test_blocks_are_appended_while_a_snapshot_is_written(where: str) -> None:
     snapshot = Snapshot(1, b"d" * 16, (BLOB * 4,) * 5)
 
-    async def scenario() -> None:
-        async with opened(where) as store:
-            last = made(None)
+    async with opened(where) as store:
+        last = made(None)
+        await append(store, last)
+        task = asyncio.create_task(store.save_snapshot(snapshot))
+        between = 0
+        while not task.done():
+            last = made(last)
             await append(store, last)
-            task = asyncio.create_task(store.keep_snapshot(snapshot))
-            between = 0
-            while not task.done():
-                last = made(last)
-                await append(store, last)
-                between += not task.done()
-            await task
-            assert between >= 2
-            assert await store.latest_snapshot() == snapshot
-            assert (await store.end())[0] == last.end
-
-    asyncio.run(scenario())
+            between += not task.done()
+        await task
+        assert between >= 2
+        assert await store.latest_snapshot() == snapshot
+        assert (await store.end())[0] == last.end
 
 
 class Interrupted(tuple[bytes, ...]):
@@ -259,138 +195,47 @@ class Interrupted(tuple[bytes, ...]):
         raise KeyError("interrupted")
 
 
-def test_an_incomplete_snapshot_is_ignored(where: str) -> None:
+async def test_an_incomplete_snapshot_is_ignored(where: str) -> None:
     parts = (b"one", b"two", b"three")
     complete = Snapshot(1, b"d" * 16, (b"state",))
     newer = Snapshot(3, b"f" * 16, (b"newer",))
 
-    async def scenario() -> None:
-        async with opened(where) as store:
-            await store.keep_snapshot(complete)
-            with pytest.raises(KeyError):
-                await store.keep_snapshot(Snapshot(2, b"e" * 16, Interrupted(parts)))
-        async with opened(where) as store:
-            assert await store.snapshots() == [1]
-            assert await store.latest_snapshot() == complete
-            await store.keep_snapshot(newer)
-            assert await store.snapshots() == [1, 3]
-            again = Snapshot(2, b"e" * 16, parts)
-            await store.keep_snapshot(again)
-            assert await store.latest_snapshot(at_most=2) == again
-
-    asyncio.run(scenario())
+    async with opened(where) as store:
+        await store.save_snapshot(complete)
+        with pytest.raises(KeyError):
+            await store.save_snapshot(Snapshot(2, b"e" * 16, Interrupted(parts)))
+    async with opened(where) as store:
+        assert await store.snapshots() == [1]
+        assert await store.latest_snapshot() == complete
+        await store.save_snapshot(newer)
+        assert await store.snapshots() == [1, 3]
+        again = Snapshot(2, b"e" * 16, parts)
+        await store.save_snapshot(again)
+        assert await store.latest_snapshot(at_most=2) == again
 
 
-def test_blocks_before_a_snapshot_may_be_dropped(where: str) -> None:
+async def test_blocks_before_a_snapshot_may_be_dropped(where: str) -> None:
     blocks = chain(2, 3, 1, 2)
 
-    async def scenario() -> None:
-        async with opened(where) as store:
-            await append(store, *blocks)
-            assert await store.drop_before(1) == 0  # in the middle of a block
-            assert await store.drop_before(6) == 6
-            assert await store.drop_before(6) == 0
-            assert await read(store, after=6) == blocks[3:]
-            assert await store.block_of(6) is None
-            assert await store.block_of(7) == blocks[3]
-            assert await store.end() == (8, blocks[3].digest)
-            await store.keep_snapshot(Snapshot(8, blocks[3].digest, (b"state",)))
-            assert await store.drop_before(8) == 2
-        async with opened(where) as store:
-            # all is gone but where the log ends, and there it continues
-            assert await store.end() == (8, blocks[3].digest)
-            assert await read(store, after=8) == []
-            await store.begin(8)
-            with pytest.raises(StoreError):
-                await store.commit(made(None))
-            late = made(blocks[3])
-            await append(store, late)
-            assert await store.end() == (9, late.digest)
-            assert await read(store, after=8) == [late]
-
-    asyncio.run(scenario())
-
-
-async def at_once(blocks: list[Block]) -> AsyncIterator[list[Block]]:
-    yield blocks
-
-
-def test_a_copy_of_a_log_is_appended(where: str) -> None:
-    blocks = chain(2, 3, 1, 2)
-
-    async def scenario() -> None:
-        async with opened(where) as store:
-            await store.fill(0, START, at_once(blocks[:2]))
-            for after in (0, 4, 6):
-                with pytest.raises(StoreError):
-                    await store.fill(after, START, at_once(blocks[2:]))
-            await store.fill(5, blocks[1].digest, at_once(blocks[2:]))
-            late = made(blocks[3])
-            await append(store, late)
-            assert await read(store) == [*blocks, late]
-            assert await store.end() == (9, late.digest)
-
-    asyncio.run(scenario())
-
-
-def test_an_interrupted_copy_leaves_nothing(where: str) -> None:
-    blocks = chain(2, 3, 1, 2)
-
-    async def breaks() -> AsyncIterator[list[Block]]:
-        yield blocks[:1]
-        yield blocks[1:2]
-        async with opened(where) as other:  # other readers see nothing either
-            assert await read(other) == []
-            assert await other.end() == (0, START)
-        raise KeyError("the source")
-
-    async def scenario() -> None:
-        async with opened(where) as store:
-            with pytest.raises(KeyError):
-                await store.fill(0, START, breaks())
-            assert await store.end() == (0, START)
-            filling = asyncio.create_task(store.fill(0, START, stuck()))
-            await begun.wait()
-            filling.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await filling
-            assert await store.end() == (0, START)
-            await store.fill(0, START, at_once(blocks))
-            assert await read(store) == blocks
-
-    begun = asyncio.Event()
-
-    async def stuck() -> AsyncIterator[list[Block]]:
-        yield blocks[:2]
-        begun.set()
-        await asyncio.Event().wait()
-
-    asyncio.run(scenario())
-
-
-def test_a_copy_may_begin_where_a_compacted_log_does(where: str) -> None:
-    blocks = chain(2, 3, 1)
-    snapshot = Snapshot(2, blocks[0].digest, (b"state",))
-
-    async def scenario() -> None:
-        async with opened(where) as store:
-            await store.fill(2, blocks[0].digest, at_once([]))
-            await store.keep_snapshot(snapshot)
-            assert await store.end() == (2, blocks[0].digest)
-            await store.fill(2, blocks[0].digest, at_once(blocks[1:]))
-            assert await read(store) == blocks[1:]
-            assert await store.block_of(2) is None
-            assert await store.latest_snapshot() == snapshot
-            await append(store, made(blocks[2]))
-
-    asyncio.run(scenario())
-
-
-def test_closing_may_be_repeated(store: Store) -> None:
-    async def scenario() -> None:
-        await store.open()
-        await store.begin(0)
-        await store.close()
-        await store.close()
-
-    asyncio.run(scenario())
+    async with opened(where) as store:
+        await append(store, *blocks)
+        assert await store.drop_before(1) == 0  # in the middle of a block
+        assert await store.drop_before(6) == 6
+        assert await store.drop_before(6) == 0
+        assert await read(store, after=6) == blocks[3:]
+        assert await store.block_of(6) is None
+        assert await store.block_of(7) == blocks[3]
+        assert await store.end() == (8, blocks[3].digest)
+        await store.save_snapshot(Snapshot(8, blocks[3].digest, (b"state",)))
+        assert await store.drop_before(8) == 2
+    async with opened(where) as store:
+        # all is gone but where the log ends, and there it continues
+        assert await store.end() == (8, blocks[3].digest)
+        assert await read(store, after=8) == []
+        await store.begin(8)
+        with pytest.raises(StoreError):
+            await store.commit(made(None))
+        late = made(blocks[3])
+        await append(store, late)
+        assert await store.end() == (9, late.digest)
+        assert await read(store, after=8) == [late]

@@ -106,20 +106,6 @@ def flip(wal: Path) -> None:
     wal.write_bytes(content)
 
 
-def test_a_restart_finds_the_end_that_was_recorded(path: Path) -> None:
-    write(path, *BLOCKS[:2])
-    assert recorded(path) == (4, BLOCKS[1].digest)
-    write(path, *BLOCKS[2:])
-    assert begun(path) == BLOCKS
-    assert recorded(path) == (LAST.end, LAST.digest)
-
-
-def test_a_killed_process_loses_nothing(killed: Path) -> None:
-    assert recorded(killed) == (LAST.end, LAST.digest)
-    assert begun(killed) == BLOCKS
-    write(killed, made(LAST))
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -140,32 +126,14 @@ def test_lost_events_are_refused(killed: Path, damage: Callable[[Path], None]) -
     assert recorded(killed) == (LAST.end, LAST.digest)  # readable without ownership
 
 
-@pytest.mark.parametrize("lost", ["-wal", ""])
-def test_a_lost_file_is_refused(killed: Path, lost: str) -> None:
-    beside(killed, "-wal").unlink()
-    if not lost:
-        killed.unlink()
-    with pytest.raises(CorruptLogError):
-        begun(killed)
-
-
 def test_an_older_copy_is_used_once_the_record_is_deleted(path: Path, tmp_path: Path) -> None:
     write(path, *BLOCKS[:2])
     shutil.copy(path, tmp_path / "copy.db")
     write(path, *BLOCKS[2:])
     shutil.copy(tmp_path / "copy.db", path)
 
-    async def filled() -> None:
-        async def at_once():
-            yield BLOCKS[2:]
-
-        async with opened(str(path)) as store:
-            await store.fill(4, BLOCKS[1].digest, at_once())
-
     with pytest.raises(CorruptLogError):
         begun(path)
-    with pytest.raises(CorruptLogError):
-        asyncio.run(filled())
     beside(path, "-owner").unlink()
     assert begun(path) == BLOCKS[:2]
 
@@ -207,7 +175,7 @@ def test_a_blank_or_damaged_record_is_ignored(path: Path, record: bytes | None) 
 def test_a_compacted_log_is_accepted(path: Path, upto: int) -> None:
     async def compacted() -> None:
         async with opened(str(path)) as store:
-            await store.keep_snapshot(Snapshot(LAST.end, LAST.digest, (b"state",)))
+            await store.save_snapshot(Snapshot(LAST.end, LAST.digest, (b"state",)))
             await store.drop_before(upto)
 
     write(path, *BLOCKS)
@@ -224,7 +192,7 @@ def test_a_record_of_what_was_compacted_is_accepted(path: Path, tmp_path: Path) 
     async def compacted() -> None:
         async with opened(str(path)) as store:
             await append(store, *BLOCKS[1:])
-            await store.keep_snapshot(Snapshot(LAST.end, LAST.digest, (b"state",)))
+            await store.save_snapshot(Snapshot(LAST.end, LAST.digest, (b"state",)))
             await store.drop_before(4)
 
     asyncio.run(compacted())
@@ -232,18 +200,15 @@ def test_a_record_of_what_was_compacted_is_accepted(path: Path, tmp_path: Path) 
     assert begun(path) == BLOCKS[2:]
 
 
-def test_the_end_is_checked_again_after_a_failure(path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(str(path)) as store:
-            assert isinstance(store, SqliteStore)
-            await append(store, *BLOCKS)
-            with pytest.raises(StoreError):
-                await store._rows("SELECT * FROM nowhere")
-            await store._rows("DELETE FROM block WHERE base = ?", LAST.base)
-            with pytest.raises(CorruptLogError):
-                await store.begin(LAST.end)
-
-    asyncio.run(scenario())
+async def test_the_end_is_checked_again_after_a_failure(path: Path) -> None:
+    async with opened(str(path)) as store:
+        assert isinstance(store, SqliteStore)
+        await append(store, *BLOCKS)
+        with pytest.raises(StoreError):
+            await store._rows("SELECT * FROM nowhere")
+        await store._rows("DELETE FROM block WHERE base = ?", LAST.base)
+        with pytest.raises(CorruptLogError):
+            await store.begin(LAST.end)
 
 
 # -- names of the file ----------------------------------------------------------------------------

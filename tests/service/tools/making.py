@@ -2,10 +2,10 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psycopg
@@ -23,7 +23,10 @@ from stopwise.service.messages import (
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 from stopwise.service.store import open_store
-from stopwise.service.store.base import Store
+from stopwise.service.store.base import EventStore
+from stopwise.service.tools.reading import existing
+
+T = TypeVar("T")
 
 ARMS = [Arm("rules", 0.05), Arm("model", 0.1), Arm("person", 0.3)]
 COSTS = "0.05,0.1,0.3"
@@ -57,16 +60,6 @@ async def running(where: str, **settings: Any) -> AsyncIterator[Service]:
         yield service
     finally:
         await service.stop()
-
-
-@asynccontextmanager
-async def opened(where: str) -> AsyncIterator[Store]:
-    store = open_store(where)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 class Patients:
@@ -146,12 +139,18 @@ def lived(where: str, **settings: Any) -> str:
     return asyncio.run(scenario())
 
 
-async def at_once(blocks: list[Block]) -> AsyncIterator[list[Block]]:
-    yield blocks
-
-
-async def blocks_of(store: Store) -> list[Block]:
+async def blocks_of(store: EventStore) -> list[Block]:
     return [block async for block in store.read(0)]
+
+
+def with_store(where: str, work: Callable[[EventStore], Awaitable[T]]) -> T:
+    """Do something with the log at an address."""
+
+    async def scenario() -> T:
+        async with existing(where) as store:
+            return await work(store)
+
+    return asyncio.run(scenario())
 
 
 def change(where: str, statement: str, values: tuple[Any, ...] = ()) -> None:

@@ -42,11 +42,13 @@ def test_a_trace_holds_the_numbers_of_a_simulation(policy: str) -> None:
     assert trace.depths.tolist() == [int((run.stops == i).sum()) for i in range(3)]
 
 
-def test_without_error_rates_there_is_no_total_cost() -> None:
+def test_an_environment_without_error_rates_or_labels() -> None:
     where = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
     trace = execute(spec(environment=where), seed=0)
     assert trace.total_cost is None
     assert trace.depths.sum() == 300
+    with pytest.raises(sw.TruthRequiredError, match="labels"):
+        execute(spec("supervised", environment=where), seed=0)
 
 
 @pytest.mark.parametrize("policy", ["uss-pd", "thompson", "uss-ts", "random-depth"])
@@ -56,6 +58,7 @@ def test_runs_can_be_repeated_in_any_order(policy: str) -> None:
     again = {seed: execute(spec(policy), seed) for seed in (2, 0, 1)}
     assert all(first[seed].agrees(again[seed]) for seed in first)
     assert not np.array_equal(first[0].regret, first[1].regret)
+    assert built.cache_info().misses == 1
 
 
 def test_policies_with_one_seed_meet_the_same_rounds() -> None:
@@ -68,14 +71,6 @@ def test_policies_with_one_seed_meet_the_same_rounds() -> None:
         trace = execute(spec(policy), seed=9)
         assert trace.total_cost is not None
         assert trace.total_cost[-1] == pytest.approx((batch.error_rates[:, depth] + cost).sum())
-
-
-def test_an_environment_is_built_once() -> None:
-    built.cache_clear()
-    for seed in range(3):
-        execute(spec(), seed)
-        execute(spec("uss-ucb"), seed)
-    assert built.cache_info().misses == 1
 
 
 def changed(trace: Trace, **fields: Any) -> Trace:
@@ -102,12 +97,6 @@ def test_traces_agree_to_the_last_bit_but_for_seconds() -> None:
     assert not zero.agrees(changed(zero, regret=-np.zeros(7)))
     nan = changed(trace, regret=np.full(7, np.nan))
     assert nan.agrees(changed(nan, seconds=1.0))
-
-
-def test_what_an_environment_cannot_tell_is_asked_for_by_name() -> None:
-    where = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
-    with pytest.raises(sw.TruthRequiredError, match="labels"):
-        execute(spec("supervised", environment=where), seed=0)
 
 
 def test_rounds_are_drawn_once_unless_they_are_too_many_to_keep() -> None:

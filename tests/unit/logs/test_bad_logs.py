@@ -1,5 +1,6 @@
 """Logs that cannot be read: the error names the file, the row and the column."""
 
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,8 @@ CELLS = {
     "NaN output": ({"output.b": NAN}, "output.b", "is nan"),
     "infinite output": ({"output.b": INF}, "output.b", "is inf"),
     "NaN label": ({"label": NAN}, "label", "is nan"),
-    "unknown stop": ({"stop": "z"}, "stop", "is 'z'; it must name an arm"),
-    "stop beyond the arms": ({"stop": "3"}, "stop", "is '3'; it must name an arm"),
+    "unknown stop": ({"stop": "z"}, "stop", "is the text 'z'; it must name an arm"),
+    "stop beyond the arms": ({"stop": "3"}, "stop", "is the text '3'; it must name an arm"),
     "stop too deep": ({"stop": "c"}, "stop", "says 'c', but the last output is that of 'b'"),
     "failed arm answered": ({"failed": "b"}, "failed", "says that 'b' failed.*is 'c'"),
     "failed arm not reached": (
@@ -73,7 +74,7 @@ CELLS = {
         "says that 'c' failed.*is 'b'",
     ),
     "nobody left to fail": ({"output.c": 1, "failed": "c"}, "failed", "is none"),
-    "unknown failed": ({"failed": "d"}, "failed", "is 'd'"),
+    "unknown failed": ({"failed": "d"}, "failed", "is the text 'd'"),
     "negative cost": ({"cost.a": -1.0}, "cost.a", "is -1.0"),
     "infinite cost": ({"cost.a": INF}, "cost.a", "is inf"),
 }
@@ -86,7 +87,7 @@ def test_a_bad_cell(path: Path, case: str) -> None:
     if path.suffix == ".jsonl" and any(v != v or v in (INF, -INF) for v in cells.values()):
         save(path, table)  # Python writes NaN, which is no JSON: the line is named
         said = complaint(path)
-        assert said.startswith("log.jsonl, row 6 (line 6) is not JSON")
+        assert said.startswith("log.jsonl, row 6 (line 6): is not JSON")
         assert "NaN is no number" in said or "Infinity is no number" in said
         return
     save(path, table)
@@ -96,13 +97,6 @@ def test_a_bad_cell(path: Path, case: str) -> None:
             InvalidLogError, match=f"^log.*, row 6{line}, column '{column}': .*{words}"
         ):
             list(Log(path).chunks(size))
-
-
-def test_the_first_bad_row_is_told(path: Path) -> None:
-    table = with_bad({"context.x": None})
-    table["stop"][2] = "nobody"
-    save(path, table)
-    assert "row 3" in complaint(path)
 
 
 def test_rows_before_the_bad_one_are_read(path: Path) -> None:
@@ -115,7 +109,7 @@ def test_rows_before_the_bad_one_are_read(path: Path) -> None:
 def test_text_where_a_number_must_be(path: Path) -> None:
     if path.suffix == ".parquet":
         save(path, GOOD | {"context.x": ["0.5"] * N})
-        assert complaint(path).startswith("log.parquet, row 1, column 'context.x': is the text")
+        assert "row 1, column 'context.x': is the text '0.5'" in complaint(path)
     else:
         save(path, with_bad({"context.x": "half"}))
         words = complaint(path)
@@ -244,8 +238,8 @@ def test_invalid_utf_8(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("0,1", "log.csv, row 2 (line 3) has 2 cells under 3 columns"),
-        ("0,1,1,", "log.csv, row 2 (line 3) has 4 cells under 3 columns"),
+        ("0,1", "log.csv, row 2 (line 3): has 2 cells under 3 columns"),
+        ("0,1,1,", "log.csv, row 2 (line 3): has 4 cells under 3 columns"),
         ('0,1,"1', "log.csv, row 2 (line 4): unexpected end of data"),
         ('0,1,"1"x', "log.csv, row 2 (line 3): "),
         ("0,1\r,1", "log.csv, row 2 (line 3): "),
@@ -255,8 +249,6 @@ def test_broken_csv(tmp_path: Path, row: str, words: str) -> None:
     path = tmp_path / "log.csv"
     path.write_bytes(f"context.x,output.a,output.b\n0,1,1\n{row}\n0,1,1\n".encode())
     assert complaint(path).startswith(words)
-    chunks = Log(path).chunks()
-    assert next(chunks).n == 1  # what comes before is read
 
 
 def test_a_broken_csv_header(tmp_path: Path) -> None:
@@ -269,7 +261,7 @@ def test_a_broken_csv_header(tmp_path: Path) -> None:
 def test_a_kind_there_is_not(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "log.csv"
     path.write_text(f"context.x,output.a,output.b,kind\n0,1,1,number\n0,1,1,{kind}\n")
-    assert f"log.csv, row 2 (line 3), column 'kind': is '{kind}'" in complaint(path)
+    assert f"row 2 (line 3), column 'output.a': is of the kind '{kind}'" in complaint(path)
 
 
 LINE = '{"context": {"x": 1}, "outputs": {"a": 1, "b": 1}}'
@@ -278,34 +270,33 @@ LINE = '{"context": {"x": 1}, "outputs": {"a": 1, "b": 1}}'
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('{"context": {"x": 1}, "outputs": {"a"', " is not JSON"),
-        ("[1]", " is a list: '[1]'; each line must be an object"),
-        ('{"context": {"x": 1}, "outputs": {"a": 1}}', ": 'outputs' lacks 'b'"),
+        ('{"context": {"x": 1}, "outputs": {"a"', "is not JSON"),
+        ("[1]", "is a list: '[1]'; each line must be an object"),
+        ('{"context": {"x": 1}, "outputs": {"a": 1}}', "'outputs' lacks 'b'"),
         (
             '{"context": {"x": 1}, "outputs": {"a": 1, "b": 1, "c": 1}}',
-            ": 'outputs' has 'c', which the first row has not",
+            "'outputs' has 'c', which the first row has not",
         ),
-        ('{"context": {"x": 1}}', ": 'outputs' must be an object with 'a', 'b'"),
-        ('{"context": {}, "outputs": {"a": 1, "b": 1}}', ": 'context' lacks 'x'"),
-        ('{"context": 1, "outputs": {"a": 1, "b": 1}}', ": 'context' must be an object"),
-        (LINE[:-1] + ', "label": 1}', " has 'label', which the first row has not"),
-        (LINE[:-1] + ', "revealed": {"a": {"y": 1}}}', " has 'revealed', which the first"),
+        ('{"context": {"x": 1}}', "'outputs' must be an object with 'a', 'b'"),
+        ('{"context": {}, "outputs": {"a": 1, "b": 1}}', "'context' lacks 'x'"),
+        ('{"context": 1, "outputs": {"a": 1, "b": 1}}', "'context' must be an object"),
+        (LINE[:-1] + ', "label": 1}', "has 'label', which the first row has not"),
+        (LINE[:-1] + ', "revealed": {"a": {"y": 1}}}', "has 'revealed', which the first"),
     ],
 )
 def test_broken_json_lines(tmp_path: Path, line: str, words: str) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(f"{LINE}\n\n{line}\n{LINE}\n")
-    assert complaint(path).startswith(f"log.jsonl, row 2 (line 3){words}")
-    assert next(Log(path).chunks()).n == 1  # what comes before is read
+    assert complaint(path).startswith(f"log.jsonl, row 2 (line 3): {words}")
 
 
 def test_json_lines_that_reveal_what_the_first_does_not(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     line = LINE[:-1] + ', "revealed": {"a": {"y": 1}}, "costs": {"a": 1}}'
     path.write_text(line + "\n" + line.replace('"y": 1', '"y": 1, "z": 1'))
-    assert "row 2 (line 2) has 'revealed.a.z', which the first row has not" in complaint(path)
+    assert "row 2 (line 2): has 'revealed.a.z', which the first row has not" in complaint(path)
     path.write_text(line + "\n" + line.replace('"costs": {"a": 1}', '"costs": {"b": 1}'))
-    assert "row 2 (line 2) has 'costs.b', which the first row has not" in complaint(path)
+    assert "row 2 (line 2): has 'costs.b', which the first row has not" in complaint(path)
     path.write_text(line + "\n" + line.replace('"costs": {"a": 1}', '"costs": null'))
     (chunk,) = Log(path).chunks()
     assert chunk.costs is not None
@@ -361,3 +352,29 @@ def test_decimals_of_many_digits_are_no_outputs(tmp_path: Path) -> None:
     path = decimals(tmp_path / "log.parquet", "0.1", "0.10000000000000000001", kinds)
     said = complaint(path)
     assert "row 1, column 'output.b': is 0.10000000000000000001, which has too many digits" in said
+
+
+def test_the_first_ten_wrong_cells_are_listed_in_order(path: Path) -> None:
+    table = {name: [*values, *values] for name, values in GOOD.items()}
+    table["context.x"] = [None, *[0.5] * 3, *[None] * 14]
+    table["stop"][2] = "nobody"
+    save(path, table)
+    first, *listed = complaint(path).split("\n  ")
+    assert (
+        first == f"{path.name} cannot be read; fix these cells (the first 10, there may be more):"
+    )
+    assert [int(re.findall(r"row (\d+)", line)[0]) for line in listed] == [1, 3, *range(5, 13)]
+    assert "column 'stop': is the text 'nobody'; it must name an arm" in listed[1]
+    assert all("column 'context.x': is empty; contexts must be known" in x for x in listed[2:])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_several_rows_that_cannot_be_parsed_are_listed(tmp_path: Path, suffix: str) -> None:
+    path = save(tmp_path / f"log.{suffix}", GOOD)
+    lines = path.read_text().splitlines()
+    lines[3], lines[5] = lines[3][: len(lines[3]) // 2], "{"
+    path.write_text("\n".join(lines))
+    said = complaint(path)
+    assert said.startswith(f"log.{suffix} cannot be read; fix these cells:\n  row")
+    assert "(line 4): " in said
+    assert "(line 6): " in said

@@ -24,7 +24,7 @@ def test_names_of_the_format() -> None:
     assert layout.arms == ("small", "large")
     assert layout.context == ("age", "bmi", "small.entropy")
     assert layout.sees == (3,)
-    assert (layout.label, layout.stop, layout.failed, layout.wanted) == (
+    assert (layout.label, layout.stop, layout.failed, layout.rule_stop) == (
         "label",
         "stop",
         "failed",
@@ -49,9 +49,9 @@ def test_own_names_give_the_order() -> None:
 
 
 def test_own_outputs_leave_words_that_may_mean_something_else() -> None:
-    names = ["age", "small", "large", "stop", "failed", "wanted", "kind", "label"]
+    names = ["age", "small", "large", "stop", "failed", "rule_stop", "kind", "label"]
     layout = arrange(names, Columns(context=("age",), outputs=("small", "large")), "log.csv")
-    assert (layout.stop, layout.failed, layout.wanted, layout.kind) == (None,) * 4
+    assert (layout.stop, layout.failed, layout.rule_stop, layout.kind) == (None,) * 4
     assert layout.label == "label"
     named = Columns(context=("age",), outputs=("small", "large"), stop="stop", failed="failed")
     assert arrange(names, named, "log.csv").stop == "stop"

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stopwise.errors import InvalidLogError, InvalidParameterError
-from stopwise.logs import parquet_sink
+from stopwise.logs.formats import parquet
 from stopwise.logs.log import Log
 from stopwise.logs.writer import LogWriter
 from stopwise.records import Failure, Round
@@ -38,8 +38,8 @@ def played(*outputs: Any, **fields: Any) -> Round:
         "context": (0.5,),
         "outputs": outputs,
         "answers": outputs,
-        "stop": stop,
-        "wanted": max(stop, 0),
+        "stop": stop if stop >= 0 else None,
+        "rule_stop": max(stop, 0),
     }
     return Round(**(defaults | fields))
 
@@ -71,7 +71,7 @@ def raw(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-DONE = played("spam", "ham", costs=(0.25, 1.5), context=(0.5, 8.0), wanted=0)
+DONE = played("spam", "ham", costs=(0.25, 1.5), context=(0.5, 8.0), rule_stop=0)
 FAILED = played("spam", context=(0.1, 9.0), costs=(1.0,), failure=Failure(1, "timeout", "late"))
 
 
@@ -88,7 +88,7 @@ def test_what_is_in_the_file(path: Path) -> None:
             "revealed": {"small": {"y": 8.0}},
             "outputs": {"small": "spam", "large": "ham"},
             "stop": "large",
-            "wanted": "small",
+            "rule_stop": "small",
             "failed": None,
             "error": None,
             "label": "ham",
@@ -105,7 +105,7 @@ def test_what_is_in_the_file(path: Path) -> None:
         "output.small": "spam",
         "output.large": "ham",
         "stop": "large",
-        "wanted": "small",
+        "rule_stop": "small",
         "failed": "",
         "error": "",
         "label": "ham",
@@ -166,7 +166,7 @@ def test_outputs_that_cannot_be_written(path: Path, output: Any) -> None:
         (played(1, context=(float("nan"),)), "not finite"),
         (played(1, 1, 1), "3 outputs"),
         (played(1, stop=1), "1 outputs, stop 1"),
-        (played(1, wanted=2), "wanted 2"),
+        (played(1, rule_stop=2), "rule_stop 2"),
         (played(), "no outputs and no failure"),
         (played(1, failure=Failure(0, "error", "?")), "arm 0 cannot be the one that failed"),
         (played(1, 1, failure=Failure(2, "error", "?")), "arm 2 cannot be"),
@@ -191,7 +191,7 @@ def test_a_label_needs_a_column(path: Path) -> None:
     with LogWriter(path, ARMS, ["x"]) as log, pytest.raises(InvalidLogError, match="labels=True"):
         log.write(played(1), 1)
     with (
-        LogWriter(path, ARMS, ["x"], labels=True) as log,
+        LogWriter(path, ARMS, ["x"], labels=True, overwrite=True) as log,
         pytest.raises(InvalidLogError, match="mixed types: is the text 'one'"),
     ):
         log.write(played(1), "one")
@@ -200,11 +200,11 @@ def test_a_label_needs_a_column(path: Path) -> None:
 def test_large_whole_numbers_do_not_go_with_fractions(path: Path) -> None:
     large, fraction = played(2**53 + 1, 2**53), played(0.5)
     for first, second in ((large, fraction), (fraction, large)):
-        with LogWriter(path, ARMS, ["x"]) as log:
+        with LogWriter(path, ARMS, ["x"], overwrite=True) as log:
             log.write(first)
             with pytest.raises(InvalidLogError, match=r"beyond 2\*\*53"):
                 log.write(second)
-    (chunk,) = Log(write(path, large)).chunks()
+    (chunk,) = Log(write(path, large, overwrite=True)).chunks()
     assert chunk.rounds.differ.tolist() == [[1]]
 
 
@@ -251,10 +251,14 @@ def test_logs_that_cannot_be(
     assert not path.exists()
 
 
-def test_folders_are_made_and_files_replaced(path: Path) -> None:
+def test_folders_are_made_and_files_replaced_only_on_demand(path: Path) -> None:
     inside = path.parent / "new" / "folder" / path.name
     write(inside, played(1), played(2))
-    write(inside, played(3))
+    before = inside.read_bytes()
+    with pytest.raises(FileExistsError, match=r"append=True continues it, overwrite=True replaces"):
+        write(inside, played(3))
+    assert inside.read_bytes() == before
+    write(inside, played(3), overwrite=True)
     (chunk,) = Log(inside).chunks()
     assert chunk.codes[:, 0].tolist() == [3]
 
@@ -283,9 +287,9 @@ def test_closed_is_closed(path: Path) -> None:
 def test_parquet_is_put_in_its_place_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_sink, "GROUP", 2)
+    monkeypatch.setattr(parquet, "GROUP", 2)
     path = write(tmp_path / "log.parquet", played(1))
-    with LogWriter(path, ARMS, ["x"]) as log:
+    with LogWriter(path, ARMS, ["x"], overwrite=True) as log:
         for i in range(5):
             log.write(played(i))
         assert Log(path).rows == 1  # the old one
@@ -306,7 +310,7 @@ def test_parquet_is_put_in_its_place_at_the_end(
 def test_parquet_types_widen_as_need_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: list[Any], kind: Any
 ) -> None:
-    monkeypatch.setattr(parquet_sink, "GROUP", 1)
+    monkeypatch.setattr(parquet, "GROUP", 1)
     nothing = played(failure=Failure(0, "error", "?"))
     rounds = [nothing if output is None else played(output) for output in outputs]
     path = write(tmp_path / "log.parquet", *rounds)
@@ -354,7 +358,7 @@ def test_rows_are_in_the_file_at_once_and_survive_a_kill(lines: Path) -> None:
         from stopwise.records import Round
         log = LogWriter(sys.argv[1], ["small", "large"], ["x"])
         for i in range(1_000_000):
-            log.write(Round(str(i), 0.0, (0.5,), (f"line\\n{i}",), ("",), stop=0, wanted=0))
+            log.write(Round(str(i), 0.0, (0.5,), (f"line\\n{i}",), ("",), stop=0, rule_stop=0))
             if i == 100:
                 print("ready", flush=True)
         """
@@ -388,7 +392,7 @@ def test_a_disk_that_is_full_leaves_whole_rows(tmp_path: Path) -> None:
         rows = 0
         try:
             while True:
-                log.write(Round(str(rows), 0.0, (0.5,), ("spam",), ("",), stop=0, wanted=0))
+                log.write(Round(str(rows), 0.0, (0.5,), ("spam",), ("",), stop=0, rule_stop=0))
                 rows += 1
         except OSError:
             print(rows)
@@ -437,7 +441,7 @@ def full_disk(free: int) -> Iterator[None]:
 def test_parquet_goes_on_after_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: float, free: int
 ) -> None:
-    monkeypatch.setattr(parquet_sink, "GROUP", 2)
+    monkeypatch.setattr(parquet, "GROUP", 2)
     path = tmp_path / "log.parquet"
     kept: list[str] = []
     refused: list[str] = []

@@ -21,7 +21,7 @@ from stopwise.paper import (
     total_cost,
 )
 from stopwise.paper.catalogue import EXHIBITS
-from stopwise.paper.evidence import BOTH, Cell, Evidence, cells_of
+from stopwise.paper.evidence import BOTH, Cell, ClaimEvidence, cells_of
 from stopwise.paper.exhibit import Exhibit
 from stopwise.paper.reproduce import FULL, QUICK, reproduce
 from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim, Section
@@ -45,7 +45,7 @@ def test_every_plot_has_all_policies_under_both_settings(exhibit: Exhibit) -> No
     if not cells:
         assert exhibit.name.startswith("table")
         return
-    evidence = Evidence(cells, {cell.spec.key: () for cell in cells})
+    evidence = ClaimEvidence(cells, {cell.spec.key: () for cell in cells})
     for setting in SETTINGS:
         for instance in evidence.instances():
             there = evidence.policies(setting.name, instance)
@@ -68,7 +68,7 @@ def test_the_number_of_repetitions_is_the_papers() -> None:
 
 
 def test_the_weak_dominance_fractions_are_those_printed() -> None:
-    nothing = Evidence([], {})
+    nothing = ClaimEvidence([], {})
     claims = [*table1.EXHIBIT.build(nothing).claims, *table2.EXHIBIT.build(nothing).claims]
     assert [claim.verdict for claim in claims] == [HELD] * 3
     for family, printed, within in (
@@ -179,7 +179,7 @@ def trace(spec: ExperimentSpec, seed: int, curve: Sequence[float]) -> Trace:
 
 def evidence_of(
     curves: Mapping[tuple[str, str, str], Sequence[Sequence[float]]],
-) -> Evidence:
+) -> ClaimEvidence:
     """Return evidence made by hand: a few curves for every (setting, instance, policy)."""
     cells, traces = [], {}
     for k, ((setting, instance, policy), runs) in enumerate(curves.items()):
@@ -187,7 +187,7 @@ def evidence_of(
         spec = ExperimentSpec(environment, PolicySpec("uss-ucb"), rounds=5000 + k)
         cells.append(Cell(setting, instance, policy, spec))
         traces[spec.key] = [trace(spec, seed, run) for seed, run in enumerate(runs)]
-    return Evidence(cells, traces)
+    return ClaimEvidence(cells, traces)
 
 
 def test_what_a_part_of_the_rounds_added() -> None:
@@ -225,7 +225,7 @@ def test_cells_that_ask_for_the_same_runs_share_them() -> None:
 # ------------------------------------------------------------------------------------------- claims
 
 
-def claims_of(build: Callable[[Evidence], Section], curves: Mapping) -> list[Claim]:
+def claims_of(build: Callable[[ClaimEvidence], Section], curves: Mapping) -> list[Claim]:
     return list(build(evidence_of(curves)).claims)
 
 
@@ -422,7 +422,7 @@ def curves_file(out: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_a_small_reproduction_by_two_engines_and_again(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     report = reproduce(one, quick=True, only=["supervised"], engine="in-process")
@@ -475,7 +475,7 @@ def test_what_is_not_installed_is_missed_before_any_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stopwise.paper.reproduce.find_spec", lambda name: None)
-    with pytest.raises(MissingPackageError, match="matplotlib and pyarrow"):
+    with pytest.raises(MissingPackageError, match="jinja2 and matplotlib and pyarrow"):
         reproduce(tmp_path / "out", quick=True, only=["supervised"])
     assert not (tmp_path / "out").exists()
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import stopwise as sw
 from stopwise.logs.writer import LogWriter
-from tests.cascades import good_cascade
+from tests.helpers.cascades import good_cascade
 
 COSTS = (0.02, 0.1, 0.25)
 NAMES = ("rules", "small", "large")
@@ -80,8 +80,8 @@ def play(
                 tuple(known),
                 said_so_far,
                 said_so_far,
-                stop=done,
-                wanted=descent.wanted,
+                stop=done if done >= 0 else None,
+                rule_stop=descent.rule_stop,
                 failure=failure,
             )
         )
@@ -110,7 +110,7 @@ def write(
 def full(said: Arms) -> list[sw.Round]:
     """Rounds in which every arm ran."""
     return [
-        sw.Round(str(t), 0.0, tuple(x.tolist()), tuple(y), tuple(y), stop=2, wanted=2)
+        sw.Round(str(t), 0.0, tuple(x.tolist()), tuple(y), tuple(y), stop=2, rule_stop=2)
         for t, (x, y) in enumerate(zip(said.contexts, said.outputs.tolist(), strict=True))
     ]
 
@@ -125,7 +125,7 @@ def cut(rounds: Sequence[sw.Round], ends: Callable[[int], int]) -> list[sw.Round
             one.outputs[: ends(t) + 1],
             one.answers[: ends(t) + 1],
             stop=ends(t),
-            wanted=ends(t),
+            rule_stop=ends(t),
         )
         for t, one in enumerate(rounds)
     ]

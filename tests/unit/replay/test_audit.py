@@ -31,7 +31,7 @@ def test_an_audit_is_what_telling_each_label_after_its_round_would_be(tmp_path: 
         policy.observe(x, outputs[: stop + 1])
         if audited[t]:
             heard = tuple(outputs[: stop + 1])
-            done = sw.Round(str(t), 0.0, tuple(x.tolist()), heard, heard, stop=stop, wanted=stop)
+            done = sw.Round(str(t), 0.0, tuple(x.tolist()), heard, heard, stop=stop, rule_stop=stop)
             policy.audit(done, str(said.labels[t]))
     assert found.decisions["uss-pd"].tolist() == stops
     assert found.audited == int(audited.sum()) == policy.audits

@@ -14,8 +14,8 @@ from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.diagnosis.findings import Estimate
 from stopwise.logs.log import Log
 from stopwise.logs.replay.replay import replay
-from stopwise.logs.replay.results import Played, Replay
-from stopwise.logs.replay.survey import survey
+from stopwise.logs.replay.results import CandidateResult, Replay
+from stopwise.logs.replay.summary import summarise
 from stopwise.logs.replay.words import sentences
 from stopwise.logs.writer import LogWriter
 from tests.unit.replay.live import CASCADE, NAMES, arms, cut, full, write
@@ -45,7 +45,7 @@ def mean(estimate: Estimate | None, values: list[float]) -> None:
     assert estimate.value - estimate.low == pytest.approx(half, abs=1e-9)
 
 
-def check(one: Played, decided: list[int], rows: list[dict[str, Any]]) -> None:
+def check(one: CandidateResult, decided: list[int], rows: list[dict[str, Any]]) -> None:
     """Count again, in the plainest way."""
     known, beyond = [], 0
     for stop, row in zip(decided, rows, strict=True):
@@ -96,8 +96,8 @@ def written(path: Path, seed: int, *, truncated: bool, fails: bool) -> list[dict
                 tuple(said.contexts[t].tolist()),
                 outputs,
                 outputs,
-                stop=n - 1,
-                wanted=n - 1,
+                stop=n - 1 if n else None,
+                rule_stop=n - 1,
                 costs=costs,
                 failure=failure,
             )
@@ -162,7 +162,7 @@ def test_policies_come_best_first(tmp_path: Path) -> None:
     log = Log(write(tmp_path / "log.csv", full(arms(2000))))
     asked = ["random-depth", "uss-pd:sigma=0.05", "fixed-depth:depth=rules"]
     found = replay(log, CASCADE, asked)
-    prices = [one.judged(found.judged_by) for one in found.policies]
+    prices = [one.value(found.judged_by) for one in found.policies]
     values = [price.value for price in prices if price is not None]
     assert len(values) == 3
     assert values == sorted(values)
@@ -239,7 +239,9 @@ def test_where_the_first_arm_always_failed_there_is_nothing_to_say(tmp_path: Pat
     with LogWriter(path, NAMES, ["a"]) as log:
         for t in range(40):
             failure = sw.Failure(0, "error", "it broke")
-            log.write(sw.Round(str(t), 0.0, (0.5,), (), (), stop=-1, wanted=2, failure=failure))
+            log.write(
+                sw.Round(str(t), 0.0, (0.5,), (), (), stop=None, rule_stop=2, failure=failure)
+            )
     with pytest.raises(InvalidLogError, match="'rules', failed in every round"):
         replay(Log(path), CASCADE, out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == [path]
@@ -287,7 +289,7 @@ def test_exact_costs_are_not_taken_for_exact_comparisons(tmp_path: Path) -> None
 def test_the_count_of_rows_ends_where_the_log_does(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     path = write(tmp_path / "log.csv", full(arms(N)))
-    survey(Log(path), lambda stage, done, of: seen.append((done, of)))
+    summarise(Log(path), lambda stage, done, of: seen.append((done, of)))
     assert seen == [(N, N)]
 
 

@@ -59,7 +59,7 @@ def test_async_and_plain_stages_give_what_plain_ones_do() -> None:
         return [await runner.arun(x) for x in CASES]
 
     rounds = asyncio.run(all_in_turn())
-    wanted = Runner(twin, PLAIN).run_many(CASES)
+    wanted = list(Runner(twin, PLAIN).run_many(CASES))
     assert [(r.outputs, r.stop, r.context) for r in rounds] == [
         (r.outputs, r.stop, r.context) for r in wanted
     ]
@@ -146,7 +146,7 @@ def test_a_failure_ends_the_round_and_teaches_what_was_answered(
     done = asyncio.run(runner.arun(CASES[0]))
     assert (done.failure, done.stop, len(done.outputs)) == (failure, 0, 1)
     decision = twin.decide(CASES[0])
-    twin.observe(CASES[0], [PLAIN[0](CASES[0])], wanted=decision.wanted)
+    twin.observe(CASES[0], [PLAIN[0](CASES[0])], rule_stop=decision.rule_stop)
     assert frozen(policy) == frozen(twin)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
@@ -72,13 +73,13 @@ def test_stages_beyond_the_stop_are_never_called(depth: int) -> None:
     done = runner.run("a case")
     assert called == list(range(depth + 1))
     assert done.outputs == done.answers == tuple(f"arm {arm}" for arm in called)
-    assert (done.stop, done.wanted, done.failure, done.costs) == (depth, depth, None, None)
+    assert (done.stop, done.rule_stop, done.failure, done.costs) == (depth, depth, None, None)
     assert done.answer == f"arm {depth}"
 
 
 def test_a_runner_does_what_deciding_and_observing_by_hand_does() -> None:
     policy, twin = learner(), learner()
-    rounds = Runner(policy, STAGES).run_many(CASES)
+    rounds = list(Runner(policy, STAGES).run_many(CASES))
     stops: list[int] = []
     for x in CASES:
         decision = twin.decide(x)
@@ -97,7 +98,7 @@ def test_fitted_estimators_are_stages() -> None:
     cascade = sw.Cascade([0.02, 0.2], names=["small", "large"])
     policy = sw.USSPD(cascade, sw.Polynomial(degree=2), 2, forced_rounds=30)
     runner = Runner(policy, [lambda x: small.predict([x[:1]])[0], large])
-    rounds = runner.run_many(CASES.tolist())
+    rounds = list(runner.run_many(CASES.tolist()))
     deep = [done for done in rounds if done.stop == 1]
     assert 30 <= len(deep) < len(rounds)
     wanted = large.predict([done.context for done in deep])
@@ -249,10 +250,14 @@ def test_a_failure_ends_the_round_and_teaches_what_was_answered(
         assert done.failure is not None
         assert (done.failure.arm, done.failure.kind) == (arm, kind)
         assert done.failure.message.startswith(message)
-        assert (done.stop, len(done.outputs), len(done.answers)) == (arm - 1, arm, arm)
+        assert (done.stop, len(done.outputs), len(done.answers)) == (
+            arm - 1 if arm else None,
+            arm,
+            arm,
+        )
         decision = twin.decide(x)
         if arm:
-            twin.observe(x, [stage(x) for stage in STAGES[:arm]], wanted=decision.wanted)
+            twin.observe(x, [stage(x) for stage in STAGES[:arm]], rule_stop=decision.rule_stop)
     assert frozen(policy) == frozen(twin)
     assert policy.rounds == (5 if arm else 0)
 
@@ -261,8 +266,8 @@ def test_a_failed_round_leaves_a_policy_that_goes_on() -> None:
     policy, twin = taught(), taught()
     Runner(policy, [late] * 3, timeout=0.02).run(CASES[0])  # answers nothing
     twin.decide(CASES[0])
-    rounds = Runner(policy, STAGES).run_many(CASES[60:])
-    wanted = Runner(twin, STAGES).run_many(CASES[60:])
+    rounds = list(Runner(policy, STAGES).run_many(CASES[60:]))
+    wanted = list(Runner(twin, STAGES).run_many(CASES[60:]))
     assert [done.outputs for done in rounds] == [done.outputs for done in wanted]
     assert frozen(policy) == frozen(twin)
 
@@ -406,7 +411,7 @@ def test_ids_are_given_or_new() -> None:
     new = {runner.run([0, 0]).id for _ in range(50)}
     assert len(new) == 50
     assert all(len(one) == 32 for one in new)
-    rounds = runner.run_many([[0, 1], [0, 2]], id_of=lambda case: f"n{case[1]}")
+    rounds = list(runner.run_many([[0, 1], [0, 2]], id_of=lambda case: f"n{case[1]}"))
     assert [done.id for done in rounds] == ["n1", "n2"]
 
 
@@ -418,11 +423,38 @@ def test_time_is_when_the_round_began() -> None:
     assert before <= done.time <= seen[0]
 
 
-def test_progress_is_told_of_every_round() -> None:
-    told: list[tuple[int, int]] = []
-    runner = Runner(sw.FixedDepth(CASCADE), STAGES)
-    runner.run_many(iter(CASES[:3]), progress=lambda *done: told.append(done))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+def test_a_refused_case_is_named_and_the_rounds_before_it_are_done() -> None:
+    features = sw.Scaled.fit(CASES, sw.Polynomial(degree=1))
+    policy, done = sw.USSPD(CASCADE, features, 2), list[sw.Round]()
+    message = r'case 31 \(counted from 1\): coordinate 1 is 9.*outside="clip"'
+    with pytest.raises(sw.InvalidContextError, match=message):
+        done.extend(Runner(policy, STAGES).run_many([*CASES[:30], [0.0, 9.0], *CASES[30:]]))
+    assert len(done) == policy.rounds == 30
+
+
+def test_a_data_frame_is_taken_row_by_row() -> None:
+    frame = pd.DataFrame(CASES[:3], columns=["age", "weight"])
+    runner = Runner(sw.FixedDepth(CASCADE), STAGES, context=lambda row: [row.weight, row.age])
+    contexts = [done.context for done in runner.run_many(frame)]
+    assert contexts == [(w, a) for a, w in CASES[:3].tolist()]
+    with pytest.raises(
+        sw.InvalidParameterError, match="a list of cases or a data frame, not a str"
+    ):
+        list(runner.run_many("ab"))
+
+
+def test_when_most_rounds_fail_there_is_one_warning() -> None:
+    runner = Runner(sw.FixedDepth(CASCADE), [STAGES[0], lambda x: x["key"], STAGES[2]])
+    message = "20 of the last 20 rounds failed; the last time stage 'model' .*IndexError"
+    with pytest.warns(sw.StageFailureWarning, match=message) as caught:
+        rounds = list(runner.run_many(CASES[:60]))
+    assert len(caught) == 1
+    assert all(done.failure is not None for done in rounds)
+
+
+def test_without_an_answer_there_is_no_stop_to_mistake_for_an_arm() -> None:
+    done = Runner(sw.FixedDepth(CASCADE), [lambda x: 1 / 0, *STAGES[1:]]).run([0, 0])
+    assert (done.stop, done.answer) == (None, None)
 
 
 # --------------------------------------------------------------------------------------- logs
@@ -438,7 +470,7 @@ def test_every_round_is_logged_before_it_is_learned() -> None:
 
     known: list[int] = []
     log = Watching()
-    rounds = Runner(policy, STAGES, log=log).run_many(CASES[:40])
+    rounds = list(Runner(policy, STAGES, log=log).run_many(CASES[:40]))
     assert log.rounds == rounds
     assert known == list(range(40))
 

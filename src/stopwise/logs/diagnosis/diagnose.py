@@ -1,34 +1,30 @@
 """Diagnose a log: how deep it should have gone, what that would save, whether to trust it."""
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
+from stopwise import checks
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.diagnosis import plug_in
-from stopwise.logs.diagnosis.agreement import read_agreement
-from stopwise.logs.diagnosis.audit import LEAST_LABELS, Rows, read_audit
-from stopwise.logs.diagnosis.disagreement import group_disagreements, pair_disagreements
-from stopwise.logs.diagnosis.findings import Arm, Audit, Diagnosis
+from stopwise.logs.diagnosis.agreement import read_hint
+from stopwise.logs.diagnosis.audit import LEAST_LABELS, plan_labels, read_audit
+from stopwise.logs.diagnosis.disagreement import group_disagreements
+from stopwise.logs.diagnosis.findings import ArmSummary, Diagnosis, PairDisagreement
+from stopwise.logs.diagnosis.intervals import wilson
 from stopwise.logs.diagnosis.models import Disagreement, reliability
-from stopwise.logs.diagnosis.planning import plan_audit
-from stopwise.logs.diagnosis.sampling import STREAM, Survey, survey
+from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, survey
 from stopwise.logs.diagnosis.verdict import MOST_DEGREE, judge
 from stopwise.logs.log import Log
-
-Progress = Callable[[str, int, int], None]
+from stopwise.records import Progress, no_progress
+from stopwise.reporting.wording import listed, percent
 
 LEAST_ROWS = 50
 DRAWS = 200
-INTERVALS = (
-    "Intervals are at 95 %. They count the chance of the rows, not a change of the world between "
-    "the log and tomorrow."
-)
+INTERVALS = "Intervals are at 95 %. They cover the choice of rows, not later changes of the data."
 THE_RULE = (
-    "The rule is the one USS-PD arrives at when it has learned; while it learns it goes deeper now "
-    "and then. Each row is judged by models that were fitted on other rows."
+    "The results are those of USS-PD when it has learned; while it learns it goes deeper now and "
+    "then. Each row is decided by models that were fitted on other rows."
 )
 
 
@@ -39,9 +35,9 @@ def diagnose(
     degree: int = 1,
     sample: int = 200_000,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> Diagnosis:
-    r"""Read a log once and say what it tells about its cascade.
+    r"""Find out from a log whether its cascade can be learned, and what that would save.
 
     Parameters
     ----------
@@ -52,7 +48,7 @@ def diagnose(
     degree : int
         Of the polynomial in the scaled context by which disagreement is modelled, 1 to 4.
     sample : int
-        The most rows that are kept in memory, and that models are fitted on.
+        The most rows that are held in memory, and that models are fitted on.
     seed : int
         Of the choice of rows. The same log and seed give the same diagnosis.
     progress : callable, optional
@@ -61,12 +57,12 @@ def diagnose(
     Returns
     -------
     Diagnosis
-        Plain numbers and words.
+        Plain numbers and text.
 
     Raises
     ------
     InvalidLogError
-        If too few rows have the outputs of all arms, or no label is ever what an arm says.
+        If too few rows have the outputs of all arms, or no label ever equals an output.
 
     Examples
     --------
@@ -82,132 +78,109 @@ def diagnose(
     >>> [round(s.share.value, 2) for s in found.stops]
     [0.67, 0.33]
     """
-    tell = progress or _silent
     if cascade.n_arms != len(log.arms):
         raise InvalidParameterError(
             f"the log has {len(log.arms)} arms ({', '.join(log.arms)}) but there are "
             f"{cascade.n_arms} costs; give one cost for each arm"
         )
-    if not 1 <= degree <= MOST_DEGREE:
-        raise InvalidParameterError(f"degree must be 1 to {MOST_DEGREE}, not {degree}")
-    if sample < LEAST_ROWS:
-        raise InvalidParameterError(f"sample must be at least {LEAST_ROWS}, not {sample}")
+    degree = checks.integer("degree", degree, least=1, most=MOST_DEGREE)
+    sample = checks.integer("sample", sample, least=LEAST_ROWS)
     cascade = _named(cascade, log.arms)
-    seen = survey(
+    found = survey(
         log.chunks(),
         cascade.n_arms,
         len(log.context),
         sample=sample,
         seed=seed,
         rows=log.rows,
-        progress=tell,
+        progress=progress,
     )
-    rows = seen.sample
-    if rows.n < LEAST_ROWS:
-        raise InvalidLogError(
-            f"{log.path.name}: only {rows.n} rows have the outputs of all "
-            f"{cascade.n_arms} arms, and a diagnosis takes at least {LEAST_ROWS}; log more rounds "
-            "that go to the last arm, or leave out arms that hardly ever answered"
-        )
-    if seen.judged >= LEAST_LABELS and not seen.matched:
-        raise InvalidLogError(
-            f"{log.path.name}: on none of {seen.judged:,} labelled rows is the label what any arm "
-            f"said; a label is {seen.unlike[0]} where an output is {seen.unlike[1]}: write labels "
-            "as the outputs are written, or name another column as the label"
-        )
+    rows, audited = found.sample, found.audited
+    _check(log, cascade, found)
     model = Disagreement(
-        cascade,
-        rows.contexts,
-        rows.differ,
-        degree=degree,
-        sees=log.sees,
-        fitted=lambda done: tell("fitting", done, 2),
+        cascade, rows.contexts, rows.differ, degree=degree, sees=log.sees, progress=progress
     )
-    tell("estimating", 0, 3)
+    progress("estimating", 0, 2)
     predicted = model.out_of_sample
     stops = plug_in.plug_in_stops(cascade, predicted)
+    shares = plug_in.stop_shares(cascade, stops)
     calibration = reliability(cascade, predicted, rows.differ, model.n_features)
     random = np.random.default_rng([seed, STREAM, 1])
-    saving = plug_in.saving(
-        cascade, stops, rows.differ, model.redrawn(rows.contexts, DRAWS, random), model.calmed()
-    )
-    agreement = read_agreement(
-        cascade,
-        predicted,
-        rows.outputs,
-        rows.differ,
-        seen.classes,
-        seen.audited.wrong if seen.audited.n >= LEAST_LABELS else None,
-    )
-    tell("estimating", 1, 3)
-    known = len(log.context) if log.sees is None else log.sees[0]
-    audit: Audit | None = None
-    labelled = None
-    if seen.audited.n >= LEAST_LABELS:
-        among = _halves(seen, model)
-        p = model.predict(seen.audited.contexts, among)
-        labelled = p, seen.audited.wrong
-        audit = read_audit(
-            cascade,
-            Rows(seen.audited.contexts[:, :known], p),
-            seen.audited.wrong,
-            Rows(rows.contexts[:, :known], predicted),
-            degree=degree,
-            random=np.random.default_rng([seed, STREAM]),
-        )
-    tell("estimating", 2, 3)
-    fixed = plug_in.fixed_depths(
-        cascade, rows.differ, None if audit is None else seen.audited.wrong
-    )
-    plan = (
-        plan_audit(cascade, predicted, rows.differ.mean(axis=0), agreement) if audit is None else ()
-    )
-    found = Diagnosis(
+    redrawn = model.redrawn(rows.contexts, DRAWS, random)
+    saving = plug_in.saving(cascade, stops, rows.differ, redrawn, model.flattened())
+    progress("estimating", 1, 2)
+    labels = None
+    if audited.n >= LEAST_LABELS:
+        labels = model.predict(audited.contexts, _halves(found, model)), audited.wrong
+    audit = None if labels is None else read_audit(cascade, *labels)
+    hint = plan = None
+    if audit is None:
+        hint = read_hint(cascade, predicted, rows.outputs, found.classes)
+        plan = plan_labels(cascade, predicted, rows.differ.mean(axis=0), hint)
+    diagnosis = Diagnosis(
         log=log.path.name,
-        rows=seen.rows,
+        rows=found.rows,
         used=rows.n,
-        full_depth=seen.full_depth,
-        labelled=seen.labelled,
+        full_depth=found.full_depth,
+        labelled=found.labelled,
+        logged_cost=float((cascade.costs * cascade.tradeoff) @ found.answered / found.rows),
         arms=tuple(
-            Arm(name, float(own), float(total), int(n))
+            ArmSummary(name, float(own), float(total), int(n))
             for name, own, total, n in zip(
-                cascade.names, cascade.costs, cascade.cumulative, seen.answered, strict=True
+                cascade.names, cascade.costs, cascade.cumulative, found.answered, strict=True
             )
         ),
         context=tuple(log.context),
-        pairs=pair_disagreements(cascade, seen.pair_rows, seen.pair_differ),
+        pairs=tuple(
+            PairDisagreement(i, j, float(cascade.gaps[i, j]), int(n), wilson(int(d), int(n)))
+            for (i, j), n, d in zip(
+                cascade.pairs(), found.pair_rows, found.pair_differ, strict=True
+            )
+        ),
         groups=group_disagreements(log.context, rows.contexts, rows.differ),
         reliability=calibration,
-        stops=plug_in.stop_shares(cascade, stops),
+        stops=shares,
         saving=saving,
-        margins=plug_in.margins(cascade, predicted, stops),
-        frontier=plug_in.frontier(cascade, predicted, rows.differ, labelled),
-        fixed=fixed,
-        agreement=agreement,
+        frontier=plug_in.frontier(cascade, predicted, rows.differ, labels),
+        fixed=plug_in.fixed_depths(cascade, rows.differ, None if labels is None else labels[1]),
         audit=audit,
+        hint=hint,
         plan=plan,
         verdict=judge(
             cascade,
             saving,
             calibration,
-            agreement,
-            audit,
-            plan,
-            shares=np.bincount(stops, minlength=cascade.n_arms) / len(stops),
-            unseen=seen.unseen,
+            shares,
+            hint=hint,
+            audit=audit,
+            plan=plan,
+            unseen=found.unseen,
             degree=degree,
         ),
-        notes=_notes(log, seen, cascade),
+        notes=_notes(log, found, cascade),
         seed=seed,
-        unseen=seen.unseen,
+        unseen=found.unseen,
         degree=degree,
     )
-    tell("estimating", 3, 3)
-    return found
+    progress("estimating", 2, 2)
+    return diagnosis
 
 
-def _silent(stage: str, done: int, of: int) -> None:
-    del stage, done, of
+def _check(log: Log, cascade: Cascade, found: LogSurvey) -> None:
+    """Refuse a log that nothing can be learned from."""
+    if found.sample.n < LEAST_ROWS:
+        raise InvalidLogError(
+            f"{log.path.name}: only {found.sample.n} rows have the outputs of all "
+            f"{cascade.n_arms} arms, and a diagnosis takes at least {LEAST_ROWS}; log more rounds "
+            "that go to the last arm, or leave out arms that hardly ever answered"
+        )
+    if found.comparable >= LEAST_LABELS and not found.matched:
+        raise InvalidLogError(
+            f"{log.path.name}: on none of {found.comparable:,} labelled rows is the label an "
+            f"output of any arm; a label is {found.unlike[0]} where an output is "
+            f"{found.unlike[1]}: write labels as the outputs are written, or name another column "
+            "as the label"
+        )
 
 
 def _named(cascade: Cascade, names: tuple[str, ...]) -> Cascade:
@@ -219,7 +192,7 @@ def _named(cascade: Cascade, names: tuple[str, ...]) -> Cascade:
     return Cascade.from_cumulative(totals, names=names, tradeoff=cascade.tradeoff)
 
 
-def _halves(seen: Survey, model: Disagreement) -> NDArray[np.int64]:
+def _halves(seen: LogSurvey, model: Disagreement) -> NDArray[np.int64]:
     """Return for every labelled row the half of the sample it is in; any, if it is in none."""
     order = np.argsort(seen.sample.number)
     place = np.searchsorted(seen.sample.number[order], seen.audited.number)
@@ -228,59 +201,43 @@ def _halves(seen: Survey, model: Disagreement) -> NDArray[np.int64]:
     return np.where(inside, model.half[place], seen.audited.number % 2)
 
 
-def _notes(log: Log, seen: Survey, cascade: Cascade) -> tuple[str, ...]:
+def _notes(log: Log, found: LogSurvey, cascade: Cascade) -> tuple[str, ...]:
     notes = [INTERVALS, THE_RULE]
-    dear = [n for n, c in zip(cascade.names, cascade.costs, strict=True) if c > 1]
-    if dear:
+    expensive = [n for n, c in zip(cascade.names, cascade.costs, strict=True) if c > 1]
+    if expensive:
         notes.append(
-            f"{' and '.join(dear)} {'costs' if len(dear) == 1 else 'cost'} more than the one error "
-            "that such an arm could mend. Perhaps the costs are not in units of one error."
+            f"{listed(expensive)} {'costs' if len(expensive) == 1 else 'cost'} more than the one "
+            "error that it could repair. Perhaps the costs are not in units of one error."
         )
-    if seen.sample.n < seen.full_depth:
+    if found.sample.n < found.full_depth:
         notes.append(
-            f"Models, shares and savings rest on a random sample of {seen.sample.n:,} of the "
-            f"{seen.full_depth:,} rows with every output."
+            f"Models, shares and savings use a random sample of {found.sample.n:,} of the "
+            f"{found.full_depth:,} rows with every output."
         )
-    truncated = seen.rows - seen.full_depth
-    if truncated:
+    if found.full_depth < found.rows:
         notes.append(
-            f"{truncated:,} of {seen.rows:,} rows stop before {cascade.names[-1]}. The sample "
-            "gives each place where the policy wanted to stop its share of the log. That makes up "
-            "for the choice of rows if chance alone took some of them deeper, as forced "
-            "full-depth rounds do; the plain rates by pair are of the rows that both arms answered."
+            f"{found.rows - found.full_depth:,} of {found.rows:,} rows stop before "
+            f"{cascade.names[-1]}. The sample gives each place where the policy decided to stop "
+            "its share of the log. That corrects for the choice of rows if some of them went "
+            "deeper at random, as forced full-depth rounds do; the rates by pair are of the rows "
+            "that both arms answered."
         )
-    if seen.unseen > 0.01:
+    if found.unseen > 0.01:
         notes.append(
-            f"{100 * seen.unseen:.0f} % of the rows are of kinds that never went to the last arm; "
-            "nothing here speaks of those."
-        )
-    if cascade.n_arms >= 3:
-        kind = (
-            "two wrong arms never say the same (free text)"
-            if seen.classes is None
-            else "a wrong arm says each wrong class alike"
-            if seen.classes > 2
-            else None
-        )
-        notes.append(
-            "Accuracy from agreement, and its intervals, hold only if the assumption does: that "
-            "among cases about equally hard, and given the right answer, arms err independently"
-            + (f", and that {kind}" if kind else "")
-            + "; most arms must be right more often than not."
+            f"{percent(found.unseen)} of the rows are of kinds that never went to the last arm; "
+            "these results do not cover them."
         )
     if log.sees is not None:
         notes.append(
-            "Each arm is judged on what is known when standing there; what stages reveal later is "
-            "not used earlier. The best arm by the labels is that given what is known at the "
-            "start."
+            "Each arm is judged on the context known at that arm; what stages reveal later is not "
+            "used earlier."
         )
-    if seen.labelled:
+    if found.labelled:
         notes.append(
-            f"Labels: {seen.labelled:,} rows, {seen.labelled_deep:,} of them with every output. "
-            "They are taken to be a random choice of rows; labels given to hard cases only would "
-            "mislead."
+            f"Labels: {found.labelled:,} rows, {found.labelled_deep:,} of them with every output. "
+            "They are taken to be a random choice of rows; labels of hard cases only would mislead."
         )
-        if seen.audited.n < LEAST_LABELS:
+        if found.audited.n < LEAST_LABELS:
             notes.append(
                 f"Fewer than {LEAST_LABELS} labelled rows have every output: too few to use."
             )

@@ -1,7 +1,7 @@
-"""What a diagnosis found: frozen values of plain numbers and words, ready for JSON.
+"""The result of a diagnosis: frozen values of plain numbers and text, ready for JSON.
 
-Arms are 0-based positions. An interval is at 95 % unless it says otherwise. Shares, rates and
-errors are between 0 and 1; costs are in units of one error, per round.
+Arms are 0-based positions. Intervals are at 95 %. Shares, rates and errors are between 0 and 1;
+costs are in units of one error, per round.
 """
 
 from typing import Literal
@@ -9,16 +9,11 @@ from typing import Literal
 import msgspec
 
 Answer = Literal["learnable", "probably", "not from disagreement alone"]
+Fit = Literal["good", "rough", "bad"]
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A number and its 95 % interval; all three are equal where it is exact.
-
-    Examples
-    --------
-    >>> print(Estimate(0.123, 0.1, 0.15))
-    0.123 (0.100 to 0.150)
-    """
+    """A number and its 95 % interval; all three are equal where it is exact."""
 
     value: float
     low: float
@@ -28,7 +23,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
-class Arm(msgspec.Struct, frozen=True):
+class ArmSummary(msgspec.Struct, frozen=True):
     """One arm: its name, its own cost, C_i of stopping there, and the rows it answered."""
 
     name: str
@@ -48,18 +43,9 @@ class PairDisagreement(msgspec.Struct, frozen=True):
 
 
 class GroupDisagreement(msgspec.Struct, frozen=True):
-    """Disagreement among the rows of one context group.
+    """Disagreement of each pair, in the order of ``cascade.pairs()``, in one context group.
 
-    Attributes
-    ----------
-    coordinate : str
-        The name of the context column.
-    group : str
-        Which of its values, in words: "low (below 3.2)", or the value itself.
-    rows : int
-        How many rows of the sample are in the group.
-    rates : tuple of Estimate
-        One for each pair, in the order of ``cascade.pairs()``.
+    ``coordinate`` names the context column, ``group`` its values: "low (up to 3.2)", or a value.
     """
 
     coordinate: str
@@ -77,13 +63,13 @@ class ReliabilityBin(msgspec.Struct, frozen=True):
 
 
 class Reliability(msgspec.Struct, frozen=True):
-    """Whether the fitted disagreement of a pair means what it says, out of sample."""
+    """Whether the predicted disagreement of a pair is what was observed on other rows."""
 
     first: int
     second: int
     bins: tuple[ReliabilityBin, ...]
     calibration_error: float
-    features: int = 0
+    fit: Fit
 
 
 class StopShare(msgspec.Struct, frozen=True):
@@ -91,27 +77,6 @@ class StopShare(msgspec.Struct, frozen=True):
 
     arm: int
     share: Estimate
-
-
-class Margins(msgspec.Struct, frozen=True):
-    """What the rule had to spare, min_j (C_j − C_i − p̂_ij(x)), where it stopped at arm i.
-
-    Attributes
-    ----------
-    arm : int
-        i; never the last arm, which is compared with nothing.
-    rows : int
-        How many rows stop there.
-    quantiles : tuple of float
-        At 5, 25, 50, 75 and 95 %.
-    share_thin : float
-        The share of these rows within 0.02 of the other decision.
-    """
-
-    arm: int
-    rows: int
-    quantiles: tuple[float, ...]
-    share_thin: float
 
 
 class FrontierPoint(msgspec.Struct, frozen=True):
@@ -125,7 +90,7 @@ class FrontierPoint(msgspec.Struct, frozen=True):
 
 
 class FixedDepthPoint(msgspec.Struct, frozen=True):
-    """Stopping always at one arm."""
+    """Stopping always at one arm; ``error`` and ``loss`` (cost plus error) by the labels."""
 
     arm: int
     cost: float
@@ -135,16 +100,9 @@ class FixedDepthPoint(msgspec.Struct, frozen=True):
 
 
 class Saving(msgspec.Struct, frozen=True):
-    """What the rule saves against always going to the last arm.
+    """What the rule saves: C_K less its mean cost, the same as a share of C_K.
 
-    Attributes
-    ----------
-    per_round : Estimate
-        C_K less the mean cost of the rule.
-    share : Estimate
-        The same as a share of C_K.
-    disagreement : Estimate
-        How often the chosen arm's output differs from the last arm's.
+    ``disagreement`` is how often the chosen arm's output differs from the last arm's.
     """
 
     per_round: Estimate
@@ -152,106 +110,29 @@ class Saving(msgspec.Struct, frozen=True):
     disagreement: Estimate
 
 
-class AccuracyEstimate(msgspec.Struct, frozen=True):
-    """How often an arm is right, as estimated from agreement alone."""
+class Hint(msgspec.Struct, frozen=True):
+    """How often each arm seems right, from agreement alone; only if arms err independently.
 
-    arm: int
-    accuracy: Estimate
-
-
-class IndependenceCheck(msgspec.Struct, frozen=True):
-    """Whether the agreements look as they would if arms erred independently.
-
-    Where ``checked`` is false, nothing is known: ``passed`` is false too, the statistic 0, the
-    p-value 1.
+    ``worse`` is an expensive arm that seems less accurate than ``better``, a cheaper one: a
+    question that labels answer. None if there is no such arm.
     """
 
-    checked: bool
-    passed: bool
-    statistic: float
-    p_value: float
-    words: str
-
-
-class WorseArm(msgspec.Struct, frozen=True):
-    """A dearer arm that looks less accurate than a cheaper one.
-
-    Attributes
-    ----------
-    worse, better : int
-        The dear arm, and the cheaper arm that looks better.
-    difference : Estimate
-        Accuracy of ``better`` less that of ``worse``.
-    cost_now, cost_without : float
-        Cost per round of the rule with the arm, and without it (its own cost saved too).
-    loss_now, loss_without : float
-        The same with the estimated error of the answers added.
-    words : str
-        All that for a person who decides.
-    drives : bool
-        Whether the rule goes there often enough, and loses enough by it, to matter.
-    confirmed : bool
-        Whether labels say so too. Without, arms that share mistakes would look the same.
-    """
-
-    worse: int
-    better: int
-    difference: Estimate
-    cost_now: float
-    cost_without: float
-    loss_now: float
-    loss_without: float
-    words: str
-    drives: bool = True
-    confirmed: bool = False
-
-
-class Agreement(msgspec.Struct, frozen=True):
-    """What the agreement of three or more arms says about who is right.
-
-    Attributes
-    ----------
-    classes : int or None
-        The number of different outputs, None for free text.
-    accuracies, check, worse
-        How often each arm is right, what can be checked of that, and the arms that look worse.
-    losses, rule_loss : tuple of float, float
-        Total cost plus estimated error of stopping always at each arm, and of the rule.
-    refuted : tuple of str
-        Arms that looked worse until labels said otherwise, in words.
-    """
-
-    classes: int | None
-    accuracies: tuple[AccuracyEstimate, ...]
-    check: IndependenceCheck
-    worse: tuple[WorseArm, ...]
-    losses: tuple[float, ...] = ()
-    rule_loss: float = 0.0
-    refuted: tuple[str, ...] = ()
+    accuracies: tuple[float, ...]
+    worse: int | None = None
+    better: int | None = None
 
 
 class PairAudit(msgspec.Struct, frozen=True):
-    """What labels say of two arms i < j.
-
-    Attributes
-    ----------
-    first, second, rows : int
-        The arms, and the labelled rows that both answered.
-    harm : Estimate
-        W_ij = P(i right, j wrong).
-    repair : Estimate
-        P(i wrong, j right).
-    """
+    """By the labels: harm W_ij = P(i right, j wrong) and repair P(i wrong, j right), i < j."""
 
     first: int
     second: int
-    rows: int
     harm: Estimate
     repair: Estimate
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """What the labelled rows say.
+    """What the labelled rows show.
 
     Attributes
     ----------
@@ -261,42 +142,42 @@ class Audit(msgspec.Struct, frozen=True):
         The error rate of each arm.
     pairs : tuple of PairAudit
         In the order of ``cascade.pairs()``.
-    weakly_dominant : Estimate
-        The share of rows whose best arm i*(x), estimated from the labels, has
-        C_j − C_i* > p_ij(x) for all j > i*: where the label-free rule is right.
-    rule_loss : Estimate
-        Error plus cost per round of the label-free rule.
-    best_fixed : int
-        The arm of the best fixed depth.
-    best_fixed_loss : Estimate
-        Its error plus cost.
+    rule_error, rule_loss, rule_depth
+        Error, error plus cost, and mean position of the stop, of the label-free rule.
+    best_fixed, best_fixed_loss
+        The arm of the best fixed depth, and its error plus cost.
     lost : Estimate
         ``rule_loss`` less ``best_fixed_loss``, row by row; above zero the rule is worse.
-    rule_depth : float
-        The mean number of the arm at which the rule stops there, from 0.
     """
 
     rows: int
     errors: tuple[Estimate, ...]
     pairs: tuple[PairAudit, ...]
-    weakly_dominant: Estimate
+    rule_error: Estimate
     rule_loss: Estimate
+    rule_depth: float
     best_fixed: int
     best_fixed_loss: Estimate
     lost: Estimate
-    rule_depth: float = 0.0
 
 
-class AuditPlan(msgspec.Struct, frozen=True):
-    """What labels on so many random rows would settle: a 95 % interval of ± ``half_width``."""
+class LabelPlan(msgspec.Struct, frozen=True):
+    """How many labels show whether arm ``second`` is worth the ``gap`` C_second − C_first.
 
-    rows: int
-    half_width: float
-    words: str
+    Labels on so many random ``rows`` give the difference of the two error rates to within
+    ``half_width`` (95 %). The fewest that are ``enough``; None if more are needed.
+    """
+
+    first: int
+    second: int
+    gap: float
+    rows: tuple[int, ...]
+    half_width: tuple[float, ...]
+    enough: int | None
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The answer, why, and what else to know: sentences for the person who decides."""
+    """The answer, the reason for it, and what else to know: sentences for who decides."""
 
     answer: Answer
     reason: str
@@ -312,28 +193,26 @@ class Diagnosis(msgspec.Struct, frozen=True):
         The name of the file.
     rows, used, full_depth, labelled : int
         Rows in the log; rows the models were fitted on; rows with every output; rows with a label.
+    logged_cost : float
+        What a round of the log cost: C of the last arm that ran.
     arms, context
         The arms in order, and the names of the context columns.
     pairs, groups, reliability
         Disagreement of each pair: overall, by context group, and as fitted.
-    stops, saving, margins, frontier, fixed
-        What the rule would do, cross-fitted, and every fixed depth beside.
-    agreement : Agreement or None
-        None with fewer than three arms.
+    stops, saving, frontier, fixed
+        What the rule would do, cross-fitted, and every fixed depth beside it.
     audit : Audit or None
         None without labels.
-    plan : tuple of AuditPlan
-        What labels would settle; empty with labels.
-    verdict : Verdict
-        The answer.
-    notes : tuple of str
-        Assumptions, sampling and truncation, in words.
-    seed : int
-        Of the sampling and the bootstrap.
+    hint : Hint or None
+        None with labels, fewer than three arms, few rows, or free text.
+    plan : LabelPlan or None
+        None with labels.
+    verdict, notes
+        The answer; assumptions, sampling and truncation.
+    seed, degree : int
+        Of the sampling; of the models of disagreement.
     unseen : float
-        The share of rows of kinds that never went to the last arm, of which nothing is said.
-    degree : int
-        Of the models of disagreement.
+        The share of rows of kinds that never went to the last arm: nothing is known of them.
     """
 
     log: str
@@ -341,21 +220,21 @@ class Diagnosis(msgspec.Struct, frozen=True):
     used: int
     full_depth: int
     labelled: int
-    arms: tuple[Arm, ...]
+    logged_cost: float
+    arms: tuple[ArmSummary, ...]
     context: tuple[str, ...]
     pairs: tuple[PairDisagreement, ...]
     groups: tuple[GroupDisagreement, ...]
     reliability: tuple[Reliability, ...]
     stops: tuple[StopShare, ...]
     saving: Saving
-    margins: tuple[Margins, ...]
     frontier: tuple[FrontierPoint, ...]
     fixed: tuple[FixedDepthPoint, ...]
-    agreement: Agreement | None
     audit: Audit | None
-    plan: tuple[AuditPlan, ...]
+    hint: Hint | None
+    plan: LabelPlan | None
     verdict: Verdict
     notes: tuple[str, ...]
     seed: int
-    unseen: float = 0.0
-    degree: int = 1
+    unseen: float
+    degree: int

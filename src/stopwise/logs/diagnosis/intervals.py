@@ -1,4 +1,4 @@
-"""Intervals: 95 % ones for shares and means, and the normal distribution they rest on."""
+"""95 % intervals for shares and means."""
 
 import math
 from statistics import NormalDist
@@ -10,11 +10,10 @@ from stopwise.logs.diagnosis.findings import Estimate
 
 NORMAL = NormalDist()
 Z95 = NORMAL.inv_cdf(0.975)
-Z99_ONE_SIDED = NORMAL.inv_cdf(0.99)
 
 
 def wilson(hits: float, n: float) -> Estimate:
-    """Return a share with Wilson's interval: sound at 0 and 1 too; (0, 1) when nothing was seen.
+    """Return a share with Wilson's interval, valid at 0 and 1 too; (0, 1) without any row.
 
     Examples
     --------
@@ -26,45 +25,22 @@ def wilson(hits: float, n: float) -> Estimate:
     share, z2 = hits / n, Z95 * Z95
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    # at the ends exact, not by rounding
+    # exact at the ends, in spite of rounding
     low = 0.0 if hits == 0 else max(middle - half, 0.0)
     high = 1.0 if hits == n else min(middle + half, 1.0)
     return Estimate(share, low, high)
 
 
 def around(value: float, error: float) -> Estimate:
-    """Return a number and the interval of 1.96 standard errors about it.
-
-    Examples
-    --------
-    >>> print(around(0.5, 0.1))
-    0.500 (0.304 to 0.696)
-    """
+    """Return a number and the interval of 1.96 standard errors about it."""
     return Estimate(value, value - Z95 * error, value + Z95 * error)
 
 
 def mean(values: NDArray[np.float64]) -> Estimate:
-    """Return the mean of independent values with its normal interval.
-
-    Examples
-    --------
-    >>> print(mean(np.array([1.0, 1.0, 1.0])))
-    1.000 (1.000 to 1.000)
-    """
+    """Return the mean of independent values with its normal interval."""
     n = len(values)
     error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
     return around(float(values.mean()), error)
-
-
-def tail(z: float) -> float:
-    """Return the chance that a normal deviate is farther from zero than z.
-
-    Examples
-    --------
-    >>> round(tail(1.96), 3)
-    0.05
-    """
-    return math.erfc(abs(z) / math.sqrt(2))
 
 
 def chi_square_limit(freedom: int, chance: float) -> float:

@@ -1,34 +1,35 @@
 """The report of a diagnosis as files."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from stopwise.logs.diagnosis.findings import Diagnosis
-from stopwise.logs.diagnosis.page import html
-from stopwise.logs.diagnosis.sections import parts
+from stopwise.logs.diagnosis.sections import sections
+from stopwise.logs.diagnosis.words import ANSWERS, main_numbers
+from stopwise.records import Progress, no_progress
 from stopwise.reporting.drawing import Drawn, draw, need_matplotlib
 from stopwise.reporting.files import write_files
+from stopwise.reporting.pages import render
+from stopwise.reporting.wording import code, listed, plain, plural
 from stopwise.version import __version__
 
 PAGE = "report.html"
+TEMPLATES = Path(__file__).parent / "templates"
+SHALLOW, DEEP = (0xA9, 0xD0, 0xEA), (0x0A, 0x45, 0x6E)
 
 
 def as_json(diagnosis: Diagnosis, command: str = "") -> bytes:
     """Return a diagnosis as JSON, with the version and the command it comes from."""
-    made = {"stopwise": __version__, "command": command}
+    origin = {"stopwise": __version__, "command": command}
     return (
-        msgspec.json.format(msgspec.json.encode(made | msgspec.structs.asdict(diagnosis))) + b"\n"
+        msgspec.json.format(msgspec.json.encode(origin | msgspec.structs.asdict(diagnosis))) + b"\n"
     )
 
 
 def write_report(
-    diagnosis: Diagnosis,
-    folder: Path,
-    *,
-    command: str = "",
-    progress: Callable[[str, int, int], None] | None = None,
+    diagnosis: Diagnosis, folder: Path, *, command: str = "", progress: Progress = no_progress
 ) -> Path:
     """Write ``report.html``, ``diagnosis.json`` and ``figures`` into a folder.
 
@@ -40,11 +41,11 @@ def write_report(
     diagnosis : Diagnosis
         What was found.
     folder : Path
-        Made if it is not there.
+        Created if it does not exist.
     command : str, optional
-        What to type to get the same numbers again.
+        The command that gives the same numbers again.
     progress : callable, optional
-        Called with ``("drawing", done, of)``, in pictures.
+        Called as ``progress("drawing", done, of)``, in pictures.
 
     Returns
     -------
@@ -54,21 +55,62 @@ def write_report(
     Raises
     ------
     MissingPackageError
-        If matplotlib is not installed.
+        If matplotlib or Jinja2 is not installed.
     """
     need_matplotlib("logs")
-    pictures = [exhibit.picture for part in parts(diagnosis) for exhibit in part.exhibits]
+    pictures = [p.picture for s in sections(diagnosis) for p in s.panels if p.picture is not None]
     drawn: dict[str, Drawn] = {}
     files: dict[str, bytes] = {}
     for done, picture in enumerate(pictures):
-        if progress is not None:
-            progress("drawing", done, len(pictures))
-        drawn[picture.name] = made = draw(picture)
-        files[f"figures/{picture.name}.svg"] = made.svg
-        files[f"figures/{picture.name}.png"] = made.png
+        progress("drawing", done, len(pictures))
+        drawn[picture.name] = draw(picture)
+        files[f"figures/{picture.name}.svg"] = drawn[picture.name].svg
+        files[f"figures/{picture.name}.png"] = drawn[picture.name].png
     files["diagnosis.json"] = as_json(diagnosis, command)
-    files[PAGE] = html(diagnosis, drawn, __version__, command).encode()
+    files[PAGE] = html(diagnosis, drawn, command).encode()
     write_files(folder, files)
-    if progress is not None:
-        progress("drawing", len(pictures), len(pictures))
+    progress("drawing", len(pictures), len(pictures))
     return folder / PAGE
+
+
+def html(diagnosis: Diagnosis, drawn: Mapping[str, Drawn], command: str) -> str:
+    """Return the page: the verdict first, then the evidence. ``drawn`` are pictures by name."""
+    verdict, found = diagnosis.verdict, sections(diagnosis)
+    asks = diagnosis.hint is not None and diagnosis.hint.worse is not None
+    headline, sign, badge = ANSWERS[verdict.answer]
+    labels = plural(diagnosis.labelled, "row") if diagnosis.labelled else "none"
+    return render(
+        TEMPLATES,
+        "diagnosis.html",
+        title=f"Diagnosis of {plain(diagnosis.log)}",
+        skip=("verdict", "Skip to the verdict"),
+        contents=[*((s.name, s.title) for s in found), ("how", "How it was computed")],
+        d=diagnosis,
+        headline=headline,
+        sign=sign,
+        badge=badge,
+        numbers=main_numbers(diagnosis),
+        colours=depth_colours(len(diagnosis.arms)),
+        question=verdict.points[0] if asks else "",
+        points=verdict.points[1:] if asks else verdict.points,
+        sections=found,
+        drawn=drawn,
+        facts=[
+            ("Rows", f"{diagnosis.rows:,} in the log, {diagnosis.full_depth:,} with every output"),
+            ("Fitted on", plural(diagnosis.used, "row")),
+            ("Labels", labels),
+            ("Context", listed([code(name) for name in diagnosis.context]) or "none"),
+            ("Seed", str(diagnosis.seed)),
+            ("Stopwise", __version__),
+        ],
+        command=command,
+    )
+
+
+def depth_colours(count: int) -> list[str]:
+    """Return a colour for each arm, darker with depth."""
+    shares = [k / max(1, count - 1) for k in range(count)]
+    return [
+        "#" + "".join(f"{round(a + s * (b - a)):02x}" for a, b in zip(SHALLOW, DEEP, strict=True))
+        for s in shares
+    ]

@@ -1,24 +1,24 @@
-"""One pass over a log, in bounded memory: count on all rows, keep a random sample for models.
+"""One pass over a log, in bounded memory: counts of all rows, a random sample for models.
 
 Models and the rule need rows on which every arm answered. Where a policy stopped rounds early
 those rows are not typical: it went deep where arms disagree. So the sample is balanced: rows are
-grouped by where the policy wanted to stop, and every group gets the share in the sample that it
-has in the log. That is exact where chance alone sent some rounds of each group to the last arm,
-and changes nothing where every row has every output.
+grouped by where the policy decided to stop, and every group gets the share in the sample that it
+has in the log. That is exact where some rounds of each group went to the last arm at random, and
+changes nothing where every row has every output.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.logs.chunk import Chunk
+from stopwise.records import Progress, no_progress
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
-Progress = Callable[[str, int, int], None]
 
 # More different outputs than this count as free text.
 MOST_CLASSES = 50
@@ -49,14 +49,13 @@ class Sample(NamedTuple):
         return len(self.number)
 
 
-class Survey(NamedTuple):
+class LogSurvey(NamedTuple):
     """What one pass over a log found.
 
-    Rows in all, with every output, with a label, with both; rows answered by each arm; rows and
-    disagreements of each pair; the number of different outputs, None for free text; the sample,
-    and a sample of labelled rows; the share of rows in groups none of whose rows went deep;
-    labelled rows with an output, those whose label is one of their outputs, and an example of a
-    label and an output that differ.
+    ``classes`` is the number of different outputs, None for free text; ``audited`` a sample of
+    labelled rows; ``unseen`` the share of rows in groups none of whose rows went deep. Of the
+    ``comparable`` labelled rows with an output, the label is one of the outputs in ``matched``;
+    ``unlike`` is an example of a label and an output that differ.
     """
 
     rows: int
@@ -70,7 +69,7 @@ class Survey(NamedTuple):
     sample: Sample
     audited: Sample
     unseen: float
-    judged: int = 0
+    comparable: int = 0
     matched: int = 0
     unlike: tuple[str, str] = ("", "")
 
@@ -83,31 +82,19 @@ def survey(
     sample: int,
     seed: int,
     rows: int | None = None,
-    progress: Progress | None = None,
-) -> Survey:
+    progress: Progress = no_progress,
+) -> LogSurvey:
     """Read every chunk once; the result does not depend on how rows are cut into chunks.
 
-    Parameters
-    ----------
-    chunks : iterable of Chunk
-        The log.
-    n_arms, context_dim : int
-        K and d.
-    sample : int
-        The most rows to keep.
-    seed : int
-        Of the choice of rows.
-    rows : int, optional
-        How many rows there will be, for ``progress``.
-    progress : callable, optional
-        Called as ``progress("reading", done, of)``.
+    ``sample`` is the most rows to hold, ``seed`` that of their choice; ``rows``, how many there
+    will be, is for ``progress("reading", done, of)``.
     """
     pairs = [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
     deeper = np.array([j for _, j in pairs])
     random = np.random.default_rng([seed, STREAM])
     outputs = _Outputs()
-    kept, audited = _Groups(sample), _Groups(sample)
-    done = full_depth = labelled = judged = matched = 0
+    retained, audited = _Groups(sample), _Groups(sample)
+    done = full_depth = labelled = comparable = matched = 0
     unlike = "", ""
     answered = np.zeros(n_arms, dtype=np.int64)
     pair_rows, pair_differ = np.zeros((2, len(pairs)), dtype=np.int64)
@@ -120,35 +107,32 @@ def survey(
         seen = reach[:, None] >= deeper
         pair_rows += seen.sum(axis=0)
         pair_differ += (seen & (differ > 0)).sum(axis=0)
-        group = np.clip(chunk.wanted, -1, n_arms - 1) + 1
+        group = np.clip(chunk.rule_stop, -1, n_arms - 1) + 1
         group_rows += np.bincount(group, minlength=n_arms + 1)
         codes = outputs.codes(chunk.codes, chunk.values)
         known = chunk.labels >= 0
         asked = known & (reach >= 0)
         equal = (chunk.codes == chunk.labels[:, None]).any(axis=1) & asked
-        judged += int(asked.sum())
+        comparable += int(asked.sum())
         matched += int(equal.sum())
         if not unlike[0] and (asked & ~equal).any():
             row = int(np.argmax(asked & ~equal))
-            unlike = _shown(chunk, int(chunk.labels[row])), _shown(chunk, int(chunk.codes[row, 0]))
+            unlike = (
+                _written(chunk, int(chunk.labels[row])),
+                _written(chunk, int(chunk.codes[row, 0])),
+            )
         wrong = np.where(known[:, None], chunk.codes != chunk.labels[:, None], UNKNOWN)
-        whole = Sample(
-            chunk.first + np.arange(n),
-            chunk.rounds.contexts,
-            differ,
-            codes,
-            wrong.astype(np.uint8),
-        )
+        number = chunk.first + np.arange(n)
+        everything = Sample(number, chunk.rounds.contexts, differ, codes, wrong.astype(np.uint8))
         deep = reach == n_arms - 1
-        kept.add(whole, keys, group, deep)
-        audited.add(whole, keys, group, deep & known)
+        retained.add(everything, keys, group, deep)
+        audited.add(everything, keys, group, deep & known)
         full_depth += int(deep.sum())
         labelled += int(known.sum())
         done += n
-        if progress is not None:
-            progress("reading", done, max(done, rows or 0))
+        progress("reading", done, max(done, rows or 0))
     empty = _empty(n_arms, context_dim)
-    return Survey(
+    return LogSurvey(
         rows=done,
         full_depth=full_depth,
         labelled=labelled,
@@ -157,17 +141,17 @@ def survey(
         pair_rows=pair_rows,
         pair_differ=pair_differ,
         classes=outputs.count(),
-        sample=kept.balanced(group_rows, empty),
+        sample=retained.balanced(group_rows, empty),
         audited=audited.balanced(group_rows, empty),
-        unseen=float(sum(group_rows[g] for g in range(n_arms + 1) if g not in kept.seen))
+        unseen=float(sum(group_rows[g] for g in range(n_arms + 1) if g not in retained.seen))
         / max(done, 1),
-        judged=judged,
+        comparable=comparable,
         matched=matched,
         unlike=unlike,
     )
 
 
-def _shown(chunk: Chunk, code: int) -> str:
+def _written(chunk: Chunk, code: int) -> str:
     return repr(cast(object, code if chunk.values is None else chunk.values[code]))
 
 
@@ -199,7 +183,7 @@ class _Outputs:
 
 
 class _Groups:
-    """Of every group the rows with the least random keys, as many as may be kept."""
+    """Of every group the rows with the least random keys, as many as may be retained."""
 
     def __init__(self, most: int) -> None:
         self.seen: dict[int, int] = {}  # rows of each group so far
@@ -216,12 +200,12 @@ class _Groups:
                 continue
             held = self._rows.setdefault(g, [])
             held.append((keys[mine], _take(rows, mine)))
-            # a quarter over is let grow, so that sorting is rare
+            # a quarter more are allowed, so that sorting is rare
             if sum(len(k) for k, _ in held) > self._most + self._most // 4 + 1024:
                 self._settle(g)
 
     def _settle(self, g: int) -> tuple[Floats, Sample]:
-        """Keep the least keys of a group alone, in order."""
+        """Drop all but the least keys of a group; sort them."""
         held = self._rows[g]
         keys = np.concatenate([k for k, _ in held])
         rows = _joined([r for _, r in held])
@@ -252,23 +236,13 @@ class _Groups:
 
 
 def _take(rows: Sample, which: Any) -> Sample:
-    return Sample(
-        rows.number[which],
-        rows.contexts[which],
-        rows.differ[which],
-        rows.outputs[which],
-        rows.wrong[which],
-    )
+    columns: Any = rows  # each has its own type
+    return Sample(*(column[which] for column in columns))
 
 
 def _joined(parts: list[Sample]) -> Sample:
-    return Sample(
-        np.concatenate([p.number for p in parts]),
-        np.concatenate([p.contexts for p in parts]),
-        np.concatenate([p.differ for p in parts]),
-        np.concatenate([p.outputs for p in parts]),
-        np.concatenate([p.wrong for p in parts]),
-    )
+    columns: Any = zip(*parts, strict=True)
+    return Sample(*(np.concatenate(column) for column in columns))
 
 
 def _empty(n_arms: int, context_dim: int) -> Sample:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from stopwise.errors import MissingPackageError
-from stopwise.logs.replay.results import Played, Replay
+from stopwise.logs.replay.results import CandidateResult, Replay
 from stopwise.reporting.drawing import MARKS, SERIES, draw, need_matplotlib, panels, styled
 from stopwise.reporting.parts import Picture
 
@@ -52,7 +52,7 @@ def _figure(found: Replay) -> Any:
     return figure
 
 
-def _point(one: Played, found: Replay) -> tuple[float, float] | None:
+def _point(one: CandidateResult, found: Replay) -> tuple[float, float] | None:
     missed = one.error if found.judged_by == "total loss" else one.disagreement
     if one.cost is None or missed is None:
         return None

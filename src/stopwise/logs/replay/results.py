@@ -10,30 +10,30 @@ from numpy.typing import NDArray
 from stopwise.cascade import Cascade
 from stopwise.logs.diagnosis.findings import Estimate
 from stopwise.logs.diagnosis.intervals import around, wilson
-from stopwise.logs.replay.tally import UNKNOWN, Tally
+from stopwise.logs.replay.totals import UNKNOWN, ReplayTotals
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Judge = Literal["total loss", "cost + disagreement"]
+Criterion = Literal["total loss", "cost + disagreement"]
 
 SAME = 1e-12  # losses that differ by less are equal but for rounding
 
 
-class Played(msgspec.Struct, frozen=True):
-    """What a policy, or a fixed depth, came to.
+class CandidateResult(msgspec.Struct, frozen=True):
+    """The numbers of a policy, or of a fixed depth.
 
-    All is per round, over the rounds that can be evaluated; intervals are at 95 %, Wilson's for
+    All are per round, over the rounds that can be evaluated; intervals are at 95 %, Wilson's for
     shares and normal ones for means, as of independent rounds.
 
     Attributes
     ----------
     name : str
-        As it was asked for; for a fixed depth the arm.
+        As it was given; for a fixed depth the arm.
     rounds : int
         Rounds that can be evaluated.
     beyond : int
         Rounds decided deeper than the log knows: not among ``rounds``, and nothing was learned
-        from them. If 0, its cost is exact, and its disagreement if all are ``compared``.
+        from them. If 0, the cost is exact, and the disagreement if all rounds are ``compared``.
     depths : tuple of Estimate
         The share of rounds that ended at each arm.
     cost : Estimate or None
@@ -43,9 +43,9 @@ class Played(msgspec.Struct, frozen=True):
         Rounds whose deepest output is known; whose right answer is; of which the log says what
         they really cost.
     disagreement : Estimate or None
-        Share of the compared rounds whose answer was another than the deepest arm's.
+        Share of the compared rounds whose answer differs from the deepest arm's.
     cost_and_disagreement : Estimate or None
-        Mean of C_stop + disagreement over the compared rounds: no less than the total loss less
+        Mean of C_stop + disagreement over the compared rounds: no less than the total loss minus
         the deepest arm's error.
     error, loss : Estimate or None
         Over the labelled rounds: share of wrong answers, and the mean of C_stop + error.
@@ -54,8 +54,8 @@ class Played(msgspec.Struct, frozen=True):
     as_played : Estimate or None
         Share of all rounds decided as the log says they were; None if it does not say.
     over_fixed : tuple of Estimate or None
-        By how much what it is judged by (``Replay.judged_by``) exceeds that of each fixed depth,
-        round by round. None unless all are exact, and for the fixed depths themselves.
+        By how much its `Replay.judged_by` exceeds that of each fixed depth, round by round.
+        None unless all are exact, and for the fixed depths themselves.
     """
 
     name: str
@@ -76,16 +76,16 @@ class Played(msgspec.Struct, frozen=True):
 
     @property
     def exact(self) -> bool:
-        """Whether every decision could be looked up in the log (and so its cost)."""
+        """Whether the log knows the outcome of every decision (and so its cost)."""
         return self.beyond == 0
 
-    def judged(self, by: Judge) -> Estimate | None:
-        """Return what it is compared by."""
+    def value(self, by: Criterion) -> Estimate | None:
+        """Return the number by which lines are compared."""
         return self.loss if by == "total loss" else self.cost_and_disagreement
 
 
 class Replay(msgspec.Struct, frozen=True, eq=False):
-    """What policies would have done with the rounds of a log; made by `replay`.
+    """What policies would have done with the rounds of a log; returned by `replay`.
 
     Attributes
     ----------
@@ -94,24 +94,24 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     arms : tuple of str
         In the order of the cascade.
     costs : tuple of float
-        C_i, what stopping at each arm costs.
+        C_i, the cost of stopping at each arm.
     rounds, labelled, failed, unanswered : int
         Rounds in the log; with a right answer; in which an arm failed; the first arm.
     truncated : int
         Rounds whose deeper outputs the log does not know, though no arm failed.
     degree : int
-        Of the products of coordinates that policies made by name see.
+        Of the products of coordinates that policies given by name see.
     seed : int
-        Of all that was left to chance.
+        Of everything random.
     audit : float
-        The share of labelled rounds whose right answer was told to policies that can use it.
+        The share of labelled rounds whose right answer was given to policies that use it.
     audited : int
         How many those are.
     judged_by : {"total loss", "cost + disagreement"}
-        What comparisons are by: the loss, if 30 labelled rounds or more tell it.
-    policies : tuple of Played
+        What lines are compared by: the loss, if at least 30 rounds have labels.
+    policies : tuple of CandidateResult
         Those asked for, best first; in the order given where they cannot be compared.
-    fixed : tuple of Played
+    fixed : tuple of CandidateResult
         Every fixed depth, the shallowest first.
     best_fixed : int or None
         The best of them in hindsight; None where the log does not know enough to say.
@@ -133,17 +133,17 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     seed: int
     audit: float
     audited: int
-    judged_by: Judge
-    policies: tuple[Played, ...]
-    fixed: tuple[Played, ...]
+    judged_by: Criterion
+    policies: tuple[CandidateResult, ...]
+    fixed: tuple[CandidateResult, ...]
     best_fixed: int | None
     notes: tuple[str, ...]
     decisions: dict[str, NDArray[np.uint8]]
 
     @property
     def exact(self) -> bool:
-        """Whether every decision of every policy and fixed depth could be looked up."""
-        return all(played.exact for played in (*self.policies, *self.fixed))
+        """Whether the log knows the outcome of every decision of every line."""
+        return all(one.exact for one in (*self.policies, *self.fixed))
 
     @property
     def sentences(self) -> list[str]:
@@ -161,76 +161,64 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
         return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
 
 
-def played(
+def result_of(
     name: str,
-    tally: Tally,
+    totals: ReplayTotals,
     cascade: Cascade,
     *,
     rounds: int,
     tells_stops: bool,
-    compare: Judge | None,
-) -> Played:
+    compare: Criterion | None,
+) -> CandidateResult:
     """Turn counts into numbers with intervals.
 
-    Parameters
-    ----------
-    name : str
-        Who played.
-    tally : Tally
-        The counts.
-    cascade : Cascade
-        For what stopping costs.
-    rounds : int
-        How many rounds the log has.
-    tells_stops : bool
-        Whether the log says how rounds were decided.
-    compare : {"total loss", "cost + disagreement"} or None
-        By what to tell the differences to fixed depths; None where they mean nothing.
+    ``rounds`` are those of the log; ``tells_stops`` whether it says where they stopped;
+    ``compare`` by what to compare with fixed depths, None where that means nothing.
     """
     costs = cascade.cumulative
-    counts = tally.outcomes
+    counts = totals.outcomes
     n = int(counts.sum())
     by_end = counts.sum(axis=(1, 2))
-    errors, apart = counts.sum(axis=2)[:, :UNKNOWN], counts.sum(axis=1)[:, :UNKNOWN]
+    errors, differing = counts.sum(axis=2)[:, :UNKNOWN], counts.sum(axis=1)[:, :UNKNOWN]
     with_event = costs[:, None] + np.array([0.0, 1.0])
-    against = tally.against_wrong if compare == "total loss" else tally.against_apart
-    return Played(
+    over = totals.over_wrong if compare == "total loss" else totals.over_differs
+    return CandidateResult(
         name=name,
         rounds=n,
-        beyond=tally.beyond,
+        beyond=totals.beyond,
         depths=tuple(wilson(int(m), n) for m in by_end),
         cost=_mean(costs, by_end),
-        compared=int(apart.sum()),
-        disagreement=_share(apart),
-        cost_and_disagreement=_mean(with_event, apart),
+        compared=int(differing.sum()),
+        disagreement=_share(differing),
+        cost_and_disagreement=_mean(with_event, differing),
         labelled=int(errors.sum()),
         error=_share(errors),
         loss=_mean(with_event, errors),
-        priced=tally.money.n,
-        money=around(tally.money.mean, tally.money.error) if tally.money.n > 1 else None,
-        as_played=wilson(tally.same, rounds) if tells_stops else None,
-        over_fixed=_differences(against, costs) if compare else None,
+        priced=totals.money.n,
+        money=around(totals.money.mean, totals.money.error) if totals.money.n > 1 else None,
+        as_played=wilson(totals.same, rounds) if tells_stops else None,
+        over_fixed=_differences(over, costs) if compare else None,
     )
 
 
-def best_first(policies: list[Played], by: Judge) -> tuple[Played, ...]:
-    """Put policies that can be compared in order; leave others as they are."""
-    if not all(one.exact and one.judged(by) is not None for one in policies):
-        return tuple(policies)
-    return tuple(sorted(policies, key=lambda one: _value(one, by)))
+def best_first(results: list[CandidateResult], by: Criterion) -> tuple[CandidateResult, ...]:
+    """Sort results that can be compared; leave others as they are."""
+    if not all(one.exact and one.value(by) is not None for one in results):
+        return tuple(results)
+    return tuple(sorted(results, key=lambda one: _number(one, by)))
 
 
-def best_of(fixed: list[Played], by: Judge) -> int | None:
-    """Return the best fixed depth, the shallowest of equals; None if that cannot be said."""
-    if not all(one.exact and one.judged(by) is not None for one in fixed):
+def best_of(fixed: list[CandidateResult], by: Criterion) -> int | None:
+    """Return the best fixed depth, the shallowest of equals; None if the log cannot tell."""
+    if not all(one.exact and one.value(by) is not None for one in fixed):
         return None
-    values = [_value(one, by) for one in fixed]
+    values = [_number(one, by) for one in fixed]
     return next(i for i, value in enumerate(values) if value <= min(values) + SAME)
 
 
-def _value(one: Played, by: Judge) -> float:
-    judged = one.judged(by)
-    return math.inf if judged is None else judged.value
+def _number(one: CandidateResult, by: Criterion) -> float:
+    value = one.value(by)
+    return math.inf if value is None else value.value
 
 
 def _share(counts: Counts) -> Estimate | None:
@@ -239,10 +227,7 @@ def _share(counts: Counts) -> Estimate | None:
 
 
 def _mean(values: Floats, counts: Counts) -> Estimate | None:
-    """Return the mean of values that came so often, with its normal interval.
-
-    None if fewer than two came: their spread, and so the interval, is not known.
-    """
+    """Return the mean of values that occurred so often; None if fewer than two did."""
     n = int(counts.sum())
     if n < 2:
         return None
@@ -251,7 +236,7 @@ def _mean(values: Floats, counts: Counts) -> Estimate | None:
     return around(mean, math.sqrt(variance / n))
 
 
-def _differences(against: Counts, costs: Floats) -> tuple[Estimate, ...] | None:
+def _differences(over: Counts, costs: Floats) -> tuple[Estimate, ...] | None:
     values = costs[:, None, None] - costs[None, :, None] + np.array([-1.0, 0.0, 1.0])
-    found = [_mean(values, counts) for counts in against]
+    found = [_mean(values, counts) for counts in over]
     return tuple(one for one in found if one is not None) if all(found) else None

@@ -1,7 +1,7 @@
 """What to take from a replay, in sentences."""
 
-from stopwise.logs.replay.results import Played, Replay
-from stopwise.logs.replay.tally import ENOUGH
+from stopwise.logs.replay.results import CandidateResult, Replay
+from stopwise.logs.replay.totals import ENOUGH
 
 CLOSE = 5e-5  # costs nearer than this read the same
 
@@ -41,7 +41,7 @@ def sentences(found: Replay) -> list[str]:
     return said
 
 
-def saving(one: Played, found: Replay) -> str:
+def saving(one: CandidateResult, found: Replay) -> str:
     """Say what a policy would have cost beside always going all the way."""
     deepest = found.fixed[-1]
     if one.cost is None or deepest.cost is None:
@@ -68,16 +68,16 @@ def saving(one: Played, found: Replay) -> str:
     return f"{words}."
 
 
-def _varied(one: Played) -> bool:
+def _varied(one: CandidateResult) -> bool:
     """Say whether it is more than a depth that is always the same."""
     return max(share.value for share in one.depths) < 1.0
 
 
-def _against_best(one: Played, found: Replay) -> list[str]:
+def _against_best(one: CandidateResult, found: Replay) -> list[str]:
     if found.best_fixed is None or one.over_fixed is None:
         return []
     best, more = found.fixed[found.best_fixed], one.over_fixed[found.best_fixed]
-    mine = one.judged(found.judged_by)
+    mine = one.value(found.judged_by)
     if mine is None:
         return []
     n, which = one.compared, "round"

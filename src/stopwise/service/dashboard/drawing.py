@@ -1,6 +1,7 @@
 """SVG charts and times as text; positions are percentages, so that charts stretch and text not."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -8,17 +9,14 @@ from typing import TypeAlias
 
 from markupsafe import Markup, escape
 
-from stopwise.logs.diagnosis.intervals import wilson
-from stopwise.logs.diagnosis.words import amount, percent, percent_between, short
-from stopwise.service.dashboard.views import Pair, Period, counted, mean_cost
+from stopwise.reporting.wording import duration, number, percent, plural, short
+from stopwise.service.dashboard.views import Pair, Period, mean_cost
 
 Ticks: TypeAlias = list[tuple[float, str]]  # positions as shares of an axis, and their labels
-Point: TypeAlias = tuple[float, float, float, str]  # a value, the ends of its area, a text
 
 SHADES = 16  # of arms, in the style sheet
 MIN_SLOTS = 3  # one bar alone is not as wide as the page
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
-UNITS = ((2 * DAY, DAY, "days"), (HOUR, HOUR, "h"), (MINUTE, MINUTE, "min"), (-math.inf, 1, "s"))
 STEPS = (
     *(step * unit for unit in (1, MINUTE) for step in (1, 2, 5, 10, 15, 30)),
     *(step * HOUR for step in (1, 2, 3, 6, 12)),
@@ -82,7 +80,7 @@ def depth_chart(periods: Sequence[Period], arms: Sequence[str]) -> Markup:
         if not period.rounds:
             continue
         x, wide, top, tall = (k + 0.06) * width, 0.88 * width, 1.0, max(period.rounds / most, 0.04)
-        title = _title(period, f"{counted(period.rounds, 'round')}; {_shares(arms, period.stops)}")
+        title = _title(period, f"{plural(period.rounds, 'round')}; {_shares(arms, period.stops)}")
         volumes.append(_rect("volume", x, wide, 1 - tall, tall, title=title))
         pieces = [title]
         for arm, n in enumerate(period.stops):
@@ -99,48 +97,24 @@ def cost_chart(periods: Sequence[Period], cumulative: Sequence[float], *, saved:
     """Draw the mean cost of a round over time, and the cost of always running every arm."""
     deepest = cumulative[-1]
     top = nice(deepest * 1.02)
-    points: list[Point | None] = []
-    for period in periods:
-        cost = mean_cost(period.stops, cumulative)
-        text = f"{amount(cost or 0)} per round, {counted(period.rounds, 'round')}"
-        points.append(None if cost is None else (cost, cost, deepest if saved else cost, text))
-    scale = [(0.0, "0"), (0.5, amount(top / 2)), (1.0, amount(top))]
-    label = f"Cost per round over time; always running the last arm costs {amount(deepest)}"
-    drawn = _series("saved", periods, points, top, deepest)
-    return _chart(label, scale, periods, 4, drawn, "tall alone")
-
-
-def pair_chart(pair: Pair, periods: Sequence[Period], top: float) -> Markup:
-    """Draw the share of disagreements of a pair over time, its interval, and its cost gap."""
-    points: list[Point | None] = []
-    for period in periods:
-        differed, seen = period.differed[pair.number], period.seen[pair.number]
-        s = wilson(differed, seen)
-        text = f"{percent_between(s)}, {differed:,} of {seen:,}"
-        points.append((s.value, s.low, s.high, text) if seen else None)
-    drawn = _series("band", periods, points, top, pair.gap)
-    label = "Share of disagreements over time with its 95 % interval"
-    return _chart(label, [(0, "0"), (1, percent(top))], periods, 3, drawn, "small")
-
-
-def _series(
-    kind: str, periods: Sequence[Period], points: Sequence[Point | None], top: float, limit: float
-) -> list[Markup]:
-    """Draw a stepped line, an area about it, a limit, and texts for the pointer."""
-    width = 1 / max(len(periods), MIN_SLOTS)
+    width, limit = 1 / max(len(periods), MIN_SLOTS), 1 - deepest / top
     drawn, before = list[Markup](), None
-    for k, (period, point) in enumerate(zip(periods, points, strict=True)):
-        y = None
-        if point is not None:
-            y, low, high = (1 - min(value / top, 1) for value in point[:3])
-            drawn.append(_rect(kind, k * width, 1.02 * width, high, low - high))  # no seams
+    for k, period in enumerate(periods):
+        cost, y = mean_cost(period.stops, cumulative), None
+        if cost is not None:
+            y = 1 - cost / top
+            high = limit if saved else y
+            text = f"{number(cost)} per round, {plural(period.rounds, 'round')}"
+            drawn.append(_rect("saved", k * width, 1.02 * width, high, y - high))  # no seams
             drawn.append(_line("line", k * width, (k + 1) * width, y, y))
             if before is not None:
                 drawn.append(_line("line", k * width, k * width, before, y))
-            drawn.append(_rect("tip", k * width, width, 0, 1, title=_title(period, point[3])))
+            drawn.append(_rect("tip", k * width, width, 0, 1, title=_title(period, text)))
         before = y
-    at = 1 - limit / top
-    return drawn if limit > top else [*drawn, _line("limit", 0, 1, at, at)]
+    drawn.append(_line("limit", 0, 1, limit, limit))
+    scale = [(0.0, "0"), (0.5, number(top / 2)), (1.0, number(top))]
+    label = f"Cost per round over time; always running the last arm costs {number(deepest)}"
+    return _chart(label, scale, periods, 4, drawn, "tall alone")
 
 
 def _title(period: Period, text: str) -> Markup:
@@ -159,13 +133,12 @@ def pair_interval(pair: Pair, top: float) -> Markup:
     return element("svg", *drawn, class_="interval", aria_hidden="true")
 
 
-def share_top(pairs: Iterable[Pair], periods: Sequence[Period] = ()) -> float:
+def share_top(pairs: Iterable[Pair]) -> float:
     """Return where the scale of disagreement ends, the same for all pairs."""
     values = [0.01]
     for pair in pairs:
         values += [pair.share.high if pair.seen >= 5 else pair.share.value]
         values += [pair.gap] if pair.gap <= 1 else []
-        values += [p.differed[pair.number] / n for p in periods if (n := p.seen[pair.number]) >= 5]
     return min(nice(max(values) * 1.1), 1.0)
 
 
@@ -218,19 +191,19 @@ def when(time: float | None, now: float) -> Markup:
     """Return how long ago something was; a little in the future is now, as clocks differ."""
     if time is None:
         return Markup("–")
-    text = "just now" if now - time < 2 else f"{duration(int(now - time))} ago"
+    text = "just now" if now - time < 2 else f"{span(int(now - time), 1)} ago"
     return element("time", text, datetime=f"{_utc(time):%Y-%m-%dT%H:%M:%SZ}", title=moment(time))
+
+
+def span(seconds: float, parts: int = 2) -> str:
+    """Return a duration as text; from a second to a minute without decimals."""
+    text = f"{seconds:.0f} s" if 1 <= seconds < MINUTE else duration(seconds, parts)
+    return re.sub(r" 0 \w+$", "", text)  # 2 min, not 2 min 0 s
 
 
 def moment(time: float) -> str:
     """Return a time as text."""
     return f"{_utc(time):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as text."""
-    value, unit = next((seconds / size, u) for least, size, u in UNITS if seconds >= least)
-    return f"{value:.{1 if value < 10 else 0}f}".removesuffix(".0") + f"\xa0{unit}"
 
 
 @lru_cache(maxsize=4_096)  # a page has each several times, and again when it is updated

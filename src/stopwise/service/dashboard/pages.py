@@ -8,16 +8,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from hmac import compare_digest
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from stopwise.logs.diagnosis.words import amount, percent, percent_between, short
-from stopwise.reporting.style import STYLE
+from stopwise.reporting import pages
 from stopwise.service.dashboard import drawing, views
 from stopwise.service.http.request import Request, Response
 from stopwise.service.keys import Key, Keys
@@ -38,7 +34,7 @@ HEADERS = (
     ("cache-control", "no-store"),
 )
 HTML = "text/html; charset=utf-8"
-MAX_FORM = 4_096  # bytes: a key and a token
+MAX_FORM = 4_096  # bytes: a key
 PER_PAGE = 100  # cascades
 SESSION_SECONDS = 12 * 3_600  # a working day
 MAX_SESSIONS = 20  # of one key; beyond, its oldest end
@@ -50,22 +46,14 @@ ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
 HERE = Path(__file__).parent
 SHADE = ".depth-{} {{ fill: color-mix(in srgb, var(--deep) {:.1f}%, var(--shallow)); }}\n"
 SHADES = (SHADE.format(k, 100 * k / (drawing.SHADES - 1)) for k in range(drawing.SHADES))
-CSS = STYLE + (HERE / "static/dashboard.css").read_text("utf-8") + "".join(SHADES)
+CSS = pages.style() + (HERE / "static/dashboard.css").read_text("utf-8") + "".join(SHADES)
 FILES = {
     "dashboard.css": ("text/css", CSS.encode()),
     "dashboard.js": ("text/javascript", (HERE / "static/dashboard.js").read_bytes()),
     "icon.svg": ("image/svg+xml", ICON.encode()),
 }
 VERSION = sha256(b"".join(content for _, content in FILES.values())).hexdigest()[:12]
-TEMPLATES: Any = Environment(  # its own types are incomplete
-    loader=FileSystemLoader(HERE / "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-FILTERS: tuple[Any, ...] = (amount, percent, percent_between, short, views.counted)
-TEMPLATES.filters.update({one.__name__: one for one in FILTERS}, count="{:,}".format)
+TEMPLATES = pages.environment(HERE / "templates")
 TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
 TEMPLATES.globals.update(draw=drawing, mean_cost=views.mean_cost, version=VERSION)
 
@@ -79,7 +67,6 @@ class Session:
     """A browser that has signed in; its repr shows no secret."""
 
     def __init__(self, header: str, ends: float, key_id: str) -> None:
-        self.token = secrets.token_urlsafe(24)  # in every form, to know that it is ours
         self.header, self.ends, self.key_id = header, ends, key_id
 
 
@@ -103,12 +90,12 @@ class Sessions:
         self._by_hash[_hash(cookie)] = Session(header, now + SESSION_SECONDS, key_id)
         return cookie
 
-    def find(self, cookie: str) -> tuple[Session, Key] | None:
-        """Return the session of a cookie, and its key as it is now; None if it has ended."""
+    def find(self, cookie: str) -> Key | None:
+        """Return the key of a session as it is now; None if the session has ended."""
         session = self._by_hash.get(_hash(cookie))
         with suppress(Refusal):
             if session is not None and session.ends > self._clock():
-                return session, self._keys.identify(session.header)
+                return self._keys.identify(session.header)
         self.end(cookie)
         return None
 
@@ -122,16 +109,15 @@ def _hash(cookie: str) -> bytes:
 
 
 def dashboard(service: Service, settings: Settings, keys: Keys | None) -> Routes:
-    """Return the routes: without keys, everybody may look and nobody may change anything."""
-    pages = Pages(service, settings, keys)
+    """Return the routes; nothing can be changed here, and without keys everybody may look."""
+    own = Pages(service, settings, keys)
     return [
-        ("GET", "/", partial(_handled, pages.overview)),
-        ("GET", "/cascades/{name}", partial(_handled, pages.cascade)),
-        ("POST", "/cascades/{name}/retire", partial(_handled, pages.retire)),
-        ("GET", "/signin", partial(_handled, pages.sign_in_page)),
-        ("POST", "/signin", partial(_handled, pages.sign_in)),
-        ("POST", "/signout", partial(_handled, pages.sign_out)),
-        ("GET", "/static/{file}", partial(_handled, pages.file)),
+        ("GET", "/", partial(_handled, own.overview)),
+        ("GET", "/cascades/{name}", partial(_handled, own.cascade)),
+        ("GET", "/signin", partial(_handled, own.sign_in_page)),
+        ("POST", "/signin", partial(_handled, own.sign_in)),
+        ("POST", "/signout", partial(_handled, own.sign_out)),
+        ("GET", "/static/{file}", partial(_handled, own.file)),
     ]
 
 
@@ -178,7 +164,7 @@ class Pages:
         }
         return await _page("overview.html", common | values)
 
-    async def cascade(self, request: Request, *, unconfirmed: bool = False) -> Response:
+    async def cascade(self, request: Request) -> Response:
         """Show one cascade."""
         common, name = self._common(request), request.params["name"]
         await self._service.readable()
@@ -187,18 +173,8 @@ class Pages:
             return await _page("base.html", {**common, "title": "Starting"})
         if learner is None or not _visible(request, name):
             raise Refusal(404, "unknown_cascade", f"no cascade is called {name[:80]!r}")
-        values = {"title": name, "c": views.detail(learner), "unconfirmed": unconfirmed}
-        return await _page("cascade.html", common | values, 422 if unconfirmed else 200)
-
-    async def retire(self, request: Request) -> Response:
-        """Retire a cascade, for an admin who has typed its name."""
-        form, name = await self._own_form(request), request.params["name"]
-        if request.key is None or not request.key.may("admin") or not _visible(request, name):
-            raise Refusal(403, "forbidden", "this needs an admin key for this cascade")
-        if form.get("confirm", "").strip() != name:
-            return await self.cascade(request, unconfirmed=True)
-        await self._service.retire(name)
-        return _redirect(f"/cascades/{name}")
+        values = {"title": name, "c": views.detail(learner)}
+        return await _page("cascade.html", common | values)
 
     async def sign_in_page(self, request: Request) -> Response:
         """Ask for a key, unless none is needed."""
@@ -223,7 +199,7 @@ class Pages:
 
     async def sign_out(self, request: Request) -> Response:
         """End the session."""
-        await self._own_form(request)
+        await _form(request)
         if self._sessions is not None:
             self._sessions.end(self._cookie_of(request))
         return _redirect("/signin", self._set_cookie(request, "", 0))
@@ -240,24 +216,12 @@ class Pages:
 
     def _common(self, request: Request) -> dict[str, Any]:
         """Return what every page shows to who has signed in; the request gets the key."""
-        base, token = self._base(request), None
+        base = self._base(request)
         if self._sessions is not None:
-            found = self._sessions.find(self._cookie_of(request))
-            if found is None:
+            request.key = self._sessions.find(self._cookie_of(request))
+            if request.key is None:
                 raise Refusal(401, "unauthorized", "sign in first")
-            token, request.key = found[0].token, found[1]
-        known = {"service": self._service, "now": time.time()}
-        return known | {"base": base, "key": request.key, "token": token}
-
-    async def _own_form(self, request: Request) -> dict[str, str]:
-        """Return the form, if it came from a page of this session."""
-        token = self._common(request)["token"]
-        if token is None:
-            raise Refusal(403, "forbidden", "without keys the dashboard is read-only: use the API")
-        form = await _form(request)
-        if not compare_digest(token.encode(), form.get("token", "").encode()):
-            raise Refusal(403, "forbidden", "this form is of another session: load the page again")
-        return form
+        return {"service": self._service, "now": time.time(), "base": base, "key": request.key}
 
     def _cookie_of(self, request: Request) -> str:
         found = re.search(rf"(?:^|; *){self._cookie}=([^;]*)", request.headers.get("cookie", ""))

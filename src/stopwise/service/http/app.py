@@ -13,8 +13,8 @@ from stopwise.service.dashboard.pages import dashboard
 from stopwise.service.http.request import (
     JSON,
     Access,
-    Bodies,
     Body,
+    BodyTimeouts,
     Request,
     Response,
     refused,
@@ -54,7 +54,7 @@ class App:
         self._access = Access(settings, keys)
         self._api = Api(service, self._access, Metrics(service), document(secured=keys is not None))
         self._max_body = settings.max_body
-        self._bodies = Bodies()
+        self._bodies = BodyTimeouts()
         self._counters = service.counters
         self._journal = service.journal
         self._paths: dict[str, Path] = {}

@@ -39,7 +39,7 @@ class Response(msgspec.Struct, frozen=True):
 class Request:
     """One request."""
 
-    def __init__(self, scope: Any, protocol: Any, max_body: int, bodies: "Bodies") -> None:
+    def __init__(self, scope: Any, protocol: Any, max_body: int, bodies: "BodyTimeouts") -> None:
         self.method: str = scope.method
         self.path: str = scope.path
         self.query: str = scope.query_string  # without "?"
@@ -124,7 +124,7 @@ def _broken_off() -> Refusal:
     return Refusal(400, "bad_request", "the body broke off, or its chunks are not valid")
 
 
-class Bodies(dict["asyncio.Task[Any] | None", float]):
+class BodyTimeouts(dict["asyncio.Task[Any] | None", float]):
     """Tasks that wait for a body, and since when; those that wait too long are cancelled.
 
     One timer for all: one for each would cost a tenth of every request.

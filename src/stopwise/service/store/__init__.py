@@ -2,12 +2,12 @@
 
 import re
 
-from stopwise.errors import InvalidParameterError, MissingPackageError
-from stopwise.service.store.base import Store
+from stopwise.errors import InvalidParameterError, missing_package
+from stopwise.service.store.base import EventStore
 from stopwise.service.store.sqlite import SqliteStore
 
 
-def open_store(where: str) -> Store:
+def open_store(where: str) -> EventStore:
     """Return the store at ``postgresql://…`` or at the path of an SQLite file, not opened yet."""
     if not where.startswith(("postgresql://", "postgres://")):
         if "://" in where or re.search(r"\b(password|host|dbname|user)\s*=", where):
@@ -20,7 +20,5 @@ def open_store(where: str) -> Store:
     try:
         from stopwise.service.store.postgres import PostgresStore
     except ImportError as error:
-        raise MissingPackageError(
-            "a log in PostgreSQL needs psycopg: pip install 'stopwise[postgres]'"
-        ) from error
+        raise missing_package("a log in PostgreSQL", "psycopg", "postgres") from error
     return PostgresStore(where)

@@ -1,6 +1,6 @@
 """What a store of the event log must do, whichever database it is."""
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterator
 from typing import ClassVar, Protocol
 
 import msgspec
@@ -16,7 +16,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     parts: tuple[bytes, ...]  # at least one, each of at most 4 MB: they are written one by one
 
 
-class Store(Protocol):
+class EventStore(Protocol):
     """An append-only log of events, and snapshots of the state; one task uses it at a time.
 
     Where it cannot be reached or written, `StoreError` is raised. Whether a failed `commit` was
@@ -75,19 +75,10 @@ class Store(Protocol):
         """Return the positions of the complete snapshots, in order."""
         ...
 
-    async def keep_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
+    async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
         """Store a snapshot, part by part between commits; then delete all but ``keep``."""
         ...
 
     async def drop_before(self, position: int) -> int:
         """Delete the blocks that end at or before a position; return the number of events."""
-        ...
-
-    async def fill(self, after: int, digest: bytes, blocks: AsyncIterable[list[Block]]) -> None:
-        """Append blocks of a copy of a log, all of them or none.
-
-        They follow position ``after``, where the log has ``digest``: the end of this log, or, if
-        it is empty, the position at which a compacted log begins. Nobody sees any of them, or
-        appends, before the last is stored.
-        """
         ...

@@ -5,7 +5,7 @@ the process that holds it dies, the database ends the transaction, and the next 
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, ClassVar, TypeAlias, TypeVar
 from uuid import uuid4
@@ -44,6 +44,7 @@ ALTER TABLE stopwise_snapshot ALTER COLUMN payload SET STORAGE EXTERNAL;
 INSERT INTO stopwise_log VALUES (true, {FORMAT}, 0, '\\x{START.hex()}') ON CONFLICT DO NOTHING
 """.encode()
 _LOCK = b"SELECT pg_advisory_xact_lock(x'73746F7077697365'::bigint)"  # "stopwise" in ASCII
+_CLEANING_LOCK = b"SELECT pg_advisory_xact_lock(x'73746F7077697366'::bigint)"
 _BLOCKS = "SELECT base, count, time, digest, payload FROM stopwise_block"
 _AFTER = _BLOCKS + " WHERE base > %s ORDER BY base"
 _HOLDING = _BLOCKS + " WHERE base <= %s ORDER BY base DESC LIMIT 1"
@@ -90,7 +91,8 @@ ORDER BY position DESC, writing
 # It is repeated if the connection was lost, perhaps after the part was stored.
 _ADD_PART = "INSERT INTO stopwise_snapshot VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
 _GET_PART = "SELECT payload FROM stopwise_snapshot WHERE (position, writing, part) = (%s, %s, %s)"
-# Parts after the newest complete snapshot stay: another replica may be writing them now.
+# Parts after the newest complete snapshot stay: another replica may be writing them. One replica
+# cleans up at a time: two that wrote the same position could delete each other's snapshot.
 _CLEAN = (
     f"WITH kept AS ({_WHOLE} LIMIT %s) DELETE FROM stopwise_snapshot"
     " WHERE position <= (SELECT max(position) FROM kept)"
@@ -115,7 +117,7 @@ _ADVICE = {
 
 
 class PostgresStore:
-    """The event log in a PostgreSQL database (see `Store`).
+    """The event log in a PostgreSQL database (see `EventStore`).
 
     ``where`` is ``postgresql://user:password@host:port/database``; missing parts come from the
     usual sources of PostgreSQL (``PGPASSWORD``, ``.pgpass``). No message contains the password.
@@ -204,28 +206,6 @@ class PostgresStore:
             with suppress(StoreError):  # a lost connection has released it
                 await self._with(self._appending, lambda it: it.execute("ROLLBACK"), again=False)
 
-    async def fill(self, after: int, digest: bytes, blocks: AsyncIterable[list[Block]]) -> None:
-        """Append blocks of a copy of a log, all of them or none."""
-
-        async def copy(connection: AsyncConnection) -> None:
-            async with connection.transaction():
-                await connection.execute(_LOCK)
-                cursor = await connection.cursor(binary=True).execute(_END.encode())
-                end: int = (await cursor.fetchall())[0][0]
-                if end not in (0, after):
-                    raise StoreError(
-                        f"a copy that continues after event {after:,} does not continue the log in"
-                        f" {self.place}, which ends with event {end:,}"
-                    )
-                if end == 0:
-                    begin_at = "UPDATE stopwise_log SET dropped = %s, digest = %s"
-                    await connection.execute(begin_at, (after, digest))
-                async for some in blocks:
-                    await cursor.executemany(_ADD, map(astuple, some))
-
-        await self.release()
-        await self._with(self._appending, copy, again=False, hurry=False)
-
     async def read(self, after: int) -> AsyncIterator[Block]:
         """Yield the blocks after position ``after`` in order, without blocking writers."""
         while rows := await self._rows(_PAGE, (after, PAGE_BLOCKS, PAGE)):
@@ -270,13 +250,19 @@ class PostgresStore:
         """Return the positions of the complete snapshots, in order."""
         return [row[0] for row in reversed(await self._rows(_WHOLE))]
 
-    async def keep_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
+    async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
         """Store a snapshot part by part, then delete all but the newest ``keep``."""
         writing, count = uuid4(), len(snapshot.parts)
         for k, part in enumerate(snapshot.parts):
             values = (snapshot.position, writing, k, count, snapshot.digest, part)
             await self._rows(_ADD_PART, values)
-        await self._rows(_CLEAN, (keep,))
+
+        async def clean(connection: AsyncConnection) -> None:
+            async with connection.transaction():
+                await connection.execute(_CLEANING_LOCK)
+                await connection.execute(_CLEAN.encode(), (keep,))
+
+        await self._with(self._asking, clean)
 
     # -- connections ----------------------------------------------------------------------------
 

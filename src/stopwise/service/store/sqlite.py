@@ -13,7 +13,7 @@ import asyncio
 import os
 import sqlite3
 import struct
-from collections.abc import AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -100,7 +100,7 @@ def _settle(future: "asyncio.Future[Any]", settle: Callable[[Any], None], outcom
 
 
 class SqliteStore:
-    """A store in an SQLite file, which is created if there is none (see `Store`)."""
+    """A store in an SQLite file, which is created if there is none (see `EventStore`)."""
 
     shared: ClassVar[bool] = False
 
@@ -181,7 +181,7 @@ class SqliteStore:
         """Return the positions of the complete snapshots, in order."""
         return [row[0] for row in await self._rows(f"{_WHOLE} ORDER BY position")]
 
-    async def keep_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
+    async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
         """Store a snapshot part by part, then delete all but the newest."""
         position, digest, count = snapshot.position, snapshot.digest, len(snapshot.parts)
         # An interrupted attempt may have left some of its parts.
@@ -203,27 +203,6 @@ class SqliteStore:
             await self._run(lambda: self._sql.executescript(f"PRAGMA incremental_vacuum({FREED})"))
             before = free
         return events
-
-    async def fill(self, after: int, digest: bytes, blocks: AsyncIterable[list[Block]]) -> None:
-        """Append blocks of a copy of a log, all of them or none."""
-        del digest  # the first block includes it; without blocks, the snapshot has it
-        self._ends_at = None
-        await self._acquire()
-        try:
-            await self._rows("BEGIN IMMEDIATE")
-            last = await self._rows(_END)
-            if last and last[0][0] != after:
-                raise StoreError(
-                    f"a copy that continues after event {after:,} does not continue {self.path}, "
-                    f"which ends with event {last[0][0]:,}"
-                )
-            async for some in blocks:
-                await self._run(self._add, some)
-            await self._rows("COMMIT")
-        except BaseException:
-            with suppress(StoreError):  # nothing was begun, or the connection is closed
-                await self._rows("ROLLBACK")
-            raise
 
     async def _acquire(self) -> None:
         """Become the owner; refuse a log that lost events which were acknowledged."""
@@ -270,7 +249,7 @@ class SqliteStore:
             # SQLite would keep a WAL for each name, and damage the file.
             raise StoreError(
                 f"{self.path} has a second name (a hard link), which an event log must not have. "
-                "Delete the other name, or make a copy with 'stopwise log backup'"
+                "Delete the other name, or make a copy with SQLite's VACUUM INTO"
             )
         # One thread uses the connection, but another may close it.
         sql = sqlite3.connect(self.path, BUSY, isolation_level=None, check_same_thread=False)

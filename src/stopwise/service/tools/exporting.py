@@ -13,39 +13,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.errors import InvalidParameterError
-from stopwise.logs.log import SUFFIXES
+from stopwise.logs.formats.registry import SUFFIXES
 from stopwise.logs.writer import LogWriter
-from stopwise.policies.contextual import Contextual
 from stopwise.records import Failure, Round
 from stopwise.service import spec as specs
 from stopwise.service.events import Created, Event, Labelled, Opened, Reported
-from stopwise.service.journal import Journal
 from stopwise.service.learner import Learner
 from stopwise.service.ledger import EXPIRED, LEARNED, OPEN
-from stopwise.service.outputs import plain
-from stopwise.service.recovery import recovered
-from stopwise.service.settings import Settings
+from stopwise.service.outputs import decode_output
+from stopwise.service.recovery import recover_state
 from stopwise.service.state import State
-from stopwise.service.store.base import Store
+from stopwise.service.store.base import EventStore
 from stopwise.service.tools import reading
 from stopwise.service.tools.reading import Progress, Start, no_progress
 
-Contexts: TypeAlias = Literal["plain", "hashed", "none"]
+Contexts: TypeAlias = Literal["plain", "none"]
 Events: TypeAlias = AsyncIterator[tuple[int, Event]]  # with their positions
 Numbers: TypeAlias = NDArray[np.float64]
 Ended: TypeAlias = tuple[Reported, Numbers | None, float]
 FORMULA = re.compile("'*[=+@\t\r-]")  # a spreadsheet may run a cell that begins like this
 
 
-async def _opened(store: Store, progress: Progress) -> tuple[State, Start]:
+async def _opened(store: EventStore, progress: Progress) -> tuple[State, Start]:
     await reading.check_end(store)
-    state = await recovered(store, progress=partial(progress, "reading"))
+    state = await recover_state(store, progress=partial(progress, "reading"))
     start = await reading.start_of(store)
     # The log may have grown since: what is exported ends where the state does.
     return state, msgspec.structs.replace(start, end=state.position, digest=state.log_digest)
 
 
-async def _events(store: Store, start: Start, progress: Progress, stage: str) -> Events:
+async def _events(store: EventStore, start: Start, progress: Progress, stage: str) -> Events:
     async for block in reading.checked_blocks(store, start):
         for position, event in enumerate(reading.read_events(block), start=block.base):
             yield position, event
@@ -62,11 +59,9 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 async def export_rounds(
-    store: Store, out: Path, cascade: str | None, contexts: Contexts, progress: Progress
+    store: EventStore, out: Path, cascade: str | None, contexts: Contexts, progress: Progress
 ) -> Exported:
     """Write the rounds of a cascade, in the order of learning; of a damaged log write nothing."""
-    if contexts == "hashed":
-        raise InvalidParameterError("rounds are exported with contexts plain or none, not hashed")
     if out.suffix.lower() not in SUFFIXES:
         raise InvalidParameterError(f"the name {out.name} must end in {', '.join(SUFFIXES)}")
     state, start = await _opened(store, progress)
@@ -76,7 +71,7 @@ async def export_rounds(
     labels, begin_with, as_json = await _survey(events, learner)
     # How many numbers are known before the first arm, and after each but the last.
     sees = [specs.context_size(learner.spec)] * len(arms)
-    if isinstance(policy, Contextual) and policy.features.sees is not None:
+    if policy.features is not None and policy.features.sees is not None:
         sees[1:] = policy.features.sees[: len(arms) - 1]
         sees[0] = min(begin_with, sees[1])
     given = specs.context_names(learner.spec) or tuple(f"x{k}" for k in range(sees[-1]))
@@ -87,13 +82,13 @@ async def export_rounds(
         return f"'{value}" if formula else value
 
     def shown(form: bytes) -> Any:
-        return escaped(form.decode() if as_json else plain(form))
+        return escaped(form.decode() if as_json else decode_output(form))
 
     columns = [escaped(arm) for arm in arms]
     revealed = {arm: names[a:b] for arm, a, b in zip(columns, sees, sees[1:], strict=False)}
     counts = Counter(open=ledger.status.count(OPEN), expired=ledger.status.count(EXPIRED))
     with (
-        reading.private_file(out, replace=True) as path,
+        reading.private_file(out) as path,
         LogWriter(path, columns, names[: sees[0]], revealed, labels=bool(labels)) as writer,
     ):
         events = _events(store, start, progress, "exporting")
@@ -105,7 +100,15 @@ async def export_rounds(
             known = sees[min(n, len(sees) - 1)] if names else 0
             numbers, outputs = tuple(context[:known].tolist()), tuple(map(shown, event.outputs))
             failure = Failure(n, "error", "no output was reported") if early else None
-            row = (ledger.id(k), time, numbers, outputs, outputs, n - 1, ledger.rule_stops[k])
+            row = (
+                ledger.id(k),
+                time,
+                numbers,
+                outputs,
+                outputs,
+                n - 1 if n else None,
+                ledger.rule_stops[k],
+            )
             writer.write(Round(*row, failure=failure), shown(labels[k]) if k in labels else None)
             counts.update(written=1, labelled=k in labels, failed=early, complete=n == len(arms))
     costs = (learner.cascade.costs * learner.cascade.tradeoff).tolist()
@@ -130,7 +133,7 @@ async def _survey(events: Events, learner: Learner) -> tuple[dict[int, bytes], i
 
 @lru_cache(100_000)
 def _kind(form: bytes) -> str:
-    value = plain(form)
+    value = decode_output(form)
     if isinstance(value, str | bool):
         return type(value).__name__
     exact = isinstance(value, float) or (isinstance(value, int) and abs(value) <= 1 << 53)
@@ -160,28 +163,26 @@ def _contexts(event: Opened) -> Numbers:
 
 
 async def export_events(
-    store: Store,
+    store: EventStore,
     out: Path,
     cascade: str | None = None,
     contexts: Contexts = "plain",
-    salt: str | None = None,  # for hashed contexts: with that of a service, they are those it logs
     progress: Progress = no_progress,
 ) -> int:
     """Write every event, or those of one cascade, as a line of JSON; return how many."""
     state, start = await _opened(store, progress)
     only = None if cascade is None else reading.chosen(state, cascade).spec.name
-    journal = Journal(Settings(log_contexts=contexts, log_salt=salt))
     written = 0
-    with reading.private_file(out, replace=True) as path, path.open("wb") as file:
+    with reading.private_file(out) as path, path.open("wb") as file:
         async for position, event in _events(store, start, progress, "exporting"):
-            line = _line(position, event, state, journal)
+            line = _line(position, event, state, contexts)
             if only in (None, line["cascade"]):
                 file.write(msgspec.json.encode(line) + b"\n")
                 written += 1
     return written
 
 
-def _line(position: int, event: Event, state: State, journal: Journal) -> dict[str, Any]:
+def _line(position: int, event: Event, state: State, contexts: Contexts) -> dict[str, Any]:
     time, kind = datetime.fromtimestamp(event.time, UTC), type(event).__name__.lower()
     line: dict[str, Any] = {"event": position, "time": time, "kind": kind}
     if isinstance(event, Created | Opened) and event.key is not None:
@@ -192,21 +193,20 @@ def _line(position: int, event: Event, state: State, journal: Journal) -> dict[s
     arms, id_ = learner.cascade.names, learner.ledger.id
 
     def numbers(name: str, row: Numbers) -> dict[str, Any]:
-        found = journal.shown(row.tolist()) if len(row) else None
-        return {} if found is None else {name: found}
+        return {name: row.tolist()} if len(row) and contexts == "plain" else {}
 
     line["cascade"] = learner.spec.name
     if isinstance(event, Opened):
         rounds = enumerate(_contexts(event), event.first)
         line["rounds"] = [{"id": id_(k), **numbers("context", x)} for k, x in rounds]
-        wanted = event.rule_stops or event.stops  # empty where stages reveal the context
-        for one, stop, rule_stop in zip(line["rounds"], event.stops, wanted, strict=False):
-            one |= {"stop": arms[stop], "wanted": arms[rule_stop]}
+        rule_stops = event.rule_stops or event.stops  # empty where stages reveal the context
+        for one, stop, rule_stop in zip(line["rounds"], event.stops, rule_stops, strict=False):
+            one |= {"stop": arms[stop], "rule_stop": arms[rule_stop]}
     elif isinstance(event, Reported):
         pairs = zip(event.arms, event.outputs, strict=True)
-        line |= {"id": id_(event.number), "outputs": {arms[k]: plain(y) for k, y in pairs}}
+        line |= {"id": id_(event.number), "outputs": {arms[k]: decode_output(y) for k, y in pairs}}
         line |= numbers("revealed", np.frombuffer(event.revealed))
         line |= {"ended": event.ended, "early": event.early}
     elif isinstance(event, Labelled):
-        line |= {"id": id_(event.number), "label": plain(event.label)}
+        line |= {"id": id_(event.number), "label": decode_output(event.label)}
     return line

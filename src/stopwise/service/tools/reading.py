@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from stopwise.errors import CorruptLogError, InvalidParameterError
-from stopwise.service.events import START, Block, Event, chained, decode
+from stopwise.service.events import START, Block, Event, chain_digest, decode
 from stopwise.service.learner import Learner
-from stopwise.service.recovery import recovered
+from stopwise.service.recovery import recover_state
 from stopwise.service.settings import shown_store
 from stopwise.service.state import State
 from stopwise.service.store import open_store
-from stopwise.service.store.base import Store
+from stopwise.service.store.base import EventStore
 from stopwise.service.store.sqlite import SqliteStore
 
 Progress = Callable[[str, int, int], object]  # stage, done, of
@@ -28,7 +28,7 @@ def no_progress(stage: str, done: int, of: int) -> None:
 
 
 @asynccontextmanager
-async def existing(where: str) -> AsyncGenerator[Store, None]:
+async def existing(where: str) -> AsyncGenerator[EventStore, None]:
     """Open the event log at an address, an SQLite file or ``postgresql://…``; never create one."""
     store = open_store(where)
     if isinstance(store, SqliteStore):
@@ -55,13 +55,13 @@ def _has_tables(where: str) -> bool:
 
 
 @contextmanager
-def private_file(target: Path, *, replace: bool) -> Generator[Path, None, None]:
-    """Yield a path to write to, readable by its owner only; it becomes the target at the end."""
+def private_file(target: Path) -> Generator[Path, None, None]:
+    """Yield a path to write to, readable by its owner only; it replaces the target at the end."""
     target = target.resolve()
     if not target.parent.is_dir():
         raise InvalidParameterError(f"there is no folder {target.parent}")
-    if target.exists() and not (replace and target.is_file()):
-        raise InvalidParameterError(f"{target} exists already; choose a new name")
+    if target.exists() and not target.is_file():
+        raise InvalidParameterError(f"{target} is not a file; choose another name")
     with TemporaryDirectory(prefix=".stopwise-", dir=target.parent) as hidden:  # its mode is 0700
         path = Path(hidden, target.name)
         yield path
@@ -78,7 +78,7 @@ class Start(msgspec.Struct, frozen=True):
     digest: bytes  # of the log at the end
 
 
-async def start_of(store: Store) -> Start:
+async def start_of(store: EventStore) -> Start:
     """Find out where a log begins: at its first event or, once compacted, at a snapshot."""
     end, digest = await store.end()
     first = await first_event(store) or end + 1
@@ -94,14 +94,14 @@ async def start_of(store: Store) -> Start:
     raise CorruptLogError(f"the log begins at event {first}, and {missing}; restore a backup")
 
 
-async def first_event(store: Store) -> int | None:
+async def first_event(store: EventStore) -> int | None:
     """Return the position of the first event that is there."""
     async for block in store.read(0):
         return block.base
     return None
 
 
-async def check_end(store: Store) -> None:
+async def check_end(store: EventStore) -> None:
     """Refuse a log without events that are known to have been acknowledged."""
     recorded, snapshots = await store.recorded_end(), await store.snapshots()
     end, digest = await store.end()  # asked last: a running service may append at any moment
@@ -116,7 +116,7 @@ async def check_end(store: Store) -> None:
         raise CorruptLogError(f"event {position} is not the acknowledged one; restore a backup")
 
 
-async def blocks_between(store: Store, after: int, upto: int) -> AsyncIterator[Block]:
+async def blocks_between(store: EventStore, after: int, upto: int) -> AsyncIterator[Block]:
     """Yield the blocks with events beyond one position and up to another."""
     blocks = store.read(after)
     while after < upto:
@@ -128,13 +128,13 @@ async def blocks_between(store: Store, after: int, upto: int) -> AsyncIterator[B
         after = block.end
 
 
-async def checked_blocks(store: Store, start: Start) -> AsyncIterator[Block]:
+async def checked_blocks(store: EventStore, start: Start) -> AsyncIterator[Block]:
     """Yield every block of a log, after checking that it is what was written."""
     digest = start.state.log_digest if start.state.position == start.first - 1 else None
     try:
         async for block in blocks_between(store, start.first - 1, start.end):
             # None: compacted away, so that the first block cannot be checked.
-            if digest is not None and chained(digest, block.payload) != block.digest:
+            if digest is not None and chain_digest(digest, block.payload) != block.digest:
                 raise CorruptLogError(f"events {block.base} to {block.end} were changed")
             digest = block.digest
             yield block
@@ -170,9 +170,9 @@ class Info(msgspec.Struct, frozen=True):
     state: State
 
 
-async def inspect(store: Store, progress: Progress = no_progress) -> Info:
+async def inspect(store: EventStore, progress: Progress = no_progress) -> Info:
     """Count what a log holds."""
-    state = await recovered(store, progress=partial(progress, "reading"))
+    state = await recover_state(store, progress=partial(progress, "reading"))
     first = await first_event(store) or state.position + 1
     kinds, times, blocks, size = Counter[str](), list[float](), 0, 0
     async for block in blocks_between(store, first - 1, state.position):

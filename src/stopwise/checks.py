@@ -1,0 +1,191 @@
+"""Checks of arguments where they enter: each returns the value in one form or raises."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stopwise.errors import InvalidContextError, InvalidInputError, InvalidParameterError
+
+Floats: TypeAlias = NDArray[np.float64]
+Error: TypeAlias = type[InvalidInputError]
+
+FLOAT64 = np.dtype(np.float64)
+
+
+def number(
+    name: str,
+    value: float,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+    error: Error = InvalidParameterError,
+) -> float:
+    """Return a finite float within the limits.
+
+    Examples
+    --------
+    >>> number("delta", 0.05, above=0, below=1)
+    0.05
+    """
+    try:
+        v = float(value)
+    except (TypeError, ValueError, OverflowError):
+        v = math.nan
+    inside = (
+        (above is None or v > above)
+        and (least is None or v >= least)
+        and (below is None or v < below)
+        and (most is None or v <= most)
+    )
+    if not (math.isfinite(v) and inside):
+        limits = {"above": above, "at least": least, "below": below, "at most": most}
+        text = " and ".join(f"{word} {b:g}" for word, b in limits.items() if b is not None)
+        raise error(f"{name} must be a number{text and ' ' + text}, not {value!r}")
+    return v
+
+
+def integer(
+    name: str,
+    value: object,
+    least: int = 0,
+    most: int | None = None,
+    error: Error = InvalidParameterError,
+) -> int:
+    """Return a whole number within the limits; 2.0 is one, True is not.
+
+    Examples
+    --------
+    >>> integer("rounds", 1e3, least=1)
+    1000
+    """
+    whole = least - 1
+    try:
+        if not isinstance(value, bool | np.bool_) and int(cast(Any, value)) == value:
+            whole = int(cast(Any, value))
+    except (TypeError, ValueError, OverflowError):
+        pass
+    if whole < least or (most is not None and whole > most):
+        limits = f", {least} or more" if most is None else f" from {least} to {most}"
+        raise error(f"{name} must be a whole number{limits}, not {value!r}")
+    return whole
+
+
+def choice(name: str, value: object, options: Iterable[str]) -> str:
+    """Return one of several words.
+
+    Examples
+    --------
+    >>> choice("outside", "clip", ["error", "clip"])
+    'clip'
+    """
+    options = tuple(options)
+    if value not in options:
+        words = " or ".join(f'"{option}"' for option in options)
+        raise InvalidParameterError(f"{name} must be {words}, not {value!r}")
+    return cast(str, value)
+
+
+def numbers(name: str, values: ArrayLike, error: Error = InvalidParameterError) -> Floats:
+    """Return a float64 array, copied only if the values were not one.
+
+    Examples
+    --------
+    >>> numbers("costs", [1, 2.5])
+    array([1. , 2.5])
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype is FLOAT64:
+            return array
+        # Text is refused even where numpy could parse it: it is a sign of unprepared data.
+        # Object arrays come from tables of mixed columns and may hold numbers only.
+        text = array.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in array.flat)
+        if array.dtype.kind not in "biufO" or text:
+            raise TypeError(f"of type {array.dtype}")
+        with np.errstate(over="ignore"):  # a long double may become inf
+            return array.astype(np.float64)
+    except (TypeError, ValueError) as reason:
+        raise error(f"{name} must be real numbers ({reason})") from None
+
+
+def table(name: str, values: ArrayLike, error: Error = InvalidParameterError) -> Floats:
+    """Return a table of finite numbers with at least one row and one column.
+
+    Examples
+    --------
+    >>> table("contexts", [[1, 2]]).shape
+    (1, 2)
+    """
+    array = numbers(name, values, error)
+    if array.ndim != 2 or 0 in array.shape:
+        raise error(
+            f"{name} must be a table with at least one row and one column; the shape is "
+            f"{array.shape}"
+        )
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0].tolist()
+        raise error(
+            f"{name}: row {row}, column {column} is {array[row, column]}; it must be finite"
+        )
+    return array
+
+
+def as_table(values: ArrayLike) -> NDArray[Any]:
+    """Return values as an array that keeps each as it is: "1" and 1 must not become equal.
+
+    Examples
+    --------
+    >>> as_table([["1", 1]]).tolist()
+    [['1', 1]]
+    """
+    if isinstance(values, np.ndarray):
+        return cast(NDArray[Any], values)
+    return np.array(values, dtype=np.object_)
+
+
+def rounds_in(contexts: NDArray[Any]) -> int:
+    """Return how many rounds a table of contexts has.
+
+    Examples
+    --------
+    >>> rounds_in(np.zeros((5, 2)))
+    5
+    """
+    if contexts.ndim == 0:
+        raise InvalidContextError("contexts must be a table with one row a round, not one value")
+    return len(contexts)
+
+
+def hashable(value: object) -> bool:
+    """Return whether a value can be hashed, and so compared with other outputs.
+
+    Examples
+    --------
+    >>> hashable((1, "a")), hashable([1])
+    (True, False)
+    """
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def short_repr(value: object) -> str:
+    """Return a value for a message, in at most 80 characters, whatever it is.
+
+    Examples
+    --------
+    >>> short_repr("x" * 1000)[-5:]
+    'xx...'
+    """
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."

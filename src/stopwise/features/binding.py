@@ -1,0 +1,385 @@
+"""Feature maps joined to the size of a context and of a cascade."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stopwise.checks import Floats, integer, numbers
+from stopwise.engine.native import Monomials
+from stopwise.errors import (
+    CorruptFileError,
+    InvalidContextError,
+    InvalidFeaturesError,
+    InvalidParameterError,
+)
+from stopwise.features.arrangements import Arrangement, PerPair, PerStage, Shared, pairs
+from stopwise.features.maps import (
+    SLACK,
+    Custom,
+    FeatureMap,
+    Identity,
+    MapLike,
+    Monomial,
+    Polynomial,
+    Scaled,
+    map_from_spec,
+)
+
+if TYPE_CHECKING:
+    from stopwise.engine.native import Block
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFeatures:
+    """Feature maps joined to the size of a context and of a cascade; created by `bind`.
+
+    A policy holds one of these. Distinct maps fill *slots*: one if shared, one for each stage or
+    one for each pair. A *row* is the features of all slots side by side.
+
+    Attributes
+    ----------
+    context_dim : int
+        d, the number of coordinates of a context.
+    n_arms : int
+        K.
+    arrangement : Shared, PerStage or PerPair
+        Which pair uses which map.
+    maps : tuple of feature maps
+        The map of each slot.
+    dims : tuple of int
+        d′ of each slot.
+    offsets : tuple of int
+        Where each slot begins in a row.
+    width : int
+        The length of a row.
+    stages : tuple of BoundFeatures
+        Where stages reveal parts of the context: the features at each arm but the last, each of
+        what is known there. Else empty.
+
+    Examples
+    --------
+    >>> features = bind(Identity(), context_dim=4, n_arms=3)
+    >>> features.transform([[1, 1, 1, 1], [0, 1, 0, 0]]).tolist()
+    [[0.5, 0.5, 0.5, 0.5], [0.0, 0.5, 0.0, 0.0]]
+    """
+
+    context_dim: int
+    n_arms: int
+    arrangement: Arrangement
+    maps: tuple[FeatureMap, ...] = field(repr=False)
+    dims: tuple[int, ...]
+    offsets: tuple[int, ...] = field(repr=False)
+    width: int = field(repr=False)
+    stages: "tuple[BoundFeatures, ...]" = field(repr=False, compare=False)
+    _block_slots: tuple[int, ...] = field(repr=False, compare=False)  # the slot of each block
+    _customs: tuple[tuple[Custom, int, int, int], ...] = field(repr=False, compare=False)
+    _monomials: Monomials = field(repr=False, compare=False)  # of all maps that are built in
+
+    @property
+    def maps_in_engine(self) -> Monomials | None:
+        """The maps as the engine has them, or None if one is a function of your own."""
+        return None if self._customs else self._monomials
+
+    @property
+    def sees(self) -> tuple[int, ...] | None:
+        """How many coordinates are known at each arm but the last; None if all from the start."""
+        return self.arrangement.sees if isinstance(self.arrangement, PerStage) else None
+
+    @property
+    def n_features(self) -> int:
+        """The largest d′ of all slots, which is the d′ of the paper's confidence radius."""
+        return max(self.dims)
+
+    @property
+    def shared(self) -> bool:
+        """Whether all pairs see the same features, so that they can share Gram matrices."""
+        return len(self.maps) == 1
+
+    def slot_of(self, i: int, j: int) -> int:
+        """Return the slot that the pair of arms (i, j), i < j, uses."""
+        if not 0 <= i < j < self.n_arms:
+            raise InvalidParameterError(
+                f"({i}, {j}) is no pair of the {self.n_arms} arms: it takes 0 ≤ i < j < "
+                f"{self.n_arms}"
+            )
+        return self.arrangement.slot_of(i, j, self.n_arms)
+
+    def row(self, x: ArrayLike) -> Floats:
+        """Return the features of one context, all slots side by side, in a fresh array.
+
+        Parameters
+        ----------
+        x : array_like of shape (context_dim,)
+            The context: a list, a tuple or an array of any kind of real number.
+
+        Raises
+        ------
+        InvalidContextError
+            If it has the wrong shape, is not finite, or lies outside the bound of a map.
+        InvalidFeaturesError
+            If a custom map gives what it must not.
+        """
+        x = np.require(self._vector(x), requirements=["C", "A"])
+        out = np.empty(self.width)
+        status = self._monomials.row(x, out)
+        if status:
+            self._refuse(x, status)
+        if self._customs:
+            self._fill_customs(x, out)
+        return out
+
+    def rows(self, X: ArrayLike) -> Floats:
+        """Return the features of many contexts, each row bit for bit that of `row`.
+
+        All contexts are checked; an error names the first bad row and coordinate.
+        """
+        contexts = np.require(numbers("contexts", X, InvalidContextError), requirements=["C", "A"])
+        if contexts.ndim != 2 or contexts.shape[1] != self.context_dim:
+            raise InvalidContextError(
+                f"contexts form a table of {self.context_dim} columns, one row each; this has "
+                f"shape {contexts.shape}"
+            )
+        out = np.empty((contexts.shape[0], self.width))
+        row, status = self._monomials.rows(contexts, out)
+        if status:
+            self._refuse(contexts[row], status, f"row {row}, ")
+        if self._customs:
+            for r in range(contexts.shape[0]):
+                try:
+                    self._fill_customs(contexts[r], out[r])
+                except InvalidFeaturesError as error:
+                    raise InvalidFeaturesError(f"row {r}: {error}") from error
+        return out
+
+    def transform(self, X: ArrayLike, i: int = 0, j: int = 1) -> Floats:
+        """Return the features that a pair of arms really uses.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, context_dim) or (context_dim,)
+            Contexts; a single one counts as a table of one row.
+        i, j : int
+            The pair of arms, i < j; it matters only if maps differ between pairs.
+
+        Returns
+        -------
+        ndarray of shape (n, d′)
+            The features, in rows of norm at most one.
+        """
+        slot = self.slot_of(i, j)
+        contexts = numbers("contexts", X, InvalidContextError)
+        rows = self.rows(contexts[None, :] if contexts.ndim == 1 else contexts)
+        start = self.offsets[slot]
+        return np.ascontiguousarray(rows[:, start : start + self.dims[slot]])
+
+    def to_spec(self) -> dict[str, Any]:
+        """Return plain JSON values that describe these features; equal features, equal specs.
+
+        A custom map is described by name and size only, since its code cannot be saved.
+
+        Examples
+        --------
+        >>> bind(Identity(), context_dim=4, n_arms=3).to_spec()["maps"]
+        [{'kind': 'identity', 'bound': 1.0}]
+        """
+        return {
+            "kind": self.arrangement.kind,
+            "context_dim": self.context_dim,
+            "n_arms": self.n_arms,
+            "maps": [m.to_spec() for m in self.maps],
+            **({} if self.sees is None else {"sees": list(self.sees)}),
+        }
+
+    @staticmethod
+    def from_spec(spec: Mapping[str, Any]) -> "BoundFeatures":
+        """Rebuild features from `to_spec`.
+
+        Raises
+        ------
+        FeaturesMismatchError
+            If a map is custom: pass it as ``features=`` when loading.
+        CorruptFileError
+            If this is no description of features.
+        """
+        try:
+            maps = [map_from_spec(m) for m in spec["maps"]]
+            n_arms = integer("n_arms", spec["n_arms"], least=2)
+            arrangement: Arrangement
+            if spec["kind"] == Shared.kind:
+                (only,) = maps
+                arrangement = Shared(only)
+            elif spec["kind"] == PerStage.kind:
+                arrangement = PerStage(maps, spec.get("sees"))
+            elif spec["kind"] == PerPair.kind:
+                arrangement = PerPair(dict(zip(pairs(n_arms), maps, strict=True)))
+            else:
+                raise ValueError(f"unknown kind {spec['kind']!r}")
+            return bind(arrangement, spec["context_dim"], n_arms)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptFileError(
+                f"the stored description of the features makes no sense: {error!r}"
+            ) from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what `bind` was given, not what it created."""
+        return bind, (self.arrangement, self.context_dim, self.n_arms)
+
+    def _vector(self, x: ArrayLike) -> Floats:
+        context = numbers("a context", x, InvalidContextError)
+        if context.shape != (self.context_dim,):
+            raise InvalidContextError(
+                f"a context is a flat list of {self.context_dim} numbers; this has shape "
+                f"{context.shape}"
+            )
+        return context
+
+    def _fill_customs(self, x: Floats, out: Floats) -> None:
+        for custom, start, stop, seen in self._customs:
+            out[start:stop] = custom(x[:seen])
+
+    def _refuse(self, x: Floats, status: int, where: str = "") -> NoReturn:
+        """Turn the status of the engine's `Monomials` into an error in words."""
+        self._vector(x)  # raises if the length is wrong
+        if status > 0:
+            c = status - 1
+            raise InvalidContextError(
+                f"{where}coordinate {c} is {float(x[c])}; contexts must be finite"
+            )
+        block, c = divmod(-1 - status, self.context_dim)
+        refusing = self.maps[self._block_slots[block]]
+        value = f"{where}coordinate {c} is {float(x[c]):.12g}"
+        if isinstance(refusing, Scaled):
+            reach = refusing.scale[c] * refusing.inner.bound
+            low, high = refusing.center[c] - reach, refusing.center[c] + reach
+            raise InvalidContextError(
+                f"{value}, outside [{low:.12g}, {high:.12g}], what the features were scaled for; "
+                'fit Scaled on wider data or with a margin, or let it clip with outside="clip"'
+            )
+        assert not isinstance(refusing, Custom)  # custom maps have no block
+        raise InvalidContextError(
+            f"{value}, outside the promised [{-refusing.bound:.12g}, {refusing.bound:.12g}]; give "
+            "the feature map a larger bound, or scale the data with Scaled.fit"
+        )
+
+
+FeaturesLike: TypeAlias = MapLike | Arrangement | BoundFeatures
+
+
+def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures:
+    """Join feature maps to the size of a context and of a cascade.
+
+    Parameters
+    ----------
+    features : feature map, callable, Shared, PerStage, PerPair or BoundFeatures
+        The maps; a single one is shared by all pairs.
+    context_dim : int
+        d, the number of coordinates of a context.
+    n_arms : int
+        K, the number of arms.
+
+    Returns
+    -------
+    BoundFeatures
+        What policies hold.
+
+    Examples
+    --------
+    >>> bind(Polynomial(degree=2), context_dim=8, n_arms=3).n_features
+    45
+    """
+    context_dim = integer("context_dim", context_dim, least=1)
+    n_arms = integer("n_arms", n_arms, least=2)
+    if isinstance(features, BoundFeatures):
+        if (features.context_dim, features.n_arms) != (context_dim, n_arms):
+            raise InvalidParameterError(
+                f"these features are bound to contexts of {features.context_dim} coordinates and "
+                f"{features.n_arms} arms, not {context_dim} and {n_arms}"
+            )
+        return features
+    arrangement = features if isinstance(features, Arrangement) else Shared(features)
+    given = arrangement.slots(n_arms)
+    revealed = arrangement.sees if isinstance(arrangement, PerStage) else None
+    if revealed is not None and revealed[-1] != context_dim:
+        raise InvalidParameterError(
+            f"the last map sees {revealed[-1]} coordinates, all that can be known before the last "
+            f"arm; so context_dim must be {revealed[-1]}, not {context_dim}"
+        )
+    sees = revealed or (context_dim,) * len(given)
+    maps = tuple(
+        m.resolved(seen) if isinstance(m, Custom) else m
+        for m, seen in zip(given, sees, strict=True)
+    )
+    blocks: list[Block] = []
+    slots: list[int] = []
+    dims: list[int] = []
+    offsets: list[int] = []
+    customs: list[tuple[Custom, int, int, int]] = []
+    width = 0
+    for slot, (m, seen) in enumerate(zip(maps, sees, strict=True)):
+        offsets.append(width)
+        if isinstance(m, Custom):
+            assert m.n_features is not None  # resolved() found it
+            dims.append(m.n_features)
+            customs.append((m, width, width + m.n_features, seen))
+        else:
+            blocks.append(_block(m, width, seen, context_dim))
+            dims.append(len(blocks[-1][1]))
+            slots.append(slot)
+        width += dims[-1]
+    return BoundFeatures(
+        context_dim=context_dim,
+        n_arms=n_arms,
+        arrangement=arrangement,
+        maps=maps,
+        dims=tuple(dims),
+        offsets=tuple(offsets),
+        width=width,
+        stages=()
+        if revealed is None
+        else tuple(bind(m, seen, 2) for m, seen in zip(maps, sees, strict=True)),
+        _block_slots=tuple(slots),
+        _customs=tuple(customs),
+        _monomials=Monomials(context_dim, width, blocks),
+    )
+
+
+def _block(m: Identity | Polynomial | Scaled, offset: int, seen: int, context_dim: int) -> "Block":
+    """Return a built-in map as the engine takes it."""
+    inner, center, scale, limit = m, [0.0] * seen, [1.0] * seen, 1 + SLACK
+    if isinstance(m, Scaled):
+        if len(m.center) != seen:
+            raise InvalidParameterError(
+                f"this Scaled map is for contexts of {len(m.center)} coordinates, not {seen}"
+            )
+        inner, center, scale = m.inner, list(m.center), list(m.scale)
+        limit = math.inf if m.outside == "clip" else limit
+    assert not isinstance(inner, Scaled)
+    monomials = inner.monomials(seen)
+    unseen = context_dim - seen  # on an infinite scale every value counts as zero
+    return (
+        offset,
+        [list(monomial) for monomial in monomials],
+        inner.bound,
+        inner.bound * limit,
+        1 / _largest_norm(inner.bound, monomials),
+        center + [0.0] * unseen,
+        scale + [math.inf] * unseen,
+    )
+
+
+def _largest_norm(bound: float, monomials: Sequence[Monomial]) -> float:
+    """√(Σ bound^(2·degree)): attained where every coordinate is ±bound."""
+    try:
+        norm = math.sqrt(math.fsum(math.prod([bound] * (2 * len(m))) for m in monomials))
+    except OverflowError:
+        norm = math.inf
+    if not (0 < norm < math.inf and 1 / norm < math.inf):
+        raise InvalidParameterError(
+            f"powers of the bound {bound:g} leave the range of floats; scale the data with "
+            "Scaled.fit and use bound=1"
+        )
+    return norm

@@ -1,0 +1,450 @@
+"""The feature maps: functions of a context that guarantee a norm of at most one."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain, combinations_with_replacement
+from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stopwise.checks import choice, integer, number, numbers, table
+from stopwise.errors import (
+    FeaturesMismatchError,
+    InvalidContextError,
+    InvalidFeaturesError,
+    InvalidParameterError,
+)
+
+Floats: TypeAlias = NDArray[np.float64]
+Monomial: TypeAlias = tuple[int, ...]  # the coordinates it multiplies
+Outside: TypeAlias = Literal["error", "clip"]
+
+# How far beyond a limit counts as rounding (heuristic: far above float64's, far below data's).
+SLACK = 1e-9
+# A heuristic guard against degrees that explode: every pair has arrays of n_features² numbers.
+MAX_MONOMIALS = 20_000
+
+
+class Described:
+    """What all maps share: a description in plain values."""
+
+    kind: ClassVar[str]
+
+    def to_spec(self) -> dict[str, Any]:
+        """Return plain JSON values that describe this map."""
+        values = {f.name: getattr(self, f.name) for f in fields(cast(Any, self))}
+        return {"kind": self.kind, **{name: _plain(value) for name, value in values.items()}}
+
+
+@dataclass(frozen=True)
+class Identity(Described):
+    """The context itself, shortened: Φ(x) = x/(bound·√d).
+
+    Parameters
+    ----------
+    bound : float
+        Every coordinate lies within [−bound, bound].
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> sw.bind(Identity(bound=2), context_dim=4, n_arms=2).row([2, -2, 0, 1]).tolist()
+    [0.5, -0.5, 0.0, 0.25]
+    """
+
+    kind: ClassVar[str] = "identity"
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bound", number("bound", self.bound, above=0))
+
+    def monomials(self, context_dim: int) -> list[Monomial]:
+        """Return the features as monomials: here, each coordinate by itself."""
+        return [(c,) for c in range(context_dim)]
+
+
+@dataclass(frozen=True)
+class Polynomial(Described):
+    """All products of up to ``degree`` coordinates, by degree and then in dictionary order.
+
+    The order is scikit-learn's: 1, x₀, x₁, …, x₀², x₀x₁, …. All are divided by the largest norm
+    within the bound, √(Σ bound^(2·degree of the monomial)), which a corner of the box attains.
+
+    Parameters
+    ----------
+    degree : int
+        The highest degree, at least one.
+    bias : bool
+        Whether the constant 1 is among the monomials.
+    bound : float
+        Every coordinate lies within [−bound, bound].
+    without : tuple of tuples of int
+        Monomials to leave out, each as the coordinates it multiplies: (3, 3) is x3², () is 1.
+        Usually found by `independent`.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> features = sw.bind(Polynomial(degree=2), context_dim=2, n_arms=2)
+    >>> (features.row([1, -1]) * 6**0.5).round(12).tolist()
+    [1.0, 1.0, -1.0, 1.0, -1.0, 1.0]
+    """
+
+    kind: ClassVar[str] = "polynomial"
+    degree: int = 2
+    bias: bool = True
+    bound: float = 1.0
+    without: tuple[Monomial, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "degree", integer("degree", self.degree, least=1))
+        object.__setattr__(self, "bias", bool(self.bias))
+        object.__setattr__(self, "bound", number("bound", self.bound, above=0))
+        # Sorted and without repeats, so that equal maps have equal specs.
+        without = {tuple(sorted(integer("a coordinate", c) for c in m)) for m in self.without}
+        object.__setattr__(self, "without", tuple(sorted(without, key=lambda m: (len(m), m))))
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The monomials left out, as text.
+
+        Examples
+        --------
+        >>> Polynomial(without=((3, 3), (0, 4))).dropped
+        ('x0·x4', 'x3²')
+        """
+        return tuple(monomial_name(m) for m in self.without)
+
+    def independent(self, X: ArrayLike) -> "Polynomial":
+        """Return this map without the monomials that add nothing on the data.
+
+        Monomials are taken in order. One is dropped if it lies, to a relative 1e-9, in the span
+        of the remaining ones before it. The square of a two-valued coordinate, for example, is
+        an affine copy of the coordinate and would leave the Gram matrix singular for ever.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, context_dim)
+            Contexts that vary as those to come will: what is constant here is dropped.
+
+        Returns
+        -------
+        Polynomial
+            The smaller map; its ``dropped`` names what was left out.
+
+        Examples
+        --------
+        >>> X = [[0, 0.1], [1, 0.2], [0, -0.3], [1, 0.4], [0, 0.9], [1, -0.7]]
+        >>> Polynomial(degree=2).independent(X).dropped
+        ('x0²',)
+        """
+        from stopwise.features.independence import reduce_polynomial
+
+        return reduce_polynomial(self, self, X)
+
+    def monomials(self, context_dim: int) -> list[Monomial]:
+        """Return the features in order, each as the coordinates it multiplies.
+
+        Examples
+        --------
+        >>> Polynomial(degree=2, bias=False).monomials(2)
+        [(0,), (1,), (0, 0), (0, 1), (1, 1)]
+        """
+        count = math.comb(context_dim + self.degree, self.degree)
+        if count > MAX_MONOMIALS:
+            raise InvalidParameterError(
+                f"degree {self.degree} of {context_dim} coordinates makes {count:,} features, "
+                f"more than {MAX_MONOMIALS:,}; lower the degree or the number of coordinates"
+            )
+        degrees = range(0 if self.bias else 1, self.degree + 1)
+        everything = dict.fromkeys(
+            chain.from_iterable(
+                combinations_with_replacement(range(context_dim), degree) for degree in degrees
+            )
+        )
+        for monomial in self.without:
+            if monomial not in everything:
+                raise InvalidParameterError(
+                    f"cannot leave out {monomial_name(monomial)}: no such monomial in degree "
+                    f"{self.degree} of {context_dim} coordinates"
+                    + ("" if self.bias else " without bias")
+                )
+            del everything[monomial]
+        if not everything:
+            raise InvalidParameterError("every monomial is left out; keep at least one")
+        return list(everything)
+
+
+@dataclass(frozen=True, init=False)
+class Scaled(Described):
+    """Shift and stretch each coordinate, then apply another map: x ↦ inner((x − center)/scale).
+
+    Parameters
+    ----------
+    inner : Identity or Polynomial
+        The map of the scaled context; scaled coordinates must lie within its ``bound``.
+    center, scale : array_like of shape (context_dim,)
+        One number for each coordinate; scales are above zero.
+    outside : {"error", "clip"}
+        What becomes of a coordinate beyond the bound: an `InvalidContextError`, or the bound.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> features = sw.bind(Scaled(Identity(), center=[10, 0], scale=[5, 1]), 2, n_arms=2)
+    >>> (features.row([15, -0.5]) * 2**0.5).round(12).tolist()
+    [1.0, -0.5]
+    """
+
+    kind: ClassVar[str] = "scaled"
+    inner: Identity | Polynomial
+    center: tuple[float, ...]
+    scale: tuple[float, ...]
+    outside: Outside = "error"
+
+    def __init__(
+        self,
+        inner: Identity | Polynomial,
+        center: ArrayLike,
+        scale: ArrayLike,
+        outside: Outside = "error",
+    ) -> None:
+        if not isinstance(inner, get_args(Identity | Polynomial)):
+            raise InvalidParameterError(
+                f"Scaled takes an Identity or a Polynomial, not {inner!r}; "
+                "a function can do its own scaling"
+            )
+        middle, reach = numbers("center", center), numbers("scale", scale)
+        for name, values in (("center", middle), ("scale", reach)):
+            if values.ndim != 1 or not np.isfinite(values).all():
+                raise InvalidParameterError(f"{name} must be a flat list of finite numbers")
+        if middle.size != reach.size:
+            raise InvalidParameterError(
+                f"center has {middle.size} coordinates but scale has {reach.size}"
+            )
+        if not (reach > 0).all():
+            c = int(np.argmin(reach > 0))
+            raise InvalidParameterError(
+                f"the scale of coordinate {c} is {reach[c]:g}; scales must be above zero"
+            )
+        object.__setattr__(self, "inner", inner)
+        object.__setattr__(self, "center", tuple(middle.tolist()))
+        object.__setattr__(self, "scale", tuple(reach.tolist()))
+        object.__setattr__(self, "outside", choice("outside", outside, get_args(Outside)))
+
+    @classmethod
+    def fit(
+        cls,
+        X: ArrayLike,
+        inner: Identity | Polynomial | None = None,
+        *,
+        margin: float = 0.0,
+        outside: Outside = "error",
+    ) -> "Scaled":
+        """Choose center and scale so that every row of ``X`` lies within the bound.
+
+        The centre is the middle of the range of each coordinate and the scale half its width.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, context_dim)
+            Contexts like those to come.
+        inner : Identity or Polynomial, optional
+            The map of the scaled context; `Identity` by default.
+        margin : float
+            Room left for values beyond those of ``X``, as a share of the scale.
+        outside : {"error", "clip"}
+            As in `Scaled`.
+
+        Returns
+        -------
+        Scaled
+            The fitted map. A constant coordinate gets scale 1 and maps to zero.
+
+        Examples
+        --------
+        >>> Scaled.fit([[0, 7], [10, 7]])
+        Scaled(inner=Identity(bound=1.0), center=(5.0, 7.0), scale=(5.0, 1.0), outside='error')
+        """
+        contexts = table("contexts to fit on", X, InvalidContextError)
+        inner = Identity() if inner is None else inner
+        margin = number("margin", margin, least=0)
+        low, high = contexts.min(axis=0), contexts.max(axis=0)
+        constant = low == high
+        with np.errstate(all="ignore"):  # data near the ends of float64 overflow; `Scaled` refuses
+            center: Floats = low / 2 + high / 2
+            spread: Floats = np.maximum(high - center, center - low)  # exact, unlike (high − low)/2
+            scale = spread * (1 + margin) / inner.bound
+        constant |= scale < np.finfo(np.float64).tiny  # too narrow to divide by accurately
+        return cls(inner, np.where(constant, low, center), np.where(constant, 1.0, scale), outside)
+
+    def independent(self, X: ArrayLike) -> "Scaled":
+        """Return this map with its polynomial reduced as in `Polynomial.independent`.
+
+        Examples
+        --------
+        >>> X = [[0, 1], [1, 2], [0, 3], [1, 4], [0, 9], [1, 7]]
+        >>> Scaled.fit(X, Polynomial()).independent(X).dropped
+        ('x0²',)
+        """
+        if isinstance(self.inner, Identity):
+            raise InvalidParameterError("only a Polynomial has monomials to drop")
+        from stopwise.features.independence import reduce_polynomial
+
+        inner = reduce_polynomial(self, self.inner, X)
+        return Scaled(inner, self.center, self.scale, self.outside)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The monomials that the inner map leaves out, as text."""
+        return self.inner.dropped if isinstance(self.inner, Polynomial) else ()
+
+
+@dataclass(frozen=True)
+class Custom:
+    """Any function of a context, checked each time it is used.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a context, a float64 array of its own of shape (context_dim,), and returns as many
+        numbers each time, of Euclidean norm at most one.
+    n_features : int, optional
+        How many numbers it returns; found by a call on the zero context if not given.
+    name : str, optional
+        What to call it in messages and files; the function's own name by default. Code is not
+        saved: a saved policy stores this name and asks for the function when it is loaded.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> sw.bind(Custom(lambda x: [1, x[0]] / np.sqrt(2), name="first"), 3, n_arms=2).n_features
+    2
+    """
+
+    function: Callable[[Floats], ArrayLike]
+    n_features: int | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InvalidParameterError(
+                f"a custom feature map is a function, not {self.function!r}"
+            )
+        if self.n_features is not None:
+            object.__setattr__(self, "n_features", integer("n_features", self.n_features, least=1))
+        if self.name is None:
+            own = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+            object.__setattr__(self, "name", str(own))
+
+    def resolved(self, context_dim: int) -> "Custom":
+        """Return this map with the number of its features known."""
+        if self.n_features is not None:
+            return self
+        try:
+            trial = self.function(np.zeros(context_dim))
+        except Exception as error:
+            raise InvalidFeaturesError(
+                f"feature map {self.name!r} failed on the zero context, which was tried to count "
+                f"its features ({type(error).__name__}: {error}); give n_features"
+            ) from error
+        return replace(self, n_features=int(self._checked(trial).size))
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return the features of a context, checked."""
+        # A copy: the function may write to what it is given, and the context is not ours.
+        return self._checked(self.function(x.copy()))
+
+    def _checked(self, given: ArrayLike) -> Floats:
+        values = numbers(f"the features of map {self.name!r}", given, InvalidFeaturesError)
+        if values.ndim != 1 or values.size == 0 or self.n_features not in (None, values.size):
+            expected = "(n,)" if self.n_features is None else f"({self.n_features},)"
+            raise InvalidFeaturesError(
+                f"feature map {self.name!r} gave an array of shape {values.shape}, not {expected}"
+            )
+        norm = math.hypot(*values.tolist())  # does not overflow, unlike √(v·v)
+        if not math.isfinite(norm):
+            raise InvalidFeaturesError(f"feature map {self.name!r} gave a value that is not finite")
+        if norm > 1 + SLACK:
+            raise InvalidFeaturesError(
+                f"feature map {self.name!r} gave features of norm {norm:.12g}, and at most 1 is "
+                "allowed; divide what it returns by the largest norm it can have, here at least "
+                f"{norm:.12g}"
+            )
+        return values
+
+    def to_spec(self) -> dict[str, Any]:
+        """Return the name and the size; the code is not described."""
+        return {"kind": "custom", "name": self.name, "n_features": self.n_features}
+
+
+FeatureMap: TypeAlias = Identity | Polynomial | Scaled | Custom
+MapLike: TypeAlias = FeatureMap | Callable[[Floats], ArrayLike]
+
+
+def as_map(candidate: MapLike) -> FeatureMap:
+    """Return a map; a function becomes `Custom`."""
+    if isinstance(candidate, FeatureMap):
+        return candidate
+    if isinstance(candidate, type):
+        raise InvalidParameterError(
+            f"{candidate.__name__} is a class; give an instance of it: {candidate.__name__}(…)"
+        )
+    return Custom(candidate)
+
+
+def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
+    """Rebuild one map from its own `to_spec`.
+
+    Raises
+    ------
+    FeaturesMismatchError
+        If the map is custom: its code is not in the description.
+    InvalidParameterError
+        If this describes no map.
+
+    Examples
+    --------
+    >>> map_from_spec({"kind": "polynomial", "degree": 3}) == Polynomial(degree=3)
+    True
+    """
+    try:
+        rest = dict(spec)
+        kind = rest.pop("kind")
+        if kind == "custom":
+            raise FeaturesMismatchError(
+                f"this was saved with the custom feature map {spec['name']!r} "
+                f"({spec['n_features']} features), whose code is not in the file; pass it again "
+                "as features= when loading"
+            )
+        if kind == Scaled.kind:
+            rest["inner"] = map_from_spec(rest["inner"])
+        kinds = {cls.kind: cls for cls in (Identity, Polynomial, Scaled)}
+        return kinds[kind](**rest)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidParameterError(f"{spec!r} describes no feature map: {error!r}") from error
+
+
+def monomial_name(monomial: Sequence[int]) -> str:
+    """Write a monomial, given as the coordinates it multiplies, for people to read.
+
+    Examples
+    --------
+    >>> monomial_name((0, 3, 3)), monomial_name(())
+    ('x0·x3²', '1')
+    """
+    powers = {c: list(monomial).count(c) for c in monomial}
+    superscript = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+    factors = [
+        f"x{c}" + ("" if power == 1 else str(power).translate(superscript))
+        for c, power in powers.items()
+    ]
+    return "·".join(factors) or "1"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Described):
+        return value.to_spec()
+    return [_plain(v) for v in cast(Any, value)] if isinstance(value, tuple) else value

@@ -1,0 +1,1 @@
+"""The file formats of a log, one module each; `registry` lists them."""

@@ -1,0 +1,209 @@
+"""Logs in CSV: cells are text, which is read as numbers where it can be."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stopwise.errors import InvalidLogError
+from stopwise.logs.cells import Cells, RowBatch, Use, WrongCell, gather
+from stopwise.logs.columns import Field, Layout, Row
+from stopwise.logs.formats.lines import LineReader, LineWriter, Record, decode_lines
+from stopwise.logs.problems import NoRowsError, place
+
+LOOKED_AT = 65_536  # if all outputs of so many rows are numbers, outputs are numbers
+DELIMITERS = ",;\t"
+
+KINDS = ("number", "bool", "text")  # what the column ``kind`` may hold
+BOOLS = {"true": True, "false": False}
+_SPECIAL = re.compile('[",\r\n]')  # a cell that holds one of these must be quoted
+
+
+class CsvReader(LineReader):
+    """A CSV file with commas, or else semicolons or tabs, between the columns of its header."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        header = None
+        for self._delimiter in DELIMITERS:
+            _, header = next(self._cells(), (0, None))
+            if header is None or len(header) > 1:
+                break
+        if header is None:
+            raise NoRowsError(f"{path.name} is empty: it has no columns and no rows")
+        self.names = tuple(name.strip() for name in header)
+        if next(islice(self._cells(), 1, None), None) is None:
+            raise NoRowsError(f"{path.name} has no rows below its header")
+
+    def batches(self, layout: Layout, size: int) -> Iterator[RowBatch]:
+        """Yield all rows, up to ``size`` at a time."""
+        self._text = layout.kind is None and self._holds_text(layout)
+        return super().batches(layout, size)
+
+    def _records(self, layout: Layout) -> Iterator[Record]:
+        for line, cells in islice(self._cells(), 1, None):
+            if len(cells) == len(self.names):
+                yield line, cells
+            else:
+                found = f"has {len(cells)} cells under {len(self.names)} columns"
+                yield line, f"{found}; is it cut off, or a delimiter not in quotation marks?"
+
+    def _cells(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield every row, the header first, with the line on which it ends."""
+        row = 0
+        with self._path.open("rb") as file:
+            lines = decode_lines(file, self._path.name)
+            reader = csv.reader(lines, delimiter=self._delimiter, strict=True)
+            try:
+                for cells in reader:
+                    if cells:  # an empty line has none
+                        yield reader.line_num, cells
+                        row += 1
+            except csv.Error as error:
+                raise InvalidLogError(
+                    f"{place(self._path.name, max(row - 1, 0), reader.line_num)}: {error}; is it "
+                    "cut off, or a quotation mark missing?"
+                ) from error
+
+    def _holds_text(self, layout: Layout) -> bool:
+        """Return whether any output or label of the first rows is not a number."""
+        columns = [self.names.index(name) for name in layout.answers]
+        try:
+            for _, cells in islice(self._records(layout), LOOKED_AT):
+                if isinstance(cells, str):
+                    continue
+                if any(isinstance(_number(cells[k].strip()), str) for k in columns):
+                    return True
+        except InvalidLogError:
+            pass  # it will be raised when that row is read
+        return False
+
+    def _columns(self, rows: Sequence[Any], layout: Layout) -> Callable[[str, Use], Cells]:
+        columns = dict(zip(self.names, zip(*rows, strict=True), strict=True))
+
+        def read(column: str, use: Use) -> Cells:
+            texts = columns[column]
+            if use == "answer" and layout.kind is not None:
+                return _declared(column, columns, layout)
+            if use == "arm" or (use == "answer" and self._text):
+                return gather([text.strip() or None for text in texts])
+            if use == "number":
+                try:
+                    numbers = np.array(list(map(float, texts)))
+                except ValueError:
+                    pass
+                else:
+                    if "_" not in "".join(texts):  # which float would ignore
+                        return Cells("number", numbers)
+            return gather([_number(text.strip()) for text in texts])
+
+        return read
+
+
+def _declared(column: str, columns: dict[str, Any], layout: Layout) -> Cells:
+    """Return answers of the type that the column ``kind`` declares."""
+    values: list[Any] = []
+    wrong: dict[int, WrongCell] = {}
+    texts, kinds = columns[column], columns[layout.kind or ""]
+    stops = columns[layout.stop] if layout.stop else ("",) * len(texts)
+    # an empty cell of an arm up to the stop is an empty text
+    deeper = layout.arms[layout.outputs.index(column) :] if column in layout.outputs else ()
+    for row, (text, kind, stop) in enumerate(zip(texts, kinds, stops, strict=True)):
+        if kind == "text":
+            values.append(text if text or stop in deeper else None)
+        elif kind == "bool" and text in BOOLS:
+            values.append(BOOLS[text])
+        elif kind in KINDS:
+            values.append(_number(text))
+        else:
+            values.append(None)
+            if kind or text:
+                words = f"of the kind {kind!r}, not {', '.join(KINDS)} (is the line cut off?)"
+                wrong[row] = WrongCell(words)
+    cells = gather(values)
+    return Cells(cells.kind, cells.values, cells.null, cells.words, {**cells.wrong, **wrong})
+
+
+def _number(text: str) -> int | float | str | None:
+    """Return a text as a number, None if it is empty, and the text itself if it is no number."""
+    if not text:
+        return None
+    if "_" in text:  # 1_000 is a number to Python, but hardly to anybody who writes tables
+        return text
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+class CsvWriter(LineWriter):
+    """Writes CSV; a last column, ``kind``, tells 1 from "1" and a complete line from a cut one."""
+
+    _quotes = True
+
+    @property
+    def _names(self) -> list[str]:
+        return [*(field.name for field in self._fields), "kind"]
+
+    def _check_columns(self) -> None:
+        with self._path.open("rb") as file:
+            header = next(csv.reader(decode_lines(file, self._path.name)), list[str]())
+        self._check_same(header, self._names)
+
+    def _opening(self) -> bytes:
+        return _csv_line(self._names)
+
+    def _is_complete(self, rest: bytes) -> bool:
+        try:
+            (cells,) = csv.reader(io.StringIO(rest.decode(), newline=""), strict=True)
+        except (csv.Error, ValueError):
+            return False
+        return len(cells) == len(self._names) and cells[-1] in KINDS
+
+    def _encode(self, row: Row) -> bytes:
+        cells = list(zip(self._fields, row, strict=True))
+        kind = _kind([v for field, v in cells if field.holds == "answer" and v is not None])
+        return _csv_line([*(self._cell(field, value, kind) for field, value in cells), kind])
+
+    def _cell(self, field: Field, value: Any, kind: str) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, bool):
+            return str(value).lower() if kind == "bool" else str(int(value))
+        if isinstance(value, float):
+            return repr(value)
+        text = str(value)
+        if field.name == "label" and not text:
+            raise InvalidLogError(
+                f"{self._path.name}: in CSV an empty label means that none is known; for labels "
+                "that are empty text use Parquet or JSON lines"
+            )
+        if len(text) > csv.field_size_limit():
+            raise InvalidLogError(
+                f"{self._path.name}: {field.name!r} has {len(text):,} characters, and readers of "
+                f"CSV take {csv.field_size_limit():,} at most; use Parquet or JSON lines"
+            )
+        return text
+
+
+def _csv_line(cells: Sequence[str]) -> bytes:
+    # The csv module of Python 3.11 leaves a carriage return unquoted, which its reader refuses.
+    quoted = (
+        '"' + cell.replace('"', '""') + '"' if _SPECIAL.search(cell) else cell for cell in cells
+    )
+    return (",".join(quoted) + "\n").encode()
+
+
+def _kind(answers: Sequence[Any]) -> str:
+    if not answers:
+        return ""
+    if isinstance(answers[0], str):
+        return "text"
+    return "bool" if all(isinstance(answer, bool) for answer in answers) else "number"

@@ -1,0 +1,164 @@
+"""Logs in JSON lines: one object a round, in which names that belong together are nested."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from stopwise.errors import InvalidLogError
+from stopwise.logs.cells import Cells, Use, describe_value, gather
+from stopwise.logs.columns import Layout, Row
+from stopwise.logs.formats.lines import LineReader, LineWriter, Record, decode_lines
+from stopwise.logs.problems import NoRowsError, place
+
+Object: TypeAlias = dict[str, Any]
+
+# {"outputs": {"small": 1}} is what the column ``output.small`` is in a table.
+GROUPS = {"outputs": "output", "costs": "cost"}
+
+# Objects that must name the same things in every row, and those that may leave some out.
+ALL, SOME = ("context", "outputs"), ("revealed", "costs")
+# What a later row may not have if the first does not: it would not be read.
+OPTIONAL = ("label", "stop", "rule_stop", "failed", *SOME)
+
+# What many programs write for a number that is none.
+NOT_JSON = re.compile(r"[:,\[]\s*([+-]?(?:NaN|Infinity|nan|inf))\b")
+
+
+class JsonLinesReader(LineReader):
+    """A file of JSON lines. The first row names the columns."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        line, first = next(self._objects(), (0, None))
+        if first is None:
+            raise NoRowsError(f"{path.name} has no rows")
+        if isinstance(first, str):
+            raise InvalidLogError(f"{place(path.name, 0, line)}: {first}")
+        self._first: Object = first
+        self._paths = dict(_flat(first))
+        self.names = tuple(self._paths)
+
+    def _objects(self) -> Iterator[Record]:
+        """Yield every row with its line."""
+        decoder = msgspec.json.Decoder()
+        with self._path.open("rb") as file:
+            for line, text in enumerate(decode_lines(file, self._path.name), 1):
+                if text.isspace():
+                    continue
+                try:
+                    row = decoder.decode(text)
+                except msgspec.DecodeError as error:
+                    number = NOT_JSON.search(text)
+                    reason = (
+                        f"{number[1]} is no number in JSON; write null, or leave the row out"
+                        if number
+                        else f"{error}; is the line cut off?"
+                    )
+                    yield line, f"is not JSON: {reason}"
+                    continue
+                if isinstance(row, dict):
+                    yield line, row
+                else:
+                    yield line, f"is {describe_value(row)}; each line must be an object, {{…}}"
+
+    def _records(self, layout: Layout) -> Iterator[Record]:
+        """Yield every row, once its names are found to be those of the first."""
+        used = {self._paths[name][0] for name in layout.used}
+        same = {key: set(cast("Object", self._first[key])) for key in ALL if key in used}
+        some = [key for key in SOME if key in used]
+        absent = [key for key in OPTIONAL if "outputs" in used and key not in self._first]
+        for line, row in self._objects():
+            problem = None if isinstance(row, str) else self._difference(row, same, some, absent)
+            yield line, problem or row
+
+    def _difference(
+        self, row: Object, same: dict[str, set[str]], some: list[str], absent: list[str]
+    ) -> str | None:
+        """Return what a row has that the first does not, or the other way round."""
+        for key, names in same.items():
+            found = row.get(key)
+            if not isinstance(found, dict):
+                return f"{key!r} must be an object with {', '.join(sorted(map(repr, names)))}"
+            given = cast("Object", found).keys()
+            if given != names:
+                lacks, more = sorted(names - given), sorted(given - names)
+                parts = [f"lacks {', '.join(map(repr, lacks))}"] if lacks else []
+                if more:
+                    parts.append(f"has {', '.join(map(repr, more))}, which the first row has not")
+                return (
+                    f"{key!r} {' and '.join(parts)}; every row must have all, null where there is "
+                    "none"
+                )
+        new = [key for key in absent if row.get(key) is not None]
+        for key in some:
+            if row.get(key) is not None:
+                named = _flat({key: row[key]})
+                new += [".".join(path) for name, path in named if name not in self._paths]
+        if not new:
+            return None
+        return (
+            f"has {', '.join(map(repr, new))}, which the first row has not; give it in every row, "
+            "null where unknown"
+        )
+
+    def _columns(self, rows: Sequence[Any], layout: Layout) -> Callable[[str, Use], Cells]:
+        found: dict[tuple[str, ...], Sequence[Any]] = {(): rows}
+
+        def values(path: tuple[str, ...]) -> Sequence[Any]:
+            """Return what all rows have at a path; None where they have nothing."""
+            if path not in found:
+                found[path] = [
+                    cast("Object", around).get(path[-1]) if isinstance(around, dict) else None
+                    for around in values(path[:-1])
+                ]
+            return found[path]
+
+        return lambda column, use: gather(values(self._paths[column]))
+
+
+def _flat(
+    value: Object, prefix: str = "", path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the name that each value would have in a table, and where it is."""
+    for key, inner in value.items():
+        name = prefix + (GROUPS.get(key, key) if isinstance(inner, dict) and not path else key)
+        if isinstance(inner, dict):
+            yield from _flat(cast("Object", inner), f"{name}.", (*path, key))
+        else:
+            yield name, (*path, key)
+
+
+class JsonLinesWriter(LineWriter):
+    """Writes JSON lines."""
+
+    def _check_columns(self) -> None:
+        try:
+            found = JsonLinesReader(self._path).names
+        except InvalidLogError:
+            with self._path.open("rb") as file:
+                if not file.readline().endswith(b"\n"):
+                    return  # only a first line, cut off, which `_repair` removes
+            raise
+        self._check_same(found, [field.name for field in self._fields])
+
+    def _opening(self) -> bytes:
+        return b""
+
+    def _is_complete(self, rest: bytes) -> bool:
+        try:
+            msgspec.json.decode(rest)
+        except msgspec.DecodeError:
+            return False
+        return True
+
+    def _encode(self, row: Row) -> bytes:
+        whole: Object = {}
+        for field, value in zip(self._fields, row, strict=True):
+            around = whole
+            for key in field.path[:-1]:
+                around = around.setdefault(key, {})
+            around[field.path[-1]] = value
+        return msgspec.json.encode(whole) + b"\n"

@@ -1,0 +1,169 @@
+"""What CSV and JSON lines share: rows that are lines, read in batches and written at once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from stopwise.errors import InvalidLogError
+from stopwise.logs.cells import Cells, RowBatch, Use
+from stopwise.logs.columns import Field, Layout, Row
+from stopwise.logs.problems import Problems
+
+# A row with its line; a text says what is wrong with the row.
+Record: TypeAlias = "tuple[int, Any | str]"
+
+BOM = b"\xef\xbb\xbf"
+
+
+def decode_lines(lines: Iterable[bytes], file: str) -> Iterator[str]:
+    r"""Decode lines from UTF-8.
+
+    Examples
+    --------
+    >>> list(decode_lines([b"caf\xe9\n"], "log.csv"))
+    Traceback (most recent call last):
+    stopwise.errors.InvalidLogError: log.csv, line 1: not UTF-8 (byte 4 is 0xe9); ...
+    """
+    for number, line in enumerate(lines, 1):
+        try:
+            yield (line.removeprefix(BOM) if number == 1 else line).decode()
+        except UnicodeDecodeError as error:
+            raise InvalidLogError(
+                f"{file}, line {number}: not UTF-8 (byte {error.start + 1} is "
+                f"0x{line[error.start]:02x}); save the file as UTF-8"
+            ) from None
+
+
+class LineReader(ABC):
+    """A file of lines, read a few rows at a time."""
+
+    names: tuple[str, ...]  # of its columns
+    rows: int | None = None
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def batches(self, layout: Layout, size: int) -> Iterator[RowBatch]:
+        """Yield all rows, up to ``size`` at a time."""
+        records, first = self._records(layout), 0
+        while batch := list(islice(records, size)):
+            lines = [line for line, _ in batch]
+            problems = Problems(self._path.name, first, lines)
+            for k, (_, row) in enumerate(batch):
+                if isinstance(row, str):
+                    problems.at(k, None, row)
+            problems.raise_any()
+            read = self._columns([row for _, row in batch], layout)
+            yield RowBatch(first, len(batch), read, lines)
+            first += len(batch)
+
+    @abstractmethod
+    def _records(self, layout: Layout) -> Iterator[Record]:
+        """Yield every row with the line on which it ends."""
+
+    @abstractmethod
+    def _columns(self, rows: Sequence[Any], layout: Layout) -> Callable[[str, Use], Cells]:
+        """Return a function that reads a column of these rows."""
+
+
+class LineWriter(ABC):
+    """Writes each row to the file at once: a crash loses at most the line being written.
+
+    With ``append`` it continues an existing file; a last line that a crash cut off is removed.
+    """
+
+    def __init__(self, path: Path, fields: Sequence[Field], *, append: bool) -> None:
+        self._path = path
+        self._fields = fields
+        continued = append and path.exists() and not self._only_begun()
+        if continued:
+            self._check_columns()
+        self._file = path.open("r+b" if continued else "wb", buffering=0)
+        try:
+            self._end = self._repair() if continued else 0
+            self._file.seek(self._end)
+            if not continued:
+                self._put(self._opening())
+        except BaseException:
+            self._file.close()
+            raise
+
+    def write(self, row: Row) -> None:
+        """Write a row; it has left this process when this returns."""
+        try:
+            line = self._encode(row)
+        except UnicodeEncodeError as error:
+            raise InvalidLogError(
+                f"{self._path.name}: {error.object[error.start : error.end]!r} in "
+                f"{error.object[:60]!r} is not a character of Unicode, and cannot be written"
+            ) from None
+        self._put(line)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _only_begun(self) -> bool:
+        """Return whether the file holds no more than a part of its opening."""
+        opening = self._opening()
+        with self._path.open("rb") as file:
+            found = file.read(len(opening) + 1)
+        return len(found) <= len(opening) and opening.startswith(found)
+
+    def _put(self, line: bytes) -> None:
+        """Write a complete line or, if the disk is full, nothing."""
+        left = memoryview(line)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            self._file.truncate(self._end)
+            self._file.seek(self._end)
+            raise
+        self._end += len(line)
+
+    def _repair(self) -> int:
+        """Remove what a crash left after the last complete line; return where that line ends."""
+        end = complete = 0
+        inside = False  # a quoted cell that continues over several lines
+        with self._path.open("rb") as lines:
+            for line in lines:
+                end += len(line)
+                inside ^= self._quotes and line.count(b'"') % 2 == 1
+                if not inside and line.endswith(b"\n"):
+                    complete = end
+            lines.seek(complete)
+            rest = lines.read()
+        if rest and self._is_complete(rest):
+            self._file.seek(end)
+            self._file.write(b"\n")
+            return end + 1
+        self._file.truncate(complete)
+        return complete
+
+    _quotes = False  # whether a cell may hold line breaks, between quotation marks
+
+    @abstractmethod
+    def _check_columns(self) -> None:
+        """Raise unless the existing file has the columns to be written."""
+
+    @abstractmethod
+    def _opening(self) -> bytes:
+        """Return what the file begins with."""
+
+    @abstractmethod
+    def _is_complete(self, rest: bytes) -> bool:
+        """Return whether a last line without a line break is complete."""
+
+    @abstractmethod
+    def _encode(self, row: Row) -> bytes:
+        """Return a row as a line."""
+
+    def _check_same(self, found: Sequence[str], names: Sequence[str]) -> None:
+        if list(found) != list(names):
+            raise InvalidLogError(
+                f"{self._path.name} cannot be appended to: its columns are {', '.join(found)}, "
+                f"and those to be written are {', '.join(names)}"
+            )

@@ -1,0 +1,98 @@
+"""Subclasses outside the package that override a step: all methods call the step, or refuse."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from stopwise.errors import OverrideNotSupportedError, TruthRequiredError
+from stopwise.policies.checking import checked_rounds
+from stopwise.policies.recorded import Rounds
+
+if TYPE_CHECKING:
+    from stopwise.policies.base import Policy
+
+FROM_OUTPUTS = frozenset({"observe", "_learn"})
+FROM_PAIRS = frozenset({"observe_disagreements", "_learn_pairs"})
+STEPS = FROM_OUTPUTS | FROM_PAIRS | {"decide"}
+ESTIMATES = ("radius", "theta", "gram", "disagreement")  # for callers; no decision reads them
+PACKAGE = __name__.partition(".")[0]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def at_once(one_by_one: Callable[..., Any]) -> Callable[[Method], Method]:
+    """Decorate a method that plays many rounds without calling the steps.
+
+    Where a subclass overrides a step, ``one_by_one``, which calls it, runs instead.
+    """
+
+    def decorate(method: Method) -> Method:
+        @wraps(method)
+        def chosen(self: "Policy", *args: Any, **kwargs: Any) -> Any:
+            return (one_by_one if self.overridden_steps else method)(self, *args, **kwargs)
+
+        return cast(Method, chosen)
+
+    return decorate
+
+
+def in_package(kind: type[Any]) -> bool:
+    """Return whether a class belongs to Stopwise."""
+    return kind.__module__.partition(".")[0] == PACKAGE
+
+
+def find_overridden(kind: type[Any], builtin: type[Any]) -> frozenset[str]:
+    """Return the steps that a class overrides; refuse an override that would have no effect."""
+
+    def overrides(name: str) -> bool:
+        return getattr(kind, name, None) is not getattr(builtin, name, None)
+
+    if not overrides("decide") and (useless := next(filter(overrides, ESTIMATES), None)):
+        raise OverrideNotSupportedError(
+            f"{kind.__name__} overrides {useless}, which no decision of {builtin.__name__} reads. "
+            "Override decide"
+        )
+    return frozenset(filter(overrides, STEPS))
+
+
+def only_pairs(steps: frozenset[str]) -> bool:
+    """Return whether the steps learn from disagreements, and none from outputs."""
+    return bool(steps & FROM_PAIRS) and not steps & FROM_OUTPUTS
+
+
+def check_complete_contexts(policy: "Policy") -> None:
+    """Refuse features that see more from stage to stage: `decide` takes a complete context."""
+    if policy.sees_revealed:
+        raise OverrideNotSupportedError(
+            f"{type(policy).__name__} has its own {', '.join(sorted(policy.overridden_steps))}, "
+            "which needs the complete context, but its features see more from stage to stage: "
+            "give it features without `sees`"
+        )
+
+
+def check_learns_from_pairs(policy: "Policy") -> None:
+    """Refuse rounds of which only disagreements are known where those are not enough."""
+    if "labels" in policy.needs_truth:
+        raise TruthRequiredError(
+            f"{policy.name} learns from right answers, and disagreements do not say who was "
+            "right: give it outputs and labels"
+        )
+    steps = policy.overridden_steps
+    if steps & FROM_OUTPUTS and not steps & FROM_PAIRS:
+        raise OverrideNotSupportedError(
+            f"{type(policy).__name__} overrides {max(steps & FROM_OUTPUTS)}, which takes outputs, "
+            "but of these rounds only disagreements are known: override observe_disagreements too"
+        )
+
+
+def check_record(policy: "Policy", rounds: Rounds) -> Rounds:
+    """Return recorded rounds, checked, that a policy can learn from."""
+    check_learns_from_pairs(policy)
+    checked = checked_rounds(rounds, policy.cascade)
+    overridden = policy.learns_from_labels and type(policy).audit is not policy.builtin.audit
+    if overridden and checked.audited is not None and checked.audited.any():
+        raise OverrideNotSupportedError(
+            f"{type(policy).__name__} overrides audit, which takes a label, but recorded rounds "
+            "only have which arms were wrong: run them without audited labels"
+        )
+    return checked

@@ -1,0 +1,203 @@
+"""A round taken step by step: which arm to run next, or to stop."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stopwise.errors import InvalidContextError, InvalidOutputsError
+from stopwise.records import Decision
+
+if TYPE_CHECKING:
+    from stopwise.policies.base import Policy
+
+
+class RoundInProgress:
+    """One round on its way down the cascade; created by `Policy.start`.
+
+    Ask for the next arm, run it, give its output; when there is none left to run, learn. Other
+    rounds may be under way meanwhile. A round whose stage failed may learn too: from the arms
+    that answered.
+
+    Attributes
+    ----------
+    outputs : list
+        The outputs of the arms that ran so far.
+    decision : Decision or None
+        Where it ends, once `next` has returned None.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> policy = sw.USSPD(sw.Cascade(costs=[0.01, 0.3]), context_dim=2)
+    >>> current = policy.start([0.5, 1.0])
+    >>> while (arm := current.next()) is not None:
+    ...     current.give(["spam", "ham"][arm])
+    >>> current.learn()
+    >>> current.decision, policy.rounds
+    (Decision(stop=1, arm='arm 1', cost=0.31), 1)
+    """
+
+    def __init__(self, policy: "Policy", x: ArrayLike | None) -> None:
+        self._policy = policy
+        self._x = copy(x)  # the caller may reuse a list or an array before this round has ended
+        self._asked = False  # an arm was named and has not answered yet
+        self._learned = False
+        self.outputs: list[Hashable] = []
+        self.decision: Decision | None = None
+        self._plan()
+
+    @property
+    def context(self) -> tuple[float, ...]:
+        """All that is known now: the context it began with, and what was revealed."""
+        if self._x is None:  # a policy that looks at no context
+            return ()
+        return tuple(np.asarray(self._x, dtype=np.float64).ravel().tolist())
+
+    @property
+    def rule_stop(self) -> int:
+        """Where the rule itself stops, as far as is known: some rounds go further at random."""
+        return self._settled.rule_stop
+
+    def next(self) -> int | None:
+        """Return the arm to run now, or None: stop here."""
+        if self.decision is None and self._stops():
+            self.decision = self._decided()
+        if self.decision is not None:
+            return None
+        self._asked = True
+        return len(self.outputs)
+
+    def give(self, output: Hashable, revealed: Sequence[float] = ()) -> None:
+        """Give the output of the arm that `next` named.
+
+        Parameters
+        ----------
+        output : hashable
+            Compared with other outputs by equality.
+        revealed : sequence of float
+            What it adds to the context, where the features see more from stage to stage.
+        """
+        if not self._asked:
+            raise InvalidOutputsError("no arm was asked: call next() before each give()")
+        if not comparable(output):
+            raise InvalidOutputsError(
+                "an output must be hashable and equal to itself (a number, a string, a tuple …; "
+                f"not NaN), which this {type(output).__name__} is not"
+            )
+        self._reveal(revealed)
+        self.outputs.append(output)
+        self._asked = False
+
+    def learn(self) -> None:
+        """Let the policy learn from the outputs, once; nothing if no arm has answered."""
+        if self._learned:
+            raise InvalidOutputsError("this round was learned already")
+        self._learned = True
+        if self.outputs:
+            self._learn_outputs()
+
+    # -- a round that outlives its process -----------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return this round as plain values, from which `Policy.resume` continues.
+
+        The outputs are returned as they were given; so is what was drawn already.
+
+        Examples
+        --------
+        >>> import stopwise as sw
+        >>> policy = sw.FixedDepth(sw.Cascade(costs=[0.01, 0.3]), depth=1)
+        >>> current = policy.start([0.5])
+        >>> current.next()
+        0
+        >>> current.give("spam")
+        >>> policy.resume(current.state()).next()
+        1
+        """
+        return {
+            "outputs": list(self.outputs),
+            "asked": self._asked,
+            "ended": self.decision is not None,
+            **self._planned(),
+        }
+
+    @classmethod
+    def resumed(cls, policy: "Policy", state: Mapping[str, Any]) -> Self:
+        """Return the round that `state` described; nothing is decided or drawn again."""
+        current = cls.__new__(cls)
+        current._policy = policy
+        current._learned = False
+        current._asked = bool(state["asked"])
+        current.outputs = list(state["outputs"])
+        current.decision = None
+        current._restore(state)
+        if state["ended"]:
+            current.decision = current._decided()
+        return current
+
+    def follow(self, ended: bool) -> None:
+        """Continue, or end here, as a record says, where `next` has just decided otherwise.
+
+        A record written by another version may differ in the last bit of a number, and so, very
+        rarely, in a decision; the record counts.
+        """
+        self.decision = self._decided() if ended else None
+        self._asked = not ended
+
+    # -- a policy that knows the complete context decides at once ------------------------------
+
+    def _plan(self) -> None:
+        self._settled = self._policy.decide(cast(ArrayLike, self._x))
+
+    def _planned(self) -> dict[str, Any]:
+        settled = self._settled
+        x = None if self._x is None else np.asarray(self._x, dtype=np.float64).tolist()
+        return {"x": x, "stop": settled.stop, "rule_stop": settled.rule_stop}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        cascade, stop, rule_stop = self._policy.cascade, int(state["stop"]), int(state["rule_stop"])
+        self._x = state["x"]
+        explored_from = rule_stop if rule_stop < stop else -1
+        self._settled = Decision(
+            stop, cascade.names[stop], cascade.cost(stop), explored_from=explored_from
+        )
+
+    def _stops(self) -> bool:
+        return len(self.outputs) > self._settled.stop
+
+    def _decided(self) -> Decision:
+        return self._settled
+
+    def _reveal(self, revealed: Sequence[float]) -> None:
+        if len(revealed):
+            raise InvalidContextError(
+                f"arm {len(self.outputs)} reveals {len(revealed)} numbers, but this policy sees "
+                "the complete context from the start; to let it see more from stage to stage, give "
+                "it features=PerStage(maps, sees=[...])"
+            )
+
+    def _learn_outputs(self) -> None:
+        explored = {"rule_stop": self.rule_stop} if self.rule_stop < len(self.outputs) - 1 else {}
+        self._policy.observe(cast(ArrayLike, self._x), self.outputs, **explored)
+
+    def __repr__(self) -> str:
+        state = "in progress" if self.decision is None else str(self.decision)
+        return f"RoundInProgress({len(self.outputs)} arms answered, {state})"
+
+
+def comparable(output: object) -> bool:
+    """Return whether a value can be compared with others: hashable, and equal to itself.
+
+    Examples
+    --------
+    >>> comparable("spam"), comparable(float("nan")), comparable([1])
+    (True, False, False)
+    """
+    try:
+        hash(output)
+        return bool(output == output)
+    except Exception:  # whatever a foreign type does when it is compared
+        return False

@@ -1,0 +1,118 @@
+"""Pages in HTML: templates, the style sheet, and the little markup that texts may have.
+
+A report is one file: pictures inside, no script, nothing fetched. Its template extends
+``templates/page.html`` and uses the macros of ``templates/parts.html``.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from stopwise.errors import MissingPackageError
+from stopwise.reporting import wording
+
+HERE = Path(__file__).parent
+# `code` and *emphasis*; an asterisk between letters or digits, as in 2*3*4, is neither.
+INLINE = re.compile(r"`(?P<code>[^`]+)`|(?<![\w*])\*(?=\S)(?P<em>[^*]+)(?<=\S)\*(?![\w*])")
+FILTERS = (
+    *(wording.count, wording.plural, wording.number, wording.percent, wording.interval),
+    *(wording.percent_interval, wording.format_value, wording.hint, wording.duration),
+    *(wording.plain, wording.short, wording.code, wording.listed),
+)
+
+
+@lru_cache(maxsize=1)
+def style() -> str:
+    """Return the style sheet that all pages share."""
+    return (HERE / "style.css").read_text("utf-8")
+
+
+@lru_cache(maxsize=8)
+def environment(folder: Path) -> Any:
+    """Return the Jinja environment for a folder of templates and those that all pages share.
+
+    It escapes everything but markup. Filters: the functions of `stopwise.reporting.wording`,
+    and ``inline``, ``paragraphs``, ``data_url``.
+
+    Raises
+    ------
+    MissingPackageError
+        If jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+        from markupsafe import Markup
+    except ImportError as error:
+        raise MissingPackageError(
+            "a page needs jinja2: pip install 'stopwise[paper]' or 'stopwise[logs]'"
+        ) from error
+    templates: Any = Environment(  # its own types are incomplete
+        loader=FileSystemLoader([folder, HERE / "templates"]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters.update({function.__name__: function for function in FILTERS})
+    for function in (inline, paragraphs):
+        templates.filters[function.__name__] = _marked(function, Markup)
+    templates.filters["data_url"] = data_url
+    templates.globals.update(NOTHING=wording.NOTHING, style=Markup(style()))
+    return templates
+
+
+def render(folder: Path, template: str, **values: Any) -> str:
+    """Return a page made from a template of a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the template is; it may also name those of ``reporting/templates``.
+    template : str
+        Its file name.
+    **values
+        What it shows.
+    """
+    return environment(folder).get_template(template).render(values)
+
+
+def inline(text: str) -> str:
+    """Return a text as HTML: code and emphasis are set, everything is escaped.
+
+    Examples
+    --------
+    >>> inline("`a < b` is *not* <b>, nor 2*3*4")
+    '<code>a &lt; b</code> is <em>not</em> &lt;b&gt;, nor 2*3*4'
+    """
+    parts: list[str] = []
+    end = 0
+    for match in INLINE.finditer(text):
+        tag = match.lastgroup
+        parts += [escape(text[end : match.start()]), f"<{tag}>{escape(match[tag or 0])}</{tag}>"]
+        end = match.end()
+    return "".join([*parts, escape(text[end:])])
+
+
+def paragraphs(text: str) -> str:
+    r"""Return a text as paragraphs, which blank lines divide.
+
+    Examples
+    --------
+    >>> paragraphs("One\nline.\n\nAnother. ")
+    '<p>One line.</p>\n<p>Another.</p>'
+    """
+    parts = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
+    return "\n".join(f"<p>{inline(part)}</p>" for part in parts if part)
+
+
+def data_url(svg: bytes) -> str:
+    """Return a picture as an address that holds it."""
+    return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
+
+
+def _marked(function: Callable[[str], str], markup: type[str]) -> Callable[[str], str]:
+    return lambda text: markup(function(text))

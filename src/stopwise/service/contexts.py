@@ -1,0 +1,92 @@
+"""Contexts as requests give them, and as a policy takes them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwise.errors import StopwiseError
+from stopwise.policies.base import Policy
+from stopwise.service import spec as specs
+from stopwise.service.messages import CascadeSpec
+from stopwise.service.refusals import Refusal, conflict, invalid
+
+Rows: TypeAlias = NDArray[np.float64]
+Contexts: TypeAlias = Sequence[list[float] | dict[str, float]]
+
+
+class ContextTable:
+    """Turns the contexts of one cascade into rows of numbers, or refuses them."""
+
+    def __init__(self, spec: CascadeSpec, policy: Policy) -> None:
+        self._size = specs.context_size(spec)
+        self._places = {name: k for k, name in enumerate(specs.context_names(spec) or ())}
+        self._features = policy.features
+
+    def rows(self, contexts: Contexts) -> Rows:
+        """Return contexts as a table, or refuse the first that does not fit."""
+        try:  # mostly every one is a list, and all have the right length
+            rows = np.array(contexts, dtype=np.float64)
+        except (TypeError, ValueError):
+            rows = None
+        if rows is None or rows.shape != (len(contexts), self._size):
+            n = len(contexts)
+            fields = ["context"] if n == 1 else [f"contexts[{k}]" for k in range(n)]
+            rows = np.array(list(map(self._row, contexts, fields)), dtype=np.float64)
+        if self._features is None and not np.isfinite(rows).all():  # features check it themselves
+            raise invalid("a context must be finite numbers", field="context")
+        return rows
+
+    def check(self, rows: Rows) -> None:
+        """Raise what the features raise if one of the rows does not fit them."""
+        if self._features is not None:
+            self._features.rows(rows)
+
+    def _row(self, context: list[float] | dict[str, float], field: str) -> list[float]:
+        if isinstance(context, dict):
+            context = self._ordered(context, field)
+        if len(context) != self._size:
+            words = f"{field} has {len(context)} numbers; this cascade's contexts have {self._size}"
+            raise invalid(words, field=field)
+        return context
+
+    def _ordered(self, context: Mapping[str, float], field: str) -> list[float]:
+        if not self._places:
+            words = f"{field}: this cascade's context has no names; give a list of numbers"
+            raise invalid(words, field=field)
+        if context.keys() != self._places.keys():
+            missing, unknown = self._places.keys() - context, context.keys() - self._places
+            parts = (("missing", missing), ("unknown", unknown))
+            faults = [f"{what}: {', '.join(sorted(names))}" for what, names in parts if names]
+            raise invalid(f"{field}: {'; '.join(faults)}", field=field)
+        return [context[name] for name in self._places]
+
+    def beginning(self, contexts: Contexts) -> Rows:
+        """Return what is known before the first arm, where stages reveal the rest."""
+        if len(contexts) != 1:
+            raise conflict("stages of this cascade reveal its context: open its rounds one by one")
+        if isinstance(contexts[0], dict):
+            raise invalid(
+                "stages of this cascade reveal its context: give the numbers known before the "
+                "first arm as a list",
+                field="context",
+            )
+        return np.array([contexts[0]], dtype=np.float64)
+
+    def refusal(self, error: StopwiseError) -> Refusal:
+        """Return an error of the policy in words for somebody who sees no Python."""
+        names = tuple(self._places)
+        message = re.sub(
+            r"coordinate (\d+)",
+            lambda found: repr(names[int(found[1])]) if names else f"number {found[1]}",
+            str(error),
+        )
+        message, _, advice = message.partition("; give the feature map")
+        if advice:
+            message += (
+                ". The features of a cascade have a range: create one with a larger bound, such as "
+                '"features": {"kind": "polynomial", "degree": 1, "bound": 100}'
+            )
+        return invalid(message, field="context")

@@ -1,0 +1,105 @@
+"""Fixed and random depth, and the comparators that are given the truth."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+
+THREE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])
+NAN = math.nan
+
+
+def test_random_depth_takes_every_depth_equally_often() -> None:
+    """Hoeffding: a share off by 0.05 in 3000 draws has chance ≤ 6·exp(-2·3000·0.05²) < 2e-6."""
+    stops = sw.RandomDepth(THREE, seed=1).decide_many(np.zeros((3000, 1)))
+    np.testing.assert_allclose(np.bincount(stops) / 3000, 1 / 3, atol=0.05)
+
+
+@pytest.mark.parametrize(("depth", "stop"), [("model", 1), (0, 0), (np.int64(2), 2), (None, 2)])
+def test_fixed_depth_by_name_or_number(depth: Any, stop: int) -> None:
+    policy = sw.FixedDepth(THREE, depth=depth)
+    assert policy.decide(0.0) == sw.Decision(stop, THREE.names[stop], THREE.cost(stop))
+    assert policy.decide(0.0).evidence == ()
+    assert policy.parameters() == {"depth": stop}
+
+
+@pytest.mark.parametrize("depth", ["tree", 3, -1, 1.5, True])
+def test_a_fixed_depth_that_is_no_arm_is_refused(depth: Any) -> None:
+    with pytest.raises(sw.InvalidStopError):
+        sw.FixedDepth(THREE, depth=depth)
+
+
+def test_the_clairvoyant_continues_at_a_tie() -> None:
+    p = np.zeros((3, 3))
+    p[0, 1] = THREE.gaps[0, 1]
+    assert sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p)).stop == 1
+    p[0, 1] -= 1e-11
+    assert sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p)).stop == 0
+    p[0, 2] = p[1, 2] = 1.0
+    assert sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p)).stop == 2
+
+
+def test_a_tie_for_the_optimal_arm_is_one_for_the_clairvoyant() -> None:
+    cascade = sw.Cascade([0.2, 0.4, 0.6])  # 0.4 + 0.6 is 1 but for rounding
+    batch = sw.Logged(cascade, [[0.0]], [[0, 0, 1]]).sample(1, np.random.default_rng(0))
+    clairvoyant = sw.Clairvoyant(cascade)
+    truth = sw.Truth(disagreement=batch.disagreement[0])
+    assert batch.optimal.tolist() == [2]
+    assert clairvoyant.decide(0.0, truth).stop == 2
+    assert clairvoyant.run(batch.contexts, disagreement=batch.disagreement).tolist() == [2]
+
+
+TRUTHS: list[tuple[str, Any, str]] = [
+    ("optimal", [0, 1], "3 rounds"),
+    ("optimal", ["0", "1", "2"], "3 arms"),
+    ("optimal", [0, 1, 3], "round 2 is 3"),
+    ("optimal", [0, -1, 2], "round 1 is -1"),
+    ("optimal", [0.5, 1, 2], r"round 0 is 0\.5"),
+    ("optimal", [0, 1, NAN], "round 2 is nan"),
+    ("disagreement", np.zeros((3, 3)), r"shape \(3, 3\)"),
+    ("disagreement", np.zeros((3, 2, 2)), r"shape \(3, 2, 2\)"),
+    ("disagreement", np.diag([0, 0, NAN])[:, None] * np.ones((1, 3, 1)), "round 2"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "message"), TRUTHS)
+def test_an_impossible_truth_is_refused_and_its_round_named(
+    name: str, given: Any, message: str
+) -> None:
+    policy = (sw.Oracle if name == "optimal" else sw.Clairvoyant)(THREE)
+    with pytest.raises(sw.InvalidInputError, match=message):
+        policy.run(np.zeros((3, 1)), **{name: given})
+    assert policy.rounds == 0
+
+
+def test_an_impossible_truth_of_one_round_is_refused() -> None:
+    for optimal in (-1, 3, 0.5):
+        with pytest.raises(sw.InvalidStopError):
+            sw.Oracle(THREE).decide(0.0, sw.Truth(optimal=optimal))  # pyright: ignore[reportArgumentType]
+    for p in (np.full((3, 3), NAN), np.zeros((2, 2)), 0.1):
+        with pytest.raises(sw.InvalidParameterError):
+            sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p))  # pyright: ignore[reportArgumentType]
+
+
+def test_privileged_policies_need_no_outputs_and_check_those_they_get() -> None:
+    oracle = sw.Oracle(THREE)
+    assert oracle.run(np.zeros((3, 1)), optimal=np.array([2.0, 0.0, 1.0])).tolist() == [2, 0, 1]
+    for call in (oracle.run, oracle.run_disagreements):
+        with pytest.raises(sw.InvalidOutputsError):
+            call(np.zeros((3, 1)), np.zeros((3, 2)), optimal=[0, 0, 0])
+    assert oracle.rounds == 3
+
+
+def test_the_supervised_comparator_estimates_errors_of_arms() -> None:
+    policy = sw.Supervised(sw.Cascade([0.1, 0.3]), context_dim=1, forced_rounds=0, ridge=1e-9)
+    for t in range(40):
+        policy.observe([1.0], [t % 4 == 0, True], sw.Truth(label=True))
+    assert policy.error_theta(0)[0] == pytest.approx(math.log(3), abs=1e-5)  # 0.75 of them wrong
+    assert policy.error_theta(1)[0] < -7
+    with pytest.raises(sw.InvalidParameterError, match="arms, not pairs"):
+        policy.theta(0, 1)
+    with pytest.raises(sw.InvalidParameterError, match="one feature map"):
+        sw.Supervised(THREE, sw.PerStage([sw.Identity(), sw.Identity()]), 2)

@@ -1,0 +1,225 @@
+"""Rounds decided step by step: the same decisions and the same learning, arm by arm."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import stopwise as sw
+
+CASCADE = sw.Cascade([0.02, 0.1, 0.15], names=["rule", "model", "expert"])
+WORLD = sw.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0]).sample(
+    300, np.random.default_rng(5)
+)
+assert WORLD.outputs is not None
+OUTPUTS = WORLD.outputs
+NAMES = [name for name, kind in sw.POLICIES.items() if not kind.needs_truth]
+MAPS = [sw.Polynomial(degree=1), sw.Polynomial(degree=2)]
+SEES = [1, 2]
+
+
+def staged(name: str = "uss-pd", cascade: sw.Cascade = CASCADE, **parameters: Any) -> Any:
+    features = sw.PerStage(MAPS, sees=SEES)
+    return sw.make(name, cascade, features=features, context_dim=2, **parameters)
+
+
+def assert_same_state(one: sw.Policy, other: sw.Policy) -> None:
+    mine, theirs = one.state(), other.state()
+    assert mine.keys() == theirs.keys()
+    for part in mine:
+        np.testing.assert_array_equal(mine[part], theirs[part], err_msg=part)
+
+
+def play(policy: Any, t: int, *, interrupted: bool = False) -> sw.RoundInProgress:
+    """Play a round; its second stage reveals the second coordinate where features see it then.
+
+    Interrupted, it is carried as JSON from call to call.
+    """
+    x = WORLD.contexts[t]
+    running = policy.start(x[:1] if policy.sees_revealed else x)
+
+    def carried(running: sw.RoundInProgress) -> sw.RoundInProgress:
+        if not interrupted:
+            return running
+        return policy.resume(msgspec.json.decode(msgspec.json.encode(running.state())))
+
+    while (arm := (running := carried(running)).next()) is not None:
+        running = carried(running)
+        reveals = policy.sees_revealed and arm == 1
+        running.give(int(OUTPUTS[t, arm]), x[1:].tolist() if reveals else ())
+    running = carried(running)
+    running.learn()
+    return running
+
+
+@pytest.mark.parametrize("name", [*NAMES, "exploring"])
+def test_step_by_step_equals_decide_and_observe(name: str) -> None:
+    def make() -> sw.Policy:
+        if name == "exploring":
+            return sw.USSPD(CASCADE, MAPS[0], 2, forced_rounds=5, sigma=0.002, full_depth_every=3)
+        return sw.make(name, CASCADE, context_dim=2)
+
+    step, whole = make(), make()
+    explored = 0
+    for t in range(120):
+        x = WORLD.contexts[t]
+        running, decision = step.start(x), whole.decide(x)
+        answered = decision.stop + 1 if t % 4 else min(t % 3, decision.stop + 1)  # or cut short
+        for arm in range(answered):
+            assert running.next() == running.next() == arm
+            running.give(int(OUTPUTS[t, arm]))
+        if t % 4:
+            assert running.next() is None
+            assert running.decision == decision
+        running.learn()
+        if answered:
+            rule_stop = min(decision.rule_stop, answered - 1)
+            explored += rule_stop < answered - 1
+            whole.observe(x, OUTPUTS[t, :answered].tolist(), rule_stop=rule_stop)
+    assert_same_state(step, whole)
+    assert (explored > 0) == (name == "exploring")
+
+
+def test_rounds_may_overlap() -> None:
+    policy = sw.USSPD(CASCADE, context_dim=2, forced_rounds=3)
+    running = [policy.start(WORLD.contexts[t]) for t in range(5)]
+    for t in reversed(range(5)):
+        while (arm := running[t].next()) is not None:
+            running[t].give(int(OUTPUTS[t, arm]))
+        running[t].learn()
+    assert policy.rounds == 5
+
+
+def test_misuse_is_refused_and_changes_nothing() -> None:
+    policy = sw.USSPD(CASCADE, context_dim=2)
+    running = policy.start([0.1, 0.2])
+    with pytest.raises(sw.InvalidOutputsError, match="next"):
+        running.give(1)
+    running.next()
+    for output in ([1], float("nan")):
+        with pytest.raises(sw.InvalidOutputsError):
+            running.give(output)  # pyright: ignore[reportArgumentType] (the point)
+    with pytest.raises(sw.InvalidContextError, match="sees"):
+        running.give(1, [0.5])
+    running.give(1)
+    assert running.outputs == [1]
+    running.learn()
+    with pytest.raises(sw.InvalidOutputsError):
+        running.learn()
+    assert policy.rounds == 1
+    with pytest.raises(sw.TruthRequiredError):
+        sw.Oracle(CASCADE).start([0.1, 0.2])
+
+
+EXPLORING = {"forced_rounds": 20, "sigma": 0.02, "full_depth_every": 10, "seed": 2}
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [lambda: sw.USSPD(CASCADE, MAPS[0], 2, **EXPLORING), lambda: staged(**EXPLORING)],
+    ids=["complete context", "revealed context"],
+)
+def test_a_round_in_progress_survives_its_process(policies: Any) -> None:
+    one, other = policies(), policies()
+    stops: set[int] = set()
+    for t in range(250):
+        expected, found = play(one, t), play(other, t, interrupted=True)
+        assert found.decision is not None
+        assert found.decision == expected.decision
+        assert (found.outputs, found.context) == (expected.outputs, expected.context)
+        assert found.rule_stop == expected.rule_stop
+        stops.add(found.decision.stop)
+    assert_same_state(one, other)
+    assert len(stops) > 1
+
+
+def test_a_round_follows_the_record_where_the_rule_differs() -> None:
+    running = sw.FixedDepth(CASCADE, depth=0).start([0.0])
+    assert running.next() == 0
+    running.give("yes")
+    assert running.next() is None
+    running.follow(ended=False)
+    running.give("no")
+    assert running.outputs == ["yes", "no"]
+    running.follow(ended=True)
+    assert running.decision is not None
+    assert running.next() is None
+
+
+# --------------------------------------------------------------- context revealed along the way
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("uss-pd", {"forced_rounds": 20, "sigma": 0.02}),
+        ("uss-pd-ridge", {"sigma": 0.02, "S": 0.1}),
+        ("thompson", {"seed": 3}),
+        ("uss-pd", EXPLORING),
+    ],
+)
+def test_revealed_step_by_step_or_known_before_is_the_same(
+    name: str, parameters: dict[str, Any], tmp_path: Path
+) -> None:
+    live, whole, recorded = (staged(name, **parameters) for _ in range(3))
+    running = [play(live, t) for t in range(300)]
+    reach = np.array([r.decision.stop for r in running if r.decision is not None])
+    assert len(set(reach)) > 1
+    assert whole.run(WORLD.contexts[:150], OUTPUTS[:150]).tolist() == reach[:150].tolist()
+    whole.save(tmp_path / "policy")
+    whole = sw.load(tmp_path / "policy")
+    assert whole.run(WORLD.contexts[150:], OUTPUTS[150:]).tolist() == reach[150:].tolist()
+    assert_same_state(live, whole)
+
+    # a record of the live run, which contains no more than the run revealed, repeats it
+    contexts = np.where(np.arange(2) <= reach[:, None], WORLD.contexts, 0.0)
+    differ = np.stack(
+        [(OUTPUTS[:, i] != OUTPUTS[:, j]) & (reach >= j) for i, j in CASCADE.pairs()], axis=1
+    )
+    rounds = sw.Rounds(contexts, differ.astype(np.uint8), reach, np.zeros(300, dtype=np.bool_))
+    np.testing.assert_array_equal(recorded.run_recorded(rounds), reach)
+    assert_same_state(live, recorded)
+
+
+def test_what_is_revealed_late_cannot_influence_an_early_stop() -> None:
+    policy = staged(cascade=sw.Cascade([0.02, 0.6, 0.5]), forced_rounds=20, sigma=0.02)
+    for t in range(300):
+        play(policy, t)
+    early = [t for t in range(300) if policy.decide(WORLD.contexts[t]).stop == 0]
+    assert early
+    for t in early:
+        assert policy.decide([WORLD.contexts[t, 0], -WORLD.contexts[t, 1]]).stop == 0
+
+
+def test_what_stages_reveal_must_be_what_the_features_see() -> None:
+    policy = staged(forced_rounds=5)
+    with pytest.raises(sw.InvalidContextError, match="at most 1"):
+        policy.start([0.5, 0.5])
+    running = policy.start([0.5])
+    for revealed, wrong in (([], [[0.1]]), ([0.25], [[], [float("nan")], [0.1, 0.2]])):
+        running.next()
+        for numbers in wrong:
+            with pytest.raises(sw.InvalidContextError):
+                running.give(1, numbers)
+        assert running.context == (0.5,)
+        running.give(1, revealed)
+    assert running.context == (0.5, 0.25)
+    with pytest.raises(sw.InvalidParameterError, match="none smaller"):
+        sw.PerStage(MAPS, sees=[2, 1])
+    with pytest.raises(sw.InvalidParameterError, match="context_dim must be 2"):
+        sw.USSPD(CASCADE, features=sw.PerStage(MAPS, sees=SEES), context_dim=3)
+
+
+def test_a_decision_explains_itself_by_what_was_known() -> None:
+    policy = staged(forced_rounds=5, sigma=0.001, full_depth_every=2, seed=1)
+    explored = 0
+    for t in range(100):
+        decision = play(policy, t).decision
+        assert decision is not None
+        assert all(e.first <= decision.rule_stop for e in decision.evidence)
+        if decision.rule_stop < decision.stop:
+            explored += 1
+            assert f"stopped at arm {decision.rule_stop}" in str(decision)
+    assert 10 < explored < 90

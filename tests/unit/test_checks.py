@@ -1,0 +1,43 @@
+"""The checks of arguments, used wherever a value enters."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stopwise import checks
+from stopwise.errors import InvalidContextError, InvalidParameterError
+
+
+@pytest.mark.parametrize("given", [3, 3.0, np.int16(3), np.float32(3)])
+def test_a_whole_number_may_have_any_type(given: Any) -> None:
+    assert checks.integer("rounds", given, least=1, most=3) == 3
+    assert type(checks.integer("rounds", given)) is int
+
+
+@pytest.mark.parametrize("given", [0, 4, 2.5, "3", True, None, float("nan"), float("inf"), [3]])
+def test_what_is_no_whole_number_in_range_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="rounds must be a whole number from 1 to 3"):
+        checks.integer("rounds", given, least=1, most=3)
+
+
+@pytest.mark.parametrize("given", [0.0, 1.5, "much", None, float("nan"), float("inf"), 10**400])
+def test_what_is_no_number_in_range_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="delta must be a number above 0 and at most 1"):
+        checks.number("delta", given, above=0, most=1)
+
+
+def test_errors_are_of_the_kind_asked_for() -> None:
+    with pytest.raises(InvalidContextError, match="x must be a number, not 'a'"):
+        checks.number("x", "a", error=InvalidContextError)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidContextError, match="contexts: row 1, column 0 is inf"):
+        checks.table("contexts", [[0.0], [np.inf]], InvalidContextError)
+
+
+def test_a_value_that_cannot_be_shown_is_named_by_its_type() -> None:
+    class Hidden:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    assert checks.short_repr(Hidden()) == "a Hidden"
+    assert len(checks.short_repr("x" * 1000)) == 80

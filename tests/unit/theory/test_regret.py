@@ -1,0 +1,70 @@
+"""The optimal arm and regret, against brute force."""
+
+import numpy as np
+import pytest
+
+from stopwise.cascade import Cascade
+from stopwise.theory.regret import optimal_arms, pseudo_regret, regret
+
+
+@pytest.mark.parametrize(
+    ("errors", "best"),
+    [
+        ([0.5, 0.4, 0.3], 2),  # all tie, though not to the last bit
+        ([0.5, 0.4, 0.31], 1),
+        ([0.5, 0.41, 0.3], 2),
+        ([0.4, 0.4, 0.4], 0),
+        ([0.49, 0.4, 0.3], 0),
+    ],
+)
+def test_of_tied_arms_the_deepest_is_taken(errors: list[float], best: int) -> None:
+    assert optimal_arms(Cascade([0.1, 0.1, 0.1]), [errors]).tolist() == [best]
+
+
+def test_regret_is_what_a_stop_loses_beyond_the_best_and_never_negative() -> None:
+    rng = np.random.default_rng(1)
+    cascade = Cascade([0.05, 0.1, 0.2, 0.3], tradeoff=[0.5, 1, 2, 1])
+    errors = rng.random((500, 4))
+    stops = rng.integers(0, 4, 500)
+    lost = regret(cascade, errors, stops)
+    losses = errors + cascade.cumulative
+    np.testing.assert_allclose(lost, losses[np.arange(500), stops] - losses.min(axis=1), atol=1e-15)
+    assert (lost >= 0).all()
+    assert (regret(cascade, errors, optimal_arms(cascade, errors)) == 0).all()
+
+
+def test_regret_is_not_negative_where_arms_nearly_tie() -> None:
+    assert (regret(Cascade([0.0, 0.0]), [[0.5, 0.5 + 5e-13]] * 2, [0, 1]) >= 0).all()
+
+
+def test_pseudo_regret_bounds_regret_for_any_joint_distribution() -> None:
+    rng = np.random.default_rng(2)
+    k = 4
+    for _ in range(300):
+        cascade = Cascade(rng.uniform(0, 0.3, k))
+        # any distribution of (label, outputs), correlated as it likes
+        chance = rng.dirichlet(np.full(2 ** (k + 1), rng.choice([0.05, 1.0])))
+        bits = (np.arange(2 ** (k + 1))[:, None] >> np.arange(k + 1)) & 1
+        label, outputs = bits[:, 0], bits[:, 1:]
+        errors = ((outputs != label[:, None]) * chance[:, None]).sum(axis=0)
+        p = np.array(
+            [[chance[outputs[:, i] != outputs[:, j]].sum() for j in range(k)] for i in range(k)]
+        )
+        rows = np.repeat(errors[None, :], k, axis=0)
+        stops = np.arange(k)
+        best = optimal_arms(cascade, rows)
+        bound = pseudo_regret(cascade, np.repeat(np.triu(p, 1)[None], k, axis=0), best, stops)
+        assert (regret(cascade, rows, stops) <= bound + 1e-12).all()
+
+
+def test_pseudo_regret_of_the_optimal_arm_is_zero_whatever_the_diagonal_holds() -> None:
+    p = np.full((2, 3, 3), 0.5)
+    assert pseudo_regret(Cascade([0.1] * 3), p, [0, 2], [0, 2]).tolist() == [0, 0]
+
+
+def test_pseudo_regret_reads_the_upper_triangle_both_ways() -> None:
+    p = np.zeros((2, 3, 3))
+    p[:, 0, 2] = 0.25
+    p[:, 2, 0] = 99.0
+    lost = pseudo_regret(Cascade([0.5, 0.25, 0.5]), p, [0, 2], [2, 0])
+    assert lost.tolist() == [1.0, 1.0]
