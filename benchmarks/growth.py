@@ -25,7 +25,7 @@ BLOCK = 10_000
 WINDOWS = [(10_000, 20_000), (90_000, 100_000), (400_000, 500_000), (900_000, 1_000_000)]
 
 NOTE = f"""\
-The whole run is played {REPEATS} times, which is the same work each time, and the best time of each
+The run is played {REPEATS} times, which is the same work each time, and the best time of each
 {BLOCK:,} rounds counts. The rows take turns block by block; numpy LinUCB, whose rounds cannot get
 slower, shows how much the machine itself drifted."""
 
@@ -75,8 +75,8 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         first = same[0]
         best = np.min([curve.seconds for curve in same], axis=0) / BLOCK * 1e6
         micros = [float(best[a // BLOCK : b // BLOCK].mean()) for a, b in windows]
-        kept = None if first.nbytes is None else first.nbytes / workload.n_rounds
-        rows.append([first.name, *micros, micros[-1] / micros[0], kept])
+        stored = None if first.nbytes is None else first.nbytes / workload.n_rounds
+        rows.append([first.name, *micros, micros[-1] / micros[0], stored])
         blocks[first.name] = best.tolist()
         by_name[first.name] = micros
     unit = by_name.pop(BASELINE)
@@ -101,7 +101,7 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
 
 
 def _run(workload: Workload, title: str) -> tuple[list[Curve], float | None]:
-    """Play the whole run once, the contestants taking turns block by block.
+    """Play the run once, the contestants taking turns block by block.
 
     Also returns the bytes a round that the process grew by after the first block, shared out
     between the two Stopwise policies: numpy LinUCB keeps no history.
@@ -142,7 +142,7 @@ def _by_compiled_loop(policy: Any, block: Workload) -> float:
 
 
 def _resident() -> int | None:
-    """Bytes of memory the process holds, where the system tells (Linux)."""
+    """Bytes of memory the process holds, where the system reports it (Linux)."""
     gc.collect()
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])

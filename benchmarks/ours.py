@@ -62,7 +62,7 @@ def stops_by_python(workload: Workload) -> NDArray[np.int64]:
     """The stops of the Python API, untimed, to be compared with those of the compiled loop."""
     contestant = StopwisePython(workload.costs, workload.n_features)
     rounds = zip(workload.contexts, workload.outputs.tolist(), strict=True)
-    return np.array([contestant.round(x, heard) for x, heard in rounds])
+    return np.array([contestant.round(x, answers) for x, answers in rounds])
 
 
 class StopwisePython(Peer):

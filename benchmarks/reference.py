@@ -1,4 +1,4 @@
-"""USS-PD as the paper writes it: every round re-solves every regression over its whole history.
+"""USS-PD as the paper writes it: every round re-solves every regression over its entire history.
 
 This shares no code with Stopwise, so that agreement between the two means something, and it is
 written to be fast, so that a comparison of their speed means something too: it is compiled, warm

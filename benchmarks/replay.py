@@ -25,7 +25,7 @@ BLOCK = 65_536
 
 NOTE = """\
 One process on one core: reading Parquet, features, deciding, learning and counting. Seconds are CPU
-time of the whole process; memory is its peak, all included."""
+time of the entire process; memory is its peak, all included."""
 
 
 def write_log(path: Path, rounds: int, seed: int = 0) -> None:
@@ -82,19 +82,19 @@ def measure(rounds: int) -> tuple[str, dict[str, Any]]:
     progress("")
     result: dict[str, Any] = json.loads(child.stdout)
     seconds = result["seconds"]
-    whole = seconds["all"]
+    total = seconds["all"]
     rows = [
-        [name, spent, spent / rounds * 1e6, 100 * spent / whole] for name, spent in seconds.items()
+        [name, spent, spent / rounds * 1e6, 100 * spent / total] for name, spent in seconds.items()
     ]
     title = (
         f"Replay of {rounds:,} rounds, K = {N_ARMS}, d' = {N_CONTEXT + 1}: "
-        f"{rounds / whole:,.0f} rounds a second, peak memory {result['peak'] / 1e9:.2f} GB, "
+        f"{rounds / total:,.0f} rounds a second, peak memory {result['peak'] / 1e9:.2f} GB, "
         f"{result['policy_bytes'] / rounds:.0f} bytes a round in the policy"
     )
     text = table(title, ["", "seconds", "µs a round", "%"], rows, NOTE)
     return text, {
         "rounds": rounds,
-        "rounds_a_second": rounds / whole,
+        "rounds_a_second": rounds / total,
         "bytes_in_file": size,
         **result,
     }
@@ -111,29 +111,27 @@ def _child(path: Path) -> None:
 
     import stopwise as sw
     from stopwise.logs import log as logs
-    from stopwise.logs.replay import candidates, replay, summary, totals
+    from stopwise.logs.replay import candidates, replay, totals
 
     _warm_up(path, sw, logs, replay)
     before = _peak()
     clock = _Clock()
-    clock.wrap(summary, "summarise", "summary (ranges of the contexts)")
-    replay.summarise = summary.summarise
     clock.wrap_steps(logs.Log, "chunks", "reading and checking")
     clock.wrap(candidates.Candidate, "run", "deciding and learning")
     clock.wrap(totals.ReplayTotals, "add", "counting")
     clock.wrap(totals.Outcomes, "of", "counting")
     held: list[Any] = []
-    choose = replay.candidates
-    replay.candidates = lambda *words: held.extend(choose(*words)) or held
+    prepare = replay.prepare
+    replay.prepare = lambda *words: held.extend(prepare(*words)) or held
     log = logs.Log(path)
     cascade = sw.Cascade(costs=COSTS, names=log.arms)
     start = time.process_time()
     found = replay.replay(log, cascade, ["uss-pd"])
-    whole = time.process_time() - start
+    total = time.process_time() - start
     best = found.policies[0]
     spent = dict(clock.spent)
-    spent["all else"] = whole - sum(spent.values())
-    spent["all"] = whole
+    spent["all else"] = total - sum(spent.values())
+    spent["all"] = total
     print(
         json.dumps(
             {

@@ -17,7 +17,7 @@ TIE = 1e-9
 """A decision whose margin is below this is a tie: rounding may decide it either way."""
 
 NOTE = """\
-The peers do not solve this problem: they are bandits over depths and are told a reward (minus the
+The peers do not solve this problem: they are bandits over depths and are given a reward (minus the
 cost, minus 1 for differing from the deepest arm). Compared is the price of one decide + one learn.
 Contexts are put into each peer's own form (arrays, dicts, text) before the clock starts. Rows with
 fewer rounds are slow ones, or price the round at that history length; scikit-learn is timed every
@@ -43,11 +43,11 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         return (lambda: ours.run_compiled(load)[0]) if here else None
 
     python_api = _entry(ours.StopwisePython if here else None, ours.StopwisePython.name, workload)
-    whole_run = Entry("Stopwise, compiled loop", n_rounds, compiled(workload))
+    complete_run = Entry("Stopwise, compiled loop", n_rounds, compiled(workload))
     short_run = Entry("Stopwise, compiled loop", n_exact, compiled(short))
     solving = Entry("solves every round, vectorised by hand", n_exact, solve_every_round)
     others = [_entry(peers.load(module), name, workload) for module, name in peers.MODULES.items()]
-    entries = [python_api, whole_run, short_run, solving, *others]
+    entries = [python_api, complete_run, short_run, solving, *others]
     race(entries, "rounds")
 
     unit = next(entry.best for entry in entries if entry.name == BASELINE)

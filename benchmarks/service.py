@@ -84,7 +84,7 @@ def contexts(n: int) -> list[list[float]]:
     return np.random.default_rng(0).uniform(-1, 1, (n, N_CONTEXT)).round(4).tolist()
 
 
-def teach(port: int, rounds: int) -> None:
+def train(port: int, rounds: int) -> None:
     """Make the cascade, and let it learn so far that decisions are made, not forced."""
     arms = [{"name": name, "cost": cost} for name, cost in ARMS]
     post(port, "/v1/cascades", {"name": "bench", "arms": arms, "context": N_CONTEXT})
@@ -96,7 +96,7 @@ def teach(port: int, rounds: int) -> None:
         for x, one in zip(batch, opened["rounds"], strict=True):
             said = [bool(x[0] + 0.2 * i * x[i + 1] > 0) for i in range(one["stop"] + 1)]
             post(port, f"{CASCADE}/rounds/{one['id']}/outputs", {"outputs": said})
-        progress(f"service: taught {start + len(batch):,} of {rounds:,} rounds")
+        progress(f"service: trained on {start + len(batch):,} of {rounds:,} rounds")
 
 
 def measure(seconds: float, repeats: int, rounds: int) -> tuple[str, dict[str, Any]]:
@@ -105,7 +105,7 @@ def measure(seconds: float, repeats: int, rounds: int) -> tuple[str, dict[str, A
         tempfile.TemporaryDirectory(prefix="stopwise-service-") as folder,
         serving(Path(folder, "log.db")) as port,
     ):
-        teach(port, rounds)
+        train(port, rounds)
         return _measured(port, seconds, repeats)
 
 

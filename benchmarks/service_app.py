@@ -50,9 +50,8 @@ async def main(store: str, port: int) -> None:
     settings = Settings(store=store, port=port)
     service = Service(open_store(store), settings)
     app = Beside(service, settings)
-    app.add_route(
-        Route("POST", "/empty-json", empty, "decide", {200: (Ok, "Done.")}, takes=Anything)
-    )
+    route = Route("POST", "/empty-json", empty, "decide", {200: (Ok, "Done.")}, takes=Anything)
+    app.add(route.method, route.path, app._handler(route), route.id)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(15, stop.set)
     await run_service(service, ("127.0.0.1", port), stop, listening=lambda _: None, app=app)

@@ -52,19 +52,19 @@ def play(peer: Peer, contexts: Sequence[Any], outputs: Sequence[Sequence[int]]) 
         return _play_sampled(peer, contexts, outputs)
     one_round = peer.round
     start = time.process_time()
-    for x, heard in zip(contexts, outputs, strict=True):
-        one_round(x, heard)
+    for x, answers in zip(contexts, outputs, strict=True):
+        one_round(x, answers)
     return (time.process_time() - start) / len(contexts)
 
 
 def _play_sampled(peer: Peer, contexts: Sequence[Any], outputs: Sequence[Sequence[int]]) -> float:
     spent, timed = 0.0, 0
-    for t, (x, heard) in enumerate(zip(contexts, outputs, strict=True), start=1):
+    for t, (x, answers) in enumerate(zip(contexts, outputs, strict=True), start=1):
         if t % peer.every:
-            peer.skim(x, heard)
+            peer.skim(x, answers)
         else:
             start = time.process_time()
-            peer.round(x, heard)
+            peer.round(x, answers)
             spent += time.process_time() - start
             timed += 1
     return spent / timed

@@ -227,7 +227,7 @@ def print_table(results: Sequence[Result]) -> None:
             f"{result.against_best_fixed:>+9.1%}   {shares}"
         )
     errors = ", ".join(f"{e:.2%}" for e in results[0].fixed_errors)
-    print(f"loss = cost + error, a round, the whole run long; the models alone err: {errors}\n")
+    print(f"mean loss = cost + error of a round; errors of the models alone: {errors}\n")
     for result in results:
         share, extra = result.cost / result.fixed_costs[-1], result.error - result.fixed_errors[-1]
         if share < 0.5 and extra < 0.005:
@@ -286,9 +286,9 @@ def main(
     random = np.random.default_rng(seed)
     images, labels = map(np.asarray, load_digits(return_X_y=True))
     images = images / 16.0
-    taught, kept = np.split(random.permutation(len(images)), [len(images) // 2])
-    models = train(images[taught], labels[taught], random)
-    shown = random.choice(kept, rounds)
+    trained, rest = np.split(random.permutation(len(images)), [len(images) // 2])
+    models = train(images[trained], labels[trained], random)
+    shown = random.choice(rest, rounds)
     stream, truth = noisy(images[shown], random), labels[shown]
 
     runner = new_runner(models, COSTS["middling"], every)

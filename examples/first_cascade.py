@@ -166,9 +166,9 @@ def draw(played: list[tuple[str, str, sw.Policy, sw.Run]], path: Path) -> bool:
     return True
 
 
-def spread(wanted: list[float], room: float) -> list[float]:
+def spread(positions: list[float], room: float) -> list[float]:
     """Move ascending heights as little as looks right until neighbours are ``room`` apart."""
-    heights = list(wanted)
+    heights = list(positions)
     for _ in range(200):
         for low in range(len(heights) - 1):
             lacking = room - (heights[low + 1] - heights[low])

@@ -62,9 +62,6 @@ class EpsilonGreedy(sw.Policy):
     def rounds(self) -> int:
         return self._rounds
 
-    def parameters(self) -> dict[str, Any]:
-        return {"epsilon": self.epsilon, "rate": self.rate, "seed": self.seed}
-
     def state(self) -> dict[str, NDArray[Any]]:
         return {"theta": self._theta.copy(), "rounds": np.array([self._rounds])}
 
@@ -94,11 +91,10 @@ Results = dict[str, dict[int, Trace]]
 def play(rounds: int, runs: int, jobs: int) -> Results:
     """Return the runs of every policy by seed."""
     specs = {label: ExperimentSpec(WORLD, policy, rounds) for label, policy in POLICIES.items()}
-    engine = make_engine("processes", jobs) if jobs > 1 else make_engine("in-process")
     with (
         tempfile.TemporaryDirectory() as folder,
         RunStore(Path(folder, "runs.db")) as store,
-        engine,
+        make_engine(jobs=jobs) as engine,
     ):
         run_campaign([(spec, range(runs)) for spec in specs.values()], store, engine)
         return {label: store.get(spec) for label, spec in specs.items()}
@@ -152,7 +148,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=1500, help="of each run (default 1500)")
     parser.add_argument("--runs", type=int, default=10, help="of each policy (default 10)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that do them (default 1)")
+    parser.add_argument("--jobs", type=int, default=1, help="threads that do them (default 1)")
     parser.add_argument("--out", type=Path, default=Path("own_policy.png"), help="the picture")
     options = parser.parse_args()
     results = play(options.rounds, options.runs, options.jobs)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 class Peer(ABC):
     """A learner that can be timed round by round from Python.
 
-    A peer does not solve Stopwise's problem. It is a bandit over depths that is *told* a reward,
+    A peer does not solve Stopwise's problem. It is a bandit over depths that is *given* a reward,
     minus the cost of the depth it chose, minus 1 if that arm's output differs from the deepest
     arm's. What is compared is the price of deciding once and learning once.
 
@@ -47,7 +47,7 @@ class Peer(ABC):
         """Choose a depth for one prepared context, learn from what it earned, return the depth."""
 
     def skim(self, x: Any, outputs: Sequence[int]) -> int:
-        """Play a round that is not timed, leaving out what is dear."""
+        """Play a round that is not timed, without the expensive parts."""
         return self.round(x, outputs)
 
     def reward(self, arm: int, outputs: Sequence[int]) -> float:

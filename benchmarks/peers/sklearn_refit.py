@@ -1,4 +1,4 @@
-"""scikit-learn: refit every pair's logistic regression over its whole history."""
+"""scikit-learn: refit every pair's logistic regression over its entire history."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class SklearnRefit(Peer):
         stop = self.skim(x, outputs)
         for j in range(1, stop + 1):
             seen = self.stops[: self.n] >= j
-            contexts, heard = self.contexts[: self.n][seen], self.outputs[: self.n][seen]
+            contexts, answers = self.contexts[: self.n][seen], self.outputs[: self.n][seen]
             for i in range(j):
-                disagreed = heard[:, i] != heard[:, j]
+                disagreed = answers[:, i] != answers[:, j]
                 if disagreed.any() and not disagreed.all():  # fit refuses a single class
                     self.theta[i, j] = self.model.fit(contexts, disagreed).coef_[0]
         return stop

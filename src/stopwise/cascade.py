@@ -4,12 +4,13 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwise.checks import numbers
+from stopwise.checks import vector
 from stopwise.errors import InvalidCascadeError, InvalidStopError
 
 # Costs nearer than this (relative) count as the same in `differences`: cᵢ taken from cumulative
@@ -24,8 +25,7 @@ class Cascade:
         Cᵢ = c₀ + … + cᵢ,   cumulative[i] = λᵢ·Cᵢ,   gaps[i, j] = cumulative[j] − cumulative[i]
 
     The loss of stopping at arm i is γᵢ(x) + λᵢ·Cᵢ (the paper, Problem setting). The trade-off
-    weights λᵢ turn money into error probability and are folded into ``cumulative`` here, once, so
-    that nothing further down knows of them.
+    weights λᵢ turn money into error probability; only ``cumulative`` and ``gaps`` contain them.
 
     A cascade is a value: it cannot be changed, compares by content and may be a dictionary key.
 
@@ -42,12 +42,8 @@ class Cascade:
     ----------
     n_arms : int
         K.
-    costs : ndarray of shape (K,)
-        cᵢ as given, read-only like every array here.
-    names : tuple of str
-        One name for each arm.
-    tradeoff : ndarray of shape (K,)
-        λᵢ.
+    costs, names, tradeoff
+        As given, one for each arm; arrays are read-only.
     cumulative : ndarray of shape (K,)
         λᵢ·Cᵢ, what stopping at arm i costs.
     gaps : ndarray of shape (K, K)
@@ -76,11 +72,10 @@ class Cascade:
         names: Sequence[str] | None = None,
         tradeoff: ArrayLike | None = None,
     ) -> None:
-        own = _numbers(costs, "costs")
-        _check_costs(own, "cost")
-        with np.errstate(over="ignore"):  # reported by _settle, in words
+        own = vector("costs", costs, least=0, error=InvalidCascadeError)
+        with np.errstate(over="ignore"):  # reported by _fill, in words
             totals = np.cumsum(own)
-        self._settle(own, totals, names, tradeoff)
+        self._fill(own, totals, names, tradeoff)
 
     @classmethod
     def from_cumulative(
@@ -100,18 +95,12 @@ class Cascade:
         names, tradeoff
             As in `Cascade`.
 
-        Returns
-        -------
-        Cascade
-            The cascade whose Cᵢ are those given.
-
         Examples
         --------
         >>> Cascade.from_cumulative([0.01, 0.25, 0.50])
         Cascade(arm 0 0.01 → arm 1 0.25 → arm 2 0.50)
         """
-        totals = _numbers(cumulative, "cumulative costs")
-        _check_costs(totals, "cumulative cost")
+        totals = vector("cumulative", cumulative, least=0, error=InvalidCascadeError)
         falls = np.flatnonzero(np.diff(totals) < 0)
         if falls.size:
             i = int(falls[0])
@@ -121,10 +110,10 @@ class Cascade:
                 "Cascade(costs)"
             )
         cascade = object.__new__(cls)
-        cascade._settle(np.diff(totals, prepend=0.0), totals, names, tradeoff)
+        cascade._fill(np.diff(totals, prepend=0.0), totals, names, tradeoff)
         return cascade
 
-    def _settle(
+    def _fill(
         self,
         costs: NDArray[np.float64],
         totals: NDArray[np.float64],
@@ -132,7 +121,11 @@ class Cascade:
         tradeoff: ArrayLike | None,
     ) -> None:
         """Fill the frozen fields from checked costs; the only place that writes them."""
-        weights = _check_tradeoff(1.0 if tradeoff is None else tradeoff, len(costs))
+        k = len(costs)
+        if k < 2:
+            raise InvalidCascadeError(f"a cascade needs at least two arms; there are {k}")
+        weights = 1.0 if tradeoff is None else tradeoff
+        weights = vector("tradeoff", weights, size=k, above=0, error=InvalidCascadeError)
         with np.errstate(over="ignore"):
             cumulative = weights * totals
         if not np.isfinite(cumulative).all():
@@ -140,9 +133,9 @@ class Cascade:
                 "the costs add up to more than a float can hold; use a larger unit of cost"
             )
         fields: dict[str, object] = {
-            "n_arms": len(costs),
+            "n_arms": k,
             "costs": costs,
-            "names": _check_names(names, len(costs)),
+            "names": _checked_names([f"arm {i}" for i in range(k)] if names is None else names, k),
             "tradeoff": weights,
             "cumulative": cumulative,
             "gaps": cumulative[None, :] - cumulative[:, None],
@@ -154,13 +147,7 @@ class Cascade:
             object.__setattr__(self, name, value)
 
     def index(self, arm: str | SupportsIndex) -> int:
-        """Return the position of an arm given by name or by 0-based position.
-
-        Examples
-        --------
-        >>> Cascade([1, 2], names=["cheap", "expensive"]).index("expensive")
-        1
-        """
+        """Return the position of an arm given by name or by 0-based position."""
         if isinstance(arm, str):
             if arm not in self.names:
                 raise InvalidStopError(
@@ -169,11 +156,9 @@ class Cascade:
             return self.names.index(arm)
         try:
             # bool is an int to Python, but True as an arm is surely a mistake.
-            position = None if isinstance(arm, bool | np.bool_) else operator.index(arm)
+            position = operator.index(cast(Any, None if isinstance(arm, bool | np.bool_) else arm))
         except TypeError:
-            position = None
-        if position is None:
-            raise InvalidStopError(f"an arm is a name or a whole number, not {arm!r}")
+            raise InvalidStopError(f"an arm is a name or a whole number, not {arm!r}") from None
         if not 0 <= position < self.n_arms:
             raise InvalidStopError(
                 f"no arm {position}: the {self.n_arms} arms count from 0 to {self.n_arms - 1}"
@@ -181,40 +166,18 @@ class Cascade:
         return position
 
     def cost(self, stop: str | SupportsIndex) -> float:
-        """Return what stopping at this arm costs in all, λᵢ·Cᵢ.
-
-        Examples
-        --------
-        >>> Cascade([1, 2]).cost(1)
-        3.0
-        """
+        """Return what stopping at this arm costs in all, λᵢ·Cᵢ."""
         return float(self.cumulative[self.index(stop)])
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Return every pair (i, j) with i < j, in the order used throughout: row by row.
-
-        Examples
-        --------
-        >>> Cascade([1, 1, 1]).pairs()
-        [(0, 1), (0, 2), (1, 2)]
-        """
-        return [(i, j) for i in range(self.n_arms) for j in range(i + 1, self.n_arms)]
+        """Return every pair (i, j) with i < j, row by row: (0, 1), (0, 2), …, (1, 2), …."""
+        return list(combinations(range(self.n_arms), 2))
 
     def differences(self, other: "Cascade") -> list[str]:
-        """Say in words how another, present cascade differs from this, earlier one.
+        """Return a sentence for each difference between this cascade and a later one.
 
         Rounding errors do not count, so this can be empty for cascades that are not equal: one
         created from costs and one from cumulative costs, for example.
-
-        Parameters
-        ----------
-        other : Cascade
-            The cascade of now.
-
-        Returns
-        -------
-        list of str
-            One sentence for each difference; empty when there is none.
 
         Examples
         --------
@@ -238,13 +201,7 @@ class Cascade:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values from which `from_dict` rebuilds this very cascade.
-
-        Examples
-        --------
-        >>> Cascade([1, 2]).to_dict()["totals"]
-        [1.0, 3.0]
-        """
+        """Return plain JSON values from which `from_dict` rebuilds this very cascade."""
         return {
             "names": list(self.names),
             "costs": self.costs.tolist(),
@@ -254,14 +211,7 @@ class Cascade:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Cascade":
-        """Rebuild a cascade from `to_dict`, equal to the last bit.
-
-        Examples
-        --------
-        >>> cascade = Cascade([0.1, 0.2, 0.3], tradeoff=0.5)
-        >>> Cascade.from_dict(cascade.to_dict()) == cascade
-        True
-        """
+        """Rebuild a cascade from `to_dict`, equal to the last bit."""
         expected = {"names", "costs", "totals", "tradeoff"}
         if set(values) != expected:
             raise InvalidCascadeError(
@@ -273,23 +223,16 @@ class Cascade:
         if given.differences(stored):
             raise InvalidCascadeError("the stored costs do not add up to the stored totals")
         cascade = object.__new__(cls)
-        cascade._settle(given.costs, stored._totals, given.names, given.tradeoff)
+        cascade._fill(given.costs, stored._totals, given.names, given.tradeoff)
         return cascade
 
     def _content(self) -> tuple[object, ...]:
-        return (
-            self.names,
-            tuple(self.costs.tolist()),
-            tuple(self._totals.tolist()),
-            tuple(self.tradeoff.tolist()),
-        )
+        return tuple(map(tuple, self.to_dict().values()))
 
     def __eq__(self, other: object) -> bool:
-        """Compare by content, exactly."""
         return self._content() == other._content() if isinstance(other, Cascade) else NotImplemented
 
     def __hash__(self) -> int:
-        """Hash by content."""
         return hash(self._content())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -297,7 +240,6 @@ class Cascade:
         return Cascade.from_dict, (self.to_dict(),)
 
     def __repr__(self) -> str:
-        """Show the arms in order, each with what stopping there costs."""
         steps = zip(self.names, _aligned(self.cumulative), strict=True)
         text = " → ".join(f"{name} {cost}" for name, cost in steps)
         if (self.tradeoff != 1.0).any():
@@ -305,62 +247,19 @@ class Cascade:
         return f"Cascade({text})"
 
 
-def _numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
-    """Return a fresh float64 vector, or say what is wrong with ``values``."""
-    array = numbers(what, values, InvalidCascadeError).copy()
-    if array.ndim != 1:
-        raise InvalidCascadeError(
-            f"{what} must be a flat list, one number for each arm, not of shape {array.shape}"
-        )
-    return array
-
-
-def _check_costs(costs: NDArray[np.float64], what: str) -> None:
-    if costs.size == 1:
-        raise InvalidCascadeError("a cascade of one arm leaves nothing to decide; give two or more")
-    if costs.size == 0:
-        raise InvalidCascadeError("a cascade needs at least two arms, and there are none")
-    for i, cost in enumerate(costs.tolist()):
-        if not (math.isfinite(cost) and cost >= 0):
-            raise InvalidCascadeError(
-                f"the {what} of arm {i} is {cost}; it must be a finite number, zero or more"
-            )
-
-
-def _check_names(names: Sequence[str] | None, n_arms: int) -> tuple[str, ...]:
-    if names is None:
-        return tuple(f"arm {i}" for i in range(n_arms))
+def _checked_names(names: Sequence[str], n_arms: int) -> tuple[str, ...]:
     if isinstance(names, str):  # a string is a sequence of its letters
         raise InvalidCascadeError(f"names must be a list of strings, not the string {names!r}")
-    given = tuple(names)
+    given = cast("tuple[object, ...]", tuple(names))
     if len(given) != n_arms:
         raise InvalidCascadeError(f"there are {n_arms} costs but {len(given)} names")
-    for i, name in enumerate(cast("tuple[object, ...]", given)):
-        if not isinstance(name, str) or not name.strip():
+    for i, name in enumerate(given):
+        if not isinstance(name, str) or not name.strip() or name in given[:i]:
             raise InvalidCascadeError(
-                f"the name of arm {i} must be a string that is not empty, not {name!r}"
+                f"the name of arm {i} must be a string that is not empty and that no other arm "
+                f"has, not {name!r}"
             )
-        if name in given[:i]:
-            raise InvalidCascadeError(
-                f"arms {given.index(name)} and {i} are both named {name!r}; names must differ"
-            )
-    return tuple(str(name) for name in given)
-
-
-def _check_tradeoff(tradeoff: ArrayLike, n_arms: int) -> NDArray[np.float64]:
-    if np.ndim(cast(Any, tradeoff)) == 0:
-        tradeoff = [cast(Any, tradeoff)] * n_arms
-    weights = _numbers(tradeoff, "trade-off weights")
-    if weights.size != n_arms:
-        raise InvalidCascadeError(
-            f"there are {n_arms} arms but {weights.size} trade-off weights; give one, or one each"
-        )
-    for i, weight in enumerate(weights.tolist()):
-        if not (math.isfinite(weight) and weight > 0):
-            raise InvalidCascadeError(
-                f"the trade-off weight of arm {i} is {weight}; it must be finite and above zero"
-            )
-    return weights
+    return tuple(map(str, given))
 
 
 def _aligned(values: NDArray[np.float64]) -> list[str]:

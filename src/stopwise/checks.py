@@ -13,11 +13,12 @@ Floats: TypeAlias = NDArray[np.float64]
 Error: TypeAlias = type[InvalidInputError]
 
 FLOAT64 = np.dtype(np.float64)
+NO_NUMBERS = (bool, np.bool_, str, bytes)  # though Python would make numbers of them
 
 
 def number(
     name: str,
-    value: float,
+    value: object,
     *,
     above: float | None = None,
     least: float | None = None,
@@ -25,7 +26,7 @@ def number(
     most: float | None = None,
     error: Error = InvalidParameterError,
 ) -> float:
-    """Return a finite float within the limits.
+    """Return a finite float within the limits; text is no number, nor is True.
 
     Examples
     --------
@@ -33,7 +34,7 @@ def number(
     0.05
     """
     try:
-        v = float(value)
+        v = math.nan if isinstance(value, NO_NUMBERS) else float(cast(Any, value))
     except (TypeError, ValueError, OverflowError):
         v = math.nan
     inside = (
@@ -65,7 +66,7 @@ def integer(
     """
     whole = least - 1
     try:
-        if not isinstance(value, bool | np.bool_) and int(cast(Any, value)) == value:
+        if not isinstance(value, NO_NUMBERS) and int(cast(Any, value)) == value:
             whole = int(cast(Any, value))
     except (TypeError, ValueError, OverflowError):
         pass
@@ -76,13 +77,7 @@ def integer(
 
 
 def choice(name: str, value: object, options: Iterable[str]) -> str:
-    """Return one of several words.
-
-    Examples
-    --------
-    >>> choice("outside", "clip", ["error", "clip"])
-    'clip'
-    """
+    """Return one of several words."""
     options = tuple(options)
     if value not in options:
         words = " or ".join(f'"{option}"' for option in options)
@@ -91,13 +86,7 @@ def choice(name: str, value: object, options: Iterable[str]) -> str:
 
 
 def numbers(name: str, values: ArrayLike, error: Error = InvalidParameterError) -> Floats:
-    """Return a float64 array, copied only if the values were not one.
-
-    Examples
-    --------
-    >>> numbers("costs", [1, 2.5])
-    array([1. , 2.5])
-    """
+    """Return a float64 array, copied only if the values were not one."""
     try:
         array = np.asarray(values)
         if array.dtype is FLOAT64:
@@ -113,14 +102,39 @@ def numbers(name: str, values: ArrayLike, error: Error = InvalidParameterError) 
         raise error(f"{name} must be real numbers ({reason})") from None
 
 
-def table(name: str, values: ArrayLike, error: Error = InvalidParameterError) -> Floats:
-    """Return a table of finite numbers with at least one row and one column.
+def vector(
+    name: str,
+    values: ArrayLike,
+    size: int | None = None,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    error: Error = InvalidParameterError,
+) -> Floats:
+    """Return a fresh flat array of numbers within the limits; with a size, one number serves all.
 
     Examples
     --------
-    >>> table("contexts", [[1, 2]]).shape
-    (1, 2)
+    >>> vector("costs", [1, 2.5], least=0), vector("C", 2, size=3)
+    (array([1. , 2.5]), array([2., 2., 2.]))
     """
+    given = np.array(values, dtype=object)  # which keeps True apart from 1
+    if given.ndim == 0 and size is not None:
+        given = np.full(size, given)
+    if given.ndim != 1 or size not in (None, given.size):
+        count = "" if size is None else f"{size} "
+        raise error(f"{name} must be a flat list of {count}numbers; its shape is {given.shape}")
+    return np.array(
+        [
+            number(f"{name}[{i}]", value, above=above, least=least, error=error)
+            for i, value in enumerate(given)
+        ],
+        dtype=np.float64,
+    )
+
+
+def table(name: str, values: ArrayLike, error: Error = InvalidParameterError) -> Floats:
+    """Return a table of finite numbers with at least one row and one column."""
     array = numbers(name, values, error)
     if array.ndim != 2 or 0 in array.shape:
         raise error(
@@ -136,39 +150,21 @@ def table(name: str, values: ArrayLike, error: Error = InvalidParameterError) ->
 
 
 def as_table(values: ArrayLike) -> NDArray[Any]:
-    """Return values as an array that keeps each as it is: "1" and 1 must not become equal.
-
-    Examples
-    --------
-    >>> as_table([["1", 1]]).tolist()
-    [['1', 1]]
-    """
+    """Return values as an array that keeps each as it is: "1" and 1 must not become equal."""
     if isinstance(values, np.ndarray):
         return cast(NDArray[Any], values)
     return np.array(values, dtype=np.object_)
 
 
 def rounds_in(contexts: NDArray[Any]) -> int:
-    """Return how many rounds a table of contexts has.
-
-    Examples
-    --------
-    >>> rounds_in(np.zeros((5, 2)))
-    5
-    """
+    """Return how many rounds a table of contexts has."""
     if contexts.ndim == 0:
         raise InvalidContextError("contexts must be a table with one row a round, not one value")
     return len(contexts)
 
 
 def hashable(value: object) -> bool:
-    """Return whether a value can be hashed, and so compared with other outputs.
-
-    Examples
-    --------
-    >>> hashable((1, "a")), hashable([1])
-    (True, False)
-    """
+    """Return whether a value can be hashed, and so compared with other outputs."""
     try:
         hash(value)
     except TypeError:
@@ -177,13 +173,7 @@ def hashable(value: object) -> bool:
 
 
 def short_repr(value: object) -> str:
-    """Return a value for a message, in at most 80 characters, whatever it is.
-
-    Examples
-    --------
-    >>> short_repr("x" * 1000)[-5:]
-    'xx...'
-    """
+    """Return a value for a message, in at most 80 characters, whatever it is."""
     try:
         text = repr(value)
     except Exception:

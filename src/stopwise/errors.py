@@ -1,164 +1,101 @@
 """Every exception Stopwise raises, in one tree.
 
 Catch `StopwiseError` to catch them all. Bad arguments are also `ValueError`, and an unknown policy
-or environment name is also a `KeyError`, so code that knows nothing of Stopwise still handles them
-well.
+or environment name is also a `KeyError`. What to do about each: ``docs/errors.md``.
 """
 
 
 class StopwiseError(Exception):
-    """The root of the tree.
-
-    Examples
-    --------
-    >>> issubclass(InvalidContextError, StopwiseError), issubclass(InvalidContextError, ValueError)
-    (True, True)
-    """
+    """The root of the tree."""
 
 
 class InvalidInputError(StopwiseError, ValueError):
-    """Something handed to Stopwise is not what it must be; the message says what and where."""
+    """An argument is not what it must be; the message says which and why."""
 
 
 class InvalidCascadeError(InvalidInputError):
-    """A cascade that cannot exist: too few arms, a bad cost, name or trade-off weight.
-
-    Correct the arms and costs named in the message.
-    """
+    """A cascade that cannot exist: too few arms, a bad cost, name or trade-off weight."""
 
 
 class InvalidParameterError(InvalidInputError):
-    """A setting out of its range, such as a confidence above one or a degree below one.
-
-    Correct the setting named in the message.
-    """
+    """A setting out of its range, such as a confidence above one or a degree below one."""
 
 
 class InvalidContextError(InvalidInputError):
-    """A context of the wrong dimension, not finite, or outside the bound its feature map promises.
-
-    Clean the data, or choose a map which promises less: a larger ``bound``, or `Scaled`.
-    """
+    """A context of the wrong dimension, not finite, or outside the bound of its feature map."""
 
 
 class InvalidFeaturesError(InvalidInputError):
-    """A feature map which gave a wrong shape, a non-finite value or a norm above one.
-
-    Correct the map; the theory behind every confidence bound needs ‖Φ(x)‖₂ ≤ 1.
-    """
+    """A feature map gave a wrong shape, a value that is not finite or a norm above one."""
 
 
 class InvalidOutputsError(InvalidInputError):
-    """Outputs that cannot be compared: a wrong number of them, unhashable ones, or NaN.
-
-    Pass one hashable value for each arm that was run, in cascade order.
-    """
+    """Outputs that cannot be compared: a wrong number of them, unhashable ones, or NaN."""
 
 
 class InvalidStopError(InvalidInputError):
-    """A stop that is no arm of the cascade.
-
-    Stops count from 0; the deepest is the number of arms less one.
-    """
+    """A stop that is no arm of the cascade; arms count from 0."""
 
 
 class InvalidLogError(InvalidInputError):
-    """A log that cannot be read as rounds: a column, a value or the file is not as it must be.
-
-    The message names the file, the row and the column. Correct them; nothing was written.
-    """
+    """A log that cannot be read as rounds; the message names the file, the row and the column."""
 
 
 class PersistenceError(StopwiseError):
-    """A saved file could not be brought back to life."""
+    """A saved file could not be loaded."""
 
 
 class CorruptFileError(PersistenceError):
-    """A file that is truncated, damaged (its checksum is wrong) or not written by Stopwise.
-
-    Restore it from a copy; nothing was loaded.
-    """
+    """A file that is truncated, damaged (its checksum is wrong) or not written by Stopwise."""
 
 
 class UnsupportedVersionError(PersistenceError):
-    """A file written in a format this version of Stopwise does not read.
-
-    Upgrade Stopwise, or load it with the version named in the message.
-    """
+    """A file written in a format this version of Stopwise does not read."""
 
 
 class CascadeMismatchError(PersistenceError):
-    """A file saved for another cascade than the one it is loaded for.
-
-    What was learnt holds for the saved arms only: load it with that cascade, or start afresh.
-    """
+    """A file saved for another cascade; what was learned holds for the saved arms only."""
 
 
 class FeaturesMismatchError(PersistenceError):
-    """A file saved with feature maps that are not at hand, or differ from those given.
-
-    Pass ``features=`` with the maps that were in use when the file was saved.
-    """
+    """A file saved with feature maps that are missing or differ from those given."""
 
 
 class TruthRequiredError(StopwiseError):
-    """A comparator that needs the truth, such as an oracle, was not given it.
-
-    Run it in an environment that knows the truth; it cannot serve live traffic.
-    """
+    """A comparator that needs the truth, such as an oracle, was not given it."""
 
 
 class AuditNotSupportedError(StopwiseError):
-    """A policy was given an audit label and has no use for one.
-
-    Audit labels sharpen the bounds of `USSPD` and `USSPDRidge`; give them to one of these.
-    """
+    """A policy that does not learn from labels was given an audit label."""
 
 
 class OverrideNotSupportedError(StopwiseError, TypeError):
-    """A subclass of a policy overrides a step that could not be called where it is needed.
-
-    Override the step that the message names instead, or beside it; see "A policy of your own".
-    """
+    """A subclass of a policy overrides a step that could not be called where it is needed."""
 
 
-class UnknownPolicyError(StopwiseError, KeyError):
+class _UnknownNameError(StopwiseError, KeyError):
+    def __str__(self) -> str:  # a bare KeyError would show the message quoted and escaped
+        return Exception.__str__(self)
+
+
+class UnknownPolicyError(_UnknownNameError):
     """No policy is registered under this name; the message lists those that are."""
 
-    def __str__(self) -> str:
-        """Return the message itself: a bare `KeyError` would show it quoted and escaped."""
-        return Exception.__str__(self)
 
-
-class UnknownEnvironmentError(StopwiseError, KeyError):
+class UnknownEnvironmentError(_UnknownNameError):
     """No environment is registered under this name; the message lists those that are."""
-
-    def __str__(self) -> str:
-        """Return the message itself: a bare `KeyError` would show it quoted and escaped."""
-        return Exception.__str__(self)
 
 
 class IrreproducibleRunError(StopwiseError):
-    """A run was done twice and gave other numbers the second time.
-
-    A run must depend on its spec and seed alone. Two versions of Stopwise or numpy, two kinds of
-    processor, or an environment that draws from elsewhere can break that; trust neither result
-    until you know which.
-    """
+    """A run was done twice and gave other numbers; it must depend on its spec and seed alone."""
 
 
 class EngineError(StopwiseError):
-    """What does the runs failed: a worker process died, or no scheduler answered.
-
-    Finished runs are stored. Start the same campaign again to do the rest.
-    """
+    """A worker process died, or no scheduler answered. Finished runs are stored."""
 
 
 class FolderBusyError(StopwiseError):
-    """Another process is at work in the folder where results are to go.
-
-    Wait for it, or give another folder.
-    """
+    """Another process writes to the folder where results are to go."""
 
 
 class MissingPackageError(StopwiseError, ImportError):
@@ -167,32 +104,23 @@ class MissingPackageError(StopwiseError, ImportError):
 
 def missing_package(purpose: str, package: str, extra: str) -> MissingPackageError:
     """Return the error to raise, with the command that installs the extra beside this stopwise."""
-    return MissingPackageError(f"{purpose} needs {package}: {install_command(extra)}")
-
-
-def install_command(extra: str) -> str:
-    """Return how to install an extra: from the checkout stopwise was installed from, if any."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
-    from pathlib import Path
     from typing import Any
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
-    try:
+    try:  # from the checkout that stopwise was installed from, if any
         origin: Any = json.loads(distribution("stopwise").read_text("direct_url.json") or "{}")
-        folder = Path(url2pathname(urlsplit(str(origin["url"])).path))
         editable = "-e " if origin["dir_info"].get("editable") else ""
-    except (PackageNotFoundError, ValueError, KeyError):  # not from a folder
-        return f"pip install 'stopwise[{extra}]'"
-    return f"pip install {editable}'{folder}[{extra}]'"
+        source = f"{editable}'{url2pathname(urlsplit(str(origin['url'])).path)}[{extra}]'"
+    except (PackageNotFoundError, ValueError, KeyError):
+        source = f"'stopwise[{extra}]'"
+    return MissingPackageError(f"{purpose} needs {package}: pip install {source}")
 
 
 class StoreError(StopwiseError):
-    """The event log cannot be reached, read or written: a full disk, a database that is down.
-
-    Fix what the message names. Whatever the service has acknowledged is stored.
-    """
+    """The event log cannot be reached, read or written: a full disk, a database that is down."""
 
 
 class WideFeaturesWarning(UserWarning):
@@ -204,10 +132,7 @@ class StageFailureWarning(UserWarning):
 
 
 class CorruptLogError(StopwiseError):
-    """An event log that is not as it was written: damaged, or acknowledged events are missing.
-
-    The message says which event is affected. Restore a backup.
-    """
+    """An event log that is not as it was written: damaged, or acknowledged events are missing."""
 
 
 class ServiceError(StopwiseError):
@@ -228,9 +153,7 @@ class ServiceError(StopwiseError):
         self, message: str, status: int = 0, code: str = "unreachable", field: str | None = None
     ) -> None:
         super().__init__(message, status, code, field)
-        self.status = status
-        self.code = code
-        self.field = field
+        self.status, self.code, self.field = status, code, field
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -1,7 +1,8 @@
 """Frozen values: what was decided and why, finished rounds, and the truth for comparators."""
 
+import math
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -11,24 +12,25 @@ Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], object]  # called as progress(stage, done, of)
 
 
+def _probability(upper: float) -> str:
+    """Format an upper bound on a probability; a rounding error is 0."""
+    return f"{min(upper, 1.0):.3g}" if upper > 1e-12 else "0"
+
+
 def no_progress(stage: str, done: int, of: int) -> None:
     """Show nothing: the default wherever a `Progress` may be given."""
 
 
 class PairEvidence(msgspec.Struct, frozen=True):
-    """Why one arm was, or was not, worth going beyond: one comparison of the stopping rule.
+    """One comparison of the stopping rule: whether it is worth going on from one arm to another.
 
     Attributes
     ----------
-    first, second : int
-        The arms i < j: at ``first``, is it worth going to ``second``?
-    gap : float
-        C_j − C_i, the extra cost of going on to ``second``.
-    disagreement : float
-        p̂_ij(x), the estimated probability that their outputs differ: the most it could repair.
-        (For the supervised comparator: the estimated difference of their error rates.)
-    disagreement_ucb : float
-        p̃_ij(x), the optimistic value that the rule compares.
+    first, second, gap : int, int, float
+        The arms i < j, and C_j − C_i, the extra cost of going on.
+    disagreement, disagreement_ucb : float
+        p̂_ij(x), the estimated probability that their outputs differ, and p̃_ij(x), the upper bound
+        that the rule compares. (For the supervised comparator: differences of error rates.)
     gap_won : bool
         Whether gap > p̃ − 2·harm: going on costs more than it could repair.
     harm : float
@@ -56,8 +58,8 @@ class PairEvidence(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         verdict = "not worth it" if self.gap_won else "may be worth it"
-        known = self.disagreement == self.disagreement  # not NaN: the pair has been seen
-        estimate = f"estimate {self.disagreement:.3g}" if known else "never seen"
+        p = self.disagreement
+        estimate = "never seen" if math.isnan(p) else f"estimate {p:.3g}"
         labels = f", labels show harm of {self.harm:.3g}" if self.harm > 0 else ""
         return (
             f"{self.first} → {self.second}: costs {self.gap:.3g} more, could repair at most "
@@ -65,36 +67,13 @@ class PairEvidence(msgspec.Struct, frozen=True):
         )
 
 
-class PairCoverage(msgspec.Struct, frozen=True):
-    """How much a policy knows about a pair of arms.
-
-    Attributes
-    ----------
-    first, second : int
-        The arms.
-    observations : int
-        In how many rounds both ran.
-    condition : float
-        λ_max/λ_min of V: 1 if contexts vary evenly, inf while V is singular.
-    """
+class PairCoverage(NamedTuple):
+    """How much a policy knows about a pair of arms."""
 
     first: int
     second: int
-    observations: int
-    condition: float
-
-
-def _probability(upper: float) -> str:
-    """Format an upper bound on a probability; a rounding error is 0."""
-    return f"{min(upper, 1.0):.3g}" if upper > 1e-12 else "0"
-
-
-class Explains(Protocol):
-    """A policy, which can explain its decisions."""
-
-    def explain(self, decision: "Decision") -> tuple[PairEvidence, ...]:
-        """Return the comparisons that a decision rested on."""
-        ...
+    observations: int  # rounds in which both ran
+    condition: float  # λ_max/λ_min of V: 1 if contexts vary evenly, inf while V is singular
 
 
 class Decision(msgspec.Struct, frozen=True, eq=False):
@@ -102,17 +81,14 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 
     Attributes
     ----------
-    stop : int
-        0-based index of the last arm to run.
-    arm : str
-        Its name.
+    stop, arm : int, str
+        0-based index and name of the last arm to run.
     cost : float
         C_stop, the cost of all arms up to it.
     evidence : tuple of PairEvidence
-        The comparisons, for every arm up to the stop and every deeper arm. Built when asked for:
-        with exact estimates while the policy has not learned since, with those the decision
-        was proved on afterwards. Empty when the depth was not a matter of evidence: forced
-        exploration, or a policy that does not compare.
+        The comparisons, for every arm up to the stop and every deeper arm: with exact estimates
+        while the policy has not learned since, with those that proved the decision afterwards.
+        Empty for forced exploration, and for a policy that does not compare.
 
     Examples
     --------
@@ -124,7 +100,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     arm: str
     cost: float
     # What `evidence` needs; a policy fills these in.
-    source: Explains | None = None
+    source: Any = None  # the policy
     note: bytes | None = None
     noise: Floats | None = None
     round: int = -1
@@ -141,12 +117,13 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         return () if self.source is None else self.source.explain(self)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Decision) and self._fields() == other._fields()
+        return isinstance(other, Decision) and self._shown == other._shown
 
     def __hash__(self) -> int:
-        return hash(self._fields())
+        return hash(self._shown)
 
-    def _fields(self) -> tuple[int, str, float]:
+    @property
+    def _shown(self) -> tuple[int, str, float]:
         return self.stop, self.arm, self.cost
 
     def __repr__(self) -> str:
@@ -157,10 +134,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         here = [e for e in evidence if e.first == self.stop]
         before = [e for e in evidence if e.first < self.stop and not e.gap_won]
         text = f"Stop at arm {self.stop} ({self.arm}), cost {self.cost:.3g}"
-        if self.rule_stop < self.stop:
-            return (
-                f"{text}: continued at random; the rule would have stopped at arm {self.rule_stop}."
-            )
+        if (ruled := self.rule_stop) < self.stop:
+            return f"{text}: continued at random; the rule would have stopped at arm {ruled}."
         if here:
             closest = min(here, key=lambda e: e.gap - e.repair)
             return (
@@ -177,22 +152,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a stage gave no answer.
-
-    Attributes
-    ----------
-    arm : int
-        The arm that was asked.
-    kind : {"error", "timeout"}
-        Whether it raised, or did not answer in time.
-    message : str
-        A sentence.
-
-    Examples
-    --------
-    >>> print(Failure(1, "timeout", "no answer within 2 s"))
-    arm 1: no answer within 2 s
-    """
+    """Why a stage gave no answer: it raised, or did not answer in time."""
 
     arm: int
     kind: Literal["error", "timeout"]
@@ -207,31 +167,21 @@ class Round(msgspec.Struct, frozen=True):
 
     Attributes
     ----------
-    id : str
-        By which the round can be found again.
-    time : float
-        When it began, in seconds since 1970 (UTC).
+    id, time : str, float
+        By which the round can be found again; when it began, in seconds since 1970 (UTC).
     context : tuple of float
         What was known at the end: the context it began with, then what stages revealed.
-    outputs : tuple
-        The outputs of the arms that answered, in the form in which outputs are compared.
-    answers : tuple
-        The same as the stages gave it.
+    outputs, answers : tuple
+        What the arms gave that answered: in the form that is compared, and as the stages gave it.
     stop : int or None
         The last arm that answered; None if none did.
     rule_stop : int
-        Where the rule itself would have stopped. It differs from ``stop`` when the round was
-        continued to the last arm at random, and when a stage failed.
+        Where the rule itself would have stopped: not at ``stop`` if the round was continued to the
+        last arm at random, or if a stage failed.
     costs : tuple of float or None
         What each call really cost, where the stages report it.
     failure : Failure or None
         Why the round ended early, if it did.
-
-    Examples
-    --------
-    >>> done = Round("7", 0.0, (0.5,), ("spam",), ("Spam!",), stop=0, rule_stop=0)
-    >>> done.answer
-    'Spam!'
     """
 
     id: str
@@ -250,21 +200,48 @@ class Round(msgspec.Struct, frozen=True):
         return self.answers[-1] if self.answers else None
 
 
-class Truth(msgspec.Struct, frozen=True, eq=False):
-    """What is unknown in production: for comparators and for measuring regret only.
+class Rounds(msgspec.Struct, frozen=True, eq=False):
+    """Rounds that were played before, perhaps not to the end.
 
     Attributes
     ----------
-    label : object
-        The right answer, where one was drawn.
-    optimal : int or None
-        i*, the arm of least expected total loss (the deepest of them, as the paper chooses).
-    disagreement : ndarray of shape (K, K) or None
-        p_ij(x), in the upper triangle.
+    contexts : ndarray of shape (n, context_dim)
+        One context a round; zeros where a stage that never ran would have revealed something.
+    differ : ndarray of uint8, shape (n, K(K−1)/2)
+        Whether each pair disagreed, in the order of ``cascade.pairs()``; 0 where not known.
+    reach : ndarray of int64, shape (n,)
+        The last arm whose output is known; −1 where none is.
+    failed : ndarray of bool, shape (n,)
+        Whether the arm after ``reach`` was asked and failed.
+    wrong : ndarray of uint8, shape (n, K), or None
+        1 where an arm was wrong, 0 where it was right, 2 where that is not known.
+    audited : ndarray of bool, shape (n,), or None
+        Rounds whose right answer a policy that learns from labels sees when they have ended.
+    """
+
+    contexts: NDArray[np.float64]
+    differ: NDArray[np.uint8]
+    reach: NDArray[np.int64]
+    failed: NDArray[np.bool_]
+    wrong: NDArray[np.uint8] | None = None
+    audited: NDArray[np.bool_] | None = None
+
+    @property
+    def n(self) -> int:
+        """How many rounds there are."""
+        return len(self.reach)
+
+
+class Truth(msgspec.Struct, frozen=True, eq=False):
+    """What is unknown in production: for comparators and for measuring regret only.
+
+    ``label`` is the right answer; ``optimal`` is i*, the arm of least expected total loss (the
+    deepest of them, as in the paper); ``disagreement`` has p_ij(x) in its upper triangle.
 
     Examples
     --------
-    >>> Truth(optimal=1).optimal
+    >>> import stopwise as sw
+    >>> sw.Oracle(sw.Cascade(costs=[0.1, 0.2])).decide(None, sw.Truth(optimal=1)).stop
     1
     """
 

@@ -11,14 +11,8 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
 FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
 )
 
 
@@ -47,7 +41,7 @@ class Page:
     def __init__(self, chromium: webdriver.Chrome) -> None:
         self.chromium = chromium
 
-    def open(self, path: Path, *, width: int = 1280, scheme: str = "light") -> None:
+    def open(self, path: Path | str, *, width: int = 1280, scheme: str = "light") -> None:
         self.chromium.get("about:blank")
         for log in ("browser", "performance"):
             self.chromium.get_log(log)  # reading it empties it
@@ -57,7 +51,7 @@ class Page:
         )
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self._cdp("Emulation.setEmulatedMedia", {"features": [feature]})
-        self.chromium.get(path.as_uri())
+        self.chromium.get(path if isinstance(path, str) else path.as_uri())
 
     def run(self, script: str) -> Any:
         return self.chromium.execute_script(script)

@@ -5,9 +5,10 @@ from math import inf, nan
 from typing import Any
 
 from stopwise.experiments.summary import Interval
-from stopwise.paper.provenance import gather
+from stopwise.paper.choices import Choice
+from stopwise.paper.provenance import provenance
 from stopwise.paper.report import Report
-from stopwise.paper.section import FAILED, HELD, UNDECIDED, Choice, Claim, Section
+from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim, Section
 from stopwise.reporting.parts import Picture, Table
 
 EVIL = '<script>alert(1)</script> & "quoted" | piped'
@@ -26,9 +27,10 @@ def _draw() -> Any:
 
 
 def _claims(text: str, first: Any, second: Any) -> tuple[Claim, ...]:
+    criterion, why, where = "by a paired interval", "The radius is large.", "Figure 1a"
     return (
-        Claim(text, "Figure 1a", "literal", first, "regret 1.5 ± 0.2", why="The radius is large."),
-        Claim(text, "Figure 1a", "practical", second, "regret 0.5 ± 0.1"),
+        Claim(text, first, "regret 1.5 ± 0.2", criterion, why, where, "literal"),
+        Claim(text, second, "regret 0.5 ± 0.1", criterion, "", where, "practical"),
     )
 
 
@@ -51,7 +53,7 @@ REGRET = Section(
     ),
     pictures=(Picture("curves", "Regret of USS-PD", f"A rising line. {EVIL}", _draw),),
     claims=(
-        *_claims("Regret falls from 2 to 3 (criterion: by a paired interval)", FAILED, HELD),
+        *_claims("Regret falls from 2 to 3", FAILED, HELD),
         *_claims(f"Regret is linear {EVIL}", UNDECIDED, HELD),
     ),
 )
@@ -60,7 +62,7 @@ FRACTIONS = Section(
     "Weak dominance fractions",
     "Table 1 (supplement)",
     "Counted.",
-    claims=(Claim("Fractions are the printed ones", "Table 1", "", HELD, "largest gap 0.0002"),),
+    claims=(Claim("Fractions are the printed ones", HELD, "largest gap 0.0002", where="Table 1"),),
 )
 REPORT = Report(
     title="USS-PD, reproduced",
@@ -68,6 +70,6 @@ REPORT = Report(
     sections=(FRACTIONS, REGRET),
     choices=(Choice("κ", "0.25", "The slope at even odds."), Choice(EVIL, "`I_t=1`", EVIL)),
     settings=(("literal", "As printed."), ("practical", "As we recommend.")),
-    provenance=gather(datetime(2024, 5, 1, 12, tzinfo=UTC), 75.0, "0 to 99", "processes", 2),
+    provenance=provenance(datetime(2024, 5, 1, 12, tzinfo=UTC), 75.0, "0 to 99", "threads", 2),
     scale="5,000 rounds, 100 repetitions",
 )

@@ -12,6 +12,7 @@ from stopwise.logs.diagnosis.sections import sections
 from tests.browser.seeing import CONTRASTS, SCREENS
 from tests.unit.logs.diagnosis.samples import hostile, labelled, unlabelled
 
+REQUEST = "Network.requestWillBeSent"
 OPEN_ALL = "document.querySelectorAll('details').forEach(d => d.open = true)"
 
 
@@ -55,33 +56,20 @@ def test_it_can_be_read_on_every_screen(
     assert 0 < bottom < 500  # the verdict is on the first screen
 
 
-def test_nothing_is_fetched_and_nothing_complains(page: Any, written: Written) -> None:
+def test_it_needs_no_script_and_no_network(page: Any, written: Written) -> None:
     page.open(written.file)
     events = [json.loads(entry["message"])["message"] for entry in page.logs("performance")]
-    asked = [
-        event["params"]["request"]["url"]
-        for event in events
-        if event["method"] == "Network.requestWillBeSent"
-    ]
-    assert written.file.as_uri() in asked
-    assert [url for url in asked if not url.startswith("data:")] == [written.file.as_uri()]
-    assert page.logs("browser") == []
-
-
-def test_the_bar_of_stops_has_the_right_lengths(page: Any, written: Written) -> None:
-    page.open(written.file)
+    sent = [e["params"]["request"]["url"] for e in events if e["method"] == REQUEST]
+    assert [url for url in sent if not url.startswith("data:")] == [written.file.as_uri()]
     lengths = page.run(
         "return [...document.querySelectorAll('.shares span')].map("
         "s => s.getBoundingClientRect().width / s.parentElement.getBoundingClientRect().width)"
     )
-    shares = [stop.share.value for stop in written.diagnosis.stops]
+    shares = [arm.stops.value for arm in written.diagnosis.arms]
     assert lengths == pytest.approx(shares, abs=0.02)  # 2 px at least
-
-
-def test_numbers_unfold_without_a_script(page: Any, written: Written) -> None:
-    page.open(written.file)
-    hidden = page.run("return document.querySelector('details table').checkVisibility()")
+    visible = "return document.querySelector('details table').checkVisibility()"
+    assert not page.run(visible)
     page.run("document.querySelector('summary').click()")
-    shown = page.run("return document.querySelector('details table').checkVisibility()")
-    assert (hidden, shown) == (False, True)
+    assert page.run(visible)
     assert page.run("return document.scripts.length") == 0
+    assert page.logs("browser") == []

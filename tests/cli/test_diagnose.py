@@ -19,31 +19,45 @@ COSTS = ("--costs", "0.01,0.04,0.1")
 ARMS = ("nurse", "doctor", "professor")
 
 
-def rounds(n: int, errors: tuple[float, ...], seed: int = 0) -> dict[str, np.ndarray]:
-    """Arms that err independently, twice as often where age is high."""
-    random = np.random.default_rng(seed)
+def rounds(n: int) -> dict[str, np.ndarray]:
+    """Arms that err independently, more often where age is high."""
+    random = np.random.default_rng(0)
     age = random.uniform(size=n)
     truth = random.integers(0, 2, n)
-    wrong = [random.uniform(size=n) < e * (0.5 + (age > 0.5)) for e in errors]
-    table = {"context.age": age}
-    table |= {f"output.{arm}": truth ^ w for arm, w in zip(ARMS, wrong, strict=False)}
-    return table | {"label": truth}
+    outputs = {
+        f"output.{arm}": truth ^ (random.uniform(size=n) < error * (0.5 + (age > 0.5)))
+        for arm, error in zip(ARMS, (0.2, 0.1, 0.05), strict=True)
+    }
+    return {"context.age": age, **outputs, "label": truth}
 
 
-def write_csv(path: Path, table: dict[str, np.ndarray]) -> None:
-    lines = [
-        ",".join(table),
-        *(",".join(map(str, row)) for row in zip(*table.values(), strict=True)),
-    ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+def write_csv(path: Path, table: dict[str, np.ndarray]) -> Path:
+    rows = [list(table), *zip(*table.values(), strict=True)]
+    path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
+    return path
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    table = rounds(1500, (0.2, 0.1, 0.05))
+    table = rounds(1500)
     del table["label"]
-    write_csv(tmp_path / "visits.csv", table)
-    return tmp_path / "visits.csv"
+    return write_csv(tmp_path / "visits.csv", table)
+
+
+def one_line(text: str) -> str:
+    return re.sub(r"[\s│]+", " ", text)
+
+
+def test_the_help_explains_columns_and_options(stopwise: Run) -> None:
+    done = stopwise("diagnose", "--help")
+    assert done.returncode == 0
+    shown = one_line(done.stdout)
+    for words in (
+        *("one row a round", ".parquet, .csv or .jsonl", "context.", "output.", "right answer"),
+        *("--context age,bmi --outputs history,glucose,insulin --label ill", "one wrong answer"),
+        *("--costs", "--cumulative", "--degree", "--seed", "--json", "--out", "LOG-diagnosis"),
+    ):
+        assert words in shown, words
 
 
 def test_into_a_pipe_it_writes_a_summary_and_a_report(
@@ -66,7 +80,7 @@ def test_into_a_pipe_it_writes_a_summary_and_a_report(
 
 def test_json_is_all_there_is_on_standard_output(stopwise: Run, tmp_path: Path) -> None:
     """With columns of other names, labels and cumulative costs."""
-    table = rounds(1500, (0.2, 0.1, 0.05))
+    table = rounds(1500)
     renamed = {name.partition(".")[2] or "truth": column for name, column in table.items()}
     write_csv(tmp_path / "mine.csv", renamed)
     words = ("--cumulative", "--context", "age", "--outputs", ",".join(ARMS), "--label", "truth")
@@ -74,20 +88,19 @@ def test_json_is_all_there_is_on_standard_output(stopwise: Run, tmp_path: Path) 
     done = stopwise("diagnose", "mine.csv", "--costs", "0.01, 0.05, 0.15", *words, *more)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert [arm["name"] for arm in found["arms"]] == list(ARMS)
-    assert [arm["total"] for arm in found["arms"]] == [0.01, 0.05, 0.15]
+    arms = [(arm["name"], arm["total"]) for arm in found["arms"]]
+    assert arms == list(zip(ARMS, [0.01, 0.05, 0.15], strict=True))
     expected = {"seed": 3, "degree": 2, "rows": 1500, "labelled": 1500, "context": ["age"]}
     assert {name: found[name] for name in expected} == expected
     assert found["command"].endswith("--degree 2 --seed 3")
-    errors = [error["value"] for error in found["audit"]["errors"]]
     wrong = [np.mean(table[f"output.{arm}"] != table["label"]) for arm in ARMS]
-    assert errors == pytest.approx(wrong, abs=1e-9)
+    assert [arm["error"]["value"] for arm in found["arms"]] == pytest.approx(wrong, abs=1e-9)
     assert (tmp_path / "here" / "diagnosis.json").read_text(encoding="utf-8") == done.stdout
     assert "Open here" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["--costs", "0.01,0.04"], "2 costs for 3 arms: give one for each of nurse, doctor, prof"),
         (["--costs", "0.01,0.04,nan"], "'nan' is no number"),
@@ -99,11 +112,11 @@ def test_json_is_all_there_is_on_standard_output(stopwise: Run, tmp_path: Path) 
     ],
 )
 def test_usage_errors(
-    stopwise: Run, log: Path, tmp_path: Path, words: list[str], says: str
+    stopwise: Run, log: Path, tmp_path: Path, words: list[str], message: str
 ) -> None:
     done = stopwise("diagnose", log.name, *words)
     assert done.returncode == 2
-    assert says in re.sub(r"[\s│]+", " ", done.stderr)
+    assert message in one_line(done.stderr)
     assert [p.name for p in tmp_path.iterdir()] == [log.name]
 
 
@@ -111,23 +124,24 @@ HEAD = "context.age,output.nurse,output.doctor,output.professor\n"
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (None, "bad.csv"),
         ("", "bad.csv"),
         (HEAD + "0.5,1,1,1\n" * 99 + "0.5,1,,1\n", "output.doctor"),
         (HEAD + "0.5,1,1,1\n" * 9, "9 rows"),
+        (HEAD, "bad.csv"),
     ],
-    ids=["not there", "empty", "a hole", "too few"],
+    ids=["not there", "empty", "a hole", "too few", "no rows"],
 )
 def test_a_bad_log_is_named_and_nothing_is_written(
-    stopwise: Run, tmp_path: Path, content: str | None, says: str
+    stopwise: Run, tmp_path: Path, content: str | None, message: str
 ) -> None:
     if content is not None:
         (tmp_path / "bad.csv").write_text(content, encoding="utf-8")
     done = stopwise("diagnose", "bad.csv", *COSTS)
     assert done.returncode == 2, done.stdout
-    assert says in done.stderr
+    assert message in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["bad.csv"] * (content is not None)
 
 
@@ -143,15 +157,15 @@ def test_without_matplotlib_it_names_what_to_install_before_any_work(
 
 
 def test_interrupted_it_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = tmp_path / "long.parquet"
-    pq.write_table(pa.table(rounds(1_000_000, (0.2, 0.1, 0.05))), path)
+    pq.write_table(pa.table(rounds(1_000_000)), tmp_path / "long.parquet")
+    path = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
     with subprocess.Popen(
-        [sys.executable, "-m", "stopwise", "diagnose", path.name, *COSTS],
+        [sys.executable, "-m", "stopwise", "diagnose", "long.parquet", *COSTS],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         cwd=tmp_path,
-        env=_environment(),
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path, "COLUMNS": "100"},
     ) as process:
         assert process.stdout is not None
         assert any("reading" in line for line in process.stdout)
@@ -160,8 +174,3 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path: Path) -> None:
         assert process.wait(60) == 1
     assert rest.endswith("stopwise: interrupted; nothing was written.\n")
     assert [p.name for p in tmp_path.iterdir()] == ["long.parquet"]
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
-    return {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path, "COLUMNS": "100"}

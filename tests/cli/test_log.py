@@ -1,22 +1,19 @@
 """``stopwise log`` on logs that a real service has written."""
 
 import asyncio
-import json
-import os
 import re
 import shutil
-import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import stopwise as sw
+from stopwise.cli.log import patient
+from stopwise.cli.progress import Lines
 from stopwise.service.state import State
 from stopwise.service.tools.checking import rebuild
 from tests.cli.conftest import Run
-from tests.service.tools.making import COSTS, TRIAGE, lived, play, running, with_store
+from tests.service.tools.making import COSTS, TRIAGE, change, lived, play, running, using
 
 
 @pytest.fixture(scope="module")
@@ -37,39 +34,38 @@ def hash_in(text: str) -> str:
     return re.findall(r"State hash: ([0-9a-f]{64})", text)[0]
 
 
-def changed(store: Path, statement: str, *values: object) -> None:
-    with sqlite3.connect(store) as sql:
-        assert sql.execute(statement, values).rowcount > 0
-    sql.close()
-
-
-def damage(store: Path) -> None:
-    changed(store, "UPDATE block SET payload = zeroblob(length(payload)) WHERE base = 7")
-
-
 def rebuilt(store: Path) -> State:
-    return with_store(str(store), rebuild)[0]
+    return asyncio.run(using(str(store), rebuild))[0]
 
 
 def test_what_is_not_there_is_reported_and_not_created(stopwise: Run, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    for verb in ("info", "rebuild", "verify", "compact"):
+    for verb in ("rebuild", "verify", "compact"):
         done = stopwise("log", verb, "notes.txt")
         assert (done.returncode, done.stdout) == (2, "")
         assert "notes.txt" in done.stderr
-    assert stopwise("log", "info").returncode == 2  # stopwise.db, which is not there either
+    assert stopwise("log", "verify").returncode == 2  # stopwise.db, which is not there either
     assert stopwise("log", "export", "none.db", "--out", "a.csv").returncode == 2
     assert {path.name for path in tmp_path.iterdir()} == {"notes.txt"}
 
 
-def test_info(stopwise: Run, store: Path) -> None:
-    done = stopwise("log", "info")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2 created, 34 opened" in done.stdout
-    assert "triage (uss-pd): 30 rounds, 28 learned, 2 open, 4 labelled" in done.stdout
-    assert "rules and model: both ran in" in done.stdout
-    by_variable = stopwise("log", "info", STOPWISE_STORE=str(store))
-    assert by_variable.stdout == done.stdout
+def test_progress_is_shown_after_a_second_and_each_stage_ends() -> None:
+    now, lines, seen = 0.0, list[str](), list[tuple[str, int]]()
+    shown = Lines(lines.append, lambda: now)
+
+    def report(stage: str, done: int, of: int) -> None:
+        seen.append((stage, done))
+        shown.report(stage, done, of)
+
+    progress = patient(report, lambda: now)
+    for stage in ("reading", "checking", "deleting"):
+        for k in range(1, 2001):
+            now += 0.0004
+            progress(stage, k, 2000)
+    assert [stage for stage, k in seen if k == 2000] == ["checking", "deleting"]
+    assert len(seen) < 40  # not two thousand a stage
+    assert len(lines) < 30
+    assert [line for line in lines if "2000/2000" in line and "deleting" in line]
 
 
 def test_rebuild_gives_the_policy_of_the_service(
@@ -81,6 +77,8 @@ def test_rebuild_gives_the_policy_of_the_service(
     assert (tmp_path / "triage.stopwise").stat().st_mode & 0o777 == 0o600
     state = rebuilt(store)
     assert hash_in(done.stdout) == state.hash()
+    assert "triage (uss-pd): 30 rounds, 28 learned, 2 open, 4 labelled" in done.stdout
+    assert "rules and model: both ran in" in done.stdout
     saved = sw.load(tmp_path / "triage.stopwise").state()
     for name, array in state.cascades["triage"].policy.state().items():
         assert saved[name].tobytes() == array.tobytes()
@@ -91,25 +89,13 @@ def test_rebuild_gives_the_policy_of_the_service(
     assert stopwise("log", "rebuild", "--cascade", "triage").returncode == 2
 
 
-def test_verify(stopwise: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify(stopwise: Run, process: Run, store: Path) -> None:
     done = stopwise("log", "verify")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert "equal to the state" in done.stdout
     assert hash_in(done.stdout) == rebuilt(store).hash()
-    with monkeypatch.context() as other:
-        other.setattr("stopwise.service.state.FORMAT", 999)
-        assert "not compared" in stopwise("log", "verify").stdout
-    changed(store, "UPDATE snapshot SET payload = zeroblob(length(payload))")
-    assert stopwise("log", "verify").returncode == 1
-
-
-def test_a_process_of_its_own(store: Path, tmp_path: Path) -> None:
-    damage(store)
-    environment = {**os.environ, "STOPWISE_STORE": str(store)}
-    environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
-    command = [sys.executable, "-m", "stopwise", "log", "verify"]
-    done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    change(str(store), "UPDATE block SET payload = ? WHERE base = ?", (b"nonsense", 7))
+    done = process("log", "verify", STOPWISE_STORE=str(store))
     assert (done.returncode, done.stdout) == (1, "")
     assert "events 7 to 7" in done.stderr
 
@@ -139,14 +125,13 @@ def test_export(stopwise: Run, store: Path, tmp_path: Path) -> None:
     assert "Next:" not in done.stdout  # too few rounds for a diagnosis
     assert "full_depth_every" in done.stdout
     assert "context" not in (tmp_path / "a.csv").read_text().splitlines()[0]
-    assert stopwise("log", "export", "--events", "--out", "events.jsonl").returncode == 0
-    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert next(line for line in lines if line["kind"] == "opened")["rounds"][0]["context"]
-    assert stopwise("log", "export").returncode == 2  # where to?
-    assert stopwise("log", "export", "--out", "b.csv").returncode == 2  # which cascade?
-    done = stopwise("log", "export", "--cascade", "triage", "--out", "t.xlsx")
-    assert done.returncode == 2
-    assert "t.xlsx" in done.stderr
+    before = set(tmp_path.iterdir())
+    for wrong in (
+        *((), ("--out", "b.csv"), ("--out", "b.csv", "--cascade", "nobody")),  # where to? which?
+        *(("--out", f"{name}", "--cascade", "triage") for name in ("t.xlsx", "none/t.csv")),
+    ):
+        assert stopwise("log", "export", *wrong).returncode == 2
+    assert set(tmp_path.iterdir()) == before
 
 
 def test_compact_asks_first(stopwise: Run, store: Path) -> None:
@@ -157,7 +142,7 @@ def test_compact_asks_first(stopwise: Run, store: Path) -> None:
     assert asked.returncode == 2
     assert "--yes" in asked.stderr
     assert "38 rounds" in asked.stdout
-    assert f"{end} events in" in stopwise("log", "info").stdout
+    assert f"events 1 to {end}." in stopwise("log", "verify").stdout
 
     assert stopwise("log", "compact", "--keep-days", "0", "--yes").returncode == 0
     verified = stopwise("log", "verify")
@@ -165,32 +150,4 @@ def test_compact_asks_first(stopwise: Run, store: Path) -> None:
     rebuilding = stopwise("log", "rebuild")
     assert "compacted away" in rebuilding.stdout
     assert hash_in(rebuilding.stdout) == hash_
-    assert "0 events in" in stopwise("log", "info").stdout
-
-
-def test_keys(stopwise: Run, tmp_path: Path) -> None:
-    from stopwise.service.keys import read_keys
-
-    made = stopwise("keys", "add", "--name", "dash[board]")
-    assert re.fullmatch(r"sw_[0-9a-f]{8}_[\w-]{43}\n", made.stdout)
-    assert made.stdout.strip() not in made.stderr
-    id_ = made.stdout.split("_")[1]
-    words = ("--scope", "decide", "--cascade", "triage", "--rate", "5", "--expires", "90d")
-    assert stopwise("keys", "add", "--name", "ward", *words).returncode == 0
-    first, second = read_keys(tmp_path / "keys.jsonl")
-    assert first.scopes == ("read",)
-    assert (second.scopes, second.cascades, second.rate) == (("decide",), ("triage",), 5.0)
-    assert (second.expires or 0) - second.created == pytest.approx(90 * 86_400, abs=60)
-    listed = stopwise("keys", "list", COLUMNS="200").stdout
-    assert all(word in listed for word in (id_, "dash[board]", "triage", "5/s", "never"))
-    assert made.stdout.split("_", 2)[2].strip() not in listed
-    done = stopwise("keys", "revoke", "dash[board]")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert id_ in done.stderr  # that is a name; the id is …
-    assert stopwise("keys", "revoke", "desktop").returncode == 2
-    assert stopwise("keys", "revoke", id_).stdout == f"Revoked {id_} (dash[board]).\n"
-    before = (tmp_path / "keys.jsonl").read_bytes()
-    for wrong in (("--scope", "root"), ("--expires", "soon"), ("--name", "")):
-        done = stopwise("keys", "add", "--name", "x", *wrong)
-        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert (tmp_path / "keys.jsonl").read_bytes() == before
+    assert "a snapshot, and no events" in verified.stdout

@@ -1,4 +1,4 @@
-"""Progress in plain lines: now and then, and an honest time left."""
+"""Progress in plain lines: from time to time, and an honest time left."""
 
 from stopwise.cli.progress import Lines
 
@@ -10,47 +10,34 @@ class Clock:
         return self.now
 
 
-def test_a_line_for_every_tenth_or_every_ten_seconds() -> None:
-    said: list[str] = []
+def test_a_line_for_every_tenth_or_every_ten_seconds_and_one_for_the_end() -> None:
+    written: list[str] = []
     clock = Clock()
-    lines = Lines(said.append, clock)
-    for done in range(1001):
+    lines = Lines(written.append, clock)
+    lines.report("running", 0, 0)  # nothing to do
+    for done in (*range(1001), 1000):
         lines.report("running", done, 1000)
         clock.now += 0.01
-    assert 10 <= len(said) <= 12
-    assert said[0] == "running 0/1000, 0:00"
-    assert said[-1] == "running 1000/1000, 0:10"
+    assert 10 <= len(written) <= 12
+    assert written[0] == "running 0/1000, 0:00"
+    assert written[-1] == "running 1000/1000, 0:10"
 
-    said.clear()
+    written.clear()
     clock.now = 100.0
     lines.report("drawing", 0, 10_000)
     for done in range(1, 4):
         clock.now += 12.0
         lines.report("drawing", done, 10_000)
         lines.report("drawing", done, 10_000)  # too soon
-    assert len(said) == 4
-    assert said[1] == "drawing 1/10000, 0:12, about 33:19:48 left"
+    assert len(written) == 4
+    assert written[1] == "drawing 1/10000, 0:12, about 33:19:48 left"
 
 
 def test_what_was_stored_before_does_not_count_as_fast_work() -> None:
-    said: list[str] = []
+    written: list[str] = []
     clock = Clock()
-    lines = Lines(said.append, clock)
+    lines = Lines(written.append, clock)
     lines.report("running", 900, 1000)
     clock.now = 10.0
     lines.report("running", 910, 1000)
-    assert said == ["running 900/1000, 0:00", "running 910/1000, 0:10, about 1:30 left"]
-
-
-def test_nothing_to_do_is_not_worth_a_line() -> None:
-    said: list[str] = []
-    Lines(said.append).report("running", 0, 0)
-    assert said == []
-
-
-def test_the_end_is_said_once() -> None:
-    said: list[str] = []
-    lines = Lines(said.append, Clock())
-    for _ in range(3):
-        lines.report("running", 5, 5)
-    assert said == ["running 5/5, 0:00"]
+    assert written == ["running 900/1000, 0:00", "running 910/1000, 0:10, about 1:30 left"]

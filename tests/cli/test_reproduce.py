@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -31,10 +31,10 @@ def test_the_list_has_every_table_and_figure(stopwise: Run) -> None:
     ("words", "says"),
     [
         (["--only", "tabel1"], "table1"),
-        (["--engine", "processes", "--address", "10.0.0.5:8786"], "--engine dask"),
+        (["--address", "10.0.0.5:8786"], "engine 'dask'"),
         (["--jobs", "0"], "--jobs"),
         (["--seed", "-1"], "--seed"),
-        (["--engine", "spark"], "in-process"),
+        (["--engine", "spark"], "threads"),
     ],
 )
 def test_usage_errors(stopwise: Run, tmp_path: Path, words: list[str], says: str) -> None:
@@ -70,9 +70,7 @@ class Terminal:
         environment["TERM"] = "xterm-256color"
         self.process = subprocess.Popen(
             [sys.executable, "-m", "stopwise", *words],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+            **dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
             cwd=cwd,
             env=environment,
             start_new_session=True,
@@ -93,25 +91,18 @@ class Terminal:
                 self.screen += piece.decode(errors="replace")
         return self.screen
 
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.process.kill()
         self.process.wait()
         os.close(self._end)
 
 
-@contextmanager
-def at_terminal(words: tuple[str, ...], cwd: Path) -> Iterator[Terminal]:
-    terminal = Terminal(words, cwd)
-    try:
-        yield terminal
-    finally:
-        terminal.close()
-
-
-def test_at_a_terminal_it_draws_a_bar_and_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+def test_at_a_terminal_it_draws_a_bar_and_ctrl_c_loses_nothing(tmp_path: Path) -> None:
     some = re.compile(r"\b([1-9]\d*)/(\d+)")
-    with at_terminal(SHORT, tmp_path) as terminal:
+    with Terminal(SHORT, tmp_path) as terminal:
         terminal.read(until=some.search)
         assert "━" in terminal.screen
         assert "left" in terminal.screen
@@ -121,7 +112,7 @@ def test_at_a_terminal_it_draws_a_bar_and_ctrl_c_keeps_what_is_done(tmp_path: Pa
     assert "the same command resumes" in " ".join(screen.split())
     assert "Traceback" not in screen
 
-    with at_terminal(SHORT, tmp_path) as terminal:
+    with Terminal(SHORT, tmp_path) as terminal:
         screen = terminal.read()
         assert terminal.process.wait(60) == 0
     first = some.search(screen)

@@ -1,17 +1,38 @@
-"""Both clients, and a real service."""
+"""Both clients, called in the same way, and a real service."""
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.client.both_clients import CLIENTS
+import stopwise as sw
 from tests.service.harness import Served, served
 
 
-@pytest.fixture(params=CLIENTS.values(), ids=list(CLIENTS))
+def blocking(url: str, **options: Any) -> Callable[..., Any]:
+    def call(method: str, *args: Any, **more: Any) -> Any:
+        with sw.Client(url, **options) as client:
+            return getattr(client, method)(*args, **more)
+
+    return call
+
+
+def awaiting(url: str, **options: Any) -> Callable[..., Any]:
+    def call(method: str, *args: Any, **more: Any) -> Any:
+        async def main() -> Any:
+            async with sw.AsyncClient(url, **options) as client:
+                return await getattr(client, method)(*args, **more)
+
+        return asyncio.run(main())
+
+    return call
+
+
+@pytest.fixture(params=[blocking, awaiting], ids=["Client", "AsyncClient"])
 def connect(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Return a function that calls a method of a client: ``connect(url)("open", name, x)``."""
     return request.param
 
 

@@ -2,13 +2,13 @@
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+import httpx
 import msgspec
 
 
@@ -23,54 +23,53 @@ class Answer:
 
 @dataclass(frozen=True)
 class Drop:
-    """Read the request, then close the connection without an answer."""
+    """Close the connection without an answer, after a service was asked, if there is one."""
+
+    service: str = ""
 
 
 @dataclass(frozen=True)
-class Hang:
-    """Read the request, then do nothing until the server ends."""
+class Forward:
+    """Answer as a service does."""
+
+    service: str
 
 
 @dataclass(frozen=True)
 class Trickle:
-    """Answer, a byte at a time, after blanks that take ten minutes; or end with the server."""
+    """Answer, a byte at a time, after blanks that take ten minutes; without a body, never."""
 
-    body: Any
+    body: Any = None
     every: float = 0.05
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(NamedTuple):
     """A request that arrived."""
 
-    method: str
     path: str
     headers: dict[str, str]
     body: Any
-    time: float
 
     @property
     def key(self) -> str | None:
         return self.headers.get("idempotency-key")
 
 
-Step: TypeAlias = Answer | Drop | Hang | Trickle
+Step: TypeAlias = Answer | Drop | Forward | Trickle
 
 
-def refuse(status: int, code: str, retry_after: str | None = None, **more: Any) -> Answer:
-    fault = {"code": code, "message": f"this is {code}", **more}
-    return Answer(
-        {"error": fault}, status, {} if retry_after is None else {"Retry-After": retry_after}
-    )
+def refuse(status: int, code: str, **more: Any) -> Answer:
+    return Answer({"error": {"code": code, "message": f"this is {code}", **more}}, status)
 
 
 class Scripted:
     def __init__(self, *script: Step) -> None:
         self.script = list(script)
         self.seen: list[Seen] = []
+        self.forwarded: list[Any] = []  # answers of the service, sent or not
         self.url = ""
 
-    def answered(self, seen: Seen) -> Step:
+    def next(self, seen: Seen) -> Step:
         self.seen.append(seen)
         return self.script.pop(0) if len(self.script) > 1 else self.script[0]
 
@@ -78,6 +77,7 @@ class Scripted:
 @contextmanager
 def serving(*script: Step) -> Iterator[Scripted]:
     scripted = Scripted(*script)
+    over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -85,41 +85,49 @@ def serving(*script: Step) -> Iterator[Scripted]:
         def answer(self) -> None:
             raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            body = msgspec.json.decode(raw) if raw else None
-            seen = Seen(self.command, self.path, headers, body, time.monotonic())
-            match scripted.answered(seen):
+            seen = Seen(self.path, headers, msgspec.json.decode(raw) if raw else None)
+            match scripted.next(seen):
                 case Answer(body, status, headers):
                     content = body if isinstance(body, bytes) else msgspec.json.encode(body)
-                    self.send_response(status)
-                    for name, value in headers.items():
-                        self.send_header(name, value)
-                    self.send_header("Content-Length", str(len(content)))
-                    self.end_headers()
-                    self.wfile.write(content)
-                case Drop():
+                    self.reply(status, content, headers)
+                case Forward(url):
+                    answer = self.forward(url, raw)
+                    self.reply(answer.status_code, answer.content, {})
+                case Drop(url):
+                    if url:
+                        self.forward(url, raw)
                     self.close_connection = True
                     self.connection.shutdown(socket.SHUT_RDWR)
                 case Trickle(body, every):
                     self.close_connection = True
                     content = msgspec.json.encode(body).rjust(int(600 / every))
-                    self.send_response(200)
-                    self.send_header("Content-Length", str(len(content)))
-                    self.end_headers()
-                    with suppress(OSError):  # left alone
+                    with suppress(OSError):  # the client has left
+                        if body is not None:
+                            self.reply(200, b"", {"Content-Length": str(len(content))})
                         for byte in content:
                             if over.wait(every):
                                 break
-                            self.wfile.write(bytes([byte]))
-                case Hang():
-                    self.close_connection = True
-                    over.wait(60)
+                            self.wfile.write(bytes([byte]) if body is not None else b"")
 
         do_GET = do_POST = answer
+
+        def forward(self, url: str, content: bytes) -> httpx.Response:
+            headers = {k: v for k, v in self.headers.items() if k.lower() != "host"}
+            how: Any = {"headers": headers, "content": content, "trust_env": False}
+            answer = httpx.request(self.command, url + self.path, **how)
+            scripted.forwarded.append(msgspec.json.decode(answer.content))
+            return answer
+
+        def reply(self, status: int, content: bytes, headers: dict[str, str]) -> None:
+            self.send_response(status)
+            for name, value in ({"Content-Length": str(len(content))} | headers).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
 
         def log_message(self, *args: Any) -> None:
             pass
 
-    over = threading.Event()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = False
     scripted.url = f"http://127.0.0.1:{server.server_port}"

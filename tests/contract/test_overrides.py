@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.experiments.runs import drawn, execute
 from stopwise.experiments.simulate import measure
-from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
-from stopwise.policies.base import Policy
 from stopwise.policies.contextual import Contextual
-from stopwise.policies.overrides import STEPS
 from stopwise.service.learner import Learner
 from stopwise.service.messages import Arm, CascadeSpec
 
@@ -21,34 +17,36 @@ N = 30
 COSTS = (0.05, 0.15, 0.2)
 CASCADE = sw.Cascade(COSTS)
 ARMS = {"arms": [[1, 0, -1], [3, 2, 0], [6, 6, 0]], "label": [9, 9, 0]}
-WORLD = sw.LogisticArms(CASCADE, **ARMS)
 PAIRS = sw.Realizable(CASCADE, {(0, 1): [-2.0, 2.0], (0, 2): [-1.0, 3.0], (1, 2): [-4.0, 1.0]})
-BATCH = WORLD.sample(N, np.random.default_rng(3))
+BATCH = sw.LogisticArms(CASCADE, **ARMS).sample(N, np.random.default_rng(3))
 assert BATCH.outputs is not None
 OUTPUTS = BATCH.outputs
 DIFFER = np.stack([OUTPUTS[:, i] != OUTPUTS[:, j] for i, j in CASCADE.pairs()], axis=1)
 RECORD = sw.Rounds(
     BATCH.contexts, DIFFER.astype(np.uint8), np.full(N, 2), np.zeros(N, dtype=np.bool_)
 )
-STAGED = sw.PerStage([sw.Identity(), sw.Identity()], sees=[1, 2])
-
-NEEDS_NO_TRUTH = [name for name, kind in sw.POLICIES.items() if not kind.needs_truth]
 SETTINGS: dict[str, dict[str, Any]] = {
     "uss-pd": {"forced_rounds": 5, "full_depth_every": 7},
     "uss-pd-ridge": {"lam": 0.5, "S": 0.5},
     "thompson": {"forced_rounds": 5, "seed": 3},
     "supervised": {"forced_rounds": 5},
 }
+no_truth = pytest.mark.parametrize(
+    "name", [name for name, kind in sw.POLICIES.items() if not kind.needs_truth]
+)
 
 
 def new(name: str, kind: Callable[..., Any] | None = None, **more: Any) -> Any:
-    """Make a policy of this name, or one of a subclass of it."""
-    kind = kind or sw.POLICIES[name]
+    """Create a policy of this name, or one of a subclass of it."""
     sized = {"context_dim": 2} if issubclass(sw.POLICIES[name], Contextual) else {}
-    return kind(CASCADE, **sized, **SETTINGS.get(name, {}), **more)
+    return (kind or sw.POLICIES[name])(CASCADE, **sized, **SETTINGS.get(name, {}), **more)
 
 
-# ------------------------------------------------------------------------ subclasses that count
+def own_stop(x: Any) -> int:
+    return int(x[0] > 0) + int(x[1] > 0)
+
+
+STOPS = [own_stop(x) for x in BATCH.contexts]
 
 
 def deciding(name: str) -> type[Any]:
@@ -65,13 +63,6 @@ def deciding(name: str) -> type[Any]:
     return Deciding
 
 
-def own_stop(x: Any) -> int:
-    return int(x[0] > 0) + int(x[1] > 0)
-
-
-STOPS = [own_stop(x) for x in BATCH.contexts]
-
-
 def learning(name: str, step: str = "observe") -> type[Any]:
     """Return a subclass that lists the stops that a step is given, and learns as before."""
     kind = sw.POLICIES[name]
@@ -83,7 +74,17 @@ def learning(name: str, step: str = "observe") -> type[Any]:
     return type("Learning", (kind,), {"stops": [], step: listing})
 
 
-# ----------------------------------------------------------------------------- the entry points
+def passing_on(kind: type[Any], *steps: str) -> type[Any]:
+    """Return a subclass whose steps only call those they override, and count."""
+
+    def counting(step: str) -> Callable[..., Any]:
+        def call(self: Any, *args: Any) -> Any:
+            self.calls += 1
+            return getattr(kind, step)(self, *args)
+
+        return call
+
+    return type("Same", (kind,), {"calls": 0, **{step: counting(step) for step in steps}})
 
 
 def by_runner(policy: Any) -> list[int | None]:
@@ -106,8 +107,7 @@ def by_steps(policy: Any) -> list[int]:
 
 def by_service(policy: Any) -> list[int]:
     spec = CascadeSpec("tests", [Arm(f"arm {k}", c) for k, c in enumerate(COSTS)], context=2)
-    learner = Learner(0, spec, 0.0, policy)
-    event, _ = learner.open(BATCH.contexts.tolist(), 0.0, 1)
+    event, _ = Learner(0, spec, 0.0, policy).open(BATCH.contexts.tolist(), 0.0, 1)
     assert event is not None
     return list(event.stops)
 
@@ -130,27 +130,29 @@ BY_PAIRS: dict[str, Callable[[Any], Any]] = {
 ENTRIES = DECIDES | BY_OUTPUTS | BY_PAIRS
 
 
-no_truth = pytest.mark.parametrize("name", NEEDS_NO_TRUTH)
-
-# -------------------------------------------------------------------------------------- decide
-
-
 @no_truth
 def test_decide_is_called_for_every_round(name: str) -> None:
-    class Mixin:  # a step may come from a mixin too
-        calls = 0
-
-        def decide(self, x: Any) -> Any:
-            self.calls += 1
-            return super().decide(x)  # pyright: ignore[reportAttributeAccessIssue]
-
-    mixed = type("Mixed", (Mixin, sw.POLICIES[name]), {})
+    kind = sw.POLICIES[name]
+    mixin = type("Mixin", (), {"decide": passing_on(kind, "decide").decide, "calls": 0})
+    mixed = type("Mixed", (mixin, kind), {})  # a step may come from a mixin too
     for entry, play in ENTRIES.items():
         policy, counting = new(name, deciding(name)), new(name, mixed)
         assert list(play(policy)) == STOPS, entry
         play(counting)
         assert policy.calls == counting.calls == N, entry
         assert policy.rounds == (0 if entry in DECIDES else N), entry
+
+
+@no_truth
+def test_steps_that_only_call_those_they_override_change_no_stop(name: str) -> None:
+    same = passing_on(sw.POLICIES[name], "decide", "_learn", "_learn_pairs")
+    for entry, play in ENTRIES.items():
+        for start in (0, N):  # untrained, and trained
+            one, other = new(name), new(name, same)
+            for policy in (one, other):
+                policy.run(BATCH.contexts[:start], OUTPUTS[:start])
+            assert list(play(one)) == list(play(other)), entry
+            assert one.rounds == other.rounds
 
 
 @pytest.mark.parametrize("name", ["supervised", "oracle", "clairvoyant"])
@@ -166,46 +168,6 @@ def test_steps_are_called_where_the_truth_is_given(name: str) -> None:
             policy.run(BATCH.contexts, OUTPUTS, **truth)
 
 
-@pytest.mark.parametrize("name", ["uss-pd", "uss-ts", "supervised", "oracle"])
-def test_decide_is_called_in_an_experiment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sw.POLICIES, "mine", deciding(name))
-    where = EnvironmentSpec("logistic-arms", COSTS, ARMS)
-    features = sw.Identity().to_spec() if issubclass(sw.POLICIES[name], Contextual) else None
-    spec = ExperimentSpec(where, PolicySpec("mine", features=features), rounds=N)
-    stops = [own_stop(x) for x in drawn(where, N, seed=0).contexts]
-    assert execute(spec, seed=0).depths.tolist() == np.bincount(stops).tolist()
-
-
-@no_truth
-def test_a_step_that_only_calls_the_one_it_overrides_changes_no_stop(name: str) -> None:
-    class Same(sw.POLICIES[name]):
-        def decide(self, x: Any) -> sw.Decision:
-            return super().decide(x)
-
-        def _learn(self, *args: Any) -> None:
-            super()._learn(*args)
-
-        def _learn_pairs(self, *args: Any) -> None:
-            super()._learn_pairs(*args)
-
-    for entry, play in ENTRIES.items():
-        for start in (0, N):  # untrained, and trained
-            one, other = new(name), new(name, Same)
-            for policy in (one, other):
-                policy.run(BATCH.contexts[:start], OUTPUTS[:start])
-            assert list(play(one)) == list(play(other)), entry
-            assert one.rounds == other.rounds
-
-
-def test_a_step_may_call_the_batch_methods_of_the_class_it_overrides() -> None:
-    class Batched(sw.USSPD):
-        def decide(self, x: Any) -> sw.Decision:
-            return self._decision(int(super().decide_many([x])[0]))
-
-    one, other = new("uss-pd"), new("uss-pd", Batched)
-    assert one.run(BATCH.contexts, OUTPUTS).tolist() == other.run(BATCH.contexts, OUTPUTS).tolist()
-
-
 def test_decide_is_called_in_the_replay_of_a_log(tmp_path: Path) -> None:
     class Deep(sw.USSPD):
         calls = 0
@@ -214,10 +176,9 @@ def test_decide_is_called_in_the_replay_of_a_log(tmp_path: Path) -> None:
             type(self).calls += 1  # replay plays a copy
             return sw.Decision(1, "two", 0.2)
 
-    lines = [
-        ",".join(map(repr, row)) for row in np.column_stack([BATCH.contexts, OUTPUTS]).tolist()
-    ]
-    (tmp_path / "log.csv").write_text("\n".join(["a,b,one,two,three", *lines]))
+    rows = np.column_stack([BATCH.contexts, OUTPUTS]).tolist()
+    lines = ["a,b,one,two,three", *(",".join(map(repr, row)) for row in rows)]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
     names = ("one", "two", "three")
     log = sw.Log(tmp_path / "log.csv", sw.Columns(context=("a", "b"), outputs=names))
     cascade = sw.Cascade(COSTS, names=names)
@@ -228,29 +189,31 @@ def test_decide_is_called_in_the_replay_of_a_log(tmp_path: Path) -> None:
     assert Deep.calls == N
 
 
-# ------------------------------------------------------------------------- observe and its twin
-
-
-@no_truth
-def test_observe_is_called_for_every_round(name: str) -> None:
-    for entry, play in BY_OUTPUTS.items():
-        policy = new(name, learning(name))
-        assert list(play(policy)) == policy.stops, entry
-        assert len(policy.stops) == policy.rounds == N, entry
-
-
-def test_observe_need_not_take_what_only_exploration_needs() -> None:
-    class Terse(sw.USSPD):
-        calls = 0
+def test_a_step_may_call_batch_methods_and_take_only_what_it_needs() -> None:
+    class Batched(sw.USSPD):
+        def decide(self, x: Any) -> sw.Decision:
+            return self._decision(int(super().decide_many([x])[0]))
 
         def observe(self, x: Any, outputs: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-            self.calls += 1
             super().observe(x, outputs)
 
     for play in BY_OUTPUTS.values():
-        policy = Terse(CASCADE, context_dim=2, forced_rounds=5)
-        play(policy)
-        assert policy.calls == N
+        one, other = (kind(CASCADE, context_dim=2, forced_rounds=5) for kind in (sw.USSPD, Batched))
+        assert list(play(one)) == list(play(other))
+        assert one.rounds == other.rounds == N
+
+
+@no_truth
+def test_observe_and_its_twin_are_called_for_every_round(name: str) -> None:
+    entries = {"observe": BY_OUTPUTS, "observe_disagreements": BY_OUTPUTS | BY_PAIRS}
+    for step, entry, play in ((s, e, entries[s][e]) for s in entries for e in entries[s]):
+        policy, twin = new(name, learning(name, step)), new(name)
+        stops = list(play(policy))
+        assert policy.stops == stops == list(play(twin)), entry
+        assert len(stops) == policy.rounds == twin.rounds == N, entry
+    policy = new(name, learning(name, "observe_disagreements"))
+    policy.observe_many(RECORD, STOPS)
+    assert policy.stops == STOPS
 
 
 @no_truth
@@ -266,35 +229,18 @@ def test_observe_alone_is_refused_where_only_disagreements_are_known(name: str) 
     assert policy.rounds == 0
 
 
-@no_truth
-def test_observe_disagreements_is_called_for_every_round(name: str) -> None:
-    for entry, play in (BY_OUTPUTS | BY_PAIRS).items():
-        policy, twin = new(name, learning(name, "observe_disagreements")), new(name)
-        stops = list(play(policy))
-        assert policy.stops == stops == list(play(twin)), entry
-        assert policy.rounds == twin.rounds == N, entry
-    policy = new(name, learning(name, "observe_disagreements"))
-    policy.observe_many(RECORD, STOPS)
-    assert policy.stops == STOPS
-
-
 def test_labels_of_a_record_are_learned_step_by_step_as_at_once() -> None:
-    class Same(sw.USSPD):
-        def decide(self, x: Any) -> sw.Decision:
-            return super().decide(x)
-
     assert BATCH.labels is not None
     random = np.random.default_rng(0)
-    wrong = (BATCH.labels[:, None] != OUTPUTS).astype(np.uint8)
     record = sw.Rounds(
         BATCH.contexts,
         DIFFER.astype(np.uint8),
         reach=random.integers(-1, 3, N),
         failed=random.random(N) < 0.3,
-        wrong=wrong,
+        wrong=(BATCH.labels[:, None] != OUTPUTS).astype(np.uint8),
         audited=random.random(N) < 0.5,
     )
-    one, other = new("uss-pd"), new("uss-pd", Same)
+    one, other = new("uss-pd"), new("uss-pd", passing_on(sw.USSPD, "decide"))
     assert one.run_recorded(record).tolist() == other.run_recorded(record).tolist()
     assert 0 < one.audits == other.audits
     assert one.rounds == other.rounds
@@ -302,11 +248,7 @@ def test_labels_of_a_record_are_learned_step_by_step_as_at_once() -> None:
 
 
 def test_an_overridden_audit_is_refused_for_recorded_labels() -> None:
-    class Auditing(sw.USSPD):
-        def audit(self, done: sw.Round, label: Any) -> None:
-            raise AssertionError
-
-    policy = new("uss-pd", Auditing)
+    policy = new("uss-pd", passing_on(sw.USSPD, "audit"))
     assert policy.run_recorded(RECORD).shape == (N,)  # nothing is audited there
     known = np.zeros((N, 3), dtype=np.uint8), np.ones(N, dtype=np.bool_)
     record = sw.Rounds(RECORD.contexts, RECORD.differ, RECORD.reach, RECORD.failed, *known)
@@ -315,13 +257,11 @@ def test_an_overridden_audit_is_refused_for_recorded_labels() -> None:
     assert policy.rounds == N
 
 
-# ------------------------------------------------------------------------------ what is refused
-
-
 @pytest.mark.parametrize("kind", [deciding("uss-pd"), learning("uss-pd")])
 def test_overridden_steps_are_refused_where_stages_reveal_the_context(kind: Any) -> None:
-    policy = new("uss-pd", kind, features=STAGED)
-    state = new("uss-pd", features=STAGED).start([0.5]).state()
+    staged = sw.PerStage([sw.Identity(), sw.Identity()], sees=[1, 2])
+    policy = new("uss-pd", kind, features=staged)
+    state = new("uss-pd", features=staged).start([0.5]).state()
     for call, *given in (
         (policy.start, [0.5]),
         (policy.resume, state),
@@ -345,12 +285,9 @@ def test_overriding_an_estimate_alone_is_refused(name: str, estimate: str) -> No
 
 
 def test_a_bad_stop_and_a_bad_context_are_refused() -> None:
-    class Lost(sw.USSPD):
-        def decide(self, x: Any) -> sw.Decision:
-            return sw.Decision(3, "nowhere", 1.0)
-
+    lost = type("Lost", (sw.USSPD,), {"decide": lambda self, x: sw.Decision(3, "nowhere", 1.0)})
     with pytest.raises(sw.InvalidStopError):
-        new("uss-pd", Lost).run(BATCH.contexts, OUTPUTS)
+        new("uss-pd", lost).run(BATCH.contexts, OUTPUTS)
     contexts = BATCH.contexts.copy()
     contexts[-1, 0] = np.nan
     policy = new("uss-pd", deciding("uss-pd"))
@@ -373,34 +310,20 @@ def test_a_subclass_is_not_saved_as_what_it_is_not(
     assert type(sw.load(tmp_path / "policy")) is kind
 
 
-# --------------------------------------------------------------------------- what keeps its pace
-
-
 @pytest.mark.parametrize("name", sw.POLICIES)
 def test_a_subclass_without_steps_of_its_own_plays_at_once(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = sw.POLICIES[name]
-
-    class Plain(kind):
-        extra = 1
-
-        def explain(self, decision: sw.Decision) -> Any:
-            return super().explain(decision)
-
     def one_by_one(*args: Any) -> None:
         raise AssertionError("played step by step")
 
-    monkeypatch.setattr(Policy, "_one_by_one", one_by_one)
-    assert all(getattr(Plain, step, None) is getattr(kind, step, None) for step in STEPS)
-    for policy in (new(name), new(name, Plain)):
+    monkeypatch.setattr(sw.POLICIES[name], "decide", one_by_one)
+    for policy in (new(name), new(name, passing_on(sw.POLICIES[name], "explain"))):
         assert policy.overridden_steps == frozenset()
         assert measure(policy, BATCH).stops.shape == (N,)
 
 
-def test_a_run_of_its_own_is_kept() -> None:
-    class Mine(deciding("uss-pd")):
-        def run(self, contexts: Any, outputs: Any, **more: Any) -> Any:
-            return np.zeros(len(contexts), dtype=np.int64)
-
-    assert measure(new("uss-pd", Mine), BATCH).stops.tolist() == [0] * N
+def test_a_run_of_its_own_is_called() -> None:
+    kind = deciding("uss-pd")
+    kind.run = lambda self, contexts, outputs, **more: np.zeros(len(contexts), dtype=np.int64)
+    assert measure(new("uss-pd", kind), BATCH).stops.tolist() == [0] * N

@@ -4,8 +4,9 @@ import copy
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -26,28 +27,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "uss-pd": USS_PD,
     "uss-pd, exploring": USS_PD | {"full_depth_every": 4},
     "uss-pd-ridge": USS_PD | {"lam": 0.5, "S": 0.1},
-    "thompson": {"forced_rounds": 20, "seed": 3},
+    "thompson": {"forced_rounds": 20, "seed": np.int64(3)},
     "supervised": {"forced_rounds": 20},
+    "supervised, exploring": {"forced_rounds": 20, "full_depth_every": 4},
     "uss-ucb": {"a": 0.1},
     "uss-ts": {"seed": 4},
     "random-depth": {"seed": 5},
     "fixed-depth": {"depth": 1},
 }
 NAMES = list(sw.POLICIES)
-CASES = [*NAMES, "uss-pd, exploring"]  # which continues one round in four at random
+CASES = [*NAMES, "uss-pd, exploring", "supervised, exploring"]  # one round in four at random
 every_policy = pytest.mark.parametrize("name", NAMES)
 every_case = pytest.mark.parametrize("name", CASES)
-
-
-class Rounds(NamedTuple):
-    """Rounds with their outputs or disagreements, and a truth that is not theirs."""
-
-    contexts: NDArray[np.float64]
-    outputs: NDArray[np.int64] | None
-    differ: NDArray[np.uint8] | None
-    labels: NDArray[np.int64]
-    optimal: NDArray[np.int64]
-    disagreement: NDArray[np.float64]
 
 
 def make(name: str, cascade: sw.Cascade = CASCADE) -> Any:
@@ -67,55 +58,47 @@ def decides_by_truth(policy: sw.Policy) -> bool:
     return bool(policy.needs_truth) and not needs_label(policy)
 
 
-def truth(t: int, batch: "sw.Batch | Rounds" = WORLD) -> sw.Truth:
+def truth(t: int, batch: sw.Batch = WORLD) -> sw.Truth:
     assert batch.labels is not None
     return sw.Truth(int(batch.labels[t]), int(batch.optimal[t]), batch.disagreement[t])
 
 
-def all_truth(policy: sw.Policy, batch: "sw.Batch | Rounds", rounds: slice) -> dict[str, Any]:
-    """Return the truth that a run of these rounds needs, as keywords."""
-    return {name: getattr(batch, name)[rounds] for name in policy.needs_truth}
-
-
-def decide(policy: Any, t: int, batch: "sw.Batch | Rounds" = WORLD) -> sw.Decision:
+def decide(policy: Any, t: int, batch: sw.Batch = WORLD) -> sw.Decision:
     given = [truth(t, batch)] if decides_by_truth(policy) else []
     return policy.decide(batch.contexts[t], *given)
 
 
-def observe(policy: Any, t: int, stop: int, batch: "sw.Batch | Rounds" = WORLD, **more: Any) -> Any:
+def observe(policy: Any, t: int, stop: int, batch: sw.Batch = WORLD, **more: Any) -> None:
     assert batch.outputs is not None
     given = [truth(t, batch)] if needs_label(policy) else []
     policy.observe(batch.contexts[t], batch.outputs[t, : stop + 1].tolist(), *given, **more)
 
 
-def live(policy: Any, start: int, end: int, batch: "sw.Batch | Rounds" = WORLD) -> list[int]:
+def live(policy: Any, start: int, end: int, batch: sw.Batch = WORLD) -> list[int]:
     """Play rounds by decide and observe, or observe_disagreements where outputs are unknown."""
     stops: list[int] = []
     for t in range(start, end):
         decision = decide(policy, t, batch)
         stop, rule_stop = decision.stop, decision.rule_stop
         stops.append(stop)
-        if batch.outputs is not None:
-            observe(
-                policy, t, stop, batch, **({"rule_stop": rule_stop} if rule_stop < stop else {})
-            )
+        if batch.differ is None:
+            explored = {"rule_stop": rule_stop} if rule_stop < stop else {}
+            observe(policy, t, stop, batch, **explored)
         else:
-            assert isinstance(batch, Rounds)
-            assert batch.differ is not None
             every = zip(policy.cascade.pairs(), batch.differ[t].tolist(), strict=True)
             pairs = {pair: bool(differ) for pair, differ in every if pair[1] <= stop}
             policy.observe_disagreements(batch.contexts[t], stop, pairs)
     return stops
 
 
-def at_once(policy: Any, batch: Rounds, start: int, end: int) -> list[int]:
+def at_once(policy: Any, batch: sw.Batch, start: int, end: int) -> list[int]:
     """Play the same rounds by run or run_disagreements."""
-    rounds = slice(start, end)
-    run, table = policy.run, batch.outputs
-    if table is None:
-        run, table = policy.run_disagreements, batch.differ
+    part = slice(start, end)
+    run = policy.run if batch.differ is None else policy.run_disagreements
+    table = batch.outputs if batch.differ is None else batch.differ
     assert table is not None
-    stops = run(batch.contexts[rounds], table[rounds], **all_truth(policy, batch, rounds))
+    known = {name: getattr(batch, name)[part] for name in policy.needs_truth}
+    stops = run(batch.contexts[part], table[part], **known)
     assert stops.dtype == np.int64
     return stops.tolist()
 
@@ -168,13 +151,8 @@ def test_a_decision_is_consistent_and_every_round_is_counted(name: str) -> None:
 
 
 ANSWERS: list[tuple[Any, Any]] = [
-    ("spam", "ham"),
-    (7, 8),
-    ((1, "a"), (1, "b")),
-    (True, False),
-    (np.float64(0.5), np.float64(0.25)),
-    (np.str_("spam"), np.str_("ham")),
-    (0, None),
+    *(("spam", "ham"), (7, 8), ((1, "a"), (1, "b")), (True, False), (0, None)),
+    *((np.float64(0.5), np.float64(0.25)), (np.str_("spam"), np.str_("ham"))),
 ]
 
 
@@ -247,25 +225,27 @@ def test_decisions_of_a_batch_equal_single_ones(name: str) -> None:
     assert rule_stops.tolist() == [decision.rule_stop for decision in decisions]
     assert_same(single.state(), policy.state())
     assert many.decide_many(X).tolist() == rule_stops.tolist()
-    if name == "uss-pd, exploring":
+    if "exploring" in name:
         assert (stops != rule_stops).any()
     else:
         assert_same(single.state(), many.state())
 
 
-def some_rounds(cascade: sw.Cascade, given: str, n: int = 160) -> Rounds:
+def some_rounds(cascade: sw.Cascade, given: str, n: int = 160) -> sw.Batch:
+    """Return rounds with their outputs or disagreements, and a truth that is not theirs."""
     n_arms = cascade.n_arms
     rng = np.random.default_rng([1, n_arms])
     labels = rng.integers(2, size=n)
     outputs = labels[:, None] ^ (rng.random((n, n_arms)) < rng.uniform(0.02, 0.12, n_arms))
-    differ = [outputs[:, i] != outputs[:, j] for i, j in cascade.pairs()]
-    return Rounds(
+    differ = np.stack([outputs[:, i] != outputs[:, j] for i, j in cascade.pairs()], axis=1)
+    return sw.Batch(
         rng.uniform(-1, 1, (n, 2)),
-        outputs if given == "outputs" else None,
-        np.stack(differ, axis=1).astype(np.uint8) if given == "disagreements" else None,
-        labels,
-        rng.integers(n_arms, size=n),
-        rng.uniform(0.0, 0.4, (n, n_arms, n_arms)),
+        disagreement=rng.uniform(0.0, 0.4, (n, n_arms, n_arms)),
+        optimal=rng.integers(n_arms, size=n),
+        margins=np.zeros(n),
+        outputs=outputs if given == "outputs" else None,
+        differ=differ.astype(np.uint8) if given == "disagreements" else None,
+        labels=labels,
     )
 
 
@@ -286,8 +266,32 @@ def test_a_run_equals_rounds_one_by_one(name: str, given: str, n_arms: int) -> N
     for other in (whole, pieces, mixed):
         assert other.rounds == 160
         assert_same(single.state(), other.state())
-    if name not in ("fixed-depth", "supervised"):
+    if name not in ("fixed-depth", "supervised", "supervised, exploring"):
         assert len(set(stops)) > 1
+
+
+@pytest.mark.parametrize("least", [-1, 1])
+@every_policy
+def test_a_record_is_played_as_far_as_it_reaches(name: str, least: int) -> None:
+    policy, single, batch = make(name), make(name), some_rounds(CASCADE, "disagreements")
+    rng, differ = np.random.default_rng(2), batch.differ
+    assert differ is not None
+    reach, failed = rng.integers(least, 3, len(differ)), rng.random(len(differ)) < -0.3 * least
+    record = sw.Rounds(batch.contexts, differ, reach, failed)
+    if policy.needs_truth:
+        with pytest.raises(sw.TruthRequiredError):
+            policy.run_recorded(record)
+        return
+    stops = policy.run_recorded(record)
+    for t, stop in enumerate(stops.tolist()):
+        assert single.decide(batch.contexts[t]).stop == stop
+        end = min(stop, int(reach[t])) if failed[t] else stop
+        if 0 <= end <= reach[t]:
+            table = np.zeros((3, 3))
+            table[np.triu_indices(3, 1)] = differ[t]
+            single.observe_disagreements(batch.contexts[t], end, table)
+    assert_same(single.state(), policy.state())
+    assert 0 < policy.rounds <= len(stops)
 
 
 @pytest.mark.parametrize("name", ["uss-ucb", "uss-ts", "random-depth"])
@@ -307,12 +311,9 @@ def test_a_long_run_can_be_interrupted_and_continued(name: str) -> None:
     assert stopped.rounds == CHUNK
     np.testing.assert_array_equal(stopped.run(contexts[CHUNK:], outputs[CHUNK:]), stops[CHUNK:])
     assert_same(whole.state(), stopped.state())
-
-
-def test_the_plain_loop_reports_progress() -> None:
-    plain: Any = type("Plain", (sw.USSUCB,), {"run": sw.Policy.run})(CASCADE)
-    calls: list[tuple[object, ...]] = []
-    plain.run(np.zeros((1200, 1)), np.zeros((1200, 3)), progress=lambda *done: calls.append(done))
+    plain: Any = type("Plain", (sw.USSUCB,), {"decide": lambda self, x: self._decision(0)})(CASCADE)
+    calls.clear()  # of the loop that calls the steps
+    plain.run(contexts[:1200], outputs[:1200], progress=lambda *done: calls.append(done))
     assert calls == [("rounds", 1024, 1200), ("rounds", 1200, 1200)]
 
 
@@ -361,19 +362,15 @@ def test_parameters_make_an_equal_untrained_policy_and_are_in_its_repr(name: str
     assert all(f"{key}={value!r}" in repr(policy) for key, value in policy.parameters().items())
 
 
-def test_the_registry_lists_every_policy_by_its_own_name() -> None:
-    assert [kind.name for kind in sw.POLICIES.values()] == NAMES
-    assert len(NAMES) == 10
-    with pytest.raises(sw.UnknownPolicyError, match=r"'usspd'.*uss-pd"):
-        sw.make("usspd", CASCADE)
-
-
 @every_policy
-def test_a_policy_needs_a_cascade_of_at_most_fifteen_arms(name: str) -> None:
-    assert sw.make(name, sw.Cascade([0.1] * MAX_ARMS), context_dim=2).rounds == 0
+def test_a_policy_has_its_name_and_needs_a_cascade_of_at_most_fifteen_arms(name: str) -> None:
+    policy = sw.make(name, sw.Cascade([0.1] * MAX_ARMS), context_dim=2)
+    assert (policy.name, policy.rounds, len(NAMES)) == (name, 0, 10)
     for cascade in (sw.Cascade([0.1] * (MAX_ARMS + 1)), [0.1, 0.2]):
         with pytest.raises(sw.InvalidParameterError):
             sw.make(name, cascade, context_dim=2)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(sw.UnknownPolicyError, match=r"'usspd'.*uss-pd"):
+        sw.make("usspd", CASCADE)
 
 
 # ------------------------------------------------------------------ a failing call changes nothing
@@ -440,32 +437,25 @@ def test_a_failing_call_changes_nothing(name: str) -> None:
             for form in (x, np.array(x)):  # arrays of numbers go straight to the engine
                 refused(sw.InvalidContextError, policy.decide, form)
                 refused(sw.InvalidContextError, policy.observe, form, [1, 1], *label)
-        for call, more in (
-            (policy.decide_many, ()),
-            (policy.run, (np.zeros((2, 3)),)),
-        ):
-            given = known if more else {}
-            refused(sw.InvalidContextError, call, [X, [2.0, 0.0]], *more, **given)
+        outside = [X, [2.0, 0.0]]
+        refused(sw.InvalidContextError, policy.decide_many, outside)
+        refused(sw.InvalidContextError, policy.run, outside, np.zeros((2, 3)), **known)
 
 
 @every_policy
 def test_arguments_are_not_changed(name: str) -> None:
-    policy, x, outputs = make(name), [0.5, -0.5], [1, 0, 1]
-    contexts, table = WORLD.contexts[:40].copy(), np.array(WORLD.outputs)[:40].copy()
-    square, differ = np.eye(3, k=1), np.zeros((40, 3), dtype=np.uint8)
-    arrays = (contexts, table, square, differ)
-    before = copy.deepcopy(arrays)
+    policy = make(name)
+    for given in ["outputs"] if needs_label(policy) else ["outputs", "disagreements"]:
+        batch = some_rounds(CASCADE, given)
+        before = copy.deepcopy(msgspec.structs.asdict(batch))
+        live(policy, 0, 5, batch)
+        at_once(policy, batch, 5, 40)
+        if not decides_by_truth(policy):
+            policy.decide_many(batch.contexts)
+        for field, values in before.items():
+            np.testing.assert_array_equal(getattr(batch, field), values)
+    x, outputs = [0.5, -0.5], [1, 0, 1]
     policy.observe(x, outputs, *([truth(0)] if needs_label(policy) else []))
-    policy.decide(x, *([truth(0)] if decides_by_truth(policy) else []))
-    known = all_truth(policy, WORLD, slice(40))
-    policy.run(contexts, table, **known)
-    if not decides_by_truth(policy):
-        policy.decide_many(contexts)
-    if not needs_label(policy):
-        policy.observe_disagreements(x, 2, square)
-        policy.run_disagreements(contexts, differ, **known)
-    for one, other in zip(arrays, before, strict=True):
-        np.testing.assert_array_equal(one, other)
     assert (x, outputs) == ([0.5, -0.5], [1, 0, 1])
 
 

@@ -63,7 +63,7 @@ def test_uss_pd_has_less_regret_than_much_exploration(example: dict[str, Any]) -
     assert best < 0.8 * worst
 
 
-def test_worker_processes_know_it(
+def test_it_runs_as_a_script_in_two_threads(
     example: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = subprocess.run(

@@ -13,7 +13,7 @@ def test_the_log_reads_and_the_deepest_test_is_the_best(tmp_path: Path) -> None:
     cascade = sw.Cascade([0.01, 0.06, 0.15], names=log.arms)
     found = sw.diagnose(log, cascade)
     assert found.rows == triage_log.PATIENTS
-    assert found.audit is not None
-    errors = [e.value for e in found.audit.errors]
+    errors = [arm.error.value for arm in found.arms if arm.error is not None]
+    assert len(errors) == 3
     assert errors == sorted(errors, reverse=True)
-    assert all(0 < s.share.value < 1 for s in found.stops)
+    assert all(0 < arm.stops.value < 1 for arm in found.arms)

@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -15,10 +14,8 @@ import pytest
 
 from stopwise.errors import EngineError
 from stopwise.experiments.engines import Dask
-from stopwise.experiments.runs import Trace
-from tests.experiments.campaigns import TASKS, names, python, same, wait_until
+from tests.experiments.campaigns import TASKS, done, expected, python, same, wait_until
 
-Runs = dict[tuple[str, int], Trace]
 HERE = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
 
 
@@ -42,7 +39,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
         stack.enter_context(
             running("scheduler", *HERE, "--port", "0", "--scheduler-file", str(file))
         )
-        wait_until(file.exists)  # it is written whole, then moved here
+        wait_until(file.exists)
         pids = {
             name: stack.enter_context(
                 running(*worker, "--name", name, "--local-directory", str(tmp_path))
@@ -55,12 +52,12 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def test_the_work_of_a_killed_worker_is_done_by_another(
-    cluster: tuple[str, dict[str, int]], expected: Runs
+    cluster: tuple[str, dict[str, int]],
 ) -> None:
     address, pids = cluster
     with Dask(address) as engine, distributed.Client(address, set_as_default=False) as onlooker:
         results = engine.run(TASKS)
-        done = names(next(results))
+        found = done([next(results)])
 
         def holders() -> list[str]:  # workers with results that nobody has fetched yet
             keys = cast("dict[str, list[str]]", onlooker.has_what())  # the client is not async
@@ -70,17 +67,16 @@ def test_the_work_of_a_killed_worker_is_done_by_another(
         victim = onlooker.scheduler_info()["workers"][holders()[0]]["name"]
         os.kill(pids[victim], signal.SIGKILL)
         wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 1)
-        done |= names(chain.from_iterable(results))
-    assert same(done, expected)
+        found |= done(results)
+    assert same(found, expected())
 
 
 @pytest.mark.slow
-def test_a_cluster_made_here_gives_the_same_numbers(expected: Runs) -> None:
+def test_a_cluster_made_here_gives_the_same_numbers() -> None:
     with Dask(jobs=1) as engine:
-        some = names(chain.from_iterable(engine.run(TASKS[:3])))
-        more = names(chain.from_iterable(engine.run(TASKS[20:23])))
-    assert len(some | more) == 6
-    assert all(trace.agrees(expected[name]) for name, trace in (some | more).items())
+        found = done(engine.run(TASKS[:3])) | done(engine.run(TASKS[20:23]))
+    assert len(found) == 6
+    assert all(trace.agrees(expected()[name]) for name, trace in found.items())
 
 
 def test_a_scheduler_that_does_not_answer_is_named() -> None:

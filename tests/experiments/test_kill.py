@@ -1,70 +1,71 @@
-"""A campaign that is killed goes on where it was: nothing lost, nothing done twice."""
+"""A campaign that is killed or interrupted resumes: nothing lost, nothing done twice."""
 
+import json
 import os
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 
 from stopwise.experiments.campaign import run_campaign
-from stopwise.experiments.runs import Trace
 from stopwise.experiments.store import RunStore
 from tests.experiments.campaigns import (
+    CAMPAIGN,
+    SEEDS,
     SPECS,
-    WANTED,
     Journal,
-    alive,
-    campaign,
+    Runs,
+    by_name,
     ended,
-    names,
+    expected,
+    python,
     same,
-    wait_until,
 )
 
-Runs = dict[tuple[str, int], Trace]
+# A campaign that waits to be killed when it has done enough runs.
+SCRIPT = """
+import json, sys
+from stopwise.experiments.campaign import run_campaign
+from stopwise.experiments.engines import make_engine
+from stopwise.experiments.spec import ExperimentSpec
+from stopwise.experiments.store import RunStore
+
+path, enough, specs, n_seeds = json.loads(sys.argv[1])
+
+def progress(stage, done, of):
+    print(done, flush=True)
+    if done >= enough:
+        sys.stdin.read()
+
+experiments = [(ExperimentSpec.from_json(text), range(n_seeds)) for text in specs]
+with RunStore(path) as store, make_engine(jobs=2) as engine:
+    run_campaign(experiments, store, engine, progress)
+"""
 
 
-def kept(store: RunStore) -> Runs:
-    return names(trace for spec in SPECS for trace in store.get(spec).values())
+def stored(store: RunStore) -> Runs:
+    return by_name(trace for spec in SPECS for trace in store.get(spec).values())
 
 
-def check_resumed(path: Path, at_least: int, expected: Runs) -> None:
-    """Finish a campaign, and check that no run was lost, done again or changed."""
-    with RunStore(path) as store:
-        before = kept(store)
-        assert at_least <= len(before) < len(expected)
-        journal = Journal()
-        run_campaign(WANTED, store, journal)
-        after = kept(store)
-    assert sorted(journal.asked) == sorted(expected.keys() - before.keys())
-    assert all(after[name].seconds == before[name].seconds for name in before)
-    assert same(after, expected)
-
-
-@pytest.mark.parametrize("engine", ["in-process", "processes"])
-def test_a_killed_campaign_is_resumed(tmp_path: Path, engine: str, expected: Runs) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_campaign_that_is_stopped_resumes(tmp_path: Path, how: signal.Signals) -> None:
     path = tmp_path / "runs.db"
-    process = campaign(path, engine, enough=7)
-    family = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    ended(process)
-    # workers notice that they are orphans: nobody pays for runs that nobody will take
-    wait_until(lambda: not any(alive(child) for child in family))
-    assert bool(family) == (engine == "processes")
-    check_resumed(path, 7, expected)
-
-
-def test_an_interrupted_campaign_ends_cleanly_and_is_resumed(
-    tmp_path: Path, expected: Runs
-) -> None:
-    path = tmp_path / "runs.db"
-    process = campaign(path, "processes", enough=5)
-    family = psutil.Process(process.pid).children(recursive=True)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: workers are told as well
+    texts = [spec.to_json() for spec in SPECS]
+    process = python("-c", SCRIPT, json.dumps([str(path), 7, texts, len(SEEDS)]))
+    assert process.stdout is not None
+    assert any(int(line) >= 7 for line in process.stdout)
+    os.killpg(process.pid, how)
     complaints = ended(process)
-    assert process.returncode == -signal.SIGINT
-    assert complaints.count("Traceback") == 1  # the campaign's own, and none of the workers
-    assert complaints.endswith("KeyboardInterrupt\n")
-    wait_until(lambda: not any(alive(child) for child in family))
-    check_resumed(path, 5, expected)
+    assert process.returncode == -how
+    if how == signal.SIGINT:
+        assert complaints.count("Traceback") == 1  # the campaign's own, and none of the workers
+        assert complaints.endswith("KeyboardInterrupt\n")
+    with RunStore(path) as store:
+        before = stored(store)
+        assert 7 <= len(before) < len(expected())
+        with Journal() as journal:
+            run_campaign(CAMPAIGN, store, journal)
+        after = stored(store)
+    assert sorted(journal.runs) == sorted(expected().keys() - before.keys())
+    assert all(after[name].seconds == before[name].seconds for name in before)
+    assert same(after, expected())

@@ -12,7 +12,7 @@ WHERE = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
 SPEC = ExperimentSpec(WHERE, PolicySpec("random-depth"), rounds=10, checkpoints=5)
 FOR_EVER = 2**62
 
-# Writers wait for the word, so that they open the file, and perhaps make it, at the same time.
+# Writers start together, so that they open the file, and perhaps create it, at the same time.
 WRITER = """
 import sys
 from stopwise.experiments.runs import execute
@@ -45,13 +45,13 @@ def write(path: Path, *ranges: tuple[int, int]) -> "list[subprocess.Popen[str]]"
 
 def check(path: Path, at_least: int) -> None:
     with RunStore(path) as store:
-        kept = store.get(SPEC)
-    assert len(kept) >= at_least
-    assert list(kept) == list(range(len(kept)))
-    assert all(trace.agrees(execute(SPEC, seed)) for seed, trace in kept.items())
+        stored = store.get(SPEC)
+    assert len(stored) >= at_least
+    assert list(stored) == list(range(len(stored)))
+    assert all(trace.agrees(execute(SPEC, seed)) for seed, trace in stored.items())
 
 
-def test_processes_may_make_a_store_and_write_to_it_at_once(tmp_path: Path) -> None:
+def test_processes_may_create_a_store_and_write_to_it_at_once(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     for writer in write(path, (0, 60), (30, 90), (0, 90)):  # and may bring the same runs
         assert ended(writer) == ""
@@ -59,7 +59,7 @@ def test_processes_may_make_a_store_and_write_to_it_at_once(tmp_path: Path) -> N
     check(path, at_least=90)
 
 
-def test_writers_killed_at_any_moment_leave_whole_runs_only(tmp_path: Path) -> None:
+def test_writers_killed_at_any_moment_leave_complete_runs_only(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     first = 0
     for enough in (1, 40):

@@ -1,15 +1,7 @@
 """What a contextual policy has learned, as `save` writes it: parts by name, to look at or change.
 
 A learner is saved as numbers one after another (`Learner::save` in learner.cpp). `parts` gives each
-run of them a name, in their order, and `joined` is its inverse:
-
-    rounds, explored, effort, beaten_by
-    history.<stop>.counted.blocks, history.<stop>.counted.<b>.rows, ….x, ….counts, ….positives
-    history.<stop>.single.blocks,  history.<stop>.single.<b>.rows,  ….x, ….answers
-    history.entries, history.index
-    gram.<g>.count, gram.<g>.heaviest, gram.<g>.reciprocal, gram.<g>.lower
-    model.<q>.anchored, model.<q>.count, and if it is anchored …
-    label.rounds, label.any, and if there are any: label.<q>.… as above
+run of them a name, in their order, and `joined` is its inverse.
 """
 
 from typing import Any, NamedTuple
@@ -21,12 +13,12 @@ from stopwise.policies.contextual import Contextual
 
 Parts = dict[str, NDArray[Any]]
 
-BLOCK = 64  # rows of history that are kept together
-MAX_DISTINCT = 4096  # rows of one stop that are kept once, with counts
+BLOCK = 64  # rows of history that are stored together
+MAX_DISTINCT = 4096  # rows of one stop that are stored once, with counts
 
 
 class Row(NamedTuple):
-    """One row of history, for the rounds that it stands for."""
+    """One row of history, and the rounds that it represents."""
 
     x: tuple[float, ...]
     stop: int
@@ -46,13 +38,9 @@ def joined(named: Parts) -> NDArray[np.uint8]:
 
 
 def learned(policy: Contextual) -> Parts:
-    """Return what rounds taught; how exactly estimates have been worked out is left out."""
-    found = parts(policy)
-    return {
-        name: part
-        for name, part in found.items()
-        if name not in ("effort", "beaten_by") and "model" not in name.split(".")
-    }
+    """Return what was learned from rounds, without how exactly estimates have been computed."""
+    left_out = {"effort", "beaten_by", "model"}
+    return {name: part for name, part in parts(policy).items() if not left_out & {*name.split(".")}}
 
 
 def numbers(policy: Contextual) -> Parts:
@@ -61,25 +49,20 @@ def numbers(policy: Contextual) -> Parts:
 
 
 def rows(policy: Contextual) -> list[Row]:
-    """Return all rows of history: those of each stop, kept once first."""
+    """Return all rows of history by stop, those stored once first."""
     found: list[Row] = []
     named = parts(policy)
     for name, x in named.items():
         if not (name.startswith("history") and name.endswith(".x")):
             continue
-        _, stop, kind, _, _ = name.split(".")
-        block = {key: named.get(name[:-1] + key) for key in ("counts", "positives", "answers")}
-        rule_stops = named.get(name[:-1] + "rule_stops")
+        block, (_, stop, kind, *_) = name[:-1], name.split(".")
+        rule_stops = named.get(block + "rule_stops")
         for r, row in enumerate(x.T.tolist()):
+            count, yes = 1, [int(bits) >> r & 1 for bits in named.get(block + "answers", [])]
             if kind == "counted":
-                assert block["counts"] is not None
-                assert block["positives"] is not None
-                count, yes = int(block["counts"][r]), block["positives"][:, r].tolist()
-            else:
-                assert block["answers"] is not None
-                count, yes = 1, [int(bits) >> r & 1 for bits in block["answers"]]
+                count, yes = int(named[block + "counts"][r]), named[block + "positives"][:, r]
             rule_stop = None if rule_stops is None else int(rule_stops[r])
-            found.append(Row(tuple(row), int(stop), rule_stop, count, tuple(yes)))
+            found.append(Row(tuple(row), int(stop), rule_stop, count, tuple(map(int, yes))))
     return found
 
 

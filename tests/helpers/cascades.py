@@ -1,12 +1,7 @@
 """Simulated cascades for tests: contexts make cases hard for every arm alike.
 
-A case is hard in proportion to h(x) = x₀ + ½x₁; arm i errs there with chance
-
-    e_i(x) = ½·μ(b_i + 2·h(x)),
-
-with b_i chosen so that it errs as often as asked. Given the context and the right answer the
-arms err independently, a wrong arm saying each wrong class alike; seen from outside they err
-together, because hard cases are hard for all.
+A case is hard in proportion to h(x) = x₀ + ½x₁; arm i errs there with chance ½·μ(b_i + 2·h(x)).
+Given the context and the label, arms err independently.
 """
 
 from collections.abc import Sequence
@@ -36,7 +31,7 @@ class Simulated(NamedTuple):
 
 
 def bad_cascade(n: int, seed: int, classes: int = 2) -> Simulated:
-    """Four arms, of which the dearest is the worst; arm 2 is the best fixed depth."""
+    """Four arms, of which the most expensive is the worst; arm 2 is the best fixed depth."""
     return simulated(n, seed, BAD_COSTS, BAD_ERRORS, classes)
 
 

@@ -1,4 +1,4 @@
-"""Whatever bytes a learner is restored from: they are refused, or it lives on with them.
+"""Whatever bytes a learner is restored from: they are refused, or it continues with them.
 
 Inputs come from `tests.native.damage`, each from its seed. They are tried in processes of their
 own, so that a crash or an endless loop fails this test and names the input.
@@ -7,10 +7,12 @@ own, so that a crash or an endless loop fails this test and names the input.
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import stopwise as sw
 from tests.native import damage
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +46,7 @@ def run(first: int, count: int, note: Path) -> None:
         *(pytest.param(k, 5_000, marks=pytest.mark.slow) for k in range(10_000, 110_000, 5_000)),
     ],
 )
-def test_damaged_bytes_are_refused_or_lived_with(first: int, count: int, tmp_path: Path) -> None:
+def test_damaged_bytes_are_refused_or_harmless(first: int, count: int, tmp_path: Path) -> None:
     run(first, count, tmp_path / "seed")
 
 
@@ -54,22 +56,33 @@ def test_undamaged_bytes_are_accepted_and_go_on_alike(name: str) -> None:
     one, other = damage.NEW[name](), damage.NEW[name]()
     for policy in (one, other):
         policy.restore(state)
-        damage.live(name, policy, np.random.default_rng(1), 10)
+        damage.live(name, policy, np.random.default_rng(1), 10, damage.check)
     assert one.rounds > 10
     for part, array in one.state().items():
         np.testing.assert_array_equal(array, other.state()[part], err_msg=part)
 
 
+def look(policy: Any, decision: sw.Decision) -> None:
+    """Read everything there is to see: nothing of it may change what the policy learned."""
+    before = policy.state()
+    damage.check(policy, decision)
+    str(decision)
+    if policy.needs_truth:
+        policy.error_theta(0)
+    else:
+        policy.theta(0, 1)
+        policy.condition(0, 1)
+    assert policy.effort["passes"] >= 0
+    assert policy.nbytes > 0
+    for part, array in policy.state().items():
+        np.testing.assert_array_equal(array, before[part], err_msg=part)
+
+
 @pytest.mark.parametrize("name", damage.NEW)
-def test_bytes_that_mean_nothing_are_refused(name: str) -> None:
-    state, begins = damage.saved(name)
-    rng = np.random.default_rng(2)
-    policy = damage.NEW[name]()
-    for size in [*range(0, 64, 7), *begins, 100_000]:
-        for fill in (b"\0", b"\xff", b"\x01"):
-            with pytest.raises(ValueError, match=r"."):
-                policy.restore(state | {"learner": np.frombuffer(fill * size, dtype=np.uint8)})
-        noise = rng.integers(0, 256, size).astype(np.uint8)
-        with pytest.raises(ValueError, match=r"."):
-            policy.restore(state | {"learner": noise})
-    assert policy.rounds == 0
+def test_looking_at_the_evidence_changes_no_state_and_no_decision(name: str) -> None:
+    looked_at, other = damage.NEW[name](), damage.NEW[name]()
+    stops = damage.live(name, looked_at, np.random.default_rng(8), 100, look)
+    assert stops == damage.live(name, other, np.random.default_rng(8), 100)
+    assert len(set(stops)) > 1
+    for part, array in looked_at.state().items():
+        np.testing.assert_array_equal(array, other.state()[part], err_msg=part)

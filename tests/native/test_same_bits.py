@@ -1,92 +1,179 @@
-"""The same events leave the same bits, whichever instructions of the processor the engine uses."""
+"""The same events leave the same bits, whichever instructions of the processor the engine uses.
+
+``python -m tests.native.test_same_bits FOLDER`` plays runs of every kind, writes each policy and
+some of its evidence, and prints which instructions the engine used.
+"""
 
 import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-import pytest
+import numpy as np
+from numpy.typing import NDArray
 
 import stopwise as sw
+from stopwise.engine import native
 from stopwise.policies.contextual import Contextual
 from tests.helpers import archive
-from tests.native.whole_runs import RUNS, N
 
 ROOT = Path(__file__).parents[2]
-# runs whose rows are few enough at every depth to be counted
-SMALL = {"uss-pd with contexts that repeat"}
+N = 12_000  # more rounds than contexts are stored once
+LINE, CURVE = sw.Polynomial(1), sw.Polynomial(2)
 
 
-class Played(NamedTuple):
-    """What a process wrote, and the instructions that it used."""
+def world(
+    d: int, n_arms: int, levels: int | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Contexts, outputs and labels; deeper arms err less."""
+    rng = np.random.default_rng([d, n_arms, N])
+    x = rng.uniform(-1, 1, (N, d))
+    if levels is not None:
+        x = np.round(x * levels) / levels
+    labels = rng.integers(0, 3, N)
+    errors = np.clip((0.25 + 0.2 * x[:, :1]) / (1 + np.arange(n_arms)), 0.01, 1.0)
+    wrong = rng.random((N, n_arms)) < errors
+    shift = rng.integers(1, 3, (N, n_arms))
+    return x, np.where(wrong, (labels[:, None] + shift) % 3, labels[:, None]), labels
 
-    folder: Path
-    instructions: str
+
+def cascade(n_arms: int, share: float = 1.0) -> sw.Cascade:
+    """Return costs near the value of what they buy, so that no depth is always the best."""
+    return sw.Cascade([share * cost for cost in (0.05, 0.22, 0.15, 0.12, 0.1)[:n_arms]])
 
 
-def play(folder: Path, wish: str | None) -> "subprocess.Popen[str]":
+def at_once(
+    kind: str, features: Any, d: int, n_arms: int, levels: int | None = None, **settings: Any
+) -> Any:
+    x, outputs, labels = world(d, n_arms, levels)
+    policy: Any = sw.make(kind, cascade(n_arms), features=features, context_dim=d, **settings)
+    policy.run(x, outputs, **({"labels": labels} if policy.needs_truth else {}))
+    return policy
+
+
+def recorded(d: int, n_arms: int, every: int | None) -> sw.USSPD:
+    """A replay in which a third of the rounds have their label."""
+    x, outputs, labels = world(d, n_arms)
+    costs = cascade(n_arms, 0.35)
+    policy = sw.USSPD(costs, LINE, d, sigma=0.03, full_depth_every=every, seed=4)
+    t = np.arange(N)
+    policy.run_recorded(
+        sw.Rounds(
+            x,
+            np.array([[y[i] != y[j] for i, j in costs.pairs()] for y in outputs], dtype=np.uint8),
+            np.where(t % 10 == 0, t % n_arms, n_arms - 1),
+            t % 20 == 0,
+            (outputs != labels[:, None]).astype(np.uint8),
+            t % 3 == 0,
+        )
+    )
+    return policy
+
+
+def audited(d: int, n_arms: int) -> sw.USSPD:
+    """Rounds one by one, step by step as stages reveal the context; some are audited."""
+    x, outputs, labels = world(d, n_arms)
+    sees = [d - n_arms + 2 + arm for arm in range(n_arms - 1)]
+    stages = sw.PerStage([LINE] * (n_arms - 1), sees=sees)
+    policy = sw.USSPD(cascade(n_arms, 0.35), stages, d, sigma=0.03, full_depth_every=5, seed=5)
+    for t in range(N):
+        descent = policy.start(x[t, : sees[0]])
+        while (arm := descent.next()) is not None:
+            seen = len(descent.context)
+            descent.give(int(outputs[t, arm]), x[t, seen : sees[min(arm, n_arms - 2)]].tolist())
+        descent.learn()
+        if t % 4 == 0:
+            outs = tuple(descent.outputs)
+            done = sw.Round("", 0.0, descent.context, outs, outs, len(outs) - 1, descent.rule_stop)
+            policy.audit(done, int(labels[t]))
+    return policy
+
+
+BY_PAIR = sw.PerPair({(0, 1): sw.Identity(), (0, 2): CURVE, (1, 2): LINE})
+RUNS: dict[str, Callable[[], Any]] = {
+    **{
+        f"{d} features": partial(at_once, "uss-pd", LINE, d - 1, 3, sigma=0.1 / d)
+        for d in (2, 4, 5, 9)
+    },
+    "45 features": partial(at_once, "uss-pd", CURVE, 8, 2, sigma=0.01),
+    "until explored": partial(at_once, "uss-pd", LINE, 3, 3, forced_rounds="auto"),
+    "five arms": partial(at_once, "uss-pd", LINE, 3, 5, sigma=0.03),
+    "contexts that repeat": partial(at_once, "uss-pd", LINE, 3, 3, levels=3),
+    "chance": partial(at_once, "uss-pd", LINE, 3, 3, full_depth_every=7, seed=2),
+    "ridge": partial(at_once, "uss-pd-ridge", LINE, 3, 4, lam=0.2, sigma=0.2),
+    "ridge by pairs": partial(at_once, "uss-pd-ridge", BY_PAIR, 3, 3, lam=0.3, S=0.5, sigma=0.1),
+    "thompson": partial(at_once, "thompson", LINE, 3, 3, seed=9),
+    "thompson with 15 features": partial(at_once, "thompson", CURVE, 4, 3, seed=9),
+    "supervised": partial(at_once, "supervised", LINE, 4, 3, sigma=0.03),
+    "labels in a replay": partial(recorded, 3, 3, None),
+    "labels in a replay with chance": partial(recorded, 3, 4, 6),
+    "labels and stages that reveal": partial(audited, 5, 4),
+    "uss-ucb": partial(at_once, "uss-ucb", None, 2, 4),
+    "uss-ts": partial(at_once, "uss-ts", None, 2, 4, seed=3),
+}
+
+
+def evidence(policy: Any) -> str:
+    """Return the evidence of a few decisions, every number to its last bit."""
+    lines: list[str] = []
+    d = policy.features.context_dim if policy.features is not None else 2
+    for x in [] if policy.sees_revealed else np.random.default_rng(6).uniform(-1, 1, (10, d)):
+        for e in policy.decide(x).evidence:
+            numbers = (e.gap, e.disagreement, e.disagreement_ucb, e.harm)
+            lines.append(f"{e.first} {e.second} {[float(v).hex() for v in numbers]} {e.gap_won}")
+    return "\n".join(lines)
+
+
+def main(folder: Path) -> None:
+    for name, play in RUNS.items():
+        policy = play()
+        policy.save(folder / f"{name}.stopwise")
+        (folder / f"{name}.txt").write_text(evidence(policy))
+    print(native.instructions())
+
+
+def start(folder: Path, instructions: str) -> "subprocess.Popen[str]":
     folder.mkdir()
-    environment = {k: v for k, v in os.environ.items() if k != "STOPWISE_INSTRUCTIONS"}
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.native.whole_runs", str(folder)],
+        [sys.executable, "-m", __name__, str(folder)],
         cwd=ROOT,
-        env=environment | ({} if wish is None else {"STOPWISE_INSTRUCTIONS": wish}),
+        env=os.environ | {"STOPWISE_INSTRUCTIONS": instructions},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-@pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Played, Played]:
-    """The runs as this machine plays them, and by the instructions that every machine has."""
-    parent = tmp_path_factory.mktemp("runs")
-    folders = parent / "as it comes", parent / "baseline"
-    started = [play(folders[0], None), play(folders[1], "baseline")]
-    done: list[Played] = []
-    for folder, process in zip(folders, started, strict=True):
-        said, trouble = process.communicate()
+def test_all_instructions_save_policies_to_the_same_bytes(tmp_path: Path) -> None:
+    used: dict[str, str] = {}
+    for name, process in {n: start(tmp_path / n, n) for n in ("widest", "baseline")}.items():
+        printed, trouble = process.communicate()
         assert process.returncode == 0, trouble
-        done.append(Played(folder, said.strip()))
-    return done[0], done[1]
+        used[name] = printed.strip()
+    cpu = Path("/proc/cpuinfo")
+    has_avx2 = cpu.exists() and " avx2 " in cpu.read_text(encoding="utf-8")
+    assert used == {"widest": "avx2" if has_avx2 else "baseline", "baseline": "baseline"}
+    for path in sorted((tmp_path / "baseline").iterdir()):
+        assert (tmp_path / "widest" / path.name).read_bytes() == path.read_bytes(), path.name
+    for run in RUNS:
+        assert_shows_something(run, sw.load(tmp_path / "widest" / f"{run}.stopwise"))
 
 
-def processor_has_avx2() -> bool:
-    try:
-        return " avx2 " in Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return False
+def assert_shows_something(run: str, policy: Any) -> None:
+    """Long, with rows stored singly, and with rounds that ended at several depths."""
+    assert policy.rounds > 0.9 * N
+    if isinstance(policy, Contextual):
+        rows = archive.rows(policy)
+        assert len({row.stop for row in rows}) > 1 or len(rows) < 0.9 * policy.rounds
+        counted = max(Counter(row.stop for row in rows).values()) <= archive.MAX_DISTINCT
+        assert counted == (run == "contexts that repeat")
+        assert policy.effort["passes"] > 100
+        assert "labels" not in run or policy.audits > 1000
 
 
-def test_the_instructions_are_the_widest_or_the_baseline(played: tuple[Played, Played]) -> None:
-    assert played[1].instructions == "baseline"
-    assert played[0].instructions == ("avx2" if processor_has_avx2() else "baseline")
-
-
-def test_policies_are_saved_to_the_same_bytes(played: tuple[Played, Played]) -> None:
-    as_it_comes, baseline = played
-    if as_it_comes.instructions == baseline.instructions:
-        pytest.skip("this processor has no AVX2: there is only one set of kernels")
-    for path in sorted(baseline.folder.iterdir()):
-        assert (as_it_comes.folder / path.name).read_bytes() == path.read_bytes(), path.name
-
-
-@pytest.mark.parametrize("run", RUNS)
-def test_the_runs_show_something(run: str, played: tuple[Played, Played]) -> None:
-    """Long, with rows kept singly, and with rounds that ended at several depths."""
-    policy = sw.load(played[0].folder / f"{run}.stopwise")
-    assert policy.rounds > 0.9 * N > 5_000
-    if not isinstance(policy, Contextual):
-        return
-    stops = [row.stop for row in archive.rows(policy)]
-    assert len(set(stops)) > 1 or len(stops) < 0.9 * policy.rounds
-    assert policy.effort["passes"] > 100
-    single = any(
-        part[0] > 0
-        for name, part in archive.parts(policy).items()
-        if name.startswith("history") and name.endswith("single.blocks")
-    )
-    assert single == (run not in SMALL)
-    if "labels" in run:
-        assert policy.audits > 1000
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

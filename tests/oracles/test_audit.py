@@ -8,12 +8,14 @@ import pytest
 from numpy.typing import NDArray
 
 import stopwise as sw
+from stopwise import reference
 from tests.helpers import archive
-from tests.oracles.solve_every_round import mu, mu_slope, ridge_mle
+from tests.oracles.solve_every_round import hessian, mu, ridge_mle
 
 Array = NDArray[np.float64]
 CASCADE = sw.Cascade([0.02, 0.1, 0.08])
-SETTINGS: dict[str, Any] = {"forced_rounds": 20, "sigma": 0.05, "kappa": 0.2, "ridge": 0.01}
+RIDGE = 0.01
+SETTINGS: dict[str, Any] = {"forced_rounds": 20, "sigma": 0.05, "kappa": 0.2, "ridge": RIDGE}
 
 
 def world(n: int, seed: int, classes: int) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
@@ -27,57 +29,53 @@ def world(n: int, seed: int, classes: int) -> tuple[Array, NDArray[np.int64], ND
     return x, np.where(wrong, (labels[:, None] + shift) % classes, labels[:, None]), labels
 
 
-def radius(n: float, d: int) -> float:
-    spread = 2 * SETTINGS["sigma"] / SETTINGS["kappa"]
-    return spread * math.sqrt(d / 2 * math.log(1 + 2 * n / d) + math.log(9 / (2 * 0.05)))
-
-
-def bounds(phi: Array, rows: Array, outcomes: Array, n: float) -> tuple[float, float]:
-    """The logit of the estimate, and its bonus."""
-    theta = ridge_mle(rows, outcomes, SETTINGS["ridge"])
-    size = math.sqrt(phi @ np.linalg.solve(rows.T @ rows, phi))
-    return float(phi @ theta), radius(n, rows.shape[1]) * size
-
-
 def referee(x: Array, outputs: Any, labels: Any, audited: Any) -> list[int]:
-    """The rule as docs/audit.md writes it; nothing is kept but the history itself."""
+    """The rule as docs/audit.md writes it; nothing is stored but the history itself."""
     phi = np.column_stack([np.ones(len(x)), x]) / math.sqrt(3)
     total = CASCADE.cumulative
     stops: list[int] = []
     for t in range(len(x)):
-        stop = 2
-        if t >= SETTINGS["forced_rounds"]:
-            for i in range(2):
-                if all(
-                    total[j] - total[i] > upper(phi, outputs, labels, audited, stops, t, i, j)
-                    for j in range(i + 1, 3)
-                ):
-                    stop = i
-                    break
-        stops.append(stop)
+        tried = range(2) if t >= SETTINGS["forced_rounds"] else []
+        wins = (
+            i
+            for i in tried
+            if all(
+                total[j] - total[i] > upper(phi, outputs, labels, audited, stops, t, i, j)
+                for j in range(i + 1, 3)
+            )
+        )
+        stops.append(next(wins, 2))
     return stops
 
 
 def upper(
     phi: Array, outputs: Any, labels: Any, audited: Any, stops: list[int], t: int, i: int, j: int
 ) -> float:
-    past = np.arange(t)
-    seen = past[np.array(stops) >= j]
+    seen = np.flatnonzero(np.array(stops) >= j)
     differ = outputs[seen, i] != outputs[seen, j]
-    logit, bonus = bounds(phi[t], phi[seen], differ.astype(float), t)
+    logit = phi[t] @ ridge_mle(phi[seen], differ.astype(float), RIDGE)
+    alpha = reference.radius(t, 3, 3, 0.05, SETTINGS["sigma"], SETTINGS["kappa"], lam=0, S=0)
+    bonus = alpha * reference.norm(phi[t], phi[seen].T @ phi[seen])
     high, low = float(mu(logit + bonus)), float(mu(logit - bonus))
     known = seen[audited[seen] & differ]
     if len(known) == 0:
         return high
     # q: a constant and the features shrunk, a ridge that is the precision of a prior, Laplace
-    psi = np.column_stack([np.ones(len(phi)), 0.5 * math.sqrt(SETTINGS["ridge"]) * phi])
+    psi = np.column_stack([np.ones(len(phi)), 0.5 * math.sqrt(RIDGE) * phi])
     right = outputs[known, i] == labels[known]
-    omega = ridge_mle(psi[known], right.astype(float), SETTINGS["ridge"])
-    slope = mu_slope(psi[known] @ omega)
-    hessian = (psi[known].T * slope) @ psi[known] + SETTINGS["ridge"] * np.eye(psi.shape[1])
-    size = math.sqrt(psi[t] @ np.linalg.solve(hessian, psi[t]))
+    omega = ridge_mle(psi[known], right.astype(float), RIDGE)
+    size = math.sqrt(psi[t] @ np.linalg.solve(hessian(psi[known], omega, RIDGE), psi[t]))
     gain = 1 - 2 * float(mu(psi[t] @ omega - math.sqrt(2 * math.log(1 / 0.05)) * size))
     return gain * (high if gain > 0 else low)
+
+
+def new() -> sw.USSPD:
+    return sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
+
+
+def assert_same_state(one: sw.USSPD, other: sw.USSPD) -> None:
+    for part, value in one.state().items():
+        np.testing.assert_array_equal(value, other.state()[part], err_msg=part)
 
 
 @pytest.mark.parametrize(("classes", "seed"), [(2, 0), (4, 1)])
@@ -86,7 +84,7 @@ def test_decisions_are_those_of_the_rule_as_written(classes: int, seed: int) -> 
     x, outputs, labels = world(n, seed, classes)
     audited = np.random.default_rng(seed).random(n) < 0.4
     audited[: SETTINGS["forced_rounds"]] = True
-    policy = sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
+    policy = new()
     stops: list[int] = []
     for t in range(n):
         descent = policy.start(x[t])
@@ -101,46 +99,34 @@ def test_decisions_are_those_of_the_rule_as_written(classes: int, seed: int) -> 
     assert len(set(stops)) > 1
     assert policy.audits == audited.sum()
 
-    # a whole recorded run, and one that is saved half way, take the same decisions
-    differ = np.array([[o[i] != o[j] for i, j in CASCADE.pairs()] for o in outputs])
+    # a recorded run takes the same decisions
+    differ = np.array([[o[i] != o[j] for i, j in CASCADE.pairs()] for o in outputs], np.uint8)
     wrong = (outputs != labels[:, None]).astype(np.uint8)
-
-    def rounds(part: slice) -> sw.Rounds:
-        m = len(x[part])
-        return sw.Rounds(
-            x[part],
-            differ[part].astype(np.uint8),
-            np.full(m, 2),
-            np.zeros(m, dtype=np.bool_),
-            wrong[part],
-            audited[part],
-        )
-
-    again = sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
-    assert again.run_recorded(rounds(slice(0, n))).tolist() == stops
-    for part, value in policy.state().items():
-        np.testing.assert_array_equal(value, again.state()[part], err_msg=part)
+    failed = np.zeros(n, dtype=np.bool_)
+    again = new()
+    rounds = sw.Rounds(x, differ, np.full(n, 2), failed, wrong, audited)
+    assert again.run_recorded(rounds).tolist() == stops
+    assert_same_state(policy, again)
 
 
-def _round(x: Array, outputs: Any, rule_stop: int | None = None) -> sw.Round:
+def _round(x: Array, outputs: Any) -> sw.Round:
     stop = len(outputs) - 1
-    end = stop if rule_stop is None else rule_stop
-    return sw.Round("", 0.0, tuple(x.tolist()), tuple(outputs), tuple(outputs), stop, end)
+    return sw.Round("", 0.0, tuple(x.tolist()), tuple(outputs), tuple(outputs), stop, stop)
 
 
-def trained(n_labels: int) -> tuple[sw.USSPD, Any, Any, Any]:
+def trained(n_labels: int) -> tuple[sw.USSPD, Any, Any]:
     x, outputs, labels = world(600, 7, 2)
-    policy = sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
+    policy = new()
     for t in range(600):
         stop = policy.decide(x[t]).stop
         policy.observe(x[t], outputs[t, : stop + 1].tolist())
         if t < n_labels:
             policy.audit(_round(x[t], outputs[t, : stop + 1].tolist()), int(labels[t]))
-    return policy, x, outputs, labels
+    return policy, x, outputs
 
 
 def test_evidence_adds_up() -> None:
-    policy, x, _, _ = trained(300)
+    policy, x, _ = trained(300)
     harmed = 0
     for t in range(50):
         for e in policy.decide(x[t]).evidence:
@@ -152,27 +138,24 @@ def test_evidence_adds_up() -> None:
 
 
 def test_without_labels_nothing_changes_and_labels_change_no_estimate_of_disagreement() -> None:
-    without, x, outputs, _ = trained(0)
-    with_labels, _, _, _ = trained(300)
+    without, x, outputs = trained(0)
+    with_labels, _, _ = trained(300)
     assert archive.parts(without)["label.any"] == archive.parts(without)["label.rounds"] == 0
     assert archive.parts(with_labels)["label.any"] == 1
-    plain = sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
+    plain = new()
     plain.run(x, outputs)
-    for part, value in plain.state().items():
-        np.testing.assert_array_equal(value, without.state()[part], err_msg=part)
+    assert_same_state(plain, without)
     assert all(e.harm == 0 for e in without.decide(x[0]).evidence)
     assert with_labels.audits == 300
 
 
-@pytest.mark.parametrize("name", ["thompson", "uss-ucb", "fixed-depth"])
-def test_policies_without_use_for_labels_refuse_them(name: str) -> None:
-    with pytest.raises(sw.AuditNotSupportedError, match="USSPD"):
-        sw.make(name, CASCADE, context_dim=2).audit(_round(np.array([0.1, 0.2]), [1, 0]), 1)
-
-
-@pytest.mark.parametrize("label", [None, float("nan"), ["ham"]])
-def test_what_is_no_label_is_refused(label: Any) -> None:
+def test_what_is_no_label_is_refused_and_so_are_labels_without_use() -> None:
+    done = _round(np.array([0.1, 0.2]), [1, 0])
+    for name in ("thompson", "uss-ucb", "fixed-depth"):
+        with pytest.raises(sw.AuditNotSupportedError, match="USSPD"):
+            sw.make(name, CASCADE, context_dim=2).audit(done, 1)
     policy = sw.USSPD(CASCADE, context_dim=2)
-    with pytest.raises(sw.InvalidOutputsError, match="label"):
-        policy.audit(_round(np.array([0.1, 0.2]), [1, 0]), label)
+    for label in (None, float("nan"), ["ham"]):
+        with pytest.raises(sw.InvalidOutputsError, match="label"):
+            policy.audit(done, label)  # pyright: ignore[reportArgumentType] (the point)
     assert policy.audits == 0

@@ -1,11 +1,15 @@
 """Rounds that continue at random: the weighted estimate, against scikit-learn and plain sums."""
 
+import copy
+from collections import Counter
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 import stopwise as sw
+from tests.helpers import archive
 
 CASCADE = sw.Cascade([0.05, 0.1, 0.1, 0.1])
 EVERY = 7
@@ -15,14 +19,15 @@ RIDGE = 0.02
 def trained(
     levels: int | None, features: sw.Polynomial | sw.PerStage
 ) -> tuple[sw.USSPD, NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """A policy that saw 5,000 rounds, some explored; more than are stored once if distinct."""
+    """A policy that saw more rounds than are stored once, some explored; old contexts come last."""
     rng = np.random.default_rng(3)
-    n = 5000
+    n = 5500
     x = rng.uniform(-1, 1, (n, 2))
     if levels is not None:
         x = rng.integers(0, levels, (n, 2)) / levels
+    x[5000:] = x[:500]
     outputs = (rng.random((n, 4)) < 0.3 + 0.2 * x[:, :1]).astype(np.int64)
-    stops = rng.integers(0, 4, n)
+    stops = rng.choice(4, n, p=[0.03, 0.03, 0.04, 0.9])
     rule_stop = np.where(rng.random(n) < 0.5, rng.integers(0, 1 + stops), stops)
     policy = sw.USSPD(
         CASCADE, features=features, context_dim=2, ridge=RIDGE, full_depth_every=EVERY
@@ -47,6 +52,8 @@ def test_theta_and_gram_are_those_of_weighted_data(
     levels: int | None, features: sw.Polynomial | sw.PerStage
 ) -> None:
     policy, x, outputs, stops, rule_stop = trained(levels, features)
+    single = Counter(row.stop for row in archive.rows(policy))[3] > archive.MAX_DISTINCT
+    assert single == (levels is None)
     for i, j in CASCADE.pairs():
         seen = stops >= j
         hidden = (i < rule_stop) & (rule_stop < j) & (features is STAGED)
@@ -61,6 +68,23 @@ def test_theta_and_gram_are_those_of_weighted_data(
         np.testing.assert_allclose(gram, (phi.T * weight) @ phi, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(gram @ inverse, np.eye(len(gram)), atol=1e-6)
         assert policy.observations(i, j) == round(weight.sum())
+
+
+def test_a_model_that_learns_row_by_row_decides_as_one_that_reads_its_history() -> None:
+    rng = np.random.default_rng(5)
+    x, grid = rng.uniform(-1, 1, (600, 2)), rng.uniform(-1, 1, (300, 2))
+    asked, silent = (
+        sw.USSPD(CASCADE, STAGED, 2, sigma=0.01, full_depth_every=EVERY, forced_rounds=5)
+        for _ in range(2)
+    )
+    for t, outputs in enumerate((rng.random((600, 4)) < 0.1 + 0.1 * x[:, :1]).tolist()):
+        for policy in (asked, silent):
+            policy.observe(x[t], outputs, rule_stop=t % 4)
+        asked.decide_many(x[:20])
+        if t % 100 == 99:
+            fresh = copy.deepcopy(silent)  # never asked before
+            assert asked.decide_many(grid).tolist() == fresh.decide_many(grid).tolist()
+    assert len(set(asked.decide_many(grid).tolist())) > 1
 
 
 def test_the_radius_grows_with_the_root_of_the_weight_where_it_was_used() -> None:
@@ -92,16 +116,9 @@ def test_the_radius_grows_with_the_root_of_the_weight_where_it_was_used() -> Non
 
 def test_rounds_are_explored_once_in_so_many_whatever_the_context() -> None:
     # 20,000 rounds at 1/10: the share is within ±4.5 standard errors (a false alarm in 10⁵)
-    policy = sw.USSPD(
-        sw.Cascade([0.01, 0.9]), context_dim=1, forced_rounds=10, full_depth_every=10, seed=4
-    )
+    cascade = sw.Cascade([0.01, 0.9])
+    policy = sw.USSPD(cascade, context_dim=1, forced_rounds=10, full_depth_every=10, seed=4)
     x = np.random.default_rng(0).uniform(0.2, 1, (20_000, 1))
     stops = policy.run(x, np.zeros((20_000, 2), dtype=np.int64))[1000:]
     assert abs(stops.mean() - 0.1) < 4.5 * np.sqrt(0.09 / len(stops))
     assert abs(np.corrcoef(stops, x[1000:, 0])[0, 1]) < 4.5 / np.sqrt(len(stops))
-
-
-@pytest.mark.parametrize("bad", [0, 1, 1.5, "ten", 10**6])
-def test_the_share_of_explored_rounds_is_checked(bad: object) -> None:
-    with pytest.raises(sw.InvalidParameterError, match="full_depth_every"):
-        sw.USSPD(CASCADE, context_dim=2, full_depth_every=bad)  # pyright: ignore[reportArgumentType] (the point)

@@ -22,9 +22,6 @@ def world(
     return contexts, (rng.random((n, k)) < rng.random(k)).astype(np.int64)
 
 
-# -------------------------------------------------------------------------------------- V · V⁻¹
-
-
 @given(
     seed=seeds,
     d=st.integers(1, 12),
@@ -51,9 +48,6 @@ def test_v_times_its_inverse_is_one_for_any_lambda(
         np.testing.assert_allclose(v, lam * np.eye(d) + phi.T @ phi, rtol=1e-9, atol=1e-9)
         assert np.linalg.norm(v @ inverse - np.eye(d)) < 1e-6
         assert policy.observations(i, j) == reached[j]
-
-
-# --------------------------------------------------------------------------------- monotonicity
 
 
 @given(

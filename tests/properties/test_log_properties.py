@@ -1,6 +1,7 @@
 """What is written to a log is read from it, in every format."""
 
 import math
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -92,7 +93,7 @@ def write(path: Path, log: Written, *, append: bool = False) -> None:
 
 
 def check(path: Path, written: Written, size: int) -> None:
-    """Compare what is read with what a person would compute from the rounds, one by one."""
+    """Compare what is read with what one would compute from the rounds, one by one."""
     log = Log(path, None if written.context else Columns(context=()))
     arms, k = written.arms, len(written.arms)
     assert log.arms == tuple(arms)
@@ -117,9 +118,8 @@ def check(path: Path, written: Written, size: int) -> None:
             assert rounds.failed[t] == (played.failure is not None)
             padded = [*played.context, *[0.0] * (len(log.context) - len(played.context))]
             assert rounds.contexts[t].tolist() == padded
-            pairs = [(i, j) for i in range(k) for j in range(i + 1, k)]
             assert rounds.differ[t].tolist() == [
-                int(j <= last and said[i] != said[j]) for i, j in pairs
+                int(j <= last and said[i] != said[j]) for i, j in combinations(range(k), 2)
             ]
             assert rounds.wrong is not None
             assert rounds.wrong[t].tolist() == [
@@ -155,9 +155,7 @@ def test_what_is_written_is_read(log: Written, suffix: str, size: int, append: b
 
 @given(logs(), st.sampled_from((".csv", ".jsonl")), st.data())
 def test_a_log_that_a_crash_cut_off(log: Written, suffix: str, data: st.DataObject) -> None:
-    """Rows are in the file as soon as they are written; a row cut off is an error; appending goes
-    on after the last whole row.
-    """
+    """A written row is in the file, one cut off is an error, appending continues after the last."""
     columns = None if log.context else Columns(context=())
     with TemporaryDirectory() as folder:
         path = Path(folder, f"log{suffix}")

@@ -34,13 +34,13 @@ class Database:
         return f"postgresql://postgres:@/{database}?host={self.socket}"
 
     def fresh(self) -> str:
-        """Return the address of an empty schema: as good as a database, and made in no time."""
+        """Return the address of an empty schema: as good as a database, and created in no time."""
         name = _new_name()
         self.run(f"CREATE SCHEMA {name}")
         return f"{self.uri()}&options=-csearch_path%3D{name}"
 
     @contextmanager
-    def whole(self) -> Iterator[str]:
+    def lent(self) -> Iterator[str]:
         """Lend a database, for tests that change its settings."""
         name = _new_name()
         self.run(f"CREATE DATABASE {name}")
@@ -55,6 +55,11 @@ class Database:
                 cursor = connection.execute(statement.encode())
                 rows = cursor.fetchall() if cursor.description else []
         return rows
+
+    def waiting(self) -> int:
+        """Return how many connections wait for a lock."""
+        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        return self.run(query)[0][0]
 
     def stop(self, mode: str = "fast") -> None:
         """Stop it; ``immediate`` leaves it as a crash would."""

@@ -30,6 +30,9 @@ SPEC = {
     ],
     "context": ["age", "bmi"],
 }
+ROUNDS, STAGED = "/v1/cascades/triage/rounds", "/v1/cascades/stages/rounds"
+CONTEXT = {"context": [0.2, 0.7]}
+JSON = {"Content-Type": "application/json"}
 REVEALING = {
     "name": "stages",
     "arms": [

@@ -1,4 +1,4 @@
-"""What a few labels save on a cascade whose dearest arm is the worst."""
+"""What a few labels save on a cascade whose most expensive arm is the worst."""
 
 import numpy as np
 import pytest
@@ -10,24 +10,18 @@ ROUNDS = 50_000
 SHARE = 0.02
 
 
-def ratio(made: Simulated, seed: int, share: float) -> float:
+def ratio(drawn: Simulated, seed: int, share: float) -> float:
     """Total loss of USS-PD with default settings, over that of the best fixed depth."""
-    wrong = (made.outputs != made.labels[:, None]).astype(np.uint8)
-    pairs = made.cascade.pairs()
-    differ = np.array([made.outputs[:, i] != made.outputs[:, j] for i, j in pairs]).T
-    last = made.cascade.n_arms - 1
-    policy = sw.USSPD(made.cascade, features=sw.Polynomial(degree=1), context_dim=4)
+    wrong = (drawn.outputs != drawn.labels[:, None]).astype(np.uint8)
+    pairs = drawn.cascade.pairs()
+    differ = np.array([drawn.outputs[:, i] != drawn.outputs[:, j] for i, j in pairs]).T
+    policy = sw.USSPD(drawn.cascade, features=sw.Polynomial(degree=1), context_dim=4)
+    reach, failed = np.full(ROUNDS, drawn.cascade.n_arms - 1), np.zeros(ROUNDS, dtype=np.bool_)
+    audited = np.random.default_rng(seed + 100).random(ROUNDS) < share
     stops = policy.run_recorded(
-        sw.Rounds(
-            made.contexts,
-            differ.astype(np.uint8),
-            np.full(ROUNDS, last),
-            np.zeros(ROUNDS, dtype=np.bool_),
-            wrong,
-            np.random.default_rng(seed + 100).random(ROUNDS) < share,
-        )
+        sw.Rounds(drawn.contexts, differ.astype(np.uint8), reach, failed, wrong, audited)
     )
-    loss = made.cascade.cumulative[None, :] + wrong
+    loss = drawn.cascade.cumulative[None, :] + wrong
     return float(loss[np.arange(ROUNDS), stops].mean() / loss.mean(axis=0).min())
 
 
@@ -39,8 +33,8 @@ def test_two_percent_of_labels_bring_the_loss_within_a_tenth_of_the_best_depth(
 ) -> None:
     # single seeds lie between 0.98 and 1.11, with a standard deviation of 0.03
     bad = [bad_cascade(ROUNDS, seed) for seed in seeds]
-    audited = np.array([ratio(made, seed, SHARE) for made, seed in zip(bad, seeds, strict=True)])
-    without = np.array([ratio(made, seed, 0.0) for made, seed in zip(bad, seeds, strict=True)])
+    audited = np.array([ratio(drawn, seed, SHARE) for drawn, seed in zip(bad, seeds, strict=True)])
+    without = np.array([ratio(drawn, seed, 0.0) for drawn, seed in zip(bad, seeds, strict=True)])
     assert audited.mean() < 1.10
     assert audited.max() < 1.15
     assert without.min() > 2.0

@@ -1,5 +1,8 @@
 """Long runs on data that break naive numerics: no NaN, no exception, an inverse that inverts."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -10,16 +13,24 @@ from stopwise.policies.thompson import Thompson
 from stopwise.policies.uss_pd import USSPD, USSPDRidge
 from tests.helpers import archive
 
+Drawn = tuple[NDArray[np.float64], NDArray[np.bool_]]  # contexts, disagreements
 Contextual = USSPD | USSPDRidge | Thompson
 D = 6
 
 
-def collinear(rng: np.random.Generator, n: int, noise: float) -> NDArray[np.float64]:
-    """Return contexts on one line, but for a little noise."""
+def collinear(rng: np.random.Generator, n: int, noise: float) -> Drawn:
+    """Contexts on one line, but for a little noise."""
     line = np.array([1.0, -0.7, 0.4, 0.2, -0.9, 0.5])
-    return np.clip(
-        rng.uniform(-0.9, 0.9, (n, 1)) * line + noise * rng.normal(size=(n, D)), -1.0, 1.0
-    )
+    x = rng.uniform(-0.9, 0.9, (n, 1)) * line + noise * rng.normal(size=(n, D))
+    contexts = np.clip(x, -1.0, 1.0)
+    return contexts, rng.random((n, 3)) < expit(contexts[:, :1] * [4.0, 3.0, 2.0] - 2.0)
+
+
+def agreeing(rng: np.random.Generator, n: int) -> Drawn:
+    """Arms 0 and 1 never disagree: their data are separable for ever."""
+    differ = rng.random((n, 3)) < 0.4
+    differ[:, 0] = False
+    return rng.uniform(-1, 1, (n, D)), differ
 
 
 def assert_inverse_inverts(policy: Contextual) -> None:
@@ -37,20 +48,15 @@ def assert_finite(policy: Contextual) -> None:
         assert np.isfinite(array).all(), name
 
 
-def pieces(rng: np.random.Generator, rounds: int, checks: int) -> NDArray[np.int64]:
-    """Cut a run at places that no periodic guard can be in step with."""
-    cuts = rng.choice(np.arange(1, rounds), checks - 1, replace=False)
-    return np.diff(np.sort(np.concatenate([[0, rounds], cuts])))
-
-
-def endure(policy: Contextual, rounds: int, checks: int, noise: float) -> None:
+def endure(
+    policy: Contextual, rounds: int, checks: int, draw: Callable[[np.random.Generator, int], Drawn]
+) -> None:
+    """Play rounds, with checks at places that no periodic guard can be in step with."""
     rng = np.random.default_rng(0)
     deep = 0
-    for check, n in enumerate(pieces(rng, rounds, checks)):
-        contexts = collinear(rng, n, noise)
-        told = expit(contexts[:, :1] * [4.0, 3.0, 2.0] - 2.0)
-        stops = policy.run_disagreements(contexts, rng.random((n, 3)) < told)
-        deep += int(stops.sum())
+    cuts = rng.choice(np.arange(1, rounds), checks - 1, replace=False)
+    for check, n in enumerate(np.diff(np.sort(np.concatenate([[0, rounds], cuts])))):
+        deep += int(policy.run_disagreements(*draw(rng, n)).sum())
         assert_inverse_inverts(policy)
         if check % 50 == 0:
             assert_finite(policy)
@@ -68,6 +74,7 @@ def fresh(kind: str) -> Contextual:
     return Thompson(cascade, context_dim=D)
 
 
+KINDS = ["uss-pd", "uss-pd-ridge", "thompson"]
 LONG = pytest.mark.slow
 
 
@@ -75,31 +82,19 @@ LONG = pytest.mark.slow
     ("rounds", "checks"), [(10_000, 100), pytest.param(1_000_000, 1000, marks=LONG)]
 )
 @pytest.mark.parametrize("noise", [1e-4, 1e-7])
-@pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge", "thompson"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_nearly_collinear_contexts_are_endured(
     kind: str, noise: float, rounds: int, checks: int
 ) -> None:
-    endure(fresh(kind), rounds, checks, noise)
-
-
-def agree(policy: Contextual, rounds: int, checks: int) -> None:
-    """Arms 0 and 1 never disagree: their data are separable for ever."""
-    rng = np.random.default_rng(1)
-    for n in pieces(rng, rounds, checks):
-        contexts = rng.uniform(-1, 1, (n, D))
-        differ = rng.random((n, 3)) < 0.4
-        differ[:, 0] = False
-        policy.run_disagreements(contexts, differ)
-        assert_inverse_inverts(policy)
-        assert_finite(policy)
-    never = policy.theta(0, 1)
-    assert np.linalg.norm(never) > 0.0
-    assert (np.abs(rng.uniform(-1, 1, (50, D)) @ never) < 1e3).all()
+    endure(fresh(kind), rounds, checks, partial(collinear, noise=noise))
 
 
 @pytest.mark.parametrize(
     ("rounds", "checks"), [(3_000, 20), pytest.param(100_000, 200, marks=LONG)]
 )
-@pytest.mark.parametrize("kind", ["uss-pd", "uss-pd-ridge", "thompson"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_pair_that_never_disagrees_is_endured(kind: str, rounds: int, checks: int) -> None:
-    agree(fresh(kind), rounds, checks)
+    policy = fresh(kind)
+    endure(policy, rounds, checks, agreeing)
+    never = policy.theta(0, 1)
+    assert 0.0 < np.abs(np.random.default_rng(1).uniform(-1, 1, (50, D)) @ never).max() < 1e3

@@ -23,9 +23,9 @@ def regret(kind: str, seed: int) -> NDArray[np.float64]:
     contexts = rng.uniform(-1, 1, (6 * ROUNDS, D))
     contexts[:, 0] = truth[0] / -4.0  # a constant, so that errors can be rare
     chance = expit(contexts @ truth / np.sqrt(D))
-    kept = np.flatnonzero(np.abs(chance - GAP) > MARGIN)[:ROUNDS]
-    contexts, chance = contexts[kept], chance[kept]
-    assert len(kept) == ROUNDS
+    chosen = np.flatnonzero(np.abs(chance - GAP) > MARGIN)[:ROUNDS]
+    contexts, chance = contexts[chosen], chance[chosen]
+    assert len(chosen) == ROUNDS
     assert 0.2 < np.mean(chance > GAP) < 0.8  # both arms are best somewhere
     label = rng.integers(0, 2, ROUNDS)
     outputs = np.stack([label ^ (rng.random(ROUNDS) < chance), label], axis=1)

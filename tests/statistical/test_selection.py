@@ -40,7 +40,7 @@ def run(seed: int, every: int | None) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_weighted_full_depth_rounds_take_the_bias_away(seed: int) -> None:
-    # About 1,000 rounds of weight 20 tell of z = 0: the corrected mean has a standard error of
+    # About 1,000 rounds of weight 20 have z = 0: the corrected mean has a standard error of
     # 0.005, so 0.02 is four of them and four seeds raise a false alarm once in 4,000 trials.
     assert abs(run(seed, None).mean() - TRUE) > 0.1
     assert abs(run(seed, 20).mean() - TRUE) < 0.02
@@ -51,10 +51,7 @@ def test_full_depth_rounds_without_their_weight_would_not() -> None:
     unweighted = sw.USSPD(CASCADE, features=FEATURES, context_dim=2)
     contexts, outputs = world(0)
     stops = policy.run(contexts, outputs)
-    pairs = CASCADE.pairs()
-    differ = np.array([outputs[:, i] != outputs[:, j] for i, j in pairs]).T.astype(np.uint8)
-    n = len(stops)
-    unweighted.observe_many(
-        sw.Rounds(contexts, differ, np.full(n, 2), np.zeros(n, dtype=np.bool_)), stops
-    )
+    differ = np.array([outputs[:, i] != outputs[:, j] for i, j in CASCADE.pairs()]).T
+    rounds = sw.Rounds(contexts, differ.astype(np.uint8), np.full(ROUNDS, 2), stops < 0)
+    unweighted.observe_many(rounds, stops)
     assert estimates(unweighted).mean() - TRUE > 0.1

@@ -1,5 +1,6 @@
 """The checks of arguments, used wherever a value enters."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,30 @@ def test_what_is_no_whole_number_in_range_is_refused(given: Any) -> None:
         checks.integer("rounds", given, least=1, most=3)
 
 
-@pytest.mark.parametrize("given", [0.0, 1.5, "much", None, float("nan"), float("inf"), 10**400])
+@pytest.mark.parametrize(
+    "given", [0.0, 1.5, "0.5", True, np.True_, None, math.nan, math.inf, 10**400]
+)
 def test_what_is_no_number_in_range_is_refused(given: Any) -> None:
     with pytest.raises(InvalidParameterError, match="delta must be a number above 0 and at most 1"):
         checks.number("delta", given, above=0, most=1)
 
 
-def test_errors_are_of_the_kind_asked_for() -> None:
+def test_a_list_holds_numbers_in_range_and_no_booleans() -> None:
+    assert checks.vector("C", 2, size=3).tolist() == [2, 2, 2]
+    wrong: dict[str, Any] = {
+        r"costs\[1\] must be a number above 0, not True": [2, True],
+        r"costs\[0\] .* not True": np.array([True, False]),
+        r"costs\[1\] .* not 0": [1, 0],
+        r"flat list of numbers; its shape is \(1, 2\)": [[1, 2]],
+    }
+    for words, given in wrong.items():
+        with pytest.raises(InvalidParameterError, match=words):
+            checks.vector("costs", given, above=0)
+
+
+def test_errors_are_of_the_given_kind() -> None:
     with pytest.raises(InvalidContextError, match="x must be a number, not 'a'"):
-        checks.number("x", "a", error=InvalidContextError)  # pyright: ignore[reportArgumentType]
+        checks.number("x", "a", error=InvalidContextError)
     with pytest.raises(InvalidContextError, match="contexts: row 1, column 0 is inf"):
         checks.table("contexts", [[0.0], [np.inf]], InvalidContextError)
 

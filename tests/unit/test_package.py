@@ -11,70 +11,33 @@ import pytest
 
 import stopwise as sw
 
-ROOT = Path(__file__).parents[2]
 INIT = Path(str(sw.__file__))
-
-FRESH = """
+FRESH = f"""
 import json, sys
+sys.path.insert(0, {str(INIT.parents[1])!r})
 before = set(sys.modules)
 import stopwise
 imported = sorted(set(sys.modules) - before)
-resolved = {name: repr(getattr(stopwise, name)) for name in dir(stopwise)}
-json.dump([imported, resolved], sys.stdout)
+json.dump([imported, {{name: repr(getattr(stopwise, name)) for name in dir(stopwise)}}], sys.stdout)
 """
 
 
-@pytest.fixture(scope="module")
-def fresh() -> tuple[list[str], dict[str, str]]:
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(INIT.parents[1])!r}){FRESH}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+def test_importing_the_package_imports_nothing_heavy_and_every_public_name_resolves() -> None:
+    done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, check=True)
     imported, resolved = json.loads(done.stdout)
-    return imported, resolved
-
-
-@pytest.mark.parametrize("heavy", ["numpy", "scipy", "sklearn", "matplotlib", "msgspec"])
-def test_importing_the_package_imports_nothing_heavy(
-    heavy: str, fresh: tuple[list[str], dict[str, str]]
-) -> None:
-    imported, _ = fresh
     assert "stopwise" in imported
-    assert heavy not in {name.partition(".")[0] for name in imported}
-
-
-def test_every_public_name_resolves_in_a_fresh_process(
-    fresh: tuple[list[str], dict[str, str]],
-) -> None:
-    _, resolved = fresh
+    heavy = {"numpy", "scipy", "sklearn", "matplotlib", "msgspec"}
+    assert not heavy & {name.partition(".")[0] for name in imported}
     assert set(resolved) == set(dir(sw))
     assert {"Cascade", "USSPD", "load", "simulate", "__version__"} <= set(resolved)
 
 
-def _typed_names() -> dict[str, str]:
-    """Read the names of the TYPE_CHECKING block, each with the module it comes from."""
-    tree = ast.parse(INIT.read_text(encoding="utf-8"))
-    (block,) = (
-        node
-        for node in tree.body
-        if isinstance(node, ast.If)
-        and isinstance(node.test, ast.Name)
-        and node.test.id == "TYPE_CHECKING"
-    )
-    names: dict[str, str] = {}
-    for line in block.body:
-        assert isinstance(line, ast.ImportFrom)
-        for alias in line.names:
-            assert alias.name == alias.asname, "re-exports are written `X as X`"
-            names[alias.name] = str(line.module)
-    return names
-
-
 def test_type_checkers_see_the_names_that_are_loaded_lazily() -> None:
+    imports = [n for n in ast.walk(ast.parse(INIT.read_text())) if isinstance(n, ast.ImportFrom)]
+    typed = {alias.asname: node.module for node in imports for alias in node.names}
     lazy = {name: f"stopwise.{module}" for name, module in sw._HOME.items()}
-    assert _typed_names() == lazy
+    assert {name: module for name, module in typed.items() if name in lazy} == lazy
+    assert set(typed) - set(lazy) == {"__version__", None}  # None: imported without an alias
     assert set(lazy) == set(dir(sw)) - {"__version__"}
 
 
@@ -84,5 +47,5 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_the_version_is_that_of_the_project() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert sw.__version__ == project["version"]
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    assert sw.__version__ == tomllib.loads(text)["project"]["version"]

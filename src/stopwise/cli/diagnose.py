@@ -1,6 +1,5 @@
 """``stopwise diagnose``: whether a log's cascade can be learned, and what that would save."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from stopwise.logs.diagnosis.findings import Answer, Diagnosis
 
-EXTRA = "logs"  # what to install with Stopwise for this
 STYLES: "dict[Answer, str]" = {
     "learnable": "bold green",
     "probably": "bold yellow",
@@ -75,7 +73,7 @@ def diagnose(
     from stopwise.cli.progress import follow
     from stopwise.reporting.drawing import need_matplotlib
 
-    need_matplotlib(EXTRA)
+    need_matplotlib("logs")
     folder = out if out is not None else Path(f"{log.stem}-diagnosis")
     columns = {"context": context, "outputs": outputs, "label": label}
     opened, cascade = open_log(log, costs, cumulative=cumulative, **columns)
@@ -88,14 +86,13 @@ def diagnose(
     console = Console(stderr=json)
     try:
         with follow() as progress:
-            found = run(opened, cascade, degree=degree, seed=seed, progress=progress.report)
-            page = write_report(found, folder, command=command, progress=progress.report)
+            found = run(opened, cascade, degree=degree, seed=seed, progress=progress)
+            page = write_report(found, folder, command=command, progress=progress)
     except KeyboardInterrupt:
         typer.echo("stopwise: interrupted; nothing was written.", err=True)
         raise typer.Exit(1) from None
     if json:
-        sys.stdout.write(as_json(found, command).decode())
-        sys.stdout.flush()
+        typer.echo(as_json(found, command), nl=False)
     else:
         _summarise(console, found)
     console.print(f"Open {page}", markup=False, highlight=False, soft_wrap=True)
@@ -104,22 +101,19 @@ def diagnose(
 def _summarise(console: "Console", found: "Diagnosis") -> None:
     from rich.text import Text
 
-    from stopwise.logs.diagnosis.words import ANSWERS, main_numbers
+    from stopwise.logs.diagnosis.sections import main_numbers
+    from stopwise.logs.diagnosis.verdict import ANSWERS
     from stopwise.reporting.wording import plain
 
     answer = found.verdict.answer
     headline, sign, _ = ANSWERS[answer]
-    console.print()
-    console.print(Text.assemble((f"{sign} {answer}", STYLES[answer]), "  ", (headline, "bold")))
-    console.print(Text(plain(found.verdict.reason)))
-    console.print()
-    console.print(_arms(found))
+    verdict = Text.assemble((f"\n{sign} {answer}", STYLES[answer]), "  ", (headline, "bold"))
+    console.print(verdict, Text(plain(found.verdict.reason) + "\n"), _arms(found), sep="\n")
     for one in main_numbers(found):
         console.print(Text(plain(f"{one.label}: {one.number} {one.words}.").replace("`", "")))
     console.print()
-    asks = found.hint is not None and found.hint.worse is not None
     for k, point in enumerate(found.verdict.points):
-        console.print(Text(f"• {plain(point)}", "yellow" if asks and k == 0 else ""))
+        console.print(Text(f"• {plain(point)}", "yellow" if found.asks and k == 0 else ""))
     for note in found.notes:  # the report has them in full
         console.print(Text(f"• {plain(note).partition('. ')[0].rstrip('.')}.", "dim"))
     console.print()
@@ -132,19 +126,13 @@ def _arms(found: "Diagnosis") -> "Table":
 
     from stopwise.reporting.wording import number, percent, short
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("arm")
-    heads = ["would stop here", "own cost", "total cost", "differs from last"]
-    for heading in [*heads, "wrong (labels)"] if found.audit is not None else heads:
+    table = Table("arm", box=box.SIMPLE_HEAD, pad_edge=False)
+    heads = ["would stop here", "own cost", "total cost", "differs from last", "wrong (labels)"]
+    for heading in heads[: 4 if found.audit is None else 5]:
         table.add_column(heading, justify="right")
-    for k, arm in enumerate(found.arms):
-        cells = [
-            percent(found.stops[k].share.value),
-            number(arm.cost),
-            number(arm.total),
-            percent(found.fixed[k].disagreement.value),
-        ]
-        if found.audit is not None:
-            cells.append(percent(found.audit.errors[k].value))
+    for arm in found.arms:
+        stops, differs = percent(arm.stops.value), percent(arm.disagreement.value)
+        wrong = [] if arm.error is None else [percent(arm.error.value)]
+        cells = [stops, number(arm.cost), number(arm.total), differs, *wrong]
         table.add_row(Text(short(arm.name)), *cells)
     return table

@@ -10,15 +10,15 @@ import typer
 
 from stopwise.errors import InvalidParameterError
 
+HELP = "File of the keys, each without its secret."
 File: TypeAlias = Annotated[
-    Path,
-    typer.Option(
-        "--keys",
-        metavar="FILE",
-        envvar="STOPWISE_KEYS",
-        help="File of the keys, each without its secret.",
-    ),
+    Path, typer.Option("--keys", metavar="FILE", envvar="STOPWISE_KEYS", help=HELP)
 ]
+SCOPES = (
+    "read: read everything, as any key may. decide: open rounds. observe: report outputs and "
+    "labels. admin: everything. May be repeated."
+)
+CASCADES = "A cascade that it may use. May be repeated."
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
 
 keys = typer.Typer(no_args_is_help=True)
@@ -41,42 +41,21 @@ def keys_() -> None:
 
 @keys.command()
 def add(
-    name: Annotated[
-        str, typer.Option("--name", metavar="TEXT", help="Who uses it.", show_default=False)
-    ],
+    name: Annotated[str, typer.Option(metavar="TEXT", help="Who uses it.", show_default=False)],
     scope: Annotated[
         list[str] | None,
-        typer.Option(
-            "--scope",
-            metavar="read|decide|observe|admin",
-            help="read: read everything, as any key may. decide: open rounds. observe: report "
-            "outputs and labels. admin: everything. May be repeated.",
-            show_default="read",
-        ),
+        typer.Option(metavar="read|decide|observe|admin", help=SCOPES, show_default="read"),
     ] = None,
     cascade: Annotated[
         list[str] | None,
-        typer.Option(
-            "--cascade",
-            metavar="NAME",
-            help="A cascade that it may use. May be repeated.",
-            show_default="all",
-        ),
+        typer.Option(metavar="NAME", help=CASCADES, show_default="all"),
     ] = None,
     rate: Annotated[
-        float | None,
-        typer.Option(
-            "--rate",
-            metavar="N",
-            help="Most requests a second; beyond it the answer is 429.",
-            show_default="no limit",
-        ),
+        float | None, typer.Option(metavar="N", help="Most requests a second; beyond it 429.")
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(
-            "--expires", metavar="90d", help="After so many days (d), hours (h) or minutes (m)."
-        ),
+        typer.Option(metavar="90d", help="After so many days (d), hours (h), minutes (m)."),
     ] = None,
     file: File = Path("keys.jsonl"),
 ) -> None:
@@ -86,8 +65,6 @@ def add(
 
         stopwise keys add --name laptop --scope admin --expires 90d
 
-        stopwise keys add --name prometheus --scope read
-
         stopwise keys add --name ward --scope decide --cascade triage --rate 100
     """
     from stopwise.service.keys import add_key
@@ -95,9 +72,8 @@ def add(
     until = None if expires is None else time.time() + _seconds(expires)
     key, text = add_key(file, name, scope or ["read"], until, rate=rate, cascades=cascade or [])
     typer.echo(text)
-    typer.echo(
-        f"This is the only time it is shown. Its id is {key.id}; {file} keeps its hash.", err=True
-    )
+    words = f"This is the only time it is shown. Its id is {key.id}; {file} has its hash."
+    typer.echo(words, err=True)
 
 
 @keys.command("list")
@@ -110,25 +86,15 @@ def list_(file: File = Path("keys.jsonl")) -> None:
 
     from stopwise.service.keys import read_keys
 
-    keys = read_keys(file)
-    if not keys:
-        typer.echo(f"{file} has no keys.")
-        return
-    now = time.time()
     headings = ("id", "name", "scopes", "cascades", "rate", "created", "expires")
     table = Table(*headings, box=box.SIMPLE_HEAD, pad_edge=False)
-    for key in keys:
-        cells = (
-            key.id,
-            key.name,
-            ", ".join(key.scopes),
-            ", ".join(key.cascades) or "all",
-            "no limit" if key.rate is None else f"{key.rate:g}/s",
-            _date(key.created),
-            _date(key.expires) + (" (over)" if key.expired(now) else ""),
-        )
-        table.add_row(*map(Text, cells))  # as it is: a name may have [brackets]
-    Console().print(table)
+    for key in read_keys(file):
+        lists = (", ".join(key.scopes), ", ".join(key.cascades) or "all")
+        rate = "no limit" if key.rate is None else f"{key.rate:g}/s"
+        until = _date(key.expires) + (" (expired)" if key.expired else "")
+        cells = (key.id, key.name, *lists, rate, _date(key.created), until)
+        table.add_row(*map(Text, cells))  # not as markup: a name may have [brackets]
+    Console().print(table if table.rows else f"{file} has no keys.")
 
 
 @keys.command()
@@ -145,13 +111,12 @@ def revoke(
     typer.echo(f"Revoked {key.id} ({key.name}).")
 
 
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d{1,6})([mhd])", text.strip())
-    if found is None or not int(found[1]):
-        raise InvalidParameterError(
-            f"--expires is {text!r}: must be a number of days, hours or minutes, such as 90d"
-        )
-    return float(int(found[1]) * UNITS[found[2]])
+def _seconds(text: str) -> int:
+    found = re.fullmatch(r"([1-9]\d{0,5})([mhd])", text.strip())
+    if found is None:
+        words = "must be a number of days, hours or minutes, such as 90d"
+        raise InvalidParameterError(f"--expires is {text!r}: {words}")
+    return int(found[1]) * UNITS[found[2]]
 
 
 def _date(seconds: float | None) -> str:

@@ -11,32 +11,27 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 import typer
 
+from stopwise.reporting.wording import plural
+
 if TYPE_CHECKING:
     from stopwise.service.state import State
     from stopwise.service.store.base import EventStore
     from stopwise.service.tools.reading import Progress
 
 T = TypeVar("T")
+STORE = "An SQLite file, or postgresql://user@host/database (the password in PGPASSWORD)."
 Where: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        metavar="STORE",
-        envvar="STOPWISE_STORE",
-        help="The log: an SQLite file, or postgresql://user@host/database (the password in "
-        "PGPASSWORD).",
-        show_envvar=True,
-    ),
+    str, typer.Argument(metavar="STORE", envvar="STOPWISE_STORE", help=STORE, show_envvar=True)
 ]
 Cascade: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--cascade",
-        metavar="NAME",
-        help="Which one; may be left out if there is only one.",
-        show_default=False,
-    ),
+    str | None, typer.Option(metavar="NAME", help="May be left out if there is only one.")
 ]
+SAVE = "Write the policy of a cascade there, as stopwise.load reads it."
+OUT = "Needed: where to. Rounds are written as .parquet, .csv or .jsonl."
+CONTEXTS = "As they are, or not at all: they may be personal."
 DEFAULT = "stopwise.db"  # as in the settings of the service
+PATIENCE = 1.0  # seconds: work that takes less shows no progress
+BETWEEN = 0.05  # seconds between two reports of progress
 
 log = typer.Typer(no_args_is_help=True)
 
@@ -48,63 +43,24 @@ def log_() -> None:
     All data of a service is in its log: a file, stopwise.db, or a PostgreSQL database. Every
     command works while the service is running.
 
-        stopwise log info
+        stopwise log rebuild
 
         stopwise log verify
 
         stopwise log export --cascade triage --out triage.parquet
 
-    Exit codes: 0 for success, 1 for damage or failure, 2 where the command, or what it names, is
-    wrong.
+    Exit codes: 0 for success, 1 for damage or failure, 2 if the command is wrong.
     """
-
-
-@log.command()
-def info(store: Where = DEFAULT) -> None:
-    """Show what a log holds: events, cascades, snapshots, times.
-
-    stopwise log info stopwise.db
-    """
-    from stopwise.service.tools.reading import inspect
-
-    found = _with(store, inspect)
-    if not found.end:
-        typer.echo("The log is empty.")
-        return
-    gone = f"; events 1 to {found.first - 1:,} were compacted away" if found.first > 1 else ""
-    kinds = [f"{n:,} {kind}" for kind, n in found.kinds.items()]
-    sizes = [f"at {position:,} ({n:,} bytes)" for position, n in found.snapshots.items()]
-    _print(
-        f"{_counted(found.end - found.first + 1, 'event')} in {_counted(found.blocks, 'block')}, "
-        f"{found.size:,} bytes{gone} (not checked: log verify does)",
-        f"events: {', '.join(kinds) or 'none'}",
-        f"written: {' to '.join(map(_time, found.times)) or 'none'}",
-        f"snapshots: {', '.join(sizes) or 'none'}",
-        *_cascades(found.state),
-    )
 
 
 @log.command()
 def rebuild(
     store: Where = DEFAULT,
     cascade: Cascade = None,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            "--save",
-            metavar="FILE",
-            help="Write the policy of a cascade there, as stopwise.load reads it.",
-            show_default=False,
-        ),
-    ] = None,
-    upto: Annotated[
-        int | None,
-        typer.Option(
-            "--upto", metavar="N", min=0, help="Stop after event N.", show_default="the last"
-        ),
-    ] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help=SAVE)] = None,
+    upto: Annotated[int | None, typer.Option(metavar="N", min=0, help="The last event.")] = None,
 ) -> None:
-    """Rebuild the state from the events of a log, and show it.
+    """Rebuild the state from the events of a log, and show what it holds.
 
     No snapshot is used, unless the log was compacted and begins with one. The state hash is that
     of the service (GET /v1/state) after the same event; equal hashes, equal states, bit for bit.
@@ -113,11 +69,11 @@ def rebuild(
 
         stopwise log rebuild --cascade triage --save triage.stopwise
 
-    The saved policy decides and learns exactly as that of the service would: in Python,
-    stopwise.load("triage.stopwise").
+    The saved policy decides and learns as that of the service: stopwise.load("triage.stopwise").
     """
+    from stopwise.service.files import private_file
     from stopwise.service.tools.checking import rebuild as run
-    from stopwise.service.tools.reading import chosen, private_file
+    from stopwise.service.tools.reading import chosen
 
     if cascade is not None and save is None:
         raise typer.BadParameter("name a file with --save", param_hint="--cascade")
@@ -130,9 +86,8 @@ def rebuild(
         return state, began
 
     state, began = _with(store, work)
-    earlier = f", after the snapshot at event {began:,}: those before were compacted away"
     _print(
-        f"Applied {_counted(state.position - began, 'event')}{earlier if began else ''}.",
+        f"Applied {plural(state.position - began, 'event')}.{_compacted(began + 1)}",
         f"State hash: {state.hash()}",
         *_cascades(state),
         *([] if save is None else ["", f"Wrote the policy to {save}."]),
@@ -143,10 +98,9 @@ def rebuild(
 def verify(store: Where = DEFAULT) -> None:
     """Check that a log is what was written, and that its snapshots agree with it.
 
-    Every block has the digest of all before it; no acknowledged event may be missing; every event
-    must be possible after those before it; every recorded decision is made again; every snapshot
-    must equal the state after the events up to it, bit for bit. The first damage is reported, with
-    exit code 1.
+    No event may have changed, be missing, or contradict those before it; every decision is computed
+    again; every snapshot must equal the state after the events up to it, bit for bit. The first
+    damage is reported, with exit code 1.
 
         stopwise log verify stopwise.db
     """
@@ -158,43 +112,32 @@ def verify(store: Where = DEFAULT) -> None:
         return
     held = found.end - found.first + 1
     holds = f"events {found.first:,} to {found.end:,}" if held else "a snapshot, and no events"
-    gone = f" Events 1 to {found.first - 1:,} were compacted away." if found.first > 1 else ""
-    _print(f"The log is complete: {holds}.{gone}")
+    lines = [f"The log is complete: {holds}.{_compacted(found.first)}"]
+    if found.times:
+        lines.append(f"Written: {' to '.join(map(_time, found.times))}.")
     if held > found.applied:
-        _print(f"{_counted(held - found.applied, 'event')} before the first snapshot: only read.")
+        lines.append(
+            f"{plural(held - found.applied, 'event')} before the first snapshot: only read."
+        )
     notes = {
         "equal": "equal to the state after the events up to it, bit for bit",
         "not compared": "of another version, or older than the first event; not compared",
     }
-    _print(*(f"Snapshot at event {at:,}: {notes[one]}." for at, one in found.snapshots.items()))
-    for name, n in found.divergences.items():
-        _print(
-            f"{name}: {_counted(n, 'decision')} would differ here. This is no damage: another "
-            "version of Stopwise decided, and the recorded decisions count."
-        )
-    _print(f"State hash: {found.hash}")
+    lines += [f"Snapshot at event {at:,}: {notes[one]}." for at, one in found.snapshots.items()]
+    lines += [
+        f"{name}: {plural(n, 'decision')} would differ here. This is no damage: another version of "
+        "Stopwise decided, and the recorded decisions count."
+        for name, n in found.divergences.items()
+    ]
+    _print(*lines, f"State hash: {found.hash}")
 
 
 @log.command()
 def export(
     store: Where = DEFAULT,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Needed: where to. Rounds are written as .parquet, .csv or .jsonl.",
-            show_default=False,
-        ),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help=OUT)] = None,
     cascade: Cascade = None,
-    contexts: Annotated[
-        Literal["plain", "none"],
-        typer.Option("--contexts", help="As they are, or not at all: they may be personal."),
-    ] = "plain",
-    events: Annotated[
-        bool, typer.Option("--events", help="Every event as a line of JSON, instead of rounds.")
-    ] = False,
+    contexts: Annotated[Literal["plain", "none"], typer.Option(help=CONTEXTS)] = "plain",
 ) -> None:
     r"""Write the rounds of a cascade as a log that other commands read.
 
@@ -204,22 +147,16 @@ def export(
         stopwise log export --cascade triage --out triage.parquet
 
         stopwise diagnose triage.parquet --costs 0.01,0.24,0.25
-
-        stopwise log export --events --contexts none --out events.jsonl
     """
     from stopwise.logs.diagnosis.diagnose import LEAST_ROWS
-    from stopwise.service.tools.exporting import export_events, export_rounds
+    from stopwise.service.tools.exporting import export_rounds
 
     if out is None:
         raise typer.BadParameter("name a file, as in --out rounds.parquet", param_hint="--out")
-    if events:
-        n = _with(store, lambda log, p: export_events(log, out, cascade, contexts, p))
-        _print(f"Wrote {out}: {_counted(n, 'event')}.")
-        return
     done = _with(store, lambda log, p: export_rounds(log, out, cascade, contexts, p))
     n = done.counts
     _print(
-        f"Wrote {out}: {_counted(n['written'], 'round')}; {n['labelled']:,} with labels, "
+        f"Wrote {out}: {plural(n['written'], 'round')}; {n['labelled']:,} with labels, "
         f"{n['failed']:,} that ended early, {n['complete']:,} with the outputs of all arms.",
         f"Left out: {n['open']:,} open, {n['expired']:,} expired, {n['lost']:,} that began before "
         "the first event.",
@@ -231,26 +168,24 @@ def export(
         none = ["--context", ""] if done.bare else []
         _print(f"Next: {shlex.join(['stopwise', 'diagnose', str(out), '--costs', costs, *none])}")
     else:
-        _print(
-            f"Too few for stopwise diagnose, which needs {LEAST_ROWS} rounds with the outputs of "
-            "all arms; full_depth_every in the policy gives some."
+        few = (
+            f"Too few for stopwise diagnose, which needs {LEAST_ROWS} with the outputs of all arms"
         )
+        _print(f"{few}; full_depth_every in the policy gives some.")
 
 
 @log.command()
 def compact(
     store: Where = DEFAULT,
     keep_days: Annotated[
-        float,
-        typer.Option("--keep-days", metavar="N", min=0, help="Keep the events of the last N days."),
+        float, typer.Option(metavar="N", min=0, help="Keep the events of the last N days.")
     ] = 30.0,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Delete old events; the state stays, in a snapshot.
 
-    The complete log is checked first. Afterwards the rounds opened in those events can no longer be
-    looked up or labelled, and their contexts are gone from the log; nothing else changes, and a
-    service that starts from the snapshot has the same state, bit for bit. Make a backup first.
+    The complete log is checked first. Rounds opened in those events can no longer be looked up or
+    labelled, and their contexts are gone from the log; nothing else changes. Make a backup first.
 
         stopwise log compact stopwise.db --keep-days 90
     """
@@ -261,15 +196,12 @@ def compact(
     if not planned.events:
         _print(f"No event is older than {keep_days:g} days: nothing to delete.")
         return
+    events, rounds = plural(planned.events, "event"), plural(planned.rounds, "round")
     _print(
-        f"{_counted(planned.events, 'event')} would be deleted, written until "
-        f"{_time(planned.until)}.",
-        f"{_counted(planned.rounds, 'round')} opened in them could no longer be looked up or "
-        "labelled, and their contexts",
-        f"would be gone from the log; {planned.open:,} still open could be reported on all the "
-        "same. The policy keeps",
-        "the features of what it learned. The state could be rebuilt from the snapshot only: if",
-        "that may matter, make a backup of the database first.",
+        f"{events}, written until {_time(planned.until)}, would be deleted.",
+        f"{rounds} opened in them could no longer be looked up or labelled, and their contexts",
+        f"would be gone from the log; {planned.open:,} still open could be reported on.",
+        "The state could be rebuilt from the snapshot only: make a backup first if that matters.",
     )
     if planned.verified.divergences:
         _print("This version decides differently (see stopwise log verify): use the one in use.")
@@ -277,37 +209,41 @@ def compact(
         if not sys.stdin.isatty():
             raise typer.BadParameter("there is no terminal to ask; add --yes", param_hint="--yes")
         typer.confirm("Delete them?", abort=True)
-    position = _with(store, lambda log, progress: run(log, planned, progress))
+    at = _with(store, lambda log, progress: run(log, planned, progress))
     _print(
-        f"Deleted {_counted(planned.events, 'event')}. The snapshot at event {position:,} has the "
-        "state."
+        f"Deleted {plural(planned.events, 'event')}. The snapshot at event {at:,} has the state."
     )
 
 
 def _with(where: str, work: "Callable[[EventStore, Progress], Awaitable[T]]") -> T:
-    """Do something that may take long with the log at an address; show progress at a terminal."""
-    from rich.console import Console
-
+    """Do something with the log at an address, and show progress if it takes long."""
     from stopwise.cli.progress import follow
-    from stopwise.service.tools.reading import existing, no_progress
+    from stopwise.service.tools.reading import existing
 
     async def run(progress: "Progress") -> T:
         async with existing(where) as store:
             return await work(store, progress)
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return asyncio.run(run(no_progress))
-    with follow() as bar:
-        due = time.monotonic() + 1  # what takes less than a second needs no bar
+    with follow() as shown:
+        return asyncio.run(run(patient(shown)))
 
-        def progress(stage: str, done: int, of: int) -> None:
-            nonlocal due
-            if (now := time.monotonic()) >= due:
-                due = now + 0.05
-                bar.report(stage, done, of)
 
-        return asyncio.run(run(progress))
+def patient(report: "Progress", clock: Callable[[], float] = time.monotonic) -> "Progress":
+    """Report progress only after a while, and then not too often, but every end of a stage."""
+    begin = due = clock() + PATIENCE
+
+    def progress(stage: str, done: int, of: int) -> None:
+        nonlocal due
+        now = clock()
+        if now >= due or (done == of and now >= begin):
+            due = now + BETWEEN
+            report(stage, done, of)
+
+    return progress
+
+
+def _compacted(first: int) -> str:
+    return f" Events 1 to {first - 1:,} were compacted away." if first > 1 else ""
 
 
 def _cascades(state: "State") -> list[str]:
@@ -316,15 +252,15 @@ def _cascades(state: "State") -> list[str]:
     for learner in state.order:
         view, tally, arms = learner.view(), learner.counts, learner.cascade.names
         kind = learner.policy.name + ("" if learner.status == "active" else ", retired")
-        lines += ["", f"{learner.spec.name} ({kind}): {_counted(view.rounds, 'round')}, "]
-        lines[-1] += f"{view.learned:,} learned, {view.open:,} open, {view.audited:,} labelled"
+        counts = f"{view.learned:,} learned, {view.open:,} open, {view.audited:,} labelled"
+        lines += ["", f"{learner.spec.name} ({kind}): {plural(view.rounds, 'round')}, {counts}"]
         if total := sum(view.stops):
             shares = "/".join(f"{100 * n / total:.0f}" for n in view.stops)
             cost = view.mean_cost or 0.0
             lines.append(f"  stops at {'/'.join(arms)}: {shares} %, mean cost {cost:.4g}")
         pairs = zip(learner.cascade.pairs(), tally.seen_total, tally.differed_total, strict=True)
         lines += [
-            f"  {arms[i]} and {arms[j]}: both ran in {_counted(seen, 'round')}, disagreed in "
+            f"  {arms[i]} and {arms[j]}: both ran in {plural(seen, 'round')}, disagreed in "
             f"{100 * differed / seen:.1f} %"
             for (i, j), seen, differed in pairs
             if seen
@@ -332,14 +268,9 @@ def _cascades(state: "State") -> list[str]:
     return lines
 
 
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
 def _time(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _print(*lines: str) -> None:
-    for line in lines:
-        typer.echo(line)
+    typer.echo("\n".join(lines))

@@ -29,7 +29,7 @@ Costs: TypeAlias = Annotated[
         "--costs",
         metavar="C,C,…",
         help="Needed: what running each arm costs, in cascade order. The unit is the cost of one "
-        "wrong answer: an arm of cost 0.01 is worth running if it mends one answer in a hundred.",
+        "wrong answer: an arm of cost 0.01 is worth running if it corrects one answer in 100.",
         default_factory=str,  # without them, open_log can say for which arms
         show_default=False,
     ),
@@ -54,7 +54,7 @@ Outputs: TypeAlias = Annotated[
     typer.Option(
         "--outputs",
         metavar="A,B,…",
-        help="Columns with what the arms said, in cascade order.",
+        help="Columns with the outputs of the arms, in cascade order.",
         show_default="those called output.…",
     ),
 ]
@@ -85,51 +85,42 @@ def open_log(
     outputs: str | None = None,
     label: str | None = None,
 ) -> "tuple[Log, Cascade]":
-    """Turn what was typed into a log that can be read and the cascade that it is of.
-
-    Raises
-    ------
-    typer.BadParameter
-        If the costs are missing, no costs, or not one for each arm of the log; if the file is of
-        no known format; or if the right answers are those of an arm.
-    InvalidLogError
-        If the log lacks what it must have.
-    """
+    """Turn what was typed into a log and its cascade, or raise `typer.BadParameter`."""
     from stopwise.cascade import Cascade
     from stopwise.errors import InvalidCascadeError
     from stopwise.logs.columns import Columns
     from stopwise.logs.formats.registry import SUFFIXES
     from stopwise.logs.log import Log
+    from stopwise.reporting.wording import plural
 
     if file.suffix.lower() not in SUFFIXES:
         raise typer.BadParameter(
-            f"{file.name} does not tell its format; a log ends in {', '.join(SUFFIXES)}",
+            f"the format of {file.name} is not known; a log ends in {', '.join(SUFFIXES)}",
             param_hint="LOG",
         )
     numbers = _numbers(costs) if costs.strip() else []
     columns = Columns(
-        context=_names(context, "--context"),
-        outputs=_names(outputs, "--outputs"),
-        label=label,
+        context=_names(context, "--context"), outputs=_names(outputs, "--outputs"), label=label
     )
     log = Log(file, columns=columns)
+    arms = ", ".join(log.arms)
     if log.layout.label in log.layout.outputs:
         raise typer.BadParameter(
-            f"{log.layout.label!r} is the column of the right answers and of an arm too; an arm "
-            "that is always right teaches nothing",
+            f"{log.layout.label!r} is the column of the right answers and of an arm too; nothing "
+            "can be learned from an arm that is always right",
             param_hint="--outputs" if label is None else "--label",
         )
     if not numbers:
         example = ",".join(str(round(0.01 * 3**k, 2)) for k in range(len(log.arms)))
         raise typer.BadParameter(
-            f"say what running each arm costs, in the order {', '.join(log.arms)}: its own cost, "
-            f"in units of what one wrong answer costs you, as in --costs {example}",
+            f"give the cost of running each arm, in the order {arms}: its own cost, in units of "
+            f"what one wrong answer costs you, as in --costs {example}",
             param_hint="--costs",
         )
     if len(numbers) != len(log.arms):
         raise typer.BadParameter(
-            f"{_counted(len(numbers), 'cost')} for {_counted(len(log.arms), 'arm')}: "
-            f"give one for each of {', '.join(log.arms)}",
+            f"{plural(len(numbers), 'cost')} for {plural(len(log.arms), 'arm')}: give one for each "
+            f"of {arms}",
             param_hint="--costs",
         )
     build = Cascade.from_cumulative if cumulative else Cascade
@@ -137,22 +128,14 @@ def open_log(
         cascade = build(numbers, names=log.arms)
     except InvalidCascadeError as error:
         raise typer.BadParameter(str(error), param_hint="--costs") from error
-    _warn_of_high(cascade)
-    return log, cascade
-
-
-def _warn_of_high(cascade: "Cascade") -> None:
-    high = [
-        f"{name} ({cost:g})"
-        for name, cost in zip(cascade.names, cascade.costs.tolist(), strict=True)
-        if cost > 1
-    ]
-    if high:
+    prices = zip(cascade.names, cascade.costs.tolist(), strict=True)
+    if high := [f"{name} ({cost:g})" for name, cost in prices if cost > 1]:
         typer.echo(
             f"stopwise: costs above 1: {', '.join(high)}. The unit is one wrong answer, so such "
             "an arm can hardly pay; are these in another unit?",
             err=True,
         )
+    return log, cascade
 
 
 def command_line(
@@ -166,7 +149,7 @@ def command_line(
     label: str | None = None,
     more: Sequence[str] = (),
 ) -> str:
-    """Return the command that gives the same numbers, without telling where the log lies.
+    """Return the command that gives the same numbers, without the folder of the log.
 
     Examples
     --------
@@ -182,17 +165,15 @@ def command_line(
 
 def _numbers(text: str) -> list[float]:
     numbers: list[float] = []
-    for word in text.split(","):
+    for word in map(str.strip, text.split(",")):
         try:
-            number = float(word)
+            numbers.append(float(word))
         except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
+            numbers.append(math.nan)
+        if not math.isfinite(numbers[-1]):
             raise typer.BadParameter(
-                f"{word.strip()!r} is no number; write them as in 0.01,0.24,0.25",
-                param_hint="--costs",
+                f"{word!r} is no number; write them as in 0.01,0.24,0.25", param_hint="--costs"
             )
-        numbers.append(number)
     return numbers
 
 
@@ -208,7 +189,3 @@ def _names(text: str | None, option: str) -> tuple[str, ...] | None:
             param_hint=option,
         )
     return names
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

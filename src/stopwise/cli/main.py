@@ -1,4 +1,4 @@
-"""The program ``stopwise``: its verbs, and how it says that something went wrong."""
+"""The program ``stopwise``: its commands, and how it reports failures."""
 
 import os
 import sys
@@ -25,10 +25,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(diagnose)
-app.command()(replay)
-app.command()(reproduce)
-app.command()(serve)
+for command in (diagnose, replay, reproduce, serve):
+    app.command()(command)
 app.add_typer(keys, name="keys")
 app.add_typer(log, name="log")
 
@@ -42,13 +40,13 @@ def _version(asked: bool) -> None:
 @app.callback()
 def stopwise_(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Learn, online and without labels, how deep to go in a cascade.
 
-    With a table of what your arms said in the past, learn in a minute how deep they should have
-    gone, and whether that can be learnt without labels:
+    With a table of what your arms answered in the past, learn in a minute how deep they should
+    have gone, and whether that can be learnt without labels:
 
         stopwise diagnose LOG --costs 0.01,0.24,0.25
 
@@ -57,7 +55,7 @@ def stopwise_(
 
         stopwise reproduce --quick
 
-    Each ends with a summary and a report to open in a browser; "stopwise diagnose --help" tells
+    Each ends with a summary and a report to open in a browser; "stopwise diagnose --help" says
     more. To use Stopwise in a program of yours: import stopwise. From other languages, over HTTP:
 
         stopwise serve

@@ -37,40 +37,25 @@ def serve(config: Path | None = None, **flags: str | None) -> None:
     run(load_settings(config, os.environ, flags), typer.echo)
 
 
+def _parameter(name: str, kind: Any, **option: Any) -> inspect.Parameter:
+    annotation = Annotated[kind | None, typer.Option(f"--{name.replace('_', '-')}", **option)]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=None, annotation=annotation)
+
+
 def _flag(row: Setting) -> inspect.Parameter:
-    kinds = {int: "N", float: "SECONDS"}
+    """Return the option of a setting: text, so that every source gives the same messages."""
+    metavar = "|".join(row.choices) or {int: "N", float: "SECONDS"}.get(row.kind, "TEXT")
     default = "" if row.default is None else f" Default: {row.default}."
-    option: Any = typer.Option(
-        row.flag,
-        metavar="|".join(row.choices) or kinds.get(row.kind, "TEXT"),
-        help=row.help.replace("`", "") + default,
-        show_default=False,
-        rich_help_panel=PANELS.get(row.name[:4], "Options"),
-    )
-    return inspect.Parameter(
-        row.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        # text, so that a bad value gives the same message from every source
-        annotation=Annotated[str | None, option],
-    )
+    panel, words = PANELS.get(row.name[:4], "Options"), row.help.replace("`", "") + default
+    return _parameter(row.name, str, metavar=metavar, help=words, rich_help_panel=panel)
 
 
-_config = inspect.Parameter(
-    "config",
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    default=None,
-    annotation=Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            envvar="STOPWISE_CONFIG",
-            help="Settings in TOML, with the names of the options: max_body = 2000000.",
-        ),
-    ],
-)
 # One flag for each row of the table of settings, which is the only place that lists them.
-_parameters = [_config, *map(_flag, SETTINGS.values())]
+_CONFIG = "Settings in TOML, with the names of the options: max_body = 2000000."
+_parameters = [
+    _parameter("config", Path, metavar="FILE", envvar="STOPWISE_CONFIG", help=_CONFIG),
+    *map(_flag, SETTINGS.values()),
+]
 serve.__signature__ = inspect.Signature(_parameters)  # pyright: ignore[reportFunctionMemberAccess] (any function may have one)
 serve.__annotations__ = {one.name: one.annotation for one in _parameters}

@@ -2,6 +2,5 @@
 
 Requests are written once, as generators without input or output; the two clients do their steps::
 
-    Client, AsyncClient → rounds → requests → retries
-            └→ transport (httpx)
+    Client, AsyncClient → rounds → requests → exchanges
 """

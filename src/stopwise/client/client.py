@@ -1,18 +1,32 @@
 """The clients: one for ordinary, blocking code, one for async code."""
 
 import asyncio
+import ssl
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
+from functools import update_wrapper
+from inspect import signature
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeVar,
+    get_args,
+)
+from urllib.parse import urlsplit
 
 import numpy as np
 
-from stopwise.client import transport
-from stopwise.client.requests import Requests, as_method
-from stopwise.client.retries import Exchange, Pause, Reply, Send, Step
-from stopwise.client.rounds import INSTEAD, UNCHANGED, AsyncOpenRound, OpenRound, Outcome, run
+from stopwise.client.exchanges import ConnectionLost, Exchange, Pause, Reply, Retries, Send, Step
+from stopwise.client.requests import Requests
+from stopwise.client.rounds import CONTEXT, INSTEAD, Outcome, run
 from stopwise.client.values import ContextLike
-from stopwise.errors import InvalidParameterError
+from stopwise.errors import missing_package
 from stopwise.running.calls import ask, ask_async
 from stopwise.running.round_loop import Ask, drive, drive_async
 from stopwise.running.stage import StageLike
@@ -22,7 +36,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
+C = TypeVar("C", bound=Callable[..., Any])
 H = TypeVar("H", "httpx.Client", "httpx.AsyncClient")
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+LONGEST_CONNECT = 5.0  # seconds: a machine that is there answers sooner (heuristic)
 
 
 def _blocking(
@@ -31,7 +48,7 @@ def _blocking(
     def call(self: "Client", *args: P.args, **more: P.kwargs) -> T:
         return self._do(method(self._requests, *args, **more))  # pyright: ignore[reportPrivateUsage] (its own)
 
-    return as_method(call, method)
+    return _as_method(call, method)
 
 
 def _awaited(
@@ -40,11 +57,55 @@ def _awaited(
     async def call(self: "AsyncClient", *args: P.args, **more: P.kwargs) -> T:
         return await self._do(method(self._requests, *args, **more))  # pyright: ignore[reportPrivateUsage] (its own)
 
-    return as_method(call, method)
+    return _as_method(call, method)
+
+
+def _as_method(call: C, request: Callable[..., Any]) -> C:
+    """Give a client's method the name, the docstring and the signature of its request."""
+    declared = signature(request)
+    result = get_args(declared.return_annotation)[-1]
+    vars(call)["__signature__"] = declared.replace(return_annotation=result)
+    return update_wrapper(call, request)  # pyright: ignore[reportReturnType] (the same function)
+
+
+@contextmanager
+def _losses() -> Generator[None]:
+    """Raise `ConnectionLost` where httpx got no response."""
+    import httpx
+
+    try:
+        yield
+    except (TimeoutError, httpx.TimeoutException):
+        raise ConnectionLost("no answer in time", "timeout") from None
+    except httpx.RequestError as error:
+        lasting = isinstance(
+            error, httpx.UnsupportedProtocol | httpx.LocalProtocolError | httpx.DecodingError
+        )
+        cause: BaseException | None = error
+        while cause is not None and not lasting:  # a certificate will be as wrong next time
+            lasting = isinstance(cause, ssl.SSLError)
+            cause = cause.__cause__ or cause.__context__
+        reason = str(error) or type(error).__name__
+        text = f"the service cannot be reached ({reason})"
+        raise ConnectionLost(text, lasting=lasting) from error
+
+
+def _arguments(send: Send) -> dict[str, Any]:
+    """Return the arguments with which httpx sends a request."""
+    import httpx
+
+    limits = httpx.Timeout(send.timeout, connect=min(send.timeout, LONGEST_CONNECT))
+    return send._asdict() | {"timeout": limits}
+
+
+def _reply(response: "httpx.Response", content: bytes) -> Reply:
+    return Reply(response.status_code, content, response.headers.get("Retry-After"))
 
 
 class _ClientBase(Generic[H]):
     """What both clients share: the requests, and the connections to send them with."""
+
+    _kind: ClassVar[str]  # of httpx's clients
 
     def __init__(
         self,
@@ -56,25 +117,15 @@ class _ClientBase(Generic[H]):
         rng: np.random.Generator | None = None,
         http: H | None = None,
     ) -> None:
-        self._requests = Requests(url, key, timeout=timeout, deadline=deadline, rng=rng)
-        transport.check(self._requests.url)
+        try:
+            import httpx
+        except ImportError:
+            raise missing_package("the client", "httpx", "client") from None
+        self._requests = Requests(url, key, Retries(timeout, deadline, rng))
         self._own = http is None
-        self._http: H = self._connections(not self._requests.local) if http is None else http
-
-    def _connections(self, trust_env: bool) -> H:
-        raise NotImplementedError
-
-    def _sending(self, send: Send) -> dict[str, Any]:
-        """Return the arguments with which httpx sends a request."""
-        if self._http.is_closed:
-            raise InvalidParameterError("this client was closed: make a new one")
-        return {
-            "method": send.method,
-            "url": send.url,
-            "headers": send.headers,
-            "content": send.content,
-            "timeout": transport.time_limits(send.timeout),
-        }
+        # proxies of the environment are not for this machine
+        trust_env = urlsplit(self._requests.url).hostname not in LOOPBACK
+        self._http: H = getattr(httpx, self._kind)(trust_env=trust_env) if http is None else http
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._requests.url!r})"
@@ -84,10 +135,10 @@ class Client(_ClientBase["httpx.Client"]):
     """Asks a Stopwise service how deep to go, and reports the outputs of the arms.
 
     A request is tried again when the connection breaks, when no answer comes in time, and when the
-    service says "later" (429, 503; also 502 and 504, which proxies answer). Waits grow from try to
-    try and are random (exponential back-off, full jitter); a Retry-After is kept to, up to 5 s. No
-    request can count twice: one that creates something carries an Idempotency-Key, made once and
-    sent with each try; all others name what they are about.
+    service answers "later" (429, 503; also 502 and 504, which proxies answer). Waits grow from try
+    to try and are random (exponential back-off, full jitter); a Retry-After is respected, up to
+    5 s. No request can count twice: one that creates something carries an Idempotency-Key, drawn
+    once and sent with each try; all others name what they are about.
 
     A client may be shared by threads. It keeps connections open: close it, or use it in a
     ``with``.
@@ -125,6 +176,7 @@ class Client(_ClientBase["httpx.Client"]):
             client.report("triage", opened.id, outputs)
     """
 
+    _kind = "Client"
     create = _blocking(Requests.create)
     cascades = _blocking(Requests.cascades)
     cascade = _blocking(Requests.cascade)
@@ -138,7 +190,7 @@ class Client(_ClientBase["httpx.Client"]):
     state = _blocking(Requests.state)
 
     def run(
-        self, name: str, context: ContextLike, arms: Sequence[StageLike], *, case: Any = UNCHANGED
+        self, name: str, context: ContextLike, arms: Sequence[StageLike], *, case: Any = CONTEXT
     ) -> Outcome:
         """Run a complete round: open it, ask the stages, report their outputs.
 
@@ -154,31 +206,8 @@ class Client(_ClientBase["httpx.Client"]):
             `Stage`.
         case : object, optional
             What stages are asked about; by default the context.
-
-        Returns
-        -------
-        Outcome
-            Its ``answer`` is that of the last arm that gave one.
         """
         return self._do(run(self._requests, name, context, arms, case, INSTEAD))
-
-    def round(
-        self, name: str, context: ContextLike = (), *, idempotency_key: str | None = None
-    ) -> OpenRound:
-        """Return a round to go through arm by arm.
-
-        Examples
-        --------
-        ::
-
-            with client.round("ward", [age]) as visit:
-                for arm in visit:
-                    answer = stages[arm](patient)
-                    visit.give(answer.diagnosis, revealed=answer.values)
-            print(visit.answer.arm, visit.answer.cost)
-        """
-        opening = self._requests.open(name, context, idempotency_key=idempotency_key)
-        return OpenRound(self._do, opening, self._requests, name)
 
     def close(self) -> None:
         """Close the connections; may be called twice."""
@@ -191,32 +220,23 @@ class Client(_ClientBase["httpx.Client"]):
     def __exit__(self, *left: object) -> None:
         self.close()
 
-    def _connections(self, trust_env: bool) -> "httpx.Client":
-        import httpx
-
-        return httpx.Client(trust_env=trust_env)
-
     def _do(self, exchange: Exchange[T]) -> T:
         return drive(exchange, self._outcome)
 
     def _outcome(self, step: Step) -> Any:
         match step:
-            case Send():
-                return self._reply(step)
-            case Pause():
-                return time.sleep(step.seconds)
             case Ask():
                 return ask(step.call, step.case, step.timeout)
-
-    def _reply(self, send: Send) -> Reply:
-        import httpx
-
-        until, how = time.monotonic() + send.timeout, self._sending(send)
-        try:
-            with self._http.stream(**how) as response:
-                return transport.read(response, until)
-        except httpx.RequestError as error:
-            raise transport.lost(error) from error
+            case Pause():
+                return time.sleep(step.seconds)
+            case Send():
+                until, content = time.monotonic() + step.timeout, b""
+                with _losses(), self._http.stream(**_arguments(step)) as response:
+                    for piece in response.iter_bytes():
+                        content += piece
+                        if time.monotonic() > until:  # httpx limits the wait for each piece only
+                            raise TimeoutError
+                    return _reply(response, content)
 
 
 class AsyncClient(_ClientBase["httpx.AsyncClient"]):
@@ -230,16 +250,9 @@ class AsyncClient(_ClientBase["httpx.AsyncClient"]):
         As in `Client`.
     http : httpx.AsyncClient, optional
         To send with, for certificates and proxies of your own; you close it.
-
-    Examples
-    --------
-    >>> async def main():
-    ...     async with AsyncClient("http://127.0.0.1:8350") as client:
-    ...         return repr(client)
-    >>> asyncio.run(main())
-    "AsyncClient('http://127.0.0.1:8350')"
     """
 
+    _kind = "AsyncClient"
     create = _awaited(Requests.create)
     cascades = _awaited(Requests.cascades)
     cascade = _awaited(Requests.cascade)
@@ -253,30 +266,13 @@ class AsyncClient(_ClientBase["httpx.AsyncClient"]):
     state = _awaited(Requests.state)
 
     async def run(
-        self, name: str, context: ContextLike, arms: Sequence[StageLike], *, case: Any = UNCHANGED
+        self, name: str, context: ContextLike, arms: Sequence[StageLike], *, case: Any = CONTEXT
     ) -> Outcome:
         """Run a complete round; see `Client.run`.
 
         Async stages are awaited; each other stage runs in a thread of its own.
         """
         return await self._do(run(self._requests, name, context, arms, case, None))
-
-    def round(
-        self, name: str, context: ContextLike = (), *, idempotency_key: str | None = None
-    ) -> AsyncOpenRound:
-        """Return a round to go through arm by arm.
-
-        Examples
-        --------
-        ::
-
-            async with client.round("ward", [age]) as visit:
-                async for arm in visit:
-                    answer = await stages[arm](patient)
-                    await visit.give(answer.diagnosis, revealed=answer.values)
-        """
-        opening = self._requests.open(name, context, idempotency_key=idempotency_key)
-        return AsyncOpenRound(self._do, opening, self._requests, name)
 
     async def close(self) -> None:
         """Close the connections; may be called twice."""
@@ -289,31 +285,19 @@ class AsyncClient(_ClientBase["httpx.AsyncClient"]):
     async def __aexit__(self, *left: object) -> None:
         await self.close()
 
-    def _connections(self, trust_env: bool) -> "httpx.AsyncClient":
-        import httpx
-
-        return httpx.AsyncClient(trust_env=trust_env)
-
     async def _do(self, exchange: Exchange[T]) -> T:
         return await drive_async(exchange, self._outcome)
 
     async def _outcome(self, step: Step) -> Any:
         match step:
-            case Send():
-                return await self._reply(step)
-            case Pause():
-                return await asyncio.sleep(step.seconds)
             case Ask():
                 return await ask_async(step.call, step.case, step.timeout)
-
-    async def _reply(self, send: Send) -> Reply:
-        import httpx
-
-        how = self._sending(send)
-        try:
-            async with asyncio.timeout(send.timeout), self._http.stream(**how) as response:
-                return transport.reply(response, await response.aread())
-        except TimeoutError:
-            raise transport.late() from None
-        except httpx.RequestError as error:
-            raise transport.lost(error) from error
+            case Pause():
+                return await asyncio.sleep(step.seconds)
+            case Send():
+                with _losses():
+                    async with (
+                        asyncio.timeout(step.timeout),
+                        self._http.stream(**_arguments(step)) as response,
+                    ):
+                        return _reply(response, await response.aread())

@@ -3,26 +3,15 @@
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from functools import update_wrapper
-from inspect import signature
-from typing import Any, TypeVar, get_args
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
-import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
-from stopwise.client.retries import (
-    Call,
-    ConnectionLost,
-    Exchange,
-    Pause,
-    Reply,
-    Retries,
-    refusal,
-)
+from stopwise.client.exchanges import ConnectionLost, Exchange, Pause, Reply, Retries, Send, refusal
 from stopwise.client.values import (
     ContextLike,
     Features,
@@ -37,22 +26,19 @@ from stopwise.client.values import (
 from stopwise.errors import InvalidParameterError
 from stopwise.running.stage import seconds
 from stopwise.service import messages as m
+from stopwise.version import __version__
 
 T = TypeVar("T")
-C = TypeVar("C", bound=Callable[..., Any])
 DEFAULT_URL = "http://127.0.0.1:8350"
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 POLL = 0.1  # seconds between requests to a service that is not ready
 
 
 class Requests:
     """The service's API without the sending; see `Client` for the parameters.
 
-    The clients have these methods too, and do the steps of each exchange.
-
     Examples
     --------
-    >>> requests = Requests("http://127.0.0.1:8350/", None, timeout=10, deadline=30, rng=None)
+    >>> requests = Requests("http://127.0.0.1:8350/", None, Retries(10, 30, None))
     >>> step = next(requests.open("triage", [0.5, 1]))
     >>> step.method, step.url
     ('POST', 'http://127.0.0.1:8350/v1/cascades/triage/rounds')
@@ -60,26 +46,14 @@ class Requests:
     b'{"context":[0.5,1.0],"evidence":false}'
     """
 
-    def __init__(
-        self,
-        url: str | None,
-        key: str | None,
-        *,
-        timeout: float,
-        deadline: float,
-        rng: np.random.Generator | None,
-    ) -> None:
-        rng = np.random.default_rng() if rng is None else rng
+    def __init__(self, url: str | None, key: str | None, retries: Retries) -> None:
         self.url = _address(os.environ.get("STOPWISE_URL") or DEFAULT_URL if url is None else url)
-        key = os.environ.get("STOPWISE_KEY") or None if key is None else key
-        key = None if key is None else _header(key, "the API key")
-        self.retries = Retries(self.url, key, timeout, deadline, rng)
+        self.retries = retries
         self._specs: dict[str, m.CascadeSpec] = {}
-
-    @property
-    def local(self) -> bool:
-        """Whether the service is on this machine, so that no proxy is meant."""
-        return urlsplit(self.url).hostname in LOOPBACK
+        self._headers = {"Accept": "application/json", "User-Agent": f"stopwise/{__version__}"}
+        key = os.environ.get("STOPWISE_KEY") or None if key is None else key
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {_header(key, 'the API key')}"
 
     # -- cascades ---------------------------------------------------------------------------------
 
@@ -139,7 +113,7 @@ class Requests:
         return self._get(_path(name), m.CascadeView)
 
     def spec(self, name: str) -> Exchange[m.CascadeSpec]:
-        """Return the description of a cascade, which never changes: asked for once."""
+        """Return the description of a cascade; it never changes, so it is requested once."""
         if name not in self._specs:
             view = yield from self.cascade(name)
             self._specs[name] = view.spec
@@ -191,13 +165,8 @@ class Requests:
     ) -> Exchange[list[m.RoundAnswer]]:
         """Open several rounds in one request; none learns from another.
 
-        Parameters
-        ----------
-        name, evidence, idempotency_key
-            As in `open`.
-        contexts : array_like or iterable
-            The rows of a table, or contexts one by one; at most 1,000, unless the service is set
-            otherwise.
+        ``contexts`` are the rows of a table, or contexts one by one; at most 1,000, unless the
+        service is set otherwise. The other parameters are as in `open`.
         """
         body = m.BatchRequest(context_values(contexts), evidence)
         if not body.contexts:
@@ -219,10 +188,8 @@ class Requests:
 
         Parameters
         ----------
-        name : str
-            Of the cascade.
-        id : str
-            Of the round.
+        name, id : str
+            Of the cascade and of the round.
         outputs : sequence or mapping
             In the order of the arms (None: not known yet), or by their names. Any JSON values;
             compared by equality.
@@ -255,12 +222,11 @@ class Requests:
         return self._get("/v1/state", m.StateAnswer)
 
     def ready(self, wait: float = 0.0) -> Exchange[bool]:
-        """Say whether the service can decide now, or within so many seconds."""
+        """Return whether the service can decide now, or within so many seconds."""
         until = self.retries.clock() + seconds(wait, "wait", zero=True, most=None)
-        call = Call("GET", "/readyz", object)
         while True:
             try:
-                reply: Reply = yield self.retries.send(call, self.retries.timeout)
+                reply: Reply = yield self._send("GET", "/readyz")
             except ConnectionLost as lost:
                 if lost.lasting:
                     return False
@@ -273,25 +239,20 @@ class Requests:
                 return False
             yield Pause(POLL)
 
-    def _get(self, path: str, answer: type[T]) -> Exchange[T]:
-        return self.retries.answer(Call("GET", path, answer))
+    def _send(self, method: str, path: str, content: bytes | None = None, **headers: str) -> Send:
+        return Send(method, self.url + path, self._headers | headers, content, self.retries.timeout)
+
+    def _get(self, path: str, kind: type[T]) -> Exchange[T]:
+        return self.retries.answer(self._send("GET", path), kind)
 
     def _post(
-        self,
-        path: str,
-        answer: type[T],
-        body: msgspec.Struct | None = None,
-        key: str | None = None,
+        self, path: str, kind: type[T], body: msgspec.Struct | None = None, key: str | None = None
     ) -> Exchange[T]:
-        return self.retries.answer(Call("POST", path, answer, body, key))
-
-
-def as_method(call: C, request: Callable[..., Any]) -> C:
-    """Give a client's method the name, the words and the signature of the request behind it."""
-    declared = signature(request)
-    result = get_args(declared.return_annotation)[-1]
-    vars(call)["__signature__"] = declared.replace(return_annotation=result)
-    return update_wrapper(call, request)  # pyright: ignore[reportReturnType] (the same function)
+        headers = {"Content-Type": "application/json"}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        content = b"{}" if body is None else msgspec.json.encode(body)
+        return self.retries.answer(self._send("POST", path, content, **headers), kind)
 
 
 def _path(name: str, *parts: str) -> str:
@@ -308,12 +269,12 @@ def _path(name: str, *parts: str) -> str:
 
 
 def _once(key: str | None) -> str:
-    """Return the Idempotency-Key of a call: made once, sent with every try."""
+    """Return the Idempotency-Key of a call: created once, sent with every try."""
     return uuid.uuid4().hex if key is None else _header(key, "an idempotency key")
 
 
 def _header(value: str, what: str) -> str:
-    """Return what a header can carry, or say what is wrong without showing it."""
+    """Return a value that a header can carry; an error does not show it."""
     value = value.strip() if isinstance(value, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
     if not re.fullmatch(r"[!-~]{1,200}", value):
         raise InvalidParameterError(f"{what} is 1 to 200 printable ASCII characters without spaces")
@@ -330,8 +291,7 @@ def _address(url: str) -> str:
         raise InvalidParameterError(
             "the address must not hold a user or a password: give the API key as key="
         )
-    if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url):
+    plain = not (parts.query or parts.fragment or re.search(r"\s", url))
+    if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
         raise InvalidParameterError(f"the address of a service is like {DEFAULT_URL}, not {url!r}")
-    if parts.query or parts.fragment:
-        raise InvalidParameterError(f"the address of a service has no ? and no #, as in {url!r}")
     return url.rstrip("/")

@@ -7,6 +7,7 @@ from typing import Any, SupportsFloat, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stopwise import checks
 from stopwise.cascade import Cascade
 from stopwise.errors import (
     InvalidCascadeError,
@@ -15,21 +16,12 @@ from stopwise.errors import (
     InvalidOutputsError,
     InvalidParameterError,
 )
-from stopwise.features import (
-    FeatureMap,
-    Identity,
-    PerPair,
-    PerStage,
-    Polynomial,
-    Scaled,
-    Shared,
-)
+from stopwise.features import FeatureMap, PerPair, PerStage, Shared, bind
 from stopwise.service.messages import Arm, CascadeSpec
 
 ContextLike = ArrayLike | Mapping[str, SupportsFloat]
 OutputsLike = Sequence[Any] | Mapping[str, Any]
-Features = FeatureMap | Shared | PerStage | PerPair | Mapping[str, Any]
-"""What `Client.create` takes for ``features``: a map, an arrangement, or plain JSON values."""
+Features = FeatureMap | Shared | PerStage | PerPair | Mapping[str, Any]  # or plain JSON values
 
 
 def context_value(given: ContextLike, where: str = "") -> list[float] | dict[str, float]:
@@ -42,38 +34,22 @@ def context_value(given: ContextLike, where: str = "") -> list[float] | dict[str
     """
     if not isinstance(given, Mapping):
         return numbers(given, where)
-    names = [str(name) for name in given]
-    values = numbers(cast(ArrayLike, list(given.values())), where, names)
-    return dict(zip(names, values, strict=True))
+    values = numbers(cast(ArrayLike, list(given.values())), where)
+    return dict(zip(map(str, given), values, strict=True))
 
 
-def numbers(given: ArrayLike, where: str = "", names: Sequence[str] | None = None) -> list[float]:
+def numbers(given: ArrayLike, where: str = "") -> list[float]:
     """Return finite numbers as a list: a context, or what an arm adds to it."""
-    try:
-        array = np.asarray(given)
-        text = array.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in array.flat)
-        if array.ndim != 1 or array.dtype.kind not in "biufO" or text:
-            raise TypeError
-        values = cast(list[float], array.astype(np.float64).tolist())
-    except (TypeError, ValueError):  # the latter also for rows of different lengths
-        raise InvalidContextError(f"{where}a context is a flat list of numbers") from None
-    for place, value in enumerate(values):
-        if not math.isfinite(value):
-            name = place if names is None else names[place]
-            raise InvalidContextError(f"{where}number {name!r} is {value}; it must be finite")
-    return values
+    array = checks.numbers(f"{where}a context", given, InvalidContextError)
+    if array.ndim != 1 or not np.isfinite(array).all():
+        raise InvalidContextError(f"{where}a context is a flat list of finite numbers")
+    return array.tolist()
 
 
 def context_values(
     given: ArrayLike | Iterable[ContextLike],
 ) -> list[list[float] | dict[str, float]]:
-    """Return several contexts as JSON: the rows of a table, or one by one.
-
-    Examples
-    --------
-    >>> context_values(np.eye(2))
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
+    """Return several contexts as JSON: the rows of a table, or one by one."""
     if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
         raise InvalidContextError("give a list of contexts; for a single one there is `open`")
     rows = cast(Iterable[ContextLike], given)
@@ -81,7 +57,7 @@ def context_values(
 
 
 def output_values(given: OutputsLike) -> list[Any] | dict[str, Any]:
-    """Return outputs as JSON; None stands for an arm that has not answered yet.
+    """Return outputs as JSON; None is for an arm that has not answered yet.
 
     Examples
     --------
@@ -108,41 +84,36 @@ def known_value(given: Any, what: str) -> Any:
 
 
 def json_value(given: Any, what: str, error: type[InvalidInputError] = InvalidOutputsError) -> Any:
-    """Return a value as JSON has it, or say why it has none.
+    """Return a value as JSON has it, or refuse it.
 
-    Only what is written the same each time: sets have no order, NaN would become null.
+    Only values with one JSON form are accepted: sets have no order, NaN would become null.
 
     Examples
     --------
     >>> json_value({"says": np.bool_(True), "box": (1, 2)}, "the output")
     {'says': True, 'box': [1, 2]}
     """
-    if isinstance(given, np.generic | np.ndarray):
-        given = cast(Any, given.tolist())
-    if given is None or isinstance(given, bool):
-        return given
-    if isinstance(given, str):
-        return str(given)
-    if isinstance(given, int):
-        return int(given)
-    if isinstance(given, float):
-        if not math.isfinite(given):
-            raise error(f"{what} holds {given}, which JSON does not have")
-        return float(given)
-    if isinstance(given, list | tuple):
-        return [json_value(part, what, error) for part in cast(Sequence[Any], given)]
-    if isinstance(given, Mapping):
-        pairs = cast(Mapping[Any, Any], given).items()
-        if not all(isinstance(key, str) for key, _ in pairs):
-            raise error(f"{what} has keys that are not text, which JSON does not have")
-        return {str(key): json_value(part, what, error) for key, part in pairs}
-    raise error(
-        f"{what} holds a {type(given).__name__}, which JSON does not have; make text, a number, or "
-        "a list of these of it"
-    )
-
-
-# -- cascades -------------------------------------------------------------------------------------
+    match given:
+        case np.generic() | np.ndarray():
+            return json_value(cast(Any, given).tolist(), what, error)
+        case None | bool():
+            return given
+        case str():
+            return str(given)
+        case int():
+            return int(given)
+        case float() if math.isfinite(given):
+            return float(given)
+        case list() | tuple():
+            return [json_value(part, what, error) for part in cast(Sequence[Any], given)]
+        case Mapping() if all(isinstance(key, str) for key in cast(Mapping[Any, Any], given)):
+            pairs = cast(Mapping[str, Any], given).items()
+            return {str(key): json_value(part, what, error) for key, part in pairs}
+        case _:
+            raise error(
+                f"{what} holds {checks.short_repr(given)}, which JSON does not have: use text, "
+                "finite numbers, lists, or dicts with text as keys"
+            )
 
 
 def described(
@@ -175,7 +146,8 @@ def described(
         )
     optional: dict[str, Any] = {} if keep_open is None else {"keep_open": keep_open}
     if features is not None:
-        optional["features"] = _feature_spec(features)
+        size = len(context) if isinstance(context, Sequence) else context
+        optional["features"] = _feature_spec(features, size, cascade.n_arms)
     given = {
         key: json_value(value, f"the setting {key}", InvalidParameterError)
         for key, value in (settings or {}).items()
@@ -190,26 +162,15 @@ def described(
     )
 
 
-def _feature_spec(features: Features) -> dict[str, Any]:
-    match features:
-        case Mapping():
-            return dict(features)
-        case Shared():
-            return _map_spec(features.map)
-        case PerStage():
-            maps = [_map_spec(m) for m in features.maps]
-            sees = {} if features.sees is None else {"sees": list(features.sees)}
-            return {"kind": features.kind, "maps": maps, **sees}
-        case PerPair():
-            return {"kind": features.kind, "maps": [_map_spec(m) for _, m in features.maps]}
-        case _:
-            return _map_spec(features)
-
-
-def _map_spec(given: FeatureMap) -> dict[str, Any]:
-    if isinstance(given, Identity | Polynomial | Scaled):
-        return given.to_spec()
-    raise InvalidParameterError(
-        f"{given!r} is code, which cannot be sent: compute these features yourself and send them "
-        "as the context, or use Identity, Polynomial or Scaled"
-    )
+def _feature_spec(features: Features, context_dim: int, n_arms: int) -> dict[str, Any]:
+    if isinstance(features, Mapping):
+        return dict(features)
+    spec = bind(features, context_dim, n_arms).to_spec()
+    if any(one["kind"] == "custom" for one in spec["maps"]):
+        raise InvalidParameterError(
+            f"{features!r} has code, which cannot be sent: compute these features yourself and "
+            "send them as the context, or use Identity, Polynomial or Scaled"
+        )
+    if spec["kind"] == Shared.kind:
+        return spec["maps"][0]
+    return {key: spec[key] for key in ("kind", "maps", "sees") if key in spec}

@@ -1,4 +1,4 @@
-"""The two tables of the paper's experiments; README.md here says where they come from."""
+"""The two tables of the paper's experiments; README.md here states their origin."""
 
 from importlib.resources import files
 
@@ -11,21 +11,7 @@ TABLES = ("pima", "heart")
 
 
 def load_table(name: str) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.int64]]:
-    """Load a table that comes with Stopwise.
-
-    Parameters
-    ----------
-    name : {"pima", "heart"}
-        Which one.
-
-    Returns
-    -------
-    columns : tuple of str
-        The names of the attributes.
-    X : ndarray of shape (n, d)
-        The attributes, in the units of the source.
-    y : ndarray of shape (n,)
-        The labels, 0 or 1.
+    """Load the table "pima" or "heart": the names of the columns, the data, and the labels 0 and 1.
 
     Examples
     --------

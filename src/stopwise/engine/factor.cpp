@@ -36,9 +36,8 @@ void Factor::take(Numbers& a, double least) {
     lower_.swap(a);
 }
 
-double Factor::largest_square_norm(const double* block, std::size_t rows, Numbers& work) const {
-    return kernels().largest_norm(block, visited(rows), d_, lower_.data(), reciprocal_.data(),
-                                  work.data());
+double Factor::largest_square_norm(const double* x, std::size_t rows, Numbers& work) const {
+    return kernels().largest_norm(x, rows, d_, lower_.data(), reciprocal_.data(), work.data());
 }
 
 std::vector<double> Factor::matrix() const {
@@ -78,32 +77,22 @@ bool Factor::exceeds(double level) const {
     std::vector<double> a = matrix();
     for (std::size_t j = 0; j < d_; ++j) {  // Cholesky, by rows of the lower half
         for (std::size_t i = j; i < d_; ++i) {
-            double s = a[i * d_ + j] - (i == j ? level : 0.0);
+            double& s = a[i * d_ + j];
+            if (i == j) s -= level;
             for (std::size_t k = 0; k < j; ++k) s -= a[i * d_ + k] * a[j * d_ + k];
-            if (i == j) {
-                if (!(s > 0.0)) return false;
-                a[j * d_ + j] = std::sqrt(s);
-            } else {
-                a[i * d_ + j] = s / a[j * d_ + j];
-            }
+            s = i > j ? s / a[j * d_ + j] : std::sqrt(s);
         }
+        if (!(a[j * d_ + j] > 0.0)) return false;
     }
     return true;
 }
 
-void Factor::save(Writer& to) const {
-    to.put(reciprocal_.data(), d_);
-    for (std::size_t k = 0; k + 1 < d_; ++k) {
-        to.put(lower_.data() + k * stride_ + k + 1, d_ - k - 1);
-    }
-}
-
-void Factor::restore(Reader& from, double least, double most) {
+void Factor::archive(Archive& with, double least, double most) {
     constexpr double kSlack = 1.0 + 1e-6;  // of rounding
-    from.between(reciprocal_.data(), d_, 1.0 / (most * kSlack), kSlack / least, "a factor");
+    with.between(reciprocal_.data(), d_, 1.0 / (most * kSlack), kSlack / least, "a factor");
     for (std::size_t k = 0; k + 1 < d_; ++k) {  // L_rk²·D_k is at most a diagonal entry of A
         const double largest = std::sqrt(most * reciprocal_[k]) * kSlack;
-        from.between(lower_.data() + k * stride_ + k + 1, d_ - k - 1, -largest, largest, "a factor");
+        with.between(lower_.data() + k * stride_ + k + 1, d_ - k - 1, -largest, largest, "a factor");
     }
 }
 

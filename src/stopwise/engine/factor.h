@@ -9,7 +9,6 @@
 
 #include "archive.h"
 #include "kernels.h"
-#include "numbers.h"
 
 namespace stopwise {
 
@@ -17,8 +16,6 @@ class Factor {
 public:
     // The matrix ``scale``·I, scale > 0.
     Factor(std::size_t d, double scale);
-
-    std::size_t dimension() const { return d_; }
 
     // Add w·xxᵀ. ``x`` has padded(d) numbers; returns xᵀA⁻¹x of before. ``inverse_x``, unless
     // null, gets A⁻¹x of after.
@@ -31,23 +28,22 @@ public:
     void solve(double* x) const;
 
     // Become the matrix whose lower half is in ``a``, by columns of padded(d), which are overwritten.
-    // A's least eigenvalue is at least ``least``, whatever rounding says.
+    // A's least eigenvalue is at least ``least``, whatever rounding does.
     void take(Numbers& a, double least);
 
-    // The largest φᵀA⁻¹φ of a block of rows.
-    double largest_square_norm(const double* block, std::size_t rows, Numbers& work) const;
+    // The largest φᵀA⁻¹φ of a block's rows (`Kernels::largest_norm`).
+    double largest_square_norm(const double* x, std::size_t rows, Numbers& work) const;
 
     // A and A⁻¹, d by d.
     std::vector<double> matrix() const;
     std::vector<double> inverse() const;
 
-    // Whether A − level·I is positive definite: O(d) if a pivot says no, O(d³) otherwise.
+    // Whether A − level·I is positive definite: O(d) if a pivot is too small, O(d³) otherwise.
     bool exceeds(double level) const;
 
     std::size_t nbytes() const { return (lower_.size() + reciprocal_.size()) * sizeof(double); }
-    void save(Writer& to) const;
-    // All eigenvalues of A are between these two.
-    void restore(Reader& from, double least, double most);
+    // Save or restore; all eigenvalues of A are between these two.
+    void archive(Archive& with, double least, double most);
 
 private:
     std::size_t d_, stride_;

@@ -33,9 +33,6 @@ public:
 private:
     std::size_t context_dim_, width_;
     std::vector<MonomialBlock> blocks_;
-    // of each block: how many coordinates a monomial multiplies, padded with the constant's index
-    std::vector<std::size_t> degrees_;
-    std::vector<std::vector<std::size_t>> indices_;
 };
 
 }  // namespace stopwise

@@ -3,29 +3,23 @@
 // its history reads complete blocks and nothing else. Inside a block, each feature is one column.
 //
 // Of the rounds that stopped at an arm, the first kMaxDistinct distinct rows are stored once, with
-// counts: a stream of repeating contexts never outgrows its distinct contexts, nor does the price of
+// counts: a stream of repeating contexts never outgrows its distinct contexts, nor does the cost of
 // a pass over it. Later rows are stored one by one, with one bit per answer.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <unordered_map>
 
 #include "archive.h"
 #include "kernels.h"
-#include "numbers.h"
 
 namespace stopwise {
 
-// One logistic regression: "do arms i and j disagree?", or "is arm i wrong?". It reads ``dim``
-// features from ``offset`` on, in the rounds that stopped at ``arm`` or beyond. ``gram`` is the
-// number of the matrix V that it shares with the questions that see the same.
-struct Question {
-    std::size_t offset, dim, arm, gram;
-};
-
-// The features and rounds of one V. Where stages reveal the context, its pairs are judged at arm
-// ``stage``; kNoStage where the whole context is known from the start.
-struct GramPlan {
+// What a question ("do arms i and j disagree?", "is arm i wrong?") reads: ``dim`` features from
+// ``offset`` on, in the rounds that stopped at ``arm`` or beyond. Questions that read the same share
+// a matrix V. Where stages reveal the context, its pairs are judged at arm ``stage``; kNoStage where
+// the complete context is known from the start.
+struct Scope {
     std::size_t offset, dim, arm, stage;
 };
 
@@ -34,13 +28,15 @@ inline constexpr std::size_t kMaxDistinct = 4096;  // heuristic: small beside a 
 
 class History {
 public:
-    // ``weight``: how many rounds one counts for that continued at random to the last arm.
-    History(std::size_t n_arms, std::size_t width, std::size_t n_questions, std::size_t weight);
+    // ``question_arms``: for each question the arm of its scope. ``weight``: how many rounds one
+    // counts for that continued at random to the last arm.
+    History(std::size_t n_arms, std::size_t width, std::vector<std::size_t> question_arms,
+            std::size_t weight);
 
     // Append one round: its features, where it stopped, where the rule itself would have stopped,
     // and 0 or 1 for each question that it answers.
     void append(const double* row, std::size_t stop, std::size_t rule_stop,
-                const unsigned char* answers, const std::vector<Question>& questions);
+                const unsigned char* answers);
 
     struct Block {
         Block(std::size_t width, std::size_t n_questions, bool counted, bool weighted);
@@ -62,50 +58,41 @@ public:
     }
 
     // How often each row of a block counts for a question, and how often the answer was yes.
-    void tally(const Block& block, std::size_t question, std::size_t arm, std::size_t stage,
-               double* seen, double* positive) const;
+    void tally(const Block& block, std::size_t question, const Scope& scope, double* seen,
+               double* positive) const;
 
-    // How many rounds one counts for, as evidence for questions judged at ``stage`` about ``arm``.
-    // What a pair's model does not see can decide whether the pair is seen only where the rule
-    // stops between its arms: such a round was seen by chance, once in ``weight`` times (Horvitz
-    // and Thompson's weights, docs/revealed.md).
-    std::size_t weight_of(std::size_t stage, std::size_t arm, std::size_t rule_stop) const {
-        return stage < rule_stop && rule_stop < arm ? weight_ : 1;
+    // How many rounds one counts for, as evidence for a scope. What a pair's model does not see can
+    // decide whether the pair is seen only where the rule stops between its arms: such a round was
+    // seen by chance, once in ``weight`` times (Horvitz and Thompson's weights, docs/revealed.md).
+    std::size_t weight_of(const Scope& scope, std::size_t rule_stop) const {
+        return scope.stage < rule_stop && rule_stop < scope.arm ? weight_ : 1;
     }
 
-    // How many rounds count for such questions, each by its weight.
-    double observations(std::size_t arm, std::size_t stage) const;
+    // How many rounds count for a scope, each by its weight.
+    double observations(const Scope& scope) const;
 
     std::size_t rows() const { return rows_; }
     std::size_t nbytes() const;
-    void save(Writer& to) const;
-    // At most ``rounds`` were seen, and no feature lies beyond ``largest``.
-    void restore(Reader& from, const std::vector<Question>& questions, std::int64_t rounds,
-                 double largest);
+    // Save or restore; at most ``rounds`` were seen, and no feature lies beyond ``largest``.
+    void archive(Archive& with, std::int64_t rounds, double largest);
 
 private:
-    struct Entry {  // of a distinct row: where it is
-        std::uint64_t hash;
-        std::uint32_t stop, place;
-    };
     using Blocks = std::vector<Block>;
 
     std::uint64_t hash(const double* row, std::size_t stop, std::size_t rule_stop) const;
     std::size_t find(const double* row, std::size_t stop, std::size_t rule_stop,
                      std::uint64_t hash) const;
     Block& with_room(Blocks& blocks, bool counted);
-    void restore(Block& block, Reader& from, const std::vector<Question>& questions,
-                 std::size_t stop, std::int64_t& rounds, double largest) const;
     void put(Block& block, const double* row, std::size_t rule_stop);
-    bool counts(std::size_t stop, std::size_t slot) const;
-    bool make_table();
-    void index(std::uint64_t hash, std::size_t stop, std::size_t place, std::size_t slot);
+    void archive(Block& block, Archive& with, std::size_t stop, std::int64_t& rounds,
+                 double largest);
+    void index(Archive& with);
 
-    std::size_t n_arms_, width_, n_questions_, weight_;
-    std::size_t rows_ = 0;
+    std::size_t n_arms_, width_;
+    std::vector<std::size_t> question_arms_;
+    std::size_t weight_, rows_ = 0;
     std::vector<Blocks> counted_, single_;  // by the stop
-    std::vector<Entry> entries_;
-    std::vector<std::int32_t> table_;  // open addressing: hash → number of an entry, −1 for none
+    std::unordered_multimap<std::uint64_t, std::size_t> index_;  // hash → place among the counted
 };
 
 }  // namespace stopwise

@@ -77,13 +77,13 @@ double grow(double* lower, double* r, std::size_t d, double* x, double w, double
         const double next = start + before;
         const double inverse = 1.0 / next;
         const double b = q * inverse;
-        const double kept = t * inverse;
+        const double share = t * inverse;
         u[k] = start * b;
-        r[k] *= kept;
+        r[k] *= share;
         const bool grows = next > 4.0 * t;
         t = next;
         const Lanes ps = broadcast(p), bs = broadcast(b);
-        const Lanes scale = broadcast(grows ? kept : 1.0);
+        const Lanes scale = broadcast(grows ? share : 1.0);
         double* column = lower + k * stride;
         std::size_t c = (k + 1) / 4 * 4;
         if (c <= k) {  // the lanes that hold the diagonal: nothing up to it changes

@@ -9,8 +9,11 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace stopwise {
+
+using Numbers = std::vector<double>;
 
 inline constexpr std::size_t kBlock = 64;  // history rows that are visited together
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "exponential.h"
+#include "link.h"
 
 namespace stopwise::STOPWISE_KERNELS {
 
@@ -27,7 +27,7 @@ inline Lanes select(Bits condition, Lanes yes, Lanes no) {
 inline Lanes less_of(Lanes a, Lanes b) { return select(a < b, a, b); }
 inline Lanes greater_of(Lanes a, Lanes b) { return select(a > b, a, b); }
 inline Lanes magnitude(Lanes a) { return (Lanes)((Bits)a & 0x7fffffffffffffffLL); }
-// 2^k times a value, where k is the whole number in the low bits of ``shifted``
+// 2^k times a value, where k is the integer in the low bits of ``shifted``
 inline Lanes scaled(Lanes value, Lanes shifted) {
     return (Lanes)((Bits)value + ((Bits)shifted << 52));
 }

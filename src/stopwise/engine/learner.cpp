@@ -17,7 +17,6 @@ constexpr double kSlope = 0.5;  // heuristic: how much the logit of q is expecte
 
 constexpr double kLongest = 1.01;  // ‖φ‖² ≤ 1, with room for rounding
 constexpr double kLargest = 1.001;  // |φ_c| ≤ 1, likewise
-const std::vector<Question> kLabelQuestion = {{0, 0, 2, 0}};
 
 // The largest p(1 − 2q) for a logit of p within ± spread and this one of q.
 double repair(double at_p, double spread, double at_q) {
@@ -49,17 +48,16 @@ public:
     }
 
     double bonus(std::size_t k) override {
-        const std::size_t g = learner_.plan_.questions[k].gram;
+        const std::size_t g = learner_.plan_.questions[k];
         double& bonus = scratch_.bonuses[g];
         if (bonus < 0.0) {
             const Gram& gram = learner_.grams_[g];
             double& norm = scratch_.norms[g];
             norm = kInfinity;
             if (gram.count > 0.0 || learner_.rule_->lam() > 0.0) {
-                const double* x = scratch_.slots.data() + learner_.slots_[g];
-                norm = std::sqrt(gram.factor.square_norm(x, scratch_.work.data()));
+                norm = std::sqrt(gram.factor.square_norm(phi(k), scratch_.work.data()));
             }
-            bonus = norm == kInfinity ? kInfinity : radius(gram) * norm;
+            bonus = norm == kInfinity ? kInfinity : learner_.radius_of(gram) * norm;
         }
         return bonus;
     }
@@ -67,42 +65,28 @@ public:
     double hessian_norm(std::size_t k) override {
         return models_[k].hessian_norm(phi(k), scratch_.work.data());
     }
-
     double hessian_turn(std::size_t k) override {
         return models_[k].anchored() ? models_[k].hessian_turn() : kInfinity;
     }
-
     double noise(std::size_t k) const override { return noise_ == nullptr ? 0.0 : noise_[k]; }
 
     const double* phi(std::size_t k) const {
-        return scratch_.slots.data() + learner_.slots_[learner_.plan_.questions[k].gram];
+        return scratch_.phi[learner_.plan_.questions[k]].data();
     }
-
     const Labelled* labelled(std::size_t k) const {
         return labels_.empty() || labels_[k].rounds == 0 ? nullptr : &labels_[k];
     }
-
     Scratch& scratch() { return scratch_; }
 
 private:
     // ‖φ‖_{H⁻¹} from above, by the ‖φ‖_{V⁻¹} that the bonus needed anyway:
     // H = Σ μ'φφᵀ + ridge·I ≽ min(lightest μ', ridge/base)·(V + base·I).
     double cheap_norm(std::size_t k) {
-        const double norm = scratch_.norms[learner_.plan_.questions[k].gram];
+        const double norm = scratch_.norms[learner_.plan_.questions[k]];
         if (norm < 0.0) return kInfinity;  // the rule did not ask for it
         const double base = std::max(learner_.rule_->lam(), kFloor);
         const double share = std::min(models_[k].lightest(), models_[k].ridge() / base);
         return norm / std::sqrt(share);
-    }
-
-    double radius(const Gram& gram) {
-        const double n = gram.count;
-        if (gram.heaviest > 1.0) return learner_.radius_of(gram);
-        if (scratch_.radius_of != n) {
-            scratch_.radius_of = n;
-            scratch_.radius = learner_.radius_of(gram);
-        }
-        return scratch_.radius;
     }
 
     const Learner& learner_;
@@ -114,57 +98,40 @@ private:
 
 Learner::Learner(Plan plan, std::shared_ptr<const Rule> rule)
     : plan_(std::move(plan)), rule_(std::move(rule)), pairs_(plan_.n_arms * plan_.n_arms, 0),
-      history_(plan_.n_arms, plan_.width, plan_.questions.size(), plan_.weight) {
+      history_(plan_.n_arms, plan_.width, plan_.question_arms(), plan_.weight) {
     std::size_t k = 0;
     for (std::size_t i = 0; i < plan_.n_arms; ++i) {
         beaten_by_.push_back(i + 1);
         for (std::size_t j = i + 1; j < plan_.n_arms; ++j) pairs_[i * plan_.n_arms + j] = k++;
     }
     for (const double gap : plan_.gaps) thresholds_.push_back(rule_->threshold(gap));
-    for (const GramPlan& gram : plan_.grams) {
+    for (const Scope& gram : plan_.grams) {
         grams_.push_back({Factor(gram.dim, std::max(rule_->lam(), kFloor))});
-        slots_.push_back(slots_size_);
-        for (std::size_t g = 0; g + 1 < slots_.size(); ++g) {  // features that another V has too
-            if (plan_.grams[g].offset == gram.offset && plan_.grams[g].dim == gram.dim) {
-                slots_.back() = slots_[g];
-            }
-        }
-        if (slots_.back() == slots_size_) slots_size_ += padded(gram.dim);
-        widest_ = std::max(widest_, gram.dim);
     }
-    for (const Question& question : plan_.questions) models_.emplace_back(question.dim, plan_.ridge);
+    for (const std::size_t g : plan_.questions) {
+        models_.emplace_back(plan_.grams[g].dim, plan_.ridge);
+    }
     scratch_ = scratch();
 }
 
 Learner::Scratch Learner::scratch() const {
-    Scratch made;
-    made.slots.assign(slots_size_, 0.0);
-    made.norms.assign(grams_.size(), -1.0);
-    made.bonuses.assign(grams_.size(), -1.0);
-    made.work.assign(padded(widest_ + 1), 0.0);
-    made.label.assign(padded(widest_ + 1), 0.0);
-    return made;
+    Scratch created;
+    std::size_t widest = 0;
+    for (const Scope& gram : plan_.grams) {
+        created.phi.emplace_back(padded(gram.dim), 0.0);
+        widest = std::max(widest, padded(gram.dim + 1));
+    }
+    created.work.assign(widest, 0.0);
+    created.label.assign(widest, 0.0);
+    return created;
 }
 
 void Learner::load(const double* row, Scratch& scratch) const {
     for (std::size_t g = 0; g < grams_.size(); ++g) {
-        std::copy_n(row + plan_.grams[g].offset, plan_.grams[g].dim,
-                    scratch.slots.begin() + static_cast<std::ptrdiff_t>(slots_[g]));
+        std::copy_n(row + plan_.grams[g].offset, plan_.grams[g].dim, scratch.phi[g].begin());
     }
-    std::fill(scratch.norms.begin(), scratch.norms.end(), -1.0);
-    std::fill(scratch.bonuses.begin(), scratch.bonuses.end(), -1.0);
-    scratch.radius_of = -1.0;
-}
-
-Source Learner::source(std::size_t question) const {
-    const Question& q = plan_.questions[question];
-    return {history_, question, q.arm, plan_.grams[q.gram].stage, q.offset};
-}
-
-// The question about a pair's labels is stored as a cascade of two arms whose first means nothing; a
-// rule that would have stopped there gives the round its weight.
-Source Learner::source(const Labelled& labelled) {
-    return {labelled.history, 0, 2, 0, 0};
+    scratch.norms.assign(grams_.size(), -1.0);
+    scratch.bonuses.assign(grams_.size(), -1.0);
 }
 
 // Weighted rows of V have noise whose variance is at most their weight times what V accounts for,
@@ -236,31 +203,21 @@ bool Learner::passes(At& at, std::size_t i, Noted* noted) {
     return true;
 }
 
-// Compare the gap of (i, j) with its upper value, of which only an interval is known. ``settle``
-// decides by the middle of the interval.
+// Compare the gap of (i, j) with its upper value; ``settle`` decides whatever the certificate.
 Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j, bool settle) const {
     const double threshold = thresholds_[i * plan_.n_arms + j];
     const bool always = wins_always(i, j);
-    const bool may_have_labels = rule_->takes_labels() && at.labelled(pair(i, j)) != nullptr;
-    if (!settle && (always || (threshold == -kInfinity && !may_have_labels))) {
+    const bool has_labels = rule_->takes_labels() && at.labelled(pair(i, j)) != nullptr;
+    if (!settle && (always || (threshold == -kInfinity && !has_labels))) {
         // no upper value is needed to know this
         return {always ? Verdict::wins : Verdict::loses, 0.0, {kNaN, 0.0, 0.0}};
     }
     const Upper upper = rule_->upper(at, i, j, threshold);
-    Comparison found{Verdict::unsure, threshold - upper.value, {upper.estimate, upper.value, 0.0}};
-    if (always) {
-        found.verdict = Verdict::wins;
-    } else if (settle || upper.high - upper.low <= 2.0 * kExact) {
-        found.verdict = threshold > upper.value ? Verdict::wins : Verdict::loses;
-    } else if (threshold > upper.high) {
-        found.verdict = Verdict::wins;
-    } else if (threshold <= upper.low) {
-        found.verdict = Verdict::loses;
-    }
-    if (found.verdict != Verdict::wins && may_have_labels) {
-        return with_labels(at, i, j, settle, found);
-    }
-    return found;
+    const bool exact = settle || upper.high - upper.low <= 2.0 * kExact;
+    const Verdict verdict = always ? Verdict::wins : certified(threshold, upper, exact);
+    const Comparison found{
+        verdict, threshold - upper.value, {upper.estimate, upper.value, 0.0}};
+    return verdict != Verdict::wins && has_labels ? with_labels(at, i, j, settle, found) : found;
 }
 
 // Judge a gap that does not win by disagreement alone, by what labels have shown besides. Going on
@@ -271,40 +228,39 @@ Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j, bool 
 Learner::Comparison Learner::with_labels(At& at, std::size_t i, std::size_t j, bool settle,
                                          const Comparison& without) const {
     const std::size_t k = pair(i, j);
-    const Labelled* labelled = at.labelled(k);
     const double bonus = at.bonus(k);
     if (bonus == kInfinity) return without;  // nothing of this pair was seen
-    const Model& model = labelled->model;
-    Scratch& scratch = at.scratch();
-    label_features(at.phi(k), plan_.questions[k].dim, scratch.label.data());
+    const Labelled& labelled = *at.labelled(k);
     const double error_p = at.error(k, 0.0);
     const double at_p = at.logit(k);
     double error_q = kInfinity, at_q = 0.0;
-    if (model.anchored()) {
-        const double norm = model.hessian_norm(scratch.label.data(), scratch.work.data());
-        const double turn = 0.5 * model.hessian_turn();
-        const double caution =
-            rule_->label_quantile() * std::sqrt(labelled->heaviest) * norm;
-        at_q = model.logit(scratch.label.data()) - caution;
-        error_q = model.slack() * norm +
-                  caution * (turn < 1.0 ? 2.0 * turn / (2.0 - turn) : exp(turn) - 1.0);
+    if (labelled.model.anchored()) {
+        const auto [logit, norm] = label_estimate(at, k);
+        const double caution = rule_->label_quantile() * std::sqrt(labelled.heaviest) * norm;
+        at_q = logit - caution;
+        error_q = labelled.model.slack() * norm +
+                  caution * growth(0.5 * labelled.model.hessian_turn());
     }
     if ((error_p == kInfinity || !(error_q < kInfinity)) && !settle) {
         return {Verdict::unsure, -kInfinity, {kNaN, 0.0, 0.0}};
     }
-    const double value = repair(at_p, bonus, at_q);
+    // the errors may be of either sign, which makes the optimism more or less by as much
+    const Upper upper{at_p, repair(at_p, bonus, at_q),
+                      repair(at_p, bonus - error_p, at_q + error_q),
+                      repair(at_p, bonus + error_p, at_q - error_q)};
     const double gap = plan_.gaps[i * plan_.n_arms + j];
-    Comparison found{Verdict::unsure, gap - value,
-                     {at_p, at_p + bonus, 0.5 * (sigmoid(at_p + bonus) - value)}};
-    if (settle || (error_p <= kExact && error_q <= kExact)) {
-        found.verdict = gap > value ? Verdict::wins : Verdict::loses;
-    } else if (gap > repair(at_p, bonus + error_p, at_q - error_q)) {
-        found.verdict = Verdict::wins;
-    } else if (gap <= repair(at_p, bonus - error_p, at_q + error_q)) {
-        // the errors may also be of the other sign, which makes the optimism less by as much
-        found.verdict = Verdict::loses;
-    }
-    return found;
+    const bool exact = settle || (error_p <= kExact && error_q <= kExact);
+    return {certified(gap, upper, exact), gap - upper.value,
+            {at_p, at_p + bonus, 0.5 * (sigmoid(at_p + bonus) - upper.value)}};
+}
+
+// Of the model of a pair's labels: the logit of q at the context, and the norm of its features.
+std::pair<double, double> Learner::label_estimate(At& at, std::size_t k) const {
+    const Model& model = at.labelled(k)->model;
+    double* const phi = at.scratch().label.data();
+    label_features(at.phi(k), scope_of(k).dim, phi);
+    const double norm = model.hessian_norm(phi, at.scratch().work.data());
+    return {model.logit(phi), norm};
 }
 
 // Spend one pass over history on the model that leaves pair (i, j) undecided.
@@ -317,10 +273,8 @@ void Learner::sharpen(At& at, std::size_t i, std::size_t j, bool cautious) {
         Labelled& labelled = labels_[k];
         double off = 1.0;
         if (labelled.model.anchored()) {
-            label_features(at.phi(k), plan_.questions[k].dim, scratch_.label.data());
-            const double* phi = scratch_.label.data();
-            const double norm = labelled.model.hessian_norm(phi, scratch_.work.data());
-            off = blurred(labelled.model.logit(phi), labelled.model.slack() * norm);
+            const auto [logit, norm] = label_estimate(at, k);
+            off = blurred(logit, labelled.model.slack() * norm);
         }
         if (off > blurred(at.logit(k), at.error(k, 0.0))) {
             labelled.model.refine(source(labelled), true, cautious, effort_);  // reads H itself
@@ -361,13 +315,11 @@ std::vector<Evidence> Learner::explain(const Noted* noted, std::size_t stop) con
         for (std::size_t j = i + 1; j < plan_.n_arms; ++j) {
             const Noted& note = noted[pair(i, j)];
             if (std::isnan(note.estimate)) continue;
-            const double gap = plan_.gaps[i * plan_.n_arms + j];
-            const double upper = rule_->shown(note.upper);
-            const bool won =
-                note.harm > 0.0
-                    ? gap > upper - 2.0 * note.harm
-                    : wins_always(i, j) || thresholds_[i * plan_.n_arms + j] > note.upper;
-            all.push_back({i, j, gap, rule_->shown(note.estimate), upper, won, note.harm});
+            const std::size_t ij = i * plan_.n_arms + j;
+            const double gap = plan_.gaps[ij], upper = rule_->shown(note.upper);
+            const bool won = note.harm > 0.0 ? gap > upper - 2.0 * note.harm
+                                             : wins_always(i, j) || thresholds_[ij] > note.upper;
+            all.emplace_back(i, j, gap, rule_->shown(note.estimate), upper, won, note.harm);
         }
     }
     return all;
@@ -382,28 +334,24 @@ void Learner::observe(const double* row, std::size_t stop, std::size_t rule_stop
         // leave the same history.
         row_.assign(row, row + plan_.width);
         for (std::size_t g = 0; g < grams_.size(); ++g) {
-            const GramPlan& gram = plan_.grams[g];
+            const Scope& gram = plan_.grams[g];
             // the first of those with the same features belongs to the earliest arm
             if (gram.arm > stop && (g == 0 || plan_.grams[g - 1].offset != gram.offset)) {
                 std::fill_n(row_.begin() + static_cast<std::ptrdiff_t>(gram.offset), gram.dim, 0.0);
             }
         }
-        history_.append(row_.data(), stop, rule_stop, answers, plan_.questions);
+        history_.append(row_.data(), stop, rule_stop, answers);
         for (std::size_t g = 0; g < grams_.size(); ++g) {
-            const GramPlan& plan = plan_.grams[g];
-            if (plan.arm > stop) continue;
+            if (plan_.grams[g].arm > stop) continue;
+            const double* const phi = scratch_.phi[g].data();
             const auto times = static_cast<double>(
-                history_.weight_of(plan.stage, plan.arm, std::min(rule_stop, stop)));
-            grams_[g].factor.add(scratch_.slots.data() + slots_[g], times);
+                history_.weight_of(plan_.grams[g], std::min(rule_stop, stop)));
+            grams_[g].factor.add(phi, times);
             grams_[g].count += times;
             grams_[g].heaviest = std::max(grams_[g].heaviest, times);
-        }
-        for (std::size_t k = 0; k < models_.size(); ++k) {
-            const Question& question = plan_.questions[k];
-            if (question.arm > stop) continue;
-            const auto times = static_cast<double>(history_.weight_of(
-                plan_.grams[question.gram].stage, question.arm, std::min(rule_stop, stop)));
-            models_[k].learn(scratch_.slots.data() + slots_[question.gram], answers[k] != 0, times);
+            for (std::size_t k = 0; k < models_.size(); ++k) {
+                if (plan_.questions[k] == g) models_[k].learn(phi, answers[k] != 0, times);
+            }
         }
     }
     ++rounds_;
@@ -417,12 +365,12 @@ bool Learner::explored() const {
 }
 
 std::vector<Learner::Labelled> Learner::new_labels() const {
-    std::vector<Labelled> made;
-    for (const Question& question : plan_.questions) {
-        made.push_back({History(3, question.dim + 1, 1, plan_.weight),
-                        Model(question.dim + 1, plan_.ridge)});
+    std::vector<Labelled> created;
+    for (const std::size_t g : plan_.questions) {
+        const std::size_t d = plan_.grams[g].dim + 1;
+        created.push_back({History(3, d, {kLabelScope.arm}, plan_.weight), Model(d, plan_.ridge)});
     }
-    return made;
+    return created;
 }
 
 // The features of q_ij: a constant, and those of p_ij, which count for less. The ridge is the
@@ -444,14 +392,12 @@ void Learner::label(const double* row, std::size_t n, std::size_t rule_stop,
             const std::size_t k = pair(i, j);
             if (differ[k] == 0) continue;
             Labelled& labelled = labels_[k];
-            const Question& question = plan_.questions[k];
-            const std::size_t stage = plan_.grams[question.gram].stage;
-            const bool between = stage != kNoStage && i < rule_stop && rule_stop < j;
-            label_features(scratch_.slots.data() + slots_[question.gram], question.dim,
+            const Scope& scope = scope_of(k);
+            const bool between = scope.stage != kNoStage && i < rule_stop && rule_stop < j;
+            label_features(scratch_.phi[plan_.questions[k]].data(), scope.dim,
                            scratch_.label.data());
             const double times = between ? static_cast<double>(plan_.weight) : 1.0;
-            labelled.history.append(scratch_.label.data(), 2, between ? 1 : 2, &right[i],
-                                    kLabelQuestion);
+            labelled.history.append(scratch_.label.data(), 2, between ? 1 : 2, &right[i]);
             labelled.model.learn(scratch_.label.data(), right[i] != 0, times);
             labelled.heaviest = std::max(labelled.heaviest, times);
             ++labelled.rounds;
@@ -465,7 +411,7 @@ std::vector<double> Learner::theta(std::size_t question) const {
     Effort effort;
     if (!model.solve(source(question), false, effort)) return {};
     const auto begin = model.estimate().begin();
-    return {begin, begin + static_cast<std::ptrdiff_t>(plan_.questions[question].dim)};
+    return {begin, begin + static_cast<std::ptrdiff_t>(scope_of(question).dim)};
 }
 
 std::size_t Learner::nbytes() const {
@@ -478,80 +424,58 @@ std::size_t Learner::nbytes() const {
     return n;
 }
 
-std::vector<unsigned char> Learner::save() const {
-    Writer to;
-    to.put(rounds_);
-    to.put<std::int64_t>(explored_ ? 1 : 0);
-    for (const std::int64_t n : {effort_.passes, effort_.hessians, effort_.rows_visited}) to.put(n);
-    for (std::size_t i = 0; i + 1 < plan_.n_arms; ++i) {
-        to.put(static_cast<std::int64_t>(beaten_by_[i]));
-    }
-    history_.save(to);
-    for (const Gram& gram : grams_) {
-        to.put(gram.count);
-        to.put(gram.heaviest);
-        gram.factor.save(to);
-    }
-    for (const Model& model : models_) model.save(to);
-    to.put(labelled_rounds_);
-    to.put<std::int64_t>(labels_.empty() ? 0 : 1);
-    for (const Labelled& labelled : labels_) {
-        to.put(labelled.rounds);
-        to.put(labelled.heaviest);
-        labelled.history.save(to);
-        labelled.model.save(to);
-    }
+std::vector<unsigned char> Learner::save() {
+    Archive to;
+    archive(to);
     return std::move(to.bytes);
 }
 
 void Learner::restore(const unsigned char* bytes, std::size_t size) {
-    constexpr std::int64_t most = kMostCounted;
     Learner fresh(plan_, rule_);  // so that nothing changes if the bytes are bad
-    Reader from(bytes, size);
-    fresh.rounds_ = from.count(most, "its number of rounds");
-    fresh.explored_ = from.count(1, "whether it has explored") == 1;
-    Effort& effort = fresh.effort_;
-    for (std::int64_t* n : {&effort.passes, &effort.hessians, &effort.rows_visited}) {
-        *n = from.count(most, "its passes");
-    }
-    for (std::size_t i = 0; i + 1 < plan_.n_arms; ++i) {
-        const auto j = from.count(static_cast<std::int64_t>(plan_.n_arms) - 1, "an arm");
-        if (j <= static_cast<std::int64_t>(i)) throw BadArchive("impossible: an arm");
-        fresh.beaten_by_[i] = static_cast<std::size_t>(j);
-    }
-    const auto weight = static_cast<double>(plan_.weight);
-    fresh.history_.restore(from, plan_.questions, fresh.rounds_, kLargest);
-    const double start = std::max(rule_->lam(), kFloor);
-    for (std::size_t g = 0; g < grams_.size(); ++g) {
-        Gram& gram = fresh.grams_[g];
-        const double n = fresh.history_.observations(plan_.grams[g].arm, plan_.grams[g].stage);
-        from.between(&gram.count, 1, n, n, "a number of observations");
-        from.between(&gram.heaviest, 1, 1.0, weight, "a weight");
-        gram.factor.restore(from, start, start + kLongest * n);
-    }
-    for (std::size_t k = 0; k < models_.size(); ++k) {
-        fresh.models_[k].restore(from, fresh.grams_[plan_.questions[k].gram].count, kLongest);
-    }
-    fresh.labelled_rounds_ = from.count(most, "its number of labels");
-    if (from.count(1, "whether it has labels") == 1) {
-        if (!rule_->takes_labels()) throw BadArchive("impossible: labels");
-        fresh.labels_ = new_labels();
-        for (Labelled& labelled : fresh.labels_) {
-            labelled.rounds = from.count(fresh.labelled_rounds_, "its number of labels");
-            from.between(&labelled.heaviest, 1, 1.0, weight, "a weight");
-            const double shrunk = kSlope * std::sqrt(plan_.ridge);  // more than 1 with a large ridge
-            labelled.history.restore(from, kLabelQuestion, labelled.rounds,
-                                     kLargest * std::max(1.0, shrunk));
-            if (labelled.history.observations(2, 2) != static_cast<double>(labelled.rounds)) {
-                throw BadArchive("impossible: its number of labels");
-            }
-            const Source all = source(labelled);
-            labelled.model.restore(from, labelled.history.observations(all.arm, all.stage),
-                                   kLongest * (1.0 + plan_.ridge));
-        }
-    }
+    Archive from(bytes, size);
+    fresh.archive(from);
     from.end();
     *this = std::move(fresh);
+}
+
+void Learner::archive(Archive& with) {
+    with.count(rounds_, kMostCounted, "its number of rounds");
+    with.count(explored_, 1, "whether it has explored");
+    for (std::int64_t* n : {&effort_.passes, &effort_.hessians, &effort_.rows_visited}) {
+        with.count(*n, kMostCounted, "its passes");
+    }
+    for (std::size_t i = 0; i + 1 < plan_.n_arms; ++i) {
+        with.count(beaten_by_[i], static_cast<std::int64_t>(plan_.n_arms) - 1, "an arm");
+        with.check(beaten_by_[i] > i, "an arm");
+    }
+    const auto weight = static_cast<double>(plan_.weight);
+    history_.archive(with, rounds_, kLargest);
+    const double start = std::max(rule_->lam(), kFloor);
+    for (std::size_t g = 0; g < grams_.size(); ++g) {
+        Gram& gram = grams_[g];
+        const double n = with.reading() ? history_.observations(plan_.grams[g]) : gram.count;
+        with.between(&gram.count, 1, n, n, "a number of observations");
+        with.between(&gram.heaviest, 1, 1.0, weight, "a weight");
+        gram.factor.archive(with, start, start + kLongest * n);
+    }
+    for (std::size_t k = 0; k < models_.size(); ++k) {
+        models_[k].archive(with, gram_of(k).count, kLongest);
+    }
+    with.count(labelled_rounds_, kMostCounted, "its number of labels");
+    bool any = !labels_.empty();
+    with.count(any, rule_->takes_labels() ? 1 : 0, "whether it has labels");
+    if (any && with.reading()) labels_ = new_labels();
+    const double shrunk = kSlope * std::sqrt(plan_.ridge);  // more than 1 with a large ridge
+    for (Labelled& labelled : labels_) {
+        with.count(labelled.rounds, labelled_rounds_, "its number of labels");
+        with.between(&labelled.heaviest, 1, 1.0, weight, "a weight");
+        labelled.history.archive(with, labelled.rounds, kLargest * std::max(1.0, shrunk));
+        const auto seen = [&](std::size_t stage) {
+            return labelled.history.observations({0, 0, kLabelScope.arm, stage});
+        };
+        with.check(seen(kNoStage) == static_cast<double>(labelled.rounds), "its number of labels");
+        labelled.model.archive(with, seen(kLabelScope.stage), kLongest * (1.0 + plan_.ridge));
+    }
 }
 
 }  // namespace stopwise

@@ -1,11 +1,13 @@
 // A learner: everything seen so far, one model per question, and the decision rule.
 //
-// `decide` and `observe` serve one round, `run` and `learn` a whole series; all are the same two
+// `decide` and `observe` serve one round, `run` and `learn` a series; all are the same two
 // functions, so the same events give the same decisions, bit for bit. A learner owns its memory and
 // can be copied. It has no lock: threads that share one must take turns.
 #pragma once
 
 #include <memory>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "factor.h"
@@ -16,30 +18,34 @@
 namespace stopwise {
 
 inline constexpr std::int64_t kUntilExplored = -1;  // forced_rounds="auto"
+// The question about a pair's labels is stored as that of a cascade of three arms, of which the last
+// always ran; a rule that would have stopped at the second gives the round its weight.
+inline constexpr Scope kLabelScope{0, 0, 2, 0};
 
 // The numbers of a comparison: p̂ and p̃ in the units of the rule, and half of what labels take off
-// p̃. The estimate is NaN for a comparison that was not made.
+// p̃. The estimate is NaN for a comparison that did not take place.
 struct Noted {
     double estimate, upper, harm;
 };
 
 struct Plan {
     std::size_t n_arms, width;
-    std::vector<Question> questions;
-    std::vector<GramPlan> grams;
-    std::vector<double> gaps;  // (n_arms, n_arms): C_j − C_i
+    std::vector<std::size_t> questions;  // of each question (a pair's, or an arm's) its number of V
+    std::vector<Scope> grams;            // of each V what it and its questions read
+    std::vector<double> gaps;            // (n_arms, n_arms): C_j − C_i
     double ridge;
     std::int64_t forced_rounds;
     std::size_t weight;  // how many rounds one counts for that continued at random to the last arm
+
+    std::vector<std::size_t> question_arms() const {
+        std::vector<std::size_t> arms;
+        for (const std::size_t g : questions) arms.push_back(grams[g].arm);
+        return arms;
+    }
 };
 
-// One comparison of the stopping rule, in words that a person reads.
-struct Evidence {
-    std::size_t first, second;
-    double gap, estimate, upper;
-    bool gap_won;
-    double harm;
-};
+// A comparison of the stopping rule: i, j, the gap, p̂, p̃, whether the gap won, and the harm.
+using Evidence = std::tuple<std::size_t, std::size_t, double, double, double, bool, double>;
 
 class Learner {
 public:
@@ -53,7 +59,7 @@ public:
     //     B = {i : C_j − C_i > p̃_ij(x) for all j > i} ∪ {K},  stop at min B     (the paper, Lemma 2)
     //
     // ``row`` are the features, ``noise`` a draw per pair or null, ``noted`` gets the numbers of
-    // every comparison made (n_pairs of them). Learns nothing.
+    // every comparison (n_pairs of them). Learns nothing.
     std::size_t decide(const double* row, const double* noise, Noted* noted);
 
     // Whether to stop at arm i, of a row of features known at least that far.
@@ -63,7 +69,7 @@ public:
     // estimate does not settle. Looks only: models are refined in copies.
     bool evidence(const double* row, const double* noise, std::size_t stop, Noted* noted) const;
 
-    // What noted numbers say of arms up to ``stop``.
+    // The comparisons of arms up to ``stop`` that noted numbers describe.
     std::vector<Evidence> explain(const Noted* noted, std::size_t stop) const;
 
     // Learn from a round that stopped at ``stop`` where the rule itself would have stopped at
@@ -72,7 +78,7 @@ public:
                  const unsigned char* answers);
 
     // Learn from the label of a round in which ``n`` arms ran: which of them were right.
-    // ``differ`` says of each pair whether its arms disagreed.
+    // ``differ`` holds for each pair whether its arms disagreed.
     void label(const double* row, std::size_t n, std::size_t rule_stop, const unsigned char* right,
                const unsigned char* differ);
 
@@ -91,7 +97,7 @@ public:
     const History& history() const { return history_; }
     std::size_t nbytes() const;
 
-    std::vector<unsigned char> save() const;
+    std::vector<unsigned char> save();
     // Restore what `save` wrote, into a learner of the same plan.
     void restore(const unsigned char* bytes, std::size_t size);
 
@@ -108,28 +114,29 @@ private:
         double heaviest = 1.0;
         std::int64_t rounds = 0;
     };
-    enum class Verdict { loses, unsure, wins };
     struct Comparison {
         Verdict verdict;
         double margin;
         Noted noted;
     };
     class At;
-    struct Scratch {  // of one context; made anew for each call from outside
-        Numbers slots;                // the features of each V, padded
-        std::vector<double> norms;    // ‖φ‖_{V⁻¹} of each V, < 0 while not asked for
+    struct Scratch {  // of one context
+        std::vector<Numbers> phi;     // the features of each V, padded
+        std::vector<double> norms;    // ‖φ‖_{V⁻¹} of each V, < 0 while not computed
         std::vector<double> bonuses;
         Numbers work, label;
-        double radius_of = -1.0, radius = 0.0;
     };
 
     const Gram& gram_of(std::size_t question) const {
-        return grams_[plan_.questions[question].gram];
+        return grams_[plan_.questions[question]];
+    }
+    const Scope& scope_of(std::size_t question) const {
+        return plan_.grams[plan_.questions[question]];
     }
     Scratch scratch() const;
     void load(const double* row, Scratch& scratch) const;
-    Source source(std::size_t question) const;
-    static Source source(const Labelled& labelled);
+    Source source(std::size_t question) const { return {history_, question, scope_of(question)}; }
+    static Source source(const Labelled& labelled) { return {labelled.history, 0, kLabelScope}; }
     double radius_of(const Gram& gram) const;
     bool wins_always(std::size_t i, std::size_t j) const;
     bool passes(At& at, std::size_t i, Noted* noted);
@@ -137,17 +144,16 @@ private:
     Comparison with_labels(At& at, std::size_t i, std::size_t j, bool settle,
                            const Comparison& without) const;
     void sharpen(At& at, std::size_t i, std::size_t j, bool cautious);
+    std::pair<double, double> label_estimate(At& at, std::size_t k) const;
     void label_features(const double* phi, std::size_t d, double* out) const;
     std::vector<Labelled> new_labels() const;
     bool explored() const;
+    void archive(Archive& with);
 
     Plan plan_;
     std::shared_ptr<const Rule> rule_;
     std::vector<std::size_t> pairs_;
     std::vector<double> thresholds_;
-    std::vector<std::size_t> slots_;  // where in `Scratch::slots` the features of each V begin
-    std::size_t slots_size_ = 0;
-    std::size_t widest_ = 0;
 
     std::int64_t rounds_ = 0;
     bool explored_ = false;

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <limits>
 
-#include "exponential.h"
-
 namespace stopwise {
 
 namespace {
@@ -80,11 +78,6 @@ double log1p(double x) {
 double sigmoid(double z) {
     const double e = exp(-std::fabs(z));
     return (z >= 0.0 ? 1.0 : e) / (1.0 + e);
-}
-
-double slope(double z) {
-    const double e = exp(-std::fabs(z));
-    return e / ((1.0 + e) * (1.0 + e));
 }
 
 double logit(double p) {

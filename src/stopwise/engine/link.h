@@ -14,11 +14,27 @@ double log1p(double x);  // x > −1
 // μ(z), without overflow.
 double sigmoid(double z);
 
-// μ'(z) = μ(z)(1 − μ(z)), which keeps its digits where 1 − μ(z) would round to 0.
-double slope(double z);
-
 // μ⁻¹(p), extended to −∞ for p ≤ 0 and +∞ for p ≥ 1: cost gaps may lie outside (0, 1), and then
 // "gap > μ(z)" and "logit(gap) > z" are the same test for every finite z.
 double logit(double p);
 
+// Constants of e^x = 2^k·e^r with r = x − k·ln 2 and |r| ≤ ln(2)/2, where e^r is its Taylor series:
+// the sum to r¹³/13! leaves less than 5e-18 of e^r. For `exp` and the one of lanes.h, which works on
+// several numbers at once.
+namespace exponential {
+
+inline constexpr double kLog2E = 1.4426950408889634074;
+// ln 2 in two parts; the first has 32 zero bits at its end, so that k times it is exact.
+inline constexpr double kLn2High = 6.93147180369123816490e-01;
+inline constexpr double kLn2Low = 1.90821492927058770002e-10;
+// Adding 1.5·2⁵² rounds to an integer and leaves it in the low bits.
+inline constexpr double kRound = 6755399441055744.0;
+inline constexpr double kLeast = -708.0;  // e^x is a normal number down to here
+// 1/k! for k = 2 … 13
+inline constexpr double kTaylor[12] = {
+    1.0 / 2,     1.0 / 6,      1.0 / 24,      1.0 / 120,      1.0 / 720,       1.0 / 5040,
+    1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0,
+};
+
+}  // namespace exponential
 }  // namespace stopwise

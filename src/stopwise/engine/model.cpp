@@ -4,22 +4,20 @@
 #include <cmath>
 #include <limits>
 
-#include "link.h"
-
 namespace stopwise {
 
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kFullStep = 3.0;     // heuristic: move up to which a whole step is tried first
-constexpr double kCautiousStep = 0.5; // move up to which a whole step provably descends
+constexpr double kFullStep = 3.0;     // heuristic: move up to which a full step is tried first
+constexpr double kCautiousStep = 0.5; // move up to which a full step provably descends
 constexpr double kShiftLimit = 0.15;  // heuristic, by benchmark: ρ from which a new Hessian pays
 constexpr double kShiftShare = 0.7;   // … as a share of r: beyond it ρ dominates the certificate
 constexpr double kTypicalMove = 0.5;  // heuristic, measured: the largest move of a logit, of r
 constexpr double kReachAge = 0.25;    // heuristic: the reach is measured anew once e^¼ loose
 constexpr std::size_t kWide = 24;     // heuristic: features from which a Hessian costs many gradients
 constexpr double kWideShift = 1.5;    // heuristic, by benchmark: ρ that is worth it there …
-constexpr double kSureShift = 0.5;    // … while steps need not be sure; whole ones descend up to this
+constexpr double kSureShift = 0.5;    // … while steps need not be sure; full ones descend up to this
 constexpr double kWideGain = 0.8;     // heuristic: what a gradient alone must bring r down to
 constexpr double kStalled = 1e-6;     // what will do where rounding allows no better
 constexpr int kSolveEvery = 64;       // rows after which v is solved for again
@@ -28,30 +26,6 @@ constexpr double kLightest = 1e-300;  // a weight is never quite 0: it has an in
 constexpr double kLn2 = 0.69314718055994530942;
 
 }  // namespace
-
-double certificate(double decrement, double reach, double shift) {
-    if (reach <= 0.0) return 0.0;
-    const double r = decrement * reach;
-    const double z = shift + r;
-    double bound = kInfinity;
-    if (z < 1.0) {  // q ≥ 1 well before this
-        // Each factor of q = e^{ρ+r}·((e^ρ − 1)(eʳ − 1) + (eʳ − 1 − r)) by a rational upper bound:
-        // eᶻ ≤ (2 + z)/(2 − z),  eᶻ − 1 ≤ 2z/(2 − z),  eᶻ − 1 − z ≤ 3z²/(6 − 2z),  0 ≤ z < 2.
-        // They cost a few divisions, keep their digits at zero, and err on the safe side.
-        const double excess = 3.0 * r * r / (6.0 - 2.0 * r);
-        const double q = (2.0 + z) / (2.0 - z) *
-                         (4.0 * shift * r / ((2.0 - shift) * (2.0 - r)) + excess);
-        if (q < 1.0) {  // −ln(1 − q) ≤ q + q²/(2(1 − q))
-            bound = q * (1.0 + 0.5 * q / (1.0 - q)) / reach;
-        }
-    }
-    // Far from the minimum the step says little; but θ̂ is near θ_g itself (docs/certificate.md).
-    if (!(bound * reach <= 0.7)) {
-        const double left = 1.0 - r * exp(shift);
-        if (left > 0.0) bound = std::min(bound, decrement - log(left) / reach);
-    }
-    return bound;
-}
 
 Model::Model(std::size_t d, double ridge)
     : d_(d), stride_(padded(d)), ridge_(ridge), theta_g_(stride_, 0.0), theta_h_(stride_, 0.0),
@@ -125,7 +99,7 @@ void Model::learn(const double* phi, bool answer, double times) {
 }
 
 void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effort& effort) {
-    // Should memory run out on the way, what is half done must not count as proved.
+    // Should memory run out before the end, nothing must count as proved.
     const bool was_anchored = anchored_;
     anchored_ = false;
     slack_ = kInfinity;
@@ -133,11 +107,11 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
     double r = 1.0;
     if (was_anchored) {
         r = decrement() * reach_;
-        const double whole = cautious ? kCautiousStep : kFullStep;
+        const double full = cautious ? kCautiousStep : kFullStep;
         double move = kTypicalMove * r, fraction = 1.0;
-        if (r > whole) {  // then it is worth knowing how far the logits really move
+        if (r > full) {  // then it is worth knowing how far the logits really move
             move = largest_move(source);
-            if (move > whole) fraction = log1p(move) / move;
+            if (move > full) fraction = log1p(move) / move;
         }
         expected = shift_ + fraction * move;
         for (std::size_t c = 0; c < d_; ++c) theta_g_[c] += fraction * step_[c];
@@ -174,7 +148,7 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
     update_slack();
 }
 
-// Recompute the gradient, and the Hessian if wanted, at θ_g; return the largest |φ_sᵀ(θ_g − θ_h)|.
+// Recompute the gradient, and with_hessian the Hessian, at θ_g; return the largest |φ_sᵀ(θ_g − θ_h)|.
 double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
     const Kernels& use = kernels();
     Numbers& away = work_;
@@ -188,10 +162,8 @@ double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
     alignas(64) double seen[kBlock], error[kBlock], weight[kBlock];
     double moved = 0.0, least = 0.25;
     std::size_t rows = 0;
-    source.history.each_block(source.arm, [&](const History::Block& block) {
-        const double* x = block.x.data() + source.offset * kBlock;
-        source.history.tally(block, source.question, source.arm, source.stage, seen, error);
-        const std::size_t n = visited(block.rows);
+    source.each_block([&](const History::Block& block, const double* x, std::size_t n) {
+        source.history.tally(block, source.question, source.scope, seen, error);
         moved = std::max(moved, use.project(x, n, d_, theta_g_.data(), away.data(), weight));
         least = std::min(least, use.weigh(seen, n, weight, error));
         use.add_gradient(x, n, d_, error, gradient_.data());
@@ -211,14 +183,12 @@ double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
     return moved;
 }
 
-// max_s |φ_sᵀv|, by what the whole step moves any logit.
+// max_s |φ_sᵀv|: how far the full step moves any logit.
 double Model::largest_move(const Source& source) const {
     alignas(64) double z[kBlock];
     double most = 0.0;
-    source.history.each_block(source.arm, [&](const History::Block& block) {
-        const double* x = block.x.data() + source.offset * kBlock;
-        most = std::max(most, kernels().project(x, visited(block.rows), d_, step_.data(),
-                                                step_.data(), z));
+    source.each_block([&](const History::Block&, const double* x, std::size_t n) {
+        most = std::max(most, kernels().project(x, n, d_, step_.data(), step_.data(), z));
     });
     return most;
 }
@@ -226,9 +196,8 @@ double Model::largest_move(const Source& source) const {
 double Model::measure_reach(const Source& source) const {
     Numbers work(16 * d_);
     double most = 0.0;
-    source.history.each_block(source.arm, [&](const History::Block& block) {
-        const double* x = block.x.data() + source.offset * kBlock;
-        most = std::max(most, hessian_.largest_square_norm(x, block.rows, work));
+    source.each_block([&](const History::Block&, const double* x, std::size_t n) {
+        most = std::max(most, hessian_.largest_square_norm(x, n, work));
     });
     return std::sqrt(most);
 }
@@ -262,36 +231,21 @@ std::size_t Model::nbytes() const {
     return hessian_.nbytes() + 6 * stride_ * sizeof(double) + sizeof(Model);
 }
 
-void Model::save(Writer& to) const {
-    to.put<std::int64_t>(anchored_ ? 1 : 0);
-    to.put(count_);
+void Model::archive(Archive& with, double count, double longest) {
+    with.count(anchored_, 1, "whether a model is anchored");
+    with.between(&count_, 1, count, count, "a number of observations");
     if (!anchored_) return;
-    for (const Numbers* values : {&theta_g_, &theta_h_, &gradient_, &step_}) {
-        to.put(values->data(), d_);
-    }
-    hessian_.save(to);
-    to.put(since_);
-    for (const double x : {reach_, reach_age_, measured_at_, shift_, lightest_, trace_}) to.put(x);
-}
-
-void Model::restore(Reader& from, double count, double longest) {
-    const bool anchored = from.count(1, "whether a model is anchored") == 1;
-    count_ = count;
-    double counted;
-    from.between(&counted, 1, count, count, "a number of observations");
-    if (!anchored) return;
     for (Numbers* values : {&theta_g_, &theta_h_, &gradient_, &step_}) {
-        from.between(values->data(), d_, -1e100, 1e100, "an estimate");
+        with.between(values->data(), d_, -1e100, 1e100, "an estimate");
     }
-    hessian_.restore(from, ridge_, ridge_ + longest * count);
-    since_ = from.count(kMostCounted, "a number of rows");
-    from.between(&reach_, 1, 0.0, 2.0 * std::sqrt(longest / ridge_), "a reach");
+    hessian_.archive(with, ridge_, ridge_ + longest * count);
+    with.count(since_, kMostCounted, "a number of rows");
+    with.between(&reach_, 1, 0.0, 2.0 * std::sqrt(longest / ridge_), "a reach");
     for (double* x : {&reach_age_, &measured_at_, &shift_, &lightest_, &trace_}) {
-        from.between(x, 1, 0.0, 1e100, "a number of a model");
+        with.between(x, 1, 0.0, 1e100, "a number of a model");
     }
-    if (!(lightest_ > 0.0 && lightest_ <= 0.25)) throw BadArchive("impossible: a weight");
-    anchored_ = true;
-    update_slack();
+    with.check(lightest_ > 0.0 && lightest_ <= 0.25, "a weight");
+    if (with.reading()) update_slack();
 }
 
 }  // namespace stopwise

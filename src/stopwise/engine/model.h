@@ -1,37 +1,27 @@
-// One pair's logistic model: the exact maximum-likelihood estimate, by certificate.
+// One pair's logistic model: the exact maximum-likelihood estimate, by certificate (certificate.h).
 //
-// The model minimises L(θ) = Σ_s [ln(1 + e^{φ_sᵀθ}) − d_s·φ_sᵀθ] + ridge/2·‖θ‖². Solving it anew
-// every round costs a pass over history; a decision needs far less. The model stores
+// Solving the regression every round costs a pass over history; a decision needs far less. The model
+// stores
 //
 //     θ_g        a point, with the exact gradient g = ∇L(θ_g) over all history
 //     θ_h        a point, with the exact Hessian H = ∇²L(θ_h) over all history, as factors
 //     v          the step −H⁻¹g, so that θ̃ = θ_g + v is nearly the minimiser θ̂
-//     reach      m ≥ max_s ‖φ_s‖_{H⁻¹}
-//     shift      ρ ≥ max_s |φ_sᵀ(θ_g − θ_h)|
+//     reach, shift   of the certificate
 //     lightest   min_s μ'(φ_sᵀθ_h), the smallest weight in H
 //
-// A new row updates all of these in O(d²). Because |μ''| ≤ μ', a move of the logits by at most z
-// changes every weight μ' by a factor in [e⁻ᶻ, eᶻ], which bounds how far θ̂ is from θ̃:
-//
-//     λ = ‖v‖_H,  r = λ·m,  q = e^{ρ+r}·(e^ρ(e^r − 1) − r) < 1   ⟹
-//     |φᵀ(θ̃ − θ̂)| ≤ ‖φ‖_{H⁻¹} · (−ln(1 − q))/m
-//
-// (docs/certificate.md derives it.) When that is not enough for a decision, `refine` moves θ_g to θ̃
-// and visits the history once: for the gradient alone, O(d) a row, while the Hessian is still near;
-// for both, O(d²) a row, when the shift has grown.
+// A new row updates all of these in O(d²). When the certificate does not decide a comparison,
+// `refine` moves θ_g to θ̃ and visits the history once: for the gradient alone, O(d) a row, while the
+// Hessian is still near; for both, O(d²) a row, when the shift has grown.
 #pragma once
 
+#include "certificate.h"
 #include "factor.h"
 #include "history.h"
 
 namespace stopwise {
 
-inline constexpr double kExact = 1e-12;       // logits closer than this are one: a tie
-inline constexpr int kMaxRefinements = 500;   // a damped Newton run needs tens
+inline constexpr int kMaxRefinements = 500;  // a damped Newton run needs tens
 inline constexpr int kPatience = 8;  // refinements in a row after which only sure steps are taken
-
-// b such that |φᵀ(θ̃ − θ̂)| ≤ ‖φ‖_{H⁻¹}·b for every φ, or +∞ if nothing is proved.
-double certificate(double decrement, double reach, double shift);
 
 // What exactness has cost so far.
 struct Effort {
@@ -41,7 +31,16 @@ struct Effort {
 // Where a model's rows are.
 struct Source {
     const History& history;
-    std::size_t question, arm, stage, offset;
+    std::size_t question;
+    const Scope& scope;
+
+    // Call ``visit(block, its features, its rows to visit)`` for every block.
+    template <class Visit>
+    void each_block(Visit visit) const {
+        history.each_block(scope.arm, [&](const History::Block& block) {
+            visit(block, block.x.data() + scope.offset * kBlock, visited(block.rows));
+        });
+    }
 };
 
 class Model {
@@ -88,9 +87,9 @@ public:
     void anchor_at(const double* theta, const Source& source, Effort& effort);
 
     std::size_t nbytes() const;
-    void save(Writer& to) const;
-    // ``count`` observations are in its history; no row has a squared norm above ``longest``.
-    void restore(Reader& from, double count, double longest);
+    // Save or restore; its history has ``count`` observations, none of a squared norm above
+    // ``longest``.
+    void archive(Archive& with, double count, double longest);
 
 private:
     double decrement() const;
@@ -112,7 +111,7 @@ private:
     double lightest_ = 0.25;
     double trace_ = 0.0;  // of H
     double count_ = 0.0;  // observations
-    std::int64_t since_ = 0;  // rows since H was made anew
+    std::int64_t since_ = 0;  // rows since H was computed anew
     double slack_, rounding_ = 0.0;  // follow from the above
     Numbers work_;
 };

@@ -5,9 +5,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -71,13 +73,10 @@ void require(bool fits, const char* what) {
     if (!fits) throw std::invalid_argument(what);
 }
 
-template <class Array>
-bool has_shape(const Array& array, std::size_t n) {
-    return array.shape(0) == n;
-}
-template <class Array>
-bool has_shape(const Array& array, std::size_t n, std::size_t m) {
-    return array.shape(0) == n && array.shape(1) == m;
+template <class Array, class... Sizes>
+bool has_shape(const Array& array, Sizes... sizes) {
+    std::size_t axis = 0;
+    return ((array.shape(axis++) == sizes) && ...);
 }
 
 NumpyNumbers numpy(std::vector<double> values, std::initializer_list<std::size_t> shape) {
@@ -102,80 +101,45 @@ void call(SharedLearner& shared, const Go& go) {
     shared.slow ? shared.long_call(go) : shared.short_call(go);
 }
 
-using QuestionTuple = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>;
-
-Plan make_plan(std::size_t n_arms, std::size_t width, const std::vector<QuestionTuple>& questions,
-               const std::vector<QuestionTuple>& grams, std::vector<double> gaps, double ridge,
-               std::int64_t forced_rounds, std::size_t weight) {
-    Plan plan{n_arms, width, {}, {}, std::move(gaps), ridge, forced_rounds, weight};
-    require(n_arms >= 2 && n_arms <= kMaxArms, "2 to 15 arms");
-    require(plan.gaps.size() == n_arms * n_arms, "gaps are (n_arms, n_arms)");
-    require(questions.size() == n_arms || questions.size() == n_arms * (n_arms - 1) / 2,
-            "a question for each pair, or for each arm");
-    require(!grams.empty() && ridge > 0.0 && weight >= 1, "an empty plan");
-    for (const auto& [offset, dim, arm, stage] : grams) {
-        require(dim > 0 && offset <= width && dim <= width - offset && arm < n_arms,
-                "features beyond the row");
-        plan.grams.push_back({offset, dim, arm, stage});
-    }
-    for (const auto& [offset, dim, arm, gram] : questions) {
-        require(gram < grams.size() && plan.grams[gram].offset == offset &&
-                    plan.grams[gram].dim == dim && plan.grams[gram].arm == arm,
-                "a question and its gram differ");
-        plan.questions.push_back({offset, dim, arm, gram});
-    }
-    return plan;
-}
+using ScopeTuple = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>;
 
 // A Python object that holds doubles one after another. Cheaper than an ndarray, for the calls of
 // every round.
 class Doubles {
 public:
-    explicit Doubles(nb::handle object) {
-        if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_ND | PyBUF_FORMAT) != 0) {
-            PyErr_Clear();
-            return;
-        }
-        held_ = true;
-        given_ = view_.ndim == 1 && view_.format != nullptr && view_.format[0] == 'd' &&
-                 view_.format[1] == '\0' && reinterpret_cast<std::uintptr_t>(view_.buf) % 8 == 0;
+    explicit Doubles(nb::handle object)
+        : held_(PyObject_GetBuffer(object.ptr(), &view_, PyBUF_ND | PyBUF_FORMAT) == 0) {
+        if (!held_) PyErr_Clear();
     }
     ~Doubles() {
         if (held_) PyBuffer_Release(&view_);
     }
     Doubles(const Doubles&) = delete;
     Doubles& operator=(const Doubles&) = delete;
-    explicit operator bool() const { return given_; }
-    std::size_t size() const { return static_cast<std::size_t>(view_.shape[0]); }
-    const double* data() const { return static_cast<const double*>(view_.buf); }
+
+    // The numbers, or null if these are not ``n`` doubles.
+    const double* data(std::size_t n) const {
+        const bool fits = held_ && view_.ndim == 1 && static_cast<std::size_t>(view_.shape[0]) == n &&
+                          view_.format != nullptr && std::strcmp(view_.format, "d") == 0 &&
+                          reinterpret_cast<std::uintptr_t>(view_.buf) % alignof(double) == 0;
+        return fits ? static_cast<const double*>(view_.buf) : nullptr;
+    }
 
 private:
     Py_buffer view_;
-    bool held_ = false, given_ = false;
-};
-
-// Room for a row of doubles: on the stack, if it is a short one.
-class Row {
-public:
-    explicit Row(std::size_t n) : large_(n > kSmall ? n : 0) {}
-    double* data() { return large_.empty() ? small_ : large_.data(); }
-
-private:
-    static constexpr std::size_t kSmall = 256;
-    double small_[kSmall];
-    std::vector<double> large_;
+    bool held_;
 };
 
 // Write the features of a context to ``row``; without maps the context is the features. False if
 // the context is invalid.
-bool features_of(const Learner& learner, const Doubles& x, const Monomials* maps, double* row) {
+bool features_of(const Learner& learner, nb::handle context, const Monomials* maps, double* row) {
     const std::size_t width = learner.plan().width;
-    if (!x || x.size() != (maps == nullptr ? width : maps->context_dim())) return false;
-    if (maps == nullptr) {
-        std::copy_n(x.data(), width, row);
-        return true;
-    }
-    return maps->width() == width && maps->fill(x.data(), row) == 0;
+    const Doubles given(context);
+    const double* const x = given.data(maps == nullptr ? width : maps->context_dim());
+    if (x == nullptr) return false;
+    if (maps != nullptr) return maps->width() == width && maps->fill(x, row) == 0;
+    std::copy_n(x, width, row);
+    return true;
 }
 
 const double* draws_of(const Learner& learner, const std::optional<Numbers1>& noise) {
@@ -185,34 +149,32 @@ const double* draws_of(const Learner& learner, const std::optional<Numbers1>& no
 }
 
 // What a decision rested on: the features, then the numbers of every comparison. In a forced round
-// nothing is compared, and the upper value of the first pair is NaN to say so.
+// nothing is compared, and the upper value of the first pair is NaN as a sign of it.
 class Note {
 public:
     explicit Note(const Learner& learner)
-        : width_(learner.plan().width), size_(width_ + 3 * learner.n_pairs()), numbers_(size_) {}
-    // A copy of one that Python holds.
+        : width_(learner.plan().width), numbers_(width_ + 3 * learner.n_pairs()) {}
     Note(const Learner& learner, const nb::bytes& from) : Note(learner) {
-        require(from.size() == size_ * sizeof(double), "a note of another learner");
+        require(from.size() == numbers_.size() * sizeof(double), "a note of another learner");
         std::memcpy(row(), from.data(), from.size());
     }
     double* row() { return numbers_.data(); }
     Noted* noted() { return reinterpret_cast<Noted*>(row() + width_); }
     bool forced() { return std::isnan(noted()[0].upper); }
     void mark_forced() { noted()[0].upper = std::nan(""); }
-    nb::bytes bytes() { return nb::bytes(row(), size_ * sizeof(double)); }
+    nb::bytes bytes() { return nb::bytes(row(), numbers_.size() * sizeof(double)); }
 
 private:
-    std::size_t width_, size_;
-    Row numbers_;
+    std::size_t width_;
+    std::vector<double> numbers_;
 };
 
 // The stop, the rounds and labels seen before it, and the note; None if the context is invalid.
 nb::object decide(SharedLearner& shared, nb::handle context, const Monomials* maps,
                   const std::optional<Numbers1>& noise) {
     Learner& learner = shared.value;
-    const Doubles x(context);
     Note note(learner);
-    if (!features_of(learner, x, maps, note.row())) return nb::none();
+    if (!features_of(learner, context, maps, note.row())) return nb::none();
     const double* draws = draws_of(learner, noise);
     std::size_t stop = 0;
     std::int64_t rounds = 0;
@@ -227,7 +189,6 @@ nb::object decide(SharedLearner& shared, nb::handle context, const Monomials* ma
 nb::bytes begin(SharedLearner& shared) {
     const Learner& learner = shared.value;
     Note note(learner);
-    std::fill_n(note.row(), learner.plan().width, 0.0);
     std::fill_n(note.noted(), learner.n_pairs(), Noted{std::nan(""), 0.0, 0.0});
     if (shared.short_call([&] { return learner.forced(); })) note.mark_forced();
     return note.bytes();
@@ -246,32 +207,14 @@ nb::tuple should_stop(SharedLearner& shared, const Numbers1& row,
     return nb::make_tuple(stops, note.bytes());
 }
 
-void decide_many(SharedLearner& shared, const Table<const double>& rows,
-                 const std::optional<Table<const double>>& noise,
-                 const Vector<std::int64_t>& stops) {
-    Learner& learner = shared.value;
-    const std::size_t n = stops.shape(0), pairs = learner.n_pairs();
-    require(has_shape(rows, n, learner.plan().width), "rows");
-    require(!noise || has_shape(*noise, n, pairs), "a row of noise for each decision");
-    std::vector<Noted> noted(pairs);
-    shared.long_call([&] {
-        for (std::size_t t = 0; t < n; ++t) {
-            const double* draws = noise ? noise->data() + t * pairs : nullptr;
-            const double* row = rows.data() + t * rows.shape(1);
-            stops.data()[t] = static_cast<std::int64_t>(learner.decide(row, draws, noted.data()));
-        }
-    });
-}
-
 // ``codes`` packs four bits per arm, equal where the outputs are. False if the context is invalid.
 bool observe(SharedLearner& shared, nb::handle context, const Monomials* maps, std::size_t n,
              std::size_t rule_stop, std::uint64_t codes) {
     Learner& learner = shared.value;
     require(n >= 1 && n <= learner.plan().n_arms, "arms");
     require(learner.plan().questions.size() == learner.n_pairs(), "a learner of pairs");
-    const Doubles x(context);
-    Row row(learner.plan().width);
-    if (!features_of(learner, x, maps, row.data())) return false;
+    std::vector<double> row(learner.plan().width);
+    if (!features_of(learner, context, maps, row.data())) return false;
     unsigned char answers[kMaxArms * (kMaxArms - 1) / 2];
     for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = i + 1; j < n; ++j) {
@@ -286,18 +229,6 @@ bool observe(SharedLearner& shared, nb::handle context, const Monomials* maps, s
     return true;
 }
 
-void observe_answers(SharedLearner& shared, const Numbers1& row, std::size_t stop,
-                     std::size_t rule_stop, const Answers& answers) {
-    Learner& learner = shared.value;
-    require(has_shape(row, learner.plan().width) && stop < learner.plan().n_arms &&
-                has_shape(answers, learner.plan().questions.size()),
-            "a round of another learner");
-    call(shared, [&] {
-        learner.observe(row.data(), stop, rule_stop, answers.data());
-        update_slow(shared);
-    });
-}
-
 void label(SharedLearner& shared, const Numbers1& row, std::size_t rule_stop, const Answers& right,
            const Answers& differ) {
     Learner& learner = shared.value;
@@ -309,9 +240,9 @@ void label(SharedLearner& shared, const Numbers1& row, std::size_t rule_stop, co
     });
 }
 
-// Run recorded rounds in order. ``reach`` is the last arm whose answers are known: the learner
-// learns nothing from a deeper stop, unless the round ended there because an arm failed (−2 − the
-// last arm known). ``explored`` has bit 1 for rounds that continue to the last arm at random, bit 2
+// Run recorded rounds in order. ``reach`` is the last arm whose answers are known (−1: none, decide
+// only): the learner learns nothing from a deeper stop, unless the round ended there because an arm
+// failed (−2 − the last arm known). ``explored`` has bit 1 for rounds that continue to the last arm at random, bit 2
 // for those whose label is known at their end: ``wrong`` has 0 or 1 per arm, 2 where unknown.
 void run(SharedLearner& shared, const Table<const double>& rows,
          const Table<const unsigned char>& answers, const Vector<const std::int64_t>& reach,
@@ -396,15 +327,10 @@ nb::object evidence(SharedLearner& shared, const nb::bytes& before,
     return note.bytes();
 }
 
-nb::list explain(SharedLearner& shared, const nb::bytes& before, std::size_t stop) {
+std::vector<Evidence> explain(SharedLearner& shared, const nb::bytes& before, std::size_t stop) {
     Note note(shared.value, before);
-    nb::list found;
-    if (note.forced()) return found;
-    for (const Evidence& e : shared.value.explain(note.noted(), stop)) {
-        found.append(
-            nb::make_tuple(e.first, e.second, e.gap, e.estimate, e.upper, e.gap_won, e.harm));
-    }
-    return found;
+    if (note.forced()) return {};
+    return shared.value.explain(note.noted(), stop);
 }
 
 nb::bytes save(SharedLearner& shared) {
@@ -421,9 +347,8 @@ void restore(SharedLearner& shared, nb::bytes bytes) {
     });
 }
 
-std::size_t checked(const SharedLearner& shared, std::size_t question) {
+void checked(const SharedLearner& shared, std::size_t question) {
     require(question < shared.value.plan().questions.size(), "no such question");
-    return question;
 }
 
 std::optional<NumpyNumbers> theta(SharedLearner& shared, std::size_t question) {
@@ -435,24 +360,23 @@ std::optional<NumpyNumbers> theta(SharedLearner& shared, std::size_t question) {
 }
 
 nb::tuple gram(SharedLearner& shared, std::size_t question) {
-    const std::size_t d = shared.value.plan().questions[checked(shared, question)].dim;
+    checked(shared, question);
     auto [matrix, inverse] = shared.long_call([&] {
         const Factor& factor = shared.value.gram(question);
         return std::make_pair(factor.matrix(), factor.inverse());
     });
+    const auto d = static_cast<std::size_t>(std::lround(std::sqrt(matrix.size())));
     return nb::make_tuple(numpy(std::move(matrix), {d, d}), numpy(std::move(inverse), {d, d}));
 }
 
-nb::dict effort(SharedLearner& shared) {
-    const auto [effort, rows] = shared.short_call([&] {
-        return std::make_pair(shared.value.effort(), shared.value.history().rows());
+std::map<std::string, std::int64_t> effort(SharedLearner& shared) {
+    return shared.short_call([&]() -> std::map<std::string, std::int64_t> {
+        const Effort& effort = shared.value.effort();
+        return {{"passes", effort.passes},
+                {"hessians", effort.hessians},
+                {"rows_visited", effort.rows_visited},
+                {"rows_stored", static_cast<std::int64_t>(shared.value.history().rows())}};
     });
-    nb::dict found;
-    found["passes"] = effort.passes;
-    found["hessians"] = effort.hessians;
-    found["rows_visited"] = effort.rows_visited;
-    found["rows_kept"] = rows;
-    return found;
 }
 
 // A property that reads one number of a learner.
@@ -483,24 +407,28 @@ void bind_rules(nb::module_& m) {
 void bind_learner(nb::module_& m) {
     nb::class_<SharedLearner>(m, "Learner")
         .def("__init__",
-             [](SharedLearner* self, std::shared_ptr<const Rule> rule, std::size_t n_arms, std::size_t width,
-                const std::vector<QuestionTuple>& questions,
-                const std::vector<QuestionTuple>& grams, std::vector<double> gaps, double ridge,
+             [](SharedLearner* self, std::shared_ptr<const Rule> rule, std::size_t n_arms,
+                std::size_t width, std::vector<std::size_t> questions,
+                const std::vector<ScopeTuple>& grams, std::vector<double> gaps, double ridge,
                 std::int64_t forced_rounds, std::size_t weight) {
-                 new (self) SharedLearner(
-                     Learner(make_plan(n_arms, width, questions, grams, std::move(gaps), ridge,
-                                       forced_rounds, weight),
-                             std::move(rule)));
+                 require(n_arms >= 2 && n_arms <= kMaxArms, "2 to 15 arms");
+                 require(questions.size() == n_arms || questions.size() == n_arms * (n_arms - 1) / 2,
+                         "a question for each pair, or for each arm");
+                 Plan plan{n_arms,          width, std::move(questions), {},
+                           std::move(gaps), ridge, forced_rounds,        weight};
+                 for (const auto& [offset, dim, arm, stage] : grams) {
+                     require(dim > 0 && offset + dim <= width && arm < n_arms, "no such features");
+                     plan.grams.push_back({offset, dim, arm, stage});
+                 }
+                 new (self) SharedLearner(Learner(std::move(plan), std::move(rule)));
              },
              "rule"_a, nb::kw_only(), "n_arms"_a, "width"_a, "questions"_a, "grams"_a, "gaps"_a,
              "ridge"_a, "forced_rounds"_a, "weight"_a)
         .def("decide", &decide, "x"_a.none(), "maps"_a.none(), "noise"_a.none())
         .def("should_stop", &should_stop, "row"_a, "noise"_a.none(), "note"_a, "arm"_a)
         .def("begin", &begin)
-        .def("decide_many", &decide_many, "rows"_a, "noise"_a.none(), "stops"_a.noconvert())
         .def("observe", &observe, "x"_a.none(), "maps"_a.none(), "n"_a, "rule_stop"_a,
              "codes"_a)
-        .def("observe_answers", &observe_answers, "row"_a, "stop"_a, "rule_stop"_a, "answers"_a)
         .def("label", &label, "row"_a, "rule_stop"_a, "right"_a, "differ"_a)
         .def("run", &run, "rows"_a, "answers"_a, "reach"_a, "explored"_a, "noise"_a.none(),
              "wrong"_a.none(), "stops"_a.noconvert(), "rule_stops"_a.noconvert())
@@ -538,13 +466,6 @@ void bind_features(nb::module_& m) {
                  new (self) Monomials(context_dim, width, std::move(blocks));
              },
              "context_dim"_a, "width"_a, "blocks"_a)
-        .def("row",
-             [](const Monomials& maps, const Numbers1& x, const Vector<double>& out) {
-                 require(has_shape(x, maps.context_dim()) && has_shape(out, maps.width()),
-                         "a context of another length");
-                 return maps.fill(x.data(), out.data());
-             },
-             "x"_a, "out"_a.noconvert())
         .def("rows",
              [](const Monomials& maps, const Table<const double>& X, const Table<double>& out) {
                  require(X.shape(1) == maps.context_dim() && has_shape(out, X.shape(0), maps.width()),
@@ -573,11 +494,11 @@ void bind_counts(nb::module_& m) {
              "n_arms"_a, "gaps"_a, "seed"_a)
         .def("decide",
              [](SharedCounts& shared, std::optional<double> a) {
-                 const std::size_t size = 2 * shared.value.n_pairs();
-                 Row noted(size);
+                 std::vector<double> noted(2 * shared.value.n_pairs());
                  const std::size_t stop =
                      shared.short_call([&] { return shared.value.decide(a, noted.data()); });
-                 return nb::make_tuple(stop, nb::bytes(noted.data(), size * sizeof(double)));
+                 return nb::make_tuple(
+                     stop, nb::bytes(noted.data(), noted.size() * sizeof(double)));
              },
              "a"_a.none())
         .def("learn",
@@ -630,48 +551,38 @@ void bind_counts(nb::module_& m) {
 }
 
 // One regression by itself, so that tests can look at its certificate.
-class Regression {
-public:
+struct Regression {
     Regression(std::size_t d, double ridge)
-        : d_(d > 0 ? d : throw std::invalid_argument("a row without features")),
-          history_(2, d, 1, 1), model_(d, ridge), row_(padded(d), 0.0), work_(padded(d), 0.0) {}
+        : history(2, d, {1}, 1), model(d, ridge), scope{0, d, 1, kNoStage}, row(padded(d), 0.0) {}
 
+    Source source() const { return {history, 0, scope}; }
+    const double* load(const Numbers1& x) {
+        require(has_shape(x, scope.dim), "features of another length");
+        std::copy_n(x.data(), scope.dim, row.begin());
+        return row.data();
+    }
     void learn(const Numbers1& phi, bool answer) {
         const unsigned char yes = answer;
-        history_.append(load(phi), 1, 1, &yes, {{0, d_, 1, 0}});
-        model_.learn(row_.data(), answer, 1.0);
+        history.append(load(phi), 1, 1, &yes);
+        model.learn(row.data(), answer, 1.0);
     }
-    void anchor_at(const Numbers1& theta) { model_.anchor_at(load(theta), source(), effort_); }
-    void refine(bool fresh_hessian) { model_.refine(source(), fresh_hessian, false, effort_); }
-    bool solve(bool fresh_hessian) { return model_.solve(source(), fresh_hessian, effort_); }
     // φᵀθ̃ and the proved bound on its error.
     std::pair<double, double> logit(const Numbers1& phi) {
-        const double z = model_.logit(load(phi)), slack = model_.slack();
+        Numbers work(row.size());
+        const double z = model.logit(load(phi)), slack = model.slack();
         if (std::isinf(slack)) return {z, slack};
-        return {z, slack * model_.hessian_norm(row_.data(), work_.data())};
+        return {z, slack * model.hessian_norm(row.data(), work.data())};
     }
-    NumpyNumbers hessian() const { return numpy(model_.hessian().matrix(), {d_, d_}); }
     NumpyNumbers estimate() const {
-        const auto begin = model_.estimate().begin();
-        return numpy({begin, begin + static_cast<std::ptrdiff_t>(d_)}, {d_});
-    }
-    double prior_bound() const { return model_.prior_bound(); }
-    double reach() const { return model_.reach(); }
-    double shift() const { return model_.shift(); }
-
-private:
-    Source source() const { return {history_, 0, 1, kNoStage, 0}; }
-    const double* load(const Numbers1& x) {
-        require(has_shape(x, d_), "features of another length");
-        std::copy_n(x.data(), d_, row_.begin());
-        return row_.data();
+        const auto begin = model.estimate().begin();
+        return numpy({begin, begin + static_cast<std::ptrdiff_t>(scope.dim)}, {scope.dim});
     }
 
-    std::size_t d_;
-    History history_;
-    Model model_;
-    Numbers row_, work_;
-    Effort effort_;
+    History history;
+    Model model;
+    Scope scope;
+    Numbers row;
+    Effort effort;
 };
 
 void bind_parts(nb::module_& m) {
@@ -679,7 +590,6 @@ void bind_parts(nb::module_& m) {
     m.def("log", &stopwise::log, "x"_a);
     m.def("log1p", &stopwise::log1p, "x"_a);
     m.def("sigmoid", &sigmoid, "z"_a);
-    m.def("slope", &slope, "z"_a);
     m.def("logit", &logit, "p"_a);
     m.def("certificate", &certificate, "decrement"_a, "reach"_a, "shift"_a);
     m.def("instructions", [] { return kernels().name; });
@@ -691,15 +601,24 @@ void bind_parts(nb::module_& m) {
     nb::class_<Regression>(m, "Regression")
         .def(nb::init<std::size_t, double>(), "d"_a, "ridge"_a)
         .def("learn", &Regression::learn, "phi"_a, "answer"_a)
-        .def("anchor_at", &Regression::anchor_at, "theta"_a)
-        .def("refine", &Regression::refine, "fresh_hessian"_a)
-        .def("solve", &Regression::solve, "fresh_hessian"_a = false)
-        .def("logit", &Regression::logit, "phi"_a)
-        .def("hessian", &Regression::hessian)
+        .def("anchor_at",
+             [](Regression& r, const Numbers1& theta) {
+                 r.model.anchor_at(r.load(theta), r.source(), r.effort);
+             })
+        .def("refine",
+             [](Regression& r, bool fresh) { r.model.refine(r.source(), fresh, false, r.effort); })
+        .def("solve",
+             [](Regression& r, bool fresh) { return r.model.solve(r.source(), fresh, r.effort); },
+             "fresh_hessian"_a = false)
+        .def("logit", &Regression::logit)
+        .def("hessian",
+             [](const Regression& r) {
+                 return numpy(r.model.hessian().matrix(), {r.scope.dim, r.scope.dim});
+             })
         .def("estimate", &Regression::estimate)
-        .def_prop_ro("prior_bound", &Regression::prior_bound)
-        .def_prop_ro("reach", &Regression::reach)
-        .def_prop_ro("shift", &Regression::shift);
+        .def_prop_ro("prior_bound", [](const Regression& r) { return r.model.prior_bound(); })
+        .def_prop_ro("reach", [](const Regression& r) { return r.model.reach(); })
+        .def_prop_ro("shift", [](const Regression& r) { return r.model.shift(); });
 }
 
 }  // namespace

@@ -50,10 +50,7 @@ Upper Thompson::upper(View& at, std::size_t i, std::size_t j, double) const {
     if (turn == kInfinity) return {estimate, estimate, -kInfinity, kInfinity};
     const double draw = at.noise(k) * scale * at.hessian_norm(k);
     const double value = estimate + draw;
-    // e^x − 1 ≤ 2x/(2 − x) for 0 ≤ x < 2, and it errs on the safe side
-    const double x = 0.5 * turn;
-    const double factor = x < 1.0 ? 2.0 * x / (2.0 - x) : exp(x) - 1.0;
-    const double error = at.error(k, 0.0) + std::fabs(draw) * factor;
+    const double error = at.error(k, 0.0) + std::fabs(draw) * growth(0.5 * turn);
     return {estimate, value, value - error, value + error};
 }
 
@@ -67,7 +64,7 @@ Upper Supervised::upper(View& at, std::size_t i, std::size_t j, double) const {
     if (error_i == kInfinity || error_j == kInfinity) {
         low = -kInfinity;
         high = kInfinity;
-    } else if (std::max(error_i, error_j) <= 1e-12) {
+    } else if (std::max(error_i, error_j) <= kExact) {
         low = high = value;
     }
     return {sigmoid(at_i) - sigmoid(at_j), value, low, high};

@@ -7,17 +7,10 @@
 #pragma once
 
 #include <cstddef>
-#include <limits>
 
-#include "link.h"
+#include "certificate.h"
 
 namespace stopwise {
-
-// An upper value and what is proved of it: low ≤ value at the exact estimate ≤ high. In logits,
-// unless the rule says otherwise (`Rule::threshold`). ``estimate`` is the value without optimism.
-struct Upper {
-    double estimate, value, low, high;
-};
 
 // What a rule may ask about the context at hand. Questions are numbered as pairs (row by row), or
 // as arms for the supervised rule.

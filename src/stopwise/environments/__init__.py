@@ -1,1 +1,1 @@
-"""Environments: contexts, what the arms say, and the truth behind them."""
+"""Environments: contexts, outputs of the arms, and the truth behind them."""

@@ -17,29 +17,13 @@ class BinaryArms(Environment):
 
         γ_i(x) = a_i(1 − y) + (1 − a_i)y,    p_ij(x) = a_i(1 − a_j) + (1 − a_i)a_j
 
-    and the optimal arm and the margin ξ(x) follow. To make an environment of your own, set
-    ``cascade`` and ``context_dim`` in ``__init__`` and write `draw`.
-
-    Examples
-    --------
-    >>> import stopwise as sw
-    >>> class Coins(BinaryArms):
-    ...     context_dim = 1
-    ...
-    ...     def __init__(self, cascade):
-    ...         self.cascade = cascade
-    ...
-    ...     def draw(self, rounds, random):
-    ...         x = random.random((rounds, 1))
-    ...         return x, np.hstack([x / 2, x]), (x[:, 0] > 0.5).astype(float)
-    >>> batch = Coins(sw.Cascade(costs=[0.1, 0.2])).sample(100, np.random.default_rng(0))
-    >>> batch.outputs.shape, batch.error_rates.shape
-    ((100, 2), (100, 2))
+    and the optimal arm and the margin ξ(x) follow. For an environment of your own, set
+    ``cascade`` and ``context_dim`` in ``__init__`` and write `draw` (``docs/environments.md``).
     """
 
     @abstractmethod
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts, and say how likely each answer is there.
+        """Draw contexts, and how likely each answer is there.
 
         Returns
         -------
@@ -72,7 +56,7 @@ class BinaryArms(Environment):
         )
 
     def _check(self, rounds: int, contexts: Floats, says_one: Floats, is_one: Floats) -> None:
-        """Hold a `draw` written by a user to its promises."""
+        """Refuse what a `draw` written by a user must not return."""
         for what, values, shape in (
             ("contexts", contexts, (rounds, self.context_dim)),
             ("says_one", says_one, (rounds, self.cascade.n_arms)),

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
-from stopwise.checks import numbers
+from stopwise.checks import table, vector
 from stopwise.environments.base import Floats
 from stopwise.environments.binary_arms import BinaryArms
 from stopwise.environments.training import chance_of_one
@@ -41,22 +41,16 @@ class LogisticArms(BinaryArms):
 
     def __init__(self, cascade: Cascade, arms: ArrayLike, label: ArrayLike) -> None:
         self.cascade = cascade
-        self._arms = numbers("arms", arms).copy()
-        self._label = numbers("label", label).copy()
-        if self._arms.ndim != 2 or len(self._arms) != cascade.n_arms:
+        self._arms = table("arms", arms).copy()
+        if len(self._arms) != cascade.n_arms or self._arms.shape[1] < 2:
             raise InvalidParameterError(
-                f"arms needs one row of weights (and a bias) for each of {cascade.n_arms} arms; "
-                f"this has shape {self._arms.shape}"
+                f"arms needs a row of one weight or more, and then the bias, for each of "
+                f"{cascade.n_arms} arms; this has shape {self._arms.shape}"
             )
-        if self._label.shape != self._arms.shape[1:]:
-            raise InvalidParameterError("label needs as many numbers as a row of arms")
+        self._label = vector("label", label, size=self._arms.shape[1])
         self.context_dim = self._arms.shape[1] - 1
-        if self.context_dim < 1:
-            raise InvalidParameterError("a row of arms is one weight or more, and then the bias")
-        if not (np.isfinite(self._arms).all() and np.isfinite(self._label).all()):
-            raise InvalidParameterError("weights must be finite")
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts, and say how likely each answer is there."""
+        """Draw contexts, and how likely each answer is there."""
         x = random.uniform(-1.0, 1.0, (rounds, self.context_dim))
         return x, chance_of_one(x, self._arms), chance_of_one(x, self._label[None, :])[:, 0]

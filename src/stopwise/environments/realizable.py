@@ -2,21 +2,21 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
-from stopwise.checks import number
-from stopwise.environments.base import Batch, Environment, Floats, Ints
+from stopwise.checks import number, table
+from stopwise.environments.base import Batch, Environment, Floats
 from stopwise.errors import InvalidParameterError
 from stopwise.features import BoundFeatures, Polynomial, bind
 from stopwise.theory.dominance import dominance_margins, first_candidates
 
 # Contexts are drawn in blocks of at least this many when some may be refused.
 BLOCK = 1000
-# Fewer survivors than this share, and the margin asked for is a mistake (heuristic).
+# If fewer than this share are accepted, the margin is a mistake (heuristic).
 FEWEST = 0.01
 
 
@@ -40,19 +40,13 @@ class Realizable(Environment):
         ``cascade.pairs()``; each has one number for each feature.
     degree : int, optional
         Of the polynomial features.
-    context_dim : int, optional
-        d; by default it is found from the length of the θ_ij.
     margin : float
-        Contexts in which the test is decided by less than this are drawn again: those with
-        ξ(x) < margin, and those in which an arm before the optimal one is passed by less. So ξ
-        is at least the margin, and no arm is nearly good enough.
+        Contexts in which the test of an arm is decided by less than this are drawn again. So ξ is
+        at least the margin, and no arm before the optimal one is nearly good enough.
 
     Examples
     --------
     >>> import stopwise as sw
-    >>> env = Realizable(sw.Cascade(costs=[0.1, 0.3]), {(0, 1): [-3.0, 2.0]})
-    >>> env.sample(4, np.random.default_rng(0)).differ.shape
-    (4, 1)
     >>> env = Realizable(sw.Cascade(costs=[0.1, 0.3]), [[-3.0, 2, 0, 1, 0, 0]], degree=2)
     >>> env.context_dim
     2
@@ -66,74 +60,57 @@ class Realizable(Environment):
         theta: Mapping[tuple[int, int], ArrayLike] | Sequence[ArrayLike],
         *,
         degree: int | None = None,
-        context_dim: int | None = None,
         margin: float = 0.0,
     ) -> None:
         self.cascade = cascade
         self.theta = _vectors(cascade, theta)
         self.margin = number("margin", margin, least=0)
         self._features: BoundFeatures | None = None
-        length = self.theta.shape[1]
-        if degree is None:
-            self.context_dim = length if context_dim is None else context_dim
-            features = self.context_dim
-        else:
-            dim = _dimension(length, degree) if context_dim is None else context_dim
-            self._features = bind(Polynomial(degree), dim, cascade.n_arms)
-            self.context_dim = self._features.context_dim
-            features = self._features.n_features
-        if features != length:
-            raise InvalidParameterError(
-                f"theta needs vectors of {features} numbers, one for each feature of "
-                f"{self.context_dim} coordinates; these have {length}"
-            )
+        self.context_dim = length = self.theta.shape[1]
+        if degree is not None:
+            self.context_dim = _dimension(length, degree)
+            self._features = bind(Polynomial(degree), self.context_dim, cascade.n_arms)
+            if self._features.n_features != length:
+                raise InvalidParameterError(
+                    f"theta needs vectors of {self._features.n_features} numbers, one for each "
+                    f"feature of {self.context_dim} coordinates; these have {length}"
+                )
 
     def sample(self, rounds: int, random: np.random.Generator) -> Batch:
-        """Draw rounds: contexts until enough keep the margin, then all disagreements."""
-        parts = list(self._parts(rounds, random))
-        x, p, table, optimal, margins = (
-            np.concatenate(column)[:rounds] for column in zip(*parts, strict=True)
-        )
+        """Draw rounds: contexts until enough have the margin, then all disagreements."""
+        accepted = list(self._accepted(rounds, random))
+        x, p = (np.concatenate(part)[:rounds] for part in zip(*accepted, strict=True))
+        table = self._table(p)
+        optimal = first_candidates(self.cascade, table)
         return Batch(
             contexts=x,
             disagreement=table,
             optimal=optimal,
-            margins=margins,
+            margins=dominance_margins(self.cascade, table, optimal),
             differ=(random.random(p.shape) < p).astype(np.uint8),
         )
 
-    def _parts(
+    def _accepted(
         self, rounds: int, random: np.random.Generator
-    ) -> Iterator[tuple[Floats, Floats, Floats, Ints, Floats]]:
-        """Draw contexts with the truth about them, in blocks, until there are enough."""
+    ) -> Iterator[tuple[Floats, Floats]]:
+        """Draw blocks of contexts that have the margin, and their chances, until enough are."""
         block = rounds if self.margin == 0.0 else max(rounds, BLOCK)
         found = drawn = 0
         while found < rounds:
             x, p = self._draw(block, random)
             table = self._table(p)
             optimal = first_candidates(self.cascade, table)
-            margins = dominance_margins(self.cascade, table, optimal)
-            drawn += block
-            if self.margin == 0.0:
-                accepted = np.ones(block, dtype=np.bool_)
-            else:
-                accepted = (margins >= self.margin) & self._passed_clearly(table, optimal)
-            found += int(accepted.sum())
+            clear = np.ones(block, dtype=np.bool_)
+            for i in range(self.cascade.n_arms - 1):  # the arms that are tested, one after another
+                spare = (self.cascade.gaps[i, i + 1 :] - table[:, i, i + 1 :]).min(axis=1)
+                clear &= (optimal < i) | (np.abs(spare) >= self.margin)
+            drawn, found = drawn + block, found + int(clear.sum())
             if found < FEWEST * drawn:
                 raise InvalidParameterError(
                     f"only {found} of {drawn} contexts have a margin of {self.margin:g} or more; "
-                    "ask for less, widen the gaps between costs, or lower the disagreement"
+                    "lower the margin, widen the gaps between costs, or lower the disagreement"
                 )
-            yield x[accepted], p[accepted], table[accepted], optimal[accepted], margins[accepted]
-
-    def _passed_clearly(self, table: Floats, optimal: Ints) -> NDArray[np.bool_]:
-        """Return where every arm before the optimal one is passed by the margin or more."""
-        clearly = np.ones(len(table), dtype=np.bool_)
-        for i in range(self.cascade.n_arms - 1):
-            # by how much arm i is passed: the most that a deeper arm could repair beyond its cost
-            passed = (table[:, i, i + 1 :] - self.cascade.gaps[i, i + 1 :]).max(axis=1)
-            clearly &= (optimal <= i) | (passed >= self.margin)
-        return clearly
+            yield x[clear], p[clear]
 
     def _draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats]:
         """Draw contexts and the chance of each pair to disagree there."""
@@ -156,21 +133,10 @@ def _vectors(
     cascade: Cascade, theta: Mapping[tuple[int, int], ArrayLike] | Sequence[ArrayLike]
 ) -> Floats:
     pairs = cascade.pairs()
-    if isinstance(theta, Mapping):
-        if set(theta) != set(pairs):
-            raise InvalidParameterError(f"theta needs a vector for each of the pairs {pairs}")
-        theta = [theta[pair] for pair in pairs]
-    if len(theta) != len(pairs):
-        raise InvalidParameterError(
-            f"theta needs a vector for each of the pairs {pairs}, in that order; there are "
-            f"{len(theta)}"
-        )
-    vectors = [np.array(vector, dtype=np.float64) for vector in theta]
-    if len({v.shape for v in vectors}) != 1 or vectors[0].ndim != 1 or not vectors[0].size:
-        raise InvalidParameterError("theta needs vectors of one length, that of the features")
-    if not np.isfinite(vectors).all():
-        raise InvalidParameterError("theta must be finite")
-    return np.stack(vectors)
+    if len(theta) != len(pairs) or (isinstance(theta, Mapping) and set(theta) != set(pairs)):
+        raise InvalidParameterError(f"theta needs a vector for each of the pairs {pairs}")
+    vectors = [theta[pair] for pair in pairs] if isinstance(theta, Mapping) else theta
+    return table("theta", cast(ArrayLike, vectors)).copy()
 
 
 def _dimension(length: int, degree: int) -> int:

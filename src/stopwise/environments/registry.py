@@ -4,7 +4,6 @@ from typing import Any
 
 from stopwise.cascade import Cascade
 from stopwise.environments.base import Environment
-from stopwise.environments.logged import Logged
 from stopwise.environments.logistic_arms import LogisticArms
 from stopwise.environments.realizable import Realizable
 from stopwise.environments.synthetic import Synthetic
@@ -13,21 +12,12 @@ from stopwise.errors import UnknownEnvironmentError
 
 ENVIRONMENTS: dict[str, type[Environment]] = {
     environment.name: environment
-    for environment in (LogisticArms, Realizable, Synthetic, Pima, Heart, Logged)
+    for environment in (LogisticArms, Realizable, Synthetic, Pima, Heart)
 }
 
 
 def make_environment(name: str, cascade: Cascade, **parameters: Any) -> Environment:
-    """Make an environment by its name.
-
-    Parameters
-    ----------
-    name : str
-        As in ``ENVIRONMENTS``: "synthetic", "pima", …
-    cascade : Cascade
-        The arms and their costs.
-    **parameters
-        Of that environment; plain values (numbers, strings, lists) do for all of them.
+    """Create an environment by its name in ``ENVIRONMENTS``; its parameters may be plain values.
 
     Examples
     --------

@@ -6,10 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from stopwise.cascade import Cascade
-from stopwise.checks import integer
-from stopwise.environments.base import Floats, shuffled
+from stopwise.checks import integer, vector
+from stopwise.environments.base import Floats
 from stopwise.environments.binary_arms import BinaryArms
-from stopwise.environments.tabular import per_arm
 from stopwise.environments.training import chance_of_one, fit_logistic
 from stopwise.features import Polynomial
 
@@ -34,10 +33,8 @@ class Synthetic(BinaryArms):
         The arms and their costs.
     C : sequence of float
         How little each arm is regularised, as in `fit_logistic`.
-    samples : int
-        Rows of the data set.
-    data_seed : int
-        Of the data set.
+    samples, data_seed : int
+        The rows and the seed of the data set.
 
     Examples
     --------
@@ -65,15 +62,13 @@ class Synthetic(BinaryArms):
         self._labels = (x[:, 0] + x[:, 0] * x[:, 1] + x[:, 2] ** 2 >= 0).astype(np.float64)
         monomials = Polynomial(degree=2, bias=False).monomials(3)
         phi = np.column_stack([x[:, list(m)].prod(axis=1) for m in monomials])
-        self.weights = np.stack(
-            [
-                fit_logistic(phi, self._labels, c, intercept=False)
-                for c in per_arm(C, cascade.n_arms, "C")
-            ]
-        )
+        weights = vector("C", C, size=cascade.n_arms)
+        self.weights = np.stack([fit_logistic(phi, self._labels, c, False) for c in weights])
         self._says_one = chance_of_one(phi, self.weights)
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw contexts, and say how likely each answer is there."""
-        rows = shuffled(len(self._contexts), rounds, random)
+        """Draw contexts, and how likely each answer is there."""
+        n = len(self._contexts)
+        passes = [random.permutation(n) for _ in range(-(-rounds // n))]
+        rows = np.concatenate([np.empty(0, dtype=np.int64), *passes])[:rounds]
         return self._contexts[rows], self._says_one[rows], self._labels[rows]

@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
-from stopwise.checks import numbers
+from stopwise.checks import integer, vector
 from stopwise.data import load_table
-from stopwise.environments.base import Floats, round_robin
+from stopwise.environments.base import Floats
 from stopwise.environments.binary_arms import BinaryArms
 from stopwise.environments.training import chance_of_one, checked_table, fit_logistic
-from stopwise.errors import InvalidParameterError
 
 # The paper does not say how its arms were regularised. Of a grid over scalings and C, these come
 # closest to its fractions of weakly dominant contexts: to within 0.0024 and 0.0042.
@@ -23,10 +22,8 @@ HEART_C = (1.01, 1.91, 2.0)
 class Tabular(BinaryArms):
     """Contexts are the rows of a table, in order and from the first again past the last.
 
-    Arm i is a logistic classifier trained on the leading ``columns_per_arm[i]`` columns of the
-    complete table, and answers 1 with the chance it gives; the labels are those of the table. So a
-    deeper arm can be one that sees more: first a patient's history, then a test, then
-    another.
+    Arm i is a logistic classifier trained on the leading ``columns_per_arm[i]`` columns, and
+    answers 1 with the chance it gives: a deeper arm sees more, such as the result of a test.
 
     Parameters
     ----------
@@ -68,25 +65,23 @@ class Tabular(BinaryArms):
         self._contexts, labels = checked_table(X, y)
         self._labels = labels.astype(np.float64)
         self.context_dim = self._contexts.shape[1]
-        columns = per_arm(columns_per_arm, cascade.n_arms, "columns_per_arm")
-        if not all(k == int(k) and 1 <= k <= self.context_dim for k in columns):
-            raise InvalidParameterError(
-                f"an arm sees a whole number of columns, from 1 to {self.context_dim}; "
-                f"columns_per_arm is {list(columns_per_arm)}"
-            )
+        columns = [
+            integer("columns_per_arm", k, least=1, most=self.context_dim)
+            for k in vector("columns_per_arm", columns_per_arm, size=cascade.n_arms)
+        ]
         # One row (w, b) per arm, with weights 0 for the columns it does not see.
         self.weights = np.zeros((cascade.n_arms, self.context_dim + 1))
-        for arm, (k, c) in enumerate(zip(columns, per_arm(C, cascade.n_arms, "C"), strict=True)):
-            seen = int(k)
+        for arm, c in enumerate(vector("C", C, size=cascade.n_arms)):
+            seen = columns[arm]
             fitted = fit_logistic(self._contexts[:, :seen], labels, c, intercept)
             self.weights[arm, :seen] = fitted[:-1]
             self.weights[arm, -1] = fitted[-1]
         self._says_one = chance_of_one(self._contexts, self.weights)
 
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Show contexts in order, and say how likely each answer is there."""
+        """Return contexts in order, and how likely each answer is there."""
         del random  # the order is that of the table
-        rows = round_robin(len(self._contexts), rounds)
+        rows = np.arange(rounds) % len(self._contexts)
         return self._contexts[rows], self._says_one[rows], self._labels[rows]
 
 
@@ -95,13 +90,6 @@ class Pima(Tabular):
 
     The profile is pregnancies, blood pressure, skin thickness, body mass, pedigree and age;
     arm 1 also sees glucose, arm 2 glucose and insulin. Columns are `standardised`.
-
-    Parameters
-    ----------
-    cascade : Cascade
-        Three arms and their costs.
-    C : sequence of float
-        How little each arm is regularised, as in `fit_logistic`.
 
     Examples
     --------
@@ -124,10 +112,12 @@ class Heart(Tabular):
     Arm 0 sees age to restecg, arm 1 also thalach, exang and oldpeak, arm 2 also slope and ca.
     The last attribute, thal, is left out: the paper has twelve. Columns are `standardised`.
 
-    Parameters
-    ----------
-    cascade, C
-        As in `Pima`.
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> cascade = sw.Cascade(costs=[0.1, 0.2, 0.2])
+    >>> sw.simulate(sw.FixedDepth(cascade), sw.Heart(cascade), rounds=3, seed=0).stops.tolist()
+    [2, 2, 2]
     """
 
     name: ClassVar[str] = "heart"
@@ -155,19 +145,3 @@ def standardised(X: ArrayLike) -> Floats:
     scaled = np.where(constant, 0.0, centred) / np.where(constant, 1.0, spread)
     largest = float(np.linalg.norm(scaled, axis=1).max())
     return scaled / largest if largest > 0 else scaled
-
-
-def per_arm(values: float | Sequence[float], n_arms: int, what: str) -> list[float]:
-    """Return one number for each arm, given one for all or one each.
-
-    Examples
-    --------
-    >>> per_arm(2, 3, "C"), per_arm([1, 2], 2, "C")
-    ([2.0, 2.0, 2.0], [1.0, 2.0])
-    """
-    given = numbers(what, values)
-    if given.shape not in ((), (n_arms,)):
-        raise InvalidParameterError(
-            f"{what} needs one number for each of {n_arms} arms; this has shape {given.shape}"
-        )
-    return np.broadcast_to(given, n_arms).tolist()

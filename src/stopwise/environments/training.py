@@ -17,13 +17,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 def chance_of_one(x: Floats, weights: Floats) -> Floats:
-    """Return μ(xᵀw + b) for every row x and every row (w, b) of weights, without overflow.
-
-    Examples
-    --------
-    >>> chance_of_one(np.array([[0.0], [1e6]]), np.array([[1.0, 0.0]])).tolist()
-    [[0.5], [1.0]]
-    """
+    """Return μ(xᵀw + b) for every row x and every row (w, b) of weights, without overflow."""
     z = x @ weights[:, :-1].T + weights[:, -1]
     return 0.5 * (1.0 + np.tanh(0.5 * z))
 
@@ -44,12 +38,7 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
     C : float
         How much the data count beside the penalty, above zero.
     intercept : bool
-        Whether there is a b.
-
-    Returns
-    -------
-    ndarray of shape (d + 1,)
-        The weights and last b, which is 0 without an intercept.
+        Whether there is a b; without one the last number of the result is 0.
 
     Examples
     --------
@@ -71,13 +60,7 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
 
 
 def checked_table(X: ArrayLike, y: ArrayLike) -> tuple[Floats, Ints]:
-    """Return a table of finite numbers and its labels 0 and 1, in arrays of their own.
-
-    Examples
-    --------
-    >>> checked_table([[1, 2], [3, 4]], [True, False])[1].tolist()
-    [1, 0]
-    """
+    """Return a table of finite numbers and its labels 0 and 1, in fresh arrays."""
     table = checks.table("the data", X).copy()
     labels = checks.numbers("the labels", y)
     if labels.shape != (len(table),):
@@ -92,12 +75,16 @@ def checked_table(X: ArrayLike, y: ArrayLike) -> tuple[Floats, Ints]:
 
 def _minimise(rows: Floats, sign: Floats, C: float, penalty: Floats) -> Floats:
     """Minimise ½ wᵀ diag(penalty) w + C·Σ ln(1 + exp(−sign·(rows w)))."""
+
+    def loss(w: Floats) -> float:
+        losses = np.logaddexp(0.0, -sign * (rows @ w))
+        return float(0.5 * (penalty * w) @ w + C * losses.sum())
+
     w = np.zeros(rows.shape[1])
     size = np.abs(rows)
     for _ in range(MAX_STEPS):
         margin = sign * (rows @ w)
-        # 1 − μ(margin) and its slope; relative precision is kept where they are tiny, which
-        # matters since C multiplies them.
+        # 1 − μ(margin) and its slope, precise even where they are tiny, since C multiplies them
         missing = np.exp(-np.logaddexp(0.0, margin))
         slope = missing * np.exp(-np.logaddexp(0.0, -margin))
         gradient = penalty * w - C * (rows.T @ (sign * missing))
@@ -112,37 +99,13 @@ def _minimise(rows: Floats, sign: Floats, C: float, penalty: Floats) -> Floats:
             step: Floats = np.linalg.solve(hessian, -gradient).astype(np.float64, copy=False)
         except np.linalg.LinAlgError:
             break
-        w = w + _step_length(w, step, gradient, rows, sign, C, penalty) * step
+        # As |μ''| ≤ μ', a Newton step that moves no margin by more than ½ decreases the loss by at
+        # least 0.4λ², λ² = −gradient·step, and near the end a search would drown in rounding.
+        length, here, promised = 1.0, loss(w), ARMIJO * float(gradient @ step)
+        far = np.abs(rows @ step).max() > 0.5
+        while far and length > EPSILON and loss(w + length * step) > here + length * promised:
+            length /= 2
+        w = w + length * step
     raise InvalidParameterError(
         f"training with C = {C:g} did not converge; scale the columns to a like size, or lower C"
     )
-
-
-def _step_length(
-    w: Floats,
-    step: Floats,
-    gradient: Floats,
-    rows: Floats,
-    sign: Floats,
-    C: float,
-    penalty: Floats,
-) -> float:
-    # As |μ''| ≤ μ', a Newton step that moves no margin by more than r changes the loss by at most
-    # −λ²(1 − (eʳ − 1 − r)/r²), λ² = −gradient·step: at r = ½ that is −0.4λ² and no search is
-    # needed. Near the end there must be none, since there the decrease drowns in rounding.
-    if np.abs(rows @ step).max() <= 0.5:
-        return 1.0
-    here = _loss(w, rows, sign, C, penalty)
-    promised = ARMIJO * float(gradient @ step)
-    length = 1.0
-    while (
-        length > EPSILON
-        and _loss(w + length * step, rows, sign, C, penalty) > here + length * promised
-    ):
-        length /= 2
-    return length
-
-
-def _loss(w: Floats, rows: Floats, sign: Floats, C: float, penalty: Floats) -> float:
-    losses = np.logaddexp(0.0, -sign * (rows @ w))
-    return float(0.5 * (penalty * w) @ w + C * losses.sum())

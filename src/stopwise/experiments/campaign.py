@@ -1,85 +1,69 @@
-"""A campaign: many runs, done once each, however often it is interrupted."""
+"""A campaign: many runs, each done once, however often the campaign is interrupted."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
-from stopwise.errors import EngineError
 from stopwise.experiments.engines import Engine, Task
 from stopwise.experiments.runs import built
 from stopwise.experiments.spec import ExperimentSpec
 from stopwise.experiments.store import RunStore
 from stopwise.records import Progress, no_progress
 
-# Heuristic: a task is at most so many runs, which makes its way to a worker cheap, and a campaign
-# at least so many tasks if it has the runs, so that workers finish together and progress moves.
+# Heuristic: tasks of up to ten runs are cheap to send to a worker, and at least 40 tasks (where
+# there are as many runs) let workers finish together and progress move.
 RUNS_A_TASK = 10
 TASKS = 40
 
 
 def run_campaign(
-    wanted: Iterable[tuple[ExperimentSpec, Iterable[int]]],
+    experiments: Iterable[tuple[ExperimentSpec, Iterable[int]]],
     store: RunStore,
     engine: Engine,
     progress: Progress = no_progress,
 ) -> None:
-    """Do the runs that a store lacks, and keep those of each task as soon as it is finished.
+    """Do the runs that a store lacks, and store those of each task as soon as it finishes.
 
-    Killed at any moment and started again, it goes on where it was.
+    Killed at any moment and started again, it resumes.
 
-    Parameters
-    ----------
-    wanted : iterable of (ExperimentSpec, iterable of int)
-        Experiments, and the seeds of their runs.
-    store : RunStore
-        Where finished runs are looked up and kept.
-    engine : Engine
-        Does the runs. It stays open.
-    progress : callable, optional
-        Called as ``progress("running", done, of)``, in runs, those already stored included.
+    ``experiments`` are specs with the seeds of their runs. The engine stays open. ``progress`` is
+    called as ``progress("running", done, of)``, in runs, those already stored included.
 
     Examples
     --------
     >>> import tempfile
-    >>> from stopwise.experiments.engines import InProcess
+    >>> from stopwise.experiments.engines import Threads
     >>> from stopwise.experiments.spec import EnvironmentSpec, PolicySpec
     >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
     >>> where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
     >>> spec = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=100)
     >>> with tempfile.TemporaryDirectory() as folder, RunStore(f"{folder}/runs.db") as store:
-    ...     run_campaign([(spec, range(3))], store, InProcess())
+    ...     run_campaign([(spec, range(3))], store, Threads())
     ...     sorted(store.get(spec))
     [0, 1, 2]
     """
-    seeds_of: dict[ExperimentSpec, dict[int, None]] = {}  # each once, though asked for twice
-    for spec, seeds in wanted:
+    seeds_of: dict[ExperimentSpec, dict[int, None]] = {}  # each once, though listed twice
+    for spec, seeds in experiments:
         seeds_of.setdefault(spec, {}).update(dict.fromkeys(seeds))
     missing = {spec: store.missing(spec, seeds) for spec, seeds in seeds_of.items()}
-    missing = {spec: seeds for spec, seeds in missing.items() if seeds}
-    for spec in missing:  # a mistake in the last should not come to light after hours
+    for spec in (spec for spec, seeds in missing.items() if seeds):
+        # a mistake in the last spec should not show after hours
         environment = built(spec.environment)
         spec.policy.build(environment.cascade, environment.context_dim, seed=0)
     of = sum(map(len, seeds_of.values()))
     done = of - sum(map(len, missing.values()))
     progress("running", done, of)
-    if not missing:
+    if done == of:
         return
-    spec_of = {spec.key: spec for spec in missing}
     # Closed at once if anything fails, Ctrl-C included, and not when garbage is collected.
     with closing(engine.run(tasks(missing))) as results:
-        for traces in results:
-            key = traces[0].key
-            if key not in spec_of:
-                raise EngineError(
-                    f"a worker sent runs of an experiment {key} that nobody asked for: does it "
-                    "have the same version of Stopwise?"
-                )
-            store.put(spec_of[key], traces)
+        for spec, traces in results:
+            store.put(spec, traces)
             done += len(traces)
             progress("running", done, of)
 
 
 def tasks(missing: Mapping[ExperimentSpec, Sequence[int]]) -> list[Task]:
-    """Cut runs into tasks, a few of every experiment first, so that a part tells of the whole.
+    """Cut runs into tasks, a few of every experiment first, so that early results show them all.
 
     Examples
     --------

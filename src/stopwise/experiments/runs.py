@@ -2,27 +2,23 @@
 
 import time
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.environments.base import Batch, Environment
-from stopwise.experiments.simulate import measure
+from stopwise.experiments.simulate import Floats, Ints, measure
 from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, environment_random
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
-# Longer runs are not kept for the next policy: a round takes some hundred bytes, and 32 batches of
-# a million rounds would take gigabytes, while drawing is quick beside playing (heuristic).
-KEPT_ROUNDS = 10_000
+# Longer runs are not cached for the next policy: a round takes some hundred bytes, and 32 batches
+# of a million rounds would take gigabytes, while drawing is quick beside playing (heuristic).
+CACHED_ROUNDS = 10_000
 
 
 class Trace(msgspec.Struct, frozen=True, eq=False):
-    """What is kept of a run.
+    """What is stored of a run.
 
     Attributes
     ----------
@@ -41,7 +37,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False):
     depths : ndarray of shape (K,)
         How many rounds stopped at each arm.
     seconds : float
-        How long it took; the one thing here that another machine changes.
+        How long it took; the only value that depends on the machine.
     """
 
     key: str
@@ -55,26 +51,15 @@ class Trace(msgspec.Struct, frozen=True, eq=False):
 
     def agrees(self, other: "Trace") -> bool:
         """Return whether this is the same run with the same numbers, to the last bit."""
-        mine, theirs = (msgspec.structs.asdict(t) for t in (self, other))
-        return all(
-            _bits(value) == _bits(theirs[name]) for name, value in mine.items() if name != "seconds"
-        )
+        return self._bits() == other._bits()
+
+    def _bits(self) -> list[object]:
+        fields: dict[str, Any] = msgspec.structs.asdict(self) | {"seconds": None}
+        return [(v.dtype.str, v.tobytes()) if hasattr(v, "tobytes") else v for v in fields.values()]
 
 
 def execute(spec: ExperimentSpec, seed: int) -> Trace:
-    """Do one run.
-
-    Parameters
-    ----------
-    spec : ExperimentSpec
-        Which experiment.
-    seed : int
-        Which run of it.
-
-    Returns
-    -------
-    Trace
-        The same to the last bit wherever and whenever it is done, but for ``seconds``.
+    """Do one run; but for ``seconds`` the trace is the same, to the last bit, on every call.
 
     Examples
     --------
@@ -92,14 +77,14 @@ def execute(spec: ExperimentSpec, seed: int) -> Trace:
     started = time.perf_counter()
     policy = spec.policy.build(environment.cascade, environment.context_dim, seed)
     run = measure(policy, drawn(spec.environment, spec.rounds, seed))
-    kept = spec.kept
+    at = spec.checkpoint_rounds
     return Trace(
         key=spec.key,
         seed=int(seed),
-        rounds=kept,
-        regret=run.regret[kept - 1],
-        total_cost=None if run.total_cost is None else run.total_cost[kept - 1],
-        undominated=run.undominated[kept - 1],
+        rounds=at,
+        regret=run.regret[at - 1],
+        total_cost=None if run.total_cost is None else run.total_cost[at - 1],
+        undominated=run.undominated[at - 1],
         depths=np.bincount(run.stops, minlength=environment.cascade.n_arms).astype(np.int64),
         seconds=time.perf_counter() - started,
     )
@@ -112,11 +97,11 @@ def built(spec: EnvironmentSpec) -> Environment:
 
 
 def drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
-    """Return the rounds of a run, drawn once for all policies that meet them one after another.
+    """Return the rounds of a run, drawn once for all policies that play them one after another.
 
-    They are read-only, so that no policy can change what another meets. Long runs are drawn anew.
+    They are read-only, so that no policy can change what another sees. Long runs are drawn anew.
     """
-    return (_kept if rounds <= KEPT_ROUNDS else _drawn)(environment, rounds, seed)
+    return (_cached if rounds <= CACHED_ROUNDS else _drawn)(environment, rounds, seed)
 
 
 def _drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
@@ -126,7 +111,7 @@ def _drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
     )
 
 
-_kept = lru_cache(maxsize=32)(_drawn)
+_cached = lru_cache(maxsize=32)(_drawn)
 
 
 def _read_only(value: NDArray[Any] | None) -> NDArray[Any] | None:
@@ -135,10 +120,3 @@ def _read_only(value: NDArray[Any] | None) -> NDArray[Any] | None:
     view = value.view()  # the environment may still write to an array of its own
     view.flags.writeable = False
     return view
-
-
-def _bits(value: object) -> object:
-    if not isinstance(value, np.ndarray):
-        return value
-    array = cast(NDArray[Any], value)
-    return array.dtype.str, array.tobytes()

@@ -8,14 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.checks import integer
-from stopwise.environments.base import Batch, Environment
+from stopwise.environments.base import Batch, Environment, Floats, Ints
 from stopwise.errors import CascadeMismatchError, TruthRequiredError
 from stopwise.policies.base import Policy
 from stopwise.records import Progress, no_progress
 from stopwise.theory.regret import pseudo_regret, regret
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Run(msgspec.Struct, frozen=True, eq=False):
@@ -52,12 +49,12 @@ def simulate(
     *,
     progress: Progress = no_progress,
 ) -> Run:
-    """Let a policy play rounds of an environment and measure it.
+    """Play rounds of an environment with a policy and measure it.
 
     Parameters
     ----------
     policy : Policy
-        It learns from the run: make a new one for an independent run.
+        It learns from the run: use a new one for an independent run.
     environment : Environment
         Draws the rounds; its truth goes to the regret, and to comparators that need it.
     rounds : int
@@ -65,12 +62,7 @@ def simulate(
     seed : int
         Of the environment's draws.
     progress : callable, optional
-        Called as ``progress("rounds", done, of)`` now and then.
-
-    Returns
-    -------
-    Run
-        Stops, costs and regret.
+        Called as ``progress("rounds", done, of)`` from time to time.
 
     Examples
     --------
@@ -91,22 +83,7 @@ def simulate(
 
 
 def measure(policy: Policy, batch: Batch, progress: Progress = no_progress) -> Run:
-    """Let a policy play rounds already drawn and measure it.
-
-    Parameters
-    ----------
-    policy : Policy
-        It learns from the run.
-    batch : Batch
-        The rounds, of the policy's own cascade; their truth goes to the regret, and to
-        comparators that need it.
-    progress : callable, optional
-        Called as ``progress("rounds", done, of)`` now and then.
-
-    Returns
-    -------
-    Run
-        Stops, costs and regret.
+    """Play rounds already drawn, of the policy's own cascade, and measure the policy.
 
     Examples
     --------
@@ -122,7 +99,14 @@ def measure(policy: Policy, batch: Batch, progress: Progress = no_progress) -> R
         raise CascadeMismatchError(
             f"these rounds are of {n_arms} arms, the policy's cascade has {policy.cascade.n_arms}"
         )
-    stops = _play(policy, batch, progress)
+    truth = {name: getattr(batch, name) for name in policy.needs_truth}
+    if missing := [name for name, given in truth.items() if given is None]:
+        raise TruthRequiredError(f"{policy.name} needs an environment with {missing[0]}")
+    play: Callable[..., Ints] = policy.run
+    seen: NDArray[Any] | None = batch.outputs
+    if seen is None:
+        play, seen = policy.run_disagreements, batch.differ
+    stops = play(batch.contexts, seen, progress=progress, **truth)
     cost = policy.cascade.cumulative[stops]
     total = None
     if batch.error_rates is None:
@@ -132,14 +116,3 @@ def measure(policy: Policy, batch: Batch, progress: Progress = no_progress) -> R
         total = np.cumsum(batch.error_rates[np.arange(len(stops)), stops] + cost)
     undominated = np.where(batch.dominant, 0.0, lost)
     return Run(stops, cost, np.cumsum(lost), np.cumsum(undominated), total)
-
-
-def _play(policy: Policy, batch: Batch, progress: Progress) -> Ints:
-    truth = {name: getattr(batch, name) for name in policy.needs_truth}
-    if missing := [name for name, given in truth.items() if given is None]:
-        raise TruthRequiredError(f"{policy.name} needs an environment with {missing[0]}")
-    play: Callable[..., Ints] = policy.run
-    said: NDArray[Any] | None = batch.outputs
-    if said is None:
-        play, said = policy.run_disagreements, batch.differ
-    return play(batch.contexts, said, progress=progress, **truth)

@@ -1,9 +1,9 @@
-"""What an experiment is: plain values that say all that decides its numbers."""
+"""What an experiment is: plain values that decide its numbers."""
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self, cast
 
 import msgspec
@@ -30,7 +30,7 @@ GIVEN = ("cascade", "features", "context_dim", "seed")
 
 
 class _Spec(msgspec.Struct, frozen=True, eq=False, forbid_unknown_fields=True):
-    """A value with one spelling: however it was written, equal specs have equal JSON."""
+    """A value with one JSON text, however it was written."""
 
     def to_json(self) -> str:
         """Return the one JSON text of this spec."""
@@ -50,18 +50,20 @@ class _Spec(msgspec.Struct, frozen=True, eq=False, forbid_unknown_fields=True):
     def __hash__(self) -> int:
         return hash(self.to_json())
 
+    def _normalise(self, name: Any, parameters: Any) -> None:
+        """Check the name and bring the parameters to one form."""
+        if not (isinstance(name, str) and isinstance(parameters, Mapping)):
+            raise InvalidParameterError(
+                "a spec has a name, as in ENVIRONMENTS or POLICIES, and a dict of parameters, not "
+                f"{name!r} and {parameters!r}"
+            )
+        force_setattr(self, "parameters", _plain(cast(Any, parameters)))
+
 
 class EnvironmentSpec(_Spec, frozen=True, eq=False):
-    """An environment, by name.
+    """An environment by its name in ``ENVIRONMENTS``.
 
-    Parameters
-    ----------
-    name : str
-        As in ``ENVIRONMENTS``.
-    costs : sequence of float
-        c_i of the cascade's arms.
-    parameters : dict
-        The environment's own, as plain JSON values.
+    ``costs`` are the c_i of the arms; ``parameters`` are the environment's own, plain JSON values.
 
     Examples
     --------
@@ -75,11 +77,9 @@ class EnvironmentSpec(_Spec, frozen=True, eq=False):
     parameters: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        """Check the values and bring them to one form."""
-        _check_name(self.name)
+        self._normalise(self.name, self.parameters)
         costs = cast(list[float], (Cascade(self.costs).costs + 0.0).tolist())  # −0.0 becomes 0.0
         force_setattr(self, "costs", tuple(costs))
-        force_setattr(self, "parameters", _plain_parameters(self.parameters))
 
     def build(self) -> Environment:
         """Return the environment; costly for those that train their arms."""
@@ -90,18 +90,11 @@ class EnvironmentSpec(_Spec, frozen=True, eq=False):
 
 
 class PolicySpec(_Spec, frozen=True, eq=False):
-    """A policy, by name.
+    """A policy by its name in ``POLICIES``, where you can register your own (docs/own_policy.md).
 
-    Parameters
-    ----------
-    name : str
-        As in ``POLICIES``, where one of your own can be registered (docs/own_policy.md).
-    parameters : dict
-        The policy's own, as plain JSON values. The cascade, the dimension of a context and the
-        seed come from the experiment.
-    features : dict, optional
-        ``to_spec()`` of one feature map; by default the policy's own default, ``Identity()`` for
-        those of the package. None for a policy that takes no features.
+    ``parameters`` are the policy's own, plain JSON values; the cascade, the dimension of a context
+    and the seed come from the experiment. ``features`` is the ``to_spec()`` of a feature map; None
+    means the policy's default, or that it takes none.
 
     Examples
     --------
@@ -116,33 +109,29 @@ class PolicySpec(_Spec, frozen=True, eq=False):
     features: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Check the values and bring them to one form."""
-        _check_name(self.name)
-        parameters = _plain_parameters(self.parameters)
-        if taken := [name for name in GIVEN if name in parameters]:
+        self._normalise(self.name, self.parameters)
+        if taken := [name for name in GIVEN if name in self.parameters]:
             raise InvalidParameterError(
                 f"{taken[0]} is no parameter of a policy's spec: the experiment gives it"
             )
-        force_setattr(self, "parameters", parameters)
         if self.features is not None:
             try:
-                features = map_from_spec(_plain_parameters(self.features)).to_spec()
+                features = map_from_spec(_plain(self.features)).to_spec()
             except FeaturesMismatchError as error:
                 raise InvalidParameterError(
                     "a function of your own cannot be part of a spec: its code is not in the "
                     "text. Use Identity, Polynomial or Scaled"
                 ) from error
-            force_setattr(self, "features", _plain_parameters(features))
+            force_setattr(self, "features", _plain(features))
 
     def build(self, cascade: Cascade, context_dim: int, seed: int) -> Policy:
-        """Return the policy of the run with this seed, untaught."""
+        """Return a new policy for the run with this seed."""
         parameters: dict[str, Any] = {**self.parameters, "context_dim": context_dim}
         kind = policy_class(self.name)
         if self.features is not None:
             if not takes(kind, "features"):
                 raise InvalidParameterError(
-                    f"{self.name!r} looks at no context, or not through features: leave its "
-                    "features out"
+                    f"{self.name!r} takes no features: leave its features out"
                 )
             parameters["features"] = map_from_spec(self.features)
         if takes(kind, "seed"):
@@ -154,26 +143,17 @@ class PolicySpec(_Spec, frozen=True, eq=False):
 
 
 class ExperimentSpec(_Spec, frozen=True, eq=False):
-    """A policy in an environment for a number of rounds: with a seed, a run.
+    """A policy in an environment for T ``rounds``: with a seed, a run.
 
-    Parameters
-    ----------
-    environment : EnvironmentSpec
-        Where.
-    policy : PolicySpec
-        Who.
-    rounds : int
-        T.
-    checkpoints : int
-        At how many rounds, evenly spread and ending in T, a run's curves are kept; one of T or
-        more keeps every round.
+    A run's curves are stored at so many ``checkpoints``, evenly spread and ending in T; T or more
+    store every round.
 
     Examples
     --------
     >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
     >>> where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
     >>> spec = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=1000, checkpoints=4)
-    >>> spec.kept.tolist()
+    >>> spec.checkpoint_rounds.tolist()
     [250, 500, 750, 1000]
     >>> len(spec.key)
     16
@@ -185,7 +165,6 @@ class ExperimentSpec(_Spec, frozen=True, eq=False):
     checkpoints: int = 50
 
     def __post_init__(self) -> None:
-        """Check the values and bring them to one form."""
         rounds = integer("rounds", self.rounds, least=1)
         force_setattr(self, "rounds", rounds)
         force_setattr(
@@ -194,37 +173,23 @@ class ExperimentSpec(_Spec, frozen=True, eq=False):
 
     @property
     def key(self) -> str:
-        """Sixteen hex digits that are equal for equal specs, on any machine, for good."""
+        """Sixteen hex digits, equal for equal specs on any machine."""
         text = _canonical({"format": FORMAT, "spec": msgspec.to_builtins(self)})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
-    def kept(self) -> NDArray[np.int64]:
-        """The rounds, counted from 1, at which a run's curves are kept."""
+    def checkpoint_rounds(self) -> NDArray[np.int64]:
+        """The rounds, counted from 1, at which a run's curves are stored."""
         return np.arange(1, self.checkpoints + 1) * self.rounds // self.checkpoints
 
 
 def environment_random(seed: int) -> np.random.Generator:
-    """Return the stream an environment draws from in the run with this seed.
-
-    It is the same whatever the policy, so that runs of two policies with one seed are paired.
-
-    Examples
-    --------
-    >>> float(environment_random(3).random()) == float(environment_random(3).random())
-    True
-    """
+    """Return the stream an environment draws from in a run: the same whatever the policy."""
     return np.random.default_rng([checked_seed(seed), 0])
 
 
 def policy_seed(seed: int) -> int:
-    """Return a policy's own seed in the run with this seed: independent of the environment's.
-
-    Examples
-    --------
-    >>> policy_seed(3) != policy_seed(4)
-    True
-    """
+    """Return a policy's own seed in a run: independent of the environment's stream."""
     words = np.random.SeedSequence([checked_seed(seed), 1]).generate_state(1, np.uint64)
     return int(words[0]) >> 1  # seeds have 63 bits
 
@@ -234,38 +199,23 @@ def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _check_name(name: str) -> None:
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
-        raise InvalidParameterError(
-            f"a spec names things by a string, as in ENVIRONMENTS or POLICIES, not by {name!r}"
-        )
-
-
-def _plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
-        raise InvalidParameterError(f"parameters are a dict by name, not {parameters!r}")
-    return cast(dict[str, Any], _plain(parameters))
-
-
-def _plain(value: object) -> object:
+def _plain(value: Any) -> Any:
     """Return a value as JSON has it, in one spelling: lists, not tuples; 1, not 1.0."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = cast(object, value.tolist())
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidParameterError(f"a spec cannot hold {value}: give finite numbers")
-        return int(value) if value.is_integer() else float(value)
-    if isinstance(value, Mapping):
-        items = cast(Mapping[object, object], value).items()
-        if odd := [name for name, _ in items if not isinstance(name, str)]:
-            raise InvalidParameterError(f"names in a spec are strings, not {odd[0]!r}")
-        return {str(name): _plain(v) for name, v in items}
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [_plain(v) for v in cast(Sequence[object], value)]
-    raise InvalidParameterError(
-        f"a spec holds numbers, strings, lists and dicts, not {type(value).__name__}"
-    )
+    match value:
+        case np.ndarray() | np.generic():
+            return _plain(cast(Any, value).tolist())
+        case None | bool() | str():
+            return value
+        case int():
+            return int(value)
+        case float() if math.isfinite(value):
+            return int(value) if value.is_integer() else float(value)
+        case Mapping() if all(isinstance(name, str) for name in cast(Mapping[Any, Any], value)):
+            return {str(k): _plain(v) for k, v in cast(Mapping[Any, Any], value).items()}
+        case [*_]:
+            return list(map(_plain, value))
+        case _:
+            raise InvalidParameterError(
+                "a spec holds finite numbers, strings, lists and dicts with strings as names, not "
+                f"{value!r}"
+            )

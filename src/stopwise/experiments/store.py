@@ -1,11 +1,10 @@
 """Finished runs in one SQLite file: append-only, safe to kill, safe to share.
 
-A run is identified by its spec's key and its seed. Numbers are kept as raw little-endian bytes,
-so what comes out is what went in, to the last bit.
+A run is identified by its spec's key and its seed. Numbers are stored as little-endian bytes and
+come back to the last bit.
 """
 
 import sqlite3
-import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stopwise.errors import (
     CorruptFileError,
@@ -29,9 +27,12 @@ VERSION = 1  # of the tables; the meaning of runs has its own number, in their k
 APPLICATION = 0x53544F50  # "STOP": how SQLite files say whose they are
 PATIENCE = 60.0  # seconds to wait for another process that writes (heuristic)
 
+FLOATS = ("regret", "total_cost", "undominated")
+ARRAYS = {"rounds": "<i8", **dict.fromkeys(FLOATS, "<f8"), "depths": "<i8"}
 SCHEMA = f"""
-CREATE TABLE specs (key TEXT PRIMARY KEY, spec TEXT NOT NULL) STRICT;
-CREATE TABLE runs (
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS specs (key TEXT PRIMARY KEY, spec TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS runs (
     key TEXT NOT NULL REFERENCES specs (key),
     seed INTEGER NOT NULL,
     rounds BLOB NOT NULL,
@@ -44,6 +45,7 @@ CREATE TABLE runs (
 ) STRICT;
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION};
+COMMIT;
 """
 
 
@@ -51,19 +53,8 @@ class RunStore:
     """A file of finished runs.
 
     Several processes may write at once. A process that is killed loses what it had not `put`,
-    and nothing else.
-
-    Parameters
-    ----------
-    path : path
-        The file; made if it is not there.
-
-    Raises
-    ------
-    CorruptFileError
-        If the file is damaged or is not a store.
-    UnsupportedVersionError
-        If a newer Stopwise wrote it.
+    and nothing else. A missing file is created; `CorruptFileError` if it is damaged or not a store,
+    `UnsupportedVersionError` if a newer Stopwise wrote it.
 
     Examples
     --------
@@ -81,27 +72,22 @@ class RunStore:
 
     def __init__(self, path: "str | PathLike[str]") -> None:
         self.path = Path(path)
-        with self._understood():
+        with self._translated():
             self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         try:
-            with self._understood():
+            with self._translated():
                 self._open()
         except BaseException:
             self._db.close()
             raise
 
     def put(self, spec: ExperimentSpec, traces: Iterable[Trace]) -> None:
-        """Keep runs of a spec, all or none; on disk when this returns.
+        """Store runs of a spec, all or none; on disk when this returns.
 
-        Runs that are already there are left as they are.
-
-        Raises
-        ------
-        IrreproducibleRunError
-            If one that is already there has other numbers.
+        `IrreproducibleRunError` if one that is already there has other numbers.
         """
         key = spec.key
-        with self._understood(), self._writing():
+        with self._translated(), self._writing():
             self._db.execute("INSERT OR IGNORE INTO specs VALUES (?, ?)", (key, spec.to_json()))
             for trace in traces:
                 if trace.key != key:
@@ -113,25 +99,25 @@ class RunStore:
                     "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _row(trace)
                 )
                 if added.rowcount == 0:
-                    self._same_as_kept(trace)
+                    self._check_same(trace)
 
     def get(self, spec: ExperimentSpec) -> dict[int, Trace]:
         """Return the runs of a spec by seed, in the order of seeds."""
-        with self._understood():
+        with self._translated():
             rows = self._db.execute("SELECT * FROM runs WHERE key = ? ORDER BY seed", (spec.key,))
             traces = [self._trace(row) for row in rows]
         return {trace.seed: trace for trace in traces}
 
     def missing(self, spec: ExperimentSpec, seeds: Iterable[int]) -> list[int]:
         """Return those of the seeds whose runs are not here, each once, in the order given."""
-        with self._understood():
+        with self._translated():
             rows = self._db.execute("SELECT seed FROM runs WHERE key = ?", (spec.key,))
-            kept = {seed for (seed,) in rows}
-        return [seed for seed in dict.fromkeys(seeds) if seed not in kept]
+            stored = {seed for (seed,) in rows}
+        return [seed for seed in dict.fromkeys(seeds) if seed not in stored]
 
     def specs(self) -> list[ExperimentSpec]:
         """Return every experiment of which there are runs."""
-        with self._understood():
+        with self._translated():
             rows = self._db.execute("SELECT spec FROM specs ORDER BY rowid").fetchall()
         return [ExperimentSpec.from_json(text) for (text,) in rows]
 
@@ -150,73 +136,47 @@ class RunStore:
             self._number("application_id") == 0
             and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
         ):
-            self._create()
+            self._db.executescript(SCHEMA)
         if self._number("application_id") != APPLICATION:
             raise CorruptFileError(f"{self.path} is a database, but not one of Stopwise's runs")
         if (version := self._number("user_version")) != VERSION:
             raise UnsupportedVersionError(
                 f"{self.path} has format {version}; this version of Stopwise reads {VERSION}"
             )
-        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA synchronous = EXTRA")  # a commit is on disk, also without WAL
         (report,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if report != "ok":
             raise CorruptFileError(
                 f"{self.path} is damaged ({report}); restore a copy, or remove it to start afresh"
             )
 
-    def _create(self) -> None:
-        # Readers do not hold up writers in this mode. SQLite does not wait for its turn to change
-        # the mode, so that of several processes which make the file at once all but one fail.
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                self._db.execute("PRAGMA journal_mode = WAL")
-                break
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-        with self._writing():
-            if self._number("application_id") == 0:  # nobody was faster
-                for statement in filter(None, map(str.strip, SCHEMA.split(";"))):
-                    self._db.execute(statement)
-
     def _number(self, pragma: str) -> int:
         return self._db.execute(f"PRAGMA {pragma}").fetchone()[0]
 
-    def _same_as_kept(self, trace: Trace) -> None:
-        kept = self._trace(
-            self._db.execute(
-                "SELECT * FROM runs WHERE key = ? AND seed = ?", (trace.key, trace.seed)
-            ).fetchone()
-        )
-        if not trace.agrees(kept):
+    def _check_same(self, trace: Trace) -> None:
+        row = self._db.execute(
+            "SELECT * FROM runs WHERE key = ? AND seed = ?", (trace.key, trace.seed)
+        ).fetchone()
+        stored = self._trace(row)
+        if not trace.agrees(stored):
             raise IrreproducibleRunError(
                 f"seed {trace.seed} of experiment {trace.key} was done twice with different "
-                f"numbers: final regret {kept.regret[-1]!r} in {self.path}, {trace.regret[-1]!r} "
+                f"numbers: final regret {stored.regret[-1]!r} in {self.path}, {trace.regret[-1]!r} "
                 "now. A run must depend on its spec and seed alone; look for a difference of "
                 "versions or machines before you trust either"
             )
 
     def _trace(self, row: Sequence[Any]) -> Trace:
-        key, seed, rounds, regret, total_cost, undominated, depths, seconds = row
+        key, seed, *blobs, seconds = row
         try:
-            trace = Trace(
-                key=key,
-                seed=seed,
-                rounds=_array(rounds, "<i8"),
-                regret=_array(regret, "<f8"),
-                total_cost=None if total_cost is None else _array(total_cost, "<f8"),
-                undominated=_array(undominated, "<f8"),
-                depths=_array(depths, "<i8"),
-                seconds=seconds,
-            )
-        except ValueError as error:
+            arrays: dict[str, Any] = {
+                name: None if blob is None else np.frombuffer(blob, dtype).astype(dtype[1:])
+                for (name, dtype), blob in zip(ARRAYS.items(), blobs, strict=True)
+            }
+            np.stack([arrays[name] for name in ("rounds", *FLOATS) if arrays[name] is not None])
+        except ValueError as error:  # no multiple of eight bytes, or curves of different lengths
             raise CorruptFileError(f"{self.path}: seed {seed} of {key} is damaged") from error
-        curves = [trace.regret, trace.undominated, trace.total_cost]
-        if any(curve is not None and curve.shape != trace.rounds.shape for curve in curves):
-            raise CorruptFileError(f"{self.path}: seed {seed} of {key} is damaged")
-        return trace
+        return Trace(key=key, seed=seed, seconds=seconds, **arrays)
 
     @contextmanager
     def _writing(self) -> Generator[None, None, None]:
@@ -230,14 +190,14 @@ class RunStore:
             raise
 
     @contextmanager
-    def _understood(self) -> Generator[None, None, None]:
-        """Say what SQLite's errors mean here."""
+    def _translated(self) -> Generator[None, None, None]:
+        """Translate SQLite's errors."""
         try:
             yield
         except sqlite3.OperationalError as error:  # locked for too long, no folder, disk full
             raise PersistenceError(f"{self.path} cannot be used: {error}") from error
         except sqlite3.ProgrammingError:
-            raise  # a closed store, another thread: the caller's mistake, said well by SQLite
+            raise  # a closed store or another thread: SQLite's own message is clear
         except sqlite3.DatabaseError as error:
             raise CorruptFileError(
                 f"{self.path} is damaged, or no store of runs ({error}); restore a copy, or, if "
@@ -246,17 +206,6 @@ class RunStore:
 
 
 def _row(trace: Trace) -> tuple[Any, ...]:
-    return (
-        trace.key,
-        trace.seed,
-        trace.rounds.astype("<i8").tobytes(),
-        trace.regret.astype("<f8").tobytes(),
-        None if trace.total_cost is None else trace.total_cost.astype("<f8").tobytes(),
-        trace.undominated.astype("<f8").tobytes(),
-        trace.depths.astype("<i8").tobytes(),
-        trace.seconds,
-    )
-
-
-def _array(data: bytes, dtype: str) -> NDArray[Any]:
-    return np.frombuffer(data, dtype=dtype).astype(dtype[1:])  # a copy, in native order
+    arrays = ((getattr(trace, name), dtype) for name, dtype in ARRAYS.items())
+    blobs = (None if a is None else a.astype(dtype).tobytes() for a, dtype in arrays)
+    return (trace.key, trace.seed, *blobs, trace.seconds)

@@ -10,11 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from stopwise.errors import InvalidParameterError
 
-if TYPE_CHECKING:  # it brings the engine along, and who only words intervals needs none
+if TYPE_CHECKING:  # it loads the native engine, which formatting intervals does not need
     from stopwise.experiments.runs import Trace
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
 What: TypeAlias = Literal["regret", "total_cost", "undominated"]
 Traces: TypeAlias = "Mapping[int, Trace] | Iterable[Trace]"
 
@@ -34,7 +33,7 @@ class Interval(NamedTuple):
 class Curve(NamedTuple):
     """Means at some rounds, with a confidence interval around each."""
 
-    rounds: Ints
+    rounds: NDArray[np.int64]
     mean: Floats
     low: Floats
     high: Floats
@@ -45,7 +44,7 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 
         mean ± t_{n−1} · s/√n
 
-    One value tells nothing of its spread: its interval is (−∞, ∞).
+    The interval of one value is (−∞, ∞).
 
     Examples
     --------
@@ -63,14 +62,8 @@ def paired_difference(
 ) -> Interval:
     """Return the mean of a − b over pairs, with its Student t interval.
 
-    Runs with the same seed meet the same rounds, so their difference varies far less than either.
-
-    Parameters
-    ----------
-    a, b : array_like or mapping
-        Values in the same order, or by seed (see `finals`).
-    confidence : float
-        Of the interval.
+    Runs with the same seed play the same rounds, so their difference varies far less than either.
+    Both sides are values in the same order, or both are mappings by seed (see `finals`).
 
     Examples
     --------
@@ -83,9 +76,7 @@ def paired_difference(
         if odd := set(a) ^ set(b):
             raise InvalidParameterError(f"only one side has seed {min(odd)}: nothing to pair it to")
         a, b = ([side[seed] for seed in sorted(side)] for side in (a, b))
-    left, right = (
-        np.asarray(v, dtype=np.float64) for v in cast(tuple[ArrayLike, ArrayLike], (a, b))
-    )
+    left, right = (np.asarray(cast(ArrayLike, v), dtype=np.float64) for v in (a, b))
     if left.shape != right.shape:
         raise InvalidParameterError(
             f"pairs need as many values on both sides, not {left.shape} and {right.shape}"
@@ -94,43 +85,16 @@ def paired_difference(
 
 
 def finals(traces: Traces, what: What = "regret") -> dict[int, float]:
-    """Return the last value of every run's curve, by seed.
-
-    Examples
-    --------
-    >>> finals([])
-    {}
-    """
+    """Return the last value of every run's curve, by seed."""
     return {trace.seed: float(_curve(trace, what)[-1]) for trace in _in_order(traces)}
 
 
 def curves(traces: Traces, what: What = "regret", confidence: float = 0.95) -> Curve:
-    """Return the mean curve of runs of one experiment, with an interval at each round kept.
+    """Return the mean curve of runs of one experiment, with an interval at each stored round.
 
-    Parameters
-    ----------
-    traces : traces, or the dict of them by seed that ``RunStore.get`` returns
-        All of one experiment.
-    what : {"regret", "total_cost", "undominated"}
-        Which curve.
-    confidence : float
-        Of the interval at each round by itself.
+    Each round has its own interval of this confidence: they form no band for the entire curve.
 
-    Returns
-    -------
-    Curve
-        ``rounds, mean, low, high``, arrays of one length.
-
-    Examples
-    --------
-    >>> from stopwise.experiments.runs import execute
-    >>> from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
-    >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
-    >>> where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
-    >>> spec = ExperimentSpec(where, PolicySpec("oracle"), rounds=100, checkpoints=2)
-    >>> rounds, mean, low, high = curves([execute(spec, seed) for seed in range(3)])
-    >>> rounds.tolist(), mean.tolist()
-    ([50, 100], [0.0, 0.0])
+    ``traces`` may be the dict by seed that ``RunStore.get`` returns.
     """
     runs = _in_order(traces)
     if not runs:
@@ -147,14 +111,7 @@ def t_quantile(confidence: float, freedom: int) -> float:
     """Return the t with P(|T| ≤ t) = confidence for Student's T.
 
     With t = √ν·tan θ the density is cos^{ν−1}θ up to a constant, smooth on a finite interval:
-    integrated by Gauss's rule, and solved for θ by bisection.
-
-    Parameters
-    ----------
-    confidence : float
-        In (0, 1).
-    freedom : int
-        ν ≥ 1, the degrees of freedom.
+    integrated by Gauss's rule, and solved for θ by bisection. ν ≥ 1 is the degrees of freedom.
 
     Examples
     --------
@@ -163,7 +120,7 @@ def t_quantile(confidence: float, freedom: int) -> float:
     """
     if not 0.0 < confidence < 1.0:
         raise InvalidParameterError(f"confidence must be above 0 and below 1, not {confidence!r}")
-    nodes, weights = _gauss()
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
     # ∫cosⁿ over a quarter turn, by Wallis: times (n−1)/n from π/2 (n even) or 1 (n odd) upward.
     factors = 1.0 - 1.0 / np.arange(3 - freedom % 2, freedom, 2)
     total = float(np.prod(factors)) * (math.pi / 2 if freedom % 2 else 1.0)
@@ -178,11 +135,6 @@ def t_quantile(confidence: float, freedom: int) -> float:
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if inside(middle) < confidence else (low, middle)
     return math.sqrt(freedom) * math.tan(high)
-
-
-@lru_cache(maxsize=1)
-def _gauss() -> tuple[Floats, Floats]:
-    return np.polynomial.legendre.leggauss(NODES)
 
 
 def _intervals(values: Floats, confidence: float) -> tuple[Floats, Floats, Floats, int]:
@@ -207,8 +159,6 @@ def _in_order(traces: Traces) -> "list[Trace]":
 
 
 def _curve(trace: "Trace", what: What) -> Floats:
-    if what not in ("regret", "total_cost", "undominated"):
-        raise InvalidParameterError(f"a run has regret, total_cost and undominated, not {what!r}")
     curve = cast(Floats | None, getattr(trace, what))
     if curve is None:
         raise InvalidParameterError(f"this environment has no error rates, so no {what}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import ClassVar, TypeAlias
 
 from stopwise.checks import integer
@@ -11,20 +12,16 @@ from stopwise.features.maps import FeatureMap, MapLike, as_map
 
 @dataclass(frozen=True, init=False)
 class Shared:
-    """One map for all pairs of arms: the usual choice, and the fastest.
-
-    A map given on its own means the same.
-
-    Parameters
-    ----------
-    map : feature map or callable
-        The map.
+    """One map for all pairs of arms, as a map on its own: the usual choice, and the fastest.
 
     Examples
     --------
     >>> import stopwise as sw
-    >>> sw.bind(Shared(sw.Identity()), context_dim=3, n_arms=4).dims
-    (3,)
+    >>> policy = sw.USSPD(
+    ...     sw.Cascade(costs=[0.1, 0.2]), features=sw.Shared(sw.Identity()), context_dim=2
+    ... )
+    >>> policy.n_features
+    2
     """
 
     kind: ClassVar[str] = "shared"
@@ -36,10 +33,6 @@ class Shared:
     def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:
         """Return the map of each slot in a cascade of this size."""
         return (self.map,)
-
-    def slot_of(self, i: int, j: int, n_arms: int) -> int:
-        """Return the slot of a pair that is known to exist."""
-        return 0
 
 
 @dataclass(frozen=True, init=False)
@@ -89,10 +82,6 @@ class PerStage:
             )
         return self.maps
 
-    def slot_of(self, i: int, j: int, n_arms: int) -> int:
-        """Return the slot of a pair that is known to exist."""
-        return i
-
 
 @dataclass(frozen=True, init=False)
 class PerPair:
@@ -115,29 +104,17 @@ class PerPair:
     maps: tuple[tuple[tuple[int, int], FeatureMap], ...]
 
     def __init__(self, maps: Mapping[tuple[int, int], MapLike]) -> None:
-        for pair in maps:
-            if len(pair) != 2 or not 0 <= integer("an arm", pair[0]) < integer("an arm", pair[1]):
-                raise InvalidParameterError(f"a pair of arms is (i, j) with 0 ≤ i < j, not {pair}")
-        ordered = tuple(((int(i), int(j)), as_map(maps[i, j])) for i, j in sorted(maps))
+        ordered = tuple((pair, as_map(maps[pair])) for pair in sorted(maps))
         object.__setattr__(self, "maps", ordered)
 
     def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:
         """Return the map of each slot in a cascade of this size."""
-        needed = pairs(n_arms)
-        given = [pair for pair, _ in self.maps]
+        given, needed = [pair for pair, _ in self.maps], pairs(n_arms)
         if given != needed:
-            missing = [pair for pair in needed if pair not in given]
-            foreign = [pair for pair in given if pair not in needed]
             raise InvalidParameterError(
-                f"PerPair needs a map for each pair of {n_arms} arms"
-                + (f"; missing: {missing}" if missing else "")
-                + (f"; no such pair: {foreign}" if foreign else "")
+                f"PerPair needs a map for each pair of {n_arms} arms, {needed}; it has {given}"
             )
         return tuple(m for _, m in self.maps)
-
-    def slot_of(self, i: int, j: int, n_arms: int) -> int:
-        """Return the slot of a pair that is known to exist."""
-        return i * (2 * n_arms - i - 1) // 2 + (j - i - 1)
 
 
 Arrangement: TypeAlias = Shared | PerStage | PerPair
@@ -145,4 +122,4 @@ Arrangement: TypeAlias = Shared | PerStage | PerPair
 
 def pairs(n_arms: int) -> list[tuple[int, int]]:
     """Return every pair of arms (i, j) with i < j, row by row."""
-    return [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
+    return list(combinations(range(n_arms), 2))

@@ -42,18 +42,14 @@ class BoundFeatures:
 
     Attributes
     ----------
-    context_dim : int
-        d, the number of coordinates of a context.
-    n_arms : int
-        K.
+    context_dim, n_arms : int
+        d, the number of coordinates of a context, and K.
     arrangement : Shared, PerStage or PerPair
         Which pair uses which map.
     maps : tuple of feature maps
         The map of each slot.
-    dims : tuple of int
-        d′ of each slot.
-    offsets : tuple of int
-        Where each slot begins in a row.
+    dims, offsets : tuple of int
+        d′ of each slot, and where it begins in a row.
     width : int
         The length of a row.
     stages : tuple of BoundFeatures
@@ -75,7 +71,6 @@ class BoundFeatures:
     offsets: tuple[int, ...] = field(repr=False)
     width: int = field(repr=False)
     stages: "tuple[BoundFeatures, ...]" = field(repr=False, compare=False)
-    _block_slots: tuple[int, ...] = field(repr=False, compare=False)  # the slot of each block
     _customs: tuple[tuple[Custom, int, int, int], ...] = field(repr=False, compare=False)
     _monomials: Monomials = field(repr=False, compare=False)  # of all maps that are built in
 
@@ -106,7 +101,9 @@ class BoundFeatures:
                 f"({i}, {j}) is no pair of the {self.n_arms} arms: it takes 0 ≤ i < j < "
                 f"{self.n_arms}"
             )
-        return self.arrangement.slot_of(i, j, self.n_arms)
+        if isinstance(self.arrangement, PerPair):
+            return pairs(self.n_arms).index((i, j))
+        return i if isinstance(self.arrangement, PerStage) else 0
 
     def row(self, x: ArrayLike) -> Floats:
         """Return the features of one context, all slots side by side, in a fresh array.
@@ -125,11 +122,10 @@ class BoundFeatures:
         """
         x = np.require(self._vector(x), requirements=["C", "A"])
         out = np.empty(self.width)
-        status = self._monomials.row(x, out)
+        _, status = self._monomials.rows(x[None], out[None])
         if status:
             self._refuse(x, status)
-        if self._customs:
-            self._fill_customs(x, out)
+        self._fill_customs(x, out)
         return out
 
     def rows(self, X: ArrayLike) -> Floats:
@@ -147,16 +143,15 @@ class BoundFeatures:
         row, status = self._monomials.rows(contexts, out)
         if status:
             self._refuse(contexts[row], status, f"row {row}, ")
-        if self._customs:
-            for r in range(contexts.shape[0]):
-                try:
-                    self._fill_customs(contexts[r], out[r])
-                except InvalidFeaturesError as error:
-                    raise InvalidFeaturesError(f"row {r}: {error}") from error
+        for r in range(contexts.shape[0] if self._customs else 0):
+            try:
+                self._fill_customs(contexts[r], out[r])
+            except InvalidFeaturesError as error:
+                raise InvalidFeaturesError(f"row {r}: {error}") from error
         return out
 
     def transform(self, X: ArrayLike, i: int = 0, j: int = 1) -> Floats:
-        """Return the features that a pair of arms really uses.
+        """Return the features that a pair of arms really uses, shape (n, d′), norms at most one.
 
         Parameters
         ----------
@@ -164,15 +159,9 @@ class BoundFeatures:
             Contexts; a single one counts as a table of one row.
         i, j : int
             The pair of arms, i < j; it matters only if maps differ between pairs.
-
-        Returns
-        -------
-        ndarray of shape (n, d′)
-            The features, in rows of norm at most one.
         """
         slot = self.slot_of(i, j)
-        contexts = numbers("contexts", X, InvalidContextError)
-        rows = self.rows(contexts[None, :] if contexts.ndim == 1 else contexts)
+        rows = self.rows(np.atleast_2d(numbers("contexts", X, InvalidContextError)))
         start = self.offsets[slot]
         return np.ascontiguousarray(rows[:, start : start + self.dims[slot]])
 
@@ -180,11 +169,6 @@ class BoundFeatures:
         """Return plain JSON values that describe these features; equal features, equal specs.
 
         A custom map is described by name and size only, since its code cannot be saved.
-
-        Examples
-        --------
-        >>> bind(Identity(), context_dim=4, n_arms=3).to_spec()["maps"]
-        [{'kind': 'identity', 'bound': 1.0}]
         """
         return {
             "kind": self.arrangement.kind,
@@ -208,24 +192,19 @@ class BoundFeatures:
         try:
             maps = [map_from_spec(m) for m in spec["maps"]]
             n_arms = integer("n_arms", spec["n_arms"], least=2)
-            arrangement: Arrangement
-            if spec["kind"] == Shared.kind:
-                (only,) = maps
-                arrangement = Shared(only)
-            elif spec["kind"] == PerStage.kind:
-                arrangement = PerStage(maps, spec.get("sees"))
-            elif spec["kind"] == PerPair.kind:
-                arrangement = PerPair(dict(zip(pairs(n_arms), maps, strict=True)))
-            else:
-                raise ValueError(f"unknown kind {spec['kind']!r}")
-            return bind(arrangement, spec["context_dim"], n_arms)
+            arrangement = {
+                Shared.kind: lambda: Shared(*maps),
+                PerStage.kind: lambda: PerStage(maps, spec.get("sees")),
+                PerPair.kind: lambda: PerPair(dict(zip(pairs(n_arms), maps, strict=True))),
+            }[spec["kind"]]
+            return bind(arrangement(), spec["context_dim"], n_arms)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptFileError(
                 f"the stored description of the features makes no sense: {error!r}"
             ) from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what `bind` was given, not what it created."""
+        """Pickle the arguments of `bind`, not what it created."""
         return bind, (self.arrangement, self.context_dim, self.n_arms)
 
     def _vector(self, x: ArrayLike) -> Floats:
@@ -243,23 +222,21 @@ class BoundFeatures:
 
     def _refuse(self, x: Floats, status: int, where: str = "") -> NoReturn:
         """Turn the status of the engine's `Monomials` into an error in words."""
-        self._vector(x)  # raises if the length is wrong
         if status > 0:
             c = status - 1
             raise InvalidContextError(
                 f"{where}coordinate {c} is {float(x[c])}; contexts must be finite"
             )
         block, c = divmod(-1 - status, self.context_dim)
-        refusing = self.maps[self._block_slots[block]]
+        refusing = [m for m in self.maps if not isinstance(m, Custom)][block]
         value = f"{where}coordinate {c} is {float(x[c]):.12g}"
         if isinstance(refusing, Scaled):
             reach = refusing.scale[c] * refusing.inner.bound
             low, high = refusing.center[c] - reach, refusing.center[c] + reach
             raise InvalidContextError(
                 f"{value}, outside [{low:.12g}, {high:.12g}], what the features were scaled for; "
-                'fit Scaled on wider data or with a margin, or let it clip with outside="clip"'
+                'fit Scaled on wider data or with a margin, or clip with outside="clip"'
             )
-        assert not isinstance(refusing, Custom)  # custom maps have no block
         raise InvalidContextError(
             f"{value}, outside the promised [{-refusing.bound:.12g}, {refusing.bound:.12g}]; give "
             "the feature map a larger bound, or scale the data with Scaled.fit"
@@ -280,11 +257,6 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
         d, the number of coordinates of a context.
     n_arms : int
         K, the number of arms.
-
-    Returns
-    -------
-    BoundFeatures
-        What policies hold.
 
     Examples
     --------
@@ -308,42 +280,32 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
             f"the last map sees {revealed[-1]} coordinates, all that can be known before the last "
             f"arm; so context_dim must be {revealed[-1]}, not {context_dim}"
         )
-    sees = revealed or (context_dim,) * len(given)
-    maps = tuple(
-        m.resolved(seen) if isinstance(m, Custom) else m
-        for m, seen in zip(given, sees, strict=True)
-    )
-    blocks: list[Block] = []
-    slots: list[int] = []
+    maps: list[FeatureMap] = []
     dims: list[int] = []
-    offsets: list[int] = []
+    blocks: list[Block] = []
     customs: list[tuple[Custom, int, int, int]] = []
-    width = 0
-    for slot, (m, seen) in enumerate(zip(maps, sees, strict=True)):
-        offsets.append(width)
+    sees = revealed or (context_dim,) * len(given)
+    for m, seen in zip(given, sees, strict=True):
+        offset = sum(dims)
         if isinstance(m, Custom):
-            assert m.n_features is not None  # resolved() found it
-            dims.append(m.n_features)
-            customs.append((m, width, width + m.n_features, seen))
+            maps.append(custom := m.resolved(seen))
+            dims.append(custom.n_features or 0)
+            customs.append((custom, offset, offset + dims[-1], seen))
         else:
-            blocks.append(_block(m, width, seen, context_dim))
+            maps.append(m)
+            blocks.append(_block(m, offset, seen, context_dim))
             dims.append(len(blocks[-1][1]))
-            slots.append(slot)
-        width += dims[-1]
     return BoundFeatures(
         context_dim=context_dim,
         n_arms=n_arms,
         arrangement=arrangement,
-        maps=maps,
+        maps=tuple(maps),
         dims=tuple(dims),
-        offsets=tuple(offsets),
-        width=width,
-        stages=()
-        if revealed is None
-        else tuple(bind(m, seen, 2) for m, seen in zip(maps, sees, strict=True)),
-        _block_slots=tuple(slots),
+        offsets=tuple(sum(dims[:slot]) for slot in range(len(dims))),
+        width=sum(dims),
+        stages=tuple(bind(*stage, 2) for stage in zip(maps, revealed or (), strict=False)),
         _customs=tuple(customs),
-        _monomials=Monomials(context_dim, width, blocks),
+        _monomials=Monomials(context_dim, sum(dims), blocks),
     )
 
 

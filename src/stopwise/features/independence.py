@@ -9,23 +9,31 @@ from numpy.typing import ArrayLike
 from stopwise.checks import Floats, table
 from stopwise.errors import InvalidContextError, InvalidParameterError
 from stopwise.features.binding import bind
-from stopwise.features.maps import Polynomial, Scaled
+from stopwise.features.maps import Identity, Polynomial, Scaled
 
 # A monomial is dropped when less than this share of it lies outside the span of those before it.
 DEPENDENT = 1e-9
 
 
-def reduce_polynomial(features: Polynomial | Scaled, inner: Polynomial, X: ArrayLike) -> Polynomial:
-    """Reduce ``inner``, the monomials of ``features``, to those independent on ``X``."""
+def independent(
+    features: Identity | Polynomial | Scaled, X: ArrayLike
+) -> Identity | Polynomial | Scaled:
+    """Return a map with its polynomial reduced to the monomials that are independent on ``X``."""
+    polynomial = features.inner if isinstance(features, Scaled) else features
+    if not isinstance(polynomial, Polynomial):
+        raise InvalidParameterError("only a Polynomial has monomials to drop")
     contexts = table("contexts to fit on", X, InvalidContextError)
     remaining = _independent_columns(bind(features, contexts.shape[1], 2).rows(contexts))
     if not remaining:
         raise InvalidParameterError(
             "every monomial is zero on these data, so none is left; give data that vary"
         )
-    monomials = inner.monomials(contexts.shape[1])
-    dropped = tuple(m for k, m in enumerate(monomials) if k not in remaining)
-    return replace(inner, without=(*inner.without, *dropped))
+    monomials = enumerate(polynomial.monomials(contexts.shape[1]))
+    dropped = [m for k, m in monomials if k not in remaining]
+    smaller = replace(polynomial, without=(*polynomial.without, *dropped))
+    if isinstance(features, Scaled):
+        return Scaled(smaller, features.center, features.scale, features.outside)
+    return smaller
 
 
 def _independent_columns(columns: Floats) -> set[int]:

@@ -1,15 +1,16 @@
 """The feature maps: functions of a context that guarantee a norm of at most one."""
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, combinations_with_replacement
-from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from stopwise.checks import choice, integer, number, numbers, table
+from stopwise.checks import Floats, choice, integer, number, numbers, table, vector
 from stopwise.errors import (
     FeaturesMismatchError,
     InvalidContextError,
@@ -17,7 +18,6 @@ from stopwise.errors import (
     InvalidParameterError,
 )
 
-Floats: TypeAlias = NDArray[np.float64]
 Monomial: TypeAlias = tuple[int, ...]  # the coordinates it multiplies
 Outside: TypeAlias = Literal["error", "clip"]
 
@@ -27,25 +27,49 @@ SLACK = 1e-9
 MAX_MONOMIALS = 20_000
 
 
-class Described:
-    """What all maps share: a description in plain values."""
+class BuiltIn:
+    """A map that plain values describe; ``kind`` names its class in a description."""
 
-    kind: ClassVar[str]
+    kind: str
 
     def to_spec(self) -> dict[str, Any]:
         """Return plain JSON values that describe this map."""
-        values = {f.name: getattr(self, f.name) for f in fields(cast(Any, self))}
-        return {"kind": self.kind, **{name: _plain(value) for name, value in values.items()}}
+        return json.loads(json.dumps(asdict(cast(Any, self))))
+
+    def independent(self, X: ArrayLike) -> Self:
+        """Return this map without the monomials that add nothing on the data.
+
+        Monomials are taken in order. One is dropped if it lies, to a relative 1e-9, in the span
+        of the remaining ones before it. The square of a two-valued coordinate, for example, is
+        an affine copy of the coordinate and would leave the Gram matrix singular for ever.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, context_dim)
+            Contexts that vary as those to come will: what is constant here is dropped.
+
+        Examples
+        --------
+        >>> X = [[0, 0.1], [1, 0.2], [0, -0.3], [1, 0.4], [0, 0.9], [1, -0.7]]
+        >>> Polynomial(degree=2).independent(X).dropped
+        ('x0²',)
+        """
+        from stopwise.features.independence import independent
+
+        return cast(Self, independent(cast(Any, self), X))
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The monomials left out, as text such as "x0·x4" and "x3²"."""
+        without: tuple[Monomial, ...] = getattr(getattr(self, "inner", self), "without", ())
+        return tuple(monomial_name(m) for m in without)
 
 
 @dataclass(frozen=True)
-class Identity(Described):
+class Identity(BuiltIn):
     """The context itself, shortened: Φ(x) = x/(bound·√d).
 
-    Parameters
-    ----------
-    bound : float
-        Every coordinate lies within [−bound, bound].
+    Every coordinate lies within [−bound, bound].
 
     Examples
     --------
@@ -54,7 +78,7 @@ class Identity(Described):
     [0.5, -0.5, 0.0, 0.25]
     """
 
-    kind: ClassVar[str] = "identity"
+    kind: str = field(default="identity", init=False, repr=False)
     bound: float = 1.0
 
     def __post_init__(self) -> None:
@@ -66,11 +90,10 @@ class Identity(Described):
 
 
 @dataclass(frozen=True)
-class Polynomial(Described):
-    """All products of up to ``degree`` coordinates, by degree and then in dictionary order.
+class Polynomial(BuiltIn):
+    """All products of up to ``degree`` coordinates, in scikit-learn's order: 1, x₀, x₁, …, x₀², ….
 
-    The order is scikit-learn's: 1, x₀, x₁, …, x₀², x₀x₁, …. All are divided by the largest norm
-    within the bound, √(Σ bound^(2·degree of the monomial)), which a corner of the box attains.
+    All are divided by the largest norm within the bound, √(Σ bound^(2·degree of the monomial)).
 
     Parameters
     ----------
@@ -92,7 +115,7 @@ class Polynomial(Described):
     [1.0, 1.0, -1.0, 1.0, -1.0, 1.0]
     """
 
-    kind: ClassVar[str] = "polynomial"
+    kind: str = field(default="polynomial", init=False, repr=False)
     degree: int = 2
     bias: bool = True
     bound: float = 1.0
@@ -106,52 +129,8 @@ class Polynomial(Described):
         without = {tuple(sorted(integer("a coordinate", c) for c in m)) for m in self.without}
         object.__setattr__(self, "without", tuple(sorted(without, key=lambda m: (len(m), m))))
 
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """The monomials left out, as text.
-
-        Examples
-        --------
-        >>> Polynomial(without=((3, 3), (0, 4))).dropped
-        ('x0·x4', 'x3²')
-        """
-        return tuple(monomial_name(m) for m in self.without)
-
-    def independent(self, X: ArrayLike) -> "Polynomial":
-        """Return this map without the monomials that add nothing on the data.
-
-        Monomials are taken in order. One is dropped if it lies, to a relative 1e-9, in the span
-        of the remaining ones before it. The square of a two-valued coordinate, for example, is
-        an affine copy of the coordinate and would leave the Gram matrix singular for ever.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, context_dim)
-            Contexts that vary as those to come will: what is constant here is dropped.
-
-        Returns
-        -------
-        Polynomial
-            The smaller map; its ``dropped`` names what was left out.
-
-        Examples
-        --------
-        >>> X = [[0, 0.1], [1, 0.2], [0, -0.3], [1, 0.4], [0, 0.9], [1, -0.7]]
-        >>> Polynomial(degree=2).independent(X).dropped
-        ('x0²',)
-        """
-        from stopwise.features.independence import reduce_polynomial
-
-        return reduce_polynomial(self, self, X)
-
     def monomials(self, context_dim: int) -> list[Monomial]:
-        """Return the features in order, each as the coordinates it multiplies.
-
-        Examples
-        --------
-        >>> Polynomial(degree=2, bias=False).monomials(2)
-        [(0,), (1,), (0, 0), (0, 1), (1, 1)]
-        """
+        """Return the features in order, each as the coordinates it multiplies."""
         count = math.comb(context_dim + self.degree, self.degree)
         if count > MAX_MONOMIALS:
             raise InvalidParameterError(
@@ -159,27 +138,26 @@ class Polynomial(Described):
                 f"more than {MAX_MONOMIALS:,}; lower the degree or the number of coordinates"
             )
         degrees = range(0 if self.bias else 1, self.degree + 1)
-        everything = dict.fromkeys(
+        everything = list(
             chain.from_iterable(
                 combinations_with_replacement(range(context_dim), degree) for degree in degrees
             )
         )
-        for monomial in self.without:
-            if monomial not in everything:
-                raise InvalidParameterError(
-                    f"cannot leave out {monomial_name(monomial)}: no such monomial in degree "
-                    f"{self.degree} of {context_dim} coordinates"
-                    + ("" if self.bias else " without bias")
-                )
-            del everything[monomial]
-        if not everything:
-            raise InvalidParameterError("every monomial is left out; keep at least one")
-        return list(everything)
+        if unknown := set(self.without).difference(everything):
+            raise InvalidParameterError(
+                f"cannot leave out {monomial_name(min(unknown))}: no such monomial in degree "
+                f"{self.degree} of {context_dim} coordinates"
+                + ("" if self.bias else " without bias")
+            )
+        if len(everything) == len(self.without):
+            raise InvalidParameterError("every monomial is left out; leave at least one")
+        without = set(self.without)
+        return [monomial for monomial in everything if monomial not in without]
 
 
 @dataclass(frozen=True, init=False)
-class Scaled(Described):
-    """Shift and stretch each coordinate, then apply another map: x ↦ inner((x − center)/scale).
+class Scaled(BuiltIn):
+    """Shift and scale each coordinate, then apply another map: x ↦ inner((x − center)/scale).
 
     Parameters
     ----------
@@ -198,7 +176,7 @@ class Scaled(Described):
     [1.0, -0.5]
     """
 
-    kind: ClassVar[str] = "scaled"
+    kind: str = field(default="scaled", init=False, repr=False)
     inner: Identity | Polynomial
     center: tuple[float, ...]
     scale: tuple[float, ...]
@@ -216,18 +194,10 @@ class Scaled(Described):
                 f"Scaled takes an Identity or a Polynomial, not {inner!r}; "
                 "a function can do its own scaling"
             )
-        middle, reach = numbers("center", center), numbers("scale", scale)
-        for name, values in (("center", middle), ("scale", reach)):
-            if values.ndim != 1 or not np.isfinite(values).all():
-                raise InvalidParameterError(f"{name} must be a flat list of finite numbers")
+        middle, reach = vector("center", center), vector("scale", scale, above=0)
         if middle.size != reach.size:
             raise InvalidParameterError(
                 f"center has {middle.size} coordinates but scale has {reach.size}"
-            )
-        if not (reach > 0).all():
-            c = int(np.argmin(reach > 0))
-            raise InvalidParameterError(
-                f"the scale of coordinate {c} is {reach[c]:g}; scales must be above zero"
             )
         object.__setattr__(self, "inner", inner)
         object.__setattr__(self, "center", tuple(middle.tolist()))
@@ -245,23 +215,17 @@ class Scaled(Described):
     ) -> "Scaled":
         """Choose center and scale so that every row of ``X`` lies within the bound.
 
-        The centre is the middle of the range of each coordinate and the scale half its width.
+        The center is the middle of the range of each coordinate and the scale half its width. A
+        constant coordinate gets scale 1 and maps to zero.
 
         Parameters
         ----------
         X : array_like of shape (n, context_dim)
             Contexts like those to come.
-        inner : Identity or Polynomial, optional
-            The map of the scaled context; `Identity` by default.
+        inner, outside
+            As in `Scaled`; `Identity` by default.
         margin : float
             Room left for values beyond those of ``X``, as a share of the scale.
-        outside : {"error", "clip"}
-            As in `Scaled`.
-
-        Returns
-        -------
-        Scaled
-            The fitted map. A constant coordinate gets scale 1 and maps to zero.
 
         Examples
         --------
@@ -280,27 +244,6 @@ class Scaled(Described):
         constant |= scale < np.finfo(np.float64).tiny  # too narrow to divide by accurately
         return cls(inner, np.where(constant, low, center), np.where(constant, 1.0, scale), outside)
 
-    def independent(self, X: ArrayLike) -> "Scaled":
-        """Return this map with its polynomial reduced as in `Polynomial.independent`.
-
-        Examples
-        --------
-        >>> X = [[0, 1], [1, 2], [0, 3], [1, 4], [0, 9], [1, 7]]
-        >>> Scaled.fit(X, Polynomial()).independent(X).dropped
-        ('x0²',)
-        """
-        if isinstance(self.inner, Identity):
-            raise InvalidParameterError("only a Polynomial has monomials to drop")
-        from stopwise.features.independence import reduce_polynomial
-
-        inner = reduce_polynomial(self, self.inner, X)
-        return Scaled(inner, self.center, self.scale, self.outside)
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """The monomials that the inner map leaves out, as text."""
-        return self.inner.dropped if isinstance(self.inner, Polynomial) else ()
-
 
 @dataclass(frozen=True)
 class Custom:
@@ -314,8 +257,8 @@ class Custom:
     n_features : int, optional
         How many numbers it returns; found by a call on the zero context if not given.
     name : str, optional
-        What to call it in messages and files; the function's own name by default. Code is not
-        saved: a saved policy stores this name and asks for the function when it is loaded.
+        Its name in messages and files; the function's own name by default. Code is not saved: a
+        saved policy stores this name and asks for the function when it is loaded.
 
     Examples
     --------
@@ -353,8 +296,7 @@ class Custom:
         return replace(self, n_features=int(self._checked(trial).size))
 
     def __call__(self, x: Floats) -> Floats:
-        """Return the features of a context, checked."""
-        # A copy: the function may write to what it is given, and the context is not ours.
+        """Return the features of a context, checked; the function may write to its argument."""
         return self._checked(self.function(x.copy()))
 
     def _checked(self, given: ArrayLike) -> Floats:
@@ -396,14 +338,7 @@ def as_map(candidate: MapLike) -> FeatureMap:
 
 
 def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
-    """Rebuild one map from its own `to_spec`.
-
-    Raises
-    ------
-    FeaturesMismatchError
-        If the map is custom: its code is not in the description.
-    InvalidParameterError
-        If this describes no map.
+    """Rebuild one map from its own `to_spec`, except a custom one, whose code is not in it.
 
     Examples
     --------
@@ -428,13 +363,7 @@ def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
 
 
 def monomial_name(monomial: Sequence[int]) -> str:
-    """Write a monomial, given as the coordinates it multiplies, for people to read.
-
-    Examples
-    --------
-    >>> monomial_name((0, 3, 3)), monomial_name(())
-    ('x0·x3²', '1')
-    """
+    """Write a monomial for people to read: (0, 3, 3) as x0·x3², () as 1."""
     powers = {c: list(monomial).count(c) for c in monomial}
     superscript = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
     factors = [
@@ -442,9 +371,3 @@ def monomial_name(monomial: Sequence[int]) -> str:
         for c, power in powers.items()
     ]
     return "·".join(factors) or "1"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Described):
-        return value.to_spec()
-    return [_plain(v) for v in cast(Any, value)] if isinstance(value, tuple) else value

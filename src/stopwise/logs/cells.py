@@ -7,57 +7,32 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-Kind: TypeAlias = Literal["number", "bool", "text", "empty"]
-Family: TypeAlias = Literal["number", "text"]  # outputs of one family can be compared
+Family: TypeAlias = Literal["number", "text"]  # answers of one family can be compared
 Use: TypeAlias = Literal["number", "answer", "arm"]  # what a column is read for
 
 EXACT = 2**53  # whole numbers up to here are floats exactly
 
 
-FamilyOrOther: TypeAlias = Literal["number", "text", "other"]
-
-
 class WrongCell(msgspec.Struct, frozen=True):
-    """A cell that does not fit the others of its column."""
+    """A cell that does not fit the others of its column: what it holds, and its family."""
 
-    words: str  # what it holds
-    family: FamilyOrOther = "other"
+    words: str
+    family: Family | None = None
 
 
 class Cells(msgspec.Struct, frozen=True, eq=False):
-    """One column of a few rows.
+    """One column of a few rows; bools are numbers, as in Python, where ``True == 1``."""
 
-    Attributes
-    ----------
-    kind : {"number", "bool", "text", "empty"}
-        What the cells hold; "empty" where all are null.
-    values : ndarray
-        float64 or int64 numbers, or bools, or positions in ``words``. Anything where null.
-    null : ndarray of bool or None
-        Which cells hold nothing; None if all hold something.
-    words : tuple of str
-        The distinct texts.
-    wrong : dict of int to WrongCell
-        By row, cells that do not fit the others; they are null.
-    """
-
-    kind: Kind
-    values: NDArray[Any]
-    null: NDArray[np.bool_] | None = None
-    words: tuple[str, ...] = ()
-    wrong: Mapping[int, WrongCell] = {}
-
-    @property
-    def filled(self) -> NDArray[np.intp]:
-        """The rows that hold something."""
-        if self.kind == "empty":
-            return np.zeros(0, dtype=np.intp)
-        return np.arange(len(self.values)) if self.null is None else np.flatnonzero(~self.null)
+    family: Family
+    values: NDArray[Any]  # float64 or int64 numbers, or positions in ``words``; 0 where null
+    null: NDArray[np.bool_]  # which cells are empty
+    words: tuple[str, ...] = ()  # the distinct texts
+    wrong: Mapping[int, WrongCell] = {}  # by row, cells that do not fit the others
 
     def describe(self, row: int) -> str:
         """Return what a cell holds, for an error."""
         value = self.values[row].item()
-        return describe_value(self.words[value] if self.kind == "text" else value)
+        return describe_value(self.words[value] if self.family == "text" else value)
 
 
 class RowBatch(msgspec.Struct, frozen=True, eq=False):
@@ -73,67 +48,55 @@ class RowBatch(msgspec.Struct, frozen=True, eq=False):
 
 
 def gather(values: Sequence[Any]) -> Cells:
-    """Make a column of Python values: numbers, bools, texts and None.
+    """Turn Python values into a column: numbers, bools, texts and None.
 
     Examples
     --------
     >>> cells = gather([1, None, 3])
-    >>> cells.kind, cells.values.tolist(), cells.null.tolist()
+    >>> cells.family, cells.values.tolist(), cells.null.tolist()
     ('number', [1, 0, 3], [False, True, False])
     >>> gather(["cat", "dog", "cat", 5]).wrong
     {3: WrongCell(words='the number 5', family='number')}
     """
-    kinds: set[type] = set(map(type, values))
-    null = None
-    if type(None) in kinds:
-        kinds.discard(type(None))
-        null = np.array([value is None for value in values])
-    if not kinds:
-        return Cells("empty", np.zeros(len(values)), null)
-    if kinds == {bool}:
-        return Cells("bool", np.array(_filled(values, null, False), dtype=np.bool_), null)
-    if kinds == {str}:
-        return _texts(values, null)
-    wrong: dict[int, WrongCell] = {}
-    if kinds <= {int, bool}:
-        whole = _filled(values, null, 0)
-        try:
-            return Cells("number", np.array(whole, dtype=np.int64), null)
-        except OverflowError:
-            for row, value in enumerate(whole):
-                if not -(2**63) <= value < 2**63:
-                    words = f"{value}, a number of more than 64 bits"
-                    wrong[row] = WrongCell(words, "number")
-    elif kinds <= {int, bool, float}:
-        for row, value in enumerate(values):
-            if isinstance(value, int) and abs(value) > EXACT:
-                wrong[row] = WrongCell(f"{value}, too large to compare with fractions", "number")
-        if not wrong:
-            return Cells("number", np.array(_filled(values, null, 0.0), dtype=np.float64), null)
-    else:
-        families: dict[int, FamilyOrOther] = {
-            row: _family(value) for row, value in enumerate(values) if value is not None
+    null = np.array([value is None for value in values], dtype=np.bool_)
+    types: set[type] = set(map(type, values)) - {type(None)}
+    if types == {str}:
+        index: dict[str, int] = {}
+        codes = [0 if v is None else index.setdefault(v, len(index)) for v in values]
+        return Cells("text", np.array(codes, dtype=np.int64), null, tuple(index))
+    if types <= {int, bool, float}:
+        kind, least, most = np.int64, -(2**63), 2**63 - 1
+        words = "a number of more than 64 bits"
+        if float in types:
+            kind, least, most = np.float64, -EXACT, EXACT
+            words = "too large to compare with fractions"
+        numbers = [0 if value is None else value for value in values]
+        wrong = {
+            row: WrongCell(f"{value}, {words}", "number")
+            for row, value in enumerate(numbers)
+            if type(value) is int and not least <= value <= most
         }
-        expected = next((one for one in families.values() if one != "other"), None)
-        for row, family in families.items():
-            if family != expected:
-                wrong[row] = WrongCell(describe_value(values[row]), family)
+        if not wrong:
+            return Cells("number", np.array(numbers, dtype=kind), null)
+    else:
+        families = dict[int, Family | None]()
+        families |= {row: _family(v) for row, v in enumerate(values) if v is not None}
+        expected = next((one for one in families.values() if one), None)
+        wrong = {
+            row: WrongCell(describe_value(values[row]), family)
+            for row, family in families.items()
+            if family is None or family != expected
+        }
     rest = gather([None if row in wrong else value for row, value in enumerate(values)])
     return msgspec.structs.replace(rest, wrong=wrong)
 
 
 def describe_value(value: Any) -> str:
-    """Return what a value is, for an error.
-
-    Examples
-    --------
-    >>> describe_value("cat"), describe_value(3), describe_value([1])
-    ("the text 'cat'", 'the number 3', "a list: '[1]'")
-    """
+    """Return what a value is, for an error."""
     if isinstance(value, str):
         return f"the text {_short(value)!r}"
     if isinstance(value, int | float):
-        return f"the number {value}" if not isinstance(value, bool) else f"the bool {value}"
+        return f"the {'bool' if isinstance(value, bool) else 'number'} {value}"
     return f"a {type(value).__name__}: {_short(str(value))!r}"
 
 
@@ -141,18 +104,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _family(value: Any) -> FamilyOrOther:
-    if isinstance(value, bool | int | float):
+def _family(value: Any) -> Family | None:
+    if isinstance(value, int | float):
         return "number"
-    return "text" if isinstance(value, str) else "other"
-
-
-def _filled(values: Sequence[Any], null: NDArray[np.bool_] | None, filler: Any) -> Sequence[Any]:
-    return values if null is None else [filler if value is None else value for value in values]
-
-
-def _texts(values: Sequence[Any], null: NDArray[np.bool_] | None) -> Cells:
-    some = next(value for value in values if value is not None)
-    index: dict[str, int] = {}
-    codes = [index.setdefault(value, len(index)) for value in _filled(values, null, some)]
-    return Cells("text", np.array(codes, dtype=np.int64), null, tuple(index))
+    return "text" if isinstance(value, str) else None

@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.logs.answers import encode, family
-from stopwise.logs.cells import Cells, Family, RowBatch
+from stopwise.logs.answers import encode
+from stopwise.logs.cells import Family, RowBatch
 from stopwise.logs.columns import Layout
 from stopwise.logs.problems import MOST, Problems
-from stopwise.policies.recorded import Rounds
+from stopwise.records import Rounds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -18,7 +18,7 @@ Bools = NDArray[np.bool_]
 
 
 class Chunk(msgspec.Struct, frozen=True, eq=False):
-    r"""Rows ``first``, ``first + 1``, … of a log.
+    """Rows ``first``, ``first + 1``, … of a log.
 
     Attributes
     ----------
@@ -27,31 +27,18 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     rounds : Rounds
         What a policy needs to run them.
     codes : ndarray of int64, shape (n, K)
-        Equal codes mean equal outputs, within this chunk; −1 beyond reach.
+        Equal codes mean equal outputs, within this chunk; −1 where there is none.
     labels : ndarray of int64, shape (n,)
-        The right answers in the same codes; −1 where unknown. A right answer that no arm gave
-        has a code of its own.
+        The right answers in the same codes; −1 where unknown.
     values : tuple or None
-        What a code stands for, ``values[code]``; there may be values that no row has. None
-        where codes are the answers themselves, whole numbers.
+        What a code means, ``values[code]``. None where codes are the answers themselves.
     stops : ndarray of int64, shape (n,)
-        The last arm that answered when the round was recorded; −1 if none did. (``rounds.reach``
-        is deeper where further arms were run besides.)
+        The last arm that answered in the round; −1 if none did. (``rounds.reach`` is deeper where
+        further arms were run besides.)
     rule_stop : ndarray of int64, shape (n,)
-        Where the rule would have stopped, as far as the log says; else ``stops``.
+        Where the rule would have stopped, if the log says; else ``stops``.
     costs : ndarray of float64, shape (n, K), or None
         What each call really cost; NaN where the log does not say.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> from stopwise.logs.log import Log
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "log.csv")
-    ...     _ = path.write_text("context.age,output.a,output.b\n0.3,cat,cat\n0.9,cat,dog\n")
-    ...     (chunk,) = Log(path).chunks()
-    >>> chunk.codes.tolist(), chunk.values, chunk.rounds.differ.tolist()
-    ([[0, 0], [0, 1]], ('cat', 'dog'), [[0], [1]])
     """
 
     first: int
@@ -72,16 +59,14 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
 def make_chunk(
     batch: RowBatch, layout: Layout, expected: Family | None, file: str
 ) -> tuple[Chunk, Family | None]:
-    """Check rows and make arrays of them.
+    """Check rows and turn them into arrays.
 
-    ``expected`` is the family of outputs of earlier rows, None if they held none; with the chunk
-    comes that of the rows so far. Raises `InvalidLogError` if cells are wrong.
+    ``expected`` is the family of the outputs of earlier rows, None if they held none; that of all
+    rows so far is returned too. Raises `InvalidLogError` if cells are wrong.
     """
     problems = Problems(file, batch.first, batch.lines)
     answers = [batch.cells(name, "answer") for name in layout.answers]
-    kind = family(answers, layout.answers, expected, problems)
-    problems.raise_any()
-    columns, values = encode(answers, layout.answers, problems)
+    columns, values, family = encode(answers, layout.answers, expected, problems)
     outputs = columns[: len(layout.arms)]
     labels = columns[-1] if layout.label is not None else np.full(batch.n, -1)
 
@@ -100,11 +85,11 @@ def make_chunk(
         failed=failed,
         wrong=None if layout.label is None else _wrong(codes, labels),
     )
-    return Chunk(batch.first, rounds, codes, labels, values, stops, rule_stop, costs), kind
+    return Chunk(batch.first, rounds, codes, labels, values, stops, rule_stop, costs), family
 
 
 def _reach(outputs: list[Ints], layout: Layout, problems: Problems) -> Ints:
-    """Return the last arm that answered, and note answers that come after an arm without one."""
+    """Return the last arm that answered, and record answers that come after an arm without one."""
     reach = np.full(len(outputs[0]), -1)
     for i, codes in enumerate(outputs):
         answered = codes >= 0
@@ -124,77 +109,64 @@ def _ends(
     batch: RowBatch, layout: Layout, reach: Ints, problems: Problems
 ) -> tuple[Ints, Ints, Bools]:
     """Return where rounds stopped, where the rule stopped them, and whether an arm failed."""
-    n = batch.n
-    failed = np.zeros(n, dtype=np.bool_)
-    if layout.failed is not None:
-        arm = _arms(batch.cells(layout.failed, "arm"), layout.failed, layout, problems)
-        failed = arm >= 0
-        problems.where(
-            failed & (arm != reach + 1),
-            layout.failed,
-            lambda row: (
-                f"says that {layout.arms[arm[row]]!r} failed, but the arm that comes after the "
-                f"last output is {_arm_name(layout, int(reach[row]) + 1)}"
-            ),
-        )
+    arm = _arms(batch, layout.failed, layout, problems)
+    failed = arm >= 0
+    problems.where(
+        failed & (arm != reach + 1),
+        layout.failed or "",
+        lambda row: (
+            f"says that {layout.arms[arm[row]]!r} failed, but the arm that comes after the "
+            f"last output is {_arm_name(layout, int(reach[row]) + 1)}"
+        ),
+    )
     problems.where(
         (reach < 0) & ~failed,
         layout.outputs[0],
         "is empty, and so are all outputs of this row; that is a round only if 'failed' names "
         "the first arm",
     )
-    stops = rule_stop = reach.copy()  # each array its own: somebody may change one
-    if layout.stop is not None:
-        found = _arms(batch.cells(layout.stop, "arm"), layout.stop, layout, problems)
-        problems.where(
-            (found > reach) & ~failed,
-            layout.stop,
-            lambda row: (
-                f"says {layout.arms[found[row]]!r}, but the last output is that of "
-                f"{_arm_name(layout, int(reach[row]))}"
-            ),
-        )
-        rule_stop = np.where(found >= 0, found, reach)
-        stops = np.minimum(rule_stop, reach)
-    if layout.rule_stop is not None:
-        found = _arms(batch.cells(layout.rule_stop, "arm"), layout.rule_stop, layout, problems)
-        rule_stop = np.where(found >= 0, found, stops)
-    return stops, rule_stop if rule_stop is not stops else stops.copy(), failed
+    stop = _arms(batch, layout.stop, layout, problems)
+    problems.where(
+        (stop > reach) & ~failed,
+        layout.stop or "",
+        lambda row: (
+            f"says {layout.arms[stop[row]]!r}, but the last output is that of "
+            f"{_arm_name(layout, int(reach[row]))}"
+        ),
+    )
+    stops = np.where(stop >= 0, np.minimum(stop, reach), reach)
+    rule_stop = _arms(batch, layout.rule_stop, layout, problems)
+    if layout.rule_stop is None:  # a stop beyond a failure is that of the rule
+        rule_stop = stop
+    return stops, np.where(rule_stop >= 0, rule_stop, stops), failed
 
 
 def _arm_name(layout: Layout, arm: int) -> str:
     return repr(layout.arms[arm]) if 0 <= arm < len(layout.arms) else "none"
 
 
-def _arms(cells: Cells, name: str, layout: Layout, problems: Problems) -> Ints:
+def _arms(batch: RowBatch, name: str | None, layout: Layout, problems: Problems) -> Ints:
     """Return arms given by name or 0-based number; −1 where none is given."""
-    for row, cell in cells.wrong.items():
-        problems.at(row, name, f"is {cell.words}; {_naming(layout)}")
-    if cells.kind == "empty":
-        return np.full(len(cells.values), -1)
-    if cells.kind == "text":
-        known = {arm: i for i, arm in enumerate(layout.arms)}
-        known = {str(i): i for i in range(len(layout.arms))} | known
-        table = np.array([known.get(word, -2) for word in cells.words], dtype=np.int64)
-        arms = table[cells.values]
-    elif cells.kind == "bool":
-        arms = np.full(len(cells.values), -2)
+    if name is None:
+        return np.full(batch.n, -1)
+    cells, k = batch.cells(name, "arm"), len(layout.arms)
+    if cells.family == "text":
+        known = {str(i): i for i in range(k)} | {arm: i for i, arm in enumerate(layout.arms)}
+        table = [known.get(word, -2) for word in cells.words]
+        arms = np.array(table or [-2])[cells.values]
     else:
         numbers = cells.values
-        good = (numbers >= 0) & (numbers < len(layout.arms)) & (numbers == np.floor(numbers))
+        good = (numbers >= 0) & (numbers < k) & (numbers == np.floor(numbers))
         arms = np.where(good, numbers, -2).astype(np.int64)
-    if cells.null is not None:
-        arms[cells.null] = -1
-
-    problems.where(arms == -2, name, lambda row: f"is {cells.describe(row)}; {_naming(layout)}")
-    return arms
-
-
-def _naming(layout: Layout) -> str:
-    return (
+    arms[cells.null] = -1
+    naming = (
         f"it must name an arm ({', '.join(map(repr, layout.arms))}) or give its number, from 0 "
-        f"to {len(layout.arms) - 1}"
+        f"to {k - 1}"
     )
+    for row, cell in cells.wrong.items():
+        problems.at(row, name, f"is {cell.words}; {naming}")
+    problems.where(arms == -2, name, lambda row: f"is {cells.describe(row)}; {naming}")
+    return arms
 
 
 COST = "what a call cost is a number ≥ 0"
@@ -231,7 +203,7 @@ def _costs(batch: RowBatch, layout: Layout, problems: Problems) -> Floats | None
     for arm, name in enumerate(layout.costs):
         if name is not None:
             values, null = _numbers(batch, name, COST, problems)
-            problems.where(~null & (values < 0), name, lambda row, v=values: f"is {v[row]}; {COST}")
+            problems.where(values < 0, name, lambda row, v=values: f"is {v[row]}; {COST}")
             costs[~null, arm] = values[~null]
     return costs
 
@@ -241,17 +213,15 @@ def _numbers(
 ) -> tuple[NDArray[Any], Bools]:
     """Return a column of finite numbers, and which cells are empty."""
     cells = batch.cells(name, "number")
-    null = np.zeros(batch.n, dtype=np.bool_) if cells.null is None else cells.null
     for row, cell in cells.wrong.items():
         problems.at(row, name, f"is {cell.words}; {needed}")
-    values = cells.values
-    if cells.kind == "text":
-        problems.where(~null, name, lambda row: f"is {cells.describe(row)}; {needed}")
-        return np.zeros(batch.n), null
-    if values.dtype == np.float64:
-        problems.where(
-            ~null & ~np.isfinite(values), name, lambda row: f"is {values[row]}; {needed}"
-        )
+    values, null = cells.values, cells.null
+    wrong = ~null if cells.family == "text" else ~np.isfinite(values)
+    problems.where(
+        wrong,
+        name,
+        lambda row: f"is {cells.describe(row) if cells.words else values[row]}; {needed}",
+    )
     return values, null
 
 

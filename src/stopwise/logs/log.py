@@ -19,7 +19,6 @@ class Log:
     Parameters
     ----------
     path : str or path
-        The file.
     columns : Columns, optional
         The names of the columns, if they are not those of the format.
     format : {"parquet", "csv", "jsonl"}, optional
@@ -28,17 +27,14 @@ class Log:
     Attributes
     ----------
     path : Path
-        The file.
     columns : Columns
-        As given.
     layout : Layout
         What each column is for.
     arms : tuple of str
         In the order of the cascade.
     context : tuple of str
-        Names of the coordinates: those known from the start, then what each arm reveals,
-        ``<arm>.<name>``. What the last arm reveals comes too late to decide anything and is
-        left out.
+        Names of the coordinates: those known from the start, then what each arm but the last
+        reveals, ``<arm>.<name>``.
     sees : tuple of int or None
         How many coordinates are known after each arm but the last, as `PerStage` takes it; None
         where no arm reveals any.

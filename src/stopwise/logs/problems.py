@@ -37,26 +37,25 @@ class Problems:
         self._found: dict[tuple[int, str | None], str] = {}  # the first problem of each cell
 
     def at(self, row: int, column: str | None, message: str) -> None:
-        """Note that a cell is wrong, or a row."""
+        """Record that a cell is wrong, or a row."""
         self._found.setdefault((row, column), message)
 
     def where(
         self, wrong: NDArray[np.bool_], column: str, message: Callable[[int], str] | str
     ) -> None:
-        """Note that cells of a column are wrong in some rows."""
-        if wrong.any():
-            for row in np.flatnonzero(wrong)[:MOST].tolist():
-                self.at(row, column, message if isinstance(message, str) else message(row))
+        """Record that cells of a column are wrong in some rows."""
+        for row in np.flatnonzero(wrong)[:MOST].tolist():
+            self.at(row, column, message if isinstance(message, str) else message(row))
 
     def raise_any(self) -> None:
-        """Raise `InvalidLogError` if anything was noted."""
+        """Raise `InvalidLogError` if anything was recorded."""
         if not self._found:
             return
         found = sorted(self._found.items(), key=lambda one: one[0][0])
         listed: list[str] = []
         for (row, column), message in found[:MOST]:
-            line = None if self._lines is None else self._lines[row]
-            listed.append(f"{place(None, self._first + row, line, column)}: {message}")
+            where = place(self._first + row, None if self._lines is None else self._lines[row])
+            listed.append(f"{where}{f', column {column!r}' if column else ''}: {message}")
         if len(listed) == 1:
             raise InvalidLogError(f"{self._file}, {listed[0]}")
         first = f" (the first {MOST}, there may be more)" if len(listed) == MOST else ""
@@ -65,15 +64,6 @@ class Problems:
         )
 
 
-def place(file: str | None, row: int, line: int | None = None, column: str | None = None) -> str:
-    """Name a place in a log; rows are numbered from 0 and shown from 1.
-
-    Examples
-    --------
-    >>> place("log.csv", 2, 4, "label")
-    "log.csv, row 3 (line 4), column 'label'"
-    """
-    in_file = "" if file is None else f"{file}, "
-    on_line = "" if line is None else f" (line {line})"
-    in_column = "" if column is None else f", column {column!r}"
-    return f"{in_file}row {row + 1}{on_line}{in_column}"
+def place(row: int, line: int | None = None) -> str:
+    """Name a row of a log; rows are numbered from 0 and shown from 1."""
+    return f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"

@@ -6,38 +6,29 @@ from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
-import msgspec
 import numpy as np
 
 from stopwise.errors import InvalidLogError
 from stopwise.logs.answers import mixed
-from stopwise.logs.cells import EXACT, Family, describe_value
+from stopwise.logs.cells import EXACT, describe_value
 from stopwise.logs.chunk import make_chunk
 from stopwise.logs.columns import Columns, Row, arrange, fields_of
 from stopwise.logs.formats.registry import FORMATS, RowWriter, format_of, open_rows
 from stopwise.logs.problems import NoRowsError
 from stopwise.records import Round
 
-LONGEST_MESSAGE = 2_000  # of an error, in characters: some quote whole requests (heuristic)
-
-
-class AnswerTypes(msgspec.Struct, frozen=True):
-    """The types of the outputs and labels in a log so far."""
-
-    family: Family | None = None
-    fractions: bool = False
-    large: bool = False  # whole numbers that are not exact as floats
+AnswerType: TypeAlias = Literal["text", "number", "large", "fraction"]
+LONGEST_MESSAGE = 2_000  # of an error, in characters: some quote complete requests (heuristic)
 
 
 class LogWriter:
     """Writes rounds to a log, one row each.
 
-    CSV and JSON lines are written line by line: if the program dies, at most the round being
-    written is lost. Parquet is smaller and much faster to read, but the file exists only after
-    `close`: until then rows are in a hidden file beside it, which cannot be read if the program is
-    killed. An exception within ``with`` loses nothing.
+    Rounds are written line by line: if the program dies, at most the round being written is lost.
+    A Parquet file is smaller and much faster to read, but exists only after `close`; until then
+    its rows are in a file of JSON lines beside it, which a program that is killed leaves there.
 
     Several threads may write. Two processes must not write one file.
 
@@ -45,16 +36,12 @@ class LogWriter:
     ----------
     path : str or path
         The file; its folder is created if need be.
-    arms : sequence of str
-        Names of the arms, as in ``cascade.names``.
-    context : sequence of str
-        Names of the numbers that are known before the first arm.
+    arms, context : sequence of str
+        Names of the arms, and of the numbers that are known before the first.
     revealed : dict of str to sequence of str, optional
         By arm, names of the numbers that it adds to the context.
-    labels : bool
-        Whether right answers will be given.
-    costs : bool
-        Whether rounds hold what their calls really cost.
+    labels, costs : bool
+        Whether right answers will be given; whether rounds hold what their calls really cost.
     append : bool
         Continue an existing file of the same columns (not in Parquet). If a crash cut its last
         line off, that line is removed.
@@ -111,34 +98,25 @@ class LogWriter:
         fields = fields_of(self.arms, context, added, labels=labels, costs=costs)
         self._base = len(context)
         self._added = [len(added.get(arm, ())) for arm in self.arms]
-        self._types = AnswerTypes()
+        self._types: set[AnswerType] = set()
         self._lock = Lock()
         self._closed = False
-        self._format = format_of(self.path, format)
+        kind = format_of(self.path, format)
         if not (append or overwrite) and self.path.exists() and self.path.stat().st_size:
             raise FileExistsError(
                 f"{self.path} exists: append=True continues it, overwrite=True replaces it"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: RowWriter = FORMATS[self._format].write(self.path, fields, append=append)
+        self._file: RowWriter = FORMATS[kind][1](self.path, fields, append=append)
         if append:
             try:
-                self._types = _types_in(
-                    self.path, self._format, Columns(context=None if context else ())
-                )
+                self._types = _types_in(self.path, kind, Columns(context=None if context else ()))
             except BaseException:
                 self._file.close()
                 raise
 
     def write(self, done: Round, label: Any = None) -> None:
-        """Write a round.
-
-        Parameters
-        ----------
-        done : Round
-            As `Runner` returns it.
-        label : number, bool, str or None
-            The right answer, if it is known.
+        """Write a round, as `Runner` returns it, with the right answer if it is known.
 
         Raises
         ------
@@ -149,23 +127,21 @@ class LogWriter:
         with self._lock:
             if self._closed:
                 raise InvalidLogError(f"{self.path.name} is closed: nothing more can be written")
+            if label is not None and not self._labels:
+                raise self._refused(done, "has a label; open the log with labels=True")
             answered = self._check_arms(done)
             outputs = [
                 self._answer(value, f"the output of {arm!r}", done)
                 for arm, value in zip(self.arms, done.outputs, strict=False)
             ]
-            if label is not None and not self._labels:
-                raise self._refused(done, "has a label; open the log with labels=True")
             right = None if label is None else self._answer(label, "the label", done)
-            answers = [value for value in (*outputs, right) if value is not None]
-            types = self._checked_types(answers, done)
+            types = self._checked_types([*outputs, *([] if right is None else [right])], done)
             row: Row = [
                 str(done.id),
                 self._time(done),
                 *self._context(done, answered),
                 *_padded(outputs, len(self.arms)),
-                self._arm(done.stop),
-                self._arm(done.rule_stop),
+                *(None if arm is None else self.arms[arm] for arm in (done.stop, done.rule_stop)),
                 *self._failure(done),
                 *([right] if self._labels else []),
                 *self._prices(done),
@@ -224,30 +200,26 @@ class LogWriter:
             "finite numbers of 64 bits. Pass canonical= to Runner, to turn answers into such",
         )
 
-    def _checked_types(self, answers: list[Any], done: Round) -> AnswerTypes:
-        """Return what the log will hold with these answers, or refuse them."""
-        family = self._types.family
+    def _checked_types(self, answers: list[Any], done: Round) -> set[AnswerType]:
+        """Return the types of all answers of the log with these, or refuse them."""
+        types = set(self._types)
         for value in answers:
-            mine: Family = "text" if isinstance(value, str) else "number"
-            if family is not None and mine != family:
-                raise self._refused(
-                    done, f"cannot be written: {mixed(describe_value(value), family)}"
-                )
-            family = mine
-        fractions = self._types.fractions or any(isinstance(v, float) for v in answers)
-        large = self._types.large or any(type(v) is int and abs(v) > EXACT for v in answers)
-        if fractions and large:
+            types.add(_type(value))
+            if "text" in types and len(types) > 1:
+                family = "number" if isinstance(value, str) else "text"
+                words = mixed(describe_value(value), family)
+                raise self._refused(done, f"cannot be written: {words}")
+        if {"large", "fraction"} <= types:
             raise self._refused(
                 done,
                 "cannot be written: whole numbers beyond 2**53 and fractions in one log cannot "
                 "be compared exactly; pass canonical=str to Runner",
             )
-        return AnswerTypes(family, fractions, large)
+        return types
 
     def _context(self, done: Round, answered: int) -> list[float | None]:
         added = self._added[:answered]
-        expected = self._base + sum(added)
-        if len(done.context) != expected:
+        if len(done.context) != self._base + sum(added):
             more = f" and {sum(added)} that its arms revealed" if any(self._added) else ""
             raise self._refused(
                 done,
@@ -256,21 +228,16 @@ class LogWriter:
         numbers = [float(x) for x in done.context]
         if not all(map(math.isfinite, numbers)):
             raise self._refused(done, f"has a context that is not finite: {numbers}")
-        return [*numbers, *[None] * sum(self._added[answered:])]
+        return _padded(numbers, self._base + sum(self._added))
 
-    def _time(self, done: Round) -> Any:
+    def _time(self, done: Round) -> str:
         try:
             moment = datetime.fromtimestamp(done.time, UTC)
         except (OverflowError, ValueError, OSError):
             raise self._refused(
                 done, f"has the time {done.time}, which is not in seconds since 1970"
             ) from None
-        if self._format == "parquet":
-            return moment
         return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-    def _arm(self, arm: int | None) -> str | None:
-        return None if arm is None or arm < 0 else self.arms[arm]
 
     def _failure(self, done: Round) -> tuple[str | None, str | None]:
         if done.failure is None:
@@ -296,21 +263,24 @@ def _padded(values: Sequence[Any], length: int) -> list[Any]:
     return [*values, *[None] * (length - len(values))]
 
 
-def _types_in(path: Path, kind: str, columns: Columns) -> AnswerTypes:
+def _type(value: Any) -> AnswerType:
+    if isinstance(value, str | float):
+        return "text" if isinstance(value, str) else "fraction"
+    return "large" if abs(value) > EXACT else "number"
+
+
+def _types_in(path: Path, kind: str, columns: Columns) -> set[AnswerType]:
     """Return the types of the answers in a file, or refuse it if a row cannot be read."""
+    types: set[AnswerType] = set()
     try:
         file = open_rows(path, kind)
     except NoRowsError:
-        return AnswerTypes()  # `append` has checked the columns
+        return types  # `append` has checked the columns
     layout = arrange(file.names, columns, path.name)
-    family: Family | None = None
-    fractions = large = False
+    family = None
     for batch in file.batches(layout, 65_536):
-        _, family = make_chunk(batch, layout, family, path.name)
-        for name in layout.answers:
+        chunk, family = make_chunk(batch, layout, family, path.name)
+        for codes, name in zip((*chunk.codes.T, chunk.labels), layout.answers, strict=False):
             cells = batch.cells(name, "answer")
-            if cells.kind == "number" and cells.values.dtype == np.float64:
-                fractions = True
-            elif cells.kind == "number":
-                large |= bool(((cells.values > EXACT) | (cells.values < -EXACT)).any())
-    return AnswerTypes(family, fractions, large)
+            types.update(map(_type, cells.words or cells.values[codes >= 0].tolist()))
+    return types

@@ -1,28 +1,13 @@
 """Every table and figure of the paper, in its order."""
 
-from stopwise.paper import (
-    heart_cost,
-    margin_regret,
-    pima_cost,
-    realizable,
-    supervised,
-    synthetic_regret,
-    table1,
-    table2,
-)
-from stopwise.paper.exhibit import Exhibit
+from stopwise.paper import margin_regret, realizable, supervised, synthetic_regret, tables
+from stopwise.paper.section import Exhibit
+from stopwise.paper.total_cost import HEART, PIMA
 
 EXHIBITS: dict[str, Exhibit] = {
     exhibit.name: exhibit
     for exhibit in (
-        table1.EXHIBIT,
-        table2.EXHIBIT,
-        synthetic_regret.EXHIBIT,
-        supervised.EXHIBIT,
-        pima_cost.EXHIBIT,
-        margin_regret.EXHIBIT,
-        heart_cost.EXHIBIT,
-        realizable.FOUR,
-        realizable.FIVE,
+        *(tables.ONE, tables.TWO, synthetic_regret.EXHIBIT, supervised.EXHIBIT, PIMA),
+        *(margin_regret.EXHIBIT, HEART, realizable.FOUR, realizable.FIVE),
     )
 }

@@ -1,9 +1,10 @@
 """Every number of the reproduction: the paper's, and those it leaves open, in one place."""
 
+import msgspec
+
 from stopwise.environments.synthetic import PAPER_C as SYNTHETIC_C
 from stopwise.environments.synthetic import PAPER_DATA_SEED as SYNTHETIC_DATA_SEED
 from stopwise.environments.tabular import HEART_C, PIMA_C
-from stopwise.paper.section import Choice
 
 # --- the paper's ----------------------------------------------------------------------------------
 
@@ -26,8 +27,7 @@ REAL_COSTS = {
 PIMA_FRACTIONS = (0.0692, 0.1192, 0.2204)
 HEART_FRACTIONS = (0.1384, 0.1454, 0.2426)
 
-# --- left open: the arms, whose regularisation stands beside the data -------------------------
-# --- left open: the algorithms --------------------------------------------------------------------
+# --- left open: the algorithms (the arms' regularisation is in `environments`) -------------------
 
 KAPPA = 0.25
 RIDGE = 1e-3
@@ -39,8 +39,7 @@ PRACTICAL_FORCED_SHARE = 0.05
 
 # --- left open: the realizable setting ------------------------------------------------------------
 
-REALIZABLE_CASES = (1, 2, 3)
-REALIZABLE_MARGINS = (0.12, 0.10, 0.08)  # ξ of the cases: largest in the first, as the caption says
+REALIZABLE_MARGINS = {1: 0.12, 2: 0.10, 3: 0.08}  # ξ by case: largest in the first, as captioned
 SLOPE = 3.0
 EDGE = -0.3
 SPREAD = 0.8
@@ -62,6 +61,17 @@ def realizable_costs(n_arms: int, case: int) -> tuple[float, ...]:
     """
     step = {4: 0.09, 5: 0.06}[n_arms] + 0.01 * (case - 1)
     return tuple(0.1 + i * step for i in range(n_arms))
+
+
+MARGINS = [f"{margin:g} in case {case}" for case, margin in REALIZABLE_MARGINS.items()]
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """Something the paper leaves open: what was chosen, and why."""
+
+    question: str
+    chosen: str
+    why: str
 
 
 CHOICES = (
@@ -95,7 +105,7 @@ CHOICES = (
         "In which order do contexts come?",
         "Synthetic: the 5,000 samples in an order drawn anew for each repetition. PIMA and Heart: "
         "in file order, round-robin.",
-        "The paper says round-robin for the real data. Repetitions differ in what the arms say "
+        "The paper says round-robin for the real data. Repetitions differ in the arms' outputs "
         "and, on synthetic data, in the order. A seed fixes both for all policies, so that they "
         "are compared on the same rounds.",
     ),
@@ -140,8 +150,8 @@ CHOICES = (
         f"its own direction f_i is large: logit p_ij(x) = logit g_ij + {SLOPE:g}·(f_i(x) − e_i) − "
         f"{SPREAD}·(j − i − 1), f = (x₁, x₂, x₃, {FOURTH_STEEPNESS:g}x₁²), e = ({EDGE}, {EDGE}, "
         f"{EDGE}, {FOURTH_EDGE}), g_ij the cost gap in case 2, at most {LARGEST_GAP}. Contexts "
-        f"where the test is decided by less than a margin of {REALIZABLE_MARGINS} (cases 1, 2, 3) "
-        "at any arm up to the optimal one are drawn again.",
+        f"where the test is decided by less than a margin ({', '.join(MARGINS)}) at any arm up to "
+        "the optimal one are drawn again.",
         "Every arm is optimal somewhere and weak dominance holds by at least the margin, so that "
         "ξ is largest for case 1 as the caption says. (Without a margin ξ is zero in every "
         "continuous setting in which the optimal arm changes.) How soon the regret flattens "

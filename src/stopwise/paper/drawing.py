@@ -1,12 +1,13 @@
-"""How the figures look: the same policy has the same colour and mark on every one of them."""
+"""How the figures look: the same policy has the same colour and marker on all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from stopwise.experiments.summary import Floats, Interval, What
 from stopwise.paper.evidence import ClaimEvidence
+from stopwise.paper.settings import NAMES
 from stopwise.reporting.drawing import (
     MARKS,
     SERIES,
@@ -36,94 +37,63 @@ BARS = 10  # confidence intervals drawn on a curve
 
 @styled
 def curve_grid(
-    evidence: ClaimEvidence,
-    settings: Sequence[str],
-    what: What,
-    ylabel: str,
-    *,
-    scale: str = "linear",
+    evidence: ClaimEvidence, what: What, ylabel: str, *, scale: str = "linear"
 ) -> Figure:
     """Draw every policy's curve: a row of panels for each setting, a column for each instance.
 
     ``scale`` "symlog" shows curves of very different size, zeros included.
     """
-    instances = evidence.instances()
-    rows, columns = len(settings), len(instances)
+    rows, columns = len(NAMES), len(evidence.instances())
     if columns == 1:  # side by side, rather than a tower
         rows, columns = columns, rows
     figure = panels(rows, columns, width=3.1 if columns > 2 else 4.2)
-    for axes, (setting, instance) in zip(
-        figure.axes, [(s, i) for s in settings for i in instances], strict=True
-    ):
+    for axes, setting, instance in _cells(figure, evidence):
         for policy in evidence.policies(setting, instance):
             _line(axes, evidence, (setting, instance, policy), what, LOOKS[policy], policy)
-        axes.set_title(f"{instance} · {setting}")
         if scale == "symlog":
             axes.set_yscale("symlog", linthresh=100)
         from_zero(axes)
-    _finish(figure, rows, columns, "rounds", ylabel)
+    _finish(figure, ylabel)
     return figure
 
 
 @styled
-def instance_panels(
-    evidence: ClaimEvidence,
-    settings: Sequence[str],
-    what: What,
-    ylabel: str,
-    policy: str = "USS-PD",
-) -> Figure:
-    """Draw one policy's curves on all instances, a panel for each setting: the paper's own view."""
-    figure = panels(1, len(settings), width=4.2, height=3.0)
-    for axes, setting in zip(figure.axes, settings, strict=True):
+def instance_panels(evidence: ClaimEvidence, ylabel: str) -> Figure:
+    """Draw the regret of USS-PD on all instances, a panel for each setting, as the paper does."""
+    figure = panels(1, len(NAMES), width=4.2, height=3.0)
+    for axes, setting in zip(figure.axes, NAMES, strict=True):
         for k, instance in enumerate(evidence.instances()):
             look = {"color": SERIES[k], "marker": MARKS[k]}
-            _line(axes, evidence, (setting, instance, policy), what, look, instance)
-        axes.set_title(f"{policy} · {setting}")
+            _line(axes, evidence, (setting, instance, "USS-PD"), "regret", look, instance)
+        axes.set_title(f"USS-PD · {setting}")
         from_zero(axes)
-    _finish(figure, 1, len(settings), "rounds", ylabel)
+    _finish(figure, ylabel)
     return figure
 
 
 @styled
-def bar_grid(
-    evidence: ClaimEvidence, settings: Sequence[str], what: What, xlabel: str, order: Sequence[str]
-) -> Figure:
-    """Draw every policy's value for a round at the end as bars, with its interval."""
-    instances = evidence.instances()
-    figure = panels(len(settings), len(instances), height=2.4)
+def bar_grid(evidence: ClaimEvidence) -> Figure:
+    """Draw every policy's total cost for a round as bars, with its interval."""
+    figure = panels(len(NAMES), len(evidence.instances()), height=2.4)
     longest = 0.0  # end of a bar or of its interval
-    for axes, (setting, instance) in zip(
-        figure.axes, [(s, i) for s in settings for i in instances], strict=True
-    ):
-        values = [evidence.per_round(setting, instance, policy, what) for policy in order]
-        means = [v.mean for v in values]
-        reach = [v.high - v.mean if np.isfinite(v.high) else 0.0 for v in values]
+    for axes, setting, instance in _cells(figure, evidence):
+        policies = evidence.policies(setting, instance)
+        means, reach = _reaches([evidence.cost_per_round(setting, instance, p) for p in policies])
+        colours = [LOOKS[policy]["color"] for policy in policies]
         axes.barh(
-            range(len(order)),
-            means,
-            xerr=reach,
-            color=[LOOKS[policy]["color"] for policy in order],
-            error_kw={"elinewidth": 1},
+            range(len(policies)), means, xerr=reach, color=colours, error_kw={"elinewidth": 1}
         )
-        for place, (mean, beyond) in enumerate(zip(means, reach, strict=True)):
-            axes.annotate(
-                f"{mean:.3f}",
-                (mean + beyond, place),
-                (3, 0),
-                textcoords="offset points",
-                va="center",
-                size=7,
-            )
-        axes.set_yticks(range(len(order)), order)
+        for place, (mean, end) in enumerate(zip(means, means + reach, strict=True)):
+            offset = {"xytext": (3, 0), "textcoords": "offset points"}
+            axes.annotate(f"{mean:.3f}", (end, place), va="center", size=7, **offset)
+        axes.set_yticks(range(len(policies)), policies)
         axes.invert_yaxis()
-        longest = max(longest, *(m + r for m, r in zip(means, reach, strict=True)))
+        longest = max(longest, *(means + reach))
         axes.grid(visible=False, axis="y")
-        axes.set_title(f"{instance} · {setting}")
         axes.tick_params(labelleft=axes.get_subplotspec().is_first_col())
     for axes in figure.axes:  # one scale, so that bars can be compared across panels
         axes.set_xlim(0, longest * 1.25)
-    figure.supxlabel(xlabel)
+    figure.supxlabel("total cost for each round")
     return figure
 
 
@@ -131,20 +101,27 @@ def points(
     axes: Axes, x: Sequence[float], values: Sequence[Interval], label: str, look: dict[str, Any]
 ) -> None:
     """Draw means against x, with their intervals."""
-    means = np.array([v.mean for v in values])
-    reach = np.array([v.high - v.mean if np.isfinite(v.high) else 0.0 for v in values])
+    means, reach = _reaches(values)
     axes.errorbar(x, means, yerr=_above_zero(means, reach), label=label, capsize=2, **look)
+
+
+def _cells(figure: Figure, evidence: ClaimEvidence) -> Iterator[tuple[Axes, str, str]]:
+    """Yield every panel with its setting and instance, and give it a title."""
+    cells = [(setting, instance) for setting in NAMES for instance in evidence.instances()]
+    for axes, (setting, instance) in zip(figure.axes, cells, strict=True):
+        axes.set_title(f"{instance} · {setting}")
+        yield axes, setting, instance
 
 
 def _line(
     axes: Axes,
     evidence: ClaimEvidence,
-    where: tuple[str, str, str],
+    cell: tuple[str, str, str],
     what: What,
     look: dict[str, Any],
     label: str,
 ) -> None:
-    rounds, mean, _, high = evidence.curve(*where, what)
+    rounds, mean, _, high = evidence.curve(*cell, what)
     step = max(len(rounds) // BARS, 1)
     shown = slice(step - 1, None, step)
     axes.plot(rounds, mean, label=label, markevery=shown, **look)
@@ -155,15 +132,22 @@ def _line(
         )
 
 
+def _reaches(values: Sequence[Interval]) -> tuple[Floats, Floats]:
+    """Return means, and how far their intervals reach; zero where that is not known."""
+    reach = [v.high - v.mean if np.isfinite(v.high) else 0.0 for v in values]
+    return np.array([v.mean for v in values]), np.array(reach)
+
+
 def _above_zero(means: Floats, reach: Floats) -> list[Floats]:
     """Return the lengths of intervals below and above their means, cut off at zero."""
     return [np.clip(means, 0.0, reach), reach]
 
 
-def _finish(figure: Figure, rows: int, columns: int, xlabel: str, ylabel: str) -> None:
-    for place, axes in enumerate(figure.axes):
-        if place % columns == 0:
+def _finish(figure: Figure, ylabel: str) -> None:
+    for axes in figure.axes:
+        place = axes.get_subplotspec()
+        if place.is_first_col():
             axes.set_ylabel(ylabel)
-        if place // columns == rows - 1:
-            axes.set_xlabel(xlabel)
+        if place.is_last_row():
+            axes.set_xlabel("rounds")
     legend_below(figure)

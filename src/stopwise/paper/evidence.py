@@ -1,4 +1,4 @@
-"""The runs behind an exhibit: which are needed, and what they say once they are done."""
+"""The runs behind an exhibit: which are needed, and what they show."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from stopwise.experiments.summary import (
     paired_difference,
 )
 from stopwise.paper import choices
-from stopwise.paper.settings import SETTINGS, ParameterSetting
+from stopwise.paper.settings import SETTINGS
 
 BOTH = ""  # the setting of a policy that takes none
 
@@ -33,20 +33,12 @@ class Cell(NamedTuple):
 class ClaimEvidence:
     """The traces of an exhibit's cells, by setting, instance and policy.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-        What the exhibit asked for.
-    traces : mapping
-        The runs of each cell's spec, by its key.
+    ``traces`` holds the runs of each cell's spec, by its key.
     """
 
     def __init__(self, cells: Iterable[Cell], traces: Mapping[str, Sequence[Trace]]) -> None:
         self.cells = tuple(cells)
-        self._traces = {
-            (cell.setting, cell.instance, cell.policy): tuple(traces[cell.spec.key])
-            for cell in self.cells
-        }
+        self._traces = {cell[:3]: tuple(traces[cell.spec.key]) for cell in self.cells}
 
     def traces(self, setting: str, instance: str, policy: str) -> Sequence[Trace]:
         """Return the runs of a cell, by seed."""
@@ -54,17 +46,13 @@ class ClaimEvidence:
         return self._traces.get((setting, instance, policy)) or self._traces[shared]
 
     def policies(self, setting: str, instance: str) -> list[str]:
-        """Return who ran there, in the same order for every setting."""
+        """Return the policies that ran there, in the same order for every setting."""
         order = list(dict.fromkeys(cell.policy for cell in self.cells))
-        there = [
-            cell.policy
-            for cell in self.cells
-            if cell.instance == instance and cell.setting in (setting, BOTH)
-        ]
-        return sorted(there, key=order.index)
+        there = {cell[:3] for cell in self.cells}
+        return [p for p in order if {(setting, instance, p), (BOTH, instance, p)} & there]
 
     def instances(self) -> list[str]:
-        """Return the instances, in the order asked for."""
+        """Return the instances, in the order of the cells."""
         return list(dict.fromkeys(cell.instance for cell in self.cells))
 
     def curve(self, setting: str, instance: str, policy: str, what: What) -> Curve:
@@ -75,7 +63,7 @@ class ClaimEvidence:
         self,
         setting: str,
         instance: str,
-        policy: str,
+        policy: str = "USS-PD",
         what: What = "regret",
         part: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
@@ -90,14 +78,16 @@ class ClaimEvidence:
             values.append(float(curve[stop] - curve[start]))
         return values
 
-    def mean(self, setting: str, instance: str, policy: str, what: What = "regret") -> Interval:
+    def mean(
+        self, setting: str, instance: str, policy: str = "USS-PD", what: What = "regret"
+    ) -> Interval:
         """Return the mean over runs of the value at the end."""
         return mean_interval(self.added(setting, instance, policy, what))
 
-    def per_round(self, setting: str, instance: str, policy: str, what: What) -> Interval:
-        """Return the same, for one round."""
+    def cost_per_round(self, setting: str, instance: str, policy: str) -> Interval:
+        """Return the total cost of one round."""
         rounds = int(self.traces(setting, instance, policy)[0].rounds[-1])
-        return scaled(self.mean(setting, instance, policy, what), 1 / rounds)
+        return scaled(self.mean(setting, instance, policy, "total_cost"), 1 / rounds)
 
     def lead(
         self, setting: str, instance: str, policy: str, other: str, what: What = "regret"
@@ -109,31 +99,19 @@ class ClaimEvidence:
 
 
 def scaled(value: Interval, factor: float) -> Interval:
-    """Return an interval in another unit.
-
-    Examples
-    --------
-    >>> scaled(Interval(4.0, 2.0, 6.0, 9), 0.5)
-    Interval(mean=2.0, low=1.0, high=3.0, n=9)
-    """
+    """Return an interval in another unit."""
     return Interval(value.mean * factor, value.low * factor, value.high * factor, value.n)
 
 
 def cells_of(
     instances: Mapping[str, EnvironmentSpec],
     extra: Mapping[str, PolicySpec] | None = None,
-    settings: Sequence[ParameterSetting] = SETTINGS,
+    *,
+    supervised: bool = False,
 ) -> list[Cell]:
     """Return a cell for every policy on every instance under every setting.
 
-    Parameters
-    ----------
-    instances : mapping
-        The environments by name.
-    extra : mapping, optional
-        Further policies that take no setting, by label.
-    settings : sequence of ParameterSetting
-        Under which to run the others.
+    ``extra`` policies take no setting; ``supervised`` adds the comparator that sees labels.
 
     Examples
     --------
@@ -142,24 +120,15 @@ def cells_of(
     >>> [cell.policy for cell in cells if cell.setting == "literal"]
     ['USS-PD', 'USS-PD-λI', 'Thompson']
     """
-    cells: list[Cell] = []
+    cells: dict[tuple[str, str, str], Cell] = {}
     for instance, environment in instances.items():
-        everyone: dict[tuple[str, str], PolicySpec] = {}
-        for setting in settings:
-            for label, policy in setting.policies(environment).items():
-                owner = setting.name if policy.features is not None else BOTH
-                everyone[owner, label] = policy
-        for label, policy in (extra or {}).items():
-            everyone[BOTH, label] = policy
-        cells += [
-            cell(setting, instance, label, environment, policy)
-            for (setting, label), policy in everyone.items()
+        policies = [
+            (setting.name if policy.features is not None else BOTH, label, policy)
+            for setting in SETTINGS
+            for label, policy in setting.policies(environment, supervised=supervised).items()
         ]
-    return cells
-
-
-def cell(
-    setting: str, instance: str, label: str, environment: EnvironmentSpec, policy: PolicySpec
-) -> Cell:
-    """Return one cell, with the paper's number of rounds."""
-    return Cell(setting, instance, label, ExperimentSpec(environment, policy, choices.ROUNDS))
+        policies += [(BOTH, label, policy) for label, policy in (extra or {}).items()]
+        for setting, label, policy in policies:
+            spec = ExperimentSpec(environment, policy, choices.ROUNDS)
+            cells[setting, instance, label] = Cell(setting, instance, label, spec)
+    return list(cells.values())

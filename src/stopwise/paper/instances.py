@@ -7,43 +7,27 @@ from stopwise.experiments.spec import EnvironmentSpec
 from stopwise.features import Polynomial
 from stopwise.paper import choices
 
+Costs = tuple[float, ...]
 
-def synthetic(costs: tuple[float, ...]) -> EnvironmentSpec:
-    """Return the synthetic data set with these costs.
 
-    Examples
-    --------
-    >>> synthetic((0.01, 0.02, 0.032, 0.05, 0.6)).build().cascade.n_arms
-    5
-    """
+def synthetic(costs: Costs) -> EnvironmentSpec:
+    """Return the synthetic data set with these costs."""
     parameters = {"C": choices.SYNTHETIC_C, "data_seed": choices.SYNTHETIC_DATA_SEED}
     return EnvironmentSpec("synthetic", costs, parameters)
 
 
-def pima(costs: tuple[float, ...]) -> EnvironmentSpec:
-    """Return the diabetes data with these costs.
-
-    Examples
-    --------
-    >>> pima((0.01, 0.3, 0.5)).build().context_dim
-    8
-    """
+def pima(costs: Costs) -> EnvironmentSpec:
+    """Return the diabetes data with these costs."""
     return EnvironmentSpec("pima", costs, {"C": choices.PIMA_C})
 
 
-def heart(costs: tuple[float, ...]) -> EnvironmentSpec:
-    """Return the heart disease data with these costs.
-
-    Examples
-    --------
-    >>> heart((0.01, 0.3, 0.5)).build().context_dim
-    12
-    """
+def heart(costs: Costs) -> EnvironmentSpec:
+    """Return the heart disease data with these costs."""
     return EnvironmentSpec("heart", costs, {"C": choices.HEART_C})
 
 
 def realizable(n_arms: int, case: int, margin: float) -> EnvironmentSpec:
-    """Return a realizable instance: its θ as `choices` says, its costs as the captions do.
+    """Return a realizable instance: its θ as in `choices`, its costs as in the captions.
 
     Examples
     --------

@@ -1,10 +1,13 @@
-"""What an exhibit (a table or figure of the paper) hands to the report: plain values."""
+"""A table or figure of the paper (an exhibit), and the section of the report about it."""
 
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from stopwise.experiments.summary import Interval
+from stopwise.paper.evidence import Cell, ClaimEvidence
+from stopwise.paper.settings import NAMES
 from stopwise.reporting.parts import Picture, Table
 
 Verdict: TypeAlias = Literal["held", "did not hold", "undecided"]
@@ -15,34 +18,23 @@ UNDECIDED: Verdict = "undecided"
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """One thing the paper says, and what became of it.
+    """A claim of the paper, and whether it held.
 
-    Attributes
-    ----------
-    text : str
-        The claim, with the criterion it was held against.
-    where : str
-        The place in the paper.
-    setting : str
-        The setting it was tested under; empty where none matters.
-    verdict : Verdict
-        "undecided" if the confidence interval covers both answers: repeat more often.
-    numbers : str
-        What was measured.
-    why : str
-        Where it did not hold: what shows the reason.
+    ``criterion`` is how it was tested, ``numbers`` what was measured, and ``why`` the reason where
+    it did not hold. ``where`` is the place in the paper, ``setting`` is empty where none matters.
     """
 
     text: str
-    where: str
-    setting: str
     verdict: Verdict
     numbers: str
+    criterion: str = ""
     why: str = ""
+    where: str = ""
+    setting: str = ""
 
 
 class Section(msgspec.Struct, frozen=True):
-    """Everything about one table or figure of the paper."""
+    """Everything about one exhibit."""
 
     name: str
     title: str
@@ -53,16 +45,51 @@ class Section(msgspec.Struct, frozen=True):
     claims: tuple[Claim, ...] = ()
 
 
-class Choice(msgspec.Struct, frozen=True):
-    """Something the paper leaves open: what was chosen, and why."""
+class Exhibit(msgspec.Struct, frozen=True):
+    """A table or figure of the paper.
 
-    question: str
-    chosen: str
-    why: str
+    Attributes
+    ----------
+    name, title, where, text : str
+        The name for ``--only``, the title, the place in the paper, and the text of the section.
+    tables, pictures : callable
+        From the evidence to the section's own.
+    claims : callable
+        From the evidence and a setting to the claims; called for each of ``settings``.
+    cells : callable
+        Which runs it needs; none by default.
+    many : tuple of str
+        The policies that are repeated 500 times, as in the realizable plots, rather than 100.
+    """
+
+    name: str
+    title: str
+    where: str
+    text: str
+    tables: Callable[[ClaimEvidence], Sequence[Table]]
+    claims: Callable[[ClaimEvidence, str], Sequence[Claim]]
+    pictures: Callable[[ClaimEvidence], Sequence[Picture]] = lambda _: []
+    cells: Callable[[], list[Cell]] = list
+    many: tuple[str, ...] = ()
+    settings: tuple[str, ...] = NAMES
+
+    def build(self, evidence: ClaimEvidence) -> Section:
+        """Return the section of the report."""
+        claims = (
+            msgspec.structs.replace(claim, where=claim.where or self.where, setting=setting)
+            for setting in self.settings
+            for claim in self.claims(evidence, setting)
+        )
+        return Section(
+            *(self.name, self.title, self.where, self.text),
+            tables=tuple(self.tables(evidence)),
+            pictures=tuple(self.pictures(evidence)),
+            claims=tuple(claims),
+        )
 
 
 def verdict(difference: Interval) -> Verdict:
-    """Judge a claim that says: this difference is above zero.
+    """Judge a claim that this difference is above zero.
 
     Examples
     --------
@@ -75,7 +102,7 @@ def verdict(difference: Interval) -> Verdict:
 
 
 def all_of(verdicts: "list[Verdict]") -> Verdict:
-    """Judge a claim that says several things at once.
+    """Judge a claim that has several parts.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from inspect import Parameter
 from os import PathLike
 from typing import Any, ClassVar, Self, cast
 
@@ -10,27 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import rounds_in
+from stopwise.checks import as_table, rounds_in
 from stopwise.errors import AuditNotSupportedError, InvalidParameterError
 from stopwise.features import BoundFeatures
-from stopwise.policies import overrides
-from stopwise.policies.checking import (
-    Bools,
-    GivenTruth,
-    Ints,
-    KnownTruth,
-    Pairs,
-    checked_pairs,
-    checked_stop,
-    checked_truth,
-    coded,
-    decoded,
-    differ_table,
-    learned_ends,
-    output_table,
-    square,
-)
-from stopwise.policies.recorded import Rounds, audited_round
+from stopwise.policies import checking, overrides
+from stopwise.policies.checking import Answers, Bools, Differ, GivenTruth, Ints, KnownTruth, ToPlay
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import (
     Decision,
@@ -38,6 +23,7 @@ from stopwise.records import (
     PairEvidence,
     Progress,
     Round,
+    Rounds,
     Truth,
     no_progress,
 )
@@ -53,45 +39,34 @@ class Policy(ABC):
     Subclasses write the rule (`decide`) and how to learn from a round (`_learn_pairs`). Arguments
     are checked here, before any state changes. A subclass of any policy may override these steps:
     every other method then calls them (docs/own_policy.md).
-
-    Parameters
-    ----------
-    cascade : Cascade
-        The arms and their costs.
     """
 
     name: ClassVar[str]
     needs_truth: ClassVar[tuple[str, ...]] = ()  # what `run` must be given: "labels", …
     uses_context: ClassVar[bool] = True
-    draws: ClassVar[bool] = False  # decisions use random numbers
     estimates_disagreement: ClassVar[bool] = False
     overridden_steps: ClassVar[frozenset[str]] = frozenset()  # by a class outside the package
+    builtin: "ClassVar[type[Policy]]"  # the nearest class of the package
     features: BoundFeatures | None = None
     forced_rounds: int | str = 0
-    builtin: "ClassVar[type[Policy]]"  # the nearest class of the package
-    parameter_names: ClassVar[tuple[str, ...]]  # of the keyword arguments, which are attributes too
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if overrides.in_package(cls):
+        if cls.__module__.startswith("stopwise."):
             cls.builtin = cls
             return
         steps = cls.overridden_steps = overrides.find_overridden(cls, cls.builtin)
-        if overrides.only_pairs(steps) and not cls.needs_truth:
+        if steps & overrides.FROM_PAIRS and not (steps & overrides.FROM_OUTPUTS or cls.needs_truth):
             cls._learn = Policy._learn  # which compares outputs and passes on what differs
         for name in ("decide_many", "decide_batch") if steps else ():  # these call `decide`
             if getattr(cls, name) is getattr(cls.builtin, name):
                 setattr(cls, name, getattr(Policy, name))
 
     def __init__(self, cascade: Cascade) -> None:
-        if not isinstance(cascade, Cascade):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
+        if not isinstance(cascade, Cascade) or cascade.n_arms > MAX_ARMS:  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
             raise InvalidParameterError(
-                f"a policy needs a Cascade first, not {type(cascade).__name__}: "
-                "write Cascade(costs=[...])"
-            )
-        if cascade.n_arms > MAX_ARMS:
-            raise InvalidParameterError(
-                f"this cascade has {cascade.n_arms} arms; policies take at most {MAX_ARMS}"
+                f"a policy needs a Cascade of at most {MAX_ARMS} arms first, such as "
+                f"Cascade(costs=[0.1, 0.2]), not {cascade!r}"
             )
         self.cascade = cascade
         self._names = cascade.names
@@ -148,11 +123,8 @@ class Policy(ABC):
 
         Parameters
         ----------
-        x : array_like
-            The context at the start of the round.
         outputs : sequence
-            The outputs of arms 0 to the stop; any hashable values, compared by equality. The
-            round stopped at the last of them.
+            Hashable values, compared by equality. The round stopped at the last of them.
         rule_stop : int, optional
             ``decision.rule_stop``, for a policy that continues some rounds at random.
         """
@@ -161,38 +133,31 @@ class Policy(ABC):
                 outputs = tuple(outputs)
             n, codes = self._codes[outputs]
         except (KeyError, TypeError):
-            n, codes = coded(outputs, self._n_arms)
+            n, codes = checking.coded(outputs, self._n_arms)
             if len(self._codes) < MAX_CODED:
                 self._codes[outputs] = n, codes
-        rule = n - 1 if rule_stop is None else checked_stop(rule_stop, self._n_arms)
+        rule = n - 1 if rule_stop is None else checking.checked_stop(rule_stop, self._n_arms)
         self._learn(x, n, codes, rule)
 
-    def observe_disagreements(self, x: ArrayLike, stop: int, pairs: Pairs) -> None:
+    def observe_disagreements(self, x: ArrayLike, stop: int, pairs: checking.Pairs) -> None:
         """Learn from a round of which only the pairwise disagreements are known.
 
         Parameters
         ----------
-        x : array_like
-            The context.
         stop : int
             0-based index of the last arm that ran.
         pairs : mapping or array_like
-            For every i < j ≤ stop whether arms i and j disagreed: ``{(i, j): bool}``, or a
-            square table of which the upper triangle is read.
+            For every i < j ≤ stop whether arms i and j disagreed: ``{(i, j): bool}``, or the upper
+            triangle of a square table.
         """
         overrides.check_learns_from_pairs(self)
-        stop = checked_stop(stop, self._n_arms)
-        self._learn_pairs(x, stop, checked_pairs(pairs, stop, self._n_arms))
+        stop = checking.checked_stop(stop, self._n_arms)
+        self._learn_pairs(x, stop, checking.checked_pairs(pairs, stop, self._n_arms))
 
     def audit(self, done: Round, label: Hashable) -> None:
-        """Learn from the right answer to a round that has ended, where the policy can.
+        """Learn from the right answer to a finished round, where the policy can.
 
-        Parameters
-        ----------
-        done : Round
-            The round, one of those chosen at random to be audited.
-        label : hashable
-            The right answer, in the form in which outputs are compared.
+        Choose the rounds at random. The label has the form in which outputs are compared.
         """
         del done, label
         raise AuditNotSupportedError(
@@ -202,24 +167,14 @@ class Policy(ABC):
     def start(self, x: ArrayLike | None) -> RoundInProgress:
         """Begin a round that is decided step by step, as stages answer.
 
-        Parameters
-        ----------
-        x : array_like
-            What is known before the first arm; None for a policy that looks at no context. Stages
-            may add to it where the features say so (`PerStage` with ``sees``).
-
-        Returns
-        -------
-        RoundInProgress
-            Names the arm to run next, or stops; then learns from the outputs.
+        ``x`` is what is known before the first arm (None for a policy without contexts). Stages
+        may add to it where the features say so (`PerStage` with ``sees``).
         """
-        overrides.check_complete_contexts(self)
-        return RoundInProgress(self, x)
+        return self._round_class()(self, x)
 
     def resume(self, state: Mapping[str, Any]) -> RoundInProgress:
         """Resume a round from what its `RoundInProgress.state` returned."""
-        overrides.check_complete_contexts(self)
-        return RoundInProgress.resumed(self, state)
+        return self._round_class().resumed(self, state)
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons behind a decision; none for a rule that does not compare."""
@@ -232,28 +187,26 @@ class Policy(ABC):
 
         save(self, path)
 
-    # -- many rounds, here one by one -----------------------------------------------------------
+    # -- many rounds ----------------------------------------------------------------------------
 
     def decide_many(self, X: ArrayLike) -> Ints:
         """Return the rule's own stop for every row of ``X``, learning nothing between them."""
-        return np.array([self.decide(x).rule_stop for x in self._contexts(X)], dtype=np.int64)
+        return Policy.decide_batch(self, X)[1]
 
     def decide_batch(self, X: ArrayLike) -> tuple[Ints, Ints]:
         """Decide for every row as `decide` would one by one, random exploration included.
 
-        Returns
-        -------
-        stops, rule_stop : ndarray of shape (n,)
-            The stop of every row, and where the rule itself stops (see `Decision.rule_stop`).
+        Returns the stop of every row, and where the rule itself stops (`Decision.rule_stop`).
         """
         decisions = [self.decide(x) for x in self._contexts(X)]
-        stops = np.array([decision.stop for decision in decisions], dtype=np.int64)
-        return stops, np.array([decision.rule_stop for decision in decisions], dtype=np.int64)
+        stops = [(decision.stop, decision.rule_stop) for decision in decisions]
+        first, second = np.array(stops, dtype=np.int64).reshape(-1, 2).T
+        return first, second
 
     def run(
         self,
         contexts: ArrayLike,
-        outputs: ArrayLike,
+        outputs: ArrayLike | None = None,
         *,
         progress: Progress = no_progress,
         **truth: ArrayLike | None,
@@ -263,9 +216,9 @@ class Policy(ABC):
         Parameters
         ----------
         contexts : array_like of shape (n, context_dim)
-            One context a round.
         outputs : array_like of shape (n, K)
-            What every arm would output; only what a stop reveals is looked at.
+            What every arm would output; only what a stop reveals is looked at. A policy that
+            decides by the truth alone needs none.
         progress : callable, optional
             Called as ``progress("rounds", done, of)`` now and then.
         **truth
@@ -277,19 +230,22 @@ class Policy(ABC):
         ndarray of shape (n,)
             The stops.
         """
-        xs = self._contexts(contexts)
-        table = output_table(outputs, len(xs), self._n_arms)
-        known = dict(self._checked_truth(len(xs), truth))
-        labels = known.pop("labels").tolist() if "labels" in known else None
+        n = rounds_in(as_table(contexts))
+        known = self._checked_truth(n, truth)
+        if outputs is None and known and "labels" not in known:
+            outputs = np.zeros((n, self._n_arms), dtype=np.uint8)
+        table = checking.output_table(cast(ArrayLike, outputs), n, self._n_arms)
+        labels = known["labels"].tolist() if "labels" in known else None
         observe = cast(Callable[..., None], self.observe)
 
-        def learn(t: int, decision: Decision) -> None:
+        def learn(t: int, x: NDArray[Any], decision: Decision) -> None:
             label = () if labels is None else (Truth(label=labels[t]),)
             stop, rule_stop = decision.stop, decision.rule_stop
             explored = {"rule_stop": rule_stop} if rule_stop < stop else {}
-            observe(xs[t], table[t, : stop + 1].tolist(), *label, **explored)
+            observe(x, table[t, : stop + 1].tolist(), *label, **explored)
 
-        return self._one_by_one(xs, learn, progress, known)
+        rounds = ToPlay(contexts, self._answers(table, known), known, progress)
+        return self._play(rounds, learn)
 
     def run_disagreements(
         self,
@@ -301,87 +257,71 @@ class Policy(ABC):
     ) -> Ints:
         """Play rounds of which only the pairwise disagreements are known.
 
-        Parameters
-        ----------
-        differ : array_like of shape (n, K(K−1)/2)
-            Whether each pair would disagree, in the order of ``cascade.pairs()``; only what a
-            stop reveals is looked at.
-        contexts, progress, **truth
-            As in `run`, which returns the same.
+        As `run`, with ``differ`` of shape (n, K(K−1)/2) in place of outputs: whether each pair
+        would disagree, in the order of ``cascade.pairs()``.
         """
-        overrides.check_learns_from_pairs(self)
-        xs = self._contexts(contexts)
-        table = differ_table(differ, len(xs), self.cascade)
-        known = self._checked_truth(len(xs), truth)
+        n = rounds_in(as_table(contexts))
+        reach, failed = np.full(n, self._n_arms - 1), np.zeros(n, dtype=np.bool_)
+        given = Rounds(cast(Any, contexts), cast(Any, differ), reach, failed)
+        return Policy.run_recorded(self, given, progress=progress, **truth)
 
-        def learn(t: int, decision: Decision) -> None:
-            self.observe_disagreements(xs[t], decision.stop, square(table[t], self._n_arms))
-
-        return self._one_by_one(xs, learn, progress, known)
-
-    def run_recorded(self, rounds: Rounds, *, progress: Progress = no_progress) -> Ints:
+    def run_recorded(
+        self, rounds: Rounds, *, progress: Progress = no_progress, **truth: ArrayLike | None
+    ) -> Ints:
         """Play recorded rounds in order: decide, reveal what the record knows, learn.
 
         The policy learns nothing from a round in which it goes deeper than the record reaches.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            The stops decided, also where the record does not reach them.
+        Returns the stops decided, also where the record does not reach them.
         """
-        checked = overrides.check_record(self, rounds)
-        xs = self._contexts(checked.contexts)
+        record = overrides.check_record(self, rounds)
+        known = self._checked_truth(record.n, truth)
 
-        def learn(t: int, decision: Decision) -> None:
-            known = int(checked.reach[t])
-            end = min(decision.stop, known) if checked.failed[t] else decision.stop
-            if 0 <= end <= known:
-                differ = square(checked.differ[t], self._n_arms)
-                self.observe_disagreements(xs[t], end, differ)
-                known_label = audited_round(checked, t, end, differ, decision.rule_stop)
-                if known_label is not None and self.learns_from_labels:
-                    self.audit(*known_label)
+        def learn(t: int, x: NDArray[Any], decision: Decision) -> None:
+            reach = int(record.reach[t])
+            end = min(decision.stop, reach) if record.failed[t] else decision.stop
+            if 0 <= end <= reach:
+                differ = checking.square(record.differ[t] > 0, self._n_arms)
+                self.observe_disagreements(x, end, differ)
+                audited = checking.audited_round(record, t, end, differ, decision.rule_stop)
+                if audited is not None and self.learns_from_labels:
+                    self.audit(*audited)
 
-        return self._one_by_one(xs, learn, progress, {})
+        def answers(part: slice) -> Differ:
+            return record.differ[part]
+
+        return self._play(ToPlay(record.contexts, answers, known, progress, record), learn)
 
     def observe_many(
         self, rounds: Rounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
     ) -> None:
         """Learn from recorded rounds without deciding: a warm start from a log.
 
-        Parameters
-        ----------
-        rounds : Rounds
-            The record.
-        stops : array_like of shape (n,)
-            Where each round ended; nothing is learned from those that the record does not reach.
-        rule_stop : array_like of shape (n,), optional
-            Where the rule would have ended each, for a policy that continues some at random.
+        ``stops`` are where the rounds ended; nothing is learned where the record does not reach
+        them. ``rule_stop`` is where the rule would have ended each (see `observe`).
         """
         del rule_stop
-        checked = overrides.check_record(self, rounds)
-        xs = self._contexts(checked.contexts)
-        for t, stop in enumerate(learned_ends(checked, stops, self._n_arms).tolist()):
+        record = overrides.check_record(self, rounds)
+        xs = self._contexts(record.contexts)
+        for t, stop in enumerate(checking.learned_ends(record, stops, self._n_arms).tolist()):
             if stop >= 0:
-                self.observe_disagreements(xs[t], stop, square(checked.differ[t], self._n_arms))
+                differ = checking.square(record.differ[t], self._n_arms)
+                self.observe_disagreements(xs[t], stop, differ)
 
-    def _one_by_one(
-        self,
-        xs: NDArray[Any],
-        learn: Callable[[int, Decision], None],
-        progress: Progress,
-        truth: KnownTruth,
-    ) -> Ints:
-        n = len(xs)
+    def _play(self, rounds: ToPlay, learn: Callable[[int, NDArray[Any], Decision], None]) -> Ints:
+        """Play rounds all at once, or one by one where a step is overridden."""
+        if not self.overridden_steps and (stops := self._at_once(rounds)) is not None:
+            return stops
+        xs = self._contexts(rounds.contexts)
         decide = cast(Callable[..., Decision], self.decide)
-        stops = np.empty(n, dtype=np.int64)
-        for t in range(n):
-            known = (Truth(**{name: table[t] for name, table in truth.items()}),) if truth else ()
-            decision = decide(xs[t], *known)
-            stops[t] = checked_stop(decision.stop, self._n_arms)
-            learn(t, decision)
-            if t % 1024 == 1023 or t + 1 == n:
-                progress("rounds", t + 1, n)
+        before = {name: values for name, values in rounds.truth.items() if name != "labels"}
+        stops = np.empty(len(xs), dtype=np.int64)
+        for t, x in enumerate(xs):
+            known = (Truth(**{name: values[t] for name, values in before.items()}),)
+            decision = decide(x, *known) if before else decide(x)
+            stops[t] = checking.checked_stop(decision.stop, self._n_arms)
+            learn(t, x, decision)
+            if t % 1024 == 1023 or t + 1 == len(xs):
+                rounds.progress("rounds", t + 1, len(xs))
         return stops
 
     # -- what a subclass provides ---------------------------------------------------------
@@ -389,15 +329,19 @@ class Policy(ABC):
     def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
         """Learn from the outputs of n arms: codes of four bits, equal where the outputs are."""
         del rule_stop
-        self.observe_disagreements(x, n - 1, decoded(codes, n))
+        self.observe_disagreements(x, n - 1, checking.decoded(codes, n))
 
     @abstractmethod
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> None:
         """Learn from disagreements: (K, K), read in the upper triangle up to the stop."""
 
     def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that make an equal, untrained policy, as plain values."""
-        return {name: getattr(self, name) for name in self.parameter_names}
+        """Return the keyword arguments that create an equal, untrained policy, as plain values.
+
+        Every keyword-only argument of the constructor is an attribute too.
+        """
+        taken = overrides.constructor_parameters(type(self)).items()
+        return {name: getattr(self, name) for name, p in taken if p.kind is Parameter.KEYWORD_ONLY}
 
     @abstractmethod
     def state(self) -> dict[str, NDArray[Any]]:
@@ -407,10 +351,24 @@ class Policy(ABC):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from what `state` returned; raise ValueError if it does not fit."""
 
+    def _at_once(self, rounds: ToPlay) -> Ints | None:
+        """Play rounds without calling the steps, or return None where that is not possible."""
+        del rounds
+        return None
+
+    def _answers(self, outputs: NDArray[Any], truth: KnownTruth) -> Answers:
+        """Return what is learned from outputs, for any slice of the rounds."""
+        del truth
+        return lambda part: checking.compared(outputs[part], self.cascade)
+
     # -- checks -----------------------------------------------------------------------------
 
     def _checked_truth(self, n: int, truth: GivenTruth) -> KnownTruth:
-        return checked_truth(type(self).__name__, self.needs_truth, n, truth)
+        return checking.checked_truth(type(self).__name__, self.needs_truth, n, truth)
+
+    def _round_class(self) -> type[RoundInProgress]:
+        overrides.check_complete_contexts(self)
+        return RoundInProgress
 
     def _contexts(self, contexts: ArrayLike) -> NDArray[Any]:
         """Return contexts as a table; refuse what the features refuse before a round is played."""

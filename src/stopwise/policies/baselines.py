@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidParameterError, InvalidStopError, TruthRequiredError
-from stopwise.policies.checking import GivenTruth, Ints, KnownTruth, LazyDiffer
-from stopwise.policies.context_free import ContextFreePolicy
+from stopwise.policies.checking import Answers, GivenTruth, Ints, KnownTruth
+from stopwise.policies.noncontextual import ContextFreePolicy
 from stopwise.policies.randomness import checked_seed, generator
 from stopwise.records import Decision, Truth
 
@@ -20,12 +20,7 @@ TIE = 1e-12
 class FixedDepth(ContextFreePolicy):
     """Always the same depth: the paper's "I_t = i".
 
-    Parameters
-    ----------
-    cascade : Cascade
-        The arms and their costs.
-    depth : int or str
-        0-based index, or name, of the arm to stop at; the last by default.
+    ``depth`` is the 0-based index, or the name, of the arm to stop at; the last by default.
 
     Examples
     --------
@@ -35,7 +30,6 @@ class FixedDepth(ContextFreePolicy):
     """
 
     name: ClassVar[str] = "fixed-depth"
-    parameter_names: ClassVar[tuple[str, ...]] = ("depth",)
 
     def __init__(self, cascade: Cascade, *, depth: int | str | None = None) -> None:
         super().__init__(cascade)
@@ -46,32 +40,22 @@ class FixedDepth(ContextFreePolicy):
         del x
         return self._decision(self.depth)
 
-    def _play(self, stops: Ints, differ: LazyDiffer, truth: KnownTruth) -> None:
-        del differ, truth
+    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
         stops[:] = self.depth
 
 
 class RandomDepth(ContextFreePolicy):
-    """Every depth with equal probability.
-
-    Parameters
-    ----------
-    cascade : Cascade
-        The arms and their costs.
-    seed : int
-        Of the policy's own random stream.
+    """Every depth with equal probability, from the policy's own random stream, of ``seed``.
 
     Examples
     --------
     >>> import stopwise as sw
     >>> policy = sw.RandomDepth(sw.Cascade(costs=[0.1, 0.2]), seed=0)
-    >>> sorted({policy.decide(None).stop for _ in range(20)})
-    [0, 1]
+    >>> [policy.decide(None).stop for _ in range(5)]
+    [1, 1, 1, 0, 0]
     """
 
     name: ClassVar[str] = "random-depth"
-    parameter_names: ClassVar[tuple[str, ...]] = ("seed",)
-    draws: ClassVar[bool] = True
 
     def __init__(self, cascade: Cascade, *, seed: int = 0) -> None:
         super().__init__(cascade)
@@ -81,18 +65,14 @@ class RandomDepth(ContextFreePolicy):
     def decide(self, x: ArrayLike) -> Decision:
         """Return a random depth."""
         del x
-        return self._decision(int(self._random.integers(self.cascade.n_arms)))
+        return self._decision(int(self._random.integers(self._n_arms)))
 
-    def _play(self, stops: Ints, differ: LazyDiffer, truth: KnownTruth) -> None:
-        del differ, truth
-        # the same stream as single draws
-        stops[:] = self._random.integers(self.cascade.n_arms, size=len(stops))
+    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
+        stops[:] = self._random.integers(self._n_arms, size=len(stops))  # as single draws would
 
 
 class PrivilegedPolicy(ContextFreePolicy):
     """A comparator that is given the truth before it decides, and so learns nothing."""
-
-    parameter_names: ClassVar[tuple[str, ...]] = ()
 
     def decide(self, x: ArrayLike, truth: Truth | None = None) -> Decision:
         """Return the stop for a context of which ``truth`` is known."""
@@ -101,10 +81,8 @@ class PrivilegedPolicy(ContextFreePolicy):
         given = None if truth is None else getattr(truth, name)
         if given is None:
             raise TruthRequiredError(f"{self.name} needs the truth: decide(x, Truth({name}=...))")
-        stops = np.empty(1, dtype=np.int64)
-        self._play(
-            stops, lambda: np.empty((1, 0), dtype=np.uint8), self._checked_truth(1, {name: [given]})
-        )
+        stops, known = np.empty(1, dtype=np.int64), self._checked_truth(1, {name: [given]})
+        self._play_part(stops, slice(1), lambda _: np.empty((1, 0), dtype=np.uint8), known)
         return self._decision(int(stops[0]))
 
 
@@ -126,22 +104,20 @@ class Oracle(PrivilegedPolicy):
 
     def _checked_truth(self, n: int, truth: GivenTruth) -> KnownTruth:
         checked = super()._checked_truth(n, truth)
-        best, arms = checked["optimal"], np.arange(self._n_arms)
+        best = checked["optimal"]
         if best.shape != (n,) or best.dtype.kind not in "iuf":
             raise InvalidParameterError(
                 f"optimal must be {n} arms, one a round; this has shape {best.shape}"
             )
-        if (wrong := np.flatnonzero(~np.isin(best, arms))).size:
-            t = int(wrong[0])
+        if (wrong := np.flatnonzero(~np.isin(best, range(self._n_arms)))).size:
             raise InvalidStopError(
-                f"the optimal arm of round {t} is {best[t]!s}, but this cascade's arms are 0 to "
-                f"{arms[-1]}"
+                f"the optimal arm of round {wrong[0]} is {best[wrong[0]]!s}, but this cascade's "
+                f"arms are 0 to {self._n_arms - 1}"
             )
         return checked
 
-    def _play(self, stops: Ints, differ: LazyDiffer, truth: KnownTruth) -> None:
-        del differ
-        stops[:] = truth["optimal"]
+    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
+        stops[:] = truth["optimal"][part]
 
 
 class Clairvoyant(PrivilegedPolicy):
@@ -151,9 +127,9 @@ class Clairvoyant(PrivilegedPolicy):
 
     Examples
     --------
-    >>> import numpy as np, stopwise as sw
+    >>> import stopwise as sw
     >>> policy = sw.Clairvoyant(sw.Cascade(costs=[0.1, 0.2]))
-    >>> policy.decide(None, sw.Truth(disagreement=np.array([[0, 0.15], [0, 0]]))).stop
+    >>> policy.decide(None, sw.Truth(disagreement=[[0.0, 0.1], [0.1, 0.0]])).stop
     0
     """
 
@@ -162,18 +138,17 @@ class Clairvoyant(PrivilegedPolicy):
 
     def _checked_truth(self, n: int, truth: GivenTruth) -> KnownTruth:
         checked = super()._checked_truth(n, truth)
-        p = checked["disagreement"]
-        if p.shape != (n, self._n_arms, self._n_arms):
+        p, k = checked["disagreement"], self._n_arms
+        if p.shape != (n, k, k):
             raise InvalidParameterError(
-                f"disagreement must be {n} tables of {self._n_arms} by {self._n_arms} "
-                f"probabilities, one a round; this has shape {p.shape}"
+                f"disagreement must be {n} tables of {k} by {k} probabilities, one a round; this "
+                f"has shape {p.shape}"
             )
         if (wrong := np.flatnonzero(np.isnan(p).any(axis=(1, 2)))).size:
             raise InvalidParameterError(f"the disagreement of round {wrong[0]} holds a NaN")
         return checked
 
-    def _play(self, stops: Ints, differ: LazyDiffer, truth: KnownTruth) -> None:
-        del differ
+    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
         # the first arm whose gaps all exceed p; the last arm never loses
-        loses = np.triu(self.cascade.gaps - truth["disagreement"] <= TIE, 1).any(axis=-1)
+        loses = np.triu(self.cascade.gaps - truth["disagreement"][part] <= TIE, 1).any(axis=-1)
         stops[:] = np.argmin(loses, axis=-1)

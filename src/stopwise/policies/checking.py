@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import as_table, hashable, integer, short_repr
+from stopwise.checks import as_table, hashable, integer, numbers, short_repr
 from stopwise.errors import (
     InvalidContextError,
     InvalidOutputsError,
@@ -16,24 +16,32 @@ from stopwise.errors import (
     InvalidStopError,
     TruthRequiredError,
 )
-from stopwise.policies.recorded import Rounds
+from stopwise.records import Progress, Round, Rounds
 
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Differ: TypeAlias = NDArray[np.uint8]  # 1 where two arms disagree: a column for each pair
+Answers: TypeAlias = Callable[[slice], Differ]  # of some rounds, compared when they are played
 Pairs: TypeAlias = Mapping[tuple[int, int], bool] | ArrayLike
-LazyDiffer: TypeAlias = Callable[[], Differ]
 GivenTruth: TypeAlias = Mapping[str, ArrayLike | None]
 KnownTruth: TypeAlias = Mapping[str, NDArray[Any]]
+
+
+class ToPlay(NamedTuple):
+    """Rounds to play, all of them checked."""
+
+    contexts: ArrayLike
+    answers: Answers
+    truth: KnownTruth
+    progress: Progress
+    record: Rounds | None = None
+
 
 TRUTH = ("labels", "optimal", "disagreement")  # what a policy may need, as `run` takes it
 
 
 def coded(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
-    """Return how many outputs there are, and their codes, four bits an arm.
-
-    Equal outputs have equal codes: an integer is the quickest thing to pass to the engine.
-    """
+    """Return how many outputs there are, and codes of four bits an arm, equal where they are."""
     first: dict[Hashable, int] = {}
     codes = arm = 0
     if isinstance(outputs, str | bytes):
@@ -79,13 +87,9 @@ def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:
     required = [(i, j) for j in range(stop + 1) for i in range(j)]
     if isinstance(pairs, Mapping):
         given = cast(Mapping[tuple[int, int], object], pairs)
-        missing = [pair for pair in required if pair not in given]
-        extra = [pair for pair in given if pair not in required]
-        if missing or extra:
+        if set(given) != set(required):
             raise InvalidOutputsError(
-                f"a round that stopped at arm {stop} has the pairs {required}; "
-                + (f"missing: {missing}. " if missing else "")
-                + (f"not among them: {extra}." if extra else "")
+                f"a round that stopped at arm {stop} has the pairs {required}, not {[*given]}"
             )
         values: list[object] = [given[pair] for pair in required]
     else:
@@ -96,13 +100,14 @@ def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:
                 f"{table.shape}"
             )
         values = [table[pair].item() for pair in required]
-    for (i, j), value in zip(required, values, strict=True):
+    for pair, value in zip(required, values, strict=True):
         if value not in (0, 1):
-            raise InvalidOutputsError(
-                f"pair ({i}, {j}): whether two arms disagreed is True or False, not {value!r}"
-            )
-        differ[i, j] = bool(value)
+            raise InvalidOutputsError(f"pair {pair}: {_NO_BOOL} {value!r}")
+        differ[pair] = bool(value)
     return differ
+
+
+_NO_BOOL = "whether two arms disagreed is True or False, not"
 
 
 def checked_truth(name: str, needed: Sequence[str], n: int, truth: GivenTruth) -> KnownTruth:
@@ -123,23 +128,14 @@ def checked_truth(name: str, needed: Sequence[str], n: int, truth: GivenTruth) -
 
 def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]:
     """Return the outputs of n rounds, one column an arm."""
-    table = as_table(outputs)
-    if table.shape != (n_rounds, n_arms):
+    table = _table("outputs", "arms", outputs, n_rounds, n_arms)
+    for t, arm in np.argwhere(table != table):
         raise InvalidOutputsError(
-            f"outputs must be a table of {n_rounds} rounds by {n_arms} arms, not {table.shape}"
+            f"the output of arm {arm} in round {t} is NaN, which equals nothing, itself included"
         )
-    if table.dtype.kind not in "biuSU":
-        unequal = np.asarray(table != table, dtype=np.bool_)
-        if unequal.any():
-            t, arm = np.argwhere(unequal)[0]
-            raise InvalidOutputsError(
-                f"the output of arm {arm} in round {t} is NaN, which equals nothing, itself "
-                "included"
-            )
     if table.dtype.kind == "O":
-        for place, y in enumerate(table.flat):
+        for (t, arm), y in np.ndenumerate(table):
             if not hashable(y):
-                t, arm = divmod(place, n_arms)
                 raise InvalidOutputsError(
                     f"outputs must be hashable values (numbers, strings, tuples …); that of arm "
                     f"{arm} in round {t} is {short_repr(y)}"
@@ -149,54 +145,56 @@ def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]
 
 def differ_table(differ: ArrayLike, n_rounds: int, cascade: Cascade) -> Differ:
     """Return the disagreements of n rounds, one column a pair."""
-    table, pairs = as_table(differ), cascade.pairs()
-    if table.shape != (n_rounds, len(pairs)):
+    pairs = cascade.pairs()
+    table = _table("disagreements", "pairs", differ, n_rounds, len(pairs))
+    for t, k in np.argwhere((table != 0) & (table != 1)):
         raise InvalidOutputsError(
-            f"disagreements must be a table of {n_rounds} rounds by {len(pairs)} pairs, not "
-            f"{table.shape}"
+            f"pair {pairs[k]} in round {t}: {_NO_BOOL} {short_repr(table[t, k])}"
         )
-    if table.dtype.kind != "b":
-        neither = np.asarray((table != 0) & (table != 1), dtype=np.bool_)
-        if neither.any():
-            t, k = np.argwhere(neither)[0].tolist()
-            raise InvalidOutputsError(
-                f"pair {pairs[k]} in round {t}: whether two arms disagreed is True or False, "
-                f"not {short_repr(table[t, k])}"
-            )
     return np.ascontiguousarray(table, dtype=np.uint8)
+
+
+def _table(name: str, of: str, values: ArrayLike, n: int, columns: int) -> NDArray[Any]:
+    table = as_table(values)
+    if table.shape != (n, columns):
+        raise InvalidOutputsError(
+            f"{name} must be a table of {n} rounds by {columns} {of}, not {table.shape}"
+        )
+    return table
 
 
 def compared(outputs: NDArray[Any], cascade: Cascade) -> Differ:
     """Return whether each pair of arms gave different outputs: (n, K) → (n, K(K−1)/2)."""
-    pairs = cascade.pairs()
-    differ = np.empty((len(outputs), len(pairs)), dtype=np.uint8)
-    for k, (i, j) in enumerate(pairs):
-        differ[:, k] = outputs[:, i] != outputs[:, j]
-    return differ
+    differ = [outputs[:, i] != outputs[:, j] for i, j in cascade.pairs()]
+    return np.stack(differ, axis=1).astype(np.uint8)
 
 
-def square(differ: Differ, n_arms: int) -> Bools:
-    """Return the disagreements of one round, in the order of ``cascade.pairs()``, as a table."""
-    table = np.zeros((n_arms, n_arms), dtype=np.bool_)
-    table[_above_diagonal(n_arms)] = differ
+@lru_cache
+def _above_diagonal(n_arms: int) -> tuple[Ints, Ints]:
+    return np.triu_indices(n_arms, 1)
+
+
+def square(pairs: NDArray[Any], n_arms: int) -> NDArray[Any]:
+    """Return values in the order of ``cascade.pairs()`` as a table, above the diagonal."""
+    table = np.zeros((n_arms, n_arms), dtype=pairs.dtype)
+    table[_above_diagonal(n_arms)] = pairs
     return table
 
 
 def checked_rounds(rounds: Rounds, cascade: Cascade) -> Rounds:
     """Return recorded rounds that fit a cascade, in one kind of array."""
     n, last = rounds.n, cascade.n_arms - 1
-    contexts = np.asarray(rounds.contexts, dtype=np.float64)
+    contexts = numbers("contexts", rounds.contexts, InvalidContextError)
     if contexts.ndim != 2 or len(contexts) != n:
         raise InvalidContextError(
             f"a record of {n} rounds needs a table of as many contexts, not {contexts.shape}"
         )
     reach = np.ascontiguousarray(rounds.reach, dtype=np.int64)
-    if reach.ndim != 1 or (n and not -1 <= int(reach.min()) <= int(reach.max()) <= last):
+    if reach.ndim != 1 or not ((reach >= -1) & (reach <= last)).all():
         raise InvalidStopError(f"reach is an arm for each round, from -1 to {last}")
-    failed = np.asarray(rounds.failed, dtype=np.bool_)
+    failed, wrong, audited = np.asarray(rounds.failed, dtype=np.bool_), rounds.wrong, rounds.audited
     if failed.shape != (n,):
         raise InvalidOutputsError(f"failed must be {n} values, not of shape {failed.shape}")
-    wrong, audited = rounds.wrong, rounds.audited
     if audited is not None and (audited.shape != (n,) or wrong is None):
         raise InvalidOutputsError("audited rounds need a flag each, and `wrong` beside it")
     if wrong is not None and wrong.shape != (n, last + 1):
@@ -209,12 +207,24 @@ def learned_ends(rounds: Rounds, stops: ArrayLike, n_arms: int) -> Ints:
     ends = np.array(stops, dtype=np.int64)
     if ends.shape != (rounds.n,):
         raise InvalidStopError(f"there are {rounds.n} rounds, but stops of shape {ends.shape}")
-    if len(ends) and not -1 <= int(ends.min()) <= int(ends.max()) < n_arms:
+    if not ((ends >= -1) & (ends < n_arms)).all():
         raise InvalidStopError(f"stops must be arms, 0 to {n_arms - 1}")
     ends = np.where(rounds.failed, np.minimum(ends, rounds.reach), ends)
     return np.where(ends <= rounds.reach, ends, -1)
 
 
-@lru_cache
-def _above_diagonal(n_arms: int) -> tuple[Ints, Ints]:
-    return np.triu_indices(n_arms, 1)
+def audited_round(
+    rounds: Rounds, t: int, end: int, differ: NDArray[np.bool_], rule_stop: int
+) -> tuple[Round, int] | None:
+    """Return a round and its label, each output named by the first arm that gave it.
+
+    None if it was not audited, or if it is not known of all arms whether they were wrong.
+    """
+    audited = rounds.audited is not None and rounds.audited[t]
+    wrong = rounds.wrong[t, : end + 1].tolist() if audited and rounds.wrong is not None else [2]
+    if 2 in wrong:
+        return None
+    outputs = tuple(int(differ[: k + 1, k].argmin()) for k in range(end + 1))
+    label = outputs[wrong.index(0)] if 0 in wrong else -1
+    context = tuple(rounds.contexts[t].tolist())
+    return Round(str(t), 0.0, context, outputs, outputs, end, rule_stop), label

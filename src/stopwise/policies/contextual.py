@@ -2,8 +2,8 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from msgspec.structs import force_setattr
@@ -12,31 +12,19 @@ from numpy.typing import ArrayLike, NDArray
 from stopwise.cascade import Cascade
 from stopwise.checks import integer, number
 from stopwise.engine.native import Learner, Rule
-from stopwise.errors import (
-    InvalidParameterError,
-    StopwiseError,
-    WideFeaturesWarning,
-)
+from stopwise.errors import InvalidParameterError, StopwiseError, WideFeaturesWarning
 from stopwise.features import BoundFeatures, FeaturesLike, Identity, bind
 from stopwise.policies.base import CHUNK, Policy
-from stopwise.policies.checking import (
-    Bools,
-    Ints,
-    coded,
-    compared,
-    differ_table,
-    learned_ends,
-    output_table,
-)
-from stopwise.policies.overrides import at_once, check_learns_from_pairs, check_record
-from stopwise.policies.randomness import checked_seed, exploration_stream, restored, stored
-from stopwise.policies.recorded import Rounds
+from stopwise.policies.checking import Bools, Ints, ToPlay, learned_ends
+from stopwise.policies.overrides import check_record
+from stopwise.policies.randomness import checked_seed, generator, restored, stored
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.policies.staged import StagedRound, known_row, recorded_rows
-from stopwise.records import Decision, PairCoverage, PairEvidence, Progress, no_progress
+from stopwise.records import Decision, PairCoverage, PairEvidence, Rounds
 
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
+Found = TypeVar("Found")
 
 SMALLEST_RIDGE = 1e-9  # with 10⁶ rounds, H is then still positive definite in double precision
 LARGEST_EVERY = 10_000  # of `full_depth_every`: the weight of a round continued at random
@@ -49,18 +37,17 @@ GRAM_RESIDUAL = 1e-7  # ‖V·V⁻¹ − I‖ of what `gram` returns
 class Contextual(Policy):
     """A policy that models each question's answer by a logistic regression on features.
 
-    All that changes is the engine's learner and the random streams. Subclasses choose the engine's
-    rule to decide by (`_rule`).
+    Subclasses choose the engine's rule to decide by (`_rule`).
     """
 
     estimates_disagreement: ClassVar[bool] = True
+    draws: ClassVar[bool] = False  # decisions use random numbers
 
     def __init__(
         self,
         cascade: Cascade,
         features: FeaturesLike | None,
         context_dim: int | None,
-        *,
         forced_rounds: int | str,
         ridge: float,
         full_depth_every: int | None = None,
@@ -74,18 +61,27 @@ class Contextual(Policy):
         self.features: BoundFeatures = bind(  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
             Identity() if features is None else features, context_dim, cascade.n_arms
         )
-        _warn_if_wide(self.features.n_features)
+        if (wide := self.features.n_features) > WIDE:
+            warnings.warn(
+                f"{wide:,} features are many: once there are as many rounds as features, a round "
+                f"costs about {35 * (wide / 384) ** 3:,.0f} ms, growing with the cube. Use fewer: "
+                "a lower degree, Polynomial.independent(X), or a projection to 50 or so",
+                WideFeaturesWarning,
+                stacklevel=3,
+            )
         self.ridge = number("ridge", ridge, least=SMALLEST_RIDGE)
         if forced_rounds != "auto":
-            forced_rounds = integer("forced_rounds", forced_rounds, most=MOST_FORCED)
+            name = 'forced_rounds, unless "auto",'
+            forced_rounds = integer(name, forced_rounds, most=MOST_FORCED)
         self.forced_rounds = forced_rounds
         if full_depth_every is not None:
             full_depth_every = integer("full_depth_every", full_depth_every, 2, LARGEST_EVERY)
         self.full_depth_every = full_depth_every
         self.seed = checked_seed(seed)
-        self._learner = self._new_learner()
-        explores = self.full_depth_every is not None
-        self._random = exploration_stream(self.seed) if explores else None
+        self.learner = self._new_learner()
+        # Not the stream of default_rng(seed), from which a caller may draw the contexts.
+        explores = full_depth_every is not None
+        self._random = generator([self.seed, *b"chance"]) if explores else None
         self._n_pairs = len(cascade.pairs())
         self._last = cascade.n_arms - 1
         self._maps = self.features.maps_in_engine
@@ -103,14 +99,19 @@ class Contextual(Policy):
     @property
     def rounds(self) -> int:
         """Rounds observed so far."""
-        return self._learner.rounds
+        return self.learner.rounds
+
+    @property
+    def audits(self) -> int:
+        """Rounds whose label was given to `audit`."""
+        return self.learner.labels
 
     def decide(self, x: ArrayLike) -> Decision:
         """Return how deep to go for context ``x``; learns nothing."""
         noise = self._noise() if self.draws else None
-        found = None if (maps := self._maps) is None else self._learner.decide(x, maps, noise)
+        found = None if (maps := self._maps) is None else self.learner.decide(x, maps, noise)
         if found is None:  # own features, another form of context, or an invalid one
-            found = self._learner.decide(self.features.row(x), None, noise)
+            found = self.learner.decide(self.features.row(x), None, noise)
             assert found is not None  # features are valid
         stop, seen, note = found
         if self.full_depth_every is not None and self._explored(1)[0]:
@@ -120,91 +121,38 @@ class Contextual(Policy):
     def decide_many(self, X: ArrayLike) -> Ints:
         """Return the rule's own stop for every row (see `Policy.decide_many`)."""
         rows = self.features.rows(X)
-        stops = np.empty(len(rows), dtype=np.int64)
-        self._learner.decide_many(rows, self._noise_table(len(rows)), stops)
-        return stops
+        n = len(rows)
+        stops, rule_stop = np.empty((2, n), dtype=np.int64)
+        differ, explored = np.zeros((n, len(self._questions())), np.uint8), np.zeros(n, np.uint8)
+        nothing, noise = np.full(n, -1), self._noise_table(n)  # nothing is revealed
+        self.learner.run(rows, differ, nothing, explored, noise, None, stops, rule_stop)
+        return rule_stop
 
     def decide_batch(self, X: ArrayLike) -> tuple[Ints, Ints]:
         """Decide for every row as `decide` would one by one (see `Policy.decide_batch`)."""
         rule_stop = self.decide_many(X)
         return np.where(self._explored(len(rule_stop)), self._last, rule_stop), rule_stop
 
-    @at_once(Policy.start)
-    def start(self, x: ArrayLike | None) -> RoundInProgress:
-        """Begin a round that is decided step by step (see `Policy.start`)."""
-        return RoundInProgress(self, x) if self.features.sees is None else StagedRound(self, x)
-
-    @at_once(Policy.resume)
-    def resume(self, state: Mapping[str, Any]) -> RoundInProgress:
-        """Resume a round (see `Policy.resume`)."""
-        kind = RoundInProgress if self.features.sees is None else StagedRound
-        return kind.resumed(self, state)
-
-    @at_once(Policy.run)
-    def run(
-        self,
-        contexts: ArrayLike,
-        outputs: ArrayLike,
-        *,
-        progress: Progress = no_progress,
-        **truth: ArrayLike | None,
-    ) -> Ints:
-        """Play rounds in order, in the engine (see `Policy.run`)."""
-        rows = self.features.rows(contexts)
-        self._checked_truth(len(rows), truth)
-        table = output_table(outputs, len(rows), self._n_arms)
-        return self._run(rows, lambda part: compared(table[part], self.cascade), progress)
-
-    @at_once(Policy.run_recorded)
-    def run_recorded(self, rounds: Rounds, *, progress: Progress = no_progress) -> Ints:
-        """Play recorded rounds in order, in the engine (see `Policy.run_recorded`)."""
-        checked = check_record(self, rounds)
-        rows = recorded_rows(self.features, checked)
-        # as the engine reads it: what a failed round knows differs from what a record lacks
-        reach = np.where(checked.failed & (checked.reach >= 0), -2 - checked.reach, checked.reach)
-        return self._run(rows, lambda part: checked.differ[part], progress, reach, checked)
-
-    @at_once(Policy.observe_many)
     def observe_many(
         self, rounds: Rounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
     ) -> None:
         """Learn from recorded rounds, in the engine (see `Policy.observe_many`)."""
-        checked = check_record(self, rounds)
-        ends = learned_ends(checked, stops, self._n_arms)
-        rule_ends = ends if rule_stop is None else learned_ends(checked, rule_stop, self._n_arms)
-        self._learner.learn(recorded_rows(self.features, checked), checked.differ, ends, rule_ends)
-
-    @property
-    def audits(self) -> int:
-        """Rounds whose label was given to `audit`."""
-        return self._learner.labels
-
-    @at_once(Policy.run_disagreements)
-    def run_disagreements(
-        self,
-        contexts: ArrayLike,
-        differ: ArrayLike,
-        *,
-        progress: Progress = no_progress,
-        **truth: ArrayLike | None,
-    ) -> Ints:
-        """Play rounds in order, in the engine (see `Policy.run_disagreements`)."""
-        check_learns_from_pairs(self)
-        rows = self.features.rows(contexts)
-        self._checked_truth(len(rows), truth)
-        table = differ_table(differ, len(rows), self.cascade)
-        return self._run(rows, lambda part: table[part], progress)
+        if self.overridden_steps:
+            super().observe_many(rounds, stops, rule_stop=rule_stop)
+            return
+        record = check_record(self, rounds)
+        ends = learned_ends(record, stops, self._n_arms)
+        rule_ends = ends if rule_stop is None else learned_ends(record, rule_stop, self._n_arms)
+        self.learner.learn(recorded_rows(self.features, record), record.differ, ends, rule_ends)
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""
         if decision.note is None:
             return ()
-        learner = self._learner
+        learner = self.learner
         if decision.round == learner.rounds + learner.labels:  # by the same rule, exact estimates
             note = learner.evidence(decision.note, decision.noise, decision.rule_stop)
-            if note is None:
-                raise self._not_converged()
-            force_setattr(decision, "note", note)  # the same evidence later
+            force_setattr(decision, "note", self._converged(note))  # the same evidence later
         found = learner.explain(decision.note, decision.rule_stop)
         return tuple(PairEvidence(*comparison) for comparison in found)
 
@@ -212,19 +160,15 @@ class Contextual(Policy):
 
     def theta(self, i: int, j: int) -> Floats:
         """Return θ̂_ij, the exact estimate of a pair over everything observed so far."""
-        return self._theta(self._model(i, j))
+        return self._converged(self.learner.theta(self._model(i, j)))
 
-    def _theta(self, k: int) -> Floats:
-        theta = self._learner.theta(k)
-        if theta is None:
-            raise self._not_converged()
-        return theta
-
-    def _not_converged(self) -> StopwiseError:
-        return StopwiseError(
-            "this estimate has not converged: the data are so nearly separable that the ridge "
-            f"({self.ridge:g}) is too small. Use a larger ridge"
-        )
+    def _converged(self, found: Found | None) -> Found:
+        if found is None:
+            raise StopwiseError(
+                "this estimate has not converged: the data are so nearly separable that the ridge "
+                f"({self.ridge:g}) is too small. Use a larger ridge"
+            )
+        return found
 
     def gram(self, i: int, j: int) -> tuple[Floats, Floats]:
         """Return V_ij and its inverse.
@@ -232,8 +176,7 @@ class Contextual(Policy):
         Where V has no inverse in double precision (directions never seen), both include the
         smallest multiple of I that gives it one. The bonus needs none: it uses factors of V.
         """
-        k = self._model(i, j)
-        matrix, inverse = self._learner.gram(k)
+        matrix, inverse = self.learner.gram(self._model(i, j))
         if not matrix.trace() > 1e-12:
             return np.zeros_like(matrix), np.full_like(matrix, np.inf)
         eye, floor = np.eye(len(matrix)), 0.0
@@ -243,126 +186,92 @@ class Contextual(Policy):
         return matrix + floor * eye, inverse
 
     def condition(self, i: int, j: int) -> float:
-        """Return how well V_ij is conditioned, λ_max/λ_min; inf while it is singular.
+        """Return λ_max/λ_min of V_ij, inf while it is singular.
 
         Large where contexts hardly vary in some direction, about which little is then known.
-
-        Examples
-        --------
-        >>> import stopwise as sw
-        >>> policy = sw.USSPD(sw.Cascade(costs=[0.1, 0.2]), context_dim=2)
-        >>> policy.condition(0, 1)
-        inf
-        >>> for x in ([1.0, 0.0], [0.0, 1.0], [0.0, 1.0]):
-        ...     policy.observe(x, ["yes", "no"])
-        >>> round(policy.condition(0, 1), 9)
-        2.0
         """
-        matrix = self._learner.gram(self._model(i, j))[0]
-        values = np.linalg.eigvalsh(matrix)
+        values = np.linalg.eigvalsh(self.learner.gram(self._model(i, j))[0])
         least, most = float(values[0]), float(values[-1])
-        seen = self.observations(i, j) > 0 and least > most * np.finfo(float).eps * len(matrix)
+        seen = self.observations(i, j) > 0 and least > most * np.finfo(float).eps * len(values)
         return most / least if seen else np.inf
 
     def observations(self, i: int, j: int) -> int:
-        """Return n_ij, how many rounds revealed both arms of a pair.
-
-        A round that was continued at random counts with its weight.
-        """
-        return int(self._learner.observations(self._model(i, j)))
+        """Return n_ij, how many rounds revealed both arms of a pair, counted by their weights."""
+        return int(self.learner.observations(self._model(i, j)))
 
     def least_observed_pair(self) -> PairCoverage | None:
         """Return the pair of arms with the fewest observations."""
         n, i, j = min((self.observations(i, j), i, j) for i, j in self.cascade.pairs())
         return PairCoverage(i, j, n, self.condition(i, j))
 
+    def _model(self, i: int, j: int) -> int:
+        if not self.estimates_disagreement:
+            raise InvalidParameterError("the supervised comparator models arms, not pairs")
+        self.features.slot_of(i, j)  # refuses what is no pair
+        return self.cascade.pairs().index((i, j))
+
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the learned state occupies."""
-        return self._learner.nbytes
+        return self.learner.nbytes
 
     @property
     def effort(self) -> dict[str, int]:
         """What exactness has cost so far: passes over history, and rows visited by them."""
-        return self._learner.effort
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_learner": self._learner.save(), "_maps": None}
-
-    def __setstate__(self, held: dict[str, Any]) -> None:
-        vars(self).update(held)
-        self._learner = self._new_learner()
-        self._learner.restore(held["_learner"])
-        self._maps = self.features.maps_in_engine
-
-    # -- learning ---------------------------------------------------------------------------
-
-    def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
-        maps = self._maps
-        if maps is None or not self._learner.observe(x, maps, n, rule_stop, codes):
-            self._learner.observe(known_row(self.features, x, n), None, n, rule_stop, codes)
+        return self.learner.effort
 
     # -- for a `StagedRound` ------------------------------------------------------------------
 
+    def _round_class(self) -> type[RoundInProgress]:
+        plain = self.overridden_steps or not self.sees_revealed
+        return super()._round_class() if plain else StagedRound
+
     def begin(self) -> tuple[Floats | None, bytes, bool]:
         """Draw what a round's decisions depend on: noise, and whether it goes to the last arm."""
-        return self._noise(), self._learner.begin(), bool(self._explored(1)[0])
-
-    def should_stop(
-        self, row: Floats, noise: Floats | None, note: bytes, arm: int
-    ) -> tuple[bool, bytes]:
-        """Return whether the rule stops at an arm, given the features known there, and why."""
-        return self._learner.should_stop(row, noise, note, arm)
+        return self._noise(), self.learner.begin(), bool(self._explored(1)[0])
 
     def decided(
         self, stop: int, rule_stop: int, noise: Floats | None, note: bytes, seen: int | None = None
     ) -> Decision:
         """Return the decision of a round that ended at ``stop``."""
         if seen is None:
-            seen = self._learner.rounds + self._learner.labels
+            seen = self.learner.rounds + self.learner.labels
         explored_from = rule_stop if rule_stop < stop else -1
         name, cost = self._names[stop], self._costs[stop]
         return Decision(stop, name, cost, self, note, noise, seen, explored_from)
 
-    def learn_row(self, row: Floats, outputs: Sequence[Hashable], rule_stop: int) -> None:
-        """Learn from the outputs of a round, given its features as far as they were known."""
-        n, codes = coded(outputs, self._n_arms)
-        self._learner.observe(row, None, n, rule_stop, codes)
+    # -- learning ---------------------------------------------------------------------------
+
+    def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
+        maps = self._maps
+        if maps is None or not self.learner.observe(x, maps, n, rule_stop, codes):
+            self.learner.observe(known_row(self.features, x, n), None, n, rule_stop, codes)
 
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> None:
         answers = np.array([differ[pair] for pair in self.cascade.pairs()], dtype=np.uint8)
-        self._learner.observe_answers(known_row(self.features, x, stop + 1), stop, stop, answers)
+        ends = np.array([stop])
+        self.learner.learn(known_row(self.features, x, stop + 1)[None], answers[None], ends, ends)
 
-    def _run(
-        self,
-        rows: Floats,
-        answers: Callable[[slice], Bytes],
-        progress: Progress,
-        reach: Ints | None = None,
-        audited: Rounds | None = None,
-    ) -> Ints:
-        # Everything has been checked before the first round is played.
+    def _at_once(self, rounds: ToPlay) -> Ints:
+        contexts, answers, _, progress, record = rounds
+        if record is None:
+            rows = self.features.rows(contexts)
+            reach = np.full(len(rows), self._last)
+        else:
+            rows, known = recorded_rows(self.features, record), record.reach
+            # as the engine reads it: what a failed round knows differs from what a record lacks
+            reach = np.where(record.failed & (known >= 0), -2 - known, known)
         n = len(rows)
         stops, rule_stop = np.empty((2, n), dtype=np.int64)
-        if reach is None:
-            reach = np.full(n, self._last)
         for start in range(0, n, CHUNK):
             here = slice(start, min(start + CHUNK, n))
             size = here.stop - start
             explored, wrong = self._explored(size), None
-            if audited is not None and audited.audited is not None and audited.wrong is not None:
-                explored |= audited.audited[here].astype(np.uint8) << 1
-                wrong = np.ascontiguousarray(audited.wrong[here])
-            self._learner.run(
-                rows[here],
-                answers(here),
-                reach[here],
-                explored,
-                self._noise_table(size),
-                wrong,
-                stops[here],
-                rule_stop[here],
-            )
+            if record is not None and record.audited is not None and record.wrong is not None:
+                explored |= record.audited[here].astype(np.uint8) << 1
+                wrong = np.ascontiguousarray(record.wrong[here])
+            noise, ends = self._noise_table(size), (stops[here], rule_stop[here])
+            self.learner.run(rows[here], answers(here), reach[here], explored, noise, wrong, *ends)
             progress("rounds", here.stop, n)
         return stops
 
@@ -372,55 +281,38 @@ class Contextual(Policy):
             return np.zeros(n, dtype=np.uint8)
         return (self._random.random(n) < 1.0 / self.full_depth_every).astype(np.uint8)
 
-    def _noise(self) -> Floats | None:
-        """Return a draw per pair for one decision; rules that draw override this."""
-        return None
-
     def _noise_table(self, n: int) -> Floats | None:
-        """Return draws for n decisions, one row each, row by row the same stream as `_noise`."""
+        """Return draws for n decisions, one row each; rules that draw override this."""
         del n
-        return None
+
+    def _noise(self) -> Floats | None:
+        """Return a draw per pair for one decision, of the same stream."""
+        table = self._noise_table(1)
+        return None if table is None else table[0]
 
     # -- construction and persistence ---------------------------------------------------------
 
     def _new_learner(self) -> Learner:
-        features, n_arms = self.features, self.cascade.n_arms
-        asked = self._questions()
+        features, asked = self.features, self._questions()
         # Questions that see the same features in the same rounds have the same V.
         grams = list(dict.fromkeys(asked))
-
-        def place(slot: int, arm: int) -> tuple[int, int, int]:
-            return features.offsets[slot], features.dims[slot], arm
-
+        offsets, dims, staged = features.offsets, features.dims, features.sees is not None
         return Learner(
             self._rule(),
-            n_arms=n_arms,
+            n_arms=self.cascade.n_arms,
             width=features.width,
-            questions=[(*place(*one), grams.index(one)) for one in asked],
-            grams=[
-                (*place(slot, arm), NO_STAGE if features.sees is None else slot)
-                for slot, arm in grams
-            ],
+            questions=[grams.index(one) for one in asked],
+            grams=[(offsets[s], dims[s], arm, s if staged else NO_STAGE) for s, arm in grams],
             gaps=self.cascade.gaps.ravel().tolist(),
             ridge=self.ridge,
             forced_rounds=-1 if isinstance(self.forced_rounds, str) else self.forced_rounds,
             weight=self.full_depth_every or 1,
         )
 
-    def _model(self, i: int, j: int) -> int:
-        n_arms = self.cascade.n_arms
-        if not self.estimates_disagreement:
-            raise InvalidParameterError("the supervised comparator models arms, not pairs")
-        if not 0 <= i < j < n_arms:
-            raise InvalidParameterError(
-                f"({i}, {j}) is no pair of this cascade: it takes 0 ≤ i < j < {n_arms}"
-            )
-        return self.cascade.pairs().index((i, j))
-
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was learned, and the random state if there is one, as arrays by name."""
         arrays: dict[str, NDArray[Any]] = {
-            "learner": np.frombuffer(self._learner.save(), dtype=np.uint8)
+            "learner": np.frombuffer(self.learner.save(), dtype=np.uint8)
         }
         return arrays if self._random is None else {**arrays, "random": stored(self._random)}
 
@@ -430,16 +322,14 @@ class Contextual(Policy):
         learner = state["learner"]
         if learner.dtype != np.uint8 or learner.ndim != 1:
             raise ValueError(f"learner is {learner.dtype}{learner.shape}, expected bytes")
-        self._learner.restore(learner.tobytes())
+        self.learner.restore(learner.tobytes())
         self._random = random
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "learner": self.learner.save(), "_maps": None}
 
-def _warn_if_wide(n_features: int) -> None:
-    if n_features > WIDE:
-        warnings.warn(
-            f"{n_features:,} features are many: once there are as many rounds as features, a round "
-            f"costs about {35 * (n_features / 384) ** 3:,.0f} ms, growing with the cube. Fewer say "
-            "more: a lower degree, Polynomial.independent(X), or a projection to 50 or so",
-            WideFeaturesWarning,
-            stacklevel=4,
-        )
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.learner = self._new_learner()
+        self.learner.restore(state["learner"])
+        self._maps = self.features.maps_in_engine

@@ -1,5 +1,6 @@
-"""USS-UCB and USS-TS: the earlier algorithms, which use no context."""
+"""Policies that look at no context: what they share, and the earlier USS-UCB and USS-TS."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -7,14 +8,69 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import number
+from stopwise.checks import as_table, number
 from stopwise.engine import native
-from stopwise.policies.checking import Bools, Ints, KnownTruth, LazyDiffer
-from stopwise.policies.context_free import ContextFreePolicy
-from stopwise.policies.randomness import checked_seed
+from stopwise.policies.base import CHUNK, Policy
+from stopwise.policies.checking import Answers, Bools, Ints, KnownTruth, ToPlay, decoded, square
+from stopwise.policies.randomness import checked_seed, restored, stored
 from stopwise.records import Decision, PairEvidence
 
-Floats = NDArray[np.float64]
+
+class ContextFreePolicy(Policy):
+    """A policy that looks at no context; it only counts rounds, unless a subclass does more.
+
+    Subclasses write a series of rounds (`_play_part`) beside the single `decide`.
+    """
+
+    uses_context: ClassVar[bool] = False
+
+    def __init__(self, cascade: Cascade) -> None:
+        super().__init__(cascade)
+        self._rounds: int = 0
+        self._random: np.random.Generator | None = None  # of a subclass that draws
+
+    @property
+    def rounds(self) -> int:
+        """Rounds observed so far."""
+        return self._rounds
+
+    def _at_once(self, rounds: ToPlay) -> Ints | None:
+        contexts, answers, truth, progress, record = rounds
+        if record is not None and (record.failed | (record.reach < self._n_arms - 1)).any():
+            return None
+        n = len(as_table(contexts))
+        stops = np.empty(n, dtype=np.int64)
+        for start in range(0, n, CHUNK):
+            part = slice(start, min(start + CHUNK, n))
+            self._play_part(stops[part], part, answers, truth)
+            self._rounds += part.stop - start
+            progress("rounds", part.stop, n)
+        return stops
+
+    @abstractmethod
+    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
+        """Play some rounds in order: fill in their stops, learn all but the number of rounds."""
+
+    def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
+        del rule_stop
+        self._learn_pairs(x, n - 1, decoded(codes, n))
+
+    def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> None:
+        del x, stop, differ
+        self._rounds += 1
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the number of rounds, and the random state if there is one."""
+        arrays: dict[str, NDArray[Any]] = {"rounds": np.array([self._rounds], dtype=np.int64)}
+        return arrays if self._random is None else {**arrays, "random": stored(self._random)}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from what `state` returned; if it does not fit, ValueError and no change."""
+        random = None if self._random is None else restored(state["random"])
+        rounds = state["rounds"]
+        if rounds.dtype != np.int64 or rounds.shape != (1,) or rounds[0] < 0:
+            raise ValueError("its number of rounds is impossible")
+        self._rounds, self._random = int(rounds[0]), random
 
 
 class PairCounts(ContextFreePolicy):
@@ -29,10 +85,7 @@ class PairCounts(ContextFreePolicy):
     def __init__(self, cascade: Cascade, strength: float | None = None, seed: int = 0) -> None:
         super().__init__(cascade)
         self._strength = strength
-        self._counts = self._new_counts(seed)
-
-    def _new_counts(self, seed: int) -> native.PairCounts:
-        return native.PairCounts(self.cascade.n_arms, self.cascade.gaps.ravel().tolist(), seed)
+        self._counts = native.PairCounts(cascade.n_arms, cascade.gaps.ravel().tolist(), seed)
 
     @property
     def rounds(self) -> int:
@@ -57,26 +110,19 @@ class PairCounts(ContextFreePolicy):
             if i <= decision.stop
         )
 
-    def disagreement(self) -> Floats:
+    def disagreement(self) -> NDArray[np.float64]:
         """Return p̂_ij, the share of disagreements (NaN where a pair was never revealed)."""
-        _, revealed, disagreed, _ = self._counts.state()
+        state = self.state()
         with np.errstate(invalid="ignore"):
-            return self._table(disagreed) / np.array(revealed)[None, :]
-
-    def _table(self, disagreed: list[int]) -> Ints:
-        """Return how often each pair of arms disagreed, above the diagonal."""
-        table = np.zeros((self.cascade.n_arms,) * 2, dtype=np.int64)
-        table[np.triu_indices(len(table), 1)] = disagreed
-        return table
+            return state["disagreed"] / state["n"]
 
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> None:
         del x
         revealed = [j <= stop and bool(differ[i, j]) for i, j in self.cascade.pairs()]
         self._counts.learn(stop, np.array(revealed, dtype=np.uint8))
 
-    def _play(self, stops: Ints, differ: LazyDiffer, truth: KnownTruth) -> None:
-        del truth
-        self._counts.run(self._strength, differ(), stops)
+    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
+        self._counts.run(self._strength, answers(part), stops)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was learned and the random state, as arrays by name."""
@@ -84,43 +130,36 @@ class PairCounts(ContextFreePolicy):
         return {
             "rounds": np.array([rounds], dtype=np.int64),
             "n": np.array(revealed, dtype=np.int64),
-            "disagreed": self._table(disagreed),
+            "disagreed": square(np.array(disagreed, dtype=np.int64), self._n_arms),
             "random": np.array(random, dtype=np.uint64).view(np.int64),
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from what `state` returned; if it does not fit, ValueError and no change."""
-        n_arms = self.cascade.n_arms
+        n_arms = self._n_arms
         shapes = {"rounds": (1,), "n": (n_arms,), "disagreed": (n_arms, n_arms), "random": (4,)}
         for name, shape in shapes.items():
             if state[name].dtype != np.int64 or state[name].shape != shape:
                 raise ValueError(f"{name} is {state[name].dtype}{state[name].shape}")
-        n, disagreed = state["n"], state["disagreed"]
-        revealed = np.concatenate([state["rounds"], n])
-        above = disagreed[np.triu_indices(n_arms, 1)]
-        if (
-            n[-1] < 0
-            or (np.diff(revealed) > 0).any()
-            or (disagreed > n).any()
-            or disagreed.min() < 0
-            or above.sum() != disagreed.sum()
-            or not state["random"].any()
-        ):
-            raise ValueError("its counts contradict each other")
-        self._counts.restore(
-            int(state["rounds"][0]),
-            n.tolist(),
-            above.tolist(),
-            state["random"].view(np.uint64).tolist(),
+        rounds, n, disagreed, random = (state[name] for name in shapes)
+        possible = (
+            (np.diff(np.concatenate([rounds, n, [0]])) <= 0).all()  # deeper arms run less often
+            and ((disagreed >= 0) & (disagreed <= n)).all()
+            and not np.tril(disagreed).any()
+            and random.any()
         )
+        if not possible:
+            raise ValueError("its counts contradict each other")
+        above = disagreed[np.triu_indices(n_arms, 1)].tolist()
+        self._counts.restore(int(rounds[0]), n.tolist(), above, random.view(np.uint64).tolist())
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_counts": self.state()}
 
-    def __setstate__(self, held: dict[str, Any]) -> None:
-        vars(self).update(held)
-        self._counts = self._new_counts(0)
-        self.restore(held["_counts"])
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._counts = native.PairCounts(self._n_arms, self.cascade.gaps.ravel().tolist(), 0)
+        self.restore(state["_counts"])
 
 
 class USSUCB(PairCounts):
@@ -132,14 +171,8 @@ class USSUCB(PairCounts):
         stop at the first arm i with  C_j − C_i > index_ij  for all j > i
 
     t is the number of this round, from 1; n_j counts the rounds that revealed arm j (∞ bonus
-    while it is 0).
-
-    Parameters
-    ----------
-    cascade : Cascade
-        The arms and their costs.
-    a : float
-        Strength of exploration, > 0; 0.5 is the constant of Hoeffding's inequality.
+    while it is 0). ``a`` > 0 is the strength of exploration; 0.5 is the constant of Hoeffding's
+    inequality.
 
     Examples
     --------
@@ -152,7 +185,6 @@ class USSUCB(PairCounts):
     """
 
     name: ClassVar[str] = "uss-ucb"
-    parameter_names: ClassVar[tuple[str, ...]] = ("a",)
 
     def __init__(self, cascade: Cascade, *, a: float = 0.5) -> None:
         self.a = number("a", a, above=0)
@@ -167,28 +199,20 @@ class USSTS(PairCounts):
         draw  q_ij ~ Beta(1 + disagreements_ij, 1 + agreements_ij)
         stop at the first arm i with  C_j − C_i > q_ij  for all j > i
 
-    Every decision draws all pairs i < j in the order of ``cascade.pairs()``, wherever it stops.
-
-    Parameters
-    ----------
-    cascade : Cascade
-        The arms and their costs.
-    seed : int
-        Of the policy's own random stream.
+    Every decision draws all pairs i < j in the order of ``cascade.pairs()``, wherever it stops,
+    from the policy's own random stream, of ``seed``.
 
     Examples
     --------
     >>> import stopwise as sw
-    >>> policy = sw.USSTS(sw.Cascade(costs=[0.1, 0.5]), seed=1)
-    >>> for _ in range(100):
-    ...     policy.observe(None, ["yes", "yes"][: policy.decide(None).stop + 1])
+    >>> policy = sw.USSTS(sw.Cascade(costs=[0.01, 0.3]), seed=1)
+    >>> for _ in range(50):
+    ...     policy.observe(None, ["spam", "spam"])
     >>> policy.decide(None).stop
     0
     """
 
     name: ClassVar[str] = "uss-ts"
-    parameter_names: ClassVar[tuple[str, ...]] = ("seed",)
-    draws: ClassVar[bool] = True
 
     def __init__(self, cascade: Cascade, *, seed: int = 0) -> None:
         self.seed = checked_seed(seed)

@@ -1,12 +1,11 @@
 """Subclasses outside the package that override a step: all methods call the step, or refuse."""
 
-from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
 
 from stopwise.errors import OverrideNotSupportedError, TruthRequiredError
 from stopwise.policies.checking import checked_rounds
-from stopwise.policies.recorded import Rounds
+from stopwise.records import Rounds
 
 if TYPE_CHECKING:
     from stopwise.policies.base import Policy
@@ -15,30 +14,18 @@ FROM_OUTPUTS = frozenset({"observe", "_learn"})
 FROM_PAIRS = frozenset({"observe_disagreements", "_learn_pairs"})
 STEPS = FROM_OUTPUTS | FROM_PAIRS | {"decide"}
 ESTIMATES = ("radius", "theta", "gram", "disagreement")  # for callers; no decision reads them
-PACKAGE = __name__.partition(".")[0]
-
-Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def at_once(one_by_one: Callable[..., Any]) -> Callable[[Method], Method]:
-    """Decorate a method that plays many rounds without calling the steps.
-
-    Where a subclass overrides a step, ``one_by_one``, which calls it, runs instead.
-    """
-
-    def decorate(method: Method) -> Method:
-        @wraps(method)
-        def chosen(self: "Policy", *args: Any, **kwargs: Any) -> Any:
-            return (one_by_one if self.overridden_steps else method)(self, *args, **kwargs)
-
-        return cast(Method, chosen)
-
-    return decorate
-
-
-def in_package(kind: type[Any]) -> bool:
-    """Return whether a class belongs to Stopwise."""
-    return kind.__module__.partition(".")[0] == PACKAGE
+def constructor_parameters(kind: type[Any]) -> dict[str, Parameter]:
+    """Return the parameters that a class's constructor takes, or passes on to its base's."""
+    found: dict[str, Parameter] = {}
+    for base in kind.__mro__:
+        if "__init__" in vars(base):
+            own = signature(base.__init__).parameters
+            found = {**own, **found}
+            if all(p.kind is not Parameter.VAR_KEYWORD for p in own.values()):
+                break
+    return found
 
 
 def find_overridden(kind: type[Any], builtin: type[Any]) -> frozenset[str]:
@@ -55,11 +42,6 @@ def find_overridden(kind: type[Any], builtin: type[Any]) -> frozenset[str]:
     return frozenset(filter(overrides, STEPS))
 
 
-def only_pairs(steps: frozenset[str]) -> bool:
-    """Return whether the steps learn from disagreements, and none from outputs."""
-    return bool(steps & FROM_PAIRS) and not steps & FROM_OUTPUTS
-
-
 def check_complete_contexts(policy: "Policy") -> None:
     """Refuse features that see more from stage to stage: `decide` takes a complete context."""
     if policy.sees_revealed:
@@ -74,7 +56,7 @@ def check_learns_from_pairs(policy: "Policy") -> None:
     """Refuse rounds of which only disagreements are known where those are not enough."""
     if "labels" in policy.needs_truth:
         raise TruthRequiredError(
-            f"{policy.name} learns from right answers, and disagreements do not say who was "
+            f"{policy.name} learns from right answers, and disagreements do not show who was "
             "right: give it outputs and labels"
         )
     steps = policy.overridden_steps

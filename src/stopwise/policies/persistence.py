@@ -5,20 +5,19 @@
     32 bytes  SHA-256 of all that follows
     rest      msgpack: what the policy is, and its arrays as raw little-endian bytes
 
-Nothing in a file is ever executed, and nothing is used before the checksum and every shape have
-been verified.
+Nothing in a file is ever executed, or used before the checksum and every shape have been verified.
 """
 
 import hashlib
+import json
 import os
-import sys
 import threading
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.errors import (
@@ -36,8 +35,6 @@ from stopwise.policies.registry import POLICIES
 MAGIC = b"STOPWISE"
 VERSION = 3
 _HEAD = len(MAGIC) + 4 + 32
-
-
 _DTYPES = ("<f8", "<i8", "<i4", "|u1")  # of policies' arrays; others are refused
 
 
@@ -57,16 +54,7 @@ class _Saved(msgspec.Struct, frozen=True):
 
 
 def encode(policy: Policy) -> bytes:
-    """Return a policy as bytes, from which `decode` continues bit for bit.
-
-    Examples
-    --------
-    >>> import stopwise as sw
-    >>> policy = sw.USSPD(sw.Cascade(costs=[0.1, 0.2]), context_dim=2)
-    >>> policy.observe([0.1, 0.2], ["yes", "no"])
-    >>> decode(encode(policy)).rounds
-    1
-    """
+    """Return a policy as bytes, from which `decode` continues bit for bit."""
     bound = policy.features
     saved = _Saved(
         policy=policy.name,
@@ -113,39 +101,21 @@ def load(
 
     Parameters
     ----------
-    path : path
-        A file written by ``policy.save``.
     cascade : Cascade, optional
-        The cascade you are about to use. If it differs from the one saved, loading is refused
-        and the difference named: what was learned belongs to those arms and costs.
+        The cascade you are about to use. If it differs from the one saved, loading is refused.
     features : feature map, optional
         Needed if the policy used a feature map of your own, whose code is not saved; checked
         against the saved description otherwise.
 
-    Returns
-    -------
-    Policy
-        Equal to the one saved, random state included.
-
-    Raises
-    ------
-    CorruptFileError
-        If the file is truncated, damaged or not Stopwise's.
-    UnsupportedVersionError
-        If a newer Stopwise wrote it, or one from before the first release.
-    CascadeMismatchError, FeaturesMismatchError
-        If it was saved for another cascade or other features.
-
     Examples
     --------
-    >>> import stopwise as sw, tempfile, pathlib
-    >>> policy = sw.USSPD(sw.Cascade(costs=[0.1, 0.2]), context_dim=2)
-    >>> policy.observe([0.1, 0.2], ["yes", "no"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "policy.stopwise"
-    ...     policy.save(path)
-    ...     sw.load(path).rounds
-    1
+    >>> import tempfile
+    >>> import stopwise as sw
+    >>> policy = sw.USSPD(sw.Cascade(costs=[0.01, 0.3]), context_dim=2)
+    >>> path = Path(tempfile.mkdtemp(), "policy.stopwise")
+    >>> policy.save(path)
+    >>> sw.load(path).rounds
+    0
     """
     try:
         content = Path(path).read_bytes()
@@ -168,25 +138,23 @@ def decode(
     kind = POLICIES.get(saved.policy)
     if kind is None:
         raise CorruptFileError(f"{path}: holds an unknown kind of policy, {saved.policy!r}")
+    part = "cascade"  # which is named if it cannot be read
     try:
         own = Cascade.from_dict(saved.cascade)
-    except (InvalidInputError, KeyError, TypeError) as error:
-        raise CorruptFileError(f"{path}: its cascade cannot be read ({error})") from error
-    if cascade is not None and (changes := own.differences(cascade)):
-        raise CascadeMismatchError(
-            f"{path} was saved for another cascade: {'; '.join(changes)}. What was learned belongs "
-            "to those arms and costs; start a new policy for the changed cascade"
-        )
-    parameters = dict(saved.parameters)
-    if saved.features is not None:
-        bound = _features(path, saved, features, own)
-        parameters |= {"features": bound.arrangement, "context_dim": bound.context_dim}
-    arrays = {name: _unpacked(path, name, array) for name, array in saved.arrays.items()}
-    try:
+        if cascade is not None and (changes := own.differences(cascade)):
+            raise CascadeMismatchError(
+                f"{path} was saved for another cascade: {'; '.join(changes)}. What was learned "
+                "belongs to those arms and costs; start a new policy for the changed cascade"
+            )
+        parameters, part = dict(saved.parameters), "features"
+        if saved.features is not None:
+            bound = _features(path, saved.features, saved.probes, features, own)
+            parameters |= {"features": bound.arrangement, "context_dim": bound.context_dim}
+        part = "parameters or arrays"
         policy = kind(own, **parameters)
-        policy.restore(arrays)
-    except (InvalidInputError, KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise CorruptFileError(f"{path}: its contents contradict each other ({error})") from error
+        policy.restore({name: _unpacked(name, array) for name, array in saved.arrays.items()})
+    except (CorruptFileError, LookupError, TypeError, ValueError, OverflowError) as error:
+        raise CorruptFileError(f"{path}: its {part} cannot be read ({error})") from error
     return policy
 
 
@@ -197,12 +165,8 @@ def _read(path: object, content: bytes) -> _Saved:
         raise CorruptFileError(f"{path} is truncated: it ends within its header")
     version = int.from_bytes(content[len(MAGIC) : len(MAGIC) + 4], "little")
     if version != VERSION:
-        hint = (
-            "Update Stopwise"
-            if version > VERSION
-            else "It is from before the first release: create a new policy and let it learn from "
-            "your log if you have one, policy.observe_many(rounds, stops)"
-        )
+        old = "It is from before the first release: let a new policy learn from your log, if you "
+        hint = f"{old} have one, by observe_many" if version < VERSION else "Update Stopwise"
         raise UnsupportedVersionError(
             f"{path} is in format {version}; this Stopwise reads format {VERSION}. {hint}"
         )
@@ -216,64 +180,56 @@ def _read(path: object, content: bytes) -> _Saved:
 
 
 def _packed(array: NDArray[Any]) -> _Array:
-    if sys.byteorder == "big":
-        array = array.astype(array.dtype.newbyteorder("<"))
-    dtype = array.dtype.newbyteorder("<").str
-    return _Array(dtype, array.shape, np.ascontiguousarray(array).tobytes())
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return _Array(little.dtype.str, array.shape, little.tobytes())
 
 
-def _unpacked(path: object, name: str, array: _Array) -> NDArray[Any]:
-    try:
-        if array.dtype not in _DTYPES:
-            raise ValueError(f"it holds {array.dtype!r}")
-        dtype = np.dtype(array.dtype)
-        values = np.frombuffer(array.data, dtype=dtype).reshape(array.shape)
-        return values.astype(dtype.newbyteorder("="))
-    except (TypeError, ValueError) as error:
-        raise CorruptFileError(f"{path}: its array {name!r} cannot be read ({error})") from error
+def _unpacked(name: str, array: _Array) -> NDArray[Any]:
+    if array.dtype not in _DTYPES:
+        raise ValueError(f"array {name!r} holds {array.dtype!r}")
+    values = np.frombuffer(array.data, dtype=array.dtype).reshape(array.shape)
+    return values.astype(values.dtype.newbyteorder("="))
 
 
 def _features(
-    path: object, saved: _Saved, given: FeaturesLike | None, cascade: Cascade
+    path: object,
+    spec: dict[str, Any],
+    probes: list[list[float]] | None,
+    given: FeaturesLike | None,
+    cascade: Cascade,
 ) -> BoundFeatures:
-    spec = saved.features
-    try:
-        if spec is None:
-            raise KeyError("features")
-        if given is None:
-            return BoundFeatures.from_spec(spec)  # refuses custom maps and says what to do
-        context_dim = int(spec["context_dim"])
-    except (InvalidInputError, KeyError, TypeError, ValueError) as error:
-        raise CorruptFileError(f"{path}: its features cannot be read ({error})") from error
+    """Return the saved features, or those given if they are the same."""
+    if given is None:
+        return BoundFeatures.from_spec(spec)  # refuses custom maps and says what to do
+    context_dim = int(spec["context_dim"])
     try:
         bound = bind(given, context_dim, cascade.n_arms)
     except InvalidInputError as error:
         raise FeaturesMismatchError(
             f"{path} cannot be continued with the features given: {error}"
         ) from error
-    if _described(bound.to_spec()) != _described(spec) or _probes(bound) != saved.probes:
+    then, now = _described(spec), _described(bound.to_spec())
+    if then != now or _probes(bound) != probes:
         raise FeaturesMismatchError(
-            f"{path} was saved with other features than those given: {_described(spec)} then, "
-            f"{_described(bound.to_spec())} now (or a function that computes other values). "
-            "Give the same feature map, or start a new policy"
+            f"{path} was saved with other features than those given: {then} then, {now} now (or a "
+            "function that computes other values). Give the same feature map, or start a new policy"
         )
     return bound
 
 
-def _described(spec: Any) -> Any:
+def _described(spec: dict[str, Any]) -> dict[str, Any]:
     """Return a spec without the names of functions, which may change where values do not."""
-    if isinstance(spec, dict):
-        fields = cast(dict[str, Any], spec)
-        custom = fields.get("kind") == "custom"
-        return {k: _described(v) for k, v in fields.items() if not (custom and k == "name")}
-    return [_described(v) for v in cast(list[Any], spec)] if isinstance(spec, list) else spec
+
+    def nameless(fields: dict[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in fields.items() if k != "name"}
+
+    return json.loads(json.dumps(spec), object_hook=nameless)
 
 
 def _probes(features: BoundFeatures) -> list[list[float]] | None:
     """Return the features of two fixed contexts, by which another function is detected."""
     steps = np.linspace(-1.0, 1.0, features.context_dim)
-    contexts: tuple[ArrayLike, ...] = (0.0 * steps, steps / max(features.context_dim, 1))
     try:
-        return [features.row(x).tolist() for x in contexts]
+        return [features.row(x).tolist() for x in (0.0 * steps, steps / len(steps))]
     except Exception:
         return None  # it accepts neither context: its values cannot be compared

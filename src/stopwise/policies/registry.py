@@ -1,6 +1,5 @@
 """Every policy by name, for configuration files, logs and saved policies."""
 
-from inspect import Parameter, signature
 from typing import Any
 
 from stopwise.cascade import Cascade
@@ -8,6 +7,7 @@ from stopwise.errors import UnknownPolicyError
 from stopwise.policies.base import Policy
 from stopwise.policies.baselines import Clairvoyant, FixedDepth, Oracle, RandomDepth
 from stopwise.policies.noncontextual import USSTS, USSUCB
+from stopwise.policies.overrides import constructor_parameters
 from stopwise.policies.supervised import Supervised
 from stopwise.policies.thompson import Thompson
 from stopwise.policies.uss_pd import USSPD, USSPDRidge
@@ -18,17 +18,10 @@ POLICIES: dict[str, type[Policy]] = {kind.name: kind for kind in (*_CONTEXTUAL, 
 
 
 def make(name: str, cascade: Cascade, **parameters: Any) -> Policy:
-    """Create a policy by its name.
+    """Create a policy by its name, such as "uss-pd" (see ``POLICIES``).
 
-    Parameters
-    ----------
-    name : str
-        As in ``POLICIES``: "uss-pd", "thompson", …
-    cascade : Cascade
-        The arms and their costs.
-    **parameters
-        Of that policy. ``features`` and ``context_dim`` may be given to any; a policy whose
-        constructor does not take them goes without.
+    ``features`` and ``context_dim`` may be given to any; a policy whose constructor does not take
+    them goes without.
 
     Examples
     --------
@@ -36,38 +29,17 @@ def make(name: str, cascade: Cascade, **parameters: Any) -> Policy:
     1
     """
     kind = policy_class(name)
-    context = {"features", "context_dim"}
-    return kind(
-        cascade, **{k: v for k, v in parameters.items() if k not in context or takes(kind, k)}
-    )
+    optional = [k for k in ("features", "context_dim") if not takes(kind, k)]
+    return kind(cascade, **{k: v for k, v in parameters.items() if k not in optional})
 
 
 def policy_class(name: str) -> type[Policy]:
-    """Return the class of a policy by its name.
-
-    Examples
-    --------
-    >>> policy_class("thompson").__name__
-    'Thompson'
-    """
+    """Return the class of a policy by its name."""
     if name not in POLICIES:
         raise UnknownPolicyError(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
     return POLICIES[name]
 
 
 def takes(kind: type[Policy], parameter: str) -> bool:
-    """Return whether the constructor of a policy takes a parameter, or passes it to one that does.
-
-    Examples
-    --------
-    >>> takes(Thompson, "features"), takes(USSUCB, "features")
-    (True, False)
-    """
-    for base in kind.__mro__:
-        if "__init__" in vars(base):
-            taken = signature(base.__init__).parameters
-            if parameter in taken:
-                return True
-            if not any(p.kind is Parameter.VAR_KEYWORD for p in taken.values()):
-                return False
-    return False
+    """Return whether the constructor of a policy takes a parameter."""
+    return parameter in constructor_parameters(kind)

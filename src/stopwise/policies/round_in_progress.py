@@ -18,15 +18,8 @@ class RoundInProgress:
     """One round on its way down the cascade; created by `Policy.start`.
 
     Ask for the next arm, run it, give its output; when there is none left to run, learn. Other
-    rounds may be under way meanwhile. A round whose stage failed may learn too: from the arms
-    that answered.
-
-    Attributes
-    ----------
-    outputs : list
-        The outputs of the arms that ran so far.
-    decision : Decision or None
-        Where it ends, once `next` has returned None.
+    rounds may be in progress meanwhile. A round whose stage failed may learn from the arms that
+    answered. ``decision`` is where the round ends, once `next` has returned None.
 
     Examples
     --------
@@ -40,14 +33,14 @@ class RoundInProgress:
     (Decision(stop=1, arm='arm 1', cost=0.31), 1)
     """
 
+    _learned = False
+    _asked = False  # an arm was named and has not answered yet
+
     def __init__(self, policy: "Policy", x: ArrayLike | None) -> None:
         self._policy = policy
-        self._x = copy(x)  # the caller may reuse a list or an array before this round has ended
-        self._asked = False  # an arm was named and has not answered yet
-        self._learned = False
         self.outputs: list[Hashable] = []
         self.decision: Decision | None = None
-        self._plan()
+        self._plan(x)
 
     @property
     def context(self) -> tuple[float, ...]:
@@ -71,15 +64,7 @@ class RoundInProgress:
         return len(self.outputs)
 
     def give(self, output: Hashable, revealed: Sequence[float] = ()) -> None:
-        """Give the output of the arm that `next` named.
-
-        Parameters
-        ----------
-        output : hashable
-            Compared with other outputs by equality.
-        revealed : sequence of float
-            What it adds to the context, where the features see more from stage to stage.
-        """
+        """Give the output of the arm that `next` named, and what it adds to the context."""
         if not self._asked:
             raise InvalidOutputsError("no arm was asked: call next() before each give()")
         if not comparable(output):
@@ -102,54 +87,33 @@ class RoundInProgress:
     # -- a round that outlives its process -----------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Return this round as plain values, from which `Policy.resume` continues.
-
-        The outputs are returned as they were given; so is what was drawn already.
-
-        Examples
-        --------
-        >>> import stopwise as sw
-        >>> policy = sw.FixedDepth(sw.Cascade(costs=[0.01, 0.3]), depth=1)
-        >>> current = policy.start([0.5])
-        >>> current.next()
-        0
-        >>> current.give("spam")
-        >>> policy.resume(current.state()).next()
-        1
-        """
-        return {
-            "outputs": list(self.outputs),
-            "asked": self._asked,
-            "ended": self.decision is not None,
-            **self._planned(),
-        }
+        """Return this round as plain values, from which `Policy.resume` continues."""
+        started = {"outputs": list(self.outputs), "asked": self._asked}
+        return {**started, "ended": self.decision is not None, **self._planned()}
 
     @classmethod
     def resumed(cls, policy: "Policy", state: Mapping[str, Any]) -> Self:
         """Return the round that `state` described; nothing is decided or drawn again."""
         current = cls.__new__(cls)
         current._policy = policy
-        current._learned = False
         current._asked = bool(state["asked"])
         current.outputs = list(state["outputs"])
-        current.decision = None
         current._restore(state)
-        if state["ended"]:
-            current.decision = current._decided()
+        current.decision = current._decided() if state["ended"] else None
         return current
 
     def follow(self, ended: bool) -> None:
         """Continue, or end here, as a record says, where `next` has just decided otherwise.
 
-        A record written by another version may differ in the last bit of a number, and so, very
-        rarely, in a decision; the record counts.
+        Another version may differ in the last bit of a number; the record counts.
         """
         self.decision = self._decided() if ended else None
         self._asked = not ended
 
     # -- a policy that knows the complete context decides at once ------------------------------
 
-    def _plan(self) -> None:
+    def _plan(self, x: ArrayLike | None) -> None:
+        self._x = copy(x)  # the caller may reuse a list or an array before this round has ended
         self._settled = self._policy.decide(cast(ArrayLike, self._x))
 
     def _planned(self) -> dict[str, Any]:
@@ -161,9 +125,8 @@ class RoundInProgress:
         cascade, stop, rule_stop = self._policy.cascade, int(state["stop"]), int(state["rule_stop"])
         self._x = state["x"]
         explored_from = rule_stop if rule_stop < stop else -1
-        self._settled = Decision(
-            stop, cascade.names[stop], cascade.cost(stop), explored_from=explored_from
-        )
+        name, cost = cascade.names[stop], cascade.cost(stop)
+        self._settled = Decision(stop, name, cost, explored_from=explored_from)
 
     def _stops(self) -> bool:
         return len(self.outputs) > self._settled.stop
@@ -189,13 +152,7 @@ class RoundInProgress:
 
 
 def comparable(output: object) -> bool:
-    """Return whether a value can be compared with others: hashable, and equal to itself.
-
-    Examples
-    --------
-    >>> comparable("spam"), comparable(float("nan")), comparable([1])
-    (True, False, False)
-    """
+    """Return whether a value can be compared with others: hashable, and equal to itself."""
     try:
         hash(output)
         return bool(output == output)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stopwise.checks import numbers
 from stopwise.errors import InvalidContextError, InvalidInputError
 from stopwise.features import BoundFeatures
-from stopwise.policies.recorded import Rounds
+from stopwise.policies.checking import coded
 from stopwise.policies.round_in_progress import RoundInProgress
-from stopwise.records import Decision
+from stopwise.records import Decision, Rounds
 
 if TYPE_CHECKING:
     from stopwise.policies.contextual import Contextual
@@ -28,19 +29,18 @@ class StagedRound(RoundInProgress):
     """
 
     _policy: "Contextual"  # pyright: ignore[reportIncompatibleVariableOverride] (the only maker)
+    _judged: int = -1  # the arm last judged: `next` may be called twice
+    _rule_stops: int | None = None  # the first arm at which the rule would stop
 
-    def _plan(self) -> None:
-        policy, features = self._policy, self._policy.features
-        self._known: list[float] = numbers_of(self._x)
-        self._sees: tuple[int, ...] = features.sees or (features.context_dim,)
-        if len(self._known) > self._sees[0]:
+    def _plan(self, x: ArrayLike | None) -> None:
+        self._known, features = _known(x), self._policy.features
+        if len(self._known) > (most := features.stages[0].context_dim):
             raise InvalidContextError(
-                f"a round starts with at most {self._sees[0]} numbers, which is what the features "
-                f"see once arm 0 has run; these are {len(self._known)}"
+                f"a round starts with at most {most} numbers, which is what the features see once "
+                f"arm 0 has run; these are {len(self._known)}"
             )
         self._row = np.zeros(features.width)
-        self._noise, self._note, self._explored = policy.begin()
-        self._rule_stops: int | None = None  # the first arm at which the rule would stop
+        self._noise, self._note, self._explored = self._policy.begin()
 
     def _planned(self) -> dict[str, Any]:
         return {
@@ -53,13 +53,9 @@ class StagedRound(RoundInProgress):
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        features = self._policy.features
-        self._known = list(state["known"])
-        self._sees = features.sees or (features.context_dim,)
-        self._row = np.zeros(features.width)
-        for arm in range(min(len(self.outputs), len(features.stages))):
-            fill(features, self._row, arm, self._known[: self._sees[arm]])
         noise = state["noise"]
+        self._known = list(state["known"])
+        self._row = _partial_row(self._policy.features, self._known, len(self.outputs))
         self._noise = None if noise is None else np.array(noise, dtype=np.float64)
         self._note = np.array(state["note"], dtype=np.float64).tobytes()
         self._explored = bool(state["sent_on"])
@@ -76,43 +72,44 @@ class StagedRound(RoundInProgress):
         """Where the rule itself stops, as far as is known (see `RoundInProgress.rule_stop`)."""
         if self._rule_stops is not None:
             return self._rule_stops
-        last = self._policy.cascade.n_arms - 1
-        return min(len(self.outputs), last)  # it went on from the last arm that answered
+        return min(len(self.outputs), self._last)  # it went on from the last arm that answered
+
+    @property
+    def _last(self) -> int:
+        return self._policy.cascade.n_arms - 1
 
     def _stops(self) -> bool:
         arm = len(self.outputs) - 1
-        if arm < 0:
-            return False
-        if arm == self._policy.cascade.n_arms - 1:
-            return True
+        if arm in (-1, self._last):
+            return arm >= 0
         if self._rule_stops is None and self._judged != arm:
             self._judged = arm
-            stops, self._note = self._policy.should_stop(self._row, self._noise, self._note, arm)
-            if stops:
-                self._rule_stops = arm
+            should_stop = self._policy.learner.should_stop
+            stops, self._note = should_stop(self._row, self._noise, self._note, arm)
+            self._rule_stops = arm if stops else None
         return self._rule_stops is not None and not self._explored
-
-    _judged: int = -1  # the arm last judged: `next` may be called twice
 
     def _decided(self) -> Decision:
         stop = len(self.outputs) - 1
         return self._policy.decided(stop, self.rule_stop, self._noise, self._note)
 
     def _reveal(self, revealed: Sequence[float]) -> None:
-        arm = len(self.outputs)
-        if arm == self._policy.cascade.n_arms - 1:
+        arm, features = len(self.outputs), self._policy.features
+        if arm == self._last:
             return  # nothing is left to decide by what the last arm reveals
-        known = [*self._known, *numbers_of(revealed)]
-        if len(known) != self._sees[arm]:
+        known = [*self._known, *_known(revealed)]
+        stage, start = features.stages[arm], features.offsets[arm]
+        if len(known) != stage.context_dim:
             raise InvalidContextError(
-                f"once arm {arm} has run the features see {self._sees[arm]} numbers; it is "
+                f"once arm {arm} has run the features see {stage.context_dim} numbers; there are "
                 f"{len(self._known)} so far and {len(known) - len(self._known)} that it reveals"
             )
-        fill(self._policy.features, self._row, arm, known)
+        self._row[start : start + stage.width] = stage.row(known)
         self._known = known
 
     def _learn_outputs(self) -> None:
-        self._policy.learn_row(self._row, self.outputs, self.rule_stop)
+        n, codes = coded(self.outputs, self._policy.cascade.n_arms)
+        self._policy.learner.observe(self._row, None, n, self.rule_stop, codes)
 
 
 def known_row(features: BoundFeatures, x: ArrayLike, n: int) -> Floats:
@@ -122,33 +119,25 @@ def known_row(features: BoundFeatures, x: ArrayLike, n: int) -> Floats:
     """
     if features.sees is None:
         return features.row(x)
-    known = numbers_of(x)
+    known = _known(x)
     needed = features.sees[n - 2] if n > 1 else 0
     if not needed <= len(known) <= features.context_dim:
         raise InvalidContextError(
             f"a round in which {n} arms ran has a context of {needed} to {features.context_dim} "
             f"numbers; this has {len(known)}"
         )
-    row = np.zeros(features.width)
-    for arm in range(n - 1):
-        fill(features, row, arm, known[: features.sees[arm]])
-    return row
+    return _partial_row(features, known, n - 1)
 
 
 def recorded_rows(features: BoundFeatures, recorded: Rounds) -> Floats:
     """Return the features of recorded rounds; zeros for stages that did not run."""
     contexts = recorded.contexts
-    if features.sees is None:
-        return features.rows(contexts)
-    if contexts.shape[1] != features.context_dim:
-        raise InvalidContextError(
-            f"contexts form a table of {features.context_dim} columns, one row each; this has "
-            f"shape {contexts.shape}"
-        )
+    if features.sees is None or contexts.shape[1] != features.context_dim:
+        return features.rows(contexts)  # which refuses a wrong shape
     rows = np.zeros((len(contexts), features.width))
-    for arm, (stage, seen) in enumerate(zip(features.stages, features.sees, strict=True)):
+    for arm, stage in enumerate(features.stages):
         ran = np.flatnonzero(recorded.reach >= arm)
-        start = features.offsets[arm]
+        start, seen = features.offsets[arm], stage.context_dim
         try:
             rows[ran, start : start + features.dims[arm]] = stage.rows(contexts[ran, :seen])
         except InvalidInputError as error:
@@ -156,24 +145,17 @@ def recorded_rows(features: BoundFeatures, recorded: Rounds) -> Floats:
     return rows
 
 
-def fill(features: BoundFeatures, row: Floats, arm: int, known: list[float]) -> None:
-    """Write into a row the features at an arm, computed from what is known there."""
-    start = features.offsets[arm]
-    row[start : start + features.dims[arm]] = features.stages[arm].row(known)
+def _partial_row(features: BoundFeatures, known: list[float], arms: int) -> Floats:
+    """Return a row with the features at the first arms; zeros for the others."""
+    row = np.zeros(features.width)
+    for stage, start in zip(features.stages[:arms], features.offsets, strict=False):
+        row[start : start + stage.width] = stage.row(known[: stage.context_dim])
+    return row
 
 
-def numbers_of(values: ArrayLike | None) -> list[float]:
-    """Return a context as far as it is known.
-
-    Examples
-    --------
-    >>> numbers_of([1, 2.5]), numbers_of(None)
-    ([1.0, 2.5], [])
-    """
-    try:
-        numbers = np.asarray(() if values is None else values, dtype=np.float64)
-    except (TypeError, ValueError) as reason:
-        raise InvalidContextError(f"a context must be real numbers ({reason})") from None
-    if numbers.ndim != 1 or not np.isfinite(numbers).all():
+def _known(values: ArrayLike | None) -> list[float]:
+    """Return a context as far as it is known."""
+    known = numbers("a context", () if values is None else values, InvalidContextError)
+    if known.ndim != 1 or not np.isfinite(known).all():
         raise InvalidContextError(f"a context is a flat list of finite numbers, not {values!r}")
-    return numbers.tolist()
+    return known.tolist()

@@ -1,22 +1,17 @@
 """The supervised comparator: what could be learned from right answers."""
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwise.cascade import Cascade
-from stopwise.checks import as_table, rounds_in
 from stopwise.engine import native
 from stopwise.errors import InvalidParameterError, TruthRequiredError
-from stopwise.features import FeaturesLike
 from stopwise.policies.base import Policy
-from stopwise.policies.checking import coded, output_table
-from stopwise.policies.confidence import ConfidencePolicy
-from stopwise.policies.contextual import Bytes, Ints
-from stopwise.policies.overrides import at_once
-from stopwise.records import Progress, Truth, no_progress
+from stopwise.policies.checking import Answers, KnownTruth, checked_stop, coded
+from stopwise.policies.uss_pd import ConfidencePolicy
+from stopwise.records import Truth
 
 
 class Supervised(ConfidencePolicy):
@@ -27,13 +22,8 @@ class Supervised(ConfidencePolicy):
         γ̂_i(x) = μ(φᵀθ̂_i), with bounds μ(φᵀθ̂_i ± α‖φ‖_{V_i⁻¹})
         stop at the first arm i with   C_j − C_i > UCB(γ_i) − LCB(γ_j)   for all j > i
 
-    The same machinery as `USSPD` with one model per arm ("was it wrong?") instead of one per
+    As `USSPD`, with the same parameters and one model per arm ("was it wrong?") instead of one per
     pair. For comparison only: it needs the truth that the other policies do without.
-
-    Parameters
-    ----------
-    cascade, features, context_dim, delta, sigma, kappa, forced_rounds, ridge
-        As in `USSPD`; one feature map for all arms.
 
     Examples
     --------
@@ -49,29 +39,7 @@ class Supervised(ConfidencePolicy):
     name: ClassVar[str] = "supervised"
     needs_truth: ClassVar[tuple[str, ...]] = ("labels",)
     estimates_disagreement: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        cascade: Cascade,
-        features: FeaturesLike | None = None,
-        context_dim: int | None = None,
-        *,
-        delta: float = 0.05,
-        sigma: float = 0.1,
-        kappa: float = 0.25,
-        forced_rounds: int | str = 50,
-        ridge: float = 1e-3,
-    ) -> None:
-        super().__init__(
-            cascade,
-            features,
-            context_dim,
-            delta=delta,
-            sigma=sigma,
-            kappa=kappa,
-            forced_rounds=forced_rounds,
-            ridge=ridge,
-        )
+    audit = Policy.audit  # its labels come with the outputs
 
     def _rule(self) -> native.Rule:
         return native.Supervised(self.ellipsoid)
@@ -93,38 +61,23 @@ class Supervised(ConfidencePolicy):
         rule_stop: int | None = None,
     ) -> None:
         """Learn which of the revealed outputs equal ``truth.label``."""
-        del rule_stop
         n, _ = coded(outputs, self._n_arms)
         if truth is None or truth.label is None or truth.label != truth.label:
             raise TruthRequiredError(
                 "the supervised comparator learns from right answers: "
                 "observe(x, outputs, Truth(label=...))"
             )
-        wrong = np.zeros(self.cascade.n_arms, dtype=np.uint8)
-        for arm, output in enumerate(outputs):
-            wrong[arm] = output != truth.label
-        self._learner.observe_answers(self.features.row(x), n - 1, n - 1, wrong)
+        rule_stop = n - 1 if rule_stop is None else checked_stop(rule_stop, self._n_arms)
+        wrong = np.zeros((1, self._n_arms), dtype=np.uint8)
+        wrong[0, :n] = [output != truth.label for output in outputs]
+        ends = np.array([n - 1]), np.array([rule_stop])
+        self.learner.learn(self.features.row(x)[None], wrong, *ends)
 
-    @at_once(Policy.run)
-    def run(
-        self,
-        contexts: ArrayLike,
-        outputs: ArrayLike,
-        *,
-        progress: Progress = no_progress,
-        **truth: ArrayLike | None,
-    ) -> Ints:
-        """Play rounds in order, in the engine; ``labels`` (n,) are the right answers."""
-        labels = self._checked_truth(rounds_in(as_table(contexts)), truth)["labels"]
-        rows = self.features.rows(contexts)
-        table = output_table(outputs, len(rows), self._n_arms)
-
-        def outcomes(part: slice) -> Bytes:
-            wrong = table[part] != labels[part, None]
-            return np.ascontiguousarray(wrong).view(np.uint8)
-
-        return self._run(rows, outcomes, progress)
+    def _answers(self, outputs: NDArray[Any], truth: KnownTruth) -> Answers:
+        """Return which arms were wrong."""
+        labels = truth["labels"][:, None]
+        return lambda part: np.ascontiguousarray(outputs[part] != labels[part]).view(np.uint8)
 
     def error_theta(self, arm: int) -> NDArray[np.float64]:
         """Return the exact estimate of an arm's error model."""
-        return self._theta(self.cascade.index(arm))
+        return self._converged(self.learner.theta(self.cascade.index(arm)))

@@ -22,20 +22,17 @@ class Thompson(Contextual):
         for context x, draw for every pair   z_ij ~ N(φᵀθ̂_ij, v²·‖φ‖²_{H_ij⁻¹})
         stop at the first arm i with         C_j − C_i > μ(z_ij) for all j > i
 
-    H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's likelihood at θ̂, so with
-    v = 1 the draw is from the Laplace approximation of the posterior. It explores less than
-    USS-PD and has no proof.
+    H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's likelihood at θ̂, so v = 1
+    draws from the Laplace approximation of the posterior. It explores less than USS-PD, unproved.
 
     Parameters
     ----------
-    cascade, features, context_dim, ridge
+    features, context_dim, forced_rounds, ridge
         As in `USSPD`. The ridge is the precision of the prior here.
     scale : float
         v ≥ 0; larger explores more.
-    forced_rounds : int or "auto"
-        Rounds that go to the last arm whatever the context.
     seed : int
-        Of the policy's own random stream, which is saved and restored with it.
+        Of the policy's own random stream.
 
     Examples
     --------
@@ -47,7 +44,6 @@ class Thompson(Contextual):
 
     name: ClassVar[str] = "thompson"
     draws: ClassVar[bool] = True
-    parameter_names: ClassVar[tuple[str, ...]] = ("scale", "forced_rounds", "ridge", "seed")
 
     def __init__(
         self,
@@ -61,9 +57,7 @@ class Thompson(Contextual):
         seed: int = 0,
     ) -> None:
         self.scale = number("scale", scale, least=0)
-        super().__init__(
-            cascade, features, context_dim, forced_rounds=forced_rounds, ridge=ridge, seed=seed
-        )
+        super().__init__(cascade, features, context_dim, forced_rounds, ridge, seed=seed)
         self._random: np.random.Generator = generator(self.seed)  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
 
     def _rule(self) -> native.Rule:
@@ -73,9 +67,6 @@ class Thompson(Contextual):
         """Return how deep to go for context ``x``; learns nothing, but draws."""
         self.features.row(x)  # a context that is refused draws nothing
         return super().decide(x)
-
-    def _noise(self) -> Floats:
-        return self._random.standard_normal(self._n_pairs)
 
     def _noise_table(self, n: int) -> Floats:
         return self._random.standard_normal((n, self._n_pairs))

@@ -3,16 +3,80 @@
 `stopwise.reference` writes both out on one page of plain numpy and takes the same decisions.
 """
 
-from typing import ClassVar
+from collections.abc import Hashable
+from typing import Any, ClassVar
+
+import numpy as np
 
 from stopwise.cascade import Cascade
 from stopwise.checks import number
-from stopwise.engine.native import Rule, UssPd, UssPdRidge
+from stopwise.engine.native import Ellipsoid, Rule, UssPd, UssPdRidge
+from stopwise.errors import InvalidOutputsError
 from stopwise.features import FeaturesLike
-from stopwise.policies.audited import AuditedPolicy
+from stopwise.policies.checking import coded
+from stopwise.policies.contextual import Contextual
+from stopwise.policies.round_in_progress import comparable
+from stopwise.policies.staged import known_row
+from stopwise.records import Round
 
 
-class USSPD(AuditedPolicy):
+class ConfidencePolicy(Contextual):
+    """A contextual policy with δ, σ and κ (see `USSPD` for the parameters)."""
+
+    def __init__(
+        self,
+        cascade: Cascade,
+        features: FeaturesLike | None = None,
+        context_dim: int | None = None,
+        *,
+        delta: float = 0.05,
+        sigma: float = 0.1,
+        kappa: float = 0.25,
+        forced_rounds: int | str = 50,
+        ridge: float = 1e-3,
+        full_depth_every: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.delta = number("delta", delta, above=0, below=1)
+        self.sigma = number("sigma", sigma, above=0)
+        self.kappa = number("kappa", kappa, above=0, most=0.25)
+        more = (forced_rounds, ridge, full_depth_every, seed)
+        super().__init__(cascade, features, context_dim, *more)
+
+    @property
+    def ellipsoid(self) -> Ellipsoid:
+        """The radius of the confidence ellipsoid as a function of the observations."""
+        n_arms, n_features = self.cascade.n_arms, self.features.n_features
+        return Ellipsoid(self.sigma, self.kappa, self.delta, n_arms, n_features)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that create an equal, untrained policy (see `Policy`)."""
+        given = super().parameters()
+        unused = ("full_depth_every", "seed") if self.full_depth_every is None else ()
+        return {name: value for name, value in given.items() if name not in unused}
+
+    def audit(self, done: Round, label: Hashable) -> None:
+        """Learn from the right answer to a finished round (see `Policy.audit`).
+
+        Where arm i was right and a deeper arm j wrong, going on did harm. The probability that i is
+        right where the two disagree, q_ij(x), is modelled as p_ij(x) is; with W_ij = p_ij·q_ij the
+        rule becomes C_j − C_i > UCB(p_ij − 2·W_ij).
+        """
+        outputs = list(done.outputs)
+        if label is None or not comparable(label):
+            raise InvalidOutputsError(
+                f"the label of an audited round is a value like its outputs, not {label!r}"
+            )
+        if not outputs:
+            return
+        n, _ = coded(outputs, self._n_arms)
+        right = np.array([output == label for output in outputs], dtype=np.uint8)
+        differ = [j < n and outputs[i] != outputs[j] for i, j in self.cascade.pairs()]
+        row = known_row(self.features, done.context, n)
+        self.learner.label(row, done.rule_stop, right, np.array(differ, dtype=np.uint8))
+
+
+class USSPD(ConfidencePolicy):
     """Unsupervised sequential selection from pairwise disagreement (USS-PD).
 
     ::
@@ -27,41 +91,35 @@ class USSPD(AuditedPolicy):
             θ̂_ij :  Σ_s (d_s − μ(φ_sᵀθ))·φ_s = ridge·θ,      V_ij = Σ_s φ_sφ_sᵀ
             α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ)),   n rounds so far
 
-    Stopping early is safe while p̃ is valid, since an arm never errs more often than a deeper
-    one by more than they disagree. It is also cheap if the best arm's every deeper arm costs
-    more than it disagrees (contextual weak dominance); without that the rule goes too deep,
-    which costs more and may even err more.
+    Stopping early is safe while p̃ is valid: an arm errs more often than a deeper one by at most
+    their disagreement. It is also cheap under contextual weak dominance; without, the rule goes
+    too deep, which costs more and may even err more.
 
     Parameters
     ----------
-    cascade : Cascade
-        The arms and their costs.
     features : feature map, optional
-        Φ, by default ``Identity()``, which has no intercept: without one, a context of zeros
-        means even odds, and p̂(−x) = 1 − p̂(x). ``Polynomial(degree=1)`` adds it. Also `PerStage`,
-        `PerPair`, or any callable.
+        Φ, by default ``Identity()``, which has no intercept: a context of zeros means even odds.
+        ``Polynomial(degree=1)`` adds one. Also `PerStage`, `PerPair`, or any callable.
     context_dim : int
         How many numbers a context has.
     delta : float
         δ in (0, 1): the confidence is 1 − δ.
     sigma : float
-        σ > 0, the sub-Gaussian parameter of the noise; the paper's experiments use 0.1. A
-        disagreement is always ½-sub-Gaussian; smaller values explore less than is proved.
+        σ > 0, the sub-Gaussian parameter of the noise; the paper's experiments use 0.1. ½ is
+        always valid; smaller values explore less than is proved.
     kappa : float
-        κ in (0, 1/4]: the least slope μ' near the truth. The default 1/4 is the slope at even
-        odds, its largest value: heuristic, and the least exploration.
+        κ in (0, 1/4]: the least slope μ' near the truth. 1/4, its largest value, is heuristic.
     forced_rounds : int or "auto"
-        m. "auto" goes on until λ_min(V) ≥ 1 for every pair, as the lemma asks; with features
-        that are nearly dependent that can take very long.
+        m. "auto": until λ_min(V) ≥ 1 for every pair, as the lemma asks; with features that are
+        nearly dependent that can take very long.
     ridge : float
         A small ridge keeps θ̂ finite when a pair never disagrees; → 0 is the paper's equation.
     full_depth_every : int, optional
-        n: one round in n, at random, goes to the last arm whatever the context. It keeps the rule
-        from settling too deep (docs/theory.md), and is needed where stages reveal the context:
-        there, observations that the rule would not have made count n times (docs/revealed.md).
-        By default none does, as in the paper.
+        n: one round in n, at random, goes to the last arm whatever the context; none by default,
+        as in the paper. It keeps the rule from settling too deep (docs/theory.md), and is needed
+        where stages reveal the context (docs/revealed.md).
     seed : int
-        Of these random choices; their state is saved and restored with the policy.
+        Of these random choices.
 
     Examples
     --------
@@ -86,7 +144,7 @@ class USSPD(AuditedPolicy):
         return self.ellipsoid.alpha(self.rounds)
 
 
-class USSPDRidge(AuditedPolicy):
+class USSPDRidge(ConfidencePolicy):
     """USS-PD with a regularised Gram matrix (USS-PD-λI): no long forced exploration.
 
     As `USSPD`, with V̄_ij = λI + V_ij in place of V_ij and
@@ -98,29 +156,25 @@ class USSPDRidge(AuditedPolicy):
 
     Parameters
     ----------
-    cascade, features, context_dim, delta, sigma, kappa, ridge, full_depth_every, seed
+    features, context_dim, delta, sigma, kappa, ridge, full_depth_every, seed
         As in `USSPD`.
     lam : float
         λ > 0, the multiple of I that V starts from. Not the ridge of the estimate.
     S : float
         A bound on ‖θ*_ij‖.
     forced_rounds : int or "auto"
-        1 in the paper; "auto" goes on until λ_min(V_ij) ≥ 2λ for every pair, from where the bound
-        is proved.
+        1 in the paper; "auto": until λ_min(V_ij) ≥ 2λ for every pair, from where the bound is
+        proved.
 
     Examples
     --------
     >>> import stopwise as sw
     >>> policy = sw.USSPDRidge(sw.Cascade(costs=[0.01, 0.3]), context_dim=2, lam=0.5, S=2.0)
-    >>> policy.decide([0.5, 1.0]).stop, policy.rounds
-    (1, 0)
+    >>> policy.decide([0.5, 1.0]).stop
+    1
     """
 
     name: ClassVar[str] = "uss-pd-ridge"
-    parameter_names: ClassVar[tuple[str, ...]] = (
-        *("delta", "sigma", "kappa", "lam", "S", "forced_rounds", "ridge"),
-        *("full_depth_every", "seed"),
-    )
 
     def __init__(
         self,

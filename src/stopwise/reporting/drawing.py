@@ -35,20 +35,14 @@ P = ParamSpec("P")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw in the house style, whatever the user's own is.
-
-    Examples
-    --------
-    >>> styled(lambda: panels(1, 2))().axes[0].get_title()
-    ''
-    """
+    """Draw in the house style, whatever the user's own is."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
         matplotlib: Any = import_module("matplotlib")
         with matplotlib.rc_context(STYLE):
             figure = draw(*args, **kwargs)
-            # found once, not for each format anew: that is most of what saving would cost
+            # found once for both formats: it is most of what saving would cost
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
             return figure
@@ -91,20 +85,20 @@ def draw(picture: Picture) -> Drawn:
         "savefig.facecolor": "white",
     }
     with matplotlib.rc_context(settled), warnings.catch_warnings():
-        # a letter no font here has is drawn as a box; nobody can act on being told
+        # a letter that no font has is drawn as a box; nobody can act on a warning
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure: Any = picture.draw()
         svg, png = io.BytesIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is not None:  # it would keep the figure for ever
+    if pyplot is not None:  # it would never release the figure
         pyplot.close(figure)
     return Drawn(svg.getvalue(), png.getvalue())
 
 
 def from_zero(axes: Axes) -> None:
-    """Let the axis begin at zero and hold all that is drawn, intervals included."""
+    """Start the axis at zero and include all that is drawn, with its intervals."""
     axes.set_ylim(0, 1.05 * float(axes.dataLim.y1) or 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: a reader never meets half a report."""
+"""Files that are complete or missing: a reader never finds half a report."""
 
 import os
 import shutil
@@ -7,32 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file in one step, with its folder if need be.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     write_file(Path(folder, "new", "a.txt"), b"abc")
-    ...     Path(folder, "new", "a.txt").read_text()
-    'abc'
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-
-
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write several files into a folder: all of them, or none and no folder.
 
-    They are written in full elsewhere first, as what goes wrong (a full disk, an interrupt) goes
-    wrong in writing; then each takes its place in one step, in the order given.
+    They are written elsewhere first, since a full disk or an interrupt shows in writing; then
+    each is moved to its place in one step, in the order given.
 
     Examples
     --------
@@ -55,5 +34,5 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     finally:
         shutil.rmtree(apart, ignore_errors=True)
         for place in missing:
-            with suppress(OSError):  # not empty: all went well
+            with suppress(OSError):  # not empty: the files are there
                 place.rmdir()

@@ -36,12 +36,7 @@ def environment(folder: Path) -> Any:
     """Return the Jinja environment for a folder of templates and those that all pages share.
 
     It escapes everything but markup. Filters: the functions of `stopwise.reporting.wording`,
-    and ``inline``, ``paragraphs``, ``data_url``.
-
-    Raises
-    ------
-    MissingPackageError
-        If jinja2 is not installed.
+    and ``inline``, ``paragraphs``, ``data_url``. Without jinja2: `MissingPackageError`.
     """
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -58,25 +53,18 @@ def environment(folder: Path) -> Any:
         lstrip_blocks=True,
     )
     templates.filters.update({function.__name__: function for function in FILTERS})
-    for function in (inline, paragraphs):
-        templates.filters[function.__name__] = _marked(function, Markup)
+
+    def marked(function: Callable[[str], str]) -> Callable[[str], str]:
+        return lambda text: Markup(function(text))
+
+    templates.filters.update(inline=marked(inline), paragraphs=marked(paragraphs))
     templates.filters["data_url"] = data_url
     templates.globals.update(NOTHING=wording.NOTHING, style=Markup(style()))
     return templates
 
 
 def render(folder: Path, template: str, **values: Any) -> str:
-    """Return a page made from a template of a folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the template is; it may also name those of ``reporting/templates``.
-    template : str
-        Its file name.
-    **values
-        What it shows.
-    """
+    """Return a page from a template of a folder; it may use those of ``reporting/templates``."""
     return environment(folder).get_template(template).render(values)
 
 
@@ -112,7 +100,3 @@ def paragraphs(text: str) -> str:
 def data_url(svg: bytes) -> str:
     """Return a picture as an address that holds it."""
     return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
-
-
-def _marked(function: Callable[[str], str], markup: type[str]) -> Callable[[str], str]:
-    return lambda text: markup(function(text))

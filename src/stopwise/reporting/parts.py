@@ -1,16 +1,11 @@
 """What a report is made of: tables and pictures, as plain values."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
 
 from stopwise.reporting.wording import NOTHING, Value
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
-else:
-    Drawing = object
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -32,12 +27,9 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """A figure of the report, drawn when it is needed.
-
-    ``alt`` describes it for those who cannot see it.
-    """
+    """A figure of the report, drawn when it is needed; ``alt`` describes it in words."""
 
     name: str
     title: str
     alt: str
-    draw: "Callable[[], Drawing]"
+    draw: Callable[[], Any]

@@ -25,17 +25,7 @@ def normalised_text(text: str) -> str:
     """Return a text such that answers which differ only in their writing become equal.
 
     Letters are case-folded and brought to one Unicode form (NFKC), white space is collapsed and
-    trimmed, quotes, brackets, emphasis and closing punctuation around the whole are taken off.
-
-    Parameters
-    ----------
-    text : str
-        The answer of a stage.
-
-    Returns
-    -------
-    str
-        What to compare.
+    trimmed, quotes, brackets, emphasis and closing punctuation around the text are removed.
 
     Examples
     --------
@@ -49,7 +39,7 @@ def normalised_text(text: str) -> str:
             f"normalised_text takes a text, not {text!r}: take the text out of the answer first, "
             "as in canonical=lambda answer: sw.normalised_text(answer['text'])"
         )
-    # Folding can leave NFKC and taking marks off can uncover more of either: on until it rests.
+    # Folding can leave NFKC, and removing marks can uncover more of either: repeat until stable.
     while True:
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
         bare = " ".join(folded.split()).lstrip(OPENING + " ").rstrip(CLOSING + " ")
@@ -61,19 +51,10 @@ def normalised_text(text: str) -> str:
 def bucket(edges: Sequence[float]) -> Callable[[float], int]:
     """Return a canonical form of numbers: the number of the bucket they fall into.
 
-    Bucket 0 lies below the first edge, bucket k from edge k − 1 (included) to edge k (excluded).
-    Numbers on two sides of an edge differ however close they are. That is sound, it only sends
-    some rounds deeper; but right and wrong must then be judged by bucket too.
-
-    Parameters
-    ----------
-    edges : sequence of float
-        Where buckets end, in rising order.
-
-    Returns
-    -------
-    callable
-        number → number of its bucket.
+    Bucket 0 lies below the first edge, bucket k from edge k − 1 (included) to edge k (excluded);
+    ``edges`` are in rising order. Numbers on two sides of an edge differ however close they are.
+    That is sound, and only makes some rounds go deeper; but right and wrong must then be judged by
+    bucket too.
 
     Examples
     --------

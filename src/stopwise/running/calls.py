@@ -1,4 +1,4 @@
-"""Put a question to a stage: here, in a thread that can be left behind, or in an event loop."""
+"""Call a stage: here, in a thread that can be left behind, or in an event loop."""
 
 import asyncio
 import contextvars
@@ -6,11 +6,9 @@ import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NoReturn, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
-
-from stopwise.errors import InvalidParameterError
 
 Call = Callable[[Any], Any]
 Outcome = tuple[Any, Exception | None]
@@ -20,32 +18,22 @@ Outcome = tuple[Any, Exception | None]
 class Estimator(Protocol):
     """Something fitted, in the manner of scikit-learn: predicts a table row by row."""
 
-    @property  # a method in most, but some make it as it is asked for
+    @property  # a method in most, but some create it on access
     def predict(self) -> Any:
         """Called with a table, returns one prediction a row."""
         ...
 
 
 def prediction(estimator: Estimator) -> Call:
-    """Return an estimator as a function of one case: a table of one row in, one value out.
-
-    Examples
-    --------
-    >>> class Sign:
-    ...     def predict(self, X):
-    ...         return np.sign([x[0] for x in X])
-    >>> prediction(Sign())([-3.5, 1.0])
-    -1.0
-    """
+    """Return an estimator as a function of one case: a table of one row in, one value out."""
 
     async def predict_async(case: Any) -> Any:
         return _only(await estimator.predict([case]))
 
     def predict(case: Any) -> Any:
         predicted = estimator.predict([case])
-        if inspect.isawaitable(predicted):
-            if inspect.iscoroutine(predicted):
-                predicted.close()  # or Python complains that it was never awaited
+        if inspect.iscoroutine(predicted):
+            predicted.close()  # or Python complains that it was never awaited
             raise TypeError("predict gave something to await: declare it with `async def`")
         return _only(predicted)
 
@@ -64,42 +52,17 @@ def _only(predicted: Any) -> Any:
 
 
 def is_async(run: object) -> bool:
-    """Say whether calling it gives something to await.
-
-    Examples
-    --------
-    >>> async def slow(case): ...
-    >>> is_async(slow), is_async(abs)
-    (True, False)
-    """
+    """Return whether calling it gives something to await."""
     return inspect.iscoroutinefunction(run) or inspect.iscoroutinefunction(
         getattr(run, "__call__", None)  # noqa: B004 (an object whose __call__ is async)
     )
 
 
-def yields(run: object) -> bool:
-    """Say whether calling it gives a generator, which has not answered anything yet.
-
-    Examples
-    --------
-    >>> yields(lambda case: (yield case)), yields(abs)
-    (True, False)
-    """
-    parts = (run, getattr(run, "__call__", None), getattr(run, "predict", None))  # noqa: B004 (an object may be its own stage)
-    return any(inspect.isgeneratorfunction(p) or inspect.isasyncgenfunction(p) for p in parts)
-
-
 def ask(run: Call, case: Any, timeout: float | None) -> Any:
     """Call a stage and wait for its answer; TimeoutError if there is none in time.
 
-    Without a timeout the stage runs in this thread. With one it runs in a thread of its own, which
-    is left to itself when time is up: Python cannot stop it. It is a daemon, so that a stage that
-    hangs does not keep the program from ending.
-
-    Examples
-    --------
-    >>> ask(abs, -3, timeout=10.0)
-    3
+    Without a timeout the stage runs in this thread. With one it runs in a daemon thread of its own,
+    which is left to itself when time is up: Python cannot stop it.
     """
     if timeout is None:
         return run(case)
@@ -111,17 +74,10 @@ def ask(run: Call, case: Any, timeout: float | None) -> Any:
 
 
 async def ask_async(run: Call, case: Any, timeout: float | None) -> Any:
-    """Call a stage from an event loop, which goes on meanwhile.
+    """Call a stage from an event loop without blocking it.
 
     An async stage is awaited, and cancelled when time is up. Any other runs in a thread of its own
     (see `ask`).
-
-    Examples
-    --------
-    >>> async def double(case):
-    ...     return 2 * case
-    >>> asyncio.run(ask_async(double, 4, timeout=10.0)), asyncio.run(ask_async(abs, -4, None))
-    (8, 4)
     """
     limit = asyncio.timeout(timeout)
     try:
@@ -136,15 +92,6 @@ async def ask_async(run: Call, case: Any, timeout: float | None) -> Any:
         raise _too_late(timeout) from None
 
 
-def refuse_async(name: str | None, instead: str, answer: Any = None) -> NoReturn:
-    """Say that a stage must be awaited, and what to write instead of a call that blocks."""
-    if inspect.iscoroutine(answer):
-        answer.close()  # or Python complains that it was never awaited
-    raise InvalidParameterError(
-        f"stage {name!r} is async, and `run` cannot await it: write {instead}"
-    )
-
-
 def _in_thread(run: Call, case: Any) -> "Future[Outcome]":
     # Not asyncio.to_thread: its threads are joined when the loop ends, so that one stage that hangs
     # would hang the program, and there are few of them.
@@ -154,13 +101,11 @@ def _in_thread(run: Call, case: Any) -> "Future[Outcome]":
 
     def work() -> None:
         try:
-            outcome: Outcome = context.run(run, case), None
+            asked.set_result((context.run(run, case), None))
         except Exception as error:  # as a value: a future of asyncio cannot carry StopIteration
-            outcome = None, error
+            asked.set_result((None, error))
         except BaseException as error:  # KeyboardInterrupt, SystemExit: to whoever waits
             asked.set_exception(error)
-            return
-        asked.set_result(outcome)
 
     threading.Thread(target=work, name="stopwise-stage", daemon=True).start()
     return asked

@@ -6,12 +6,11 @@ source of decisions yields. `drive` and `drive_async` do the steps, blocking or 
 
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import replace
-from inspect import isawaitable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from inspect import isawaitable, iscoroutine
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from stopwise.errors import InvalidInputError, InvalidParameterError
 from stopwise.records import Failure
-from stopwise.running.calls import refuse_async
 from stopwise.running.stage import Stage, StageLike, message
 
 T = TypeVar("T")
@@ -50,23 +49,10 @@ class RoundLoop:
     case : object
         What they are asked about.
     decisions : Decisions
-        Say which arm is next.
+        Decide which arm is next.
     instead : str or None
         What to write instead of a call that blocks, if a stage must be awaited; None where the
         steps are awaited.
-
-    Attributes
-    ----------
-    answers : list
-        Of the stages, as they gave them.
-    newest : object
-        The newest answer, also if it could not be given to the source of decisions.
-    costs : list of float
-        Of the calls that answered, where the stages say.
-    failure : Failure or None
-        Why the round ended early, if it did.
-    error : Exception or None
-        The exception behind the failure.
     """
 
     def __init__(
@@ -77,9 +63,9 @@ class RoundLoop:
         self._decisions = decisions
         self._instead = instead
         self.answers: list[Any] = []
-        self.newest: Any = None
-        self.costs: list[float] = []
-        self.failure: Failure | None = None
+        self.newest: Any = None  # answer, also if it could not be given to the decisions
+        self.costs: list[float] = []  # of the calls that answered, where the stages say
+        self.failure: Failure | None = None  # why the round ended early
         self.error: Exception | None = None
 
     def steps(self) -> Generator[Any, Any, None]:
@@ -92,7 +78,9 @@ class RoundLoop:
                 self._fail(arm, error)
                 continue
             if self._instead is not None and isawaitable(answer):  # from a plain function
-                refuse_async(stage.name, self._instead, answer)
+                if iscoroutine(answer):
+                    answer.close()  # or Python complains that it was never awaited
+                _refuse_async(stage, self._instead)
             try:
                 output, revealed, cost = stage.judge(answer, last=arm + 1 == len(self._stages))
                 self.newest = answer
@@ -115,15 +103,15 @@ class RoundLoop:
 
 def drive(steps: Generator[Any, Any, T], do: Callable[[Any], Any]) -> T:
     """Do each step that a generator yields, and return its result."""
+    advance: Callable[[Any], Any] = steps.send
+    outcome: Any = None
     try:
-        step = next(steps)
         while True:
-            outcome, error = None, None
+            step = advance(outcome)
             try:
-                outcome = do(step)
-            except Exception as caught:
-                error = caught  # thrown below, where it is not taken for the cause of others
-            step = steps.send(outcome) if error is None else steps.throw(error)
+                advance, outcome = steps.send, do(step)
+            except Exception as error:  # thrown above, where it is not the cause of others
+                advance, outcome = steps.throw, error
     except StopIteration as end:
         return end.value
     finally:
@@ -132,19 +120,32 @@ def drive(steps: Generator[Any, Any, T], do: Callable[[Any], Any]) -> T:
 
 async def drive_async(steps: Generator[Any, Any, T], do: Callable[[Any], Awaitable[Any]]) -> T:
     """Await each step that a generator yields, and return its result."""
+    advance: Callable[[Any], Any] = steps.send
+    outcome: Any = None
     try:
-        step = next(steps)
         while True:
-            outcome, error = None, None
+            step = advance(outcome)
             try:
-                outcome = await do(step)
-            except Exception as caught:
-                error = caught
-            step = steps.send(outcome) if error is None else steps.throw(error)
+                advance, outcome = steps.send, await do(step)
+            except Exception as error:
+                advance, outcome = steps.throw, error
     except StopIteration as end:
         return end.value
     finally:
         steps.close()
+
+
+def check_blocking(stages: Sequence[Stage], instead: str) -> None:
+    """Raise if a stage must be awaited; ``instead`` says what to write."""
+    for stage in stages:
+        if stage.is_async:
+            _refuse_async(stage, instead)
+
+
+def _refuse_async(stage: Stage, instead: str) -> NoReturn:
+    raise InvalidParameterError(
+        f"stage {stage.name!r} is async, and `run` cannot await it: write {instead}"
+    )
 
 
 def stages_for(
@@ -155,18 +156,10 @@ def stages_for(
     canonical: Callable[[Any], Hashable] | None = None,
     timeout: float | None = None,
 ) -> tuple[Stage, ...]:
-    """Return a complete stage for every arm, or say what does not fit.
+    """Return a complete stage for every arm, or refuse what does not fit.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of the arms.
-    given : sequence
-        One for each arm, in order: a `Stage`, or what would make one.
-    reveal : bool
-        Whether stages may reveal numbers.
-    canonical, timeout
-        For stages that have none of their own.
+    ``reveal`` says whether stages may reveal numbers; ``canonical`` and ``timeout`` are for stages
+    that have none of their own.
     """
     if len(given) != len(names):
         raise InvalidParameterError(
@@ -175,11 +168,17 @@ def stages_for(
         )
     stages: list[Stage] = []
     for i, (name, one) in enumerate(zip(names, given, strict=True)):
-        stage = Stage.of(one)
+        stage = one if isinstance(one, Stage) else Stage(one)
         if stage.name not in (None, name) and name != f"arm {i}":  # the cascade's default
             raise InvalidParameterError(
                 f"stage {i} is named {stage.name!r}, but arm {i} is {name!r}: are the stages in "
                 "the order of the arms?"
+            )
+        if stage.reveals is not None and not reveal and i < len(names) - 1:
+            raise InvalidParameterError(
+                f"stage {name!r} reveals numbers, but this policy sees the complete context from "
+                "the start; let it see more from stage to stage: "
+                "features=PerStage(maps, sees=[...])"
             )
         stages.append(
             replace(
@@ -195,11 +194,4 @@ def stages_for(
             "either all stages say what a call costs or none does; without `cost`: "
             f"{', '.join(map(repr, silent))} (write cost=0 where a call is free)"
         )
-    for stage in stages[:-1]:
-        if stage.reveals is not None and not reveal:
-            raise InvalidParameterError(
-                f"stage {stage.name!r} reveals numbers, but this policy sees the whole context "
-                "from the start; let it see more from stage to stage: "
-                "features=PerStage(maps, sees=[...])"
-            )
     return tuple(stages)

@@ -23,7 +23,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stopwise.checks import integer, short_repr
+from stopwise.checks import choice, integer, short_repr
 from stopwise.errors import (
     InvalidContextError,
     InvalidParameterError,
@@ -32,47 +32,44 @@ from stopwise.errors import (
 )
 from stopwise.policies.base import Policy
 from stopwise.records import Round
-from stopwise.running.calls import ask, ask_async, refuse_async
-from stopwise.running.round_loop import RoundLoop, drive, drive_async, stages_for
+from stopwise.running.calls import ask, ask_async
+from stopwise.running.round_loop import RoundLoop, check_blocking, drive, drive_async, stages_for
 from stopwise.running.stage import StageLike, check_equality, seconds
 
 WATCHED = 20  # rounds; if more than half of the latest failed, there is a warning (heuristic)
 INSTEAD = "`await runner.arun(case)` in async code, `asyncio.run(runner.arun(case))` elsewhere"
 
 
-class KeepsRounds(Protocol):
+class RoundLog(Protocol):
     """Where rounds are written: a `LogWriter`, or anything else with ``write``."""
 
     def write(self, done: Round, /) -> object:
-        """Keep one round."""
+        """Write one round."""
         ...
 
 
 class Runner:
     """A policy and the stages it decides about.
 
-    A round, for a case:
-
-    1. the policy is asked whether to run the next arm, knowing the context so far;
-    2. the arm's stage answers; what it reveals joins the context;
-    3. when the policy says stop, or a stage fails, the round is written to the log, and the
-       policy learns from the arms that answered.
+    In each round the policy decides whether to run the next arm; the arm's stage answers, and what
+    it reveals joins the context. When the policy says stop, or a stage fails, the round is written
+    to the log, and the policy learns from the arms that answered.
 
     A stage fails when it raises, is late, or gives what cannot be used. The round then ends with a
-    `Failure` in its record, and teaches what a round that stopped before that arm would have.
-    What is no failure of a stage (a case without a proper context, an interrupt from the keyboard,
-    a cancelled task) goes through to the caller; the policy has then learned nothing.
+    `Failure` in its record, and the policy learns what it would from a round that stopped before
+    that arm. Other exceptions (a case without a proper context, an interrupt from the keyboard, a
+    cancelled task) go through to the caller; the policy has then learned nothing.
 
-    A runner may be used from several threads: a lock keeps calls of the policy apart. It is held
-    while the policy decides or learns, never while a stage runs. Give a policy one runner, since
-    two would not know of each other; and hold ``runner.lock`` to save the policy meanwhile.
+    A runner may be used from several threads: it holds ``runner.lock`` while the policy decides or
+    learns, never while a stage runs. Give a policy one runner only, and hold the lock to save the
+    policy meanwhile.
 
     Parameters
     ----------
     policy : Policy
         Decides and learns.
     stages : sequence
-        One for each arm, in order: a `Stage`, or what would make one.
+        One for each arm, in order: a `Stage`, or the ``run`` of one.
     context : callable, optional
         case → the numbers known before the first arm. By default the case is these numbers.
     canonical : callable, optional
@@ -104,18 +101,15 @@ class Runner:
         context: Callable[[Any], ArrayLike] | None = None,
         canonical: Callable[[Any], Hashable] | None = None,
         timeout: float | None = None,
-        log: KeepsRounds | None = None,
+        log: RoundLog | None = None,
         on_error: Literal["end", "raise"] = "end",
     ) -> None:
         if policy.needs_truth:
             raise TruthRequiredError(
-                f"{policy.name} needs what nobody knows while a cascade runs; take a policy that "
-                "learns without, such as USSPD"
+                f"{policy.name} needs the truth, which nobody knows while a cascade runs; choose a "
+                "policy that learns without, such as USSPD"
             )
-        if on_error not in ("end", "raise"):
-            raise InvalidParameterError(f'on_error is "end" or "raise", not {on_error!r}')
-        if timeout is not None:
-            timeout = seconds(timeout)
+        choice("on_error", on_error, ("end", "raise"))
         self.policy = policy
         self.blind = not policy.uses_context
         self.stages = stages_for(
@@ -123,7 +117,7 @@ class Runner:
             stages,
             reveal=self.blind or policy.sees_revealed,
             canonical=canonical,
-            timeout=timeout,
+            timeout=None if timeout is None else seconds(timeout),
         )
         self.context = context
         self.canonical = canonical
@@ -134,19 +128,7 @@ class Runner:
         self._warned = False
 
     def run(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002 (the word for it)
-        """Run one case to its end.
-
-        Parameters
-        ----------
-        case : object
-            What the stages are asked about.
-        id : str, optional
-            By which the round can be found again; by default a random one.
-
-        Returns
-        -------
-        Round
-            The outputs, where it ended, and whether a stage failed.
+        """Run one case to its end, and return its record; ``id`` is random unless given.
 
         Raises
         ------
@@ -155,9 +137,7 @@ class Runner:
         InvalidParameterError
             If a stage is async: await `arun`.
         """
-        for stage in self.stages:
-            if stage.is_async:
-                refuse_async(stage.name, INSTEAD)
+        check_blocking(self.stages, INSTEAD)
         local = _LocalRound(self, case, id)
         loop = RoundLoop(self.stages, case, local, INSTEAD)
         drive(loop.steps(), lambda step: ask(*step))
@@ -179,21 +159,13 @@ class Runner:
     ) -> Iterator[Round]:
         """Run cases one after another, and yield each round when it has ended.
 
-        Nothing runs before the first round is asked for: loop over the result, or make a list.
-
-        Parameters
-        ----------
-        cases : iterable
-            The cases; of a data frame (pandas or polars), its rows as tuples.
-        id_of : callable, optional
-            case → the id of its round.
+        Nothing runs until you loop over the result. A data frame (pandas or polars) gives its rows
+        as tuples; ``id_of`` maps a case to the id of its round.
 
         Raises
         ------
         InvalidContextError
-            If a case has no proper context; it names the case. The rounds before it are done. A
-            policy accepts contexts outside their range with
-            ``features=Scaled(..., outside="clip")``.
+            If a case has no proper context; it names the case. The rounds before it are done.
         """
         for number, case in enumerate(_rows(cases), 1):
             with _named_case(number):
@@ -209,18 +181,9 @@ class Runner:
     ) -> AsyncIterator[Round]:
         """Run many cases at once, and yield each round when it has ended.
 
-        Rounds end, and are learned from and logged, in an order of their own; a decision rests on
-        the rounds that have ended by then. Use ``id_of`` to know which case a round belongs to.
-        If the caller leaves early, rounds still under way are cancelled and not learned from.
-
-        Parameters
-        ----------
-        cases : iterable
-            The cases, taken one by one; of a data frame, its rows as tuples.
-        concurrency : int
-            How many rounds may be under way.
-        id_of : callable, optional
-            case → the id of its round.
+        Up to ``concurrency`` rounds are under way. They end, and are learned from and logged, in an
+        order of their own; ``id_of`` (case → id) shows which case a round belongs to. If the caller
+        leaves early, rounds still under way are cancelled and not learned from.
         """
         concurrency = integer("concurrency", concurrency, least=1)
 
@@ -250,12 +213,7 @@ class Runner:
     def audit(self, done: Round, label: Any) -> None:
         """Report the right answer of a round that this runner has run to the policy.
 
-        Parameters
-        ----------
-        done : Round
-            The round.
-        label : object
-            The right answer as a stage would have given it; it is made canonical in the same way.
+        ``label`` is what a stage would have answered; it is made canonical in the same way.
 
         Raises
         ------
@@ -351,10 +309,9 @@ class _LocalRound:
             failure=loop.failure,
         )
         with runner.lock:
-            # First the log, then the policy: whatever the policy knows is in the log, in the order
-            # in which it was learned. If writing fails, neither has the round. If the program dies
-            # in between, the log is one round ahead of a policy that died with the program;
-            # replaying the log makes it good.
+            # First the log, then the policy: whatever the policy has learned is in the log, in the
+            # same order. If writing fails, neither has the round. If the program dies in between,
+            # replaying the log restores the policy.
             if runner.log is not None:
                 try:
                     runner.log.write(done)

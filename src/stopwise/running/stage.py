@@ -1,14 +1,16 @@
-"""A stage: what stands behind an arm of a cascade."""
+"""A stage: the function, estimator or client behind an arm of a cascade."""
 
-import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from inspect import isasyncgen, isgenerator
-from typing import Any
+from typing import Any, TypeVar
 
-from stopwise.checks import number, short_repr
+from stopwise.checks import number, short_repr, vector
 from stopwise.errors import InvalidOutputsError, InvalidParameterError
-from stopwise.running.calls import Call, Estimator, is_async, prediction, yields
+from stopwise.running.calls import Call, Estimator, is_async, prediction
+
+T = TypeVar("T")
+LONGEST = 1e6  # seconds; threads cannot wait for much longer (heuristic)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,9 +25,8 @@ class Stage:
     name : str, optional
         By default that of its arm.
     reveals : callable, optional
-        answer → numbers that are added to the context for the arms beyond (a lab value, the
-        stage's own confidence); always equally many. Nothing is beyond the last arm, so there it
-        is not called.
+        answer → numbers that are added to the context for deeper arms (a lab value, the stage's
+        own confidence); always equally many. Not called for the last arm.
     cost : callable or float, optional
         answer → what this call really cost, or one number for all calls. For the record; the
         policy decides by the costs of its cascade.
@@ -60,23 +61,15 @@ class Stage:
         run: object = self.run
         if isinstance(run, type) and isinstance(run, Estimator):
             raise InvalidParameterError(
-                f"a stage needs a fitted estimator, not the class {run.__name__}: make one, fit it"
+                f"a stage needs a fitted estimator, not the class {run.__name__}: create one and "
+                "fit it"
             )
-        if yields(run):
-            raise InvalidParameterError(
-                "a stage must return its answer, and this one yields: a generator has no "
-                "answer yet. Collect what it yields and return that"
-            )
-        if isinstance(run, Estimator):
-            call = prediction(run)
-        elif callable(run):
-            call = run
-        else:
+        if not isinstance(run, Estimator) and not callable(run):
             raise InvalidParameterError(
                 "a stage is a function of a case, or has `predict`; "
                 f"a {type(run).__name__} is neither"
             )
-        object.__setattr__(self, "call", call)
+        object.__setattr__(self, "call", prediction(run) if isinstance(run, Estimator) else run)
         for part in ("reveals", "canonical"):
             given: object = getattr(self, part)
             if given is not None and not callable(given):
@@ -88,11 +81,6 @@ class Stage:
         if self.cost is not None and not callable(self.cost):
             object.__setattr__(self, "cost", number("cost", self.cost, least=0))
 
-    @classmethod
-    def of(cls, given: "StageLike") -> "Stage":
-        """Return a stage as it is, and anything else as a stage without settings."""
-        return given if isinstance(given, Stage) else cls(given)
-
     @property
     def is_async(self) -> bool:
         """Whether it must be awaited."""
@@ -101,82 +89,59 @@ class Stage:
     def judge(self, answer: Any, *, last: bool) -> tuple[Hashable, tuple[float, ...], float | None]:
         """Return what an answer means: what is compared, what it reveals, what it cost.
 
-        Parameters
-        ----------
-        answer : object
-            As the stage gave it.
-        last : bool
-            Whether the stage is the last, beyond which nothing is revealed.
-
-        Raises
-        ------
-        InvalidOutputsError
-            If one of the three is not what it must be, or the function for it raised.
+        ``last`` says whether the stage is the last, which reveals nothing. `InvalidOutputsError` is
+        raised if one of the three is not what it must be, or the function for it raised.
         """
         if isgenerator(answer) or isasyncgen(answer):
             raise InvalidOutputsError(
                 "the stage gave a generator, which has no answer yet: collect what it "
                 "yields and return that"
             )
-        compared = _asked("canonical", self.canonical, answer) if self.canonical else answer
+        compared = _called("canonical", self.canonical, answer) if self.canonical else answer
         try:
             hash(compared)
         except Exception as error:
             raise _incomparable(compared, error) from None
         check_equality(compared, compared)
-        revealed: tuple[float, ...] = ()
+        revealed, cost = (), None
         if self.reveals is not None and not last:
-            revealed = _numbers(_asked("reveals", self.reveals, answer))
-        cost = self.cost
-        if callable(cost):
-            cost = _cost(_asked("cost", cost, answer))
+            revealed = _called("reveals", self._revealed, answer)
+        if self.cost is not None:
+            cost = _called("cost", self._paid, answer)
         return compared, revealed, cost
+
+    def _revealed(self, answer: Any) -> tuple[float, ...]:
+        values = list(self.reveals(answer)) if self.reveals else []
+        return tuple(vector("reveals", values, error=InvalidOutputsError).tolist())
+
+    def _paid(self, answer: Any) -> float:
+        cost = self.cost(answer) if callable(self.cost) else self.cost
+        return number("cost", cost, least=0, error=InvalidOutputsError)
 
 
 StageLike = Call | Estimator | Stage
 
 
 def check_equality(one: Hashable, other: Hashable) -> None:
-    """Raise `InvalidOutputsError` if two values cannot be compared: foreign types may do anything.
-
-    Examples
-    --------
-    >>> check_equality("spam", 5)
-    """
+    """Raise `InvalidOutputsError` if two values cannot be compared."""
     try:
         for a, b in ((one, other), (other, one)):
             bool(a == b)
             bool(a != b)
-    except Exception as error:
+    except Exception as error:  # foreign types may do anything
         raise _incomparable(one, error) from None
-
-
-LONGEST = 1e6  # seconds; threads cannot wait for much longer (heuristic)
 
 
 def seconds(
     given: float, name: str = "timeout", *, zero: bool = False, most: float | None = LONGEST
 ) -> float:
-    """Return a number of seconds, or say what is wrong with it.
-
-    Examples
-    --------
-    >>> seconds(2)
-    2.0
-    """
-    value = math.nan if isinstance(given, bool | str) else given
+    """Return a number of seconds, or refuse it."""
     least, above = (0.0, None) if zero else (None, 0.0)
-    return number(f"{name} (in seconds)", value, least=least, above=above, most=most)
+    return number(f"{name} (in seconds)", given, least=least, above=above, most=most)
 
 
 def message(error: BaseException) -> str:
-    """Return the message of an exception; nothing if that fails.
-
-    Examples
-    --------
-    >>> message(ValueError("too short"))
-    'too short'
-    """
+    """Return the message of an exception; nothing if that fails."""
     try:
         return str(error)
     except Exception:
@@ -186,36 +151,15 @@ def message(error: BaseException) -> str:
 def _incomparable(value: object, error: Exception) -> InvalidOutputsError:
     return InvalidOutputsError(
         f"answers like {short_repr(value)} cannot be compared "
-        f"({message(error) or type(error).__name__}); give the stage a `canonical` that makes a "
-        "number, a text or a tuple of it"
+        f"({message(error) or type(error).__name__}); give the stage a `canonical` that turns it "
+        "into a number, a text or a tuple"
     )
 
 
-def _asked(what: str, function: Callable[[Any], Any], answer: Any) -> Any:
+def _called(what: str, function: Callable[[Any], T], answer: Any) -> T:
     try:
         return function(answer)
+    except InvalidOutputsError:
+        raise
     except Exception as error:
         raise InvalidOutputsError(f"{what}: {type(error).__name__}: {message(error)}") from error
-
-
-def _numbers(given: Any) -> tuple[float, ...]:
-    try:
-        values = tuple(float(value) for value in given)
-    except Exception:
-        raise InvalidOutputsError(
-            f"reveals must give a list of numbers, not {short_repr(given)}"
-        ) from None
-    for place, value in enumerate(values):
-        if not math.isfinite(value):
-            raise InvalidOutputsError(f"reveals gave {value} at place {place}; it must be finite")
-    return values
-
-
-def _cost(given: Any) -> float:
-    try:
-        cost = float(given)
-    except Exception:
-        cost = math.nan
-    if not 0 <= cost < math.inf:
-        raise InvalidOutputsError(f"cost must give a number, 0 or more, not {short_repr(given)}")
-    return cost

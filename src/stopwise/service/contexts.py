@@ -46,17 +46,17 @@ class ContextTable:
 
     def _row(self, context: list[float] | dict[str, float], field: str) -> list[float]:
         if isinstance(context, dict):
-            context = self._ordered(context, field)
+            return self._ordered(context, field)
         if len(context) != self._size:
             words = f"{field} has {len(context)} numbers; this cascade's contexts have {self._size}"
             raise invalid(words, field=field)
         return context
 
     def _ordered(self, context: Mapping[str, float], field: str) -> list[float]:
-        if not self._places:
-            words = f"{field}: this cascade's context has no names; give a list of numbers"
-            raise invalid(words, field=field)
         if context.keys() != self._places.keys():
+            if not self._places:
+                words = f"{field}: this cascade's context has no names; give a list of numbers"
+                raise invalid(words, field=field)
             missing, unknown = self._places.keys() - context, context.keys() - self._places
             parts = (("missing", missing), ("unknown", unknown))
             faults = [f"{what}: {', '.join(sorted(names))}" for what, names in parts if names]
@@ -68,11 +68,8 @@ class ContextTable:
         if len(contexts) != 1:
             raise conflict("stages of this cascade reveal its context: open its rounds one by one")
         if isinstance(contexts[0], dict):
-            raise invalid(
-                "stages of this cascade reveal its context: give the numbers known before the "
-                "first arm as a list",
-                field="context",
-            )
+            words = "stages of this cascade reveal its context: give the numbers known before"
+            raise invalid(f"{words} the first arm as a list", field="context")
         return np.array([contexts[0]], dtype=np.float64)
 
     def refusal(self, error: StopwiseError) -> Refusal:

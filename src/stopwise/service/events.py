@@ -1,8 +1,7 @@
-"""Events: what the log holds, in the order in which it happened, in blocks.
+"""Events, in blocks: what the log holds, with all that is needed to apply it again.
 
-An event holds all that is needed to apply it again, and what was answered. A cascade is named by
-its number in the order of creation. Contexts are float64, little-endian; outputs are canonical
-JSON (`stopwise.service.outputs`).
+A cascade is named by its number in the order of creation. Contexts are float64, little-endian;
+outputs are canonical JSON (`stopwise.service.outputs`).
 """
 
 from hashlib import blake2b
@@ -31,7 +30,7 @@ class Retired(msgspec.Struct, frozen=True, array_like=True, tag="retired"):
 class Opened(msgspec.Struct, frozen=True, array_like=True, tag="opened"):
     """Rounds ``first``, ``first + 1``, … were opened, one or a batch.
 
-    Where the whole context is known, ``stops`` has the last arm of each round and ``rule_stops``
+    Where all of the context is known, ``stops`` has the last arm of each round and ``rule_stops``
     the arm at which the rule itself stops (empty: the same). Where stages reveal the context both
     are empty: where the round stops is decided later.
     """
@@ -67,6 +66,14 @@ class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
     context: bytes = b""
 
 
+def context_of(opened: Opened, reported: Reported | None, number: int) -> bytes:
+    """Return all that is known of a round's context from its events."""
+    if reported is not None and reported.context:
+        return reported.context
+    k, size = number - opened.first, len(opened.contexts) // opened.count
+    return opened.contexts[k * size : (k + 1) * size]
+
+
 class Labelled(msgspec.Struct, frozen=True, array_like=True, tag="labelled"):
     """The right answer of a round was reported; the event holds the round itself."""
 
@@ -93,7 +100,7 @@ class Block(msgspec.Struct, frozen=True):
     base: int  # position of the first event in it
     count: int
     time: float  # when it was written, in seconds since 1970
-    digest: bytes  # of the whole log up to and including this block
+    digest: bytes  # of the log up to and including this block
     payload: bytes  # the encoded events
 
     @property

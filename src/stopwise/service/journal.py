@@ -15,10 +15,8 @@ from stopwise.service.settings import Settings
 
 LOGGER = logging.getLogger("stopwise.service")
 FLOODS = frozenset({429, 503})  # statuses that come in thousands; metrics count them
-MAX_PATH = 200  # characters that are logged
+MAX_PATH = 200  # characters that are logged; clients choose how long a path is
 FIELDS = "stopwise_fields"  # the attribute of a log record that has them
-# What every log record has; anything else is a field, given as ``extra=``.
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {FIELDS, "asctime", "message", "taskName"}
 
 
 def event(what: str, **fields: Any) -> None:
@@ -33,18 +31,15 @@ def trouble(what: str, error: BaseException | None = None, **fields: Any) -> Non
 
 
 def cut(path: str) -> str:
-    """Return a path as it is logged; clients choose how long it is."""
+    """Return a path as it is logged."""
     return path if len(path) <= MAX_PATH else f"{path[: MAX_PATH - 1]}…"
 
 
 class Journal:
-    """Logs requests, as far as the settings ask for it.
-
-    Where time matters, look at ``requests`` ("none", "failed" or "all") first.
-    """
+    """Logs requests, as far as the settings ask for it."""
 
     def __init__(self, settings: Settings) -> None:
-        self.requests = settings.log_requests
+        self.requests = settings.log_requests  # look at it first where time matters
 
     def request(
         self,
@@ -83,13 +78,11 @@ class _Lines(logging.Formatter):
         self._json = kind == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        extra = {name: value for name, value in vars(record).items() if name not in _USUAL}
-        fields = extra | getattr(record, FIELDS, {})
         when = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
         time, what = f"{when.isoformat(timespec='milliseconds')}Z", record.getMessage()
         first = {"time": time, "level": record.levelname.lower(), "what": what}
-        caught = record.exc_info
-        error = self.formatException(caught) if caught and caught[1] is not None else ""
+        fields, caught = getattr(record, FIELDS, {}), record.exc_info
+        error = self.formatException(caught) if caught and caught[1] else ""
         if self._json:  # no field replaces what comes first
             return _json(first | fields | first | ({"error": error} if error else {}))
         words = [time, f"{record.levelname:7}", what if what.isprintable() else _json(what)[1:-1]]

@@ -1,12 +1,12 @@
 """API keys: who may send which requests.
 
 A key reads ``sw_<id>_<secret>``. The file has one JSON object a line, with the SHA-256 of the
-secret. A slow hash, as for passwords, would add nothing: a secret of 256 random bits cannot be
-guessed. A fast one keeps the check within a microsecond or two.
+secret: 256 random bits cannot be guessed, so that a slow hash, as for passwords, would add nothing.
 """
 
 import math
 import os
+import re
 import secrets
 import time
 from collections.abc import Generator, Iterable
@@ -14,25 +14,22 @@ from contextlib import contextmanager
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from tempfile import mkstemp
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from stopwise.errors import InvalidParameterError
+from stopwise.service.files import private_file
 from stopwise.service.journal import trouble
 from stopwise.service.messages import Name
 from stopwise.service.refusals import Refusal
 
 Scope: TypeAlias = Literal["read", "decide", "observe", "admin"]
-SCOPES: tuple[Scope, ...] = get_args(Scope)
 Time: TypeAlias = Annotated[float, Meta(ge=0, le=253402300799)]  # until the year 9999
 
-LOOK_EVERY = 1.0  # seconds between two looks at the file
-
-_START = "sw_"
-_USUAL = "Bearer " + _START  # how a header begins
+LOOK_EVERY = 1.0  # seconds until the file is read again
+_HEADER = re.compile(r"(?i:bearer) +sw_([a-z0-9]+)_(\S+) *")
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -44,39 +41,41 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     hash: Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]  # of the secret
     created: Time
     expires: Time | None = None
-    rate: Annotated[float, Meta(gt=0)] | None = None  # most requests a second
+    rate: Annotated[float, Meta(gt=0, le=1e9)] | None = None  # most requests a second
     cascades: tuple[Name, ...] = ()  # that it may use; empty: all
 
     def may(self, scope: Scope) -> bool:
         """Whether it has a scope; admin has all of them, and every key may read."""
         return scope == "read" or scope in self.scopes or "admin" in self.scopes
 
-    def expired(self, now: float | None = None) -> bool:
-        """Whether its time is over."""
-        return self.expires is not None and (time.time() if now is None else now) >= self.expires
+    @property
+    def expired(self) -> bool:
+        """Whether it is no longer valid."""
+        return self.expires is not None and time.time() >= self.expires
+
+
+# An unknown id is compared with this: it takes as long as a wrong secret.
+_NOBODY: tuple[bytes, Key | None] = (sha256(secrets.token_bytes(32)).digest(), None)
 
 
 class Keys:
     """The keys of a file, read again when it changes.
 
-    If the file becomes invalid or is deleted, the keys read last stay valid and the log says so. A
-    file that cannot be read at first raises `InvalidParameterError`.
+    If the file becomes invalid or is deleted, the keys read last stay valid and the log reports it.
+    A file that cannot be read at first raises `InvalidParameterError`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
         self._reported = ""  # the problem with the file that was logged last
-        self._by_id: dict[str, tuple[bytes, Key]] = {}
         self._full_at: dict[str, float] = {}  # when the token bucket of a key is full again
-        self._content: bytes | None = None
-        self._look_at = 0.0
         self._read()
 
     # No __len__: a file without keys must not be false, as if no keys were needed.
 
     def count(self) -> int:
         """Return how many keys are valid now."""
-        return sum(not key.expired() for _, key in self._by_id.values())
+        return sum(not key.expired for _, key in self._by_id.values())
 
     def check(
         self, header: str | None, scope: Scope | None = None, cascade: str | None = None
@@ -88,7 +87,7 @@ class Keys:
         """
         key = self.identify(header)
         if key.rate is not None:
-            self._count_request(key, key.rate)
+            self._count_request(key.id, key.rate)
         if scope is not None and not key.may(scope):
             have = ", ".join(key.scopes)
             raise _refused(403, f"this needs a key with the scope {scope}; yours has {have}")
@@ -100,75 +99,49 @@ class Keys:
     def identify(self, header: str | None) -> Key:
         """Return the key in an Authorization header, whatever it may do; 401 if not valid."""
         if time.monotonic() >= self._look_at:
-            self._look()
+            try:
+                self._read()
+            except InvalidParameterError as error:
+                if self._reported != str(error):
+                    self._reported = str(error)
+                    words = "the keys cannot be read again; those read before stay valid"
+                    trouble(words, reason=self._reported)
         if not header:
             raise _refused(401, "send a key: Authorization: Bearer sw_…")
-        if not header.startswith(_USUAL):
-            header = _tidied(header)
-        id_, _, secret = header[len(_USUAL) :].partition("_")
+        found = _HEADER.fullmatch(header)
+        id_, secret = found.groups() if found else ("", "")
         expected, key = self._by_id.get(id_, _NOBODY)
         given = sha256(secret.encode("utf-8", "replace")).digest()
         if not compare_digest(given, expected) or key is None:
             raise _refused(401, "the key is not valid: mistyped, revoked, or of another service")
-        if key.expires is not None and key.expired():
+        if key.expired:
             raise _refused(401, f"the key {key.id} has expired")
         return key
 
-    def _count_request(self, key: Key, rate: float) -> None:
+    def _count_request(self, id_: str, rate: float) -> None:
         """Take a token from the bucket, which holds those of one second, but at least one."""
         now = time.monotonic()
-        full_at = max(self._full_at.get(key.id, now), now) + 1 / rate
+        full_at = max(self._full_at.get(id_, now), now) + 1 / rate
         wait = full_at - now - max(1.0, 1 / rate)
         if wait > 1e-6:  # more than a rounding error
-            raise Refusal(
-                429,
-                "too_many_requests",
-                f"the key {key.id} may send {rate:g} requests a second; try again later",
-                retry_after=math.ceil(wait),
-            )
-        self._full_at[key.id] = full_at
-
-    def _look(self) -> None:
-        try:
-            self._read()
-        except InvalidParameterError as error:
-            if self._reported != str(error):
-                self._reported = str(error)
-                words = "the keys cannot be read again; those read before stay valid"
-                trouble(words, reason=self._reported)
+            words = f"the key {id_} may send {rate:g} requests a second; try again later"
+            raise Refusal(429, "too_many_requests", words, retry_after=math.ceil(wait))
+        self._full_at[id_] = full_at
 
     def _read(self) -> None:
         self._look_at = time.monotonic() + LOOK_EVERY
-        content = _content(self._path)
-        if content != self._content:
-            keys = _parsed(self._path, content)
-            self._by_id = {key.id: (bytes.fromhex(key.hash[7:]), key) for key in keys}
-            self._full_at = {id_: at for id_, at in self._full_at.items() if id_ in self._by_id}
-            self._content = content
+        keys = read_keys(self._path)
+        self._by_id = {key.id: (bytes.fromhex(key.hash[7:]), key) for key in keys}
+        self._full_at = {id_: at for id_, at in self._full_at.items() if id_ in self._by_id}
         self._reported = ""
-
-
-# What an unknown id is compared with: it takes as long as a wrong secret.
-_NOBODY: tuple[bytes, Key | None] = (sha256(secrets.token_bytes(32)).digest(), None)
 
 
 def _refused(status: int, message: str) -> Refusal:
     return Refusal(status, "unauthorized" if status == 401 else "forbidden", message)
 
 
-def _tidied(header: str) -> str:
-    """Return a header as it usually is, or one that is not valid."""
-    scheme, _, text = header.partition(" ")
-    tidy = f"Bearer {text.strip()}" if scheme.lower() == "bearer" else ""
-    return tidy if tidy.startswith(_USUAL) else ""
-
-
 def read_keys(path: Path) -> list[Key]:
     """Return the keys of a file; `InvalidParameterError` names a bad line by its number only."""
-    return _parsed(path, _content(path))
-
-
-def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             mode, content = os.fstat(file.fileno()).st_mode, file.read()
@@ -176,10 +149,6 @@ def _content(path: Path) -> bytes:
         raise InvalidParameterError(f"cannot read the keys: {error}") from error
     if os.name == "posix" and mode & 0o022:
         raise InvalidParameterError(f"other users can change the keys in {path}: chmod 600 {path}")
-    return content
-
-
-def _parsed(path: Path, content: bytes) -> list[Key]:
     keys: dict[str, Key] = {}
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line.strip():
@@ -204,68 +173,48 @@ def add_key(
     rate: float | None = None,
     cascades: Iterable[str] = (),
 ) -> tuple[Key, str]:
-    """Make a key and add it to a file; return what the file keeps, and the key itself."""
+    """Create a key and add it to a file; return what the file has of it, and the key itself."""
     if not name.strip() or len(name) > 100 or not name.isprintable():
         raise InvalidParameterError("a key's name has 1 to 100 characters that can be printed")
-    given = set(scopes)
-    if not given or not given.issubset(SCOPES):
-        raise InvalidParameterError(f"a key needs one or more of the scopes {', '.join(SCOPES)}")
-    if rate is not None and not 0 < rate < math.inf:
-        raise InvalidParameterError(f"the rate is {rate:g}: must be above 0 requests a second")
-    try:
-        names = msgspec.convert(tuple(dict.fromkeys(cascades)), tuple[Name, ...])
-    except msgspec.ValidationError:
-        raise InvalidParameterError("no cascade can have that name") from None
-    now = time.time()
-    if expires is not None and not now < expires < math.inf:
+    now, secret = time.time(), secrets.token_urlsafe(32)
+    if expires is not None and expires <= now:
         raise InvalidParameterError("the key would have expired before its first use")
     with _locked(path):
         keys = read_keys(path) if path.exists() else []
         taken = {key.id for key in keys}
         id_ = next(one for one in iter(lambda: secrets.token_hex(4), None) if one not in taken)
-        secret = secrets.token_urlsafe(32)
         digest = f"sha256:{sha256(secret.encode()).hexdigest()}"
-        wanted: tuple[Scope, ...] = tuple(one for one in SCOPES if one in given)
-        key = Key(id_, name, wanted, digest, float(int(now)), expires, rate, names)
+        given = {"id": id_, "name": name, "hash": digest, "created": float(int(now))}
+        given |= {"scopes": tuple(dict.fromkeys(scopes)), "expires": expires, "rate": rate}
+        given |= {"cascades": tuple(dict.fromkeys(cascades))}
+        try:
+            key = msgspec.convert(given, Key)
+        except msgspec.ValidationError as error:
+            raise InvalidParameterError(f"there can be no such key: {error}") from None
         _write(path, [*keys, key])
-    return key, f"{_START}{id_}_{secret}"
+    return key, f"sw_{id_}_{secret}"
 
 
 def revoke_key(path: Path, id_: str) -> Key:
     """Remove a key from a file; a running service refuses it within a second or two."""
     with _locked(path):
-        keys = read_keys(path)
-        found = next((key for key in keys if key.id == id_), None)
-        if found is None:
-            # Never repeated: somebody may have typed the key itself.
-            ids = [key.id for key in keys if key.name == id_]
-            raise InvalidParameterError(
-                f"that is a name; the id is {' or '.join(ids)}: stopwise keys revoke {ids[0]}"
-                if ids
-                else f"{path} has no key with that id; 'stopwise keys list' shows the ids"
-            )
-        _write(path, [key for key in keys if key.id != id_])
+        keys = {key.id: key for key in read_keys(path)}
+        if (found := keys.pop(id_, None)) is None:
+            # It is never repeated: somebody may have typed the key itself.
+            words = "has no key with that id; 'stopwise keys list' shows the ids"
+            raise InvalidParameterError(f"{path} {words}")
+        _write(path, keys.values())
     return found
 
 
-def _write(path: Path, keys: list[Key]) -> None:
-    """Replace the file in one step; only its owner can read it."""
-    path = path.resolve()  # of a link, the file is replaced and not the link
-    handle, beside = mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(msgspec.json.encode(key) + b"\n" for key in keys)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+def _write(path: Path, keys: Iterable[Key]) -> None:
+    with private_file(path) as new:
+        new.write_bytes(b"".join(msgspec.json.encode(key) + b"\n" for key in keys))
 
 
 @contextmanager
 def _locked(path: Path) -> Generator[None, None, None]:
-    """Let one process at a time change the file; then make the change durable."""
+    """Wait until no other process changes the file; afterwards make the change durable."""
     if os.name != "posix":
         yield
         return

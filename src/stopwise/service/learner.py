@@ -1,8 +1,7 @@
 """One cascade of the service: its policy, its rounds, and the events that change them.
 
-Every change is an event, and takes the same way whether it is requested now or read from the log:
-`open`, `report` and `label` check a request, make the event and apply it; `opened`, `reported` and
-`labelled` apply a recorded one. Checks come first: a refused request changes nothing.
+`open`, `report` and `label` check a request, create its event and apply it; `opened`, `reported`
+and `labelled` apply a recorded one. Checks come first: a refused request changes nothing.
 """
 
 from collections import deque
@@ -72,7 +71,7 @@ class Learner:
         self.ledger = Ledger(spec.name, self.cascade.n_arms, spec.keep_open)
         self.counts = Counts.blank(self.cascade.n_arms)
         self.recent: deque[RecentDecision] = deque(maxlen=KEEP_RECENT)
-        self.divergences = 0  # decisions that this machine would have made otherwise
+        self.divergences = 0  # decisions that differ on this machine
         self.staged = self.policy.sees_revealed  # stages reveal the context
         self.contexts = ContextTable(spec, self.policy)
         self._work = float(len(self.cascade.pairs()) * self.policy.n_features**2)
@@ -80,10 +79,7 @@ class Learner:
         self._arms = self.cascade.names
 
     def work(self, rounds: int, *, evidence: bool = False) -> float:
-        """Return the most multiplications that a request for so many rounds may take.
-
-        That is a pass over the whole history for every pair of arms; most take far fewer.
-        """
+        """Return the most multiplications that a request may take: a pass over all history."""
         needed = self._work * (self.ledger.learned + rounds)
         return needed + EVIDENCE_WORK * rounds if evidence else needed
 
@@ -109,89 +105,72 @@ class Learner:
         if len(contexts) > self.spec.keep_open:
             words = f"{len(contexts):,} rounds, and {self.spec.keep_open:,} may be open (keep_open)"
             raise invalid(words, field="contexts")
-        first = len(self.ledger)
-        decisions: list[Decision] | None = None
+        decisions, stops, rule_stops = None, list[int](), list[int]()
         try:
             if self.staged:
                 rows = self.contexts.beginning(contexts)
-                stops: list[int] = []
-                rule_stops = stops
                 waiting: Sequence[bytes | RoundInProgress] = [self._start(rows[0])]
             else:
                 rows = self.contexts.rows(contexts)
-                if len(rows) == 1:
-                    decisions = [self.policy.decide(rows[0])]
-                    stops, rule_stops = [decisions[0].stop], [decisions[0].rule_stop]
-                elif evidence:
+                if evidence and len(rows) > 1:
                     self.contexts.check(rows)  # all, before any is decided
-                    decisions = [self.policy.decide(x) for x in rows]
-                    stops = [decision.stop for decision in decisions]
-                    rule_stops = [decision.rule_stop for decision in decisions]
-                else:
-                    decided = self.policy.decide_batch(rows)
-                    stops, rule_stops = (cast(list[int], part.tolist()) for part in decided)
+                decisions, stops, rule_stops = self._decide(rows, one_by_one=evidence)
                 waiting = _split(rows)
         except StopwiseError as error:
             raise self.contexts.refusal(error) from None
-        stored = b"" if stops == rule_stops else bytes(rule_stops)
-        event = Opened(
-            self.index, first, len(waiting), rows.tobytes(), bytes(stops), stored, time, key, digest
-        )
-        self._add(event, waiting, stops, rule_stops, decisions, position)
-        if not self.staged and not evidence:  # the usual answer, made quickly
-            ledger, arms, costs = self.ledger, self._arms, self._costs
-            return event, [
-                RoundAnswer(ledger.id(number), "open", arms[stop], costs[stop], stop, 0)
-                for number, stop in enumerate(stops, first)
-            ]
-        reasons = (decisions if evidence else None) or [None] * len(waiting)
-        return event, [self.answer(first + k, reason=one) for k, one in enumerate(reasons)]
+        first, other = len(self.ledger), b"" if stops == rule_stops else bytes(rule_stops)
+        decided = (len(waiting), rows.tobytes(), bytes(stops), other)
+        event = Opened(self.index, first, *decided, time, key, digest)
+        self._add(event, waiting, decisions, position)
+        reasons = (decisions if evidence else None) or [None] * event.count
+        return event, [self.answer(event.first + k, reason=one) for k, one in enumerate(reasons)]
 
     def opened(self, event: Opened, position: int) -> None:
         """Apply a recorded opening."""
         rows = np.frombuffer(event.contexts).reshape(event.count, -1).copy()
         if self.staged:
-            self._add(event, [self._start(rows[0])], [], [], None, position)
+            self._add(event, [self._start(rows[0])], None, position)
             return
-        decisions, stops = None, list(event.stops)
-        if event.count == 1:
-            decisions = [self.policy.decide(rows[0])]
-            here = [decisions[0].stop]
-        else:
-            here = cast(list[int], self.policy.decide_batch(rows)[0].tolist())
-        if here != stops:  # another machine's rounding: the answer that was given counts
-            self.divergences += sum(a != b for a, b in zip(here, stops, strict=True))
-        rule_stops = list(event.rule_stops) if event.rule_stops else stops
-        self._add(event, _split(rows), stops, rule_stops, decisions, position)
+        decisions, stops, _ = self._decide(rows)
+        # Another machine's rounding may differ: the answer that was given counts.
+        self.divergences += sum(a != b for a, b in zip(stops, event.stops, strict=True))
+        self._add(event, _split(rows), decisions, position)
+
+    def _decide(
+        self, rows: Rows, *, one_by_one: bool = False
+    ) -> tuple[list[Decision] | None, list[int], list[int]]:
+        """Return decisions (None: decided as a batch), stops and stops of the rule."""
+        if one_by_one or len(rows) == 1:
+            decisions = [self.policy.decide(x) for x in rows]
+            return decisions, [one.stop for one in decisions], [one.rule_stop for one in decisions]
+        stops, rule_stops = self.policy.decide_batch(rows)
+        return None, cast(list[int], stops.tolist()), cast(list[int], rule_stops.tolist())
 
     def _add(
         self,
         event: Opened,
         waiting: Sequence[bytes | RoundInProgress],
-        stops: list[int],
-        rule_stops: list[int],
         decisions: list[Decision] | None,
         position: int,
     ) -> None:
+        first, count, stops = event.first, event.count, event.stops
         if event.key is not None:
-            repeat = Repeat(event.first, event.count, event.digest)
-            self.ledger.repeats.add(event.key, repeat)
+            self.ledger.repeats.add(event.key, Repeat(first, count, event.digest))
         if not stops:  # decided later
             self.ledger.add(waiting, [-1], [-1], position)
             return
-        self.ledger.add(waiting, stops, rule_stops, position)
+        self.ledger.add(waiting, stops, event.rule_stops or stops, position)
         self.counts.opened(event.time, stops)
         if decisions is None:  # of a batch the last one is shown
-            last = event.first + event.count - 1
-            self._note(last, event.time, stops[-1], f"The last of a batch of {event.count:,}.")
-        else:
-            for k, decision in enumerate(decisions):
-                self._note(event.first + k, event.time, stops[k], decision)
+            self._note(
+                first + count - 1, event.time, stops[-1], f"The last of a batch of {count:,}."
+            )
+        for k, decision in enumerate(decisions or ()):
+            self._note(first + k, event.time, stops[k], decision)
 
     def _note(self, number: int, time: float, stop: int, reason: Decision | str) -> None:
-        self.recent.append(
-            RecentDecision(self.ledger, number, time, stop, self._costs[stop], reason)
-        )
+        cost = self._costs[stop]
+        self.recent.append(RecentDecision(self.ledger, number, time, stop, cost, reason))
 
     def _start(self, row: Rows) -> RoundInProgress:
         started = self.policy.start(row)
@@ -209,14 +188,15 @@ class Learner:
         time: float,
         position: int,
     ) -> tuple[Reported | None, RoundAnswer]:
-        """Take outputs of arms; return the event (None: nothing is new) and the answer."""
+        """Add outputs of arms; return the event (None: nothing is new) and the answer."""
         ledger, state = self.ledger, self.ledger.status[number]
         addition = np.array(revealed, dtype=np.float64)
         new = self._new(number, self._given(outputs), addition)
         if state == EXPIRED and new:
             reason = f"{self.spec.keep_open:,} newer rounds were open (keep_open)"
             raise Refusal(410, "gone", f"this round was given up: {reason}")
-        if state == LEARNED and new and not (final and self._after_missing(number, new)):
+        # A repeat of the request that ended the round may have outputs after the missing one.
+        if state == LEARNED and new and not (final and min(new) > ledger.next_arm(number)):
             missing = ", ".join(self._arms[arm] for arm in new)
             raise conflict(f"the round has ended and was learned without these arms: {missing}")
         if state != OPEN or (not new and not final):
@@ -278,7 +258,7 @@ class Learner:
             rule_stop = ledger.rule_stops[number]
             self.policy.observe(np.frombuffer(waiting), event.outputs, rule_stop=rule_stop)
         if event.outputs:
-            self.counts.learned(event.time, event.outputs)
+            self.counts.learned(event.outputs)
         ledger.end(number, position)
 
     def _advance(self, started: RoundInProgress, new: dict[int, bytes], revealed: Rows) -> bool:
@@ -300,42 +280,33 @@ class Learner:
             if len(outputs) > len(arms):
                 words = f"{len(outputs)} outputs for a cascade of {len(arms)} arms"
                 raise invalid(words, field="outputs")
-            return {
-                arm: canonical(value, f"outputs[{arm}]")
-                for arm, value in enumerate(outputs)
-                if value is not None
-            }
-        for name in outputs:
-            if name not in arms:
-                words = f"no arm is called {name[:80]!r}; the arms are {', '.join(arms)}"
-                raise invalid(words, field="outputs")
+            outputs = dict(zip(arms, outputs, strict=False))
+        if unknown := outputs.keys() - arms:
+            words = f"no arm is called {min(unknown)[:80]!r}; the arms are {', '.join(arms)}"
+            raise invalid(words, field="outputs")
         return {
-            arms.index(name): canonical(value, f"outputs.{name}")
-            for name, value in outputs.items()
-            if value is not None
+            arm: canonical(outputs[name], f"outputs[{arm}]")
+            for arm, name in enumerate(arms)
+            if outputs.get(name) is not None
         }
 
     def _new(self, number: int, given: dict[int, bytes], revealed: Rows) -> dict[int, bytes]:
         """Return outputs not reported before; refuse those that contradict earlier ones."""
         ledger = self.ledger
-        if len(revealed) and (not self.staged or len(given) != 1):
-            raise invalid(
-                "an output comes with what it reveals: report one arm at a time"
-                if self.staged
-                else "nothing is revealed in this cascade: its whole context is known at the start",
-                field="revealed",
-            )
+        if len(revealed) and not self.staged:
+            words = "nothing is revealed in this cascade: all of its context is known at the start"
+            raise invalid(words, field="revealed")
+        if len(revealed) and len(given) != 1:
+            words = "an output comes with what it reveals: report one arm at a time"
+            raise invalid(words, field="revealed")
         if not np.isfinite(revealed).all():
             raise invalid("what is revealed must be finite numbers", field="revealed")
         last = len(self._arms) - 1 if self.staged else ledger.stops[number]
         new: dict[int, bytes] = {}
         for arm, output in given.items():
             if arm > last:
-                raise conflict(
-                    f"this round stops at {self._arms[last]!r}: {self._arms[arm]!r} should not "
-                    "have run, and nothing may be learned from it",
-                    field="outputs",
-                )
+                words = f"this round stops at {self._arms[last]!r}: {self._arms[arm]!r} should not"
+                raise conflict(f"{words} have run, and is not learned from", field="outputs")
             before = ledger.fingerprint(number, arm)
             if before == 0:
                 new[arm] = output
@@ -347,20 +318,12 @@ class Learner:
             raise conflict(words, field="outputs")
         return new
 
-    def _after_missing(self, number: int, new: dict[int, bytes]) -> bool:
-        """Return whether all new outputs come after a missing one: the end leaves such out.
-
-        A repeat of the request that ended the round has them again, and must not be refused.
-        """
-        missing = self.ledger.next_arm(number)
-        return all(arm > missing for arm in new) and missing not in new
-
     # -- labels -------------------------------------------------------------------------------
 
     def label(
         self, number: int, label: bytes, context: bytes, outputs: list[bytes], time: float
     ) -> Labelled | None:
-        """Take the right answer of a round; return the event (None: nothing is new)."""
+        """Add the right answer of a round; return the event (None: nothing is new)."""
         before = self.ledger.labels.get(number)
         if before is not None:
             if before != fingerprint(label):
@@ -389,32 +352,30 @@ class Learner:
         self, number: int, *, repeated: bool = False, reason: Decision | None = None
     ) -> RoundAnswer:
         """Return the state of a round as the API answers it."""
-        ledger = self.ledger
-        state, stop = ledger.status[number], ledger.stops[number]
-        due = ledger.next_arm(number)
-        next_arm = due if state == OPEN else None
-        last = stop if stop >= 0 else due - 1  # of the arms that the cost counts
-        shown = stop if stop >= 0 else next_arm
-        evidence: list[Evidence] | None = None
-        words: str | None = None
-        if reason is not None:
-            decided, arms = as_decided(reason), self._arms
-            words = str(decided)
-            evidence = [_evidence(pair, arms) for pair in decided.evidence]
-        arm = "" if shown is None else self._arms[shown]
-        cost = self._costs[last] if last >= 0 else 0.0
+        ledger, arms = self.ledger, self._arms
+        state, stop, due = ledger.status[number], ledger.stops[number], ledger.next_arm(number)
         known_stop = stop if stop >= 0 else None
-        return RoundAnswer(
+        next_arm = due if state == OPEN else None
+        shown = next_arm if known_stop is None else stop
+        last = due - 1 if known_stop is None else stop  # of the arms that the cost counts
+        answer = RoundAnswer(
             ledger.id(number),
             NAMES[state],
-            arm,
-            cost,
+            "" if shown is None else arms[shown],
+            self._costs[last] if last >= 0 else 0.0,
             known_stop,
             next_arm,
-            words,
-            evidence,
-            repeated,
+            repeated=repeated,
         )
+        if reason is None:
+            return answer
+        decided = as_decided(reason)
+        fields = ("gap", "disagreement", "disagreement_ucb", "gap_won")
+        evidence = [
+            Evidence(arms[e.first], arms[e.second], *(getattr(e, name) for name in fields))
+            for e in decided.evidence
+        ]
+        return msgspec.structs.replace(answer, reason=str(decided), evidence=evidence)
 
     def view(self) -> CascadeView:
         """Return the cascade as the API shows it."""
@@ -434,14 +395,8 @@ class Learner:
         )
 
 
-def _evidence(e: PairEvidence, arms: tuple[str, ...]) -> Evidence:
-    return Evidence(
-        arms[e.first], arms[e.second], e.gap, e.disagreement, e.disagreement_ucb, e.gap_won
-    )
-
-
 def _split(rows: Rows) -> list[bytes]:
-    """Return each row as bytes of its own, so that none keeps a whole batch in memory."""
+    """Return each row as bytes of its own, so that none holds a batch in memory."""
     return [rows.tobytes()] if len(rows) == 1 else [x.tobytes() for x in rows]
 
 

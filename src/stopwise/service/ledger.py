@@ -6,7 +6,8 @@ log) takes 19 bytes and 8 for each arm; only open ones hold their context.
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 from zlib import crc32
 
@@ -18,13 +19,12 @@ from stopwise.service.refusals import Refusal, conflict
 OPEN, LEARNED, EXPIRED = range(3)
 NAMES = ("open", "learned", "expired")
 KEEP_KEYS = 100_000  # Idempotency-Keys remembered for each cascade; the oldest go first
-PART = 4 << 20  # bytes of a column that are copied at once
 MAX_BUCKETS = 240  # of `Counts`
 FIRST_WIDTH = 10.0  # seconds that each of them lasts at first
 
 
 class Repeat(msgspec.Struct, frozen=True, array_like=True):
-    """What the request with an Idempotency-Key made: so many things from a number on."""
+    """What a request with an Idempotency-Key created: ``count`` rounds from ``first`` on."""
 
     first: int
     count: int
@@ -35,7 +35,7 @@ class Repeats(OrderedDict[str, Repeat]):
     """Requests by their Idempotency-Key, the oldest first."""
 
     def find(self, key: str | None, digest: bytes) -> Repeat | None:
-        """Return what a request made when it was sent before; refuse another body."""
+        """Return what a request created when it was sent before; refuse another body."""
         known = None if key is None else self.get(key)
         if known is not None and known.digest != digest:
             raise conflict(
@@ -43,9 +43,9 @@ class Repeats(OrderedDict[str, Repeat]):
             )
         return known
 
-    def add(self, key: str, made: Repeat) -> None:
+    def add(self, key: str, created: Repeat) -> None:
         """Remember a request, and forget the oldest beyond `KEEP_KEYS`."""
-        self[key] = made
+        self[key] = created
         if len(self) > KEEP_KEYS:
             self.popitem(last=False)
 
@@ -158,27 +158,15 @@ class Ledger:
 
     # -- to and from a snapshot ---------------------------------------------------------------
 
-    def _columns(self) -> tuple["array[Any]", ...]:
-        return (
-            self.status,
-            self.stops,
-            self.rule_stops,
-            self.outputs,
-            self.opened_at,
-            self.ended_at,
-        )
+    def columns(self) -> tuple["array[Any]", ...]:
+        """Return what is known of every round, by column."""
+        rounds = (self.status, self.stops, self.rule_stops, self.outputs)
+        return (*rounds, self.opened_at, self.ended_at)
 
-    def column_parts(self) -> Iterator[bytes]:
-        """Yield the columns in parts, so that no copy takes long."""
-        for column in self._columns():
-            view = memoryview(column).cast("B")
-            for start in range(0, len(view), PART):
-                yield bytes(view[start : start + PART])
-
-    def kept(self) -> "LedgerSnapshot":
+    def saved(self) -> "LedgerSnapshot":
         """Return all but the columns as plain values."""
         return LedgerSnapshot(
-            [len(column) * column.itemsize for column in self._columns()],
+            [len(column) * column.itemsize for column in self.columns()],
             {n: one for n, one in self.open.items() if isinstance(one, bytes)},
             {n: one.state() for n, one in self.open.items() if isinstance(one, RoundInProgress)},
             self.partial,
@@ -189,20 +177,20 @@ class Ledger:
 
     def restore(
         self,
-        kept: "LedgerSnapshot",
+        saved: "LedgerSnapshot",
         columns: Callable[[int], bytes],
         resume: Callable[[Any], RoundInProgress],
     ) -> None:
-        """Become what `kept` returned; ``columns(n)`` gives the next n bytes of the columns."""
-        for column, size in zip(self._columns(), kept.sizes, strict=True):
+        """Become what `saved` returned; ``columns(n)`` gives the next n bytes of the columns."""
+        for column, size in zip(self.columns(), saved.sizes, strict=True):
             column.frombytes(columns(size))
-        in_progress = {number: resume(one) for number, one in kept.in_progress.items()}
-        self.open = dict(sorted((kept.contexts | in_progress).items()))
-        self.partial = kept.partial
-        self.labels = kept.labels
-        self.repeats = Repeats(kept.repeats)
+        in_progress = {number: resume(one) for number, one in saved.in_progress.items()}
+        self.open = dict(sorted((saved.contexts | in_progress).items()))
+        self.partial = saved.partial
+        self.labels = saved.labels
+        self.repeats = Repeats(saved.repeats)
         self._oldest = min(self.open, default=len(self))
-        self.learned = kept.learned
+        self.learned = saved.learned
 
 
 class LedgerSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -218,7 +206,7 @@ class LedgerSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Counts(msgspec.Struct):
-    """Counts of rounds and disagreements, by time, in memory that does not grow.
+    """Counts of rounds by time, and of disagreements, in memory that does not grow.
 
     Time is cut into buckets of equal width. When there are too many, neighbours are joined and the
     width doubles: a day of minutes becomes a month of hours.
@@ -235,11 +223,9 @@ class Counts(msgspec.Struct):
     width: float  # seconds that a bucket lasts
     start: float  # of the first one, in seconds since 1970
     stops: list[list[int]]  # for every bucket: rounds that stopped at each arm
-    seen: list[list[int]]  # for every bucket and pair of arms: rounds in which both answered
-    differed: list[list[int]]  # of these: rounds in which they disagreed
     stops_total: list[int]
-    seen_total: list[int]
-    differed_total: list[int]
+    seen_total: list[int]  # for every pair of arms: rounds in which both answered
+    differed_total: list[int]  # of these: rounds in which they disagreed
     outputs_total: int = 0  # rounds that were learned from
     labels_total: int = 0
 
@@ -247,54 +233,37 @@ class Counts(msgspec.Struct):
     def blank(n_arms: int) -> "Counts":
         """Return empty counts."""
         pairs = n_arms * (n_arms - 1) // 2
-        return Counts(FIRST_WIDTH, 0.0, [], [], [], [0] * n_arms, [0] * pairs, [0] * pairs)
+        return Counts(FIRST_WIDTH, 0.0, [], [0] * n_arms, [0] * pairs, [0] * pairs)
 
-    def opened(self, time: float, stops: list[int]) -> None:
+    def opened(self, time: float, stops: Iterable[int]) -> None:
         """Count rounds that stop at these arms."""
         here, total = self.stops[self._bucket(time)], self.stops_total
         for stop in stops:
             here[stop] += 1
             total[stop] += 1
 
-    def learned(self, time: float, outputs: list[bytes]) -> None:
+    def learned(self, outputs: list[bytes]) -> None:
         """Count a round that was learned from, by the outputs of its arms."""
-        bucket = self._bucket(time)
-        seen, differed = self.seen[bucket], self.differed[bucket]
         self.outputs_total += 1
         n_arms = len(self.stops_total)
         for j in range(1, len(outputs)):
             for i in range(j):
                 pair = i * (2 * n_arms - i - 1) // 2 + (j - i - 1)
-                seen[pair] += 1
                 self.seen_total[pair] += 1
-                if outputs[i] != outputs[j]:
-                    differed[pair] += 1
-                    self.differed_total[pair] += 1
+                self.differed_total[pair] += outputs[i] != outputs[j]
 
     def _bucket(self, time: float) -> int:
-        """Return the bucket of a time, made if there is none."""
-        buckets = self.stops
-        if not buckets:
+        """Return the bucket of a time, created if there is none."""
+        if not self.stops:
             self.start = time - time % self.width
         # Clocks of several machines differ a little: what is too early counts for the first.
         k = max(0, int((time - self.start) // self.width))
-        if k < len(buckets):
-            return k
         while k >= MAX_BUCKETS:
-            self._join()
+            blank = [0] * len(self.stops_total)
+            pairs = zip_longest(self.stops[::2], self.stops[1::2], fillvalue=blank)
+            self.stops = [[a + b for a, b in zip(*pair, strict=True)] for pair in pairs]
+            self.width *= 2
             k //= 2
         while len(self.stops) <= k:
             self.stops.append([0] * len(self.stops_total))
-            self.seen.append([0] * len(self.seen_total))
-            self.differed.append([0] * len(self.seen_total))
         return k
-
-    def _join(self) -> None:
-        for table in (self.stops, self.seen, self.differed):
-            if len(table) % 2:
-                table.append([0] * len(table[0]))
-            table[:] = [
-                [a + b for a, b in zip(table[k], table[k + 1], strict=True)]
-                for k in range(0, len(table), 2)
-            ]
-        self.width *= 2

@@ -32,7 +32,7 @@ class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     name : str
-        By which it is asked for; never used again, even once retired.
+        In the path of requests; never used again, even once retired.
     arms : list of Arm
         In the order in which they run.
     context : list of str or int
@@ -126,7 +126,7 @@ class RoundAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     next : int
         The first arm whose output is missing; absent once the round has ended.
     reason : str
-        Why it stops there, in words, where evidence was asked for.
+        Why it stops there, in words, where evidence was requested.
     repeated : bool
         Nothing in the request was new.
     """
@@ -155,7 +155,7 @@ class OutputsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     outputs : list or dict
         By position from arm 0 (null: not known yet), or by the name of the arm. Any JSON values;
-        they are compared by equality. Of a value longer than 1,024 bytes a hash is kept.
+        they are compared by equality. Of a value longer than 1,024 bytes a hash is stored.
     revealed : list of float
         Numbers that the arm adds to the context, where stages reveal it.
     final : bool

@@ -1,7 +1,6 @@
-"""Metrics for Prometheus: counts of this process, and counts of the log.
+"""Metrics for Prometheus: counts of this process, and counts of the log, read from the state.
 
-Counts of the log (rounds, outputs, pairs) are read from the state: they do not start at zero with
-the process, and every replica has the same. Reading them changes nothing that was learned.
+Those of the log do not start at zero with the process, and every replica has the same.
 """
 
 import asyncio
@@ -30,8 +29,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MILLISECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
 BOUNDS = tuple(one / 1000 for one in _MILLISECONDS)
 _LABELS = [*map(repr, BOUNDS), "+Inf"]
-MOST_SERIES = 1_000  # routes and statuses: what comes beyond is counted as OTHER
-OTHER = "other"
+OTHER = "other"  # the route of requests that have none
 
 
 class Histogram:
@@ -59,12 +57,10 @@ class Counters:
         self.snapshots = 0
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        """Count an answer; ``route`` is a pattern, never a path with ids in it."""
-        histogram = self.answers.get((route, status))
-        if histogram is None:
-            key = (route if len(self.answers) < MOST_SERIES else OTHER, status)
-            histogram = self.answers.setdefault(key, Histogram())
-        histogram.add(seconds)
+        """Count an answer; ``route`` is a name, never a path with ids in it."""
+        if (route, status) not in self.answers:
+            self.answers[route, status] = Histogram()
+        self.answers[route, status].add(seconds)
 
 
 class Metrics:
@@ -77,8 +73,7 @@ class Metrics:
     async def page_aside(self) -> bytes:
         """Return all metrics in the text format of Prometheus (`CONTENT_TYPE`).
 
-        The state is read here, where nothing changes meanwhile. Formatting takes several times as
-        long (20 µs a line, and a thousand cascades have twenty thousand), and runs in a thread.
+        The state is read here; formatting takes several times as long, and runs in a thread.
         """
         service = self._service
         families = [*_of_process(service), *_of_cascades(service), *self._process.collect()]
@@ -88,7 +83,6 @@ class Metrics:
 
 _COUNTER, _GAUGE, _HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 _Value: TypeAlias = Callable[["Learner"], float]
-_Row: TypeAlias = tuple[list[str], float]  # values of the labels, and what is measured
 
 
 def _family(
@@ -102,22 +96,19 @@ def _family(
 
 
 def _of_process(service: "Service") -> Iterable[Metric]:
-    state, counters, failing = service.state, service.counters, bool(service.write_error)
-    gauges: list[tuple[str, str, float]] = [
-        ("ready", "1 while requests are served, as /readyz reports it; else 0.", service.ready),
-        ("waiting", "Requests that wait to be written.", service.waiting),
-        ("lag_seconds", "Seconds since this process last had read the whole log.", service.lag),
-        ("writes_failing", "1 while the store cannot be written; else 0.", failing),
-        ("cascades", "Cascades, the retired included.", len(state.cascades)),
+    state, counters = service.state, service.counters
+    single: list[tuple[Any, str, str, float]] = [
+        (_GAUGE, "ready", "1 while requests are served, as /readyz reports it.", service.ready),
+        (_GAUGE, "waiting", "Requests that wait to be written.", service.waiting),
+        (_GAUGE, "lag_seconds", "Seconds since this process last had the entire log.", service.lag),
+        (_GAUGE, "writes_failing", "1 while nothing can be written.", bool(service.write_error)),
+        (_GAUGE, "cascades", "Cascades, the retired included.", len(state.cascades)),
+        (_COUNTER, "events", "Events of the log that this process has read.", state.position),
+        (_COUNTER, "failed_writes", "How often writing began to fail.", counters.failed_writes),
+        (_COUNTER, "snapshots", "Snapshots that this process has written.", counters.snapshots),
     ]
-    counts: list[tuple[str, str, float]] = [
-        ("events", "Events in the log, as far as this process has read it.", state.position),
-        ("failed_writes", "How often writing to the store began to fail.", counters.failed_writes),
-        ("snapshots", "Snapshots that this process has written.", counters.snapshots),
-    ]
-    for kind, rows in ((_GAUGE, gauges), (_COUNTER, counts)):
-        for name, words, value in rows:
-            yield _family(kind, name, words, "", [([], float(value))])
+    for kind, name, words, value in single:
+        yield _family(kind, name, words, "", [([], float(value))])
     version = [([__version__], 1)]
     yield _family(_GAUGE, "build_info", "Always 1; the version is a label.", "version", version)
     words = "How long commits to the store took; one has many events."
@@ -143,10 +134,6 @@ def _cost(one: "Learner") -> float:
     return float(one.cascade.cumulative @ one.counts.stops_total)
 
 
-def _bytes(one: "Learner") -> float:
-    return one.policy.nbytes
-
-
 # Kind, name, help, and value for a cascade.
 _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
     (_COUNTER, "outputs", "Rounds that were learned from.", lambda one: one.counts.outputs_total),
@@ -156,31 +143,32 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
     (_COUNTER, "hessians", "Hessians computed in these passes.", _effort("hessians")),
     (_COUNTER, "rows_visited", "Rows visited by these passes.", _effort("rows_visited")),
     (_GAUGE, "open_rounds", "Rounds that wait for outputs.", lambda one: len(one.ledger.open)),
-    (_GAUGE, "rows_kept", "Distinct rows of history kept in memory.", _effort("rows_kept")),
-    (_GAUGE, "policy_bytes", "Memory of what was learned, in bytes.", _bytes),
+    (_GAUGE, "rows_stored", "Distinct rows of history in memory.", _effort("rows_stored")),
+    (_GAUGE, "policy_bytes", "Memory of what was learned.", lambda one: one.policy.nbytes),
 )
 
 
 def _of_cascades(service: "Service") -> Iterable[Metric]:
-    cascades = list(service.state.cascades.values())
+    cascades = [(one.spec.name, one) for one in service.state.cascades.values()]
     for kind, name, words, value in _PER_CASCADE:
-        values = (([one.spec.name], value(one)) for one in cascades)
+        values = (([cascade], value(one)) for cascade, one in cascades)
         yield _family(kind, name, words, "cascade", values)
-    rounds: list[_Row] = []
-    seen: list[_Row] = []
-    differed: list[_Row] = []
-    for one in cascades:
-        names, tally = one.cascade.names, one.counts
-        for arm, stopped in zip(names, tally.stops_total, strict=True):
-            rounds.append(([one.spec.name, arm], stopped))
-        counts = zip(one.cascade.pairs(), tally.seen_total, tally.differed_total, strict=True)
-        for (i, j), both, apart in counts:
-            if both:  # 15 arms have 105 pairs, most never seen
-                seen.append(([one.spec.name, names[i], names[j]], both))
-                differed.append(([one.spec.name, names[i], names[j]], apart))
-    arm, pair = "cascade arm", "cascade first second"
-    yield _family(_COUNTER, "rounds", "Rounds, by the arm at which they stop.", arm, rounds)
-    yield _family(_COUNTER, "pair_seen", "Rounds in which both of two arms answered.", pair, seen)
-    yield _family(
-        _COUNTER, "pair_differed", "Of these, rounds in which they disagreed.", pair, differed
-    )
+    rounds = [
+        ([cascade, arm], stopped)
+        for cascade, one in cascades
+        for arm, stopped in zip(one.cascade.names, one.counts.stops_total, strict=True)
+    ]
+    words = "Rounds, by the arm at which they stop."
+    yield _family(_COUNTER, "rounds", words, "cascade arm", rounds)
+    pairs = [
+        ([cascade, one.cascade.names[i], one.cascade.names[j]], k, one.counts)
+        for cascade, one in cascades
+        for k, (i, j) in enumerate(one.cascade.pairs())
+        if one.counts.seen_total[k]  # 15 arms have 105 pairs, most never seen
+    ]
+    labels, words = "cascade first second", "Rounds in which both of two arms answered."
+    seen = ((values, counts.seen_total[k]) for values, k, counts in pairs)
+    yield _family(_COUNTER, "pair_seen", words, labels, seen)
+    differed = ((values, counts.differed_total[k]) for values, k, counts in pairs)
+    words = "Of these, rounds in which they disagreed."
+    yield _family(_COUNTER, "pair_differed", words, labels, differed)

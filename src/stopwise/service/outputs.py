@@ -5,6 +5,7 @@ not, and the order of an object's fields does not matter. Outputs are labels or 
 longer one the canonical form is a hash, which is equal where the values are.
 """
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, cast
 
@@ -13,26 +14,24 @@ import msgspec
 from stopwise.service.refusals import invalid
 
 MAX_DEPTH = 32  # of lists and objects in each other: deeper is no answer that anybody compares
-MAX_BYTES = 1024  # of a canonical form; of a longer one the hash is kept
-MAX_REMEMBERED = 4096  # texts whose canonical form is kept at hand; classifiers have few
+MAX_BYTES = 1024  # of a canonical form; of a longer one a hash is stored
+SHORT = 256  # characters or bytes below which results are cached: classifiers have few outputs
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_texts: dict[str, bytes] = {}
-_prints: dict[bytes, int] = {}
 
 
 def canonical(value: object, field: str) -> bytes:
     """Return the one form of a JSON value; ``field`` is where it was, for refusals."""
-    if type(value) is str:
-        known = _texts.get(value)
-        if known is None:
-            known = _shortened(_encode(value))
-            if len(_texts) < MAX_REMEMBERED and len(known) < 256:
-                _texts[value] = known
-        return known
+    if type(value) is str and len(value) < SHORT:
+        return _text(value)
     if value is None:
         raise invalid("null is no output: leave out what is not known", field=field)
     return _shortened(_encode(_plain(value, field, MAX_DEPTH)))
+
+
+@lru_cache(4096)
+def _text(value: str) -> bytes:
+    return _shortened(_encode(value))
 
 
 def _shortened(form: bytes) -> bytes:
@@ -58,12 +57,14 @@ def fingerprint(form: bytes) -> int:
 
     Two forms share it with a chance of 1 in 2⁶³: then a conflicting repeat goes unnoticed.
     """
-    known = _prints.get(form)
-    if known is None:
-        known = int.from_bytes(blake2b(form, digest_size=8).digest(), "little") | 1
-        if len(_prints) < MAX_REMEMBERED and len(form) < 256:
-            _prints[form] = known
-    return known
+    return _short_print(form) if len(form) < SHORT else _print(form)
+
+
+def _print(form: bytes) -> int:
+    return int.from_bytes(blake2b(form, digest_size=8).digest(), "little") | 1
+
+
+_short_print = lru_cache(4096)(_print)
 
 
 def decode_output(form: bytes) -> Any:

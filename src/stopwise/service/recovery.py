@@ -18,20 +18,19 @@ Progress = Callable[[int, int], object]
 async def recover_state(
     store: EventStore, *, snapshots: bool = True, progress: Progress = lambda done, of: None
 ) -> State:
-    """Return the state at the end of the log.
+    """Return the state at the end of the log, from the newest snapshot or the first event.
 
-    It begins at the newest snapshot, or without ``snapshots`` at the first event there is;
     ``progress(position, end)`` is called from time to time.
     """
     end = 0
     for _ in range(ATTEMPTS):  # the log may be compacted while it is read
         end, _ = await store.end()
         state = await from_snapshot(store) if snapshots else State()
-        whole = True
+        complete = True
         async for blocks in paged(store.read(state.position)):
             base = blocks[0].base
             if base > state.position + 1:
-                # Compacted: the log begins with a snapshot, whatever was asked for.
+                # Compacted: the log begins with a snapshot, also without `snapshots`.
                 later = await from_snapshot(store)
                 if later.position < base - 1:
                     raise CorruptLogError(
@@ -39,15 +38,15 @@ async def recover_state(
                         "and there is no snapshot of what was between"
                     )
                 if later.position > base - 1:
-                    whole, snapshots = False, True
+                    complete, snapshots = False, True
                     break
                 state = later
             # In a thread: health checks are answered meanwhile.
             await asyncio.to_thread(apply_all, state, blocks)
             progress(state.position, end)
-        if whole and state.position < end:  # nothing left but a snapshot
+        if complete and state.position < end:  # nothing left but a snapshot
             state = await from_snapshot(store)
-        if whole and state.position >= end:
+        if complete and state.position >= end:
             return state
     raise CorruptLogError(
         f"the log has {end} events, and there is no snapshot of them that can be read"

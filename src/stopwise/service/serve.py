@@ -1,4 +1,4 @@
-"""Runs a service as a process: listens, drains, stops without losing what is in flight."""
+"""Run a service as a process: listen, drain, stop without losing requests in flight."""
 
 import asyncio
 import os
@@ -25,23 +25,22 @@ if TYPE_CHECKING:
     from stopwise.service.service import Service
 
 PACKAGES = ("granian", "jinja2", "prometheus_client")
-# Milliseconds for the head of a request, and for an idle connection. Longer than pools of clients
-# keep theirs (mostly 5 to 60 s), so that it is they who close: no request is sent into a
-# connection that is being closed.
+# Milliseconds for the head of a request, and for an idle connection: longer than pools of clients
+# keep theirs (mostly 5 to 60 s), so that no request is sent into a connection that is being closed.
 HEAD_TIMEOUT = 75_000
-HEAD_BUFFER = 32_768  # bytes; with max_connections it bounds what strangers can make us hold
-LOOK_EVERY = 0.2  # seconds, whether it is ready
-BACKLOG = 2048  # connections that the system holds until they are accepted
+HEAD_BUFFER = 32_768  # bytes; with max_connections it bounds the memory that strangers can use
 
 
-def serve(settings: Settings, say: Callable[[str], object] | None = None) -> None:
-    """Serve until SIGTERM or SIGINT (Ctrl-C); ``say`` gets where it listens and when it is ready.
+def serve(settings: Settings, report: Callable[[str], object]) -> None:
+    """Serve until SIGTERM or SIGINT; report where it listens and when it is ready.
 
     It raises `InvalidParameterError` (a host that others can reach, and no keys), `StoreError` or
-    `CorruptLogError` (the log), `OSError` (the port), with a sentence for whoever started it.
+    `CorruptLogError` (the log), `OSError` (the port).
     """
     keys = checked_keys(settings)
-    need_packages()
+    for name in PACKAGES:
+        if find_spec(name) is None:
+            raise missing_package("serving", name, "service")
     start_journal(settings)
     before = os.umask(0o077)  # only their owner can read the files: a log holds contexts
     try:
@@ -50,47 +49,22 @@ def serve(settings: Settings, say: Callable[[str], object] | None = None) -> Non
             from uvloop import run  # where there is one
         except ImportError:
             from asyncio import run
-        run(_serve(settings, address, keys, say or _say))
+        run(_serve(settings, address, keys, report))
     finally:
         os.umask(before)
 
 
 def checked_keys(settings: Settings) -> Keys | None:
-    """Return the keys asked for, None if none are, and refuse what would let anybody in.
-
-    Examples
-    --------
-    >>> checked_keys(Settings()) is None
-    True
-    >>> checked_keys(Settings(host="0.0.0.0"))
-    Traceback (most recent call last):
-    stopwise.errors.InvalidParameterError: others can reach 0.0.0.0, and nobody would be asked ...
-    """
+    """Return the keys, if there is a file of them; refuse to let anybody in from elsewhere."""
     keys = None if settings.keys is None else Keys(settings.keys)
-    if is_loopback(settings.host) or (keys is not None and keys.count()):
+    own = all(ip_address(place[4][0]).is_loopback for place in _places(settings.host, 0))
+    if own or (keys is not None and keys.count()):
         return keys
-    fault = "nobody would be asked for a key"
-    if keys is not None:
-        fault = f"{settings.keys} has no key that is valid"
+    fault = "without a key" if keys is None else f"and {settings.keys} has no key that is valid"
     raise InvalidParameterError(
-        f"others can reach {settings.host}, and {fault}: make one with 'stopwise keys add', then "
-        "say --keys FILE (or listen on 127.0.0.1)"
+        f"others can reach {settings.host} {fault}: create one with 'stopwise keys add', then use "
+        "--keys FILE (or listen on 127.0.0.1)"
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host. A name counts as what it resolves to.
-
-    Examples
-    --------
-    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::")]
-    [True, True, True, False, False]
-    """
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        pass
-    return all(ip_address(place[4][0]).is_loopback for place in _places(host, 0))
 
 
 def _places(host: str, port: int) -> list[Any]:
@@ -117,15 +91,8 @@ def free_address(settings: Settings) -> tuple[str, int]:
         return probe.getsockname()[:2]
 
 
-def need_packages() -> None:
-    """Raise `MissingPackageError` where the service cannot run, naming what to install."""
-    for name in PACKAGES:
-        if find_spec(name) is None:
-            raise missing_package("serving", name, "service")
-
-
 async def _serve(
-    settings: Settings, address: tuple[str, int], keys: Keys | None, say: Callable[[str], object]
+    settings: Settings, address: tuple[str, int], keys: Keys | None, report: Callable[[str], object]
 ) -> None:
     from stopwise.service.service import Service
     from stopwise.service.store import open_store
@@ -138,13 +105,12 @@ async def _serve(
             loop.add_signal_handler(number, asked.set)
 
     def listening(url: str) -> None:
-        needs = "a key is needed" if keys is not None else "no key is needed"
-        say(f"Stopwise listens on {url} ({needs}); Ctrl-C stops it.")
-        count = None if keys is None else keys.count()
+        needs, count = ("no key", None) if keys is None else ("a key", keys.count())
+        report(f"Stopwise listens on {url} ({needs} is needed); Ctrl-C stops it.")
         store = shown_store(settings.store)
         event("listens", url=url, keys=count, store=store, version=__version__)
 
-    await run_service(service, address, asked, listening=listening, say=say)
+    await run_service(service, address, asked, listening=listening, report=report)
     event("stopped", position=service.state.position)
 
 
@@ -154,7 +120,7 @@ async def run_service(
     asked: asyncio.Event,
     *,
     listening: Callable[[str], object],
-    say: Callable[[str], object] = lambda _: None,
+    report: Callable[[str], object] = lambda _: None,
     app: "App | None" = None,
 ) -> None:
     """Serve until ``asked`` is set, or until the service cannot go on.
@@ -172,7 +138,7 @@ async def run_service(
             scheme = "http" if service.settings.tls_cert is None else "https"
             host = service.settings.host
             listening(f"{scheme}://{f'[{host}]' if ':' in host else host}:{address[1]}")
-            announcing = asyncio.create_task(_announce_ready(service, say))
+            announcing = asyncio.create_task(_announce_ready(service, report))
             asking = asyncio.create_task(asked.wait())
             ends = {service.failed, asking, serving}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -191,14 +157,14 @@ async def run_service(
             await asyncio.wait([serving], timeout=service.settings.stop_timeout)
     finally:
         await service.stop()
-    error = service.failed.result() if service.failed.done() else None
-    if isinstance(error, StopwiseError):
-        raise error
-    if error is not None:
-        raise StopwiseError(f"a defect has ended the service, its log says more: {error!r}")
+    if service.failed.done():
+        error = service.failed.result()
+        if isinstance(error, StopwiseError):
+            raise error
+        raise StopwiseError(f"a defect has ended the service; its log has the details: {error!r}")
     if not as_asked:
         serving.result()
-        raise StopwiseError("the HTTP server has ended by itself; its log may say why")
+        raise StopwiseError("the HTTP server has ended by itself; its log may have the reason")
 
 
 def _server(service: "Service", address: tuple[str, int], app: "App | None") -> "Server":
@@ -216,7 +182,7 @@ def _server(service: "Service", address: tuple[str, int], app: "App | None") -> 
         interface=Interfaces.RSGI,
         http=HTTPModes.http1,
         websockets=False,
-        backlog=BACKLOG,
+        backlog=2048,  # connections that the system holds until they are accepted
         backpressure=settings.max_connections,
         http1_settings=HTTP1Settings(header_read_timeout=HEAD_TIMEOUT, max_buffer_size=HEAD_BUFFER),
         log_enabled=False,  # start_journal has configured its logger
@@ -230,22 +196,15 @@ async def _accepting(address: tuple[str, int], serving: "asyncio.Task[Any]") -> 
     """Wait until connections are accepted."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address[0], address[0])
     while not serving.done():
-        try:
+        with suppress(OSError):
             _, writer = await asyncio.open_connection(host, address[1])
-        except OSError:
-            await asyncio.sleep(0.01)
-        else:
             writer.close()
             return
+        await asyncio.sleep(0.01)
     await serving  # raises why it could not start
 
 
-async def _announce_ready(service: "Service", say: Callable[[str], object]) -> None:
+async def _announce_ready(service: "Service", report: Callable[[str], object]) -> None:
     while not service.ready:
-        await asyncio.sleep(LOOK_EVERY)
-    say("Ready.")
-
-
-def _say(words: str) -> None:
-    sys.stdout.write(words + "\n")
-    sys.stdout.flush()
+        await asyncio.sleep(0.2)
+    report("Ready.")

@@ -1,4 +1,4 @@
-"""A running service: what its entry points (HTTP, dashboard, metrics) ask of it."""
+"""A running service, as its entry points (HTTP, dashboard, metrics) use it."""
 
 import asyncio
 import gc
@@ -16,20 +16,19 @@ from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.service import messages as m
 from stopwise.service import spec as specs
 from stopwise.service.contexts import Contexts
-from stopwise.service.events import Created, Retired
+from stopwise.service.events import Created, Event, Opened, Reported, Retired, context_of, decode
 from stopwise.service.journal import Journal
 from stopwise.service.learner import Learner
-from stopwise.service.ledger import LEARNED, OPEN
+from stopwise.service.ledger import LEARNED
 from stopwise.service.metrics import Counters
 from stopwise.service.outputs import canonical, decode_output
 from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal, conflict, invalid
-from stopwise.service.rounds import RoundEvents, RoundReader, context_of
 from stopwise.service.settings import Settings
 from stopwise.service.state import State, spec_digest
 from stopwise.service.store import open_store
 from stopwise.service.store.base import EventStore, Snapshot
-from stopwise.service.writer import WAIT, Applied, Command, Writer
+from stopwise.service.writer import WAIT, Applied, Command, Writer, unavailable
 
 T = TypeVar("T")
 LOG = logging.getLogger("stopwise.service")
@@ -42,7 +41,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Service:
-    """One service, on one event loop; from now on the store is its writer's alone."""
+    """One service, on one event loop; nobody else uses its store."""
 
     def __init__(self, store: EventStore, settings: Settings) -> None:
         self.settings = settings
@@ -53,22 +52,21 @@ class Service:
         self.failed: asyncio.Future[Exception]  # the error, should it be unable to go on
         self.started_at = time.time()
         self._store = store
-        self._reader = RoundReader(open_store(settings.store))
+        self._reader = open_store(settings.store)  # a connection of its own, to look up events
+        self._reading = asyncio.Lock()
         self._last_snapshot = 0
         self._empty = State()
         self._writer: Writer | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._hash: m.StateAnswer | None = None
-        self._hashing = asyncio.Lock()
 
     # -- start and stop -----------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the store and begin to read the log in the background; `ready` says when done."""
+        """Open the store and begin to read the log in the background, until `ready`."""
         self.failed = asyncio.get_running_loop().create_future()
         await self._store.open()
         if not self._store.shared:
-            await self._store.begin(END)  # or say that another process serves this file
+            await self._store.begin(END)  # or fail: another process serves this file
         self.recovering = "reading the log"
         self._tasks = [asyncio.create_task(self._live()), asyncio.create_task(self._snapshots())]
 
@@ -108,29 +106,25 @@ class Service:
                 await asyncio.sleep(1)
 
     async def _recover(self) -> State:
-        began = time.monotonic()
-
         def progress(done: int, of: int) -> None:
             self.recovering = f"recovering: {done:,} of {of:,} events"
 
         state = await recover_state(self._store, progress=progress)
-        seconds = round(time.monotonic() - began, 3)
-        LOG.info("recovered", extra={"events": state.position, "seconds": seconds})
+        LOG.info("recovered", extra={"events": state.position})
         if self._writer is not None:  # not the first time: the writer goes on at once
             self.recovering = ""
         return state
 
     async def stop(self) -> None:
         """Finish what is waiting, write a snapshot, and close."""
-        live = self._tasks[:1]
-        if self._writer is not None:
-            self._writer.stop()
+        live, writer = self._tasks[:1], self._writer
+        if writer is not None:
+            writer.stop()
             await asyncio.wait(live, timeout=self.settings.stop_timeout)
         finished = all(task.done() for task in live) and not self.failed.done()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        writer = self._writer
         complete = finished and writer is not None and writer.settled and not self.write_error
         if complete and self.state.position > self._last_snapshot:
             await self._save(asyncio.to_thread(self.state.snapshot))
@@ -159,7 +153,7 @@ class Service:
         store = open_store(self.settings.store)
         try:
             snapshot = await making
-            # The next one replaces an older one that can be read: so must this be.
+            # It must be readable, since it replaces an older one that is.
             await asyncio.to_thread(State.restored, snapshot)
             await store.open()
             await store.save_snapshot(snapshot)
@@ -175,7 +169,7 @@ class Service:
             await store.close()
         self._last_snapshot = max(self._last_snapshot, position)
 
-    # -- how it is ----------------------------------------------------------------------------
+    # -- state and health ---------------------------------------------------------------------
 
     @property
     def state(self) -> State:
@@ -190,8 +184,11 @@ class Service:
     @property
     def not_ready(self) -> str:
         """Why requests should not be sent here; "" if they should."""
-        stopping = "the service is about to stop" if self.draining else ""
-        return stopping or self.recovering or self.write_error
+        return (
+            (self.draining and "the service is about to stop")
+            or self.recovering
+            or self.write_error
+        )
 
     @property
     def write_error(self) -> str:
@@ -205,7 +202,7 @@ class Service:
 
     @property
     def lag(self) -> float:
-        """Seconds since memory last had the whole log; 0 where nobody else writes."""
+        """Seconds since memory last had all of the log; 0 where nobody else writes."""
         if self._writer is None or not (self._store.shared or self._writer.write_error):
             return 0.0
         return time.monotonic() - self._writer.up_to_date_at
@@ -258,9 +255,9 @@ class Service:
                     field="name",
                 )
             if len(state.order) >= limits.max_cascades:
-                raise conflict(f"this service keeps {limits.max_cascades:,} cascades at most")
-            tables = sum(specs.table_bytes(learner.policy) for learner in state.order)
-            if tables + specs.table_bytes(policy) > limits.max_tables << 20:
+                raise conflict(f"this service has {limits.max_cascades:,} cascades at most")
+            policies = [policy, *(learner.policy for learner in state.order)]
+            if sum(map(specs.table_bytes, policies)) > limits.max_tables << 20:
                 raise conflict(
                     f"the tables of all cascades would take more than {limits.max_tables:,} MB "
                     "(max_tables): use fewer features or arms",
@@ -281,7 +278,7 @@ class Service:
         return await self.submit(create)
 
     async def retire(self, name: str) -> m.CascadeView:
-        """Let a cascade take no new rounds."""
+        """Retire a cascade: it takes no new rounds."""
 
         def retire(state: State, time: float) -> Applied:
             learner = state.learner(name)
@@ -299,12 +296,11 @@ class Service:
     ) -> tuple[list[m.RoundAnswer], bool]:
         """Open one round or a batch; also return whether they are new."""
         single = isinstance(request, m.RoundRequest)
-        contexts: Contexts = [request.context] if single else request.contexts
-        most = self.settings.max_batch
-        if len(contexts) > most:
-            words = f"{len(contexts):,} contexts; a batch has {most:,} at most"
-            raise Refusal(413, "too_large", words, field="contexts")
         evidence = request.evidence
+        contexts: Contexts = [request.context] if single else request.contexts
+        if len(contexts) > self.settings.max_batch:
+            words = f"{len(contexts):,} contexts; a batch has {self.settings.max_batch:,} at most"
+            raise Refusal(413, "too_large", words, field="contexts")
         digest = b"" if key is None else blake2b(_encode(request), digest_size=16).digest()
 
         def open_rounds(state: State, time: float) -> Applied:
@@ -314,27 +310,20 @@ class Service:
             )
             return event, (answers, event is not None)
 
-        slow = self._slow(name, len(contexts), evidence)
-        return await self.submit(open_rounds, slow=slow)
+        return await self.submit(open_rounds, slow=self._slow(name, len(contexts), evidence))
 
     async def report(self, name: str, id_: str, request: m.OutputsRequest) -> m.RoundAnswer:
-        """Take outputs of a round."""
+        """Add outputs of a round."""
 
         def report(state: State, time: float) -> Applied:
             learner = state.cascades.get(name) or state.learner(name)
-            return learner.report(
-                learner.ledger.number(id_),
-                request.outputs,
-                request.revealed,
-                request.final,
-                time,
-                state.position + 1,
-            )
+            number, given = learner.ledger.number(id_), (request.outputs, request.revealed)
+            return learner.report(number, *given, request.final, time, state.position + 1)
 
         return await self.submit(report, slow=self._slow(name))
 
     async def label(self, name: str, id_: str, request: m.LabelRequest) -> m.LabelAnswer:
-        """Take the right answer of a round that has ended."""
+        """Add the right answer of a round that has ended."""
         label = canonical(request.label, "label")
 
         def find_learned() -> tuple[Learner, int]:
@@ -350,7 +339,7 @@ class Service:
             raise Refusal(410, "gone", words)
         context, outputs = context_of(opened, reported, number), reported.outputs
         if not outputs:
-            raise conflict("no arm of this round answered: a label would teach nothing")
+            raise conflict("no arm of this round answered: nothing can be learned from a label")
 
         def give(state: State, time: float) -> Applied:
             learner = state.learner(name)
@@ -360,7 +349,7 @@ class Service:
         return await self.submit(give, slow=self._slow(name))
 
     async def round(self, name: str, id_: str) -> m.RoundView:
-        """Return a round, as the log has it."""
+        """Return a round, with what the log has of it."""
         learner, number = await self._look_up(lambda: self._find(name, id_))
         while True:
             ended = learner.ledger.ended_at[number]
@@ -371,13 +360,11 @@ class Service:
                 break  # else the round ended meanwhile
         answer, ledger = learner.answer(number), learner.ledger
         context = None if opened is None else context_of(opened, reported, number)
-        known: dict[int, bytes] = {}
-        if ledger.status[number] == OPEN:
-            waiting = ledger.open[number]
-            known = ledger.partial.get(number, {})
-            if isinstance(waiting, RoundInProgress):
-                known = dict(enumerate(cast(list[bytes], waiting.outputs)))
-                context = np.array(waiting.context).tobytes()
+        known = ledger.partial.get(number, {})  # while it is open
+        waiting = ledger.open.get(number)
+        if isinstance(waiting, RoundInProgress):
+            known = dict(enumerate(cast(list[bytes], waiting.outputs)))
+            context = np.array(waiting.context).tobytes()
         elif reported is not None:
             known = dict(enumerate(reported.outputs))
         arms = learner.cascade.names
@@ -392,25 +379,19 @@ class Service:
         )
 
     async def state_hash(self) -> m.StateAnswer:
-        """Return the digest of the state, computed once for each state."""
+        """Return the digest of the state."""
 
         def compute(state: State) -> m.StateAnswer:
             return m.StateAnswer(state.position, state.log_digest.hex(), state.hash())
 
-        async with self._hashing:
-            self.check_recovered()
-            last, now = self._hash, (self.state.position, self.state.log_digest.hex())
-            # The digest of the log stands for all that is in it, and that for the state.
-            if last is None or (last.position, last.log) != now:
-                last = self._hash = await cast(Writer, self._writer).read(compute)
-            return last
+        self.check_recovered()
+        return await cast(Writer, self._writer).read(compute)
 
     # -- how requests are carried out ---------------------------------------------------------
 
     def submit(self, command: Command, *, slow: bool = False) -> "asyncio.Future[Any]":
         """Return a future that has the answer of a command once its event is in the log."""
-        if self.recovering:
-            self.check_recovered()
+        self.check_recovered()
         return cast(Writer, self._writer).submit(command, slow=slow)
 
     def _slow(self, name: str, rounds: int = 1, evidence: bool = False) -> bool:
@@ -431,11 +412,26 @@ class Service:
         await self.readable()
         return look()
 
-    async def _round_events(self, learner: Learner, number: int) -> RoundEvents:
+    async def _round_events(
+        self, learner: Learner, number: int
+    ) -> tuple[Opened | None, Reported | None]:
+        """Return how a round was opened and how it ended; None: not in the log, or not yet."""
         if self._writer is not None and not self._writer.settled:
             await self.submit(_nothing)  # what is being written now may be what is looked for
-        ledger = learner.ledger
-        return await self._reader.events(ledger.opened_at[number], ledger.ended_at[number])
+        found: list[Event | None] = []
+        try:
+            async with self._reading:
+                await self._reader.open()
+                for position in (learner.ledger.opened_at[number], learner.ledger.ended_at[number]):
+                    block = await self._reader.block_of(position)
+                    found.append(block and decode(block.payload)[position - block.base])
+        except StoreError as error:
+            raise unavailable(str(error)) from error
+        opened, ended = found
+        return (
+            opened if isinstance(opened, Opened) else None,
+            ended if isinstance(ended, Reported) else None,
+        )
 
     def _find(self, name: str, id_: str) -> tuple[Learner, int]:
         learner = self.state.learner(name)

@@ -1,8 +1,7 @@
 """The settings of a service: one table, from which all sources and their documentation come.
 
-A setting is a field of `Settings`. In a TOML file it has the name of the field, ``port``; in the
-environment ``STOPWISE_PORT``; as a flag of ``stopwise serve``, ``--port``. Later sources in this
-order win: default, file, environment, flag.
+A setting is called ``port`` in a TOML file, ``STOPWISE_PORT`` in the environment, ``--port`` as a
+flag of ``stopwise serve``.
 """
 
 import tomllib
@@ -11,7 +10,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -20,7 +18,7 @@ from stopwise.errors import InvalidParameterError
 
 PREFIX = "STOPWISE_"
 # Variables that the program and clients read. They are not settings, however similar.
-NOT_SETTINGS = frozenset({"CONFIG", "DEBUG", "KEY", "URL"})
+NOT_SETTINGS = frozenset({"config", "debug", "key", "url"})
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, pattern=r"^[^\0]*$")]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -28,7 +26,7 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=3600)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a service runs; `_HELP` says what each field means."""
+    """How a service runs; `_HELP` explains each field."""
 
     store: Text = "stopwise.db"
     host: Text = "127.0.0.1"
@@ -59,11 +57,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _HELP = {
-    "store": "Where the events are kept: the path of an SQLite file, or a `postgresql://` "
+    "store": "Where the events are stored: the path of an SQLite file, or a `postgresql://` "
     "address, which several replicas may share.",
     "host": "Address to listen on. Anything but loopback needs `keys`.",
     "port": "Port to listen on; 0 takes one that is free.",
-    "keys": "File of API keys, which `stopwise keys add` makes; without it, no key is needed.",
+    "keys": "File of API keys, which `stopwise keys add` writes; without it, no key is needed.",
     "tls_cert": "File with the TLS certificate and its chain (PEM). With it, and `tls_key`, the "
     "service speaks HTTPS.",
     "tls_key": "File with the private key of `tls_cert` (PEM).",
@@ -75,7 +73,7 @@ _HELP = {
     "square; wide cascades run in a worker thread.",
     "max_cascades": "Most cascades, the retired included.",
     "max_tables": "Most memory, in megabytes, for the tables of all cascades: each pair of arms "
-    "keeps some of the square of its features.",
+    "has some with the square of its features.",
     "max_waiting": "Most requests that wait to be written; beyond it 429.",
     "snapshot_every": "Least number of events between snapshots; in a long log, a quarter of it.",
     "follow_every": "Seconds from one look at what other replicas wrote to the next.",
@@ -104,18 +102,6 @@ class Setting(msgspec.Struct, frozen=True):
         """Its flag."""
         return "--" + self.name.replace("_", "-")
 
-    @property
-    def must_be(self) -> str:
-        """What a value must be, in words: a number above 0, up to 3600."""
-        if self.choices:
-            return ", ".join(self.choices[:-1]) + " or " + self.choices[-1]
-        limits = get_args(self.type)[1]
-        if self.kind is str:
-            return f"text of at least {limits.min_length} characters"
-        noun = "a whole number" if self.kind is int else "a number"
-        least = f"from {limits.ge}" if limits.gt is None else f"above {limits.gt},"
-        return f"{noun} {least}" + (f" up to {limits.le}" if limits.le else "")
-
 
 def _setting(field: msgspec.structs.FieldInfo) -> Setting:
     options = get_args(field.type)
@@ -138,59 +124,49 @@ def load_settings(
     Empty variables and flags that are None count as not set. An unknown name or a value that is not
     valid raises `InvalidParameterError`, whose message names the source.
     """
-    found = _of_file(file) if file is not None else {}
-    names = {name.upper(): row for name, row in SETTINGS.items()}
+    found: dict[str, Any] = {}
+    if file is not None:
+        try:
+            table = tomllib.loads(file.read_text("utf-8"))
+        except (OSError, ValueError) as error:  # no such file, or not TOML
+            raise InvalidParameterError(f"cannot read the settings in {file}: {error}") from error
+        for name, value in table.items():
+            found[name] = _checked(name, value, f"{file}: {name}", strict=True)
     for variable, text in environment.items():
-        name = variable.removeprefix(PREFIX)
-        if name == variable or not text or name in NOT_SETTINGS:
+        name = variable.removeprefix(PREFIX).lower()
+        if not variable.startswith(PREFIX) or not text or name in NOT_SETTINGS:
             continue
-        if (row := names.get(name)) is not None:
-            found[row.name] = _checked(row, text, variable, text=True)
         # Only near misses are refused: container platforms set STOPWISE_SERVICE_HOST and more.
-        elif near := get_close_matches(name.upper(), names, 1, 0.7):
-            hint = f"did you mean {PREFIX}{near[0]}?"
-            raise InvalidParameterError(f"{variable} is not a setting: {hint}")
+        if get_close_matches(name, SETTINGS, 1, 0.7):
+            found[name] = _checked(name, text, variable)
     for name, value in flags.items():
         if value is not None:
-            row = SETTINGS[name]
-            found[name] = _checked(row, value, row.flag, text=True)
+            found[name] = _checked(name, value, SETTINGS[name].flag)
     return Settings(**found)
 
 
-def _of_file(file: Path) -> dict[str, Any]:
-    try:
-        table = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:  # no such file, or not TOML
-        raise InvalidParameterError(f"cannot read the settings in {file}: {error}") from error
-    for name, value in table.items():
-        if name not in SETTINGS:
-            near = get_close_matches(name.lower().replace("-", "_"), SETTINGS, 1, 0.5)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SETTINGS)}"
-            raise InvalidParameterError(f"{file}: {name!r} is not a setting: {hint}")
-        table[name] = _checked(SETTINGS[name], value, f"{file}: {name}")
-    return table
-
-
-def _checked(row: Setting, value: Any, source: str, *, text: bool = False) -> Any:
-    """Return a value of the right type; ``text`` may be converted."""
-    if text and isinstance(value, str) and row.kind is not str:
+def _checked(name: str, value: Any, source: str, *, strict: bool = False) -> Any:
+    """Return a value of the right type; unless strict, text is converted."""
+    if (row := SETTINGS.get(name)) is None:
+        near = get_close_matches(name.lower().replace("-", "_"), SETTINGS, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SETTINGS)}"
+        raise InvalidParameterError(f"{source} is not a setting: {hint}")
+    if not strict and isinstance(value, str) and row.kind is not str:
         value = value.strip()
     try:
-        return msgspec.convert(value, row.type, strict=not text)
-    except msgspec.ValidationError:
-        hint = ""
+        return msgspec.convert(value, row.type, strict=strict)
+    except msgspec.ValidationError as error:
+        words = f"must be {' or '.join(row.choices)}" if row.choices else str(error).lower()
     if str(value).startswith("tcp://"):
-        hint = " (Kubernetes sets it for a Service called stopwise; set enableServiceLinks: false)"
-    raise InvalidParameterError(f"{source} is {value!r}: must be {row.must_be}{hint}")
+        words += " (Kubernetes sets it for a Service called stopwise: enableServiceLinks: false)"
+    raise InvalidParameterError(f"{source} is {value!r}: {words}. {row.help}")
 
 
 def shown_store(store: str) -> str:
-    """Return the address of a store without its password and options, for messages."""
-    if "://" not in store:
+    """Return the address of a store without its user, password and options, for messages."""
+    scheme, separator, rest = store.partition("://")
+    if not separator:
         return store
-    try:
-        parts = urlsplit(store)
-    except ValueError:  # not a valid address: any part of it may be secret
-        return store.partition("://")[0] + "://…"
-    login, at, place = parts.netloc.rpartition("@")
-    return f"{parts.scheme}://{login.partition(':')[0]}{at}{place}{parts.path}"
+    place, _, options = rest.partition("?")
+    # With an @ after a ?, any part may be secret.
+    return f"{scheme}://{'…' if '@' in options else place.rpartition('@')[2]}"

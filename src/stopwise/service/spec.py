@@ -13,10 +13,10 @@ from stopwise.features import BoundFeatures, PerPair, PerStage, bind, map_from_s
 from stopwise.policies.base import Policy
 from stopwise.policies.registry import POLICIES, takes
 from stopwise.service.messages import CascadeSpec
-from stopwise.service.refusals import Refusal
+from stopwise.service.refusals import Refusal, invalid
 
 MAX_WORK = 1_000_000  # features² × pairs of arms: a decision takes a tenth of a second or so
-NOT_OFFERED = ("cascade", "features", "context_dim")  # said elsewhere in a spec
+NOT_OFFERED = ("cascade", "features", "context_dim")  # given elsewhere in a spec
 
 
 def context_names(spec: CascadeSpec) -> tuple[str, ...] | None:
@@ -25,17 +25,14 @@ def context_names(spec: CascadeSpec) -> tuple[str, ...] | None:
 
 
 def context_size(spec: CascadeSpec) -> int:
-    """Return how many numbers a whole context has."""
+    """Return how many numbers a complete context has."""
     return spec.context if isinstance(spec.context, int) else len(spec.context)
 
 
 def build(
     spec: CascadeSpec, *, max_context: int | None = None, max_features: int | None = None
 ) -> Policy:
-    """Make the policy that a spec describes; refuse what cannot be, and say where.
-
-    Limits are for new cascades: a spec in the log has passed them already.
-    """
+    """Build the policy that a spec describes, or refuse it; limits are for new cascades."""
     size = context_size(spec)
     if max_context is not None and size > max_context:
         raise _invalid("context", f"{size} numbers, and this service takes {max_context} at most")
@@ -54,19 +51,14 @@ def build(
             _check_degrees(spec.features, size, max_features)
         features = _features(spec.features, size, cascade.n_arms)
         if max_features is not None and features.width > max_features:
-            raise _invalid(
-                "features",
-                f"{features.width} features, and this service takes {max_features} at most: every "
-                "pair of arms keeps a table of their square",
+            words = f"{features.width} features, and this service takes {max_features} at most"
+            raise _invalid("features", words)
+        n, pairs = features.n_features, len(cascade.pairs())
+        if max_features is not None and n**2 * pairs > MAX_WORK:
+            words = (
+                f"a decision would take too long: {n} features² × {pairs} pairs of arms are more"
             )
-        pairs = len(cascade.pairs())
-        work = features.n_features**2 * pairs
-        if max_features is not None and work > MAX_WORK:
-            raise _invalid(
-                "features",
-                f"a decision would take too long: {features.n_features} features² × {pairs} pairs "
-                f"of arms are {work:,}, and this service takes {MAX_WORK:,}; use fewer of either",
-            )
+            raise _invalid("features", f"{words} than {MAX_WORK:,}; use fewer of either")
         parameters |= {"features": features.arrangement, "context_dim": size}
     try:
         with warnings.catch_warnings():  # stderr is for the log; ``max_features`` is the limit here
@@ -96,7 +88,7 @@ def _policy(given: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]]:
 
 
 def _check_degrees(given: object, size: int, most: int) -> None:
-    """Refuse polynomials of more terms than there may be features, before any is made."""
+    """Refuse polynomials of more terms than there may be features, before any is built."""
     if isinstance(given, list):
         for one in cast(list[Any], given):
             _check_degrees(one, size, most)
@@ -106,11 +98,8 @@ def _check_degrees(given: object, size: int, most: int) -> None:
         polynomial = fields.get("kind") == "polynomial" and isinstance(degree, int) and degree > 0
         # A huge degree would take long to compute with.
         if polynomial and (degree > most or comb(size + degree, degree) > most):
-            raise _invalid(
-                "features",
-                f"degree {degree} of {size} numbers makes more than {most} features, which is all "
-                "that this service takes; lower the degree",
-            )
+            words = f"degree {degree} of {size} numbers gives more than {most} features"
+            raise _invalid("features", f"{words}, the limit of this service; lower the degree")
         for part in ("maps", "inner"):
             _check_degrees(fields.get(part), size, most)
 
@@ -137,10 +126,10 @@ def _features(given: Mapping[str, Any], size: int, n_arms: int) -> BoundFeatures
 
 
 def _invalid(field: str, message: str) -> Refusal:
-    return Refusal(422, "invalid", f"{field}: {message}", field=field)
+    return invalid(f"{field}: {message}", field=field)
 
 
 def table_bytes(policy: Policy) -> int:
     """Return about how many bytes a policy needs before it has seen anything."""
-    # Each pair keeps two tables of numbers at most: the factors of V and of H.
+    # Each pair stores two tables of numbers at most: the factors of V and of H.
     return 16 * len(policy.cascade.pairs()) * policy.n_features**2

@@ -1,7 +1,7 @@
 """The state of the service: the cascades, folded from the events of the log one after the other."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from stopwise.policies.persistence import decode as decode_policy
 from stopwise.policies.persistence import encode as encode_policy
 from stopwise.service import events as ev
 from stopwise.service.learner import Learner, RecentDecision
-from stopwise.service.ledger import PART, Counts, LedgerSnapshot, Repeat, Repeats
+from stopwise.service.ledger import Counts, LedgerSnapshot, Repeat, Repeats
 from stopwise.service.messages import CascadeSpec
 from stopwise.service.refusals import Refusal
 from stopwise.service.store.base import Snapshot
@@ -21,6 +21,7 @@ from stopwise.service.store.base import Snapshot
 # and the state, each with its length before it (8 bytes); then policies and columns, raw.
 MAGIC = b"STOPSNAP"
 FORMAT = 3  # an older one is ignored, and the log read from before it
+PART = 4 << 20  # bytes that are copied at once
 _HEAD = len(MAGIC) + 4 + 32
 
 
@@ -52,10 +53,11 @@ class State:
 
     def apply(self, block: ev.Block) -> None:
         """Apply the events of a stored block."""
-        due = self.position + 1
-        if block.base != due:
-            raise CorruptLogError(f"the log goes on at event {block.base} where {due} should be")
         name = f"the block of events {block.base} to {block.end}"
+        if block.base != self.position + 1:
+            raise CorruptLogError(
+                f"the log goes on at event {block.base} where {self.position + 1} should be"
+            )
         if ev.chain_digest(self.log_digest, block.payload) != block.digest:
             raise CorruptLogError(f"{name} was changed after it was written: its digest differs")
         try:
@@ -66,7 +68,7 @@ class State:
             raise CorruptLogError(f"{name} has lost some of its events")
         for event in events:
             try:
-                self.apply_event(event, self.position + 1)
+                self.apply_event(event)
             except (StopwiseError, Refusal, LookupError, ValueError, TypeError) as error:
                 raise CorruptLogError(
                     f"event {self.position + 1} contradicts those before it: {error}"
@@ -75,22 +77,24 @@ class State:
             self.time = event.time
         self.log_digest = block.digest
 
-    def apply_event(self, event: ev.Event, position: int) -> None:
-        """Apply one recorded event, at its place in the log."""
+    def apply_event(self, event: ev.Event) -> None:
+        """Apply the recorded event that comes next."""
+        if isinstance(event, ev.Created):
+            self.created(event)
+            return
+        learner = self.order[event.cascade]
         match event:
             case ev.Opened():
-                self.order[event.cascade].opened(event, position)
+                learner.opened(event, self.position + 1)
             case ev.Reported():
-                self.order[event.cascade].reported(event, position)
+                learner.reported(event, self.position + 1)
             case ev.Labelled():
-                self.order[event.cascade].labelled(event)
+                learner.labelled(event)
             case ev.Retired():
-                self.order[event.cascade].status = "retired"
-            case ev.Created():
-                self.created(event)
+                learner.status = "retired"
 
     def created(self, event: ev.Created, policy: Policy | None = None) -> None:
-        """Apply a creation; ``policy`` as it was built from the spec already."""
+        """Apply a creation; ``policy`` if it was built from the spec already."""
         learner = Learner(len(self.order), event.spec, event.time, policy)
         if event.key is not None:
             self.repeats.add(event.key, Repeat(learner.index, 1, spec_digest(event.spec)))
@@ -104,10 +108,7 @@ class State:
 
     def hash(self) -> str:
         """Return a digest of everything that the log determines."""
-        digest = hashlib.sha256()
-        for part in self._core():
-            digest.update(part)
-        return digest.hexdigest()
+        return _sha256(self._core()).hex()
 
     def snapshot(self) -> Snapshot:
         """Return all of it in parts, at a moment when every event is in the log."""
@@ -117,10 +118,7 @@ class State:
         ]
         shown = _encode((recent, [learner.divergences for learner in self.order]))
         parts = [_sized(shown), *self._core()]
-        checksum = hashlib.sha256()
-        for part in parts:
-            checksum.update(part)
-        head = MAGIC + FORMAT.to_bytes(4, "little") + checksum.digest()
+        head = MAGIC + FORMAT.to_bytes(4, "little") + _sha256(parts)
         return Snapshot(self.position, self.log_digest, (head, *parts))
 
     @staticmethod
@@ -128,8 +126,8 @@ class State:
         """Return the state that a snapshot holds; None if another version wrote it."""
         data = memoryview(b"".join(snapshot.parts))
         damaged = CorruptLogError(f"the snapshot at event {snapshot.position} is damaged")
-        checksum = hashlib.sha256(data[_HEAD:]).digest()
-        if bytes(data[: len(MAGIC)]) != MAGIC or checksum != bytes(data[_HEAD - 32 : _HEAD]):
+        magic, checksum = bytes(data[: len(MAGIC)]), bytes(data[_HEAD - 32 : _HEAD])
+        if magic != MAGIC or checksum != _sha256([data[_HEAD:]]):
             raise damaged
         if int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "little") != FORMAT:
             return None
@@ -138,20 +136,17 @@ class State:
             recent, divergences = msgspec.msgpack.decode(
                 read.sized(), type=tuple[list[list[tuple[int, float, int, float, str]]], list[int]]
             )
-            kept = msgspec.msgpack.decode(read.sized(), type=_StateSnapshot)
+            saved = msgspec.msgpack.decode(read.sized(), type=_StateSnapshot)
         except msgspec.MsgspecError:
             return None
-        if kept.position != snapshot.position:
+        if saved.position != snapshot.position:
             raise damaged
         state = State()
-        state.position = snapshot.position
-        state.log_digest = snapshot.digest
-        state.time = kept.time
-        state.repeats = Repeats(kept.repeats)
-        for one, latest, diverged in zip(kept.cascades, recent, divergences, strict=True):
-            name = f"the policy of {one.spec.name!r} in a snapshot"
+        state.position, state.log_digest = snapshot.position, snapshot.digest
+        state.time, state.repeats = saved.time, Repeats(saved.repeats)
+        for one, latest, diverged in zip(saved.cascades, recent, divergences, strict=True):
             try:
-                policy = decode_policy(read(one.policy_bytes), name)
+                policy = decode_policy(read(one.policy_bytes), f"the policy of {one.spec.name!r}")
             except UnsupportedVersionError:
                 return None
             except StopwiseError as error:
@@ -167,25 +162,24 @@ class State:
 
     def _core(self) -> Iterator[bytes]:
         """Yield everything that the log determines, in parts."""
-        policies = [encode_policy(learner.policy) for learner in self.order]
+        policies = [encode_policy(one.policy) for one in self.order]
         cascades = [
             _CascadeSnapshot(
                 one.spec,
                 one.created,
                 one.status == "retired",
                 len(policy),
-                one.ledger.kept(),
+                one.ledger.saved(),
                 one.counts,
             )
             for one, policy in zip(self.order, policies, strict=True)
         ]
-        kept = _sized(
-            _encode(_StateSnapshot(self.position, self.time, dict(self.repeats), cascades))
-        )
-        yield from _cut(kept)
-        for learner, policy in zip(self.order, policies, strict=True):
-            yield from _cut(policy)
-            yield from learner.ledger.column_parts()
+        state = _StateSnapshot(self.position, self.time, dict(self.repeats), cascades)
+        yield from _in_parts(_sized(_encode(state)))
+        for one, policy in zip(self.order, policies, strict=True):
+            yield from _in_parts(policy)
+            for column in one.ledger.columns():
+                yield from _in_parts(memoryview(column).cast("B"))
 
 
 class _CascadeSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -223,13 +217,21 @@ _encode: Any = msgspec.msgpack.Encoder().encode
 _encode_ordered: Any = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
+def _sha256(parts: Iterable[bytes | memoryview]) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
 def _sized(content: bytes) -> bytes:
     return len(content).to_bytes(8, "little") + content
 
 
-def _cut(content: bytes) -> Iterator[bytes]:
+def _in_parts(content: bytes | memoryview) -> Iterator[bytes]:
+    """Yield copies of parts, so that no copy takes long."""
     for start in range(0, len(content), PART):
-        yield content[start : start + PART]
+        yield bytes(content[start : start + PART])
 
 
 def spec_digest(spec: CascadeSpec) -> bytes:

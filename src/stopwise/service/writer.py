@@ -1,12 +1,8 @@
-"""The writer: takes the waiting requests, applies them, commits their events, then answers.
+"""The writer: applies the waiting requests, commits their events, then answers.
 
-All that waits when the last commit has ended forms the next group, so that many requests share a
-commit when there are many (group commit). The order in which requests are applied is the order of
-the log; a replica that reads the log repeats them.
-
-Requests are applied on the event loop, which takes microseconds. Those that may take long wait in
-a queue of their own: they form groups of their own, applied in a thread, and the quick ones have
-their turn in between. `idle` says when nothing is applied in a thread.
+All that waits when a commit has ended forms the next group, so that many requests share a commit.
+Requests that may take long form groups of their own, which a thread applies; `idle` is set while
+none does.
 """
 
 import asyncio
@@ -14,7 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from stopwise.errors import CorruptLogError, StoreError
 from stopwise.service import events as codec
@@ -38,20 +34,16 @@ Applied: TypeAlias = tuple[Event | None, object]
 Command: TypeAlias = Callable[[State, float], Applied]
 
 
-class Waiting(NamedTuple):
-    """A request that waits for its turn."""
-
-    command: Command
-    future: "asyncio.Future[Any]"
+Future: TypeAlias = "asyncio.Future[Any]"
+Waiting: TypeAlias = tuple[Command, Future]
 
 
 class Writer:
     """Applies requests in groups, each in the log before it is answered.
 
-    ``recover`` reads the state from the log again, should memory have run ahead of it. Every
-    ``follow_every`` seconds it looks for events of others (None: there are none). ``report`` is
-    called with the reason when writing fails, and with "" when it works again; ``committed`` with
-    the seconds that each commit took.
+    ``recover`` reads the state from the log again. Every ``follow_every`` seconds the writer reads
+    events of others (None: there are none). ``report`` is called with the reason when writing
+    fails, and with "" when it works again; ``committed`` with the seconds that each commit took.
     """
 
     def __init__(
@@ -97,23 +89,25 @@ class Writer:
         """How many requests wait for their turn."""
         return len(self._queue) + len(self._slow)
 
-    def submit(self, command: Command, *, slow: bool = False) -> "asyncio.Future[Any]":
+    def submit(self, command: Command, *, slow: bool = False) -> Future:
         """Return a future that has the answer once the event is in the log."""
-        if self.write_error or self._stopping:
-            raise unavailable(self.write_error or "the service is stopping")
+        self._check_writable()
         if self.waiting >= self._max_waiting:
             words = f"{self.waiting:,} requests are waiting already; try again a little later"
             raise Refusal(429, "too_many_requests", words, retry_after=1)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        (self._slow if slow else self._queue).append(Waiting(command, future))
+        future: Future = self._loop.create_future()
+        (self._slow if slow else self._queue).append((command, future))
         if self.waiting == 1:
             self._wake.set()
         return future
 
-    async def read(self, reader: Callable[[State], T]) -> T:
-        """Run a function in a thread, at a moment when the state is exactly that of the log."""
+    def _check_writable(self) -> None:
         if self.write_error or self._stopping:
             raise unavailable(self.write_error or "the service is stopping")
+
+    async def read(self, reader: Callable[[State], T]) -> T:
+        """Run a function in a thread, at a moment when the state is exactly that of the log."""
+        self._check_writable()
         future: asyncio.Future[T] = self._loop.create_future()
         self._readers.append((reader, future))
         self._wake.set()
@@ -135,10 +129,10 @@ class Writer:
                     if self._stopping:
                         return
                     await asyncio.sleep(RETRY)
-        finally:  # whatever happened, no request waits for ever
+        finally:  # no request waits for ever
             self._stopping = True
             stopping = unavailable("the service is stopping")
-            _fail([*(one.future for one in self._current), *self._taken()], stopping)
+            _fail([*(future for _, future in self._current), *self._taken()], stopping)
 
     async def _work(self) -> None:
         if self._outdated:
@@ -213,7 +207,7 @@ class Writer:
             LOG.exception("a request failed while it was applied; the log is read again")
             self._outdated = True
             if len(answers) < len(self._current):
-                _fail([self._current[len(answers)].future], error)  # the request that failed
+                _fail([self._current[len(answers)][1]], error)  # the request that failed
             self._fail_group("the service is reading its log again")
             await self._store.release()
             return
@@ -240,22 +234,20 @@ class Writer:
         else:
             await self._store.release()
         self.up_to_date_at = time.monotonic()
-        for one, answer in zip(group, answers, strict=True):
-            if one.future.done():  # the client went away
-                continue
+        for (_, future), answer in zip(group, answers, strict=True):
             if isinstance(answer, Refusal):
-                one.future.set_exception(answer)
-            else:
-                one.future.set_result(answer)
+                _fail([future], answer)
+            elif not future.done():  # else the client went away
+                future.set_result(answer)
         self._current = []
 
     def _apply_group(self, now: float, events: list[Event], answers: list[object]) -> None:
         """Apply the requests of the group, as many as there is time for."""
         state = self.state
         until = time.perf_counter() + LONGEST
-        for one in self._current:
+        for command, _ in self._current:
             try:
-                event, answer = one.command(state, now)
+                event, answer = command(state, now)
             except Refusal as refusal:
                 answer = refusal
             else:
@@ -283,7 +275,7 @@ class Writer:
         else:
             await self._store.commit(held)
         self._held = None
-        if taken:  # others wrote where this block should be: what it changed in memory is not so
+        if taken:  # others wrote where this block should be: memory is wrong
             self._outdated = True
             return
         self.state.log_digest = held.digest
@@ -291,7 +283,7 @@ class Writer:
 
     async def _follow(self) -> None:
         """Apply what others have appended."""
-        # The end first: a block appended while this reads is no sign of anything.
+        # The end first: blocks may be appended while this reads.
         end, _ = await self._store.end()
         async for blocks in paged(self._store.read(self.state.position)):
             await self._apply(blocks)
@@ -325,12 +317,12 @@ class Writer:
     # -- failures -----------------------------------------------------------------------------
 
     def _fail_group(self, reason: str) -> None:
-        _fail([one.future for one in self._current], unavailable(reason))
+        _fail([future for _, future in self._current], unavailable(reason))
         self._current = []
 
-    def _taken(self) -> "list[asyncio.Future[Any]]":
-        """Return the futures of all that wait, and let nobody wait any more."""
-        waiting = [one.future for one in (*self._queue, *self._slow)]
+    def _taken(self) -> list[Future]:
+        """Return the futures of all that wait, and empty the queues."""
+        waiting = [future for _, future in (*self._queue, *self._slow)]
         waiting += [future for _, future in self._readers]
         self._queue, self._slow, self._readers = [], [], []
         return waiting
@@ -349,7 +341,7 @@ def unavailable(reason: str) -> Refusal:
     return Refusal(503, "unavailable", message, retry_after=WAIT)
 
 
-def _fail(futures: "list[asyncio.Future[Any]]", error: Exception) -> None:
+def _fail(futures: list[Future], error: Exception) -> None:
     for future in futures:
         if not future.done():
             future.set_exception(error)

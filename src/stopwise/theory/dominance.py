@@ -5,29 +5,26 @@ above its diagonal only; ``optimal`` holds i*(x), as from `stopwise.theory.regre
 A margin within 1e-12 of zero is a tie and counts as zero, as it does for the optimal arm.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.checks import as_table
 from stopwise.errors import InvalidParameterError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 # The same as in `optimal_arms`: a tie there must be a tie here, or Lemma 2 would break by rounding.
 TIE = 1e-12
 
 
 def dominance_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:
-    """Return ξ(x) for every context: what the best arm's tightest comparison has to spare.
+    """Return ξ(x) for every context: the tightest comparison of the best arm with a deeper one.
 
         ξ(x) = min_{j > i*} (C_j − C_i* − p_{i*j}(x))        (the paper, equation for ξ(x))
 
-    Above zero the context satisfies weak dominance. Infinite where i* is the last arm: nothing
-    deeper can tempt.
+    Above zero the context satisfies weak dominance (WD). Infinite where i* is the last arm.
 
     Examples
     --------
@@ -36,23 +33,7 @@ def dominance_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayL
     >>> dominance_margins(cascade, p, optimal=[0, 0, 1]).round(3).tolist()
     [0.15, -0.05, inf]
     """
-    spare = _spare_after_optimal(cascade, disagreement, optimal)
-    return spare.min(axis=1)
-
-
-def weakly_dominant(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Bools:
-    """Tell for every context whether it satisfies weak dominance (WD).
-
-        C_j − C_i* > p_{i*j}(x)   for all j > i*             (the paper, Definition of CWD)
-
-    Examples
-    --------
-    >>> cascade = Cascade.from_cumulative([0.1, 0.3])
-    >>> p = [[[0, 0.05], [0, 0]], [[0, 0.2], [0, 0]]]
-    >>> weakly_dominant(cascade, p, optimal=[0, 0]).tolist()
-    [True, False]
-    """
-    return dominance_margins(cascade, disagreement, optimal) > 0
+    return _spare_after_optimal(cascade, disagreement, optimal).min(axis=1)
 
 
 def arm_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:
@@ -70,67 +51,26 @@ def arm_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -
     [0.15, 0.3]
     """
     spare = _spare_after_optimal(cascade, disagreement, optimal)
-    _at_least_one(spare)
+    if not len(spare):
+        raise InvalidParameterError("a margin over contexts needs at least one context")
     return spare.min(axis=0)[1:]
 
 
 def dominance_margin(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> float:
-    """Return ξ, the least ξ(x) over the contexts given.
+    """Return ξ, the least ξ(x) over the contexts given; above zero they satisfy CWD.
 
     The paper takes the infimum over all contexts; over a sample it can only come out larger.
-
-    Examples
-    --------
-    >>> cascade = Cascade.from_cumulative([0.1, 0.3])
-    >>> p = [[[0, 0.05], [0, 0]], [[0, 0.25], [0, 0]]]
-    >>> round(dominance_margin(cascade, p, optimal=[0, 0]), 3)
-    -0.05
     """
-    margins = dominance_margins(cascade, disagreement, optimal)
-    _at_least_one(margins)
-    return float(margins.min())
-
-
-def satisfies_cwd(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> bool:
-    """Tell whether every context given is weakly dominant: contextual weak dominance (CWD).
-
-    Examples
-    --------
-    >>> p = [[[0, 0.05], [0, 0]], [[0, 0.25], [0, 0]]]
-    >>> satisfies_cwd(Cascade.from_cumulative([0.1, 0.3]), p, optimal=[0, 0])
-    False
-    >>> satisfies_cwd(Cascade.from_cumulative([0.1, 0.4]), p, optimal=[0, 0])
-    True
-    """
-    return dominance_margin(cascade, disagreement, optimal) > 0
-
-
-def candidate_arms(cascade: Cascade, disagreement: ArrayLike) -> Bools:
-    """Return, for every context, which arms every deeper arm costs too much to overrule.
-
-        B = {i : C_j − C_i > p_ij(x) for all j > i} ∪ {K}        (the paper, Lemma 2)
-
-    No error rate is needed: this is what the disagreements alone can show.
-
-    Returns
-    -------
-    ndarray of bool, shape (n, K)
-
-    Examples
-    --------
-    >>> cascade = Cascade.from_cumulative([0.1, 0.3, 0.9])
-    >>> candidate_arms(cascade, [[[0, 0.4, 0.5], [0, 0, 0.2], [0, 0, 0]]]).tolist()
-    [[False, True, True]]
-    """
-    spare = _spare(cascade, _tables(cascade, disagreement))
-    upper = np.triu(np.ones((cascade.n_arms, cascade.n_arms), dtype=np.bool_), 1)
-    return np.logical_and.reduce(~upper | (spare > 0), axis=2)
+    return float(arm_margins(cascade, disagreement, optimal).min())
 
 
 def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
-    """Return min B for every context: the optimal arm wherever weak dominance holds (Lemma 2).
+    """Return for every context the first arm that every deeper arm costs too much to overrule.
 
-    Where it fails this arm is too deep, never too shallow.
+        min B,   B = {i : C_j − C_i > p_ij(x) for all j > i} ∪ {K}        (the paper, Lemma 2)
+
+    It is the optimal arm wherever weak dominance holds; elsewhere too deep, never too shallow.
+    No error rate is needed: this is what the disagreements alone can show.
 
     Examples
     --------
@@ -138,71 +78,37 @@ def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
     >>> first_candidates(cascade, [[[0, 0.4, 0.5], [0, 0, 0.2], [0, 0, 0]]]).tolist()
     [1]
     """
-    return np.argmax(candidate_arms(cascade, disagreement), axis=1).astype(np.int64)
+    won = _spare(cascade, disagreement) > 0
+    passes = np.logical_and.reduce(won | np.tri(cascade.n_arms, dtype=np.bool_), axis=2)
+    return np.argmax(passes, axis=1).astype(np.int64)
 
 
 def strongly_dominant(outputs: ArrayLike, labels: ArrayLike) -> bool:
-    """Tell whether once an arm is right every deeper arm is right (CSD), in every row.
+    """Return whether once an arm is right every deeper arm is right (CSD), in every row.
 
         Y^i = Y  ⟹  Y^j = Y  for all j > i            (the paper, Definition of CSD)
 
-    If the rows are all that can happen, and answers are binary, strong dominance implies weak
-    dominance: the disagreement of two arms is then exactly what the deeper one repairs. With
-    three or more possible answers two wrong arms may disagree, and it need not.
-
-    Parameters
-    ----------
-    outputs : array_like of shape (n, K)
-        What every arm said, or each outcome that can happen.
-    labels : array_like of shape (n,)
-        The right answers.
+    ``outputs`` is (n, K), ``labels`` (n,). If the rows are all that can happen and answers are
+    binary, strong dominance implies weak dominance: two arms disagree exactly where the deeper
+    one repairs. With three or more possible answers two wrong arms may disagree.
 
     Examples
     --------
-    >>> strongly_dominant([[0, 1, 1], [0, 0, 1], [1, 1, 1]], labels=[1, 1, 1])
-    True
     >>> strongly_dominant([["cat", "dog"]], labels=["cat"])
     False
     """
-    said, truth = _answers(outputs), _answers(labels)
-    if said.ndim != 2 or truth.shape != said.shape[:1] or not said.size:
+    answers, truth = as_table(outputs), as_table(labels)
+    if answers.ndim != 2 or truth.shape != answers.shape[:1] or not answers.size:
         raise InvalidParameterError(
             "strong dominance needs outputs of shape (n, K) and n labels, at least one; "
-            f"these are of shape {said.shape} and {truth.shape}"
+            f"these are of shape {answers.shape} and {truth.shape}"
         )
-    right = said == truth[:, None]
-    # Being right is handed on from arm to arm, so neighbours are all there is to compare.
-    return not bool((right[:, :-1] & ~right[:, 1:]).any())
+    right = answers == truth[:, None]
+    return not bool((right[:, :-1] & ~right[:, 1:]).any())  # neighbours suffice
 
 
-def _spare(cascade: Cascade, tables: Floats) -> Floats:
-    """Return C_j − C_i − p_ij of every context and pair, with ties made exactly zero."""
-    spare = cascade.gaps - tables
-    spare[np.abs(spare) <= TIE] = 0.0
-    return spare
-
-
-def _spare_after_optimal(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:
-    """Return (n, K): C_j − C_i* − p_{i*j} where j > i*, infinity elsewhere."""
-    tables = _tables(cascade, disagreement)
-    best = np.asarray(optimal)
-    arms = np.arange(cascade.n_arms)
-    if (
-        best.shape != tables.shape[:1]
-        or (best.dtype.kind not in "iu" and best.size)
-        or not np.isin(best, arms).all()
-    ):
-        raise InvalidParameterError(
-            f"optimal must name one arm, 0 to {cascade.n_arms - 1}, for each of the "
-            f"{len(tables)} contexts"
-        )
-    best = best.astype(np.int64)
-    spare = _spare(cascade, tables)[np.arange(len(best)), best]
-    return np.where(arms > best[:, None], spare, np.inf)
-
-
-def _tables(cascade: Cascade, disagreement: ArrayLike) -> Floats:
-    """Return disagreement as floats with a zero diagonal and lower triangle, or refuse it."""
+def _spare(cascade: Cascade, disagreement: ArrayLike) -> Floats:
+    """Return C_j − C_i − p_ij of every context and pair i < j, with ties exactly zero."""
     tables = np.asarray(disagreement, dtype=np.float64)
     k = cascade.n_arms
     if tables.ndim != 3 or tables.shape[1:] != (k, k):
@@ -213,15 +119,20 @@ def _tables(cascade: Cascade, disagreement: ArrayLike) -> Floats:
     tables = np.triu(tables, 1)
     if not ((tables >= -TIE) & (tables <= 1 + TIE)).all():  # a sum of products may round past 1
         raise InvalidParameterError("disagreement must hold probabilities, between 0 and 1")
-    return tables
+    spare = cascade.gaps - tables
+    spare[np.abs(spare) <= TIE] = 0.0
+    return spare
 
 
-def _answers(values: ArrayLike) -> NDArray[Any]:
-    """Return answers as an array, lists as objects: 1 and "1" must stay different."""
-    given = isinstance(values, np.ndarray)
-    return np.asarray(values, dtype=None if given else np.object_)
-
-
-def _at_least_one(contexts: Floats) -> None:
-    if not len(contexts):
-        raise InvalidParameterError("a margin over contexts needs at least one context")
+def _spare_after_optimal(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:
+    """Return (n, K): C_j − C_i* − p_{i*j} where j > i*, infinity elsewhere."""
+    spare = _spare(cascade, disagreement)
+    best, arms = np.asarray(optimal), np.arange(cascade.n_arms)
+    whole = best.dtype.kind in "iu" or not best.size
+    if best.shape != spare.shape[:1] or not whole or not np.isin(best, arms).all():
+        raise InvalidParameterError(
+            f"optimal must name one arm, 0 to {cascade.n_arms - 1}, for each of the "
+            f"{len(spare)} contexts"
+        )
+    best = best.astype(np.int64)
+    return np.where(arms > best[:, None], spare[np.arange(len(best)), best], np.inf)

@@ -12,8 +12,7 @@ Ints = NDArray[np.int64]
 def optimal_arms(cascade: Cascade, error_rates: ArrayLike) -> Ints:
     """Return i* = max argmin_i (γ_i(x) + C_i) for every row of error rates.
 
-    Of several arms with the least total loss the deepest is taken: the paper's risk-averse
-    choice (its equation for the optimal arm).
+    Of tied arms the deepest is taken: the paper's risk-averse choice.
 
     Examples
     --------
@@ -21,9 +20,7 @@ def optimal_arms(cascade: Cascade, error_rates: ArrayLike) -> Ints:
     [1, 0, 1]
     """
     losses = np.asarray(error_rates, dtype=np.float64) + cascade.cumulative
-    # Ties are exact in the paper; in floating point they are ties to a few units of rounding.
-    least = losses.min(axis=1, keepdims=True)
-    best = losses <= least + 1e-12
+    best = losses <= losses.min(axis=1, keepdims=True) + 1e-12  # ties are ties up to rounding
     return (best.shape[1] - 1 - np.argmax(best[:, ::-1], axis=1)).astype(np.int64)
 
 

@@ -44,7 +44,7 @@ class FailingStore(SqliteStore):
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.001)
 

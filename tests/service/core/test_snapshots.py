@@ -9,16 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from stopwise.errors import CorruptLogError
-from stopwise.service import ledger, state
-from stopwise.service.messages import (
-    Arm,
-    BatchRequest,
-    CascadeSpec,
-    LabelRequest,
-    OutputsRequest,
-    RoundAnswer,
-    RoundRequest,
-)
+from stopwise.service import messages as m
+from stopwise.service import state
 from stopwise.service.recovery import recover_state
 from stopwise.service.state import FORMAT, MAGIC, State
 from stopwise.service.store import open_store
@@ -26,9 +18,10 @@ from stopwise.service.store.base import Snapshot
 from stopwise.service.store.sqlite import SqliteStore
 from tests.service.core.services import folded, running
 
-ARMS = [Arm("rule", 0.1), Arm("model", 0.2), Arm("person", 0.3)]
-WHOLE = CascadeSpec("whole", ARMS, context=2, keep_open=30)
-STAGED = CascadeSpec(
+ARMS = [m.Arm("rule", 0.1), m.Arm("model", 0.2), m.Arm("person", 0.3)]
+POLICY = {"kind": "uss-pd", "ridge": 5.0}  # not the default: labels scale with it
+WHOLE = m.CascadeSpec("whole", ARMS, context=2, keep_open=30, policy=POLICY)
+STAGED = m.CascadeSpec(
     "staged",
     ARMS,
     context=3,
@@ -41,20 +34,20 @@ async def filled(where: str) -> State:
     async with running(where) as service:
         for spec in (WHOLE, STAGED):
             await service.create(spec, f"create-{spec.name}")
-        rounds: list[RoundAnswer] = []
+        rounds: list[m.RoundAnswer] = []
         for start in (0, 25):
-            batch = BatchRequest([[k / 50, 0.2] for k in range(start, start + 25)])
+            batch = m.BatchRequest([[k / 50, 0.2] for k in range(start, start + 25)])
             rounds += (await service.open_rounds("whole", batch, f"batch-{start}"))[0]
         for one in rounds[30:40]:
-            await service.report("whole", one.id, OutputsRequest(["yes", "no", "no"]))
-            await service.label("whole", one.id, LabelRequest("no"))
-        await service.report("whole", rounds[45].id, OutputsRequest([None, "no"]))
+            await service.report("whole", one.id, m.OutputsRequest(["yes", "no", "no"]))
+            await service.label("whole", one.id, m.LabelRequest("no"))
+        await service.report("whole", rounds[45].id, m.OutputsRequest([None, "no"]))
         for k in range(5):
-            (one,), _ = await service.open_rounds("staged", RoundRequest([0.1]), f"key-{k}")
+            (one,), _ = await service.open_rounds("staged", m.RoundRequest([0.1]), f"key-{k}")
             for request in (
-                OutputsRequest(["yes"], [0.1 * k]),
-                OutputsRequest({"model": "no"}, [0.3]),
-                OutputsRequest({"person": "no"}),
+                m.OutputsRequest(["yes"], [0.1 * k]),
+                m.OutputsRequest({"model": "no"}, [0.3]),
+                m.OutputsRequest({"person": "no"}),
             )[:k]:
                 await service.report("staged", one.id, request)
     return service.state
@@ -65,7 +58,6 @@ async def test_a_snapshot_in_parts_restores_bit_for_bit(
     where: str, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "PART", part)
-    monkeypatch.setattr(ledger, "PART", part)
 
     live = await filled(where)
     made = live.snapshot()

@@ -1,4 +1,4 @@
-"""Cascades with rounds, made without a server, and pages taken apart."""
+"""Cascades with rounds, created without a server, and pages taken apart."""
 
 from collections.abc import Sequence
 from html.parser import HTMLParser
@@ -21,8 +21,8 @@ EVIL = "<script>alert(1)</script>\"'&"
 VOID = {"meta", "link", "img", "input", "br"}
 
 
-def key(name: str = "ops", scope: Any = "admin") -> Key:
-    return Key("k1", name, (scope,), "sha256:" + 64 * "0", created=0.0)
+def key(name: str = "ops") -> Key:
+    return Key("k1", name, ("admin",), "sha256:" + 64 * "0", created=0.0)
 
 
 def service(**changes: Any) -> Any:
@@ -39,8 +39,8 @@ def spec(
     **more: Any,
 ) -> CascadeSpec:
     costs = [0.1, 0.3, 0.2, *([0.02] * len(arms))]
-    made = [Arm(arm, cost) for arm, cost in zip(arms, costs, strict=False)]
-    return CascadeSpec(name, made, context, **more)
+    priced = [Arm(arm, cost) for arm, cost in zip(arms, costs, strict=False)]
+    return CascadeSpec(name, priced, context, **more)
 
 
 def learner_of(
@@ -64,42 +64,31 @@ def learner_of(
     return learner
 
 
-def state_of(*learners: Learner) -> State:
+def state_of(learner: Learner) -> State:
     state = State()
-    for learner in learners:
-        state.order.append(learner)
-        state.cascades[learner.spec.name] = learner
+    state.order.append(learner)
+    state.cascades[learner.spec.name] = learner
     return state
 
 
-def page_of(learner: Learner, user: Key | None = None, **values: Any) -> str:
-    given = {
-        "title": learner.spec.name,
-        "c": views.detail(learner),
-        "service": service(),
-        "now": NOW,
-        "base": BASE,
-        "key": user,
-    }
-    return render("cascade.html", **{**given, **values})
+def shown(template: str, title: str, **values: Any) -> str:
+    given = {"service": service(), "now": NOW, "base": BASE, "key": None}
+    return render(template, title=title, **{**given, **values})
+
+
+def page_of(learner: Learner, **values: Any) -> str:
+    return shown("cascade.html", learner.spec.name, c=views.detail(learner), **values)
 
 
 def overview_of(*learners: Learner, **values: Any) -> str:
-    given = {
-        "title": "Cascades",
+    counts = {
         "rows": [views.summary(one) for one in learners],
         "total": len(learners),
         "active": sum(one.status == "active" for one in learners),
         "rounds": sum(len(one.ledger) for one in learners),
         "open": sum(len(one.ledger.open) for one in learners),
-        "page": 1,
-        "pages": 1,
-        "service": service(),
-        "now": NOW,
-        "base": BASE,
-        "key": None,
     }
-    return render("overview.html", **{**given, **values})
+    return shown("overview.html", "Cascades", page=1, pages=1, **{**counts, **values})
 
 
 class Taken(HTMLParser):
@@ -136,5 +125,5 @@ class Taken(HTMLParser):
     def of(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
 
-    def ids(self) -> list[str]:
-        return [str(attributes["id"]) for _, attributes in self.elements if "id" in attributes]
+    def all(self, attribute: str) -> list[str]:
+        return [str(given[attribute]) for _, given in self.elements if attribute in given]

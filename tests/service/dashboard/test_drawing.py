@@ -1,7 +1,6 @@
 """Charts: lengths and places are those of the numbers; nothing given becomes markup."""
 
 import re
-from itertools import pairwise
 
 import pytest
 from markupsafe import Markup
@@ -19,8 +18,8 @@ def percents(text: str, attribute: str) -> list[float]:
     return [float(n) for n in re.findall(rf'\b{attribute}="(-?[\d.]+)%"', text)]
 
 
-def of_class(drawn: str, kind: str) -> list[str]:
-    return re.findall(rf'<\w+ class="{kind}"[^>]*>', drawn)
+def of_class(drawn: str, kind: str) -> str:
+    return "".join(re.findall(rf'<\w+ class="{kind}"[^>]*>', drawn))
 
 
 def test_elements_escape_text_and_attributes_and_keep_markup() -> None:
@@ -38,13 +37,10 @@ def test_a_share_bar_is_as_long_as_its_shares() -> None:
         ("depth-15", "75.00", "25.00"),
     ]
     assert "depth-" not in drawing.share_bar(["a", "b"], [0, 0])
-
-
-@pytest.mark.parametrize("n_arms", [2, 3, 15])
-def test_arms_have_shades_of_their_own(n_arms: int) -> None:
-    shades = [int(drawing.shade(arm, n_arms)[6:]) for arm in range(n_arms)]
-    assert shades == sorted(set(shades))
-    assert (shades[0], shades[-1]) == (0, drawing.SHADES - 1)
+    for n_arms in (2, 3, 15):  # each arm has a shade of its own
+        shades = [int(drawing.shade(arm, n_arms)[6:]) for arm in range(n_arms)]
+        assert shades == sorted(set(shades))
+        assert (shades[0], shades[-1]) == (0, drawing.SHADES - 1)
 
 
 def test_bars_over_time_are_full_and_empty_hours_have_none() -> None:
@@ -56,78 +52,43 @@ def test_bars_over_time_are_full_and_empty_hours_have_none() -> None:
     assert places[1] - places[0] == pytest.approx(2 * 100 / drawing.MIN_SLOTS, abs=0.01)
 
 
-def test_the_line_of_costs_breaks_where_nothing_was_decided() -> None:
-    drawn = drawing.cost_chart(hours([4, 0], [0, 4], [0, 0], [0, 4]), [0.5, 1.0], saved=True)
-    lines = [(*percents(one, "x1"), *percents(one, "x2")) for one in of_class(drawn, "line")]
-    assert lines == [(0, 25), (25, 50), (25, 25), (75, 100)]  # the third joins two steps
-    top = drawing.nice(1.02)
-    levels = [y for one in of_class(drawn, "line") for y in percents(one, "y1")]
-    assert levels[0] == pytest.approx(100 * (1 - 0.5 / top), abs=0.01)
-    assert levels[1] == pytest.approx(100 * (1 - 1.0 / top), abs=0.01)
+@pytest.mark.parametrize("saved", [True, False])
+def test_the_line_of_costs_breaks_where_nothing_was_decided(saved: bool) -> None:
+    drawn = drawing.cost_chart(hours([4, 0], [0, 4], [0, 0], [0, 4]), [0.5, 1.0], saved=saved)
+    line = of_class(drawn, "line")
+    ends = list(zip(percents(line, "x1"), percents(line, "x2"), strict=True))
+    assert ends == [(0, 25), (25, 50), (25, 25), (75, 100)]  # the third joins two steps
+    half, full = 100 * (1 - 0.5 / 1.1), 100 * (1 - 1 / 1.1)  # the scale ends at 1.1
+    assert percents(line, "y1") == pytest.approx([half, full, half, full], abs=0.01)
+    assert percents(of_class(drawn, "limit"), "y1") == pytest.approx([full], abs=0.01)
+    height = half - full if saved else 0.0  # only what is saved is drawn as saved
+    assert percents(of_class(drawn, "saved"), "height") == pytest.approx([height, 0, 0], abs=0.01)
 
 
-def test_only_what_is_saved_is_drawn_as_saved() -> None:
-    periods = hours([4, 0], [0, 4])
-    for saved, height in ((True, 0.5), (False, 0.0)):
-        drawn = drawing.cost_chart(periods, [0.5, 1.0], saved=saved)
-        heights = [h for one in of_class(drawn, "saved") for h in percents(one, "height")]
-        assert heights == pytest.approx([100 * height / drawing.nice(1.02), 0], abs=0.01)
-
-
-def test_a_gap_beyond_the_scale_is_not_drawn_elsewhere() -> None:
-    expensive = Pair(0, 1, gap=5.0, seen=100, differed=10)
-    assert "limit" not in drawing.pair_interval(expensive, drawing.share_top([expensive]))
-
-
-def test_the_scale_holds_every_share_and_gap_and_ends_at_one() -> None:
+def test_intervals_of_pairs_share_a_scale_that_ends_at_one() -> None:
     pairs = [Pair(0, 1, 0.3, 1000, 20), Pair(1, 2, 0.05, 1000, 400)]
     top = drawing.share_top(pairs)
     assert all(pair.gap <= top and pair.share.high <= top for pair in pairs)
     assert drawing.share_top([Pair(0, 1, 0.9, 100, 99)]) == 1.0
-    assert drawing.share_top([Pair(0, 1, 0.24, 1000, 80)]) == 0.3
-    assert [drawing.nice(v) for v in (0.0, 0.27, 0.51, 7.1, 100)] == [1, 0.3, 0.6, 8, 100]
+    drawn = drawing.pair_interval(pairs[1], 0.5)
+    assert percents(drawn, "cx") == [80.0]
+    assert percents(of_class(drawn, "limit"), "x1") == [10.0]
+    expensive = Pair(0, 1, gap=5.0, seen=100, differed=10)  # its gap is beyond the scale
+    assert "limit" not in drawing.pair_interval(expensive, drawing.share_top([expensive]))
+    assert "dot" not in drawing.pair_interval(Pair(0, 1, 0.2, 0, 0), 1.0)  # never seen
 
 
-def test_a_pair_never_seen_has_no_dot() -> None:
-    assert "dot" not in drawing.pair_interval(Pair(0, 1, 0.2, 0, 0), 1.0)
+@pytest.mark.parametrize(("periods", "end"), [(1, "22:13:50"), (3, "22:13:50"), (240, "22:53")])
+def test_a_chart_shows_when_it_begins_and_ends(periods: int, end: str) -> None:
+    begins = [BEGAN + 10.0 * k for k in range(periods)]
+    cost = drawing.cost_chart([Period(t, t + 10.0, [1, 1]) for t in begins], [0.5, 1], saved=True)
+    ends = percents(of_class(cost, "line"), "x2")
+    assert max(ends) == pytest.approx(100 * min(periods / 3, 1), abs=0.01)
+    begin = "14 Nov 22:13" + (":20" if periods < 240 else "")
+    assert f"<span>{begin}</span><span>{end}</span>" in cost
 
 
-@pytest.mark.parametrize("seconds", [5, 60, 600, 86_400, 86_400 * 30, 86_400 * 4000])
-@pytest.mark.parametrize("most", [3, 4])
-def test_ticks_are_few_inside_apart_and_different(seconds: float, most: int) -> None:
-    begin = BEGAN + 1
-    width = seconds / drawing.MIN_SLOTS
-    found = drawing.ticks([Period(begin, begin + width, [])], most)
-    assert 1 <= len(found) <= most
-    places = [place for place, _ in found]
-    assert all(after - before >= 1 / most - 1e-9 for before, after in pairwise(places))
-    assert all(0 <= place <= 1 for place in places)
-    assert len({label for _, label in found}) == len(found)
-
-
-def test_ticks_are_labelled_by_clock_day_or_month() -> None:
-    def labels(length: float) -> list[str]:
-        width = length / drawing.MIN_SLOTS
-        return [text for _, text in drawing.ticks([Period(BEGAN, BEGAN + width, [])], 5)]
-
-    assert labels(20) == ["22:13:20", "22:13:25", "22:13:30", "22:13:35", "22:13:40"]
-    assert labels(7_200) == ["22:30", "23:00", "23:30", "15 Nov"]
-    assert labels(86_400 * 1_000)[0] == "Dec 2023"
-
-
-@pytest.mark.parametrize("buckets", [1, 2, 240])
-def test_a_young_chart_has_room_for_its_labels(buckets: int) -> None:
-    begins = [BEGAN + 10.0 * k for k in range(buckets)]
-    periods = [Period(t, t + 10.0, [1, 1]) for t in begins]
-    cost = drawing.cost_chart(periods, [0.5, 1.0], saved=True)
-    places = percents(cost.split('class="along"')[1], "x")
-    assert places
-    assert all(b - a >= 25 - 0.01 for a, b in pairwise(places))
-    ends = [x for one in of_class(cost, "line") for x in percents(one, "x2")]
-    assert max(ends) == pytest.approx(100 * min(buckets / 3, 1), abs=0.01)
-
-
-def test_one_period_and_none_can_be_drawn() -> None:
+def test_none_and_free_arms_can_be_drawn() -> None:
     for periods in ([], hours([1, 0])):
         Taken(drawing.depth_chart(periods, ["a", "b"]))
         Taken(drawing.cost_chart(periods, [0.0, 0.0], saved=True))

@@ -1,8 +1,6 @@
 """Clients that use a service whatever happens to it, and what must be true of its log afterwards.
 
-They open rounds, alone and in batches, and report outputs late, in parts, twice and in any order;
-now and then a label. A request without an answer is sent again under the same Idempotency-Key, or
-given up.
+A request without an answer is sent again under the same Idempotency-Key, or given up.
 """
 
 import asyncio
@@ -26,7 +24,7 @@ from tests.service.harness import REVEALING, SPEC
 
 CLIENTS = 8
 GIVE_UP = 0.03  # of requests that got no answer
-LONGEST = 60.0  # seconds without progress after which something is wrong
+LONGEST = 120.0  # seconds without progress after which something is wrong
 SPECS = [
     {**SPEC, "policy": {"kind": "uss-pd", "forced_rounds": 20, "full_depth_every": 10}},
     {**SPEC, "name": "chance", "policy": {"kind": "thompson", "seed": 4}, "keep_open": 60},

@@ -6,14 +6,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stopwise.errors import StopwiseError
-from stopwise.service import service as service_module
 from stopwise.service.events import Retired, encode
-from stopwise.service.settings import Settings
-from stopwise.service.state import State
-from stopwise.service.writer import Applied
 from tests.service.database import Database
-from tests.service.harness import SPEC, EndedError, Served, process
+from tests.service.harness import CONTEXT, ROUNDS, SPEC, EndedError, process
 
 FRAME = 24 + 4096  # bytes of a frame in SQLite's write-ahead log: its head, and one page
 
@@ -23,8 +18,7 @@ def fill(url: str) -> None:
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
         assert client.post("/v1/cascades", json=SPEC).status_code == 201
         for _ in range(9):
-            body = {"context": [0.1, 0.2]}
-            assert client.post("/v1/cascades/triage/rounds", json=body).status_code == 201
+            assert client.post(ROUNDS, json=CONTEXT).status_code == 201
 
 
 def flip(wal: bytes) -> bytes:
@@ -61,26 +55,3 @@ def test_a_server_whose_log_is_damaged_while_it_runs_ends(
         database.run(insert, where=postgres)
         assert server.process.wait(60) == 1
         assert "\nstopwise: " in f"\n{server.printed}"
-
-
-def test_a_server_with_a_defect_that_reading_the_log_does_not_cure_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def defect(state: State, time: float, /) -> Applied:
-        raise ZeroDivisionError("a defect")
-
-    async def no_recovery(*_: object, **__: object) -> State:
-        raise ZeroDivisionError("another one")
-
-    async def meet(running: Served) -> None:
-        with pytest.raises(ZeroDivisionError):
-            await running.service.submit(defect)
-
-    running = Served(Settings(store=str(tmp_path / "log.db"), port=0))
-    running.wait_until_ready()
-    monkeypatch.setattr(service_module, "recover_state", no_recovery)
-    running.run(meet(running))
-    with pytest.raises(StopwiseError, match="another one"):
-        running.wait_until_stopped()
-    with pytest.raises(StopwiseError):
-        running.close()

@@ -4,18 +4,16 @@ import resource
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.service.database import Database
 from tests.service.durability.load import Load, check_log
-from tests.service.harness import EndedError, fault, process
+from tests.service.harness import CONTEXT, ROUNDS, fault, process
 
 
 def check_unavailable(url: str) -> None:
     """Check that requests are refused in the one shape, and that the service knows it."""
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
-        post = client.post("/v1/cascades/triage/rounds", json={"context": [0.1, 0.2]})
-        assert fault(post) == (503, "unavailable")
+        assert fault(client.post(ROUNDS, json=CONTEXT)) == (503, "unavailable")
         paths = ("/readyz", "/healthz", "/v1/cascades")  # no restart would help: it is alive
         assert [client.get(path).status_code for path in paths] == [503, 200, 200]
 
@@ -58,22 +56,3 @@ def test_a_database_that_is_restarted_is_survived(
                 database.start()
             load.wait_for(80, 200, 201)
         assert server.wait_until_ready()["hash"] == check_log(postgres, load)
-
-
-@pytest.mark.slow
-def test_a_database_that_is_down_at_the_start_is_named(
-    tmp_path: Path, database: Database, postgres: str
-) -> None:
-    """A server that cannot reach its log does not start; it says why, without the password."""
-    database.stop()
-    try:
-        with (
-            pytest.raises(EndedError) as caught,
-            process(tmp_path, store=postgres.replace("postgres:@", "postgres:hush-hush@")),
-        ):
-            pass
-    finally:
-        database.start()
-    assert caught.value.code == 1
-    assert "postgresql" in caught.value.printed.lower()
-    assert "hush" not in caught.value.printed

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from stopwise.service.http.routes import ROUTES
-from stopwise.service.http.schema import EXAMPLES, LINKS, document
+from stopwise.service.http.schema import EXAMPLES, document
 from tests.service.harness import REVEALING, SPEC, keys_in, served
 
 EXPECTED = """\
@@ -23,14 +23,7 @@ expected-statuses = ["2xx", "404", "409", "410", "413", "422"]
 """
 
 
-def contradictions(
-    folder: Path,
-    *,
-    keys: bool,
-    known: str | None,
-    examples: int,
-    only: tuple[str, ...] = (),
-) -> str:
+def contradictions(folder: Path, *, keys: bool, known: str | None, examples: int) -> str:
     """Run Schemathesis; return its report, empty if it found nothing.
 
     ``known``: the cascade that every path names, so that requests reach what is behind it. What
@@ -55,8 +48,6 @@ def contradictions(
         command += ["--suppress-health-check", "all", "--generation-database", "none"]
         if known is not None:
             command += ["--phases", "examples,coverage,fuzzing"]
-        for operation in only:
-            command += ["--include-operation-id", operation]
         if key is not None:
             command += ["-H", f"Authorization: Bearer {key}"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -72,12 +63,6 @@ def test_nothing_contradicts_the_document(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_contradicts_the_document_of_a_service_without_keys(tmp_path: Path) -> None:
-    some = ("cascades", "open_round", "retire_cascade", "report_outputs", "readyz", "metrics")
-    assert not contradictions(tmp_path, keys=False, known="one", examples=8, only=some)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "known"), [(True, None), (False, None), (True, "one"), (True, "stages")]
 )
@@ -87,56 +72,16 @@ def test_nothing_contradicts_the_document_in_a_long_run(
     assert not contradictions(tmp_path, keys=keys, known=known, examples=150)
 
 
-# -- the document itself --------------------------------------------------------------------------
-
-
-def test_every_route_is_documented_with_its_bodies_answers_and_refusals() -> None:
+def test_what_a_schema_test_cannot_see_of_the_document() -> None:
     paths = msgspec.json.decode(document(secured=True))["paths"]
-    documented = {(method.upper(), path) for path, found in paths.items() for method in found}
-    assert documented == {(route.method, route.path) for route in ROUTES}
     for route in ROUTES:
         operation = paths[route.path][route.method.lower()]
-        assert operation["summary"]
-        assert ("requestBody" in operation) == (route.takes is not None)
         assert operation["security"] == ([] if route.needs == "nothing" else [{"key": []}])
         headers = [p["name"] for p in operation.get("parameters", []) if p["in"] == "header"]
         assert headers == (["Idempotency-Key"] if route.repeatable else [])
-        for status, response in operation["responses"].items():
-            content = response["content"]
-            if int(status) >= 400:
-                [(kind, media)] = content.items()
-                assert kind == "application/json"
-                assert {"$ref": "#/components/schemas/ErrorAnswer"} in media["schema"]["allOf"]
-        if route.writes:
-            assert {"400", "401", "403", "413", "415", "422", "429", "500", "503"} <= set(
-                operation["responses"]
-            )
-    assert [r.path for r in ROUTES if r.repeatable] == [
-        "/v1/cascades",
-        "/v1/cascades/{name}/rounds",
-        "/v1/cascades/{name}/rounds:batch",
-    ]
-
-
-def test_links_lead_to_routes_and_fields_that_exist() -> None:
-    ids = {route.id: route for route in ROUTES}
-    for source, targets in LINKS.items():
-        for target, given in targets.items():
-            assert set(given) == set(re.findall(r"{(\w+)}", ids[target].path)), (source, target)
-
-
-def test_every_body_has_examples_of_its_type() -> None:
-    for kind, examples in EXAMPLES.items():
-        for example in examples.values():
-            assert msgspec.json.decode(msgspec.json.encode(example), type=kind) == example
-    bodies = {route.takes for route in ROUTES} - {None}
-    assert bodies <= set(EXAMPLES)
-
-
-def test_the_document_of_a_service_without_keys_asks_for_none() -> None:
+    repeatable = {route.id for route in ROUTES if route.repeatable}
+    assert repeatable == {"create_cascade", "open_round", "open_rounds"}
+    assert {route.takes for route in ROUTES} - {None} <= set(EXAMPLES)
     found = msgspec.json.decode(document(secured=False))
     assert "securitySchemes" not in found["components"]
-    for path in found["paths"].values():
-        for operation in path.values():
-            assert "security" not in operation
-            assert "401" not in operation["responses"]
+    assert all("401" not in o["responses"] for one in found["paths"].values() for o in one.values())

@@ -49,15 +49,14 @@ def test_every_setting_can_come_from_every_source(tmp_path: Path, row) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("PORT", "abc", ["'abc'", "0", "65535"]),
-        ("PORT", "65536", ["65536"]),
+        ("PORT", "abc", ["'abc'", "Port to listen on"]),
+        ("PORT", "65536", ["65536", "65535"]),
         ("PORT", "tcp://10.0.0.1:8350", ["enableServiceLinks"]),
         ("FOLLOW_EVERY", "nan", ["nan"]),
-        ("FOLLOW_EVERY", "0", ["3600"]),
         ("DRAIN", "-1", ["-1"]),
         ("STORE", "a\0b", []),
-        ("LOG_FORMAT", "xml", ["xml", "json", "text"]),
-        ("PROT", "1", ["STOPWISE_PORT"]),
+        ("LOG_FORMAT", "xml", ["xml", "json or text"]),
+        ("PROT", "1", ["port"]),
     ],
 )
 def test_a_bad_variable_is_named(name: str, value: str, words: list[str]) -> None:
@@ -72,8 +71,7 @@ def test_a_bad_variable_is_named(name: str, value: str, words: list[str]) -> Non
         ("port = '8350'", ["port", "'8350'"]),
         ("port = true", ["port", "True"]),
         ("store = ''", ["store", "''"]),
-        ("Port = 1", ["'Port'", "port"]),
-        ("max-body = 5000", ["'max-body'", "max_body"]),
+        ("max-body = 5000", ["max-body", "max_body"]),
         ("port = ", []),
         ("tls_cert = 'cert.pem'", []),
     ],
@@ -84,11 +82,8 @@ def test_a_bad_file_is_named_with_the_key(tmp_path: Path, text: str, words: list
         load_settings(file, {}, {})
     where = ["tls_cert", "tls_key"] if "tls" in text else [str(file)]
     assert all(word in str(caught.value) for word in [*where, *words])
-
-
-def test_a_bad_flag_is_named_as_it_is_typed() -> None:
     with pytest.raises(InvalidParameterError, match=r"--max-body .*'10'"):
-        load_settings(None, {}, {"max_body": "10"})
+        load_settings(None, {}, {"max_body": "10"})  # a bad flag too
 
 
 @pytest.mark.parametrize(
@@ -99,10 +94,10 @@ def test_variables_of_others_are_left_alone(name: str) -> None:
 
 
 def test_the_defaults_are_allowed() -> None:
-    """Each default, said aloud, is accepted: limits and defaults do not contradict each other."""
+    """Limits and defaults do not contradict each other."""
     defaults = {name: row.default for name, row in SETTINGS.items() if row.default is not None}
-    said = {f"STOPWISE_{name.upper()}": str(default) for name, default in defaults.items()}
-    assert load_settings(None, said | {"PATH": "/bin"}, {"port": None}) == Settings()
+    given = {f"STOPWISE_{name.upper()}": str(default) for name, default in defaults.items()}
+    assert load_settings(None, given | {"PATH": "/bin"}, {"port": None}) == Settings()
     assert load_settings(None, {"STOPWISE_PORT": ""}, {}) == Settings()
     assert load_settings(None, {"STOPWISE_PORT": " 9000\n"}, {}).port == 9000
 
@@ -113,18 +108,10 @@ def test_the_documented_table_has_every_setting_and_nothing_else() -> None:
         default = "–" if row.default is None else f"`{row.default}`"
         choices = f" ({', '.join(f'`{one}`' for one in row.choices)})" if row.choices else ""
         lines.append(f"| `{row.name}` | {default}{choices} | {row.help} |")
-        assert lines[-1] in DOCS.read_text("utf-8"), "docs/service.md lacks this line"
     assert "\n".join(lines) + "\n\n" in DOCS.read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    "store",
-    [
-        "postgresql://me:hush@db/stopwise",
-        "postgresql://me:hu@sh:hush@db/stopwise",
-        "postgres://db/stopwise?user=me&password=hush",
-        "postgresql://me:hush@[bad/stopwise",
-    ],
-)
-def test_a_password_is_never_shown(store: str) -> None:
-    assert "hush" not in shown_store(store)
+def test_a_password_is_never_shown() -> None:
+    for place in ("me:hush@db/x", "me:hu@sh:hush@db/x", "db/x?password=a@hush", "me:hush?a@[bad/x"):
+        assert "hush" not in shown_store(f"postgresql://{place}")
+    assert shown_store("postgresql://me:hush@db/x") == "postgresql://db/x"

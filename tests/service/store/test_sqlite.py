@@ -1,6 +1,5 @@
 """SQLite: the recorded end of the log finds lost events, and a file has one name and one owner."""
 
-import asyncio
 import shutil
 import sqlite3
 import subprocess
@@ -39,11 +38,51 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log.db"
 
 
-@pytest.fixture
-def killed(path: Path) -> Path:
-    """Return a log whose process was killed after it had committed all blocks."""
+def beside(path: Path, end: str) -> Path:
+    return path.with_name(path.name + end)
+
+
+async def write(path: Path, *blocks: Block) -> None:
+    async with opened(str(path)) as store:
+        await append(store, *blocks)
+
+
+async def begun(path: Path) -> list[Block]:
+    """Acquire the right to append, and return what the log holds."""
+    async with opened(str(path)) as store:
+        return await store.begin(0)
+
+
+async def recorded(path: Path) -> tuple[int, bytes] | None:
+    async with opened(str(path)) as store:
+        return await store.recorded_end()
+
+
+async def compact(path: Path, position: int) -> None:
+    async with opened(str(path)) as store:
+        await store.save_snapshot(Snapshot(LAST.end, LAST.digest, (b"state",)))
+        await store.drop_before(position)
+
+
+def zeroed(wal: bytes, size: int) -> bytes:
+    return wal[:-size] + bytes(size)
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda wal: wal[:-FRAME],
+    "flip": lambda wal: wal[:-100] + bytes([wal[-100] ^ 1]) + wal[-99:],
+    "byte": lambda wal: zeroed(wal, 1),
+    "frame": lambda wal: zeroed(wal, FRAME),
+    "frames": lambda wal: zeroed(wal, 2 * FRAME),
+}
+
+
+async def test_lost_events_are_refused(tmp_path: Path) -> None:
+    """In a log whose process was killed after it had committed all blocks."""
+    killed = tmp_path / "killed"
+    killed.mkdir()
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path)],
+        [sys.executable, "-c", WRITER, str(killed / "log.db")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -53,151 +92,79 @@ def killed(path: Path) -> Path:
     assert writer.stdout.readline() == "committed\n"
     writer.kill()
     writer.communicate()
-    return path
+    for name, damage in DAMAGES.items():
+        path = Path(shutil.copytree(killed, tmp_path / name)) / "log.db"
+        wal = beside(path, "-wal")
+        wal.write_bytes(damage(wal.read_bytes()))
+        with pytest.raises(CorruptLogError) as caught:
+            await begun(path)
+        assert f"{LAST.end}" in str(caught.value)
+        assert str(beside(path, "-owner")) in str(caught.value)  # what to delete
+        assert await recorded(path) == (LAST.end, LAST.digest)  # readable without ownership
+    assert await begun(killed / "log.db") == BLOCKS
 
 
-def beside(path: Path, end: str) -> Path:
-    return path.with_name(path.name + end)
-
-
-def write(path: Path, *blocks: Block) -> None:
-    async def scenario() -> None:
-        async with opened(str(path)) as store:
-            await append(store, *blocks)
-
-    asyncio.run(scenario())
-
-
-def begun(path: Path) -> list[Block]:
-    """Acquire the right to append, and return what the log holds."""
-
-    async def scenario() -> list[Block]:
-        async with opened(str(path)) as store:
-            return await store.begin(0)
-
-    return asyncio.run(scenario())
-
-
-def recorded(path: Path) -> tuple[int, bytes] | None:
-    async def scenario() -> tuple[int, bytes] | None:
-        async with opened(str(path)) as store:
-            return await store.recorded_end()
-
-    return asyncio.run(scenario())
-
-
-def cut(wal: Path) -> None:
-    """Remove the last frame."""
-    with wal.open("r+b") as file:
-        file.truncate(wal.stat().st_size - FRAME)
-
-
-def zero(wal: Path, size: int) -> None:
-    """Overwrite the last bytes with zeros."""
-    with wal.open("r+b") as file:
-        file.seek(-size, 2)
-        file.write(bytes(size))
-
-
-def flip(wal: Path) -> None:
-    """Change one byte in the last frame."""
-    content = bytearray(wal.read_bytes())
-    content[-100] ^= 1
-    wal.write_bytes(content)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        cut,
-        flip,
-        lambda wal: zero(wal, 1),
-        lambda wal: zero(wal, FRAME),
-        lambda wal: zero(wal, 2 * FRAME),
-    ],
-    ids=["cut", "flip", "byte", "frame", "frames"],
-)
-def test_lost_events_are_refused(killed: Path, damage: Callable[[Path], None]) -> None:
-    damage(beside(killed, "-wal"))
-    with pytest.raises(CorruptLogError) as caught:
-        begun(killed)
-    assert f"{LAST.end}" in str(caught.value)
-    assert str(beside(killed, "-owner")) in str(caught.value)  # what to delete
-    assert recorded(killed) == (LAST.end, LAST.digest)  # readable without ownership
-
-
-def test_an_older_copy_is_used_once_the_record_is_deleted(path: Path, tmp_path: Path) -> None:
-    write(path, *BLOCKS[:2])
+async def test_an_older_copy_is_used_once_the_record_is_deleted(path: Path, tmp_path: Path) -> None:
+    await write(path, *BLOCKS[:2])
     shutil.copy(path, tmp_path / "copy.db")
-    write(path, *BLOCKS[2:])
+    await write(path, *BLOCKS[2:])
     shutil.copy(tmp_path / "copy.db", path)
 
     with pytest.raises(CorruptLogError):
-        begun(path)
+        await begun(path)
     beside(path, "-owner").unlink()
-    assert begun(path) == BLOCKS[:2]
+    assert await begun(path) == BLOCKS[:2]
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_another_log_in_its_place_is_refused(path: Path, tmp_path: Path, more: int) -> None:
+async def test_another_log_in_its_place_is_refused(path: Path, tmp_path: Path, more: int) -> None:
     """Also if it is as long, or longer."""
-    write(path, *BLOCKS)
+    await write(path, *BLOCKS)
     other = chain(*[1] * (LAST.end + more))
-    write(tmp_path / "other.db", *other)
+    await write(tmp_path / "other.db", *other)
     shutil.copy(tmp_path / "other.db", path)
     with pytest.raises(CorruptLogError):
-        begun(path)
+        await begun(path)
 
 
-def test_a_record_may_be_older_than_the_log(path: Path, tmp_path: Path) -> None:
+async def test_a_record_may_be_older_than_the_log(path: Path, tmp_path: Path) -> None:
     """As after a power cut: the record is not synced."""
-    write(path, *BLOCKS[:2])
+    await write(path, *BLOCKS[:2])
     shutil.copy(beside(path, "-owner"), tmp_path / "record")
-    write(path, *BLOCKS[2:])
+    await write(path, *BLOCKS[2:])
     shutil.copy(tmp_path / "record", beside(path, "-owner"))
-    assert recorded(path) == (4, BLOCKS[1].digest)
-    assert begun(path) == BLOCKS
+    assert await recorded(path) == (4, BLOCKS[1].digest)
+    assert await begun(path) == BLOCKS
 
 
 @pytest.mark.parametrize("record", [b"", bytes(40), b"x" * 40, None])
-def test_a_blank_or_damaged_record_is_ignored(path: Path, record: bytes | None) -> None:
-    write(path, *BLOCKS)
+async def test_a_blank_or_damaged_record_is_ignored(path: Path, record: bytes | None) -> None:
+    await write(path, *BLOCKS)
     content = beside(path, "-owner").read_bytes()
     damaged = content[:12] + bytes([content[12] ^ 1]) + content[13:]
     beside(path, "-owner").write_bytes(damaged if record is None else record)
-    assert recorded(path) is None
-    assert begun(path) == BLOCKS
-    write(path, made(LAST))
-    assert recorded(path) == (LAST.end + 1, made(LAST).digest)
+    assert await recorded(path) is None
+    assert await begun(path) == BLOCKS
+    await write(path, made(LAST))
+    assert await recorded(path) == (LAST.end + 1, made(LAST).digest)
 
 
 @pytest.mark.parametrize("upto", [1, 5, LAST.end])
-def test_a_compacted_log_is_accepted(path: Path, upto: int) -> None:
-    async def compacted() -> None:
-        async with opened(str(path)) as store:
-            await store.save_snapshot(Snapshot(LAST.end, LAST.digest, (b"state",)))
-            await store.drop_before(upto)
-
-    write(path, *BLOCKS)
-    asyncio.run(compacted())
-    assert begun(path) == [block for block in BLOCKS if block.end > upto]
-    write(path, made(LAST))
-    assert recorded(path) == (LAST.end + 1, made(LAST).digest)
+async def test_a_compacted_log_is_accepted(path: Path, upto: int) -> None:
+    await write(path, *BLOCKS)
+    await compact(path, upto)
+    assert await begun(path) == [block for block in BLOCKS if block.end > upto]
+    await write(path, made(LAST))
+    assert await recorded(path) == (LAST.end + 1, made(LAST).digest)
 
 
-def test_a_record_of_what_was_compacted_is_accepted(path: Path, tmp_path: Path) -> None:
-    write(path, *BLOCKS[:1])
+async def test_a_record_of_what_was_compacted_is_accepted(path: Path, tmp_path: Path) -> None:
+    await write(path, *BLOCKS[:1])
     shutil.copy(beside(path, "-owner"), tmp_path / "record")
-
-    async def compacted() -> None:
-        async with opened(str(path)) as store:
-            await append(store, *BLOCKS[1:])
-            await store.save_snapshot(Snapshot(LAST.end, LAST.digest, (b"state",)))
-            await store.drop_before(4)
-
-    asyncio.run(compacted())
+    await write(path, *BLOCKS[1:])
+    await compact(path, 4)
     shutil.copy(tmp_path / "record", beside(path, "-owner"))
-    assert begun(path) == BLOCKS[2:]
+    assert await begun(path) == BLOCKS[2:]
 
 
 async def test_the_end_is_checked_again_after_a_failure(path: Path) -> None:
@@ -214,38 +181,34 @@ async def test_the_end_is_checked_again_after_a_failure(path: Path) -> None:
 # -- names of the file ----------------------------------------------------------------------------
 
 
-def test_a_file_with_a_second_name_is_refused(path: Path, tmp_path: Path) -> None:
-    write(path, *BLOCKS)
+async def test_a_file_with_a_second_name_is_refused(path: Path, tmp_path: Path) -> None:
+    await write(path, *BLOCKS)
     (tmp_path / "second.db").hardlink_to(path)
     for name in (path, tmp_path / "second.db"):
         with pytest.raises(StoreError, match="hard link"):
-            write(name, made(LAST))
+            await write(name, made(LAST))
     (tmp_path / "second.db").unlink()
-    write(path, made(LAST))
+    await write(path, made(LAST))
 
 
-def test_a_symbolic_link_is_the_file_itself(path: Path, tmp_path: Path) -> None:
+async def test_a_symbolic_link_is_the_file_itself(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(path)
 
-    async def scenario() -> None:
-        async with opened(str(path)) as store, opened(str(link)) as other:
-            await append(store, *BLOCKS)
-            assert await read(other) == BLOCKS
-            with pytest.raises(StoreError):
-                await other.begin(0)
-        async with opened(str(link)) as other:
-            await append(other, made(LAST))
-
-    asyncio.run(scenario())
+    async with opened(str(path)) as store, opened(str(link)) as other:
+        await append(store, *BLOCKS)
+        assert await read(other) == BLOCKS
+        with pytest.raises(StoreError):
+            await other.begin(0)
+    await write(link, made(LAST))
     assert {file.name for file in tmp_path.iterdir()} == {"link.db", "log.db", "log.db-owner"}
 
 
-def test_a_file_of_another_program_is_refused(path: Path) -> None:
+async def test_a_file_of_another_program_is_refused(path: Path) -> None:
 
     with sqlite3.connect(path) as sql:
         sql.execute("CREATE TABLE customers (name TEXT)")
     before = path.read_bytes()
     with pytest.raises(StoreError, match="customers"):
-        write(path, *BLOCKS)
+        await write(path, *BLOCKS)
     assert path.read_bytes() == before

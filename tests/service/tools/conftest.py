@@ -1,4 +1,4 @@
-"""A log that a service has written, made once and copied for every test."""
+"""A log that a service has written, created once and copied for every test."""
 
 import shutil
 from pathlib import Path

@@ -40,11 +40,7 @@ STAGED = CascadeSpec(
     "staged",
     ARMS,
     ["age", "fever", "pulse"],
-    features={
-        "kind": "per_stage",
-        "maps": [{"kind": "identity"}, {"kind": "identity"}],
-        "sees": [2, 3],
-    },
+    features={"kind": "per_stage", "maps": [{"kind": "identity"}] * 2, "sees": [2, 3]},
     policy={"kind": "thompson", "forced_rounds": 5, "seed": 3},
 )
 
@@ -62,19 +58,9 @@ async def running(where: str, **settings: Any) -> AsyncIterator[Service]:
         await service.stop()
 
 
-class Patients:
-    """Contexts and outputs of arms, drawn from a seed."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self._random = np.random.default_rng(seed)
-
-    def context(self, size: int = 2) -> list[float]:
-        return self._random.uniform(-1, 1, size).tolist()
-
-    def output(self, context: list[float], arm: int) -> str:
-        truth = context[0] > 0
-        wrong = self._random.random() < (0.3, 0.15, 0.02)[arm] * abs(context[-1])
-        return "ill" if truth != wrong else "well"
+def output_of(rng: np.random.Generator, context: list[float], arm: int) -> str:
+    wrong = rng.random() < (0.3, 0.15, 0.02)[arm] * abs(context[-1])
+    return "ill" if (context[0] > 0) != wrong else "healthy"
 
 
 async def open_round(service: Service, context: list[float], name: str = "triage") -> RoundAnswer:
@@ -84,16 +70,22 @@ async def open_round(service: Service, context: list[float], name: str = "triage
 
 async def play(service: Service, rounds: int, seed: int = 0, name: str = "triage") -> list[str]:
     """Open rounds and report their outputs, one after the other; return the ids."""
-    patients = Patients(seed)
-    ids: list[str] = []
+    rng, ids = np.random.default_rng(seed), list[str]()
     for _ in range(rounds):
-        context = patients.context()
+        context = rng.uniform(-1, 1, 2).tolist()
         opened = await open_round(service, context, name)
-        assert opened.stop is not None
-        outputs: list[Any] = [patients.output(context, arm) for arm in range(opened.stop + 1)]
-        await service.report(name, opened.id, OutputsRequest(outputs))
+        await report(service, opened, lambda arm, x=context: output_of(rng, x, arm), name)
         ids.append(opened.id)
     return ids
+
+
+async def report(
+    service: Service, opened: RoundAnswer, output: Callable[[int], Any], name: str = "triage"
+) -> str:
+    """Report the outputs of a round up to its stop; return its status."""
+    assert opened.stop is not None
+    outputs = [output(arm) for arm in range(opened.stop + 1)]
+    return (await service.report(name, opened.id, OutputsRequest(outputs))).status
 
 
 async def live(service: Service, seed: int = 0) -> None:
@@ -103,17 +95,16 @@ async def live(service: Service, seed: int = 0) -> None:
     ids = await play(service, 25, seed)
     for id_ in ids[:4]:
         await service.label("triage", id_, LabelRequest("ill"))
-    patients = Patients(seed + 1)
-    contexts = [patients.context() for _ in range(5)]
-    batch, _ = await service.open_rounds("triage", BatchRequest(list(contexts)), "a batch")
-    whole, early, silent, *_ = sorted(batch, key=lambda one: one.stop == 0)
+    rng = np.random.default_rng(seed + 1)
+    contexts = rng.uniform(-1, 1, (5, 2)).tolist()
+    batch, _ = await service.open_rounds("triage", BatchRequest(contexts), "a batch")
+    complete, early, silent, *_ = sorted(batch, key=lambda one: one.stop == 0)
     assert early.stop  # two more stay open
-    outputs: list[Any] = ["ill"] * ((whole.stop or 0) + 1)
-    await service.report("triage", whole.id, OutputsRequest(outputs, final=True))
+    await report(service, complete, lambda arm: "ill")
     await service.report("triage", early.id, OutputsRequest(["ill"], final=True))
     await service.report("triage", silent.id, OutputsRequest([], final=True))
     for k in range(8):
-        context = patients.context(3)
+        context = rng.uniform(-1, 1, 3).tolist()
         answer = await open_round(service, context[: k % 3], "staged")
         known = k % 3
         while answer.next is not None:
@@ -122,14 +113,14 @@ async def live(service: Service, seed: int = 0) -> None:
                 answer = await service.report("staged", answer.id, OutputsRequest([], final=True))
                 break
             sees = (2, 3, 3)[arm]
-            output: dict[str, Any] = {ARMS[arm].name: patients.output(context, arm)}
+            output: dict[str, Any] = {ARMS[arm].name: output_of(rng, context, arm)}
             request = OutputsRequest(output, revealed=context[known:sees])
             known = sees
             answer = await service.report("staged", answer.id, request)
 
 
 def lived(where: str, **settings: Any) -> str:
-    """Let a service do a little of everything and stop; return its state hash."""
+    """Run a service that does a little of everything; return its state hash."""
 
     async def scenario() -> str:
         async with running(where, **settings) as service:
@@ -143,14 +134,10 @@ async def blocks_of(store: EventStore) -> list[Block]:
     return [block async for block in store.read(0)]
 
 
-def with_store(where: str, work: Callable[[EventStore], Awaitable[T]]) -> T:
+async def using(where: str, work: Callable[[EventStore], Awaitable[T]]) -> T:
     """Do something with the log at an address."""
-
-    async def scenario() -> T:
-        async with existing(where) as store:
-            return await work(store)
-
-    return asyncio.run(scenario())
+    async with existing(where) as store:
+        return await work(store)
 
 
 def change(where: str, statement: str, values: tuple[Any, ...] = ()) -> None:

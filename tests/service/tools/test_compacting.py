@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stopwise.errors import CorruptLogError
-from stopwise.service.messages import BatchRequest, LabelRequest, OutputsRequest
+from stopwise.service.messages import BatchRequest, LabelRequest
 from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal
 from stopwise.service.tools.checking import rebuild, verify
@@ -24,8 +24,9 @@ from tests.service.tools.making import (
     live,
     open_round,
     play,
+    report,
     running,
-    with_store,
+    using,
 )
 
 LATER = 3600.0  # seconds from now, when all events are old
@@ -36,162 +37,122 @@ async def compacted(where: str) -> int:
         return await compact(store, await plan(store, keep_days=0, now=time.time() + LATER))
 
 
-def state_hash(where: str) -> str:
-    return with_store(where, recover_state).hash()
+async def state_hash(where: str) -> str:
+    return (await using(where, recover_state)).hash()
 
 
-def test_recovery_gives_the_same_state(log: Lived) -> None:
-    async def scenario() -> str:
-        position = await compacted(log.where)
-        async with existing(log.where) as store:
-            assert await blocks_of(store) == []
-            state, began = await rebuild(store)
+async def test_recovery_gives_the_same_state(log: Lived) -> None:
+    where = log.where
+    change(where, "DELETE FROM snapshot WHERE position > ?", (0,))  # so that one is written
+    position = await compacted(where)
+    assert await using(where, blocks_of) == []
+    state, began = await using(where, rebuild)
+    found = await using(where, verify)
+    assert (state.hash(), began) == (log.hash, position)
+    assert (found.end, found.hash, found.applied) == (position, log.hash, 0)
+    async with running(where) as service:
+        assert (await service.state_hash()).hash == log.hash
+        await play(service, 3)
+        now = (await service.state_hash()).hash
+    assert (await using(where, verify)).applied == 6
+    assert await state_hash(where) == now
+
+
+async def test_the_last_days_remain(where: str) -> None:
+    async with running(where) as service:
+        await service.create(TRIAGE, None)
+        old = await play(service, 20, seed=1)
+        waiting = await open_round(service, [0.5, 0.5])
+        cut = service.state.position
+        middle = time.time()
+        while time.time() == middle:
+            pass  # later events have a later time
+        new = await play(service, 20, seed=2)
+        before = await service.state_hash()
+
+        async with existing(where) as store:
+            days, now = 1000.0 / DAY, middle + 1000.0
+            planned = await plan(store, days, now)
+            assert (planned.cut, planned.events) == (cut, cut)
+            assert (planned.rounds, planned.open) == (21, 1)
+            position = await compact(store, planned)
+            assert (await blocks_of(store))[0].base == cut + 1
             found = await verify(store)
-        assert (state.hash(), began) == (log.hash, position)
-        assert (found.end, found.hash, found.applied) == (position, log.hash, 0)
-        async with running(log.where) as service:
-            assert (await service.state_hash()).hash == log.hash
-            await play(service, 3)
-            now = (await service.state_hash()).hash
-        async with existing(log.where) as store:
-            assert (await verify(store)).applied == 6
-        return now
+            # the snapshot is at the end, and the remaining events are before it
+            assert (found.first, found.applied) == (cut + 1, 0)
+            assert position == found.end == before.position
+            again = await plan(store, days, now)
+            assert (again.events, again.rounds) == (0, 0)
 
-    now = asyncio.run(scenario())
-    assert state_hash(log.where) == now
-
-
-def test_a_snapshot_is_written_where_there_is_none(log: Lived) -> None:
-    change(log.where, "DELETE FROM snapshot WHERE position > ?", (0,))
-    asyncio.run(compacted(log.where))
-    assert state_hash(log.where) == log.hash
-
-
-def test_the_last_days_remain(where: str) -> None:
-    async def scenario() -> None:
-        async with running(where) as service:
-            await service.create(TRIAGE, None)
-            old = await play(service, 20, seed=1)
-            waiting = await open_round(service, [0.5, 0.5])
-            cut = service.state.position
-            middle = time.time()
-            while time.time() == middle:
-                pass  # later events have a later time
-            new = await play(service, 20, seed=2)
-            before = await service.state_hash()
-
-            async with existing(where) as store:
-                days, now = 1000.0 / DAY, middle + 1000.0
-                planned = await plan(store, days, now)
-                assert (planned.cut, planned.events) == (cut, cut)
-                assert (planned.rounds, planned.open) == (21, 1)
-                position = await compact(store, planned)
-                assert (await blocks_of(store))[0].base == cut + 1
-                found = await verify(store)
-                # the snapshot is at the end, and the remaining events are before it
-                assert (found.first, found.applied) == (cut + 1, 0)
-                assert position == found.end == before.position
-                again = await plan(store, days, now)
-                assert (again.events, again.rounds) == (0, 0)
-
-            # the service has been running all the time, and continues
-            assert await service.state_hash() == before
-            with pytest.raises(Refusal) as caught:
-                await service.label("triage", old[0], LabelRequest("ill"))
-            assert caught.value.status == 410
-            assert (await service.round("triage", old[0])).context is None
-            await service.label("triage", new[0], LabelRequest("ill"))
-            assert (await service.round("triage", new[0])).context is not None
-            outputs: list[Any] = ["ill"] * ((waiting.stop or 0) + 1)
-            answer = await service.report("triage", waiting.id, OutputsRequest(outputs))
-            assert answer.status == "learned"
-            after = await service.state_hash()
-        async with running(where) as service:
-            assert await service.state_hash() == after
-
-    asyncio.run(scenario())
+        # the service has been running all the time, and continues
+        assert await service.state_hash() == before
+        with pytest.raises(Refusal) as caught:
+            await service.label("triage", old[0], LabelRequest("ill"))
+        assert caught.value.status == 410
+        assert (await service.round("triage", old[0])).context is None
+        await service.label("triage", new[0], LabelRequest("ill"))
+        assert (await service.round("triage", new[0])).context is not None
+        assert await report(service, waiting, lambda arm: "ill") == "learned"
+        after = await service.state_hash()
+    async with running(where) as service:
+        assert await service.state_hash() == after
 
 
-def test_a_service_writes_meanwhile(where: str) -> None:
-    async def scenario() -> str:
-        async with running(where, snapshot_every=20) as service:
-            await live(service)
-            writing = asyncio.create_task(play(service, 60, seed=9))
-            for _ in range(3):
-                await compacted(where)
-            await writing
-            return (await service.state_hash()).hash
-
-    after = asyncio.run(scenario())
-    assert state_hash(where) == after
+async def test_a_service_writes_meanwhile(where: str) -> None:
+    async with running(where, snapshot_every=20) as service:
+        await live(service)
+        writing = asyncio.create_task(play(service, 60, seed=9))
+        for _ in range(3):
+            await compacted(where)
+        await writing
+        after = (await service.state_hash()).hash
+    assert await state_hash(where) == after
 
 
-def test_what_replicas_may_be_reading_remains(postgres: str) -> None:
-    async def scenario() -> None:
-        async with running(postgres) as service:
-            await service.create(TRIAGE, None)
-        async with existing(postgres) as store:
-            assert (await plan(store, keep_days=0)).events == 0
-
-    asyncio.run(scenario())
+async def test_what_replicas_may_be_reading_remains(postgres: str) -> None:
+    async with running(postgres) as service:
+        await service.create(TRIAGE, None)
+    assert (await using(postgres, lambda store: plan(store, keep_days=0))).events == 0
 
 
-def test_nothing_is_deleted_if_the_log_or_its_snapshot_is_wrong(sqlite: Lived) -> None:
-    async def scenario() -> int:
-        async with existing(sqlite.where) as store:
-            planned = await plan(store, keep_days=0, now=time.time() + LATER)
-            planned.state.order[0].ledger.learned += 1  # as if memory had erred
-            with pytest.raises(CorruptLogError):
-                await compact(store, planned)
-        return planned.events
-
-    events = asyncio.run(scenario())
+async def test_nothing_is_deleted_if_the_log_or_its_snapshot_is_wrong(sqlite: Lived) -> None:
+    async with existing(sqlite.where) as store:
+        planned = await plan(store, keep_days=0, now=time.time() + LATER)
+        planned.state.order[0].ledger.learned += 1  # as if memory had erred
+        with pytest.raises(CorruptLogError):
+            await compact(store, planned)
     change(sqlite.where, "UPDATE block SET payload = ? WHERE base = ?", (b"nonsense", 7))
     with pytest.raises(CorruptLogError, match="events 7 to 7"):
-        asyncio.run(compacted(sqlite.where))
-    assert sum(block.count for block in with_store(sqlite.where, blocks_of)) == events
+        await compacted(sqlite.where)
+    blocks = await using(sqlite.where, blocks_of)
+    assert sum(block.count for block in blocks) == planned.events
 
 
-def test_the_file_shrinks(tmp_path: Path) -> None:
+async def test_the_file_shrinks(tmp_path: Path) -> None:
     where = tmp_path / "log.db"
-
-    async def scenario() -> None:
-        async with running(str(where)) as service:
-            await service.create(TRIAGE, None)
-            for k in range(40):
-                contexts: list[Any] = [[k / 40, n / 500] for n in range(500)]
-                await service.open_rounds("triage", BatchRequest(contexts), f"batch {k}")
-        before = where.stat().st_size
-        async with existing(str(where)) as store:
-            size = sum(len(block.payload) for block in await blocks_of(store))
-        await compacted(str(where))
-        assert size > 300_000
-        assert where.stat().st_size < before - 0.9 * size
-
-    asyncio.run(scenario())
+    async with running(str(where)) as service:
+        await service.create(TRIAGE, None)
+        for k in range(40):
+            contexts: list[Any] = [[k / 40, n / 500] for n in range(500)]
+            await service.open_rounds("triage", BatchRequest(contexts), f"batch {k}")
+    before = where.stat().st_size
+    size = sum(len(block.payload) for block in await using(str(where), blocks_of))
+    await compacted(str(where))
+    assert size > 300_000
+    assert where.stat().st_size < before - 0.9 * size
 
 
-@pytest.mark.parametrize("how", ["VACUUM INTO", ".backup"])
-def test_a_service_starts_from_a_copy_that_sqlite_made(how: str, tmp_path: Path) -> None:
-    """As docs/operations says; the copy is made while the service runs."""
+async def test_a_service_starts_from_a_copy_that_sqlite_wrote(tmp_path: Path) -> None:
+    """As in docs/operations; the copy is written while the service runs."""
     where, copy = str(tmp_path / "log.db"), str(tmp_path / "copy.db")
-
-    async def scenario() -> None:
-        async with running(where) as service:
-            await live(service)
-            before = await service.state_hash()
-            with closing(sqlite3.connect(where)) as source:
-                if how == "VACUUM INTO":
-                    source.execute("VACUUM INTO ?", (copy,))
-                else:
-                    with closing(sqlite3.connect(copy)) as target:
-                        source.backup(target)
-            await play(service, 5)  # the original continues
-        async with existing(copy) as store:
-            found = await verify(store)
-        assert (found.end, found.hash) == (before.position, before.hash)
-        async with running(copy) as service:
-            assert await service.state_hash() == before
-            await play(service, 1)
-
-    asyncio.run(scenario())
+    async with running(where) as service:
+        await live(service)
+        before = await service.state_hash()
+        with closing(sqlite3.connect(where)) as source:
+            source.execute("VACUUM INTO ?", (copy,))
+        await play(service, 5)  # the original continues
+    found = await using(copy, verify)
+    assert (found.end, found.hash) == (before.position, before.hash)
+    async with running(copy) as service:
+        assert await service.state_hash() == before
+        await play(service, 1)

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 import stopwise as sw
 from stopwise.engine.native import Regression, certificate
-from tests.oracles.solve_every_round import ridge_mle
+from tests.oracles.solve_every_round import hessian, ridge_mle
 
 Array = NDArray[np.float64]
 
@@ -62,12 +62,11 @@ class Problem:
         self.check_hessian(theta, 1e-12)
 
     def check_hessian(self, theta: Array, rounding: float) -> Array:
-        z = self.phi @ theta
-        hessian = (self.phi.T * (expit(z) * expit(-z))) @ self.phi + self.ridge * np.eye(self.d)
+        right = hessian(self.phi, theta, self.ridge)
         np.testing.assert_allclose(
-            self.regression.hessian(), hessian, rtol=rounding, atol=rounding * np.trace(hessian)
+            self.regression.hessian(), right, rtol=rounding, atol=rounding * np.trace(right)
         )
-        return hessian
+        return right
 
     @property
     def exact(self) -> Array:
@@ -119,21 +118,17 @@ def test_the_reach_and_the_shift_bound_every_row_of_history() -> None:
     moved_without_hessian = 0
     for seed in range(40):
         problem = Problem(seed)
+        regression = problem.regression
         problem.anchor_at(problem.exact + 0.3 * problem.rng.normal(size=problem.d))
-        for _ in range(6):
-            problem.learn(15)
+        for step in range(12):
+            problem.learn(15) if step % 2 == 0 else problem.refine()
             np.testing.assert_allclose(problem.left(problem.theta_g), 0.0, atol=1e-9)
-            moved = np.abs(problem.phi @ (problem.theta_g - problem.theta_h))
-            assert problem.regression.shift >= moved.max() - 1e-12
-            problem.refine()
-            regression, phi = problem.regression, problem.phi
-            hessian = problem.check_hessian(problem.theta_h, 1e-9)
-            reach = np.sqrt(np.sum(phi.T * np.linalg.solve(hessian, phi.T), axis=0))
+            phi, h = problem.phi, problem.check_hessian(problem.theta_h, 1e-9)
+            reach = np.sqrt(np.sum(phi.T * np.linalg.solve(h, phi.T), axis=0))
             assert regression.reach >= reach.max() * (1 - 1e-6)
             moved = np.abs(phi @ (problem.theta_g - problem.theta_h))
             assert regression.shift >= moved.max() - 1e-12
-            moved_without_hessian += regression.shift > 0.0
-            np.testing.assert_allclose(problem.left(problem.theta_g), 0.0, atol=1e-10)
+            moved_without_hessian += step % 2 == 1 and regression.shift > 0.0
     assert 40 < moved_without_hessian < 200  # both kinds of pass were seen
 
 
@@ -155,8 +150,7 @@ def test_no_logit_of_the_estimate_is_beyond_what_the_ridge_allows() -> None:
     closest = 0.0
     for seed in range(100):
         rng = np.random.default_rng(seed)
-        n, d = int(rng.integers(1, 80)), int(rng.integers(1, 9))
-        ridge = float(10.0 ** rng.uniform(-4, 2))
+        n, d, ridge = int(rng.integers(1, 80)), int(rng.integers(1, 9)), 10.0 ** rng.uniform(-4, 2)
         phi = rng.normal(size=(n, d))
         if rng.random() < 0.5:
             phi[:] = phi[0]  # one context again and again
@@ -165,47 +159,42 @@ def test_no_logit_of_the_estimate_is_beyond_what_the_ridge_allows() -> None:
         regression = Regression(d, ridge)
         for x, answer in zip(phi, differ, strict=True):
             regression.learn(x, bool(answer))
-        largest = float(np.linalg.norm(ridge_mle(phi, differ.astype(float), ridge)))
-        formula = math.sqrt(2 * n * math.log(2) / ridge)
-        assert largest <= regression.prior_bound
-        assert formula <= regression.prior_bound <= 1.001 * formula
-        closest = max(closest, largest / regression.prior_bound)
+        bound, formula = regression.prior_bound, math.sqrt(2 * n * math.log(2) / ridge)
+        assert formula <= bound <= 1.001 * formula
+        share = float(np.linalg.norm(ridge_mle(phi, differ.astype(float), ridge))) / bound
+        assert share <= 1.0
+        closest = max(closest, share)
     assert closest > 0.4  # and it is not vacuous where the data are separable
 
 
 # ------------------------------------------- the smallest inputs on which an engine was wrong
 
 
-def row(*values: float) -> Array:
-    return np.array(values)
-
-
 def test_a_row_of_tiny_weight_still_counts_in_the_reach() -> None:
     model = Regression(1, 1.0)
-    model.anchor_at(row(40.0))  # where a row weighs 4e-18
-    model.learn(row(1.0), True)
+    model.anchor_at(np.array([40.0]))  # where a row weighs 4e-18
+    model.learn(np.ones(1), True)
     assert model.reach == 1.0
 
 
 def test_a_first_large_row_after_many_tiny_ones_is_not_proved_too_soon() -> None:
-    model = Regression(1, 1e-3)
+    model, one = Regression(1, 1e-3), np.ones(1)
     for _ in range(2000):
-        model.learn(row(1e-4), True)
+        model.learn(1e-4 * one, True)
     assert model.solve()
-    model.learn(row(1.0), False)
-    logit, bound = model.logit(row(1.0))
+    model.learn(one, False)
+    logit, bound = model.logit(one)
     assert abs(logit - -2.1731894) <= bound
     assert model.solve()
-    assert model.logit(row(1.0))[0] == pytest.approx(-2.1731894, rel=1e-6)
+    assert model.logit(one)[0] == pytest.approx(-2.1731894, rel=1e-6)
 
 
 @pytest.mark.parametrize("ridge", [1e-9, 1e-7])
 def test_a_small_ridge_does_not_keep_separable_rows_from_being_solved(ridge: float) -> None:
     model = Regression(2, ridge)
-    model.learn(row(0.7071, 0.0), False)
-    assert model.solve()
-    model.learn(row(0.0, 0.7071), False)
-    assert model.solve()
+    for row in 0.7071 * np.eye(2):
+        model.learn(row, False)
+        assert model.solve()
     first, second = model.estimate()
     assert first == pytest.approx(second, rel=1e-9)
 
@@ -216,8 +205,7 @@ def test_labels_count_where_the_deeper_arm_is_free() -> None:
         outputs = ("a", "b" if t % 2 else "a")
         policy.observe([1.0], outputs)
         if t % 2:
-            done = sw.Round(str(t), 0.0, (1.0,), outputs, outputs, stop=1, rule_stop=1)
+            done = sw.Round("", 0.0, (1.0,), outputs, outputs, stop=1, rule_stop=1)
             policy.audit(done, "a" if t % 20 != 1 else "b")
-    decision = policy.decide([1.0])
-    assert decision.stop == 0
-    assert decision.evidence[0].gap_won
+    assert policy.decide([1.0]).stop == 0
+    assert policy.decide([1.0]).evidence[0].gap_won

@@ -24,7 +24,7 @@ class Gram:
             UssPdRidge(self.ellipsoid, scale, 0.0),
             n_arms=2,
             width=d,
-            questions=[(0, d, 1, 0)],
+            questions=[0],
             grams=[(0, d, 1, 1 << 30)],
             gaps=[0.0, 0.5, -0.5, 0.0],
             ridge=1e6,
@@ -85,13 +85,10 @@ def test_an_unseen_direction_is_far_until_it_is_seen(scale: float) -> None:
     assert gram.norm(eye[4]) == pytest.approx(1 / math.sqrt(1 + scale), rel=1e-12)
 
 
-# ------------------------------------------------------------------ nearly collinear, and many
-
-
-def exact_norms(whole: NDArray[np.int64], unit: int, asked: Array) -> list[float]:
-    """‖φ‖ in the metric of (UNSEEN·I + Gram matrix of whole/unit)⁻¹, in rational numbers."""
-    d = whole.shape[1]
-    sums = (whole.T.astype(object) @ whole.astype(object)).tolist()
+def exact_norms(integers: NDArray[np.int64], unit: int, asked: Array) -> list[float]:
+    """‖φ‖ in the metric of (UNSEEN·I + Gram matrix of integers/unit)⁻¹, in rational numbers."""
+    d = integers.shape[1]
+    sums = (integers.T.astype(object) @ integers.astype(object)).tolist()
     a = [
         [Fraction(sums[i][j], unit**2) + (i == j) * Fraction(UNSEEN) for j in range(d)]
         for i in range(d)
@@ -112,13 +109,13 @@ def exact_norms(whole: NDArray[np.int64], unit: int, asked: Array) -> list[float
 
 def worst_error(n: int, d: int, noise: float) -> float:
     """The largest relative error of a norm after n rows on a line, but for some noise."""
-    rng, unit = np.random.default_rng(7), 1 << 40  # rows are whole multiples of 1/unit
+    rng, unit = np.random.default_rng(7), 1 << 40  # rows are multiples of 1/unit
     xs = rng.uniform(-0.6, 0.6, (n, 1)) * np.linspace(1, 0.2, d) + noise * rng.normal(size=(n, d))
-    whole = np.round(unit * xs).astype(np.int64)
+    integers = np.round(unit * xs).astype(np.int64)
     gram = Gram(d, UNSEEN)
-    gram.add(whole / unit)
-    asked = np.vstack([whole[:10] / unit, rng.normal(size=(10, d))])
-    exact = exact_norms(whole, unit, asked)
+    gram.add(integers / unit)
+    asked = np.vstack([integers[:10] / unit, rng.normal(size=(10, d))])
+    exact = exact_norms(integers, unit, asked)
     return max(abs(gram.norm(x) / norm - 1) for x, norm in zip(asked, exact, strict=True))
 
 
@@ -134,9 +131,6 @@ def test_norms_are_right_along_and_across_a_line(d: int, noise: float) -> None:
 @pytest.mark.parametrize(("d", "noise"), [(3, 0.5), (6, 1e-4)])
 def test_many_rows_do_not_make_it_drift(d: int, noise: float, n: int) -> None:
     assert worst_error(n, d, noise) < 1e-11
-
-
-# ------------------------------------------------------------------------- least eigenvalues
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)

@@ -1,38 +1,80 @@
-"""Engines by name, and what they ask of the machine."""
+"""Engines: the numbers of `execute`, no more work ahead than needed, and mistakes named."""
 
 import os
-import subprocess
 import sys
-from pathlib import Path
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import stopwise as sw
 from stopwise.errors import InvalidParameterError, MissingPackageError
-from stopwise.experiments import engines
-from stopwise.experiments.engines import Dask, InProcess, Processes, make_engine
+from stopwise.experiments.engines import AHEAD, Dask, Task, Threads, make_engine
+from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from tests.experiments.campaigns import SPECS, TASKS, done, expected, same
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Threads]:
+    before = threading.active_count()
+    with Threads(jobs=2) as engine:
+        yield engine
+    assert threading.active_count() == before
+
+
+def test_the_numbers_do_not_depend_on_the_threads(engine: Threads) -> None:
+    assert same(done(engine.run(TASKS)), expected())
+
+
+def test_tasks_are_taken_as_workers_need_them(engine: Threads) -> None:
+    taken: list[int] = []
+
+    def endless() -> Iterator[Task]:
+        for seed in range(1_000_000):
+            taken.append(seed)
+            yield SPECS[0], (seed,)
+
+    results = engine.run(endless())
+    for _ in range(10):
+        next(results)
+    assert len(taken) <= 10 + AHEAD * engine.jobs
+    results.close()
+
+
+def test_an_error_in_a_run_is_raised_after_what_finished_with_it(engine: Threads) -> None:
+    where = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
+    wrong = ExperimentSpec(where, PolicySpec("supervised"), rounds=20)
+    with pytest.raises(sw.TruthRequiredError, match="labels"):
+        list(engine.run([*TASKS[:3], (wrong, (0,))]))
+    assert len(list(engine.run(TASKS[:2]))) == 2  # and it can go on
+
+
+def test_closing_drops_the_runs_that_have_not_begun() -> None:
+    engine = Threads(jobs=1)
+    results = engine.run([(SPECS[0], tuple(range(100_000)))] * 2)
+    starting = threading.Thread(target=lambda: next(results, None))
+    engine._closed.set()
+    starting.start()
+    starting.join(timeout=60)
+    assert not starting.is_alive()
+    engine.close()
 
 
 def test_engines_have_names() -> None:
-    assert isinstance(make_engine("in-process", jobs=2), InProcess)
-    made = make_engine("processes", jobs=5)
-    assert isinstance(made, Processes)
-    assert made.jobs == 5
-    assert Processes().jobs == len(os.sched_getaffinity(0))
-    made = make_engine("dask", address="tcp://127.0.0.1:1")
-    assert isinstance(made, Dask)
-    assert made.address == "tcp://127.0.0.1:1"
-    for name in ("in-process", "processes", "dask"):
-        make_engine(name, jobs=1).close()  # never used
+    for name, kind in (("threads", Threads), ("dask", Dask)):
+        with make_engine(name, jobs=5) as made:  # never used
+            assert isinstance(made, kind)
+            assert made.jobs == 5
+    assert make_engine().jobs == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "spark"}, "there are in-process, processes, dask"),
-        ({"name": "processes", "address": "tcp://127.0.0.1:1"}, "is for the engine 'dask'"),
-        ({"name": "processes", "jobs": 0}, "jobs must be"),
-        ({"name": "processes", "jobs": 1.5}, "jobs must be"),
+        ({"name": "spark"}, "there are threads, dask"),
+        ({"address": "tcp://127.0.0.1:1"}, "is for the engine 'dask'"),
+        ({"jobs": 0}, "jobs must be"),
     ],
 )
 def test_wrong_engines_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -42,44 +84,5 @@ def test_wrong_engines_are_refused(arguments: dict[str, Any], message: str) -> N
 
 def test_without_the_package_dask_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)  # how Python notes that there is none
-    with pytest.raises(MissingPackageError, match=r"pip install .*\[dask\]'") as caught:
+    with pytest.raises(MissingPackageError, match=r"pip install .*\[dask\]'"):
         make_engine("dask")
-    assert isinstance(caught.value, ImportError)
-
-
-def test_workers_start_with_one_thread_and_the_environment_is_as_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    before = dict(os.environ)
-    names = engines.THREADS
-    code = f"import os; print([os.environ[name] for name in {names!r}])"
-    with engines._fit_for_workers():
-        seen = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert seen.strip() == str(["1"] * len(names))
-    assert dict(os.environ) == before
-
-
-def test_running_starts_workers_once() -> None:
-    with Processes(jobs=1) as engine:
-        assert list(engine.run([])) == []
-        pool = engine._pool
-        assert pool is not None
-        assert list(engine.run([])) == []
-        assert engine._pool is pool
-
-
-def test_a_script_without_a_guard_is_told_what_to_do(tmp_path: Path) -> None:
-    script = tmp_path / "campaign.py"
-    script.write_text(
-        "from stopwise.experiments.engines import Processes\nlist(Processes(jobs=1).run([]))\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 1
-    last = ended.stderr.strip().splitlines()[-1]
-    assert last.startswith("stopwise.errors.EngineError")
-    assert 'if __name__ == "__main__":' in last
-    assert "memory" not in last

@@ -20,7 +20,7 @@ STANDARD = (
 
 
 def test_names_of_the_format() -> None:
-    layout = arrange(STANDARD, Columns(), "log.csv")
+    layout = arrange([*STANDARD, "revealed.large.late"], Columns(), "log.csv")
     assert layout.arms == ("small", "large")
     assert layout.context == ("age", "bmi", "small.entropy")
     assert layout.sees == (3,)
@@ -32,20 +32,16 @@ def test_names_of_the_format() -> None:
     )
     assert layout.costs == (None, "cost.large")
     assert "id" not in layout.used
+    assert "revealed.large.late" not in layout.used  # it comes too late to decide anything
 
 
-def test_arms_come_in_the_order_of_their_columns() -> None:
-    names = ["output.z", "context.x", "output.a"]
-    assert arrange(names, Columns(), "log.csv").arms == ("z", "a")
-
-
-def test_own_names_give_the_order() -> None:
+def test_own_names_give_the_order_and_need_no_prefix() -> None:
     columns = Columns(context=("bmi", "age"), outputs=("large", "small"), label="truth")
     layout = arrange(["age", "small", "large", "bmi", "truth"], columns, "log.csv")
-    assert layout.arms == ("large", "small")
-    assert layout.context == ("bmi", "age")
-    assert layout.label == "truth"
-    assert layout.sees is None
+    assert (layout.arms, layout.context) == (("large", "small"), ("bmi", "age"))
+    assert (layout.label, layout.sees) == ("truth", None)
+    layout = arrange(STANDARD, Columns(context=("bmi",), outputs=("large", "small")), "log.csv")
+    assert (layout.arms, layout.base) == (("large", "small"), ("context.bmi",))
 
 
 def test_own_outputs_leave_words_that_may_mean_something_else() -> None:
@@ -57,29 +53,12 @@ def test_own_outputs_leave_words_that_may_mean_something_else() -> None:
     assert arrange(names, named, "log.csv").stop == "stop"
 
 
-def test_the_prefix_may_be_left_out() -> None:
-    layout = arrange(STANDARD, Columns(context=("bmi",), outputs=("large", "small")), "log.csv")
-    assert layout.base == ("context.bmi",)
-    assert layout.arms == ("large", "small")
-
-
-def test_what_the_last_arm_reveals_is_left_out() -> None:
-    names = [*STANDARD, "revealed.large.late"]
-    layout = arrange(names, Columns(), "log.csv")
-    assert "large.late" not in layout.context
-    assert "revealed.large.late" not in layout.used
-
-
-def test_sees_counts_what_is_known_at_each_arm_but_the_last() -> None:
-    names = ["context.x", "revealed.b.u", "revealed.b.v", "output.a", "output.b", "output.c"]
-    assert arrange(names, Columns(), "log.csv").sees == (1, 3)
-
-
 def test_arms_with_dots() -> None:
     names = ["context.x", "revealed.gpt-3.5.n", "output.gpt-3", "output.gpt-3.5", "output.gpt-4"]
     layout = arrange(names, Columns(), "log.csv")
     assert layout.arms == ("gpt-3", "gpt-3.5", "gpt-4")
     assert layout.revealed == ((), ("revealed.gpt-3.5.n",))
+    assert layout.sees == (1, 2)
 
 
 def test_a_log_without_contexts_must_be_meant() -> None:

@@ -3,16 +3,12 @@
 import csv
 import enum
 import json
-import os
 import resource
-import signal
 import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +22,7 @@ from stopwise.logs.formats import parquet
 from stopwise.logs.log import Log
 from stopwise.logs.writer import LogWriter
 from stopwise.records import Failure, Round
+from tests.unit.logs.test_log import python
 
 ARMS = ["small", "large"]
 
@@ -42,16 +39,6 @@ def played(*outputs: Any, **fields: Any) -> Round:
         "rule_stop": max(stop, 0),
     }
     return Round(**(defaults | fields))
-
-
-@pytest.fixture(params=("parquet", "csv", "jsonl"))
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return tmp_path / f"log.{request.param}"
-
-
-@pytest.fixture(params=("csv", "jsonl"))
-def lines(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return tmp_path / f"log.{request.param}"
 
 
 def write(path: Path, *rounds: Round, **options: Any) -> Path:
@@ -79,50 +66,34 @@ def test_what_is_in_the_file(path: Path) -> None:
     with LogWriter(path, ARMS, ["x"], {"small": ["y"]}, labels=True, costs=True) as log:
         log.write(DONE, "ham")
         log.write(FAILED)
+    moment = "2023-11-14T22:13:20.250000Z"
+    if path.suffix == ".csv":
+        header, *rows = path.read_text().splitlines()
+        assert header.startswith(
+            "id,time,context.x,revealed.small.y,output.small,output.large,stop"
+        )
+        assert header.endswith(",stop,rule_stop,failed,error,label,cost.small,cost.large,kind")
+        assert rows == [
+            f"7,{moment},0.5,8.0,spam,ham,large,small,,,ham,0.25,1.5,text",
+            f"7,{moment},0.1,9.0,spam,,small,small,large,late,,1.0,,text",
+        ]
+        return
+    groups = {
+        "context": {"x": 0.5},
+        "revealed": {"small": {"y": 8.0}},
+        "outputs": {"small": "spam", "large": "ham"},
+        "costs": {"small": 0.25, "large": 1.5},
+    }
+    single = {"id": "7", "time": moment, "stop": "large", "rule_stop": "small", "label": "ham"}
     first, second = raw(path)
     if path.suffix == ".jsonl":
-        assert first == {
-            "id": "7",
-            "time": "2023-11-14T22:13:20.250000Z",
-            "context": {"x": 0.5},
-            "revealed": {"small": {"y": 8.0}},
-            "outputs": {"small": "spam", "large": "ham"},
-            "stop": "large",
-            "rule_stop": "small",
-            "failed": None,
-            "error": None,
-            "label": "ham",
-            "costs": {"small": 0.25, "large": 1.5},
-        }
+        assert first == groups | single | {"failed": None, "error": None}
         assert second["outputs"] == {"small": "spam", "large": None}
         assert (second["failed"], second["error"], second["label"]) == ("large", "late", None)
         return
-    flat = {
-        "id": "7",
-        "time": "2023-11-14T22:13:20.250000Z",
-        "context.x": "0.5",
-        "revealed.small.y": "8.0",
-        "output.small": "spam",
-        "output.large": "ham",
-        "stop": "large",
-        "rule_stop": "small",
-        "failed": "",
-        "error": "",
-        "label": "ham",
-        "cost.small": "0.25",
-        "cost.large": "1.5",
-    }
-    if path.suffix == ".csv":
-        assert first == flat | {"kind": "text"}
-        assert (second["output.large"], second["failed"], second["error"]) == ("", "large", "late")
-        return
-    numbers = {
-        name: float(flat[name])
-        for name in flat
-        if name.split(".")[0] in ("context", "revealed", "cost")
-    }
-    moment = datetime(2023, 11, 14, 22, 13, 20, 250_000, UTC)
-    assert first == flat | numbers | {"time": moment, "failed": None, "error": None}
+    flat = {"context.x": 0.5, "revealed.small.y": 8.0, "cost.small": 0.25, "cost.large": 1.5}
+    flat |= {"output.small": "spam", "output.large": "ham", "failed": None, "error": None}
+    assert first == single | flat | {"time": datetime.fromisoformat(moment)}
     assert (second["output.large"], second["failed"], second["label"]) == (None, "large", None)
 
 
@@ -187,38 +158,23 @@ def test_rounds_that_do_not_fit(path: Path, bad: Round, words: str) -> None:
     assert chunk.codes.tolist() == [[5, -1], [5, 6]]
 
 
-def test_a_label_needs_a_column(path: Path) -> None:
-    with LogWriter(path, ARMS, ["x"]) as log, pytest.raises(InvalidLogError, match="labels=True"):
-        log.write(played(1), 1)
+def test_labels_texts_and_errors(path: Path) -> None:
+    with LogWriter(path, ARMS, ["x"]) as log:
+        with pytest.raises(InvalidLogError, match="labels=True"):
+            log.write(played(1), 1)
+        with pytest.raises(InvalidLogError, match=r"log.*\\ud800.*not a character of Unicode"):
+            log.write(played("\ud800"))
+        log.write(played("a", failure=Failure(1, "error", "\ud800")))  # an error may say anything
+        log.write(played("a", failure=Failure(1, "error", "x" * 1_000_000)))
+    log.close()  # a second time does nothing
+    with pytest.raises(InvalidLogError, match="is closed"):
+        log.write(played("a"))
+    assert [len(row["error"]) for row in raw(path)] == [1, 2_000]
     with (
         LogWriter(path, ARMS, ["x"], labels=True, overwrite=True) as log,
         pytest.raises(InvalidLogError, match="mixed types: is the text 'one'"),
     ):
         log.write(played(1), "one")
-
-
-def test_large_whole_numbers_do_not_go_with_fractions(path: Path) -> None:
-    large, fraction = played(2**53 + 1, 2**53), played(0.5)
-    for first, second in ((large, fraction), (fraction, large)):
-        with LogWriter(path, ARMS, ["x"], overwrite=True) as log:
-            log.write(first)
-            with pytest.raises(InvalidLogError, match=r"beyond 2\*\*53"):
-                log.write(second)
-    (chunk,) = Log(write(path, large, overwrite=True)).chunks()
-    assert chunk.rounds.differ.tolist() == [[1]]
-
-
-def test_text_that_is_no_unicode(path: Path) -> None:
-    with LogWriter(path, ARMS, ["x"]) as log:
-        with pytest.raises(InvalidLogError, match=r"log.*\\ud800.*not a character of Unicode"):
-            log.write(played("\ud800"))
-        log.write(played("a", failure=Failure(1, "error", "\ud800")))  # an error may say anything
-    assert raw(path)[0]["error"] == "?"
-
-
-def test_long_errors_are_cut(path: Path) -> None:
-    write(path, played("a", failure=Failure(1, "error", "x" * 1_000_000)))
-    assert len(raw(path)[0]["error"]) == 2_000
 
 
 def test_csv_cells_that_no_reader_takes(tmp_path: Path) -> None:
@@ -263,38 +219,20 @@ def test_folders_are_made_and_files_replaced_only_on_demand(path: Path) -> None:
     assert chunk.codes[:, 0].tolist() == [3]
 
 
-def test_an_exception_keeps_what_was_written(path: Path) -> None:
+def test_an_exception_loses_nothing_that_was_written(path: Path) -> None:
     def run() -> None:
-        with LogWriter(path, ARMS, ["x"]) as log:
-            log.write(played(1))
+        with LogWriter(path, ARMS, ["x"], overwrite=True) as log:
+            log.write(played(2))
+            log.write(played(3))
+            if path.suffix == ".parquet":
+                assert Log(path).rows == 1  # the old one
             raise RuntimeError("stop")
 
+    write(path, played(1))
     with pytest.raises(RuntimeError, match="stop"):
         run()
-    assert [chunk.n for chunk in Log(path).chunks()] == [1]
-    assert [file.name for file in path.parent.iterdir()] == [path.name]  # nothing beside it
-
-
-def test_closed_is_closed(path: Path) -> None:
-    log = LogWriter(path, ARMS, ["x"])
-    log.write(played(1))
-    log.close()
-    log.close()
-    with pytest.raises(InvalidLogError, match="is closed"):
-        log.write(played(1))
-
-
-def test_parquet_is_put_in_its_place_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parquet, "GROUP", 2)
-    path = write(tmp_path / "log.parquet", played(1))
-    with LogWriter(path, ARMS, ["x"], overwrite=True) as log:
-        for i in range(5):
-            log.write(played(i))
-        assert Log(path).rows == 1  # the old one
-    assert Log(path).rows == 5
-    assert pq.ParquetFile(path).metadata.num_row_groups == 3
+    assert [chunk.n for chunk in Log(path).chunks()] == [2]
+    assert list(path.parent.iterdir()) == [path]  # nothing beside it
 
 
 @pytest.mark.parametrize(
@@ -307,7 +245,7 @@ def test_parquet_is_put_in_its_place_at_the_end(
         ([0.5, None, 1], pa.float64()),
     ],
 )
-def test_parquet_types_widen_as_need_be(
+def test_parquet_has_the_narrowest_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: list[Any], kind: Any
 ) -> None:
     monkeypatch.setattr(parquet, "GROUP", 1)
@@ -316,95 +254,57 @@ def test_parquet_types_widen_as_need_be(
     path = write(tmp_path / "log.parquet", *rounds)
     assert pq.read_schema(path).field("output.small").type == kind
     assert [row["output.small"] for row in raw(path)] == outputs
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_parquet_cannot_be_appended_to(tmp_path: Path) -> None:
-    path = write(tmp_path / "log.parquet", played(1))
     with pytest.raises(InvalidLogError, match=r"log.parquet.*nothing can be appended.*CSV"):
         LogWriter(path, ARMS, ["x"], append=True)
-    assert Log(path).rows == 1
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_appending(lines: Path) -> None:
-    write(lines, played("a"), append=True)  # nothing there yet
-    write(lines, played("b"), append=True)
-    (chunk,) = Log(lines).chunks()
-    assert chunk.values == ("a", "b")
-    with (
-        LogWriter(lines, ARMS, ["x"], append=True) as log,
-        pytest.raises(InvalidLogError, match="mixed types"),
-    ):
-        log.write(played(1))  # the file holds text
-
-
-def test_appending_to_other_columns(lines: Path) -> None:
-    write(lines, played("a"))
+def test_only_a_readable_file_of_the_same_columns_is_appended_to(lines: Path) -> None:
+    write(lines, append=True)  # nothing there yet
+    write(lines, played("a"), append=True)  # no rows
     before = lines.read_bytes()
     for arms, context in ((["small", "huge"], ["x"]), (ARMS, ["z"]), (ARMS[::-1], ["x"])):
         with pytest.raises(InvalidLogError, match=r"cannot be appended to: its columns are id"):
             LogWriter(lines, arms, context, append=True)
+    assert lines.read_bytes() == before
+    lines.write_text(lines.read_text().replace("0.5", '"?"' if lines.suffix == ".jsonl" else "?"))
+    with pytest.raises(InvalidLogError, match=r"row 1.*context\.x"):
+        LogWriter(lines, ARMS, ["x"], append=True)
     lines.write_text("something else\n")
     with pytest.raises(InvalidLogError, match=lines.name):
         LogWriter(lines, ARMS, ["x"], append=True)
-    assert before != lines.read_bytes() == b"something else\n"
+    assert lines.read_bytes() == b"something else\n"
 
 
-def test_rows_are_in_the_file_at_once_and_survive_a_kill(lines: Path) -> None:
-    script = textwrap.dedent(
-        """
-        import sys
-        from stopwise.logs.writer import LogWriter
-        from stopwise.records import Round
-        log = LogWriter(sys.argv[1], ["small", "large"], ["x"])
-        for i in range(1_000_000):
-            log.write(Round(str(i), 0.0, (0.5,), (f"line\\n{i}",), ("",), stop=0, rule_stop=0))
-            if i == 100:
-                print("ready", flush=True)
-        """
-    )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, lines], stdout=subprocess.PIPE, env=environment
-    )
-    with process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.send_signal(signal.SIGKILL)
-    write(lines, played("after"), append=True)
-    said = [
-        (chunk.values or ())[code] for chunk in Log(lines).chunks() for code in chunk.codes[:, 0]
-    ]
-    assert len(said) > 101
-    assert said == [*(f"line\n{i}" for i in range(len(said) - 1)), "after"]
+BIG = 2**60 + 1
 
 
-def test_a_disk_that_is_full_leaves_whole_rows(tmp_path: Path) -> None:
-    """A limit on file sizes stands for the full disk."""
-    script = textwrap.dedent(
-        """
-        import resource, signal, sys
-        from stopwise.logs.writer import LogWriter
-        from stopwise.records import Round
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
-        log = LogWriter(sys.argv[1], ["small", "large"], ["x"])
-        rows = 0
-        try:
-            while True:
-                log.write(Round(str(rows), 0.0, (0.5,), ("spam",), ("",), stop=0, rule_stop=0))
-                rows += 1
-        except OSError:
-            print(rows)
-        """
-    )
-    path = tmp_path / "log.csv"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script, path], capture_output=True, check=True, env=environment
-    )
-    assert path.read_bytes().endswith(b"\n")
-    assert sum(chunk.n for chunk in Log(path).chunks()) == int(done.stdout) > 10
+@pytest.mark.parametrize("context", [(), ("x",)])
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("spam", 1, "mixed types"),
+        (1, "spam", "mixed types"),
+        (0.5, BIG, r"beyond 2\*\*53 and fractions"),
+        (1.0, -BIG, "fractions"),
+        (BIG, 0.5, "fractions"),
+        (-BIG, 1.0, "fractions"),
+    ],
+)
+def test_what_is_written_must_be_comparable_with_what_is_there(
+    lines: Path, context: tuple[str, ...], before: Any, after: Any, words: str
+) -> None:
+    x = (0.5,) * len(context)
+    for append in (False, True):
+        with LogWriter(lines, ARMS, context, append=append) as log:
+            if not append:
+                log.write(played(before, context=x))
+            held = lines.read_bytes()
+            with pytest.raises(InvalidLogError, match=words):
+                log.write(played(after, context=x))
+            assert lines.read_bytes() == held
+            log.write(played(before, before, context=x))
+    assert len(raw(lines)) == 3
 
 
 def test_threads_may_write_together(lines: Path) -> None:
@@ -436,78 +336,52 @@ def full_disk(free: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("later", [3, 2.5], ids=["same type", "wider type"])
-@pytest.mark.parametrize("free", [0, 1000, 2500])
-def test_parquet_goes_on_after_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: float, free: int
-) -> None:
-    monkeypatch.setattr(parquet, "GROUP", 2)
-    path = tmp_path / "log.parquet"
-    kept: list[str] = []
+@pytest.mark.parametrize("free", [0, 1000, 1500])
+def test_a_full_disk_leaves_complete_rows_and_is_recovered_from(path: Path, free: int) -> None:
+    stored: list[str] = []
     refused: list[str] = []
     with LogWriter(path, ARMS, ["x"]) as log:
-        for i in range(20):
-            each = played(1 if i < 4 else later, id=str(i))
-            with full_disk(free if 3 <= i < 12 else 10**9):
+        for i in range(40):
+            each = played(1 if i < 20 else 2.5, id=str(i))
+            with full_disk(free if 3 <= i < 35 else 10**9):
                 try:
                     log.write(each)
                 except OSError:
                     refused.append(each.id)
                 else:
-                    kept.append(each.id)
+                    stored.append(each.id)
     assert refused  # and of those, nothing
-    assert [row["id"] for row in raw(path)] == kept
-    assert list(tmp_path.iterdir()) == [path]
-    assert Log(path).rows == len(kept)
+    assert [row["id"] for row in raw(path)] == stored
+    assert list(path.parent.iterdir()) == [path]
+    assert sum(chunk.n for chunk in Log(path).chunks()) == len(stored)
 
 
-def test_parquet_that_cannot_be_finished_leaves_nothing(tmp_path: Path) -> None:
+def test_parquet_that_cannot_be_finished_leaves_its_rows(tmp_path: Path) -> None:
     log = LogWriter(tmp_path / "log.parquet", ARMS, ["x"])
     log.write(played(1))
-    with full_disk(0), pytest.raises(OSError, match="large"):
+    with full_disk(0), pytest.raises(OSError, match="large") as caught:
         log.close()
-    assert list(tmp_path.iterdir()) == []
+    (rows,) = tmp_path.iterdir()
+    assert caught.value.__notes__ == [f"The rounds are in {rows}."]
+    (chunk,) = Log(rows).chunks()
+    assert chunk.codes.tolist() == [[1, -1]]
 
 
-BIG = 2**60 + 1
-
-
-@pytest.mark.parametrize("context", [(), ("x",)])
-@pytest.mark.parametrize(
-    ("before", "after", "words"),
-    [
-        ("spam", 1, "mixed types"),
-        (1, "spam", "mixed types"),
-        (0.5, BIG, "fractions"),
-        (1.0, -BIG, "fractions"),
-        (BIG, 0.5, "fractions"),
-        (-BIG, 1.0, "fractions"),
-    ],
-)
-def test_what_is_appended_must_stand_with_what_is_there(
-    lines: Path, context: tuple[str, ...], before: Any, after: Any, words: str
-) -> None:
-    x = (0.5,) * len(context)
-    with LogWriter(lines, ARMS, context) as log:
-        log.write(played(before, context=x))
-        log.write(played(before, context=x))
-    held = lines.read_bytes()
-    with LogWriter(lines, ARMS, context, append=True) as log:
-        with pytest.raises(InvalidLogError, match=words):
-            log.write(played(after, context=x))
-        assert lines.read_bytes() == held
-        log.write(played(before, before, context=x))
-    assert len(raw(lines)) == 3
-
-
-def test_a_file_with_a_row_that_cannot_be_read_is_not_appended_to(lines: Path) -> None:
-    write(lines, played("spam"), played("ham"))
-    lines.write_text(lines.read_text().replace("0.5", '"?"' if lines.suffix == ".jsonl" else "?"))
-    with pytest.raises(InvalidLogError, match=r"row 1.*context\.x"):
-        LogWriter(lines, ARMS, ["x"], append=True)
-
-
-def test_a_file_without_rows_is_appended_to(lines: Path) -> None:
-    write(lines)
-    write(lines, played("spam"), append=True)
-    assert len(raw(lines)) == 1
+def test_rows_are_in_the_file_at_once_and_survive_a_kill(path: Path) -> None:
+    script = """
+        import os, signal, sys
+        from stopwise.logs.writer import LogWriter
+        from stopwise.records import Round
+        log = LogWriter(sys.argv[1], ["small", "large"], ["x"])
+        for i in range(100):
+            log.write(Round(str(i), 0.0, (0.5,), (f"line\\n{i}",), ("",), stop=0, rule_stop=0))
+        os.kill(os.getpid(), signal.SIGKILL)
+        """
+    with pytest.raises(subprocess.CalledProcessError):
+        python(script, path)
+    (left,) = path.parent.iterdir()  # of Parquet, the rows in JSON lines
+    with left.open("ab") as file:
+        file.write(b"100,")  # a row that the kill cut off
+    write(left, played("after"), append=True)
+    said = [(chunk.values or ())[c] for chunk in Log(left).chunks() for c in chunk.codes[:, 0]]
+    assert said == [*(f"line\n{i}" for i in range(100)), "after"]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise.theory.dominance import first_candidates
 
 THREE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])
 NAN = math.nan
@@ -18,18 +19,15 @@ def test_random_depth_takes_every_depth_equally_often() -> None:
     np.testing.assert_allclose(np.bincount(stops) / 3000, 1 / 3, atol=0.05)
 
 
-@pytest.mark.parametrize(("depth", "stop"), [("model", 1), (0, 0), (np.int64(2), 2), (None, 2)])
-def test_fixed_depth_by_name_or_number(depth: Any, stop: int) -> None:
-    policy = sw.FixedDepth(THREE, depth=depth)
-    assert policy.decide(0.0) == sw.Decision(stop, THREE.names[stop], THREE.cost(stop))
-    assert policy.decide(0.0).evidence == ()
-    assert policy.parameters() == {"depth": stop}
-
-
-@pytest.mark.parametrize("depth", ["tree", 3, -1, 1.5, True])
-def test_a_fixed_depth_that_is_no_arm_is_refused(depth: Any) -> None:
-    with pytest.raises(sw.InvalidStopError):
-        sw.FixedDepth(THREE, depth=depth)
+def test_fixed_depth_by_name_or_number() -> None:
+    for depth, stop in (("model", 1), (0, 0), (np.int64(2), 2), (None, 2)):
+        policy = sw.FixedDepth(THREE, depth=depth)  # pyright: ignore[reportArgumentType]
+        assert policy.decide(0.0) == sw.Decision(stop, THREE.names[stop], THREE.cost(stop))
+        assert policy.decide(0.0).evidence == ()
+        assert policy.parameters() == {"depth": stop}
+    for depth in ("tree", 3, -1, 1.5, True):
+        with pytest.raises(sw.InvalidStopError):
+            sw.FixedDepth(THREE, depth=depth)  # pyright: ignore[reportArgumentType]
 
 
 def test_the_clairvoyant_continues_at_a_tie() -> None:
@@ -44,12 +42,11 @@ def test_the_clairvoyant_continues_at_a_tie() -> None:
 
 def test_a_tie_for_the_optimal_arm_is_one_for_the_clairvoyant() -> None:
     cascade = sw.Cascade([0.2, 0.4, 0.6])  # 0.4 + 0.6 is 1 but for rounding
-    batch = sw.Logged(cascade, [[0.0]], [[0, 0, 1]]).sample(1, np.random.default_rng(0))
+    p = np.array([[[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]])
     clairvoyant = sw.Clairvoyant(cascade)
-    truth = sw.Truth(disagreement=batch.disagreement[0])
-    assert batch.optimal.tolist() == [2]
-    assert clairvoyant.decide(0.0, truth).stop == 2
-    assert clairvoyant.run(batch.contexts, disagreement=batch.disagreement).tolist() == [2]
+    assert first_candidates(cascade, p).tolist() == [2]
+    assert clairvoyant.decide(0.0, sw.Truth(disagreement=p[0])).stop == 2
+    assert clairvoyant.run([[0.0]], disagreement=p).tolist() == [2]
 
 
 TRUTHS: list[tuple[str, Any, str]] = [
@@ -65,23 +62,17 @@ TRUTHS: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "given", "message"), TRUTHS)
-def test_an_impossible_truth_is_refused_and_its_round_named(
-    name: str, given: Any, message: str
-) -> None:
-    policy = (sw.Oracle if name == "optimal" else sw.Clairvoyant)(THREE)
-    with pytest.raises(sw.InvalidInputError, match=message):
-        policy.run(np.zeros((3, 1)), **{name: given})
-    assert policy.rounds == 0
-
-
-def test_an_impossible_truth_of_one_round_is_refused() -> None:
-    for optimal in (-1, 3, 0.5):
-        with pytest.raises(sw.InvalidStopError):
-            sw.Oracle(THREE).decide(0.0, sw.Truth(optimal=optimal))  # pyright: ignore[reportArgumentType]
-    for p in (np.full((3, 3), NAN), np.zeros((2, 2)), 0.1):
-        with pytest.raises(sw.InvalidParameterError):
-            sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p))  # pyright: ignore[reportArgumentType]
+def test_an_impossible_truth_is_refused_and_its_round_named() -> None:
+    oracle, clairvoyant = sw.Oracle(THREE), sw.Clairvoyant(THREE)
+    for name, given, message in TRUTHS:
+        policy = oracle if name == "optimal" else clairvoyant
+        with pytest.raises(sw.InvalidInputError, match=message):
+            policy.run(np.zeros((3, 1)), **{name: given})
+    one: list[dict[str, Any]] = [{"optimal": 3}, {"optimal": 0.5}, {"disagreement": np.eye(2)}]
+    for truth in one:
+        with pytest.raises(sw.InvalidInputError):
+            (oracle if "optimal" in truth else clairvoyant).decide(0.0, sw.Truth(**truth))
+    assert oracle.rounds == clairvoyant.rounds == 0
 
 
 def test_privileged_policies_need_no_outputs_and_check_those_they_get() -> None:

@@ -99,12 +99,6 @@ def test_the_estimates_are_the_shares_counted(kind: Any) -> None:
         assert e.disagreement == p[e.first, e.second]
 
 
-@pytest.mark.parametrize("a", [0, -1, math.nan, math.inf])
-def test_uss_ucb_needs_a_positive_strength(a: float) -> None:
-    with pytest.raises(sw.InvalidParameterError, match=r"^a must"):
-        sw.USSUCB(THREE, a=a)
-
-
 @pytest.mark.parametrize("kind", [np.bool_, np.int64, np.float64, object])
 def test_disagreements_may_be_of_any_type_that_holds_0_and_1(kind: Any) -> None:
     differ = np.random.default_rng(1).integers(2, size=(50, 3)).astype(np.uint8)

@@ -18,14 +18,15 @@ def found(folder: Path) -> dict[str, bytes]:
 
 
 def test_they_take_the_place_of_older_ones_and_leave_others_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_bytes(b"kept")
+    (tmp_path / "mine.txt").write_bytes(b"mine")
     write_files(tmp_path, {"a.txt": b"old"})
     write_files(tmp_path, FILES)
-    assert found(tmp_path) == {**FILES, "mine.txt": b"kept"}
+    assert found(tmp_path) == {**FILES, "mine.txt": b"mine"}
 
 
-@pytest.fixture
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_older_files_and_no_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write = Path.write_bytes
 
     def fails_on_the_second(path: Path, content: bytes) -> int:
@@ -34,19 +35,10 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError("no space left")
         return write(path, content)
 
-    monkeypatch.setattr(Path, "write_bytes", fails_on_the_second)
-
-
-@pytest.mark.usefixtures("full_disk")
-def test_a_full_disk_leaves_no_folder_behind(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="no space"):
-        write_files(tmp_path / "new" / "folder", FILES)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("full_disk")
-def test_a_full_disk_leaves_the_older_files(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("older")
-    with pytest.raises(OSError, match="no space"):
-        write_files(tmp_path, FILES)
+    monkeypatch.setattr(Path, "write_bytes", fails_on_the_second)
+    for folder in (tmp_path, tmp_path / "new" / "folder"):
+        with pytest.raises(OSError, match="no space"):
+            write_files(folder, FILES)
     assert found(tmp_path) == {"a.txt": b"older"}
+    assert not (tmp_path / "new").exists()

@@ -1,44 +1,68 @@
 """Numbers are written with the digits that mean something; markup is only what is meant as such."""
 
+from math import inf, nan
+from typing import Any
+
 import pytest
 
 from stopwise.experiments.summary import Interval
+from stopwise.reporting import wording as w
 from stopwise.reporting.pages import inline
-from stopwise.reporting.wording import Value, format_value, hint, percent
 
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (Interval(1037.2, 843.1, 1231.3, 3), "1,037 ± 194"),
-        (Interval(0.72431, 0.72131, 0.72731, 3), "0.7243 ± 0.0030"),
-        (Interval(-0.004, -0.104, 0.096, 9), "0.00 ± 0.10"),
-        (Interval(0.687, 0.687 - 2.8e-16, 0.687 + 2.8e-16, 9), "0.687 ± 0"),
-        (Interval(5.55e-17, 1e-17, 9e-17, 9), "0 ± 0"),
-        (Interval(0.5, 0.2, 0.6, 9), "0.50 [0.20, 0.60]"),
-        (Interval(2.0, float("-inf"), float("inf"), 1), "2"),
-        (Interval(float("nan"), 0.0, 1.0, 1), "–"),
-        (float("inf"), "–"),
-        (-12345.6, "−12,346"),
-        (-0.0, "0"),
-        (5.55e-17, "0"),
-        (-3, "−3"),
-        (True, "yes"),
+CASES: dict[Any, list[tuple[tuple[Any, ...], str]]] = {
+    w.format_value: [
+        ((Interval(1037.2, 843.1, 1231.3, 3),), "1,037 ± 194"),
+        ((Interval(0.72431, 0.72131, 0.72731, 3),), "0.7243 ± 0.0030"),
+        ((Interval(-0.004, -0.104, 0.096, 9),), "0.00 ± 0.10"),
+        ((Interval(0.687, 0.687 - 2.8e-16, 0.687 + 2.8e-16, 9),), "0.687 ± 0"),
+        ((Interval(5.55e-17, 1e-17, 9e-17, 9),), "0 ± 0"),
+        ((Interval(0.5, 0.2, 0.6, 9),), "0.50 [0.20, 0.60]"),
+        ((Interval(2e-8, 1e-8, 3e-8, 9),), "2e-08 ± 1e-08"),
+        ((Interval(2.0, -inf, inf, 1),), "2"),
+        ((Interval(nan, 0.0, 1.0, 1),), "–"),
+        *[((inf,), "–"), ((-12345.6,), "−12,346"), ((-0.0,), "0"), ((5.55e-17,), "0")],
+        *[((-3,), "−3"), ((True,), "yes"), ((0.06923,), "0.06923"), (("a",), "a")],
     ],
-)
-def test_values(value: Value, text: str) -> None:
-    assert format_value(value) == text
+    w.hint: [
+        ((Interval(2.0, 1.5, 2.5, 100),), "95 % confidence interval 1.50 to 2.50, mean of 100"),
+        ((Interval(2.0, -inf, inf, 1),), "one value: no interval"),
+        *[((2.0,), ""), (("word",), ""), ((Interval(nan, nan, nan, 1),), "")],
+    ],
+    w.count: [((12345,), "12,345"), ((-3,), "−3")],
+    w.plural: [((1, "round"), "1 round"), ((1200, "round"), "1,200 rounds")],
+    w.number: [
+        *[((0.24712,), "0.247"), ((247.12,), "247"), ((-0.005,), "−0.005"), ((0.0,), "0")],
+        *[((2e-7,), "2e-07"), ((nan,), "–"), ((0.24712, 2), "0.25")],
+    ],
+    w.percent: [
+        *[((0.4912,), "49 %"), ((0.0612,), "6.1 %"), ((0.00041,), "0.04 %"), ((0.9971,), "99.7 %")],
+        *[((1.0,), "100 %"), ((0.99961,), "100 %"), ((-0.2,), "−20 %"), ((2e-5,), "0.002 %")],
+        *[((1e-17,), "0 %"), ((nan,), "–")],
+    ],
+    w.interval: [((0.2401, 0.26), "0.24 to 0.26"), ((1.0, 1.0), "")],
+    w.percent_interval: [
+        ((0.061, 0.058, 0.064), "6.1 % (5.8 to 6.4)"),
+        ((0.5, 0.4, 0.6), "50 % (40 to 60)"),
+        ((0.5, 0.5, 0.5), "50 %"),
+    ],
+    w.duration: [
+        *[((7.44,), "7.4 s"), ((61,), "1 min 1 s"), ((7322,), "2 h 2 min")],
+        *[((200_000,), "2 d 7 h"), ((7322, 1), "2 h")],
+    ],
+    w.clock: [((7.4,), "0:07"), ((61,), "1:01"), ((7322,), "2:02:02")],
+    w.listed: [((["a"],), "a"), ((["a", "b", "c"],), "a, b and c")],
+    w.plain: [(("a\nb\x00",), "a b")],
+    w.short: [(("a-very-long-name-indeed", 12), "a-very-long…")],
+    w.code: [(("glucose",), "`glucose`"), (("a`b",), "`a'b`"), (("",), "`?`")],
+}
 
 
-def test_the_interval_is_there_for_those_who_ask() -> None:
-    assert hint(Interval(2.0, float("-inf"), float("inf"), 1)) == "one value: no interval"
-    assert hint(2.0) == hint("word") == ""
-
-
-def test_shares() -> None:
-    assert [percent(x) for x in (1.0, 0.99961, -0.2, 2e-5, 1e-17, float("nan"))] == [
-        *("100\xa0%", "100\xa0%", "−20\xa0%", "0.002\xa0%", "0\xa0%", "–")
-    ]
+@pytest.mark.parametrize("write", CASES, ids=lambda write: write.__name__)
+def test_values(write: Any) -> None:
+    for arguments, text in CASES[write]:
+        assert write(*arguments).replace("\xa0", " ") == text
+    assert w.plural(2, "entry", "entries") == "2 entries"
+    assert w.percent(0.5) == "50\xa0%"  # no line breaks before the sign
 
 
 @pytest.mark.parametrize("text", ["a * b * c", "2*3*4", "*", "`", "``", "* x *", "a*b *c"])

@@ -13,13 +13,7 @@ import pytest
 import stopwise as sw
 from stopwise.running.runner import Runner
 from stopwise.running.stage import Stage
-
-CASCADE = sw.Cascade([0.02, 0.1, 0.2], names=["rule", "model", "expert"])
-CASES = np.random.default_rng(6).uniform(-1, 1, (200, 2))
-
-
-def says(*weights: float) -> Callable[[Any], bool]:
-    return lambda x: bool(np.dot(weights, x) > 0)
+from tests.unit.running.test_runner import CASCADE, CASES, STAGES, frozen, learner
 
 
 def awaited(stage: Callable[[Any], Any]) -> Callable[[Any], Coroutine[Any, Any, Any]]:
@@ -30,25 +24,13 @@ def awaited(stage: Callable[[Any], Any]) -> Callable[[Any], Coroutine[Any, Any, 
     return run
 
 
-PLAIN = [says(1, 0), says(1, 0.5), says(1, 1)]
-MIXED = [PLAIN[0], awaited(PLAIN[1]), awaited(PLAIN[2])]
-
-
-def learner(**settings: Any) -> sw.USSPD:
-    return sw.USSPD(CASCADE, sw.Polynomial(degree=2), 2, **{"forced_rounds": 30, **settings})
-
-
-def frozen(policy: sw.Policy) -> dict[str, bytes]:
-    return {part: array.tobytes() for part, array in policy.state().items()}
+MIXED = [STAGES[0], awaited(STAGES[1]), awaited(STAGES[2])]
 
 
 async def soon(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
-
-
-# ---------------------------------------------------------------------------------- one round
 
 
 def test_async_and_plain_stages_give_what_plain_ones_do() -> None:
@@ -59,7 +41,7 @@ def test_async_and_plain_stages_give_what_plain_ones_do() -> None:
         return [await runner.arun(x) for x in CASES]
 
     rounds = asyncio.run(all_in_turn())
-    wanted = list(Runner(twin, PLAIN).run_many(CASES))
+    wanted = list(Runner(twin, STAGES).run_many(CASES))
     assert [(r.outputs, r.stop, r.context) for r in rounds] == [
         (r.outputs, r.stop, r.context) for r in wanted
     ]
@@ -67,53 +49,42 @@ def test_async_and_plain_stages_give_what_plain_ones_do() -> None:
     assert frozen(policy) == frozen(twin)
 
 
-def test_run_sends_to_arun() -> None:
-    policy = learner()
-    with pytest.raises(sw.InvalidParameterError, match=r"'model' is async.*await runner\.arun"):
-        Runner(policy, MIXED).run(CASES[0])
-    assert policy.rounds == 0
-
-
 def test_a_plain_function_that_hands_on_a_coroutine_is_async_after_all() -> None:
-    policy, before = learner(), frozen(learner())
-    handing_on: list[Callable[[Any], Any]] = [PLAIN[0], lambda x: MIXED[1](x), PLAIN[2]]
+    policy = learner()
+    handing_on: list[Callable[[Any], Any]] = [STAGES[0], lambda x: MIXED[1](x), STAGES[2]]
     runner = Runner(policy, handing_on)
     with pytest.raises(sw.InvalidParameterError, match=r"'model' is async.*await runner\.arun"):
         runner.run(CASES[0])  # and no warning that something was never awaited
+    with pytest.raises(sw.InvalidParameterError, match=r"'model' is async.*await runner\.arun"):
+        Runner(policy, MIXED).run(CASES[0])
     assert policy.rounds == 0
-    assert before.keys() == frozen(policy).keys()
     assert asyncio.run(runner.arun(CASES[0])).stop == 2
 
 
 def test_a_plain_stage_does_not_block_the_loop() -> None:
-    go = threading.Event()
+    go, request = threading.Event(), contextvars.ContextVar[str]("request")
 
     async def main() -> sw.Round:
-        waiting = Runner(sw.FixedDepth(CASCADE, depth=0), [lambda x: go.wait(60), *PLAIN[1:]])
+        request.set("r-12")  # the stage sees the variables of its caller
+        first = lambda x: go.wait(60) and request.get()  # noqa: E731
+        waiting = Runner(sw.FixedDepth(CASCADE, depth=0), [first, *STAGES[1:]])
         under_way = asyncio.create_task(waiting.arun([0, 0]))
         await asyncio.sleep(0)
         go.set()  # only a loop that goes on gets here
         return await under_way
 
-    assert asyncio.run(main()).answer is True
-
-
-def test_a_plain_stage_sees_the_context_variables_of_its_caller() -> None:
-    request = contextvars.ContextVar[str]("request")
-
-    async def main() -> sw.Round:
-        request.set("r-12")
-        stages: list[Any] = [lambda x: request.get(), *PLAIN[1:]]
-        return await Runner(sw.FixedDepth(CASCADE, depth=0), stages).arun([0, 0])
-
     assert asyncio.run(main()).answer == "r-12"
 
 
-# ------------------------------------------------------------------------------------- failures
+CANCELLED: list[object] = []
 
 
 async def hang(case: Any) -> None:
-    await asyncio.sleep(3600)
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        CANCELLED.append(case)
+        raise
 
 
 async def broken(case: Any) -> None:
@@ -124,58 +95,29 @@ async def own_timeout(case: Any) -> None:
     raise TimeoutError("the read timed out")
 
 
-FAILING: list[tuple[Any, sw.Failure]] = [
-    (Stage(hang, timeout=0.02), sw.Failure(1, "timeout", "no answer within 0.02 s")),
-    (
-        Stage(lambda x: time.sleep(30), timeout=0.02),
-        sw.Failure(1, "timeout", "no answer within 0.02 s"),
-    ),
-    (broken, sw.Failure(1, "error", "ConnectionError: refused")),
-    (own_timeout, sw.Failure(1, "timeout", "the read timed out")),
-    (Stage(own_timeout, timeout=60), sw.Failure(1, "timeout", "the read timed out")),
-    (lambda x: 1 / 0, sw.Failure(1, "error", "ZeroDivisionError: division by zero")),
-]
-
-
-@pytest.mark.parametrize(("failing", "failure"), FAILING)
-def test_a_failure_ends_the_round_and_teaches_what_was_answered(
-    failing: Any, failure: sw.Failure
+@pytest.mark.parametrize(
+    ("failing", "kind", "message"),
+    [
+        (Stage(hang, timeout=0.02), "timeout", "no answer within 0.02 s"),
+        (Stage(lambda x: time.sleep(30), timeout=0.02), "timeout", "no answer within 0.02 s"),
+        (broken, "error", "ConnectionError: refused"),
+        (own_timeout, "timeout", "the read timed out"),
+        (Stage(own_timeout, timeout=60), "timeout", "the read timed out"),
+        (lambda x: 1 / 0, "error", "ZeroDivisionError: division by zero"),
+        (lambda x: next(iter(())), "error", "RuntimeError: coroutine raised StopIteration"),
+    ],
+)
+def test_a_failure_ends_the_round_with_what_was_answered(
+    failing: Any, kind: Any, message: str
 ) -> None:
-    policy, twin = learner(), learner()
-    runner = Runner(policy, [MIXED[0], failing, MIXED[2]])
-    done = asyncio.run(runner.arun(CASES[0]))
-    assert (done.failure, done.stop, len(done.outputs)) == (failure, 0, 1)
-    decision = twin.decide(CASES[0])
-    twin.observe(CASES[0], [PLAIN[0](CASES[0])], rule_stop=decision.rule_stop)
-    assert frozen(policy) == frozen(twin)
-
-
-def test_a_plain_stage_that_raises_stop_iteration_does_not_hang_the_loop() -> None:
-    nothing: list[int] = []
-    runner = Runner(sw.FixedDepth(CASCADE), [lambda x: next(iter(nothing)), *PLAIN[1:]])
-
     async def main() -> sw.Round:
         async with asyncio.timeout(60):
-            return await runner.arun([0, 0])
+            return await Runner(learner(), [MIXED[0], failing, MIXED[2]]).arun(CASES[0])
 
+    CANCELLED.clear()
     done = asyncio.run(main())
-    assert done.failure is not None
-    assert "StopIteration" in done.failure.message
-
-
-def test_a_late_async_stage_is_cancelled() -> None:
-    cancelled: list[str] = []
-
-    async def slow(case: Any) -> None:
-        try:
-            await asyncio.sleep(3600)
-        except asyncio.CancelledError:
-            cancelled.append("yes")
-            raise
-
-    runner = Runner(sw.FixedDepth(CASCADE), [slow, *PLAIN[1:]], timeout=0.02)
-    assert asyncio.run(runner.arun([0, 0])).failure is not None
-    assert cancelled == ["yes"]
+    assert (done.failure, done.stop) == (sw.Failure(1, kind, message), 0)
+    assert len(CANCELLED) == (isinstance(failing, Stage) and failing.run is hang)
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -205,9 +147,6 @@ def test_a_cancelled_round_goes_through_and_nothing_is_learned(plain: bool) -> N
     assert frozen(policy) == frozen(twin)
 
 
-# ----------------------------------------------------------------------------------- many rounds
-
-
 def gather(rounds: Any) -> Awaitable[list[sw.Round]]:
     async def collect() -> list[sw.Round]:
         return [done async for done in rounds]
@@ -215,20 +154,26 @@ def gather(rounds: Any) -> Awaitable[list[sw.Round]]:
     return collect()
 
 
-@pytest.mark.parametrize("n", [0, 1, 3, 50])
-def test_many_rounds_are_all_run_once(n: int) -> None:
+def test_many_rounds_are_run_once_until_a_case_is_refused() -> None:
     policy = learner()
     stages = [lambda case, stage=stage: stage(case[1]) for stage in MIXED]
     runner = Runner(policy, stages, context=lambda case: case[1])
 
-    async def main() -> list[sw.Round]:
-        cases = enumerate(CASES[:n])
-        return await gather(runner.arun_many(cases, id_of=lambda case: str(case[0])))
+    def run(cases: Any) -> list[sw.Round]:
+        async def main() -> list[sw.Round]:
+            return await gather(runner.arun_many(cases, id_of=lambda case: str(case[0])))
 
-    rounds = asyncio.run(main())
-    assert sorted(int(done.id) for done in rounds) == list(range(n))
+        return asyncio.run(main())
+
+    assert run([]) == []
+    rounds = run(enumerate(CASES[:50]))
+    assert sorted(int(done.id) for done in rounds) == list(range(50))
     assert all(done.context == tuple(CASES[int(done.id)].tolist()) for done in rounds)
-    assert policy.rounds == n
+    assert policy.rounds == 50
+    cases = [CASES[0], [1.0, float("nan")], *CASES[1:200]]
+    with pytest.raises(sw.InvalidContextError, match=r"case 2 .*coordinate 1"):
+        run(enumerate(cases))
+    assert policy.rounds < 250
 
 
 def test_as_many_rounds_as_asked_for_are_under_way() -> None:
@@ -245,33 +190,12 @@ def test_as_many_rounds_as_asked_for_are_under_way() -> None:
             now -= 1
             return 1
 
-        runner = Runner(sw.FixedDepth(CASCADE, depth=0), [meet, *PLAIN[1:]])
+        runner = Runner(sw.FixedDepth(CASCADE, depth=0), [meet, *STAGES[1:]])
         async with asyncio.timeout(60):
             return await gather(runner.arun_many([[0, 0]] * 12, concurrency=4))
 
     assert len(asyncio.run(main())) == 12
     assert most == 4
-
-
-def test_rounds_are_yielded_as_they_end() -> None:
-    async def main() -> list[str]:
-        first_may_end = asyncio.Event()
-
-        async def stage(case: str) -> str:
-            if case == "slow":
-                await first_may_end.wait()
-            return case
-
-        runner = Runner(sw.FixedDepth(CASCADE, depth=0), [stage, stage, stage])
-        order: list[str] = []
-        async with asyncio.timeout(60):
-            async for done in runner.arun_many(["slow", "quick", "quicker"], id_of=lambda c: c):
-                order.append(done.id)
-                if len(order) == 2:
-                    first_may_end.set()
-        return order
-
-    assert asyncio.run(main())[-1] == "slow"
 
 
 def test_leaving_early_cancels_what_is_under_way() -> None:
@@ -298,25 +222,6 @@ def test_leaving_early_cancels_what_is_under_way() -> None:
     assert policy.rounds == 1
 
 
-def test_a_case_that_is_refused_stops_the_rest() -> None:
-    policy = learner()
-
-    async def main() -> None:
-        cases = [CASES[0], [1.0, float("nan")], *CASES[1:50]]
-        await gather(Runner(policy, MIXED).arun_many(cases, concurrency=2))
-
-    with pytest.raises(sw.InvalidContextError, match="coordinate 1"):
-        asyncio.run(main())
-    assert policy.rounds < 50
-
-
-@pytest.mark.parametrize("concurrency", [0, -1])
-def test_no_concurrency_is_refused(concurrency: int) -> None:
-    many = Runner(learner(), MIXED).arun_many([], concurrency=concurrency)
-    with pytest.raises(sw.InvalidParameterError, match="concurrency"):
-        asyncio.run(gather(many))  # pyright: ignore[reportArgumentType]
-
-
 def test_the_policy_is_called_in_the_thread_of_the_loop_only() -> None:
     threads: set[int] = set()
 
@@ -330,7 +235,7 @@ def test_the_policy_is_called_in_the_thread_of_the_loop_only() -> None:
             super().observe(x, outputs, **more)
 
     async def main() -> int:
-        await gather(Runner(Watched(CASCADE), PLAIN).arun_many(CASES[:20]))
+        await gather(Runner(Watched(CASCADE), STAGES).arun_many(CASES[:20]))
         return threading.get_ident()
 
     assert {asyncio.run(main())} == threads
@@ -338,33 +243,24 @@ def test_the_policy_is_called_in_the_thread_of_the_loop_only() -> None:
 
 @pytest.mark.parametrize("concurrency", [0, -1, 2.5, True, "8", None])
 def test_a_concurrency_that_cannot_be_is_refused(concurrency: Any) -> None:
-    async def go() -> None:
-        async for _ in Runner(learner(), PLAIN).arun_many(CASES, concurrency=concurrency):
-            pytest.fail("a round was run")
-
+    many = Runner(learner(), STAGES).arun_many(CASES, concurrency=concurrency)
     with pytest.raises(sw.InvalidParameterError, match="concurrency must be a whole number"):
-        asyncio.run(go())
+        asyncio.run(gather(many))  # pyright: ignore[reportArgumentType]
 
 
 class Remote:
     async def predict(self, table: Any) -> Any:
-        await asyncio.sleep(0)
         return np.array([row[0] > 0 for row in table])
 
 
-class Sly:
-    """Gives a coroutine without saying so."""
-
+class Undeclared:
     def predict(self, table: Any) -> Any:
         return Remote().predict(table)
 
 
 def test_an_estimator_may_predict_async() -> None:
-    runner = Runner(learner(), [Remote(), PLAIN[1], PLAIN[2]])
-    done = asyncio.run(runner.arun([0.5, 0.5]))
+    done = asyncio.run(Runner(learner(), [Remote(), *STAGES[1:]]).arun([0.5, 0.5]))
     assert done.outputs[0] is True
-    with pytest.raises(sw.InvalidParameterError, match="is async"):
-        runner.run([0.5, 0.5])
-    failed = Runner(learner(), [Sly(), PLAIN[1], PLAIN[2]]).run([0.5, 0.5])
+    failed = Runner(learner(), [Undeclared(), *STAGES[1:]]).run([0.5, 0.5])
     assert failed.failure is not None
     assert "declare it with `async def`" in failed.failure.message

@@ -5,10 +5,9 @@ right with chance a_i(y), and a wrong arm outputs each of the L − 1 wrong clas
 
     P(o) = Σ_y π(y) · Π_i a_i(y)^[o_i = y] · ((1 − a_i(y))/(L − 1))^[o_i ≠ y]
 
-The accuracy of arm i is Σ_y π(y)·a_i(y). It has one number for each class because cheap arms often
-output the common class; with a single number their agreement would pass for accuracy. Hard cases
-are hard for all arms, so rows are cut into strata by predicted disagreement, and the estimates
-are averaged. Mistakes that arms share cannot be told from accuracy, so this is only ever a hint.
+The accuracy of arm i is Σ_y π(y)·a_i(y). Hard cases are hard for all arms, so rows are cut into
+strata by predicted disagreement, and the estimates are averaged. Mistakes that arms share look like
+accuracy, so this is only ever a hint. docs/diagnosis-method.md explains the choices.
 """
 
 import numpy as np
@@ -21,8 +20,8 @@ from stopwise.logs.diagnosis.plug_in import plug_in_stops
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# All heuristic. Fewer rows than this give no hint; more than this only sharpen an estimate whose
-# assumption is the larger error.
+# All heuristic. Fewer rows give no hint; more only sharpen an estimate whose assumption is the
+# larger error.
 LEAST_ROWS, MOST_ROWS = 1000, 50_000
 ROWS_A_STRATUM, MOST_STRATA = 1500, 5
 # An arm seems worse if both halves of the rows say so, by more than this.
@@ -36,20 +35,18 @@ STEPS, TOLERANCE = 300, 1e-7
 def read_hint(
     cascade: Cascade, predicted: Floats, outputs: NDArray[np.int16], classes: int | None
 ) -> Hint | None:
-    """Return what the agreement of the arms suggests about who is right.
+    """Return what agreement suggests about who is right; None if there is too little of it.
 
     ``predicted`` is p̂ (n, pairs) of rows in random order, ``outputs`` (n, K) codes 0 … L − 1,
-    ``classes`` L or None for free text. There is no hint for free text, for fewer than three arms
-    or fewer than 1,000 rows.
+    ``classes`` L, or None for free text.
     """
     if cascade.n_arms < 3 or classes is None or len(outputs) < LEAST_ROWS:
         return None
-    some = slice(0, MOST_ROWS)
-    stratum = strata(predicted[some])
-    said = outputs[some].astype(np.int64)
-    right = accuracies(said, stratum, max(classes, 2))
-    halves = [accuracies(said[k::2], stratum[k::2], max(classes, 2)) for k in (0, 1)]
-    reached = plug_in_stops(cascade, predicted[some])
+    predicted, codes = predicted[:MOST_ROWS], outputs[:MOST_ROWS].astype(np.int64)
+    stratum, classes = strata(predicted), max(classes, 2)
+    right = accuracies(codes, stratum, classes)
+    halves = [accuracies(codes[k::2], stratum[k::2], classes) for k in (0, 1)]
+    reached = plug_in_stops(cascade, predicted)
     worse, better, most = None, None, WORSE_BY
     for arm in range(1, cascade.n_arms):
         cheaper = int(np.argmax(right[:arm]))

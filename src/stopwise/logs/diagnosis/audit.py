@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.logs.diagnosis.findings import Audit, Hint, LabelPlan, PairAudit
-from stopwise.logs.diagnosis.intervals import Z95, mean, wilson
+from stopwise.logs.diagnosis.findings import Audit, Hint, LabelPlan
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
+from stopwise.reporting.intervals import Z95, mean, wilson
 
 LEAST_LABELS = 30  # fewer settle nothing
 SIZES = (100, 300, 1000, 3000, 10_000)
@@ -23,16 +23,6 @@ def read_audit(cascade: Cascade, predicted: NDArray[np.float64], wrong: NDArray[
     best = int(np.argmin(fixed.mean(axis=0)))
     return Audit(
         rows=n,
-        errors=tuple(wilson(int(w), n) for w in wrong.sum(axis=0)),
-        pairs=tuple(
-            PairAudit(
-                first=i,
-                second=j,
-                harm=wilson(int((wrong[:, i] < wrong[:, j]).sum()), n),
-                repair=wilson(int((wrong[:, i] > wrong[:, j]).sum()), n),
-            )
-            for i, j in cascade.pairs()
-        ),
         rule_error=wilson(int(missed.sum()), n),
         rule_loss=mean(rule),
         rule_depth=float(stops.mean()),
@@ -58,23 +48,17 @@ def plan_labels(
     >>> [round(h, 3) for h in plan.half_width], plan.enough
     ([0.098, 0.057, 0.031, 0.018, 0.01], 100)
     """
-    i, j = _open_question(cascade, predicted, hint)
-    rate, gap = float(rates[cascade.pairs().index((i, j))]), float(cascade.gaps[i, j])
+    pairs = cascade.pairs()
+    if hint is not None and hint.worse is not None and hint.better is not None:
+        i, j = hint.better, hint.worse
+    else:
+        stops = plug_in_stops(cascade, predicted)
+        gaps = np.array([cascade.gaps[pair] for pair in pairs])
+        continues = stops[:, None] > np.array([i for i, _ in pairs])
+        spent = ((predicted >= gaps) & continues).mean(axis=0) * gaps
+        # if it never continues, what it might miss is in the last arm
+        i, j = pairs[int(np.argmax(spent))] if spent.any() else (0, cascade.n_arms - 1)
+    rate, gap = float(rates[pairs.index((i, j))]), float(cascade.gaps[i, j])
     half = tuple(Z95 * math.sqrt(rate / n) for n in SIZES)
     enough = next((n for n, h in zip(SIZES, half, strict=True) if h < gap / 2), None)
     return LabelPlan(i, j, gap, SIZES, half, enough)
-
-
-def _open_question(
-    cascade: Cascade, predicted: NDArray[np.float64], hint: Hint | None
-) -> tuple[int, int]:
-    if hint is not None and hint.worse is not None and hint.better is not None:
-        return hint.better, hint.worse
-    stops = plug_in_stops(cascade, predicted)
-    spent = [
-        float(((predicted[:, k] >= cascade.gaps[i, j]) & (stops > i)).mean() * cascade.gaps[i, j])
-        for k, (i, j) in enumerate(cascade.pairs())
-    ]
-    if max(spent) == 0.0:  # it never continues: what it might miss is in the last arm
-        return 0, cascade.n_arms - 1
-    return cascade.pairs()[int(np.argmax(spent))]

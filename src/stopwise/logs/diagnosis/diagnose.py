@@ -9,14 +9,13 @@ from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.diagnosis import plug_in
 from stopwise.logs.diagnosis.agreement import read_hint
 from stopwise.logs.diagnosis.audit import LEAST_LABELS, plan_labels, read_audit
-from stopwise.logs.diagnosis.disagreement import group_disagreements
-from stopwise.logs.diagnosis.findings import ArmSummary, Diagnosis, PairDisagreement
-from stopwise.logs.diagnosis.intervals import wilson
-from stopwise.logs.diagnosis.models import Disagreement, reliability
+from stopwise.logs.diagnosis.findings import Diagnosis, PairSummary, Reliability
+from stopwise.logs.diagnosis.models import Disagreement, group_disagreements, reliability
 from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, survey
 from stopwise.logs.diagnosis.verdict import MOST_DEGREE, judge
 from stopwise.logs.log import Log
 from stopwise.records import Progress, no_progress
+from stopwise.reporting.intervals import wilson
 from stopwise.reporting.wording import listed, percent
 
 LEAST_ROWS = 50
@@ -42,7 +41,7 @@ def diagnose(
     Parameters
     ----------
     log : Log
-        The log.
+        What every arm output in past rounds.
     cascade : Cascade
         What its arms cost, in units of one error.
     degree : int
@@ -53,11 +52,6 @@ def diagnose(
         Of the choice of rows. The same log and seed give the same diagnosis.
     progress : callable, optional
         Called as ``progress(stage, done, of)``.
-
-    Returns
-    -------
-    Diagnosis
-        Plain numbers and text.
 
     Raises
     ------
@@ -75,7 +69,7 @@ def diagnose(
     ...     found = diagnose(Log(path), Cascade([0.01, 0.3]))
     >>> found.verdict.answer
     'probably'
-    >>> [round(s.share.value, 2) for s in found.stops]
+    >>> [round(arm.stops.value, 2) for arm in found.arms]
     [0.67, 0.33]
     """
     if cascade.n_arms != len(log.arms):
@@ -85,38 +79,37 @@ def diagnose(
         )
     degree = checks.integer("degree", degree, least=1, most=MOST_DEGREE)
     sample = checks.integer("sample", sample, least=LEAST_ROWS)
-    cascade = _named(cascade, log.arms)
+    if cascade.names != log.arms:
+        # a rounding error must not make an arm that costs nothing lower the total
+        totals = np.maximum.accumulate(cascade.cumulative / cascade.tradeoff)
+        cascade = Cascade.from_cumulative(totals, names=log.arms, tradeoff=cascade.tradeoff)
     found = survey(
-        log.chunks(),
-        cascade.n_arms,
-        len(log.context),
-        sample=sample,
-        seed=seed,
-        rows=log.rows,
-        progress=progress,
+        log.chunks(), cascade.n_arms, sample=sample, seed=seed, rows=log.rows, progress=progress
     )
-    rows, audited = found.sample, found.audited
-    _check(log, cascade, found)
+    _check(log, found)
+    rows = found.sample
     model = Disagreement(
         cascade, rows.contexts, rows.differ, degree=degree, sees=log.sees, progress=progress
     )
     progress("estimating", 0, 2)
     predicted = model.out_of_sample
     stops = plug_in.plug_in_stops(cascade, predicted)
-    shares = plug_in.stop_shares(cascade, stops)
-    calibration = reliability(cascade, predicted, rows.differ, model.n_features)
     random = np.random.default_rng([seed, STREAM, 1])
     redrawn = model.redrawn(rows.contexts, DRAWS, random)
     saving = plug_in.saving(cascade, stops, rows.differ, redrawn, model.flattened())
     progress("estimating", 1, 2)
-    labels = None
-    if audited.n >= LEAST_LABELS:
+    labels = audit = hint = plan = None
+    if found.audited.n >= LEAST_LABELS:
+        audited = found.audited
         labels = model.predict(audited.contexts, _halves(found, model)), audited.wrong
-    audit = None if labels is None else read_audit(cascade, *labels)
-    hint = plan = None
-    if audit is None:
+        audit = read_audit(cascade, *labels)
+    else:
         hint = read_hint(cascade, predicted, rows.outputs, found.classes)
         plan = plan_labels(cascade, predicted, rows.differ.mean(axis=0), hint)
+    wrong = None if labels is None else labels[1]
+    arms = plug_in.summarise_arms(cascade, found.answered, stops, rows.differ, wrong)
+    calibration = reliability(predicted, rows.differ, model.n_features)
+    pairs = _pairs(cascade, found, calibration, wrong)
     diagnosis = Diagnosis(
         log=log.path.name,
         rows=found.rows,
@@ -124,33 +117,19 @@ def diagnose(
         full_depth=found.full_depth,
         labelled=found.labelled,
         logged_cost=float((cascade.costs * cascade.tradeoff) @ found.answered / found.rows),
-        arms=tuple(
-            ArmSummary(name, float(own), float(total), int(n))
-            for name, own, total, n in zip(
-                cascade.names, cascade.costs, cascade.cumulative, found.answered, strict=True
-            )
-        ),
+        arms=arms,
         context=tuple(log.context),
-        pairs=tuple(
-            PairDisagreement(i, j, float(cascade.gaps[i, j]), int(n), wilson(int(d), int(n)))
-            for (i, j), n, d in zip(
-                cascade.pairs(), found.pair_rows, found.pair_differ, strict=True
-            )
-        ),
+        pairs=pairs,
         groups=group_disagreements(log.context, rows.contexts, rows.differ),
-        reliability=calibration,
-        stops=shares,
         saving=saving,
         frontier=plug_in.frontier(cascade, predicted, rows.differ, labels),
-        fixed=plug_in.fixed_depths(cascade, rows.differ, None if labels is None else labels[1]),
         audit=audit,
         hint=hint,
         plan=plan,
         verdict=judge(
-            cascade,
+            arms,
+            pairs,
             saving,
-            calibration,
-            shares,
             hint=hint,
             audit=audit,
             plan=plan,
@@ -166,30 +145,38 @@ def diagnose(
     return diagnosis
 
 
-def _check(log: Log, cascade: Cascade, found: LogSurvey) -> None:
+def _check(log: Log, found: LogSurvey) -> None:
     """Refuse a log that nothing can be learned from."""
     if found.sample.n < LEAST_ROWS:
         raise InvalidLogError(
             f"{log.path.name}: only {found.sample.n} rows have the outputs of all "
-            f"{cascade.n_arms} arms, and a diagnosis takes at least {LEAST_ROWS}; log more rounds "
+            f"{len(log.arms)} arms, and a diagnosis takes at least {LEAST_ROWS}; log more rounds "
             "that go to the last arm, or leave out arms that hardly ever answered"
         )
-    if found.comparable >= LEAST_LABELS and not found.matched:
+    if found.labelled >= LEAST_LABELS and found.unlike is not None and not found.matched:
         raise InvalidLogError(
-            f"{log.path.name}: on none of {found.comparable:,} labelled rows is the label an "
-            f"output of any arm; a label is {found.unlike[0]} where an output is "
-            f"{found.unlike[1]}: write labels as the outputs are written, or name another column "
-            "as the label"
+            f"{log.path.name}: on none of {found.labelled:,} labelled rows is the label an output "
+            f"of any arm; a label is {found.unlike[0]} where an output is {found.unlike[1]}: write "
+            "labels as the outputs are written, or name another column as the label"
         )
 
 
-def _named(cascade: Cascade, names: tuple[str, ...]) -> Cascade:
-    """Return the cascade with the log's names."""
-    if cascade.names == names:
-        return cascade
-    # a rounding error must not make an arm that costs nothing lower the total
-    totals = np.maximum.accumulate(cascade.cumulative / cascade.tradeoff)
-    return Cascade.from_cumulative(totals, names=names, tradeoff=cascade.tradeoff)
+def _pairs(
+    cascade: Cascade,
+    found: LogSurvey,
+    calibration: tuple[Reliability, ...],
+    wrong: NDArray[np.uint8] | None,
+) -> tuple[PairSummary, ...]:
+    pairs: list[PairSummary] = []
+    for k, (i, j) in enumerate(cascade.pairs()):
+        harm = repair = None
+        if wrong is not None:
+            harm = wilson(int((wrong[:, i] < wrong[:, j]).sum()), len(wrong))
+            repair = wilson(int((wrong[:, i] > wrong[:, j]).sum()), len(wrong))
+        n, gap = int(found.pair_rows[k]), float(cascade.gaps[i, j])
+        rate = wilson(int(found.pair_differ[k]), n)
+        pairs.append(PairSummary(i, j, gap, n, rate, calibration[k], harm, repair))
+    return tuple(pairs)
 
 
 def _halves(seen: LogSurvey, model: Disagreement) -> NDArray[np.int64]:

@@ -8,38 +8,60 @@ from typing import Literal
 
 import msgspec
 
+from stopwise.reporting.intervals import Estimate
+
 Answer = Literal["learnable", "probably", "not from disagreement alone"]
 Fit = Literal["good", "rough", "bad"]
 
 
-class Estimate(msgspec.Struct, frozen=True):
-    """A number and its 95 % interval; all three are equal where it is exact."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
-
-
 class ArmSummary(msgspec.Struct, frozen=True):
-    """One arm: its name, its own cost, C_i of stopping there, and the rows it answered."""
+    """One arm: its own cost, C_i of stopping there, and the rows it answered.
+
+    ``stops`` is the share of rows at which the rule would stop here. If every round stopped here,
+    ``disagreement`` of the outputs would differ from the last arm's; by the labels, ``error`` of
+    them would be wrong, and ``loss`` is ``total`` plus that.
+    """
 
     name: str
     cost: float
     total: float
     answered: int
+    stops: Estimate
+    disagreement: Estimate
+    error: Estimate | None
+    loss: Estimate | None
 
 
-class PairDisagreement(msgspec.Struct, frozen=True):
-    """How often two arms i < j disagree, beside the gap C_j − C_i it is compared with."""
+class ReliabilityBin(msgspec.Struct, frozen=True):
+    """Rows with about the same predicted disagreement, and how many really disagreed."""
+
+    rows: int
+    predicted: float
+    observed: Estimate
+
+
+class Reliability(msgspec.Struct, frozen=True):
+    """Whether the predicted disagreement of a pair is what was observed on other rows."""
+
+    bins: tuple[ReliabilityBin, ...]
+    calibration_error: float
+    fit: Fit
+
+
+class PairSummary(msgspec.Struct, frozen=True):
+    """Two arms i < j: how often they disagree, beside the gap C_j − C_i it is compared with.
+
+    By the labels: ``harm`` is W_ij = P(i right, j wrong), ``repair`` is P(i wrong, j right).
+    """
 
     first: int
     second: int
     gap: float
     rows: int
     rate: Estimate
+    reliability: Reliability
+    harm: Estimate | None
+    repair: Estimate | None
 
 
 class GroupDisagreement(msgspec.Struct, frozen=True):
@@ -54,31 +76,6 @@ class GroupDisagreement(msgspec.Struct, frozen=True):
     rates: tuple[Estimate, ...]
 
 
-class ReliabilityBin(msgspec.Struct, frozen=True):
-    """Rows with about the same predicted disagreement, and how many really disagreed."""
-
-    rows: int
-    predicted: float
-    observed: Estimate
-
-
-class Reliability(msgspec.Struct, frozen=True):
-    """Whether the predicted disagreement of a pair is what was observed on other rows."""
-
-    first: int
-    second: int
-    bins: tuple[ReliabilityBin, ...]
-    calibration_error: float
-    fit: Fit
-
-
-class StopShare(msgspec.Struct, frozen=True):
-    """The share of rows at which the rule would stop at this arm."""
-
-    arm: int
-    share: Estimate
-
-
 class FrontierPoint(msgspec.Struct, frozen=True):
     """The rule with all costs multiplied by a weight; its cost in the original units."""
 
@@ -86,17 +83,6 @@ class FrontierPoint(msgspec.Struct, frozen=True):
     cost: float
     disagreement: Estimate
     error: Estimate | None
-    shares: tuple[float, ...]
-
-
-class FixedDepthPoint(msgspec.Struct, frozen=True):
-    """Stopping always at one arm; ``error`` and ``loss`` (cost plus error) by the labels."""
-
-    arm: int
-    cost: float
-    disagreement: Estimate
-    error: Estimate | None
-    loss: Estimate | None
 
 
 class Saving(msgspec.Struct, frozen=True):
@@ -122,37 +108,15 @@ class Hint(msgspec.Struct, frozen=True):
     better: int | None = None
 
 
-class PairAudit(msgspec.Struct, frozen=True):
-    """By the labels: harm W_ij = P(i right, j wrong) and repair P(i wrong, j right), i < j."""
-
-    first: int
-    second: int
-    harm: Estimate
-    repair: Estimate
-
-
 class Audit(msgspec.Struct, frozen=True):
-    """What the labelled rows show.
+    """What the ``rows`` that have a label and every output show about the label-free rule.
 
-    Attributes
-    ----------
-    rows : int
-        Labelled rows that every arm answered.
-    errors : tuple of Estimate
-        The error rate of each arm.
-    pairs : tuple of PairAudit
-        In the order of ``cascade.pairs()``.
-    rule_error, rule_loss, rule_depth
-        Error, error plus cost, and mean position of the stop, of the label-free rule.
-    best_fixed, best_fixed_loss
-        The arm of the best fixed depth, and its error plus cost.
-    lost : Estimate
-        ``rule_loss`` less ``best_fixed_loss``, row by row; above zero the rule is worse.
+    ``rule_error``, ``rule_loss`` (error plus cost) and ``rule_depth`` (mean position of the stop)
+    are the rule's; ``best_fixed`` is the arm of the best fixed depth. ``lost`` is the rule's loss
+    less that of the best fixed depth, row by row: above zero the rule is worse.
     """
 
     rows: int
-    errors: tuple[Estimate, ...]
-    pairs: tuple[PairAudit, ...]
     rule_error: Estimate
     rule_loss: Estimate
     rule_depth: float
@@ -177,7 +141,7 @@ class LabelPlan(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The answer, the reason for it, and what else to know: sentences for who decides."""
+    """The answer, the reason for it, and further points, as sentences for the reader."""
 
     answer: Answer
     reason: str
@@ -195,20 +159,16 @@ class Diagnosis(msgspec.Struct, frozen=True):
         Rows in the log; rows the models were fitted on; rows with every output; rows with a label.
     logged_cost : float
         What a round of the log cost: C of the last arm that ran.
-    arms, context
-        The arms in order, and the names of the context columns.
-    pairs, groups, reliability
-        Disagreement of each pair: overall, by context group, and as fitted.
-    stops, saving, frontier, fixed
-        What the rule would do, cross-fitted, and every fixed depth beside it.
-    audit : Audit or None
-        None without labels.
+    context, groups
+        The names of the context columns; disagreement of each pair by context group.
+    saving, frontier
+        What the rule would do, cross-fitted.
+    audit, plan
+        What the labels show; or, without labels, how many are needed.
     hint : Hint or None
         None with labels, fewer than three arms, few rows, or free text.
-    plan : LabelPlan or None
-        None with labels.
-    verdict, notes
-        The answer; assumptions, sampling and truncation.
+    notes : tuple of str
+        Assumptions, sampling and truncation.
     seed, degree : int
         Of the sampling; of the models of disagreement.
     unseen : float
@@ -223,13 +183,10 @@ class Diagnosis(msgspec.Struct, frozen=True):
     logged_cost: float
     arms: tuple[ArmSummary, ...]
     context: tuple[str, ...]
-    pairs: tuple[PairDisagreement, ...]
+    pairs: tuple[PairSummary, ...]
     groups: tuple[GroupDisagreement, ...]
-    reliability: tuple[Reliability, ...]
-    stops: tuple[StopShare, ...]
     saving: Saving
     frontier: tuple[FrontierPoint, ...]
-    fixed: tuple[FixedDepthPoint, ...]
     audit: Audit | None
     hint: Hint | None
     plan: LabelPlan | None
@@ -238,3 +195,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     seed: int
     unseen: float
     degree: int
+
+    @property
+    def asks(self) -> bool:
+        """Whether the first point of the verdict is a question that labels answer."""
+        return self.hint is not None and self.hint.worse is not None

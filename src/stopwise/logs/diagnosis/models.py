@@ -1,8 +1,7 @@
 """The fitted disagreement: a logistic regression for each pair, tested on other rows.
 
 The estimator is the policies' own: a `USSPD` that goes to the last arm in every round learns
-exactly the θ̂_ij that it would decide by. The rows are split in halves; each half is predicted by
-the model of the other half.
+exactly the θ̂_ij that it would decide by. Each half of the rows is predicted by the other's model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,10 +11,15 @@ from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.features import FeaturesLike, PerStage, Polynomial, Scaled, bind
-from stopwise.logs.diagnosis.findings import Fit, Reliability, ReliabilityBin
-from stopwise.logs.diagnosis.intervals import chi_square_limit, wilson
+from stopwise.logs.diagnosis.findings import (
+    Fit,
+    GroupDisagreement,
+    Reliability,
+    ReliabilityBin,
+)
 from stopwise.policies.uss_pd import USSPD
 from stopwise.records import Progress, no_progress
+from stopwise.reporting.intervals import chi_square_limit, wilson
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,6 +30,7 @@ RIDGE = 1e-3
 # sentinel value of −99999 must not squeeze all others together.
 STRAY = 0.001
 ROWS_FOR_SCALE = 20_000
+FEW_VALUES = 5  # a coordinate with no more different values than this is grouped by value
 BINS = 10
 ROWS_A_BIN = 50
 CHANCE = 0.001
@@ -35,20 +40,11 @@ MOST_REDRAWN, MANY_PAIRS = 120_000, 6
 
 
 class Disagreement:
-    """p̂_ij(x) of every pair, fitted on two halves of the rows.
+    """p̂_ij(x) of every pair, fitted on two halves of the rows, which are in random order.
 
-    Parameters
-    ----------
-    cascade : Cascade
-        The arms.
-    contexts, differ : ndarray of shape (n, d), ndarray of uint8 of shape (n, pairs)
-        In random order, d may be zero; whether each pair disagreed.
-    degree : int
-        Of the polynomial in the scaled context.
-    sees : sequence of int, optional
-        How many coordinates are known at each arm, where stages reveal some.
-    progress : callable, optional
-        Called as ``progress("fitting", halves, 2)``.
+    ``contexts`` are (n, d), d may be zero; ``differ`` (n, pairs) is whether each pair disagreed.
+    ``degree`` is that of the polynomial in the scaled context. Where stages reveal coordinates,
+    ``sees`` is how many are known at each arm.
     """
 
     def __init__(
@@ -107,24 +103,22 @@ class Disagreement:
         pairs = self._cascade.pairs()
         n = min(len(contexts), MOST_REDRAWN // max(len(pairs), MANY_PAIRS))
         x = self._inputs(contexts)
-        models: list[tuple[slice, int, Floats, Floats, Floats]] = []
-        first = 0
+        models: list[list[tuple[Floats, Floats, Floats]]] = []  # for each half, of each pair
         for half in (0, 1):
-            asked = np.flatnonzero(self.half == half)[: (n + 1) // 2]
-            here = slice(first, first + len(asked))
-            first = here.stop
+            rows = np.flatnonzero(self.half == half)[: (n + 1) // 2]
             used = np.flatnonzero(self.half != half)
             some = used[:ROWS_FOR_SCALE]
             scale = np.sqrt(len(some) / len(used))  # all the rows know so much more
-            for k, (i, j) in enumerate(pairs):
-                theta = self._thetas[half][k]
-                root = covariance_root(self._features.transform(x[some], i, j), theta) * scale
-                models.append((here, k, self._features.transform(x[asked], i, j), theta, root))
+            models.append([])
+            for theta, (i, j) in zip(self._thetas[half], pairs, strict=True):
+                root = _covariance_root(self._features.transform(x[some], i, j), theta) * scale
+                models[half].append((self._features.transform(x[rows], i, j), theta, root))
+
+        def drawn(phi: Floats, theta: Floats, root: Floats) -> Floats:
+            return mu(phi @ (theta + root @ random.standard_normal(len(theta))))
+
         for _ in range(draws):
-            result = np.empty((first, len(pairs)))
-            for here, k, phi, theta, root in models:
-                result[here, k] = mu(phi @ (theta + root @ random.standard_normal(len(theta))))
-            yield result
+            yield np.vstack([np.column_stack([drawn(*m) for m in half]) for half in models])
 
     def flattened(self) -> Floats:
         """Return p̂_ij of the rows that were fitted on, as near to constant as the data allow.
@@ -156,7 +150,7 @@ class Disagreement:
         return result
 
 
-def covariance_root(phi: Floats, theta: Floats) -> Floats:
+def _covariance_root(phi: Floats, theta: Floats) -> Floats:
     """Return R with RRᵀ the covariance of an estimate: the inverse of its information."""
     chance = mu(phi @ theta)
     information = (phi * (chance * (1 - chance))[:, None]).T @ phi
@@ -165,15 +159,13 @@ def covariance_root(phi: Floats, theta: Floats) -> Floats:
     return vectors / np.sqrt(np.maximum(values, RIDGE))
 
 
-def reliability(
-    cascade: Cascade, predicted: Floats, differ: Bytes, features: int = 0
-) -> tuple[Reliability, ...]:
+def reliability(predicted: Floats, differ: Bytes, features: int = 0) -> tuple[Reliability, ...]:
     """Compare predicted with observed disagreement of each pair, in bins of equally many rows.
 
     ``features`` is how many numbers were fitted to each half of the rows.
     """
     found: list[Reliability] = []
-    for k, (i, j) in enumerate(cascade.pairs()):
+    for k in range(predicted.shape[1]):
         p, d = predicted[:, k], differ[:, k]
         count = int(np.clip(len(p) // ROWS_A_BIN, 1, BINS))
         edges = np.unique(np.quantile(p, np.arange(1, count) / count))
@@ -184,7 +176,7 @@ def reliability(
             n = int(mine.sum())
             bins.append(ReliabilityBin(n, float(p[mine].mean()), wilson(int(d[mine].sum()), n)))
         off = float(sum(b.rows * abs(b.predicted - b.observed.value) for b in bins) / len(p))
-        found.append(Reliability(i, j, tuple(bins), off, judge_fit(bins, off, features)))
+        found.append(Reliability(tuple(bins), off, judge_fit(bins, off, features)))
     return tuple(found)
 
 
@@ -193,17 +185,13 @@ def judge_fit(bins: Sequence[ReliabilityBin], off: float, features: int = 0) -> 
 
     They are bad if off by more than 0.10, and by more than chance explains (χ² over the bins);
     rough if off by more than 0.05, or by half the spread of the predictions. Fitting d numbers to
-    half of n rows moves predictions by chance too, by a variance of 2d·p(1 − p)/n on average,
-    beside the p(1 − p)·b/n of what is observed in one of b bins: χ² is divided by 1 + 2d/b before
-    predictions are called rough.
+    half of n rows adds a variance of 2d·p(1 − p)/n to the p(1 − p)·b/n of one of b bins: χ² is
+    divided by 1 + 2d/b before predictions are called rough.
 
     Examples
     --------
-    >>> def fit(hits: int) -> str:
-    ...     return judge_fit(
-    ...         [ReliabilityBin(1000, 0.3, wilson(hits, 1000))], abs(hits / 1000 - 0.3)
-    ...     )
-    >>> fit(310), fit(370), fit(450)
+    >>> seen = [wilson(hits, 1000) for hits in (310, 370, 450)]
+    >>> tuple(judge_fit([ReliabilityBin(1000, 0.3, s)], abs(s.value - 0.3)) for s in seen)
     ('good', 'rough', 'bad')
     """
     rows = np.array([b.rows for b in bins])
@@ -216,6 +204,32 @@ def judge_fit(bins: Sequence[ReliabilityBin], off: float, features: int = 0) -> 
     spread = float(np.sqrt(np.average((p - np.average(p, weights=rows)) ** 2, weights=rows)))
     beyond_chance = misfit / (1.0 + 2.0 * features / len(bins)) > limit
     return "rough" if beyond_chance and off > min(ROUGHLY_OFF, 0.5 * spread) else "good"
+
+
+def group_disagreements(
+    names: Sequence[str], contexts: Floats, differ: Bytes
+) -> tuple[GroupDisagreement, ...]:
+    """Return the rates by group of each coordinate: its few values, or its thirds."""
+    found: list[GroupDisagreement] = []
+    for c, name in enumerate(names):
+        for words, mine in _groups(contexts[:, c]):
+            n, hits = int(mine.sum()), differ[mine].sum(axis=0, dtype=np.int64)
+            rates = tuple(wilson(int(h), n) for h in hits)
+            found.append(GroupDisagreement(name, words, n, rates))
+    return tuple(found)
+
+
+def _groups(values: Floats) -> list[tuple[str, NDArray[np.bool_]]]:
+    distinct = np.unique(values)
+    if len(distinct) <= FEW_VALUES:
+        return [(f"{v:.6g}", values == v) for v in distinct.tolist()]
+    low, high = np.quantile(values, [1 / 3, 2 / 3]).tolist()
+    groups = [
+        (f"low (up to {low:.4g})", values <= low),
+        (f"middle (to {high:.4g})", (values > low) & (values <= high)),
+        (f"high (above {high:.4g})", values > high),
+    ]
+    return [(words, mine) for words, mine in groups if mine.any()]
 
 
 def mu(z: Floats) -> Floats:

@@ -3,8 +3,8 @@
     stop at the first arm i with C_j − C_i > p̂_ij(x) for all j > i, else at the last
 
 USS-PD decides so once it has learned; while it learns it goes deeper now and then. Arrays:
-``predicted`` (n, pairs) of p̂, ``differ`` (n, pairs) of disagreements, ``stops`` (n,); pairs in
-the order of ``cascade.pairs()``.
+``predicted`` (n, pairs) of p̂, ``differ`` (n, pairs) of disagreements, ``stops`` (n,), ``wrong``
+(n, K) from the labels; pairs in the order of ``cascade.pairs()``.
 """
 
 from collections.abc import Iterable
@@ -13,14 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.logs.diagnosis.findings import (
-    Estimate,
-    FixedDepthPoint,
-    FrontierPoint,
-    Saving,
-    StopShare,
-)
-from stopwise.logs.diagnosis.intervals import mean, wilson
+from stopwise.logs.diagnosis.findings import ArmSummary, FrontierPoint, Saving
+from stopwise.reporting.intervals import Estimate, mean, wilson
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -45,10 +39,26 @@ def plug_in_stops(cascade: Cascade, predicted: Floats, weight: float = 1.0) -> I
     return np.argmin(go_on, axis=1)  # the first that does not
 
 
-def stop_shares(cascade: Cascade, stops: Ints) -> tuple[StopShare, ...]:
-    """Return the share of rows that stop at each arm."""
-    counts = np.bincount(stops, minlength=cascade.n_arms)
-    return tuple(StopShare(i, wilson(int(c), len(stops))) for i, c in enumerate(counts))
+def summarise_arms(
+    cascade: Cascade, answered: Ints, stops: Ints, differ: Bytes, wrong: Bytes | None
+) -> tuple[ArmSummary, ...]:
+    """Return each arm: how often the rule stops there, and what always stopping there would do."""
+    found: list[ArmSummary] = []
+    for i, total in enumerate(cascade.cumulative.tolist()):
+        error = None if wrong is None else wilson(int(wrong[:, i].sum()), len(wrong))
+        found.append(
+            ArmSummary(
+                name=cascade.names[i],
+                cost=float(cascade.costs[i]),
+                total=total,
+                answered=int(answered[i]),
+                stops=wilson(int((stops == i).sum()), len(stops)),
+                disagreement=_from_deepest(cascade, np.full(len(differ), i), differ),
+                error=error,
+                loss=None if error is None else Estimate(*(total + e for e in _numbers(error))),
+            )
+        )
+    return tuple(found)
 
 
 def saving(
@@ -85,49 +95,22 @@ def saving(
 
 
 def frontier(
-    cascade: Cascade, predicted: Floats, differ: Bytes, audited: tuple[Floats, Bytes] | None
+    cascade: Cascade, predicted: Floats, differ: Bytes, labels: tuple[Floats, Bytes] | None
 ) -> tuple[FrontierPoint, ...]:
     """Return the rule at every trade-off weight: cost in the original units against disagreement.
 
-    ``audited`` is p̂ and errors (n, K) of labelled rows, where there are any.
+    ``labels`` are p̂ and errors of the labelled rows, where there are any.
     """
     points: list[FrontierPoint] = []
     for weight in WEIGHTS:
         stops = plug_in_stops(cascade, predicted, weight)
-        shares = np.bincount(stops, minlength=cascade.n_arms) / len(stops)
         error = None
-        if audited is not None:
-            p, wrong = audited
+        if labels is not None:
+            p, wrong = labels
             missed = wrong[np.arange(len(p)), plug_in_stops(cascade, p, weight)]
             error = wilson(int(missed.sum()), len(p))
-        points.append(
-            FrontierPoint(
-                weight=weight,
-                cost=float(shares @ cascade.cumulative),
-                disagreement=_from_deepest(cascade, stops, differ),
-                error=error,
-                shares=tuple(shares.tolist()),
-            )
-        )
-    return tuple(points)
-
-
-def fixed_depths(
-    cascade: Cascade, differ: Bytes, wrong: Bytes | None
-) -> tuple[FixedDepthPoint, ...]:
-    """Return what stopping always at one arm costs and misses; ``wrong`` (n, K) from the labels."""
-    points: list[FixedDepthPoint] = []
-    for i, cost in enumerate(cascade.cumulative.tolist()):
-        error = None if wrong is None else wilson(int(wrong[:, i].sum()), len(wrong))
-        points.append(
-            FixedDepthPoint(
-                arm=i,
-                cost=cost,
-                disagreement=_from_deepest(cascade, np.full(len(differ), i), differ),
-                error=error,
-                loss=None if error is None else Estimate(*(cost + e for e in _numbers(error))),
-            )
-        )
+        cost = float(cascade.cumulative[stops].mean())
+        points.append(FrontierPoint(weight, cost, _from_deepest(cascade, stops, differ), error))
     return tuple(points)
 
 

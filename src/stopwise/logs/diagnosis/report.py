@@ -5,9 +5,10 @@ from pathlib import Path
 
 import msgspec
 
+from stopwise.logs.diagnosis.figures import colours
 from stopwise.logs.diagnosis.findings import Diagnosis
-from stopwise.logs.diagnosis.sections import sections
-from stopwise.logs.diagnosis.words import ANSWERS, main_numbers
+from stopwise.logs.diagnosis.sections import main_numbers, sections
+from stopwise.logs.diagnosis.verdict import ANSWERS
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.drawing import Drawn, draw, need_matplotlib
 from stopwise.reporting.files import write_files
@@ -17,21 +18,18 @@ from stopwise.version import __version__
 
 PAGE = "report.html"
 TEMPLATES = Path(__file__).parent / "templates"
-SHALLOW, DEEP = (0xA9, 0xD0, 0xEA), (0x0A, 0x45, 0x6E)
 
 
 def as_json(diagnosis: Diagnosis, command: str = "") -> bytes:
     """Return a diagnosis as JSON, with the version and the command it comes from."""
-    origin = {"stopwise": __version__, "command": command}
-    return (
-        msgspec.json.format(msgspec.json.encode(origin | msgspec.structs.asdict(diagnosis))) + b"\n"
-    )
+    found = {"stopwise": __version__, "command": command} | msgspec.structs.asdict(diagnosis)
+    return msgspec.json.format(msgspec.json.encode(found)) + b"\n"
 
 
 def write_report(
     diagnosis: Diagnosis, folder: Path, *, command: str = "", progress: Progress = no_progress
 ) -> Path:
-    """Write ``report.html``, ``diagnosis.json`` and ``figures`` into a folder.
+    """Write ``report.html``, ``diagnosis.json`` and ``figures`` into a folder; return the page.
 
     The page needs nothing beside it. The same diagnosis gives the same bytes. All files are
     written, or none.
@@ -46,11 +44,6 @@ def write_report(
         The command that gives the same numbers again.
     progress : callable, optional
         Called as ``progress("drawing", done, of)``, in pictures.
-
-    Returns
-    -------
-    Path
-        The page.
 
     Raises
     ------
@@ -67,18 +60,16 @@ def write_report(
         files[f"figures/{picture.name}.svg"] = drawn[picture.name].svg
         files[f"figures/{picture.name}.png"] = drawn[picture.name].png
     files["diagnosis.json"] = as_json(diagnosis, command)
-    files[PAGE] = html(diagnosis, drawn, command).encode()
+    files[PAGE] = _html(diagnosis, drawn, command).encode()
     write_files(folder, files)
     progress("drawing", len(pictures), len(pictures))
     return folder / PAGE
 
 
-def html(diagnosis: Diagnosis, drawn: Mapping[str, Drawn], command: str) -> str:
+def _html(diagnosis: Diagnosis, drawn: Mapping[str, Drawn], command: str) -> str:
     """Return the page: the verdict first, then the evidence. ``drawn`` are pictures by name."""
-    verdict, found = diagnosis.verdict, sections(diagnosis)
-    asks = diagnosis.hint is not None and diagnosis.hint.worse is not None
-    headline, sign, badge = ANSWERS[verdict.answer]
-    labels = plural(diagnosis.labelled, "row") if diagnosis.labelled else "none"
+    found = sections(diagnosis)
+    headline, sign, badge = ANSWERS[diagnosis.verdict.answer]
     return render(
         TEMPLATES,
         "diagnosis.html",
@@ -90,27 +81,16 @@ def html(diagnosis: Diagnosis, drawn: Mapping[str, Drawn], command: str) -> str:
         sign=sign,
         badge=badge,
         numbers=main_numbers(diagnosis),
-        colours=depth_colours(len(diagnosis.arms)),
-        question=verdict.points[0] if asks else "",
-        points=verdict.points[1:] if asks else verdict.points,
+        colours=colours(len(diagnosis.arms)),
         sections=found,
         drawn=drawn,
         facts=[
             ("Rows", f"{diagnosis.rows:,} in the log, {diagnosis.full_depth:,} with every output"),
             ("Fitted on", plural(diagnosis.used, "row")),
-            ("Labels", labels),
+            ("Labels", plural(diagnosis.labelled, "row") if diagnosis.labelled else "none"),
             ("Context", listed([code(name) for name in diagnosis.context]) or "none"),
             ("Seed", str(diagnosis.seed)),
             ("Stopwise", __version__),
         ],
         command=command,
     )
-
-
-def depth_colours(count: int) -> list[str]:
-    """Return a colour for each arm, darker with depth."""
-    shares = [k / max(1, count - 1) for k in range(count)]
-    return [
-        "#" + "".join(f"{round(a + s * (b - a)):02x}" for a, b in zip(SHALLOW, DEEP, strict=True))
-        for s in shares
-    ]

@@ -30,13 +30,14 @@ STREAM = 20201
 
 
 class Sample(NamedTuple):
-    """Rows on which every arm answered, in random order.
+    """Rows on which every arm answered, in random order: that of ``key`` (n,).
 
     ``number`` (n,) of the row in the log; ``contexts`` (n, d); ``differ`` (n, pairs);
-    ``outputs`` (n, K), the same codes throughout the sample, −1 for free text; ``wrong`` (n, K):
-    1, 0, or 2 where no label says.
+    ``outputs`` (n, K), the same codes throughout the sample, meaningless for free text; ``wrong``
+    (n, K): 1, 0, or 2 where there is no label.
     """
 
+    key: Floats
     number: Ints
     contexts: Floats
     differ: Bytes
@@ -48,14 +49,26 @@ class Sample(NamedTuple):
         """How many rows there are."""
         return len(self.number)
 
+    def take(self, which: Any) -> "Sample":
+        """Return some of the rows, in the order given."""
+        columns: Any = self  # each has its own type
+        return Sample(*(column[which] for column in columns))
+
+    @staticmethod
+    def joined(parts: Iterable["Sample"]) -> "Sample":
+        """Return the rows of all parts, in the order of their keys."""
+        columns: Any = zip(*parts, strict=True)
+        rows = Sample(*(np.concatenate(column) for column in columns))
+        return rows.take(np.argsort(rows.key, kind="stable"))
+
 
 class LogSurvey(NamedTuple):
     """What one pass over a log found.
 
     ``classes`` is the number of different outputs, None for free text; ``audited`` a sample of
-    labelled rows; ``unseen`` the share of rows in groups none of whose rows went deep. Of the
-    ``comparable`` labelled rows with an output, the label is one of the outputs in ``matched``;
-    ``unlike`` is an example of a label and an output that differ.
+    labelled rows; ``unseen`` the share of rows in groups none of whose rows went deep. ``matched``
+    labels are the output of some arm; ``unlike`` is an example of a label and an output that
+    differ.
     """
 
     rows: int
@@ -69,15 +82,13 @@ class LogSurvey(NamedTuple):
     sample: Sample
     audited: Sample
     unseen: float
-    comparable: int = 0
-    matched: int = 0
-    unlike: tuple[str, str] = ("", "")
+    matched: int
+    unlike: tuple[str, str] | None
 
 
 def survey(
     chunks: Iterable[Chunk],
     n_arms: int,
-    context_dim: int,
     *,
     sample: int,
     seed: int,
@@ -89,15 +100,14 @@ def survey(
     ``sample`` is the most rows to hold, ``seed`` that of their choice; ``rows``, how many there
     will be, is for ``progress("reading", done, of)``.
     """
-    pairs = [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
-    deeper = np.array([j for _, j in pairs])
+    deeper = np.array([j for i in range(n_arms) for j in range(i + 1, n_arms)])
     random = np.random.default_rng([seed, STREAM])
     outputs = _Outputs()
     retained, audited = _Groups(sample), _Groups(sample)
-    done = full_depth = labelled = comparable = matched = 0
-    unlike = "", ""
+    done = full_depth = labelled = matched = 0
+    unlike = None
     answered = np.zeros(n_arms, dtype=np.int64)
-    pair_rows, pair_differ = np.zeros((2, len(pairs)), dtype=np.int64)
+    pair_rows, pair_differ = np.zeros((2, len(deeper)), dtype=np.int64)
     group_rows = np.zeros(n_arms + 1, dtype=np.int64)
     for chunk in chunks:
         reach, differ = chunk.rounds.reach, chunk.rounds.differ
@@ -109,50 +119,44 @@ def survey(
         pair_differ += (seen & (differ > 0)).sum(axis=0)
         group = np.clip(chunk.rule_stop, -1, n_arms - 1) + 1
         group_rows += np.bincount(group, minlength=n_arms + 1)
-        codes = outputs.codes(chunk.codes, chunk.values)
         known = chunk.labels >= 0
-        asked = known & (reach >= 0)
-        equal = (chunk.codes == chunk.labels[:, None]).any(axis=1) & asked
-        comparable += int(asked.sum())
-        matched += int(equal.sum())
-        if not unlike[0] and (asked & ~equal).any():
-            row = int(np.argmax(asked & ~equal))
-            unlike = (
-                _written(chunk, int(chunk.labels[row])),
-                _written(chunk, int(chunk.codes[row, 0])),
-            )
-        wrong = np.where(known[:, None], chunk.codes != chunk.labels[:, None], UNKNOWN)
-        number = chunk.first + np.arange(n)
-        everything = Sample(number, chunk.rounds.contexts, differ, codes, wrong.astype(np.uint8))
+        equal = chunk.codes == chunk.labels[:, None]
+        matches = equal.any(axis=1) & known
+        strange = known & ~matches & (reach >= 0)
+        if unlike is None and strange.any():
+            row = int(np.argmax(strange))
+            unlike = _written(chunk, chunk.labels[row]), _written(chunk, chunk.codes[row, 0])
+        wrong = np.where(known[:, None], ~equal, UNKNOWN).astype(np.uint8)
+        number, contexts = chunk.first + np.arange(n), chunk.rounds.contexts
+        everything = Sample(keys, number, contexts, differ, outputs.codes(chunk), wrong)
         deep = reach == n_arms - 1
-        retained.add(everything, keys, group, deep)
-        audited.add(everything, keys, group, deep & known)
+        retained.add(everything, group, deep)
+        audited.add(everything, group, deep & known)
         full_depth += int(deep.sum())
         labelled += int(known.sum())
+        matched += int(matches.sum())
         done += n
         progress("reading", done, max(done, rows or 0))
-    empty = _empty(n_arms, context_dim)
+    unseen = sum(int(group_rows[g]) for g in range(n_arms + 1) if g not in retained.seen)
     return LogSurvey(
         rows=done,
         full_depth=full_depth,
         labelled=labelled,
-        labelled_deep=int(sum(audited.seen.values())),
+        labelled_deep=sum(audited.seen.values()),
         answered=answered,
         pair_rows=pair_rows,
         pair_differ=pair_differ,
         classes=outputs.count(),
-        sample=retained.balanced(group_rows, empty),
-        audited=audited.balanced(group_rows, empty),
-        unseen=float(sum(group_rows[g] for g in range(n_arms + 1) if g not in retained.seen))
-        / max(done, 1),
-        comparable=comparable,
+        sample=retained.balanced(group_rows),
+        audited=audited.balanced(group_rows),
+        unseen=unseen / max(done, 1),
         matched=matched,
         unlike=unlike,
     )
 
 
-def _written(chunk: Chunk, code: int) -> str:
-    return repr(cast(object, code if chunk.values is None else chunk.values[code]))
+def _written(chunk: Chunk, code: Any) -> str:
+    return repr(cast(object, int(code) if chunk.values is None else chunk.values[code]))
 
 
 class _Outputs:
@@ -162,94 +166,56 @@ class _Outputs:
         self._codes: dict[Any, int] = {}
 
     def count(self) -> int | None:
-        """How many there are; None for free text."""
+        """Return how many there are; None for free text."""
         return None if len(self._codes) > MOST_CLASSES else len(self._codes)
 
-    def codes(self, local: Ints, values: tuple[Any, ...] | None) -> NDArray[np.int16]:
-        """Translate the codes of a chunk; −1 for all once this is free text."""
-        result = np.full(local.shape, -1, dtype=np.int16)
+    def codes(self, chunk: Chunk) -> NDArray[np.int16]:
+        """Translate the codes of a chunk; −1 beyond the reach, and once this is free text."""
         if self.count() is None:
-            return result
-        present, place = np.unique(local, return_inverse=True)
+            return np.full(chunk.codes.shape, -1, dtype=np.int16)
+        present, place = np.unique(chunk.codes, return_inverse=True)
         named = np.full(len(present), -1, dtype=np.int16)
         for k, code in enumerate(present.tolist()):
-            if code < 0:
-                continue  # beyond the reach
-            value = cast(object, code if values is None else values[code])
-            named[k] = self._codes.setdefault(value, len(self._codes))
-            if self.count() is None:
-                return result
-        return named[place.reshape(local.shape)]
+            if code >= 0 and self.count() is not None:
+                value = cast(object, code if chunk.values is None else chunk.values[code])
+                named[k] = self._codes.setdefault(value, len(self._codes))
+        return named[place.reshape(chunk.codes.shape)]
 
 
 class _Groups:
-    """Of every group the rows with the least random keys, as many as may be retained."""
+    """Of every group the rows with the least keys, as many as may be retained."""
 
     def __init__(self, most: int) -> None:
         self.seen: dict[int, int] = {}  # rows of each group so far
         self._most = most
-        self._rows: dict[int, list[tuple[Floats, Sample]]] = {}
+        self._rows: dict[int, list[Sample]] = {}
         self._limit: dict[int, float] = {}  # keys above cannot be among the least any more
 
-    def add(self, rows: Sample, keys: Floats, group: Ints, chosen: NDArray[np.bool_]) -> None:
+    def add(self, rows: Sample, group: Ints, chosen: NDArray[np.bool_]) -> None:
         for g in np.unique(group[chosen]).tolist():
             mine = chosen & (group == g)
             self.seen[g] = self.seen.get(g, 0) + int(mine.sum())
-            mine &= keys < self._limit.get(g, np.inf)
-            if not mine.any():
-                continue
             held = self._rows.setdefault(g, [])
-            held.append((keys[mine], _take(rows, mine)))
+            part = rows.take(mine & (rows.key < self._limit.get(g, np.inf)))
+            if part.n:
+                held.append(part)
             # a quarter more are allowed, so that sorting is rare
-            if sum(len(k) for k, _ in held) > self._most + self._most // 4 + 1024:
-                self._settle(g)
+            if sum(part.n for part in held) > self._most + self._most // 4 + 1024:
+                self._rows[g] = [self._least(g)]
+                self._limit[g] = float(self._rows[g][0].key[-1])
 
-    def _settle(self, g: int) -> tuple[Floats, Sample]:
-        """Drop all but the least keys of a group; sort them."""
-        held = self._rows[g]
-        keys = np.concatenate([k for k, _ in held])
-        rows = _joined([r for _, r in held])
-        order = np.argsort(keys, kind="stable")[: self._most]
-        if len(order) == self._most:
-            self._limit[g] = float(keys[order[-1]])
-        self._rows[g] = [(keys[order], _take(rows, order))]
-        return self._rows[g][0]
+    def _least(self, g: int) -> Sample:
+        return Sample.joined(self._rows[g]).take(slice(self._most))
 
-    def balanced(self, group_rows: Ints, empty: Sample) -> Sample:
+    def balanced(self, group_rows: Ints) -> Sample:
         """Return a sample in which every group has the share it has in the log."""
         if not self._rows:
-            return empty
-        settled = {g: self._settle(g) for g in sorted(self._rows)}
-        covered = sum(int(group_rows[g]) for g in settled)
-        shares = {g: int(group_rows[g]) / covered for g in settled}
-        n = float(self._most)
-        for g, (keys, _) in settled.items():
-            if shares[g] >= SMALL_GROUP:
-                n = min(n, len(keys) / shares[g])
-        parts = [
-            (keys[:m], _take(rows, slice(0, m)))
-            for g, (keys, rows) in settled.items()
-            for m in [round(n * shares[g])]
-        ]
-        order = np.argsort(np.concatenate([k for k, _ in parts]), kind="stable")
-        return _take(_joined([r for _, r in parts]), order)
-
-
-def _take(rows: Sample, which: Any) -> Sample:
-    columns: Any = rows  # each has its own type
-    return Sample(*(column[which] for column in columns))
-
-
-def _joined(parts: list[Sample]) -> Sample:
-    columns: Any = zip(*parts, strict=True)
-    return Sample(*(np.concatenate(column) for column in columns))
-
-
-def _empty(n_arms: int, context_dim: int) -> Sample:
-    return Sample(
-        np.empty(0, dtype=np.int64),
-        np.empty((0, context_dim)),
-        np.empty((0, n_arms * (n_arms - 1) // 2), dtype=np.uint8),
-        np.empty((0, n_arms), dtype=np.int16),
-        np.empty((0, n_arms), dtype=np.uint8),
-    )
+            nothing: Any = np.empty((0, 0))
+            return Sample(*[nothing] * len(Sample._fields))
+        least = {g: self._least(g) for g in sorted(self._rows)}
+        covered = sum(int(group_rows[g]) for g in least)
+        shares = {g: int(group_rows[g]) / covered for g in least}
+        large = [rows.n / shares[g] for g, rows in least.items() if shares[g] >= SMALL_GROUP]
+        n = min([float(self._most), *large])
+        parts = (rows.take(slice(round(n * shares[g]))) for g, rows in least.items())
+        return Sample.joined(parts)

@@ -1,19 +1,17 @@
-"""The answer for who decides: whether this cascade can be learned without labels, what to do."""
+"""The answer: whether this cascade can be learned without labels, and what to do."""
 
 from collections.abc import Sequence
 
-from stopwise.cascade import Cascade
 from stopwise.logs.diagnosis.findings import (
     Answer,
+    ArmSummary,
     Audit,
     Hint,
     LabelPlan,
-    Reliability,
+    PairSummary,
     Saving,
-    StopShare,
     Verdict,
 )
-from stopwise.logs.diagnosis.words import MUCH_UNSEEN
 from stopwise.reporting.wording import number, percent
 
 MOST_DEGREE = 4  # beyond, there are more features than any log could determine
@@ -23,6 +21,18 @@ TOLERATED = 0.02
 RULED_OUT = 0.10
 # From this share of the rows on, the rule is as good as a fixed depth.
 ALL_BUT_ALWAYS = 0.995
+MUCH_UNSEEN = 0.10  # a share of rows of which nothing is known, large enough to name first
+
+# Headline, sign (so that colour is never needed) and colour class of the badge.
+ANSWERS: dict[Answer, tuple[str, str, str]] = {
+    "learnable": ("This cascade can learn where to stop, without labels", "✓", "held"),
+    "probably": ("This cascade can probably learn where to stop, without labels", "?", "open"),
+    "not from disagreement alone": (
+        "This cascade cannot learn where to stop from disagreement alone",
+        "✗",
+        "failed",
+    ),
+}
 
 UNVERIFIED = (
     "Without labels nobody can verify weak dominance: that where an arm is best, every deeper arm "
@@ -31,10 +41,9 @@ UNVERIFIED = (
 
 
 def judge(
-    cascade: Cascade,
+    arms: Sequence[ArmSummary],
+    pairs: Sequence[PairSummary],
     saving: Saving,
-    reliability: Sequence[Reliability],
-    stops: Sequence[StopShare],
     *,
     hint: Hint | None = None,
     audit: Audit | None = None,
@@ -42,64 +51,62 @@ def judge(
     unseen: float = 0.0,
     degree: int = 1,
 ) -> Verdict:
-    """Return the verdict, with its reason and what else to know.
+    """Return the verdict, with its reason and further points.
 
     With labels the losses decide: "learnable" if the label-free rule loses at most 2 % to the best
     fixed depth (and the labels exclude 10 %) and saves something; "not from disagreement alone" if
     it surely loses more than 2 %; else "probably". Without labels it is "probably" at best, and
     "not from disagreement alone" if the models do not fit. A hint only adds a question.
     """
-    off = [r for r in reliability if r.fit != "good"]
-    misfit = _does_not_fit(cascade, off, degree) if off else None
+    names = [arm.name for arm in arms]
+    worst = max(pairs, key=lambda p: p.reliability.calibration_error)
+    off = [p for p in pairs if p.reliability.fit != "good"]
+    misfit = _misfit(names, off, degree) if off else ""
+    points: list[str] = []
+    asked = audit is None and hint is not None and hint.worse is not None
     if audit is not None:
-        answer, reason = _by_labels(cascade, saving, audit, degree)
-    elif misfit is not None and any(r.fit == "bad" for r in off):
-        answer, reason, misfit = "not from disagreement alone", misfit, None
+        answer, reason = _by_labels(names, saving, audit, degree)
+        points.append(_worse_by_labels(names, pairs))
+    elif any(p.reliability.fit == "bad" for p in off):
+        answer, reason, misfit = "not from disagreement alone", misfit, ""
     elif saving.per_round.low <= 0:
         answer = "probably"
         reason = (
             "Nothing contradicts it, but at these costs Stopwise would hardly ever stop before "
-            f"{cascade.names[-1]}: there is next to nothing to save."
+            f"{names[-1]}: there is next to nothing to save."
         )
     else:
         answer = "probably"
-        off_by = 100 * max((r.calibration_error for r in reliability), default=0.0)
         reason = (
-            f"Predicted disagreement is off by at most {off_by:.1f} points on average, and "
-            "stopping early saves something; but without labels that is no proof."
+            f"Predicted disagreement is off by at most "
+            f"{100 * worst.reliability.calibration_error:.1f} points on average, and stopping "
+            "early saves something; but without labels that is no proof."
         )
-    points: list[str] = []
     if audit is None:
         if hint is not None and hint.worse is not None and hint.better is not None:
-            points.append(_question(cascade, hint, hint.worse, hint.better))
-            reason += f" First answer the question about {cascade.names[hint.worse]} with labels."
+            points.append(_question(names, hint.accuracies, hint.worse, hint.better))
+            reason += f" First answer the question about {names[hint.worse]} with labels."
         points.append(UNVERIFIED)
         if plan is not None:
-            points.append(_labels_needed(cascade, plan))
-    else:
-        points += _worse_by_labels(cascade, audit)
-    points += [] if misfit is None else [misfit]
-    asked = hint is not None and hint.worse is not None
+            points.append(_labels_needed(names, plan))
+    points.append(misfit)
     good = answer != "not from disagreement alone" and not asked
-    first = _first(cascade, stops, unseen, good=good)
-    return Verdict(answer, " ".join([*first, reason]), tuple(points))
+    first = _first(arms, unseen, good=good)
+    return Verdict(answer, " ".join([*first, reason]), tuple(filter(None, points)))
 
 
-def _question(cascade: Cascade, hint: Hint, arm: int, cheaper: int) -> str:
-    """Return the question that a hint raises, with both of its answers."""
-    worse, better = cascade.names[arm], cascade.names[cheaper]
+def _question(names: Sequence[str], right: Sequence[float], arm: int, cheaper: int) -> str:
+    worse, better = names[arm], names[cheaper]
     return (
         f"Is {worse} really better than {better}, which costs less? By their agreement it seems "
-        f"right in {percent(hint.accuracies[arm])} of the rows, and {better} in "
-        f"{percent(hint.accuracies[cheaper])}. Either {worse} is worse, "
-        f"and Stopwise pays for worse answers, or the cheaper arms share mistakes that {worse} "
-        "does not make. Agreement cannot tell which; labels can."
+        f"right in {percent(right[arm])} of the rows, and {better} in {percent(right[cheaper])}. "
+        f"Either {worse} is worse, and Stopwise pays for worse answers, or the cheaper arms share "
+        f"mistakes that {worse} does not make. Agreement cannot show which; labels can."
     )
 
 
-def _labels_needed(cascade: Cascade, plan: LabelPlan) -> str:
-    """Return how many labels answer the open question."""
-    first, second = cascade.names[plan.first], cascade.names[plan.second]
+def _labels_needed(names: Sequence[str], plan: LabelPlan) -> str:
+    first, second = names[plan.first], names[plan.second]
     asked = f"whether {second} is worth the {number(plan.gap)} that it costs more than {first}"
     if plan.enough is None:
         return f"More than {plan.rows[-1]:,} labels are needed to learn {asked}."
@@ -110,44 +117,48 @@ def _labels_needed(cascade: Cascade, plan: LabelPlan) -> str:
     )
 
 
-def _worse_by_labels(cascade: Cascade, audit: Audit) -> list[str]:
+def _worse_by_labels(names: Sequence[str], pairs: Sequence[PairSummary]) -> str:
     """Name the arm that surely spoils more answers of a cheaper one than it repairs, if any."""
-    worse = [p for p in audit.pairs if p.harm.low > p.repair.high]
+    worse = [
+        (p.harm.value, p.repair.value, p)
+        for p in pairs
+        if p.harm is not None and p.repair is not None and p.harm.low > p.repair.high
+    ]
     if not worse:
-        return []
-    p = max(worse, key=lambda p: p.harm.value - p.repair.value)
-    point = (
-        f"By the labels {cascade.names[p.second]} spoils {percent(p.harm.value)} of the answers of "
-        f"{cascade.names[p.first]} and repairs {percent(p.repair.value)}, and it costs more. Leave "
-        "it out of the outputs and diagnose the rest again."
+        return ""
+    harm, repair, p = max(worse, key=lambda found: found[0] - found[1])
+    return (
+        f"By the labels {names[p.second]} spoils {percent(harm)} of the answers of "
+        f"{names[p.first]} and repairs {percent(repair)}, and it costs more. Leave it out of the "
+        "outputs and diagnose the rest again."
     )
-    return [point]
 
 
-def _first(cascade: Cascade, stops: Sequence[StopShare], unseen: float, *, good: bool) -> list[str]:
+def _first(arms: Sequence[ArmSummary], unseen: float, *, good: bool) -> list[str]:
     """Return what to know before anything else."""
     first: list[str] = []
     if unseen > MUCH_UNSEEN:
         first.append(
-            f"{100 * unseen:.0f} % of the rows are of kinds that never went to "
-            f"{cascade.names[-1]}: these results do not cover them."
+            f"{100 * unseen:.0f} % of the rows are of kinds that never went to {arms[-1].name}: "
+            "these results do not cover them."
         )
-    most = max(stops, key=lambda stop: stop.share.value)
-    if most.share.value >= ALL_BUT_ALWAYS:
-        always = cascade.names[most.arm]
+    most = max(arms, key=lambda arm: arm.stops.value)
+    if most.stops.value >= ALL_BUT_ALWAYS:
         first.append(
-            f"Stopwise would stop at {always} in {percent(most.share.value)} of the rows: always "
-            f"{always} would {'do' if good else 'be the same'}; there is nothing to learn."
+            f"Stopwise would stop at {most.name} in {percent(most.stops.value)} of the rows: "
+            f"always {most.name} would {'do' if good else 'be the same'}; there is nothing to "
+            "learn."
         )
     return first
 
 
-def _by_labels(cascade: Cascade, saving: Saving, audit: Audit, degree: int) -> tuple[Answer, str]:
+def _by_labels(
+    names: Sequence[str], saving: Saving, audit: Audit, degree: int
+) -> tuple[Answer, str]:
     lost, best = audit.lost, audit.best_fixed_loss.value
     losses = (
         f"on {audit.rows:,} labelled rows it loses {number(audit.rule_loss.value)} per round "
-        f"(errors and costs), and stopping always at {cascade.names[audit.best_fixed]} loses "
-        f"{number(best)}"
+        f"(errors and costs), and stopping always at {names[audit.best_fixed]} loses {number(best)}"
     )
     difference = (
         f"{number(abs(lost.value))} {'more' if lost.value > 0 else 'less'} "
@@ -165,20 +176,20 @@ def _by_labels(cascade: Cascade, saving: Saving, audit: Audit, degree: int) -> t
         return "probably", reason
     if saving.per_round.low <= 0:
         reason = f"Stopwise is right, but there is nothing to save: {losses}, and it goes to "
-        return "probably", f"{reason}{cascade.names[-1]} all the same."
+        return "probably", f"{reason}{names[-1]} all the same."
     return "learnable", f"Stopwise does as well as the best fixed depth or better: {losses}."
 
 
-def _does_not_fit(cascade: Cascade, off: Sequence[Reliability], degree: int) -> str:
-    worst = max(off, key=lambda r: r.calibration_error)
+def _misfit(names: Sequence[str], off: Sequence[PairSummary], degree: int) -> str:
+    worst = max(off, key=lambda p: p.reliability.calibration_error)
     return (
-        f"The model of disagreement does not fit well: for {cascade.names[worst.first]} and "
-        f"{cascade.names[worst.second]} it is off by {100 * worst.calibration_error:.2g} points on "
-        f"average, and so may be decisions where the margin is small. {_advice(degree)}"
+        f"The model of disagreement does not fit well: for {names[worst.first]} and "
+        f"{names[worst.second]} it is off by "
+        f"{100 * worst.reliability.calibration_error:.2g} points on average, and so may be "
+        f"decisions where the margin is small. {_advice(degree)}"
     )
 
 
 def _advice(degree: int) -> str:
-    if degree < MOST_DEGREE:
-        return f"Try --degree {degree + 1}, or better context columns."
-    return "Try better context columns."
+    more = f"--degree {degree + 1}, or " if degree < MOST_DEGREE else ""
+    return f"Try {more}better context columns."

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from stopwise.errors import InvalidLogError
@@ -65,23 +66,24 @@ class CsvReader(LineReader):
                         yield reader.line_num, cells
                         row += 1
             except csv.Error as error:
+                where = place(max(row - 1, 0), reader.line_num)
                 raise InvalidLogError(
-                    f"{place(self._path.name, max(row - 1, 0), reader.line_num)}: {error}; is it "
-                    "cut off, or a quotation mark missing?"
+                    f"{self._path.name}, {where}: {error}; is it cut off, or a quotation mark "
+                    "missing?"
                 ) from error
 
     def _holds_text(self, layout: Layout) -> bool:
         """Return whether any output or label of the first rows is not a number."""
         columns = [self.names.index(name) for name in layout.answers]
         try:
-            for _, cells in islice(self._records(layout), LOOKED_AT):
-                if isinstance(cells, str):
-                    continue
-                if any(isinstance(_number(cells[k].strip()), str) for k in columns):
-                    return True
+            return any(
+                isinstance(_number(cells[k].strip()), str)
+                for _, cells in islice(self._records(layout), LOOKED_AT)
+                if not isinstance(cells, str)
+                for k in columns
+            )
         except InvalidLogError:
-            pass  # it will be raised when that row is read
-        return False
+            return False  # it will be raised when that row is read
 
     def _columns(self, rows: Sequence[Any], layout: Layout) -> Callable[[str, Use], Cells]:
         columns = dict(zip(self.names, zip(*rows, strict=True), strict=True))
@@ -92,14 +94,13 @@ class CsvReader(LineReader):
                 return _declared(column, columns, layout)
             if use == "arm" or (use == "answer" and self._text):
                 return gather([text.strip() or None for text in texts])
-            if use == "number":
+            if use == "number" and "_" not in "".join(texts):  # which float would ignore
                 try:
                     numbers = np.array(list(map(float, texts)))
                 except ValueError:
-                    pass
+                    pass  # found below
                 else:
-                    if "_" not in "".join(texts):  # which float would ignore
-                        return Cells("number", numbers)
+                    return Cells("number", numbers, np.zeros(len(texts), dtype=np.bool_))
             return gather([_number(text.strip()) for text in texts])
 
         return read
@@ -126,16 +127,14 @@ def _declared(column: str, columns: dict[str, Any], layout: Layout) -> Cells:
                 words = f"of the kind {kind!r}, not {', '.join(KINDS)} (is the line cut off?)"
                 wrong[row] = WrongCell(words)
     cells = gather(values)
-    return Cells(cells.kind, cells.values, cells.null, cells.words, {**cells.wrong, **wrong})
+    return msgspec.structs.replace(cells, wrong={**cells.wrong, **wrong})
 
 
 def _number(text: str) -> int | float | str | None:
     """Return a text as a number, None if it is empty, and the text itself if it is no number."""
     if not text:
         return None
-    if "_" in text:  # 1_000 is a number to Python, but hardly to anybody who writes tables
-        return text
-    for kind in (int, float):
+    for kind in (int, float) if "_" not in text else ():  # to Python alone, 1_000 is a number
         try:
             return kind(text)
         except ValueError:
@@ -148,28 +147,32 @@ class CsvWriter(LineWriter):
 
     _quotes = True
 
+    def __init__(self, path: Path, fields: Sequence[Field], *, append: bool) -> None:
+        self._header = [*(field.name for field in fields), "kind"]
+        self._opening = _csv_line(self._header)
+        super().__init__(path, fields, append=append)
+
     @property
     def _names(self) -> list[str]:
-        return [*(field.name for field in self._fields), "kind"]
+        return self._header
 
-    def _check_columns(self) -> None:
+    def _found_names(self) -> list[str]:
         with self._path.open("rb") as file:
-            header = next(csv.reader(decode_lines(file, self._path.name)), list[str]())
-        self._check_same(header, self._names)
-
-    def _opening(self) -> bytes:
-        return _csv_line(self._names)
+            return next(csv.reader(decode_lines(file, self._path.name)), list[str]())
 
     def _is_complete(self, rest: bytes) -> bool:
         try:
             (cells,) = csv.reader(io.StringIO(rest.decode(), newline=""), strict=True)
         except (csv.Error, ValueError):
             return False
-        return len(cells) == len(self._names) and cells[-1] in KINDS
+        return len(cells) == len(self._header) and cells[-1] in KINDS
 
     def _encode(self, row: Row) -> bytes:
         cells = list(zip(self._fields, row, strict=True))
-        kind = _kind([v for field, v in cells if field.holds == "answer" and v is not None])
+        answers = [v for field, v in cells if field.holds == "answer" and v is not None]
+        kind = "" if not answers else "text" if isinstance(answers[0], str) else "number"
+        if kind == "number" and all(isinstance(answer, bool) for answer in answers):
+            kind = "bool"
         return _csv_line([*(self._cell(field, value, kind) for field, value in cells), kind])
 
     def _cell(self, field: Field, value: Any, kind: str) -> str:
@@ -177,8 +180,6 @@ class CsvWriter(LineWriter):
             return ""
         if isinstance(value, bool):
             return str(value).lower() if kind == "bool" else str(int(value))
-        if isinstance(value, float):
-            return repr(value)
         text = str(value)
         if field.name == "label" and not text:
             raise InvalidLogError(
@@ -199,11 +200,3 @@ def _csv_line(cells: Sequence[str]) -> bytes:
         '"' + cell.replace('"', '""') + '"' if _SPECIAL.search(cell) else cell for cell in cells
     )
     return (",".join(quoted) + "\n").encode()
-
-
-def _kind(answers: Sequence[Any]) -> str:
-    if not answers:
-        return ""
-    if isinstance(answers[0], str):
-        return "text"
-    return "bool" if all(isinstance(answer, bool) for answer in answers) else "number"

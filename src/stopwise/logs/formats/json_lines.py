@@ -1,7 +1,7 @@
 """Logs in JSON lines: one object a round, in which names that belong together are nested."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -36,7 +36,7 @@ class JsonLinesReader(LineReader):
         if first is None:
             raise NoRowsError(f"{path.name} has no rows")
         if isinstance(first, str):
-            raise InvalidLogError(f"{place(path.name, 0, line)}: {first}")
+            raise InvalidLogError(f"{path.name}, {place(0, line)}: {first}")
         self._first: Object = first
         self._paths = dict(_flat(first))
         self.names = tuple(self._paths)
@@ -51,12 +51,9 @@ class JsonLinesReader(LineReader):
                 try:
                     row = decoder.decode(text)
                 except msgspec.DecodeError as error:
-                    number = NOT_JSON.search(text)
-                    reason = (
-                        f"{number[1]} is no number in JSON; write null, or leave the row out"
-                        if number
-                        else f"{error}; is the line cut off?"
-                    )
+                    reason = f"{error}; is the line cut off?"
+                    if number := NOT_JSON.search(text):
+                        reason = f"{number[1]} is no number in JSON; write null, or drop the row"
                     yield line, f"is not JSON: {reason}"
                     continue
                 if isinstance(row, dict):
@@ -77,20 +74,13 @@ class JsonLinesReader(LineReader):
     def _difference(
         self, row: Object, same: dict[str, set[str]], some: list[str], absent: list[str]
     ) -> str | None:
-        """Return what a row has that the first does not, or the other way round."""
+        """Return in what a row differs from the first."""
         for key, names in same.items():
             found = row.get(key)
-            if not isinstance(found, dict):
-                return f"{key!r} must be an object with {', '.join(sorted(map(repr, names)))}"
-            given = cast("Object", found).keys()
-            if given != names:
-                lacks, more = sorted(names - given), sorted(given - names)
-                parts = [f"lacks {', '.join(map(repr, lacks))}"] if lacks else []
-                if more:
-                    parts.append(f"has {', '.join(map(repr, more))}, which the first row has not")
+            if not isinstance(found, dict) or cast("Object", found).keys() != names:
                 return (
-                    f"{key!r} {' and '.join(parts)}; every row must have all, null where there is "
-                    "none"
+                    f"{key!r} must be an object with {_listed(names)}, as in the first row; null "
+                    "where there is none"
                 )
         new = [key for key in absent if row.get(key) is not None]
         for key in some:
@@ -100,8 +90,8 @@ class JsonLinesReader(LineReader):
         if not new:
             return None
         return (
-            f"has {', '.join(map(repr, new))}, which the first row has not; give it in every row, "
-            "null where unknown"
+            f"has {_listed(new)}, which the first row has not; give it in every row, null where "
+            "unknown"
         )
 
     def _columns(self, rows: Sequence[Any], layout: Layout) -> Callable[[str, Use], Cells]:
@@ -119,6 +109,10 @@ class JsonLinesReader(LineReader):
         return lambda column, use: gather(values(self._paths[column]))
 
 
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(map(repr, names)))
+
+
 def _flat(
     value: Object, prefix: str = "", path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -134,18 +128,14 @@ def _flat(
 class JsonLinesWriter(LineWriter):
     """Writes JSON lines."""
 
-    def _check_columns(self) -> None:
+    def _found_names(self) -> list[str] | None:
         try:
-            found = JsonLinesReader(self._path).names
+            return list(JsonLinesReader(self._path).names)
         except InvalidLogError:
             with self._path.open("rb") as file:
                 if not file.readline().endswith(b"\n"):
-                    return  # only a first line, cut off, which `_repair` removes
+                    return None  # only a first line, cut off, which `_repair` removes
             raise
-        self._check_same(found, [field.name for field in self._fields])
-
-    def _opening(self) -> bytes:
-        return b""
 
     def _is_complete(self, rest: bytes) -> bool:
         try:
@@ -155,10 +145,10 @@ class JsonLinesWriter(LineWriter):
         return True
 
     def _encode(self, row: Row) -> bytes:
-        whole: Object = {}
+        complete: Object = {}
         for field, value in zip(self._fields, row, strict=True):
-            around = whole
+            around = complete
             for key in field.path[:-1]:
                 around = around.setdefault(key, {})
             around[field.path[-1]] = value
-        return msgspec.json.encode(whole) + b"\n"
+        return msgspec.json.encode(complete) + b"\n"

@@ -11,21 +11,14 @@ from stopwise.logs.cells import Cells, RowBatch, Use
 from stopwise.logs.columns import Field, Layout, Row
 from stopwise.logs.problems import Problems
 
-# A row with its line; a text says what is wrong with the row.
+# A row with the line on which it ends; a text says what is wrong with the row.
 Record: TypeAlias = "tuple[int, Any | str]"
 
 BOM = b"\xef\xbb\xbf"
 
 
 def decode_lines(lines: Iterable[bytes], file: str) -> Iterator[str]:
-    r"""Decode lines from UTF-8.
-
-    Examples
-    --------
-    >>> list(decode_lines([b"caf\xe9\n"], "log.csv"))
-    Traceback (most recent call last):
-    stopwise.errors.InvalidLogError: log.csv, line 1: not UTF-8 (byte 4 is 0xe9); ...
-    """
+    r"""Decode lines from UTF-8."""
     for number, line in enumerate(lines, 1):
         try:
             yield (line.removeprefix(BOM) if number == 1 else line).decode()
@@ -60,8 +53,7 @@ class LineReader(ABC):
             first += len(batch)
 
     @abstractmethod
-    def _records(self, layout: Layout) -> Iterator[Record]:
-        """Yield every row with the line on which it ends."""
+    def _records(self, layout: Layout) -> Iterator[Record]: ...
 
     @abstractmethod
     def _columns(self, rows: Sequence[Any], layout: Layout) -> Callable[[str, Use], Cells]:
@@ -74,18 +66,25 @@ class LineWriter(ABC):
     With ``append`` it continues an existing file; a last line that a crash cut off is removed.
     """
 
+    _opening = b""  # what the file begins with
+    _quotes = False  # whether a cell may hold line breaks, between quotation marks
+
     def __init__(self, path: Path, fields: Sequence[Field], *, append: bool) -> None:
         self._path = path
         self._fields = fields
         continued = append and path.exists() and not self._only_begun()
-        if continued:
-            self._check_columns()
+        names = self._names
+        if continued and (found := self._found_names()) not in (None, names):
+            raise InvalidLogError(
+                f"{path.name} cannot be appended to: its columns are {', '.join(found or ())}, "
+                f"and those to be written are {', '.join(names)}"
+            )
         self._file = path.open("r+b" if continued else "wb", buffering=0)
         try:
             self._end = self._repair() if continued else 0
             self._file.seek(self._end)
             if not continued:
-                self._put(self._opening())
+                self._put(self._opening)
         except BaseException:
             self._file.close()
             raise
@@ -105,12 +104,15 @@ class LineWriter(ABC):
         """Close the file."""
         self._file.close()
 
+    @property
+    def _names(self) -> list[str]:
+        return [field.name for field in self._fields]
+
     def _only_begun(self) -> bool:
         """Return whether the file holds no more than a part of its opening."""
-        opening = self._opening()
         with self._path.open("rb") as file:
-            found = file.read(len(opening) + 1)
-        return len(found) <= len(opening) and opening.startswith(found)
+            found = file.read(len(self._opening) + 1)
+        return len(found) <= len(self._opening) and self._opening.startswith(found)
 
     def _put(self, line: bytes) -> None:
         """Write a complete line or, if the disk is full, nothing."""
@@ -143,15 +145,9 @@ class LineWriter(ABC):
         self._file.truncate(complete)
         return complete
 
-    _quotes = False  # whether a cell may hold line breaks, between quotation marks
-
     @abstractmethod
-    def _check_columns(self) -> None:
-        """Raise unless the existing file has the columns to be written."""
-
-    @abstractmethod
-    def _opening(self) -> bytes:
-        """Return what the file begins with."""
+    def _found_names(self) -> list[str] | None:
+        """Return the columns of an existing file; None if it has no complete line."""
 
     @abstractmethod
     def _is_complete(self, rest: bytes) -> bool:
@@ -160,10 +156,3 @@ class LineWriter(ABC):
     @abstractmethod
     def _encode(self, row: Row) -> bytes:
         """Return a row as a line."""
-
-    def _check_same(self, found: Sequence[str], names: Sequence[str]) -> None:
-        if list(found) != list(names):
-            raise InvalidLogError(
-                f"{self._path.name} cannot be appended to: its columns are {', '.join(found)}, "
-                f"and those to be written are {', '.join(names)}"
-            )

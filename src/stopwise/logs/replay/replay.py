@@ -9,26 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.checks import integer, number
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
-from stopwise.logs.replay.candidates import Candidate, PolicyLike, candidates
+from stopwise.logs.replay.candidates import Candidate, PolicyLike, candidates, prepare, summarise
 from stopwise.logs.replay.picture import png
 from stopwise.logs.replay.results import (
+    ENOUGH,
     CandidateResult,
     Criterion,
     Replay,
-    best_first,
-    best_of,
     result_of,
+    values_of,
 )
-from stopwise.logs.replay.summary import summarise
-from stopwise.logs.replay.totals import ENOUGH, Outcomes, ReplayTotals
+from stopwise.logs.replay.totals import Outcomes, ReplayTotals
 from stopwise.policies.base import CHUNK
-from stopwise.policies.randomness import checked_seed
-from stopwise.policies.recorded import Rounds
+from stopwise.policies.randomness import checked_seed, generator
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.files import write_files
+
+SAME = 1e-12  # losses that differ by less are equal but for rounding
 
 
 def replay(
@@ -47,8 +48,7 @@ def replay(
 
     Every policy decides the rounds in order. It sees the outputs of the arms up to its stop, and
     learns from them. Where the log ends before the decision, the round cannot be evaluated and
-    the policy learns nothing from it; such rounds are counted (``beyond``). Every fixed depth is
-    evaluated beside the policies.
+    the policy learns nothing from it; such rounds are counted (``beyond``).
 
     Parameters
     ----------
@@ -57,14 +57,13 @@ def replay(
     cascade : Cascade
         The arms of the log and their costs.
     policies : sequence of str, path or Policy
-        ``"uss-pd"``, ``"thompson:scale=0.5"``: a policy by name, made for the contexts of the log.
-        The path of a saved policy, or a policy: a copy of it continues from there.
+        A policy by name, ``"uss-pd"``, ``"thompson:scale=0.5"``, created for the contexts of the
+        log; the path of a saved policy, or a policy: a copy of it continues from there.
     out : path, optional
-        A folder for ``replay.json`` and, with matplotlib, ``replay.png``. Without it nothing is
-        written.
+        A folder for ``replay.json`` and, with matplotlib, ``replay.png``.
     audit : float
-        Give this share of the labels, at random, to policies that learn from labels, each after
-        its round.
+        The share of the labels, drawn at random, that policies which learn from labels get, each
+        after its round.
     degree : int
         Policies given by name see products of up to so many coordinates of the context.
     seed : int
@@ -73,11 +72,6 @@ def replay(
         Called as ``progress(stage, done, of)``.
     chunk_rows : int
         Rounds in memory at a time; makes no difference to any number.
-
-    Returns
-    -------
-    Replay
-        The numbers, and every policy's decisions.
 
     Raises
     ------
@@ -106,13 +100,11 @@ def replay(
     """
     _check(log, cascade, audit, degree)
     chosen = candidates(policies, log, cascade, checked_seed(seed))
-    summary = summarise(log, progress)
-    for candidate in chosen:
-        candidate.prepare(cascade, summary, degree)
-    run = _Run(log, cascade, chosen, audit, seed)
+    found = summarise(log, progress)
+    run = _Run(log, cascade, prepare(chosen, log, cascade, found, degree), audit, seed)
     for chunk in log.chunks(chunk_rows):
         run.add(chunk)
-        progress("replaying", run.rows, summary.rows)
+        progress("replaying", run.rows, found.rows)
     result = run.result(degree)
     if out is not None:
         files = {"replay.json": result.to_json()}
@@ -120,29 +112,6 @@ def replay(
             files["replay.png"] = picture
         write_files(Path(out), files)
     return result
-
-
-def uniform(rows: NDArray[np.uint64], seed: int) -> NDArray[np.float64]:
-    """Return a random number in [0, 1) for each row: always the same for a row and a seed.
-
-    (The finaliser of SplitMix64, a counter-based generator.)
-
-    Examples
-    --------
-    >>> draws = uniform(np.arange(100_000, dtype=np.uint64), seed=1)
-    >>> bool(abs(draws.mean() - 0.5) < 0.005), bool((draws < 1).all())
-    (True, True)
-    """
-    with np.errstate(over="ignore"):
-        start = _mixed(np.array([seed], dtype=np.uint64) + np.uint64(1))
-        bits = _mixed(start + (rows + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
-    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 class _Run:
@@ -153,20 +122,22 @@ class _Run:
     ) -> None:
         k = cascade.n_arms
         self._log, self._cascade, self._candidates = log, cascade, chosen
-        self._audit, self._seed = audit, seed
+        self._audit, self._seed, self._random = audit, seed, generator(seed)
         self._totals = [ReplayTotals(k, compare=True) for _ in chosen]
         self._fixed = [ReplayTotals(k, compare=False) for _ in range(k)]
         self._decisions: list[list[NDArray[np.uint8]]] = [[] for _ in chosen]
         self.rows = self._labelled = self._failed = self._truncated = self._audited = 0
-        self._labels = _LabelCheck()
+        self._compared, self._equal = 0, False  # labels with outputs
+        self._example: tuple[object, object] | None = None
 
     def add(self, chunk: Chunk) -> None:
         """Let every candidate decide these rounds."""
         rounds, known = chunk.rounds, Outcomes.of(chunk)
-        if self._audit:  # by the number of the round alone, however many are read at a time
-            numbers = np.arange(chunk.first, chunk.first + chunk.n, dtype=np.uint64)
-            audited = (chunk.labels >= 0) & (uniform(numbers, self._seed) < self._audit)
+        if self._audit:
+            audited = (chunk.labels >= 0) & (self._random.random(chunk.n) < self._audit)
             rounds = msgspec.structs.replace(rounds, audited=audited)
+            if any(one.policy.learns_from_labels for one in self._candidates):
+                self._audited += int(audited.sum())
         for one, totals, decisions in zip(
             self._candidates, self._totals, self._decisions, strict=True
         ):
@@ -175,30 +146,41 @@ class _Run:
             decisions.append(stops.astype(np.uint8))
         for depth, totals in enumerate(self._fixed):
             totals.add(known, np.full(chunk.n, depth))
-        self._labels.add(chunk)
-        self._count(chunk, rounds)
-
-    def _count(self, chunk: Chunk, rounds: Rounds) -> None:
-        last = self._cascade.n_arms - 1
         self.rows += chunk.n
         self._labelled += int((chunk.labels >= 0).sum())
         self._failed += int(rounds.failed.sum())
-        self._truncated += int(((rounds.reach < last) & ~rounds.failed).sum())
-        if rounds.audited is not None and any(one.learns_from_labels for one in self._candidates):
-            self._audited += int(rounds.audited.sum())
+        self._truncated += int(((rounds.reach < self._cascade.n_arms - 1) & ~rounds.failed).sum())
+        self._compare_labels(chunk)
+
+    def _compare_labels(self, chunk: Chunk) -> None:
+        rows = np.flatnonzero((chunk.labels >= 0) & (chunk.rounds.reach >= 0))
+        self._compared += len(rows)
+        self._equal |= bool((chunk.codes[rows] == chunk.labels[rows, None]).any())
+        if self._example is None and len(rows):
+            code, label = int(chunk.codes[rows[0], 0]), int(chunk.labels[rows[0]])
+            values = chunk.values
+            self._example = (code, label) if values is None else (values[code], values[label])
 
     def result(self, degree: int) -> Replay:
         """Turn all counts into numbers."""
-        log, by = self._log, self._criterion()
-        if self._fixed[0].unanswered == self.rows:
+        log, unanswered = self._log, self._fixed[0].unanswered
+        if unanswered == self.rows:
             raise InvalidLogError(
                 f"{log.path.name}: the first arm, {log.arms[0]!r}, failed in every round, so there "
                 "is no answer to evaluate"
             )
+        by: Criterion = "cost + disagreement"
+        if self._fixed[0].labelled >= ENOUGH:
+            by = "total loss"
         exact = not any(totals.beyond for totals in (*self._totals, *self._fixed))
         names = [one.name for one in self._candidates]
         policies = self._results(names, self._totals, by if exact else None)
         fixed = self._results(log.arms, self._fixed, None)
+        if values := values_of(policies, by):
+            policies = [policies[i] for i in sorted(range(len(values)), key=values.__getitem__)]
+        best = None
+        if values := values_of(fixed, by):  # the shallowest of equals
+            best = next(i for i, value in enumerate(values) if value <= min(values) + SAME)
         return Replay(
             log=log.path.name,
             arms=log.arms,
@@ -206,63 +188,31 @@ class _Run:
             rounds=self.rows,
             labelled=self._labelled,
             failed=self._failed,
-            unanswered=self._fixed[0].unanswered,
+            unanswered=unanswered,
             truncated=self._truncated,
             degree=degree,
             seed=self._seed,
             audit=self._audit,
             audited=self._audited,
             judged_by=by,
-            policies=best_first(policies, by),
+            policies=tuple(policies),
             fixed=tuple(fixed),
-            best_fixed=best_of(fixed, by),
-            notes=self._labels.notes,
+            best_fixed=best,
+            notes=self._notes(),
             decisions=dict(zip(names, map(np.concatenate, self._decisions), strict=True)),
         )
-
-    def _criterion(self) -> Criterion:
-        return "total loss" if self._fixed[0].labelled >= ENOUGH else "cost + disagreement"
 
     def _results(
         self, names: Sequence[str], totals: Sequence[ReplayTotals], compare: Criterion | None
     ) -> list[CandidateResult]:
-        tells_stops = self._log.layout.stop is not None or self._truncated > 0
+        rounds = self.rows if self._log.layout.stop is not None or self._truncated else None
         return [
-            result_of(
-                name,
-                one,
-                self._cascade,
-                rounds=self.rows,
-                tells_stops=tells_stops,
-                compare=compare,
-            )
+            result_of(name, one, self._cascade, recorded=rounds, compare=compare)
             for name, one in zip(names, totals, strict=True)
         ]
 
-
-class _LabelCheck:
-    """Whether labels ever equal an output: if never, they are likely in other words."""
-
-    def __init__(self) -> None:
-        self._compared = 0
-        self._equal = False
-        self._example: tuple[object, object] | None = None
-
-    def add(self, chunk: Chunk) -> None:
-        """Compare some rounds."""
-        rows = np.flatnonzero((chunk.labels >= 0) & (chunk.rounds.reach >= 0))
-        if self._equal or not len(rows):
-            return
-        self._compared += len(rows)
-        self._equal = bool((chunk.codes[rows] == chunk.labels[rows, None]).any())
-        if self._example is None:
-            code, label = int(chunk.codes[rows[0], 0]), int(chunk.labels[rows[0]])
-            values = chunk.values
-            self._example = (code, label) if values is None else (values[code], values[label])
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The warning, if there is one to give."""
+    def _notes(self) -> tuple[str, ...]:
+        """Warn if labels never equal an output: they are likely the same answers in other words."""
         if self._equal or self._compared < ENOUGH or self._example is None:
             return ()
         output, label = self._example
@@ -280,11 +230,9 @@ def _check(log: Log, cascade: Cascade, audit: float, degree: int) -> None:
             f"the arms of {log.path.name} are {', '.join(log.arms)}, those of the cascade "
             f"{', '.join(cascade.names)}; write Cascade(costs, names=log.arms)"
         )
-    if not 0 <= audit <= 1:
-        raise InvalidParameterError(f"audit is a share of the labels, from 0 to 1, not {audit!r}")
+    number("audit", audit, least=0, most=1)
+    integer("degree", degree, least=1, most=4)
     if audit and not log.has_labels:
         raise InvalidParameterError(
             f"{log.path.name} has no labels to audit with; name their column if it is not 'label'"
         )
-    if not 1 <= degree <= 4:
-        raise InvalidParameterError(f"degree must be from 1 to 4, not {degree!r}")

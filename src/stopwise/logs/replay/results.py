@@ -1,6 +1,7 @@
 """What a replay found: frozen values of plain numbers and words, ready for JSON."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -8,22 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.logs.diagnosis.findings import Estimate
-from stopwise.logs.diagnosis.intervals import around, wilson
 from stopwise.logs.replay.totals import UNKNOWN, ReplayTotals
+from stopwise.reporting.intervals import Estimate, around, wilson
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Criterion = Literal["total loss", "cost + disagreement"]
 
-SAME = 1e-12  # losses that differ by less are equal but for rounding
+ROUNDING = 1e-12  # a relative difference that is smaller is rounding error
+ENOUGH = 30  # labelled rounds from which losses are compared (heuristic: normal intervals hold)
 
 
 class CandidateResult(msgspec.Struct, frozen=True):
     """The numbers of a policy, or of a fixed depth.
 
     All are per round, over the rounds that can be evaluated; intervals are at 95 %, Wilson's for
-    shares and normal ones for means, as of independent rounds.
+    shares and normal ones for means.
 
     Attributes
     ----------
@@ -32,21 +33,19 @@ class CandidateResult(msgspec.Struct, frozen=True):
     rounds : int
         Rounds that can be evaluated.
     beyond : int
-        Rounds decided deeper than the log knows: not among ``rounds``, and nothing was learned
+        Rounds decided deeper than the log goes: not among ``rounds``, and nothing was learned
         from them. If 0, the cost is exact, and the disagreement if all rounds are ``compared``.
     depths : tuple of Estimate
         The share of rounds that ended at each arm.
     cost : Estimate or None
-        Mean of C_stop. None, here and below, where no round tells; a mean (not a share) also
-        where a single one does, from which no interval follows.
+        Mean of C_stop. None, here and below, where it is not known; a mean (not a share) also
+        where it is known of a single round, from which no interval follows.
     compared, labelled, priced : int
-        Rounds whose deepest output is known; whose right answer is; of which the log says what
-        they really cost.
+        Rounds whose deepest output, right answer, real cost is known.
     disagreement : Estimate or None
         Share of the compared rounds whose answer differs from the deepest arm's.
     cost_and_disagreement : Estimate or None
-        Mean of C_stop + disagreement over the compared rounds: no less than the total loss minus
-        the deepest arm's error.
+        Mean of C_stop + disagreement over the compared rounds.
     error, loss : Estimate or None
         Over the labelled rounds: share of wrong answers, and the mean of C_stop + error.
     money : Estimate or None
@@ -76,7 +75,7 @@ class CandidateResult(msgspec.Struct, frozen=True):
 
     @property
     def exact(self) -> bool:
-        """Whether the log knows the outcome of every decision (and so its cost)."""
+        """Whether the log has the outcome of every decision (and so its cost)."""
         return self.beyond == 0
 
     def value(self, by: Criterion) -> Estimate | None:
@@ -90,31 +89,27 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     Attributes
     ----------
     log : str
-        Name of the file.
-    arms : tuple of str
-        In the order of the cascade.
-    costs : tuple of float
-        C_i, the cost of stopping at each arm.
-    rounds, labelled, failed, unanswered : int
-        Rounds in the log; with a right answer; in which an arm failed; the first arm.
+        The name of the file.
+    arms, costs : tuple
+        Of the cascade; costs are cumulative, C_i.
+    rounds, labelled : int
+        Rounds of the log, and those with a right answer.
+    failed, unanswered : int
+        Rounds in which an arm failed; in which it was the first arm.
     truncated : int
-        Rounds whose deeper outputs the log does not know, though no arm failed.
-    degree : int
-        Of the products of coordinates that policies given by name see.
-    seed : int
-        Of everything random.
-    audit : float
-        The share of labelled rounds whose right answer was given to policies that use it.
-    audited : int
-        How many those are.
+        Rounds without the outputs of the deeper arms, though no arm failed.
+    degree, seed : int
+        As given.
+    audit, audited : float, int
+        The share of labels that were given to policies that use them, and how many those are.
     judged_by : {"total loss", "cost + disagreement"}
         What lines are compared by: the loss, if at least 30 rounds have labels.
     policies : tuple of CandidateResult
-        Those asked for, best first; in the order given where they cannot be compared.
+        Best first; in the order given where they cannot be compared.
     fixed : tuple of CandidateResult
         Every fixed depth, the shallowest first.
     best_fixed : int or None
-        The best of them in hindsight; None where the log does not know enough to say.
+        The best of them in hindsight; None where the log does not say.
     notes : tuple of str
         Warnings: what is likely to be wrong with the log.
     decisions : dict of str to ndarray of uint8
@@ -142,12 +137,12 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def exact(self) -> bool:
-        """Whether the log knows the outcome of every decision of every line."""
+        """Whether the log has the outcome of every decision of every line."""
         return all(one.exact for one in (*self.policies, *self.fixed))
 
     @property
     def sentences(self) -> list[str]:
-        """What to take from it, in words."""
+        """The conclusions, in words."""
         from stopwise.logs.replay.words import sentences
 
         return sentences(self)
@@ -166,22 +161,23 @@ def result_of(
     totals: ReplayTotals,
     cascade: Cascade,
     *,
-    rounds: int,
-    tells_stops: bool,
+    recorded: int | None,
     compare: Criterion | None,
 ) -> CandidateResult:
     """Turn counts into numbers with intervals.
 
-    ``rounds`` are those of the log; ``tells_stops`` whether it says where they stopped;
-    ``compare`` by what to compare with fixed depths, None where that means nothing.
+    ``recorded`` counts the rounds of the log, None if it does not say where they stopped;
+    ``compare`` is by what to compare with fixed depths, None where that means nothing.
     """
-    costs = cascade.cumulative
-    counts = totals.outcomes
+    costs, counts = cascade.cumulative, totals.outcomes
     n = int(counts.sum())
     by_end = counts.sum(axis=(1, 2))
     errors, differing = counts.sum(axis=2)[:, :UNKNOWN], counts.sum(axis=1)[:, :UNKNOWN]
     with_event = costs[:, None] + np.array([0.0, 1.0])
     over = totals.over_wrong if compare == "total loss" else totals.over_differs
+    extra = costs[:, None, None] - costs[None, :, None] + np.array([-1.0, 0.0, 1.0])
+    differences = [_mean(extra, one) for one in over] if compare else []
+    known = tuple(one for one in differences if one is not None)
     return CandidateResult(
         name=name,
         rounds=n,
@@ -194,31 +190,18 @@ def result_of(
         labelled=int(errors.sum()),
         error=_share(errors),
         loss=_mean(with_event, errors),
-        priced=totals.money.n,
-        money=around(totals.money.mean, totals.money.error) if totals.money.n > 1 else None,
-        as_played=wilson(totals.same, rounds) if tells_stops else None,
-        over_fixed=_differences(over, costs) if compare else None,
+        priced=int(totals.money[0]),
+        money=_estimate(*totals.money.tolist()),
+        as_played=None if recorded is None else wilson(totals.same, recorded),
+        over_fixed=known if len(known) == len(costs) else None,
     )
 
 
-def best_first(results: list[CandidateResult], by: Criterion) -> tuple[CandidateResult, ...]:
-    """Sort results that can be compared; leave others as they are."""
-    if not all(one.exact and one.value(by) is not None for one in results):
-        return tuple(results)
-    return tuple(sorted(results, key=lambda one: _number(one, by)))
-
-
-def best_of(fixed: list[CandidateResult], by: Criterion) -> int | None:
-    """Return the best fixed depth, the shallowest of equals; None if the log cannot tell."""
-    if not all(one.exact and one.value(by) is not None for one in fixed):
-        return None
-    values = [_number(one, by) for one in fixed]
-    return next(i for i, value in enumerate(values) if value <= min(values) + SAME)
-
-
-def _number(one: CandidateResult, by: Criterion) -> float:
-    value = one.value(by)
-    return math.inf if value is None else value.value
+def values_of(results: Sequence[CandidateResult], by: Criterion) -> list[float] | None:
+    """Return the number by which each is compared; None unless all can be."""
+    values = [one.value(by) for one in results if one.exact]
+    known = [value.value for value in values if value is not None]
+    return known if len(known) == len(results) else None
 
 
 def _share(counts: Counts) -> Estimate | None:
@@ -227,16 +210,15 @@ def _share(counts: Counts) -> Estimate | None:
 
 
 def _mean(values: Floats, counts: Counts) -> Estimate | None:
-    """Return the mean of values that occurred so often; None if fewer than two did."""
-    n = int(counts.sum())
+    """Return the mean of values that occurred so often."""
+    return _estimate(counts.sum(), (values * counts).sum(), (values**2 * counts).sum())
+
+
+def _estimate(n: float, total: float, squares: float) -> Estimate | None:
+    """Return the mean of n numbers; None if there are fewer than two."""
     if n < 2:
         return None
-    mean = float((values * counts).sum()) / n
-    variance = float((counts * (values - mean) ** 2).sum()) / (n - 1)
-    return around(mean, math.sqrt(variance / n))
-
-
-def _differences(over: Counts, costs: Floats) -> tuple[Estimate, ...] | None:
-    values = costs[:, None, None] - costs[None, :, None] + np.array([-1.0, 0.0, 1.0])
-    found = [_mean(values, counts) for counts in over]
-    return tuple(one for one in found if one is not None) if all(found) else None
+    mean, spread = float(total / n), float(squares - total**2 / n)
+    if spread < ROUNDING * squares:  # all are equal
+        spread = 0.0
+    return around(mean, math.sqrt(spread / (n - 1) / n))

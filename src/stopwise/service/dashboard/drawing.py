@@ -1,28 +1,18 @@
-"""SVG charts and times as text; positions are percentages, so that charts stretch and text not."""
+"""SVG charts, and times as text; positions are percentages, so that text is never distorted."""
 
 import math
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import TypeAlias
 
 from markupsafe import Markup, escape
 
 from stopwise.reporting.wording import duration, number, percent, plural, short
 from stopwise.service.dashboard.views import Pair, Period, mean_cost
 
-Ticks: TypeAlias = list[tuple[float, str]]  # positions as shares of an axis, and their labels
-
 SHADES = 16  # of arms, in the style sheet
 MIN_SLOTS = 3  # one bar alone is not as wide as the page
-MINUTE, HOUR, DAY = 60, 3_600, 86_400
-STEPS = (
-    *(step * unit for unit in (1, MINUTE) for step in (1, 2, 5, 10, 15, 30)),
-    *(step * HOUR for step in (1, 2, 3, 6, 12)),
-    *(step * DAY for step in (1, 2, 4, 7, 14, 28, 56, 91, 182, 365, 730, 1_826, 3_652)),
-)
-NICE = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 _at = "{:.2%}".format
 _utc = partial(datetime.fromtimestamp, tz=UTC)
@@ -89,14 +79,14 @@ def depth_chart(periods: Sequence[Period], arms: Sequence[str]) -> Markup:
                 pieces.append(_rect(shade(arm, len(arms)), x, wide, top, n / period.rounds))
         bars.append(element("g", *pieces))
     label = "Shares of rounds that stopped at each arm, over time; the table below has the numbers"
-    shares = _chart(label, [(0, "0 %"), (0.5, "50 %"), (1, "100 %")], periods, 0, bars, "tall")
-    return shares + _chart("Rounds over time", [(1, f"{most:,}")], periods, 4, volumes, "low")
+    shares = _chart(label, {0: "0 %", 0.5: "50 %", 1: "100 %"}, bars, "tall")
+    return shares + _chart("Rounds over time", {1: f"{most:,}"}, volumes, "low", periods)
 
 
 def cost_chart(periods: Sequence[Period], cumulative: Sequence[float], *, saved: bool) -> Markup:
     """Draw the mean cost of a round over time, and the cost of always running every arm."""
     deepest = cumulative[-1]
-    top = nice(deepest * 1.02)
+    top = 1.1 * deepest or 1.0
     width, limit = 1 / max(len(periods), MIN_SLOTS), 1 - deepest / top
     drawn, before = list[Markup](), None
     for k, period in enumerate(periods):
@@ -112,9 +102,8 @@ def cost_chart(periods: Sequence[Period], cumulative: Sequence[float], *, saved:
             drawn.append(_rect("tip", k * width, width, 0, 1, title=_title(period, text)))
         before = y
     drawn.append(_line("limit", 0, 1, limit, limit))
-    scale = [(0.0, "0"), (0.5, number(top / 2)), (1.0, number(top))]
     label = f"Cost per round over time; always running the last arm costs {number(deepest)}"
-    return _chart(label, scale, periods, 4, drawn, "tall alone")
+    return _chart(label, {0: "0", 1 - limit: number(deepest)}, drawn, "tall alone", periods)
 
 
 def _title(period: Period, text: str) -> Markup:
@@ -134,57 +123,32 @@ def pair_interval(pair: Pair, top: float) -> Markup:
 
 
 def share_top(pairs: Iterable[Pair]) -> float:
-    """Return where the scale of disagreement ends, the same for all pairs."""
+    """Return where the scale of disagreement ends, the same for all pairs: at most at 1."""
     values = [0.01]
     for pair in pairs:
         values += [pair.share.high if pair.seen >= 5 else pair.share.value]
         values += [pair.gap] if pair.gap <= 1 else []
-    return min(nice(max(values) * 1.1), 1.0)
+    return min(math.ceil(max(values) * 22) / 20, 1.0)
 
 
 def _chart(
-    label: str, up: Ticks, periods: Sequence[Period], most: int, drawn: Iterable[Markup], kind: str
+    label: str, up: dict[float, str], drawn: list[Markup], kind: str, along: Sequence[Period] = ()
 ) -> Markup:
-    """Put axes around a drawing; their labels are not distorted, whatever the width."""
-    along = ticks(periods, most)
-    grid = [_line("rule", 0, 1, 1 - at, 1 - at) for at, _ in up]
-    grid += [_line("rule", at, at, 0, 1) for at, _ in along]
-    labels = [element("text", t, x="100%", y=_at(1 - at), dy=f"{0.7 * at:.2f}em") for at, t in up]
-    times = [
-        element("text", text, x=_at(at), y="1.1em", class_="last" if at > 0.94 else "tick")
-        for at, text in along
+    """Put axes around a drawing; below it, the times at which periods begin and end."""
+    grid = [_line("rule", 0, 1, 1 - at, 1 - at) for at in up]
+    labels = [
+        element("text", text, x="100%", y=_at(1 - at), dy=f"{0.7 * at:.2f}em")
+        for at, text in up.items()
     ]
     left = element("svg", *labels, class_="up", aria_hidden="true")
     middle = element("svg", *grid, *drawn, class_="drawn", role="img", aria_label=label)
-    below = element("svg", *times, class_="along", aria_hidden="true") if along else ""
+    below = ""
+    if along:
+        begin, length = along[0].begin, along[0].end - along[0].begin
+        text = period_text(begin, begin + length * max(len(along), MIN_SLOTS))
+        ends = [element("span", end) for end in text.removesuffix(" UTC").split(" to ")]
+        below = element("p", *ends, class_="along", aria_hidden="true")
     return element("div", left, middle, below, class_=f"chart {kind}")
-
-
-def ticks(periods: Sequence[Period], most: int) -> Ticks:
-    """Return at most ``most`` round times, at least that share of the axis apart."""
-    if not periods or not most:
-        return []
-    begin = periods[0].begin
-    length = (periods[0].end - begin) * max(len(periods), MIN_SLOTS)
-
-    def multiples(step: int) -> list[int]:
-        last = math.floor((begin + length) / step)
-        return [step * k for k in range(math.ceil(begin / step), last + 1)]
-
-    good = (s for s in STEPS if s >= length / most and len(multiples(s)) <= most)
-    step = next(good, STEPS[-1])
-    day = "{:%b %Y}" if step >= 91 * DAY else "{0.day} {0:%b}"
-    clock = "{:%H:%M:%S}" if step < MINUTE else "{:%H:%M}"
-    return [
-        ((time - begin) / length, (clock if time % DAY else day).format(_utc(time)))
-        for time in multiples(step)
-    ]
-
-
-def nice(value: float) -> float:
-    """Return the next larger number that reads well on an axis."""
-    scale = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
-    return float(f"{next(n for n in NICE if value <= n * scale * (1 + 1e-9)) * scale:.6g}")
 
 
 def when(time: float | None, now: float) -> Markup:
@@ -197,7 +161,7 @@ def when(time: float | None, now: float) -> Markup:
 
 def span(seconds: float, parts: int = 2) -> str:
     """Return a duration as text; from a second to a minute without decimals."""
-    text = f"{seconds:.0f} s" if 1 <= seconds < MINUTE else duration(seconds, parts)
+    text = f"{seconds:.0f} s" if 1 <= seconds < 60 else duration(seconds, parts)
     return re.sub(r" 0 \w+$", "", text)  # 2 min, not 2 min 0 s
 
 
@@ -210,6 +174,6 @@ def moment(time: float) -> str:
 def period_text(begin: float, end: float) -> str:
     """Return when a period began and ended."""
     first, last = _utc(begin), _utc(end)
-    clock = "%H:%M:%S" if end - begin < 5 * MINUTE else "%H:%M"
+    clock = "%H:%M:%S" if end - begin < 300 else "%H:%M"
     day = "" if first.date() == last.date() else f"{last.day} {last:%b} "
     return f"{first.day} {first:%b} {first:{clock}} to {day}{last:{clock}} UTC"

@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
-from stopwise.logs.diagnosis.findings import Estimate
-from stopwise.logs.diagnosis.intervals import wilson
-from stopwise.reporting.wording import percent_interval, plural, short
+from stopwise.reporting.intervals import Estimate, wilson
+from stopwise.reporting.wording import plural, short
 from stopwise.service.learner import Learner, RecentDecision
 from stopwise.service.ledger import Counts
 from stopwise.service.spec import context_names, context_size
@@ -37,7 +36,7 @@ class Period(msgspec.Struct, frozen=True):
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """Two arms, the cost of going on from the first to the second, and how often they differed."""
+    """Two arms, the cost of going on from the first to the second, and how often they disagreed."""
 
     first: int
     second: int
@@ -49,11 +48,6 @@ class Pair(msgspec.Struct, frozen=True):
     def share(self) -> Estimate:
         """The share of disagreements, with its 95 % interval."""
         return wilson(self.differed, self.seen)
-
-    @property
-    def share_text(self) -> str:
-        """That share and its interval as text."""
-        return percent_interval(self.share.value, self.share.low, self.share.high)
 
 
 def mean_cost(stops: Sequence[int], cumulative: Sequence[float]) -> float | None:
@@ -121,15 +115,9 @@ def recent_round(recent: RecentDecision) -> Values:
     every = recent.evidence()
     closest = sorted(every, key=lambda e: (e.first != recent.stop, e.gap - e.repair))
     evidence = sorted(closest[:MOST_EVIDENCE], key=lambda e: (e.first, e.second))
-    return {
-        "id": recent.id,
-        "time": recent.time,
-        "stop": recent.stop,
-        "cost": recent.cost,
-        "reason": recent.words(),
-        "evidence": evidence,
-        "left_out": len(every) - len(evidence),
-    }
+    found = {name: getattr(recent, name) for name in ("id", "time", "stop", "cost")}
+    left_out = len(every) - len(evidence)
+    return {**found, "reason": recent.words(), "evidence": evidence, "left_out": left_out}
 
 
 def health(learner: Learner) -> tuple[str, str, str]:

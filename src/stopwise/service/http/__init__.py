@@ -1,1 +1,1 @@
-"""The service over HTTP: who may come in, what is said there, and how a refusal looks."""
+"""The service over HTTP: access, routes, bodies and refusals."""

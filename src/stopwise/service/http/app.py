@@ -13,10 +13,9 @@ from stopwise.service.dashboard.pages import dashboard
 from stopwise.service.http.request import (
     JSON,
     Access,
-    Body,
-    BodyTimeouts,
     Request,
     Response,
+    read_json,
     refused,
     unexpected,
 )
@@ -30,7 +29,7 @@ from stopwise.service.settings import Settings
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-# On every answer, unless it says otherwise itself: what is decided for one is for no cache.
+# Headers of every answer that does not set them itself.
 DEFAULTS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 _USUAL = [("content-type", JSON), *DEFAULTS.items()]
 _encode = msgspec.json.Encoder().encode
@@ -44,23 +43,19 @@ class Path(NamedTuple):
 
 
 class App:
-    """The service behind HTTP, for a server that speaks RSGI.
-
-    Every request is routed, checked, handled, answered, counted and logged here.
-    """
+    """The service behind HTTP, for a server that speaks RSGI."""
 
     def __init__(self, service: Service, settings: Settings) -> None:
         keys = None if settings.keys is None else Keys(settings.keys)
         self._access = Access(settings, keys)
         self._api = Api(service, self._access, Metrics(service), document(secured=keys is not None))
         self._max_body = settings.max_body
-        self._bodies = BodyTimeouts()
         self._counters = service.counters
         self._journal = service.journal
         self._paths: dict[str, Path] = {}
         self._pattern = re.compile("")  # of all paths; which one matched is its last group
         for route in ROUTES:
-            self.add_route(route)
+            self.add(route.method, route.path, self._handler(route), route.id)
         for method, path, handler in dashboard(service, settings, keys):
             self.add(method, path, handler, "dashboard")
 
@@ -75,10 +70,6 @@ class App:
         for one in self._paths.values():
             self._by_group[group] = one
             group += 1 + len(one.params)
-
-    def add_route(self, route: Route) -> None:
-        """Serve a route of the API."""
-        self.add(route.method, route.path, self._handler(route), route.id)
 
     def _found(self, request: Request) -> tuple[Handler, str]:
         """Return the handler of a request and its name, or refuse."""
@@ -95,7 +86,7 @@ class App:
     async def __rsgi__(self, scope: Any, protocol: Any) -> None:
         """Answer one request."""
         began = perf_counter()
-        request = Request(scope, protocol, self._max_body, self._bodies)
+        request = Request(scope, protocol, self._max_body)
         name, code = OTHER, None
         try:
             self._access.check_origin(request)
@@ -113,10 +104,8 @@ class App:
             response = unexpected(error, request)
         headers = _USUAL
         if response.headers or response.media_type != JSON:
-            given = {"content-type": response.media_type, **DEFAULTS}
-            given |= {key: value for key, value in response.headers if key != "set-cookie"}
-            cookies = [one for one in response.headers if one[0] == "set-cookie"]
-            headers = [*given.items(), *cookies]
+            given = {"content-type": response.media_type, **DEFAULTS, **dict(response.headers)}
+            headers = list(given.items())
         with suppress(RuntimeError):  # the client went away
             protocol.response_bytes(response.status, headers, response.body)
         seconds = perf_counter() - began
@@ -130,26 +119,22 @@ class App:
 
     def _handler(self, route: Route) -> Handler:
         """Return the handler of a route of the API."""
-        api, access, run = self._api, self._access, route.run
-        body = None if route.takes is None else Body.of(route.takes)
-        needs, writes, repeatable = route.needs, route.writes, route.repeatable
+        decoder = None if route.takes is None else msgspec.json.Decoder(route.takes)
 
         async def handle(request: Request) -> Response:
-            if needs != "nothing":
-                access.check_key(request, needs)
-            if writes:
+            if route.needs != "nothing":
+                self._access.check_key(request, route.needs)
+            if route.writes:
                 request.check_media_type()
                 raw = await request.body()
-                if repeatable:
+                if route.repeatable:
                     request.read_idempotency_key()
-                if body is not None:
-                    request.content = body.read(raw)
+                if decoder is not None:
+                    request.content = read_json(decoder, raw)
                 elif raw.strip() not in {b"", b"{}"}:
                     raise Refusal(422, "invalid", "this takes no body, or {}")
-            reply = await run(api, request)
-            if isinstance(reply, Response):
-                return reply
-            return Response(reply[0], _encode(reply[1]))
+            reply = await route.run(self._api, request)
+            return reply if isinstance(reply, Response) else Response(reply[0], _encode(reply[1]))
 
         return handle
 

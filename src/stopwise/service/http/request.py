@@ -4,9 +4,10 @@ import asyncio
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
 from ipaddress import ip_address
 from secrets import token_hex
-from time import monotonic
 from typing import Any, cast
 
 import msgspec
@@ -23,6 +24,7 @@ BODY_SECONDS = 30.0  # for a body to arrive
 
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?([^";\s]*)')
 _VISIBLE = re.compile(r"[!-~]{1,200}")
+_STRING = re.compile(rb'("[^"]*")\s*(:?)')  # in JSON without escapes; a colon follows a key
 _PORT = re.compile(r":\d*\Z")
 _encode = msgspec.json.Encoder().encode
 
@@ -39,18 +41,17 @@ class Response(msgspec.Struct, frozen=True):
 class Request:
     """One request."""
 
-    def __init__(self, scope: Any, protocol: Any, max_body: int, bodies: "BodyTimeouts") -> None:
+    def __init__(self, scope: Any, protocol: Any, max_body: int) -> None:
         self.method: str = scope.method
         self.path: str = scope.path
         self.query: str = scope.query_string  # without "?"
         self.headers: Any = scope.headers  # names are lower-case; `get` has no values but ASCII
         self.params: Mapping[str, str] = {}  # what varies in the path: name, id
-        self.key: Key | None = None  # the API key, once checked; None where none is asked for
+        self.key: Key | None = None  # the API key, once checked; None where none is needed
         self.idempotency_key: str | None = None  # where the route takes one
         self.content: Any = None  # the decoded body, of the type that the route takes
         self._protocol = protocol
         self._max_body = max_body
-        self._bodies = bodies
 
     @property
     def id(self) -> str | None:
@@ -64,29 +65,25 @@ class Request:
         length: str | None = self.headers.get("content-length")
         if length is not None and (len(length) > 18 or int(length) > limit):
             raise _too_large(limit)
-        task = self._bodies.expect()
         try:
-            if length is not None:
-                return await self._protocol()
-            parts: list[bytes] = []
-            size = 0
-            async for part in self._protocol:
-                size += len(part)
-                if size > limit:
-                    raise _too_large(limit)
-                parts.append(part)
-            if b"" in parts[:-1]:  # the server ends with one; another stands for an error
-                raise _broken_off()
-            return b"".join(parts)
-        except asyncio.CancelledError:
-            if task in self._bodies:  # it was cancelled for another reason
-                raise
+            async with asyncio.timeout(BODY_SECONDS):
+                if length is not None:
+                    return await self._protocol()
+                parts: list[bytes] = []
+                size = 0
+                async for part in self._protocol:
+                    size += len(part)
+                    if size > limit:
+                        raise _too_large(limit)
+                    parts.append(part)
+        except TimeoutError:
             words = f"the body did not arrive within {BODY_SECONDS:g} seconds"
             raise Refusal(400, "bad_request", words) from None
         except RuntimeError as error:  # the server's own: the connection was closed
             raise _broken_off() from error
-        finally:
-            self._bodies.pop(task, None)
+        if b"" in parts[:-1]:  # the server ends with one; another one is an error
+            raise _broken_off()
+        return b"".join(parts)
 
     def check_media_type(self) -> None:
         """Refuse a body that is not declared as JSON in UTF-8; no body is fine."""
@@ -124,55 +121,22 @@ def _broken_off() -> Refusal:
     return Refusal(400, "bad_request", "the body broke off, or its chunks are not valid")
 
 
-class BodyTimeouts(dict["asyncio.Task[Any] | None", float]):
-    """Tasks that wait for a body, and since when; those that wait too long are cancelled.
-
-    One timer for all: one for each would cost a tenth of every request.
-    """
-
-    _watching = False
-    _loop: asyncio.AbstractEventLoop | None = None
-
-    def expect(self) -> "asyncio.Task[Any] | None":
-        """Watch the current task; whoever has its body takes it out."""
-        if self._loop is None:  # once: to find out is a system call
-            self._loop = asyncio.get_running_loop()
-        task = asyncio.current_task(self._loop)
-        self[task] = monotonic()
-        if not self._watching:
-            self._watching = True
-            self._loop.call_later(BODY_SECONDS / 4, self._look)
-        return task
-
-    def _look(self) -> None:
-        latest = monotonic() - BODY_SECONDS
-        for task in [task for task, since in self.items() if since <= latest]:
-            del self[task]
-            if task is not None:
-                task.cancel()
-        self._watching = bool(self)
-        if self._watching:
-            asyncio.get_running_loop().call_later(BODY_SECONDS / 4, self._look)
-
-
 class Access:
     """Decides who may send a request.
 
-    Without keys (None), which is for loopback alone, requests that another site made a browser
-    send are recognised by their Host and Origin.
+    Without keys (None), which is for loopback alone, requests that a browser
+    sends for another site are recognised by their Host and Origin.
     """
 
     def __init__(self, settings: Settings, keys: Keys | None) -> None:
         self.keys = keys
         self._own = settings.host.lower()
-        self._hosts: set[str] = set()  # accepted before
 
     def check_origin(self, request: Request) -> None:
         """Refuse ambiguous hosts; without keys, also what came through another site.
 
-        A foreign name that resolves to this machine (DNS rebinding) shows in Host. A form or
-        script of another site that posts here shows in Origin; the browser does not let it read
-        the answer.
+        Host shows a foreign name that resolves to this machine (DNS rebinding), and Origin a form
+        or script of another site that posts here.
         """
         hosts = request.headers.get_all("host")
         if len(hosts) > 1:
@@ -181,26 +145,14 @@ class Access:
         if self.keys is not None:
             return
         host = hosts[0] if hosts else ""
-        if host not in self._hosts:
-            if not self._is_here(host):
-                words = "without keys this service answers to localhost alone, not to other names"
-                raise Refusal(403, "forbidden", words)
-            if len(self._hosts) < 100:
-                self._hosts.add(host)
+        if not _is_here(host, self._own):
+            words = "without keys this service answers to localhost alone, not to other names"
+            raise Refusal(403, "forbidden", words)
         if request.method not in {"GET", "HEAD"}:
             origin: str | None = request.headers.get("origin")
             if origin is not None and origin.partition("://")[2] != host:
                 words = "without keys this service takes nothing from other sites"
                 raise Refusal(403, "forbidden", words)
-
-    def _is_here(self, host: str) -> bool:
-        name = _PORT.sub("", host).lower()
-        if name == self._own or name == "localhost" or name.endswith(".localhost"):
-            return True
-        try:
-            return ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
-        except ValueError:
-            return False
 
     def check_key(self, request: Request, scope: Scope | None) -> None:
         """Refuse a request without a valid key of this scope for its cascade."""
@@ -210,15 +162,23 @@ class Access:
 
     def known_key(self, request: Request) -> str | None:
         """Return the id of the key, if it is valid, whatever it may do; for logs and details."""
-        header: str | None = request.headers.get("authorization")
         if request.key is not None:
             return request.key.id
-        if self.keys is None or header is None:
-            return None
-        try:
-            return self.keys.identify(header).id
-        except Refusal:
-            return None
+        header: str | None = request.headers.get("authorization")
+        if self.keys is not None and header is not None:
+            with suppress(Refusal):
+                return self.keys.identify(header).id
+        return None
+
+
+@lru_cache(100)
+def _is_here(host: str, own: str) -> bool:
+    name = _PORT.sub("", host).lower()
+    if name in (own, "localhost") or name.endswith(".localhost"):
+        return True
+    with suppress(ValueError):
+        return ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
+    return False
 
 
 # -- answers -------------------------------------------------------------------------------------
@@ -256,60 +216,43 @@ def unexpected(error: BaseException, request: Request) -> Response:
 # -- bodies --------------------------------------------------------------------------------------
 
 
-class Body(msgspec.Struct, frozen=True):
-    """Reads bodies of one type."""
+def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
+    """Return the content of a body, or refuse it in words for the person who must fix it.
 
-    decoder: "msgspec.json.Decoder[Any]"
-    names: tuple[bytes, ...]  # of the fields, quoted
-
-    @staticmethod
-    def of(kind: type[msgspec.Struct]) -> "Body":
-        """Return what reads bodies of a type."""
-        names = tuple(b'"%b"' % name.encode() for name in kind.__struct_encode_fields__)
-        return Body(msgspec.json.Decoder(kind), names)
-
-    def read(self, body: bytes) -> Any:
-        """Return the content of a body, or refuse it in words for the person who must fix it.
-
-        Examples
-        --------
-        >>> from stopwise.service.messages import BatchRequest
-        >>> batch = Body.of(BatchRequest)
-        >>> batch.read(b'{"contexts": [[0.5, 1]]}').contexts
-        [[0.5, 1.0]]
-        >>> try:
-        ...     batch.read(b'{"contexts": [[0.5, 1], [0.5, "1"]]}')
-        ... except Refusal as refusal:
-        ...     print(refusal.code, refusal.field, "-", refusal)
-        invalid contexts[1][1] - contexts[1][1] must be a number, not a string
-        """
-        try:
-            value = self.decoder.decode(body)
-        except msgspec.ValidationError as error:
-            _check_json(body)  # a validator stops at the first fault; the rest may not be JSON
-            raise _invalid(str(error)) from None
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            _check_json(body)
-            raise Refusal(400, "bad_request", "the body is not JSON") from None
-        except RecursionError:
-            raise _too_deep() from None
-        # Repeated fields: none can be where one object has one name, or each known name once.
-        if body.count(b'"') > 2 and (
-            body.count(b"{") > 1
-            or b"\\" in body
-            or any(body.count(name) > 1 for name in self.names)
-        ):
-            _check_repeated(body)
-        if isinstance(value, CascadeSpec):
-            _check_depth(value.features, "features")
-            _check_depth(value.policy, "policy")
-        return value
+    Examples
+    --------
+    >>> from stopwise.service.messages import BatchRequest
+    >>> decoder = msgspec.json.Decoder(BatchRequest)
+    >>> read_json(decoder, b'{"contexts": [[0.5, 1]]}').contexts
+    [[0.5, 1.0]]
+    >>> try:
+    ...     read_json(decoder, b'{"contexts": [[0.5, 1], [0.5, "1"]]}')
+    ... except Refusal as refusal:
+    ...     print(refusal.code, refusal.field, "-", refusal)
+    invalid contexts[1][1] - contexts[1][1] must be a number, not a string
+    """
+    try:
+        value = decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = _short(str(error).removeprefix("JSON is malformed: "))
+        raise Refusal(400, "bad_request", f"the body is not JSON: {why}") from None
+    except RecursionError:
+        raise _too_deep() from None
+    keys = [text for text, colon in _STRING.findall(body) if colon]
+    if b"\\" in body or len(set(keys)) < len(keys):  # in one object, perhaps
+        _check_repeated(body)
+    if isinstance(value, CascadeSpec):
+        _check_depth(value.features, "features")
+        _check_depth(value.policy, "policy")
+    return value
 
 
 def _check_repeated(body: bytes) -> None:
     def check(pairs: list[tuple[str, object]]) -> None:
-        if len(dict(pairs)) < len(pairs):
-            names = [name for name, _ in pairs]
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
             twice = _short(next(name for name in names if names.count(name) > 1))
             raise invalid(f"the field {twice!r} is there twice", field=twice)
 
@@ -319,27 +262,12 @@ def _check_repeated(body: bytes) -> None:
         raise _too_deep() from None
 
 
-def _check_json(body: bytes) -> None:
-    if not body.strip():
-        raise Refusal(400, "bad_request", "the body is empty, and JSON is needed")
-    try:
-        msgspec.json.decode(body)
-    except msgspec.ValidationError:
-        return  # JSON, with a number that no float holds
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        why = str(error).removeprefix("JSON is malformed: ")
-        raise Refusal(400, "bad_request", f"the body is not JSON: {_short(why)}") from None
-    except RecursionError:
-        raise _too_deep() from None
-
-
 def _check_depth(value: object, field: str, depth: int = MAX_DEPTH) -> None:
     if not isinstance(value, list | dict):
         return
     if depth == 0:
         raise _too_deep(field)
-    mapping = isinstance(value, dict)
-    for one in cast(dict[str, object], value).values() if mapping else cast(list[object], value):
+    for one in cast(Any, value.values() if isinstance(value, dict) else value):
         _check_depth(one, field, depth - 1)
 
 
@@ -353,12 +281,9 @@ _NOUNS = {
     "bool": "true or false",
     "float": "a number",
     "int": "a whole number",
-    "null": "null",
     "object": "an object",
     "str": "a string",
 }
-_GOT = {**_NOUNS, "bool": "a truth value", "float": "a number with a fraction"}
-_ORDER = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 _PLACE = re.compile(r"(?s)(.*) - at `(?:key in )?\$\.?(.*)`")
 _MISSING = re.compile(r"(?s)Object missing required field `(.*)`")
 _UNKNOWN = re.compile(r"(?s)Object contains unknown field `(.*)`")
@@ -377,22 +302,11 @@ def _invalid(found: str) -> Refusal:
 
 
 def _must(what: str) -> str:
-    if wrong := re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`", what):
-        expected = " or ".join(_NOUNS.get(name, name) for name in wrong[1].split(" | "))
-        return f"must be {expected}, not {_GOT.get(wrong[2], wrong[2])}"
-    if length := re.fullmatch(r"Expected `(str|array|object)` of length (<=|>=) (\d+)", what):
-        unit = "characters" if length[1] == "str" else "elements"
-        return f"must have {_ORDER[length[2]]} {length[3]} {unit}"
-    if limit := re.fullmatch(r"Expected `(int|float)` (<=|>=|<|>) (\S+)", what):
-        return f"must be {_ORDER[limit[2]]} {limit[3].removesuffix('.0')}"
-    if what.startswith("Expected `str` matching regex"):  # only names have one
-        return (
-            "must be of lower-case letters, digits, - and _, at most 64 in all, and begin with a "
-            "letter or a digit"
-        )
-    if "out of range" in what:
-        return "must be a number that fits into 64 bits"
-    return f"is not valid: {_short(what)}"
+    def noun(found: re.Match[str]) -> str:
+        return " or ".join(_NOUNS.get(name, name) for name in found[1].split(" | "))
+
+    words = re.sub(r"`([^`]*)`", noun, what).replace(", got ", ", not ")
+    return re.sub("^Expected", "must be", words) if words != what else f"is not valid: {what}"
 
 
 def _short(text: str, length: int = 100) -> str:

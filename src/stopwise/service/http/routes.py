@@ -1,6 +1,6 @@
 """Every route of the API: its place, who may use it, what it takes and gives, and what it does.
 
-The table `ROUTES` is complete: the application serves it, and the OpenAPI document is made from it.
+The table `ROUTES` is complete: the application serves it, and the OpenAPI document is generated.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -158,17 +158,22 @@ async def retire_cascade(api: Api, request: Request) -> Reply:
 # -- rounds --------------------------------------------------------------------------------------
 
 
+async def _open(api: Api, request: Request) -> tuple[int, list[m.RoundAnswer]]:
+    name, key = request.params["name"], request.idempotency_key
+    rounds, new = await api.service.open_rounds(name, request.content, key)
+    return (201 if new else 200), rounds
+
+
 @_post(f"{_NAME}/rounds", "decide", m.RoundAnswer, "Opened.", takes=m.RoundRequest, **_OPENING)
 async def open_round(api: Api, request: Request) -> Reply:
     """Open a round: ask how deep to go for a context.
 
-    Where the whole context is known, the answer has `stop`: run the arms up to it, then report
+    Where all of the context is known, the answer has `stop`: run the arms up to it, then report
     their outputs. Where stages reveal the context, give what is known before the first arm; the
     answer has `next`: run that arm and report its output with what it reveals.
     """
-    name, key = request.params["name"], request.idempotency_key
-    rounds, new = await api.service.open_rounds(name, request.content, key)
-    return (201 if new else 200), rounds[0]
+    status, rounds = await _open(api, request)
+    return status, rounds[0]
 
 
 @_post(f"{_NAME}/rounds:batch", "decide", m.RoundList, "Opened.", takes=m.BatchRequest, **_OPENING)
@@ -177,9 +182,8 @@ async def open_rounds(api: Api, request: Request) -> Reply:
 
     All or none: one context that is refused refuses the batch.
     """
-    name, key = request.params["name"], request.idempotency_key
-    rounds, new = await api.service.open_rounds(name, request.content, key)
-    return (201 if new else 200), m.RoundList(rounds)
+    status, rounds = await _open(api, request)
+    return status, m.RoundList(rounds)
 
 
 @_get(_ID, None, m.RoundView, "As the log has it.", refuses=_ROUND[:2])
@@ -194,9 +198,9 @@ async def round_(api: Api, request: Request) -> Reply:
 async def report_outputs(api: Api, request: Request) -> Reply:
     """Report outputs of a round's arms; the answer says which arm is next, or that it has ended.
 
-    Where the whole context is known: all at once or as they come, in any order and as late as you
+    Where all of the context is known: all at once or as they come, in any order and as late as you
     like. Where stages reveal the context: the arm `next`, with what it reveals. The same again
-    changes nothing. The policy learns when the last arm has answered, or when you say `final`.
+    changes nothing. The policy learns when the last arm has answered, or with `final`.
     Arms that should not have run, and an output that differs from one reported before, are
     refused (409).
     """
@@ -226,13 +230,13 @@ async def state(api: Api, request: Request) -> Reply:
 
 @_get("/healthz", "nothing", HealthAnswer, "Alive.")
 async def healthz(api: Api, request: Request) -> Reply:
-    """Say that the process is alive."""
+    """Show that the process is alive."""
     return 200, HealthAnswer("alive")
 
 
 @_get("/readyz", "nothing", HealthAnswer, "Ready.")
 async def readyz(api: Api, request: Request) -> Reply:
-    """Say whether requests should be sent here; 503 while it starts, stops or cannot write."""
+    """Show whether requests should be sent here; 503 while it starts, stops or cannot write."""
     service, reason = api.service, api.service.not_ready
     if not reason:
         return 200, HealthAnswer("ready")

@@ -1,11 +1,11 @@
-"""The OpenAPI 3.1 document, made from the table of routes.
+"""The OpenAPI 3.1 document, generated from the table of routes.
 
 Schemas are exact where a schema can be. What depends on a cascade (how many numbers its contexts
 have, what its arms are called) is refused with 422, which the description of every route mentions.
 """
 
 import re
-from inspect import cleandoc, signature
+from inspect import cleandoc
 from typing import Any, TypeAlias
 
 import msgspec
@@ -15,7 +15,6 @@ from stopwise.service import messages as m
 from stopwise.service.http.request import JSON
 from stopwise.service.http.routes import ROUTES, HealthAnswer, Route
 from stopwise.service.refusals import CODES
-from stopwise.service.spec import NOT_OFFERED
 from stopwise.version import __version__
 
 Json: TypeAlias = dict[str, Any]
@@ -37,23 +36,18 @@ TAGS = {
 
 _ARMS = [m.Arm("history", 0.01), m.Arm("glucose", 0.24), m.Arm("insulin", 0.25)]
 _SPEC = m.CascadeSpec("triage", _ARMS, ["age", "bmi"])
-_MAP = {"kind": "polynomial", "degree": 1}
-_STAGES = {"kind": "per_stage", "maps": [_MAP, _MAP], "sees": [2, 3]}
-_STAGED = m.CascadeSpec("stages", _ARMS, 3, features=_STAGES)
+_STAGES = {"kind": "per_stage", "maps": [{"kind": "polynomial", "degree": 1}] * 2, "sees": [2, 3]}
 _ROUND = m.RoundAnswer("17-0c3fa", "open", "glucose", 0.25, 1, 0)
 _REASON = "Stop at glucose: insulin costs 0.25 more and would disagree at most 12 % of the time."
 _EVIDENCE = m.Evidence("glucose", "insulin", 0.25, 0.07, 0.12, True)
 _TIME = 1_767_225_600.5
 _OUTPUTS = {"history": "healthy", "glucose": "ill"}
-_VIEW = m.RoundView(
-    "17-0c3fa", "learned", 1, None, "glucose", 0.25, _TIME, [0.2, 0.7], _OUTPUTS, False
-)
 
-# By type of the body: what to call an example, and the example.
+# By type of the body; the title of each example, and the example.
 EXAMPLES: dict[Any, dict[str, Any]] = {
-    m.CascadeSpec: {"three tests": _SPEC, "stages that reveal": _STAGED},
-    m.CascadeView: {
-        "active": m.CascadeView(_SPEC, "active", _TIME, 3, 1000, 3, 997, 0, [612, 300, 88], 0.129)
+    m.CascadeSpec: {
+        "three tests": _SPEC,
+        "stages that reveal": m.CascadeSpec("stages", _ARMS, 3, features=_STAGES),
     },
     m.RoundRequest: {
         "in order": m.RoundRequest([0.2, 0.7]),
@@ -61,13 +55,15 @@ EXAMPLES: dict[Any, dict[str, Any]] = {
     },
     m.BatchRequest: {"two": m.BatchRequest([[0.2, 0.7], [0.5, 0.1]])},
     m.RoundAnswer: {
-        "whole context": _ROUND,
+        "all of the context is known": _ROUND,
         "stages reveal": m.RoundAnswer("4-05d1e", "open", "glucose", 0.01, next=1),
-        "ended": m.RoundAnswer("17-0c3fa", "learned", "glucose", 0.25, 1),
         "with reasons": msgspec.structs.replace(_ROUND, reason=_REASON, evidence=[_EVIDENCE]),
     },
-    m.RoundList: {"one": m.RoundList([_ROUND])},
-    m.RoundView: {"ended": _VIEW},
+    m.RoundView: {
+        "ended": m.RoundView(
+            _ROUND.id, "learned", 1, None, "glucose", 0.25, _TIME, [0.2, 0.7], _OUTPUTS, False
+        )
+    },
     m.OutputsRequest: {
         "all": m.OutputsRequest(["healthy", "ill"]),
         "one so far": m.OutputsRequest({"glucose": "ill"}),
@@ -75,21 +71,6 @@ EXAMPLES: dict[Any, dict[str, Any]] = {
         "the last arm failed": m.OutputsRequest(["healthy"], final=True),
     },
     m.LabelRequest: {"ill": m.LabelRequest("ill")},
-    m.LabelAnswer: {"first": m.LabelAnswer("17-0c3fa", 1, False)},
-    m.StateAnswer: {"now": m.StateAnswer(2048, "9f" * 16, "c4" * 32)},
-}
-
-# Where an answer leads: operation → what of its answer or request goes where.
-_NAME = "$request.path.name"
-LINKS: dict[str, dict[str, Json]] = {
-    "create_cascade": {
-        target: {"name": "$response.body#/spec/name"}
-        for target in ("cascade", "open_round", "open_rounds", "retire_cascade")
-    },
-    "open_round": {
-        target: {"name": _NAME, "id": "$response.body#/id"}
-        for target in ("round", "report_outputs", "label_round")
-    },
 }
 
 _KEY_WORDS = (
@@ -113,15 +94,7 @@ _PARAMETERS: dict[str, Json] = {
     )
 }
 
-_TEXT: Json = {"required": True, "schema": {"type": "string"}}
-_WAIT: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
-_RETRY: Json = {"Retry-After": {"description": "Seconds to wait.", **_WAIT}}
-_HEADERS: dict[int, Json] = {
-    401: {"WWW-Authenticate": _TEXT},
-    429: _RETRY,
-    500: {"X-Request-Id": _TEXT},
-    503: _RETRY,
-}
+_WAIT: Json = {"description": "Seconds to wait.", "required": True, "schema": {"type": "integer"}}
 
 
 def document(*, secured: bool) -> bytes:
@@ -156,7 +129,7 @@ def document(*, secured: bool) -> bytes:
                 "type": "http",
                 "scheme": "bearer",
                 "bearerFormat": "sw_<id>_<secret>",
-                "description": "A key that `stopwise keys add` made.",
+                "description": "A key that `stopwise keys add` created.",
             }
         }
     # In JSON Schema, $ is the very end of a text.
@@ -190,11 +163,6 @@ def _responses(route: Route, secured: bool) -> Json:
     found: Json = {}
     for status, (kind, when) in route.gives.items():
         found[str(status)] = {"description": when, "content": {route.media_type: _content(kind)}}
-        if route.id in LINKS:
-            found[str(status)]["links"] = {
-                target: {"operationId": target, "parameters": given}
-                for target, given in LINKS[route.id].items()
-            }
     by_status: dict[int, list[str]] = {}
     for code in refusals(route, secured):
         by_status.setdefault(CODES[code].status, []).append(code)
@@ -204,8 +172,8 @@ def _responses(route: Route, secured: bool) -> Json:
             "description": " ".join(CODES[code].meaning for code in codes),
             "content": {JSON: {"schema": {"allOf": [_reference(m.ErrorAnswer), these]}}},
         }
-        if status in _HEADERS:
-            found[str(status)]["headers"] = _HEADERS[status]
+        if status in (429, 503):
+            found[str(status)]["headers"] = {"Retry-After": _WAIT}
     return found
 
 
@@ -259,9 +227,14 @@ def _components() -> Json:
     for schema in found.values():
         _spread(schema)
     spec = found["CascadeSpec"]["properties"]
-    spec["features"] |= {**_features(), "default": _MAP}
-    offered = [_policy(name) for name, kind in POLICIES.items() if not kind.needs_truth]
-    spec["policy"] |= {"anyOf": offered, "default": {"kind": "uss-pd"}}
+    offered = [name for name, kind in POLICIES.items() if not kind.needs_truth]
+    maps = ["identity", "polynomial", "scaled", "per_stage", "per_pair"]
+    for part, kinds_of, default in (
+        ("features", maps, {"kind": "polynomial", "degree": 1}),
+        ("policy", offered, {"kind": "uss-pd"}),
+    ):
+        kind = {"properties": {"kind": {"enum": kinds_of}}, "required": ["kind"]}
+        spec[part] |= {**kind, "default": default}
     not_null = ["boolean", "number", "string", "array", "object"]
     found["LabelRequest"]["properties"]["label"]["type"] = not_null
     found["Fault"]["properties"]["code"]["enum"] = list(CODES)
@@ -269,69 +242,9 @@ def _components() -> Json:
 
 
 def _spread(schema: Json) -> None:
-    """Move what a docstring says of attributes to these."""
+    """Move descriptions of attributes from the docstring to these."""
     text, _, attributes = schema.get("description", "").partition("Attributes\n")
     if text:
         schema["description"] = " ".join(text.split())
     for name, words in re.findall(r"(?m)^ *(\w+) : .*\n((?: {8}.*\n?)+)", attributes):
         schema["properties"][name].setdefault("description", " ".join(words.split()))
-
-
-# What a parameter of a policy may be, as the policies check it.
-_LIMITS: dict[str, Json] = {
-    "delta": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-    "sigma": {"type": "number", "exclusiveMinimum": 0},
-    "kappa": {"type": "number", "exclusiveMinimum": 0, "maximum": 0.25},
-    "ridge": {"type": "number", "minimum": 1e-9},
-    "lam": {"type": "number", "minimum": 1e-9},
-    "S": {"type": "number", "minimum": 0},
-    "a": {"type": "number", "exclusiveMinimum": 0},
-    "scale": {"type": "number", "minimum": 0},
-    "forced_rounds": {"anyOf": [{"type": "integer", "minimum": 0}, {"const": "auto"}]},
-    "full_depth_every": {"type": "integer", "minimum": 2, "maximum": 10_000},
-    "seed": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
-    "depth": {"type": "integer", "minimum": 0},
-}
-
-
-def _policy(name: str) -> Json:
-    taken = signature(POLICIES[name]).parameters.values()
-    parameters = {
-        one.name: _LIMITS[one.name] | ({} if one.default is None else {"default": one.default})
-        for one in taken
-        if one.name not in NOT_OFFERED
-    }
-    return _exactly(name, parameters)
-
-
-def _features() -> Json:
-    above: Json = {"type": "number", "exclusiveMinimum": 0}
-    count: Json = {"type": "integer", "minimum": 1}
-    without = _array(_array({"type": "integer", "minimum": 0}))
-    polynomial = {"degree": count, "bias": {"type": "boolean"}, "bound": above, "without": without}
-    bare = [_exactly("identity", {"bound": above}), _exactly("polynomial", polynomial)]
-    scaling = {
-        "inner": {"anyOf": bare},
-        "center": _array({"type": "number"}),
-        "scale": _array(above),
-        "outside": {"enum": ["error", "clip"]},
-    }
-    scaled = _exactly("scaled", scaling, "inner", "center", "scale")
-    maps = _array({"anyOf": [*bare, scaled]}) | {"minItems": 1}
-    stages = {"maps": maps, "sees": {"anyOf": [_array(count), {"type": "null"}]}}
-    per_stage = _exactly("per_stage", stages, "maps")
-    return {"anyOf": [*bare, scaled, per_stage, _exactly("per_pair", {"maps": maps}, "maps")]}
-
-
-def _array(items: Json) -> Json:
-    return {"type": "array", "items": items}
-
-
-def _exactly(kind: str, properties: Json, *required: str) -> Json:
-    return {
-        "title": kind,
-        "type": "object",
-        "properties": {"kind": {"const": kind}, **properties},
-        "required": ["kind", *required],
-        "additionalProperties": False,
-    }

@@ -1,11 +1,17 @@
-"""What a store of the event log must do, whichever database it is."""
+"""What a store of the event log must do, and what both databases do in the same way."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import msgspec
 
 from stopwise.service.events import Block
+
+FORMAT = 2  # of the tables; other formats are refused
+COLUMNS = "base, count, time, digest, payload"  # of a block
+PAGE_BLOCKS = 1_000  # blocks that are read together,
+PAGE_BYTES = 4 << 20  # or fewer, if these have more bytes
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -16,7 +22,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     parts: tuple[bytes, ...]  # at least one, each of at most 4 MB: they are written one by one
 
 
-class EventStore(Protocol):
+class EventStore(ABC):
     """An append-only log of events, and snapshots of the state; one task uses it at a time.
 
     Where it cannot be reached or written, `StoreError` is raised. Whether a failed `commit` was
@@ -24,61 +30,88 @@ class EventStore(Protocol):
     """
 
     shared: ClassVar[bool]  # whether other processes may append to the same log
+    _table: ClassVar[str]  # of the blocks
 
+    @abstractmethod
     async def open(self) -> None:
         """Connect, and create the tables if there are none."""
-        ...
 
+    @abstractmethod
     async def close(self) -> None:
         """Disconnect; may be called twice."""
-        ...
 
+    @abstractmethod
     async def begin(self, after: int) -> list[Block]:
         """Acquire the right to append until `commit` or `release`, or until the connection is lost.
 
         Return the blocks after position ``after``.
         """
-        ...
 
+    @abstractmethod
     async def commit(self, block: Block) -> None:
         """Append a block durably and release the right; it must begin where the log ends."""
-        ...
 
+    @abstractmethod
     async def release(self) -> None:
         """Release the right without appending."""
-        ...
 
-    def read(self, after: int) -> AsyncIterator[Block]:
-        """Yield the blocks after position ``after`` in order, without blocking writers."""
-        ...
-
-    async def block_of(self, position: int) -> Block | None:
-        """Return the block that holds an event; None if it was compacted or does not exist yet."""
-        ...
-
+    @abstractmethod
     async def end(self) -> tuple[int, bytes]:
         """Return the position of the last event and the digest there; (0, START) if none."""
-        ...
 
+    @abstractmethod
     async def recorded_end(self) -> tuple[int, bytes] | None:
         """Return an end recorded outside of the log, if there is one: the log reaches that far.
 
         Where a service may be writing, call this before `end`.
         """
-        ...
+
+    @abstractmethod
+    async def snapshots(self) -> list[int]:
+        """Return the positions of the complete snapshots, in order."""
+
+    @abstractmethod
+    async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
+        """Store a snapshot, part by part between commits; then delete all but ``keep``."""
+
+    @abstractmethod
+    async def drop_before(self, position: int) -> int:
+        """Delete the blocks that end at or before a position; return the number of events."""
+
+    @abstractmethod
+    async def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run one statement as a transaction of its own; return its rows."""
+
+    @abstractmethod
+    async def _snapshot(self, position: int) -> Snapshot | None:
+        """Return a complete snapshot; None if it was deleted meanwhile."""
+
+    async def read(self, after: int) -> AsyncIterator[Block]:
+        """Yield the blocks after position ``after`` in order, without blocking writers."""
+        page = f"""
+            SELECT {COLUMNS} FROM {self._table} WHERE base IN (
+                SELECT base FROM (
+                    SELECT base, sum(size) OVER (ORDER BY base) - size AS ahead FROM (
+                        SELECT base, length(payload) AS size FROM {self._table}
+                        WHERE base > ? ORDER BY base LIMIT ?) AS following) AS page
+                WHERE ahead < ?)
+            ORDER BY base
+        """
+        while rows := await self._rows(page, after, PAGE_BLOCKS, PAGE_BYTES):
+            for row in rows:
+                block = Block(*row)
+                after = block.end
+                yield block
+
+    async def block_of(self, position: int) -> Block | None:
+        """Return the block that holds an event; None if it was compacted or does not exist yet."""
+        query = f"SELECT {COLUMNS} FROM {self._table} WHERE base <= ? ORDER BY base DESC LIMIT 1"
+        found = [Block(*row) for row in await self._rows(query, position)]
+        return found[0] if found and position <= found[0].end else None
 
     async def latest_snapshot(self, at_most: int | None = None) -> Snapshot | None:
         """Return the newest complete snapshot, or the newest not after a position."""
-        ...
-
-    async def snapshots(self) -> list[int]:
-        """Return the positions of the complete snapshots, in order."""
-        ...
-
-    async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
-        """Store a snapshot, part by part between commits; then delete all but ``keep``."""
-        ...
-
-    async def drop_before(self, position: int) -> int:
-        """Delete the blocks that end at or before a position; return the number of events."""
-        ...
+        while found := [n for n in await self.snapshots() if at_most is None or n <= at_most]:
+            if (snapshot := await self._snapshot(found[-1])) is not None:
+                return snapshot
+        return None

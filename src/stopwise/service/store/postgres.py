@@ -5,7 +5,7 @@ the process that holds it dies, the database ends the transaction, and the next 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, ClassVar, TypeAlias, TypeVar
 from uuid import uuid4
@@ -19,13 +19,10 @@ from psycopg.pq import TransactionStatus
 from stopwise.errors import InvalidParameterError, StoreError, UnsupportedVersionError
 from stopwise.service.events import START, Block
 from stopwise.service.settings import shown_store
-from stopwise.service.store.base import Snapshot
+from stopwise.service.store.base import COLUMNS, FORMAT, EventStore, Snapshot
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[AsyncConnection], Awaitable[T]]
-FORMAT = 2  # of the tables; other formats are refused
-PAGE = 4 << 20  # bytes of blocks that are read together, or one block if that is larger
-PAGE_BLOCKS = 2_000
 DROPPED_TOGETHER = 5_000  # blocks
 
 # The row of stopwise_log has the format, and where the log begins if old blocks were deleted.
@@ -45,16 +42,7 @@ INSERT INTO stopwise_log VALUES (true, {FORMAT}, 0, '\\x{START.hex()}') ON CONFL
 """.encode()
 _LOCK = b"SELECT pg_advisory_xact_lock(x'73746F7077697365'::bigint)"  # "stopwise" in ASCII
 _CLEANING_LOCK = b"SELECT pg_advisory_xact_lock(x'73746F7077697366'::bigint)"
-_BLOCKS = "SELECT base, count, time, digest, payload FROM stopwise_block"
-_AFTER = _BLOCKS + " WHERE base > %s ORDER BY base"
-_HOLDING = _BLOCKS + " WHERE base <= %s ORDER BY base DESC LIMIT 1"
-_PAGE = """
-SELECT base, count, time, digest, payload FROM (
-    SELECT *, sum(octet_length(payload)) OVER (ORDER BY base) - octet_length(payload) AS ahead
-    FROM (SELECT * FROM stopwise_block WHERE base > %s ORDER BY base LIMIT %s) AS next
-) AS page
-WHERE ahead < %s ORDER BY base
-"""
+_AFTER = f"SELECT {COLUMNS} FROM stopwise_block WHERE base > %s ORDER BY base".encode()
 # Deleted blocks are older than those that exist, so the last block decides if there is one.
 _END = """
 SELECT base + count - 1 AS position, digest FROM (
@@ -63,8 +51,7 @@ SELECT base + count - 1 AS position, digest FROM (
 UNION ALL SELECT dropped, digest FROM stopwise_log
 ORDER BY position DESC LIMIT 1
 """
-_ADD = "INSERT INTO stopwise_block VALUES (%s, %s, %s, %s, %s)"
-_APPENDED = (
+_APPEND = (
     "INSERT INTO stopwise_block SELECT %s, %s, %s, %s, %s"
     f" WHERE %s = (SELECT position FROM ({_END}) AS log)"
 )
@@ -72,7 +59,7 @@ _DROP = """
 WITH gone AS (
     DELETE FROM stopwise_block WHERE base IN (
         SELECT base FROM stopwise_block
-        WHERE base <= %(position)s AND base + count - 1 <= %(position)s ORDER BY base LIMIT %(many)s
+        WHERE base <= ? AND base + count - 1 <= ? ORDER BY base LIMIT ?
     )
     RETURNING base + count - 1 AS position, count, digest
 ), marked AS (
@@ -83,22 +70,22 @@ WITH gone AS (
 SELECT coalesce(sum(count), 0)::bigint FROM gone
 """
 # Two replicas may write a snapshot of the same position, each under a number of its own.
-_WHOLE = """
+_COMPLETE = """
 SELECT DISTINCT ON (position) position, writing, digest, parts FROM stopwise_snapshot
 GROUP BY position, writing, digest, parts HAVING count(*) = parts
 ORDER BY position DESC, writing
 """
 # It is repeated if the connection was lost, perhaps after the part was stored.
-_ADD_PART = "INSERT INTO stopwise_snapshot VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
-_GET_PART = "SELECT payload FROM stopwise_snapshot WHERE (position, writing, part) = (%s, %s, %s)"
+_ADD_PART = "INSERT INTO stopwise_snapshot VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_GET_PART = "SELECT payload FROM stopwise_snapshot WHERE (position, writing, part) = (?, ?, ?)"
 # Parts after the newest complete snapshot stay: another replica may be writing them. One replica
 # cleans up at a time: two that wrote the same position could delete each other's snapshot.
 _CLEAN = (
-    f"WITH kept AS ({_WHOLE} LIMIT %s) DELETE FROM stopwise_snapshot"
-    " WHERE position <= (SELECT max(position) FROM kept)"
-    " AND writing NOT IN (SELECT writing FROM kept)"
+    f"WITH newest AS ({_COMPLETE} LIMIT %s) DELETE FROM stopwise_snapshot"
+    " WHERE position <= (SELECT max(position) FROM newest)"
+    " AND writing NOT IN (SELECT writing FROM newest)"
 )
-# remote_apply waits for more than on does, so whoever chose it keeps it.
+# remote_apply waits for more than on does, so that choice remains.
 _SETTINGS = """
 SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
            WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
@@ -107,7 +94,7 @@ SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit
        set_config('statement_timeout', %s, false),
        set_config('idle_in_transaction_session_timeout', %s, false)
 """
-# What to do about errors that do not say it themselves, by SQLSTATE.
+# What to do about errors whose messages do not name it, by SQLSTATE.
 _ADVICE = {
     "25P03": " (this replica held the right to append and was silent for too long; it retries)",
     "25006": " (connect to the primary)",
@@ -116,8 +103,8 @@ _ADVICE = {
 }
 
 
-class PostgresStore:
-    """The event log in a PostgreSQL database (see `EventStore`).
+class PostgresStore(EventStore):
+    """The event log in a PostgreSQL database.
 
     ``where`` is ``postgresql://user:password@host:port/database``; missing parts come from the
     usual sources of PostgreSQL (``PGPASSWORD``, ``.pgpass``). No message contains the password.
@@ -127,6 +114,7 @@ class PostgresStore:
     """
 
     shared: ClassVar[bool] = True
+    _table: ClassVar[str] = "stopwise_block"
 
     def __init__(self, where: str, *, patience: float = 10.0) -> None:
         given = _parsed(where)
@@ -188,7 +176,7 @@ class PostgresStore:
         """Append a block durably and release the right; it must begin where the log ends."""
 
         async def append(connection: AsyncConnection) -> bool:
-            cursor = await connection.execute(_APPENDED, (*astuple(block), block.base - 1))
+            cursor = await connection.execute(_APPEND, (*astuple(block), block.base - 1))
             await connection.execute("COMMIT")
             return cursor.rowcount == 1
 
@@ -206,19 +194,6 @@ class PostgresStore:
             with suppress(StoreError):  # a lost connection has released it
                 await self._with(self._appending, lambda it: it.execute("ROLLBACK"), again=False)
 
-    async def read(self, after: int) -> AsyncIterator[Block]:
-        """Yield the blocks after position ``after`` in order, without blocking writers."""
-        while rows := await self._rows(_PAGE, (after, PAGE_BLOCKS, PAGE)):
-            for row in rows:
-                block = Block(*row)
-                after = block.end
-                yield block
-
-    async def block_of(self, position: int) -> Block | None:
-        """Return the block that holds an event; None if it was compacted or does not exist yet."""
-        blocks = [Block(*row) for row in await self._rows(_HOLDING, (position,))]
-        return blocks[0] if blocks and position <= blocks[0].end else None
-
     async def end(self) -> tuple[int, bytes]:
         """Return the position of the last event and the digest there; (0, START) if none."""
         position, digest = (await self._rows(_END))[0]
@@ -229,33 +204,29 @@ class PostgresStore:
 
     async def drop_before(self, position: int) -> int:
         """Delete the blocks that end at or before a position; return the number of events."""
-        which = {"position": position, "many": DROPPED_TOGETHER}
         total = 0
-        while gone := (await self._rows(_DROP, which))[0][0]:
+        while gone := (await self._rows(_DROP, position, position, DROPPED_TOGETHER))[0][0]:
             total += gone
         return total
 
-    async def latest_snapshot(self, at_most: int | None = None) -> Snapshot | None:
-        """Return the newest complete snapshot, or the newest not after a position."""
-        most = 2**63 - 1 if at_most is None else at_most
-        while rows := [row for row in await self._rows(_WHOLE) if row[0] <= most]:
-            position, writing, digest, count = rows[0]
-            keys = [(position, writing, part) for part in range(count)]
-            parts = [row[0] for key in keys for row in await self._rows(_GET_PART, key)]
-            if len(parts) == count:  # else another replica has just deleted it for a newer one
-                return Snapshot(position, digest, tuple(parts))
-        return None
-
     async def snapshots(self) -> list[int]:
         """Return the positions of the complete snapshots, in order."""
-        return [row[0] for row in reversed(await self._rows(_WHOLE))]
+        return [row[0] for row in reversed(await self._rows(_COMPLETE))]
+
+    async def _snapshot(self, position: int) -> Snapshot | None:
+        for found, writing, digest, count in await self._rows(_COMPLETE):
+            if found == position:
+                keys = [(position, writing, part) for part in range(count)]
+                parts = [row[0] for key in keys for row in await self._rows(_GET_PART, *key)]
+                return Snapshot(position, digest, tuple(parts)) if len(parts) == count else None
+        return None
 
     async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
         """Store a snapshot part by part, then delete all but the newest ``keep``."""
-        writing, count = uuid4(), len(snapshot.parts)
+        position, digest, count = snapshot.position, snapshot.digest, len(snapshot.parts)
+        writing = uuid4()
         for k, part in enumerate(snapshot.parts):
-            values = (snapshot.position, writing, k, count, snapshot.digest, part)
-            await self._rows(_ADD_PART, values)
+            await self._rows(_ADD_PART, position, writing, k, count, digest, part)
 
         async def clean(connection: AsyncConnection) -> None:
             async with connection.transaction():
@@ -266,19 +237,15 @@ class PostgresStore:
 
     # -- connections ----------------------------------------------------------------------------
 
-    async def _rows(self, query: str, values: Any = ()) -> list[tuple[Any, ...]]:
-        """Run one statement as a transaction of its own; return its rows."""
-
+    async def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         async def ask(connection: AsyncConnection) -> list[tuple[Any, ...]]:
             cursor = connection.cursor(binary=True)
-            await cursor.execute(query.encode(), values)
+            await cursor.execute(query.replace("?", "%s").encode(), values)
             return [] if cursor.description is None else await cursor.fetchall()
 
         return await self._with(self._asking, ask)
 
-    async def _with(
-        self, link: "_Link", work: Work[T], *, again: bool = True, hurry: bool = True
-    ) -> T:
+    async def _with(self, link: "_Link", work: Work[T], *, again: bool = True) -> T:
         """Do something with a connection; close it after a failure, so that the next is clean."""
         async with link.turn:
             task = asyncio.current_task()
@@ -287,7 +254,7 @@ class PostgresStore:
             again = again and link.status is not None  # the database may have restarted since
             try:
                 # Every statement has a timeout of its own; this one is for all together.
-                async with asyncio.timeout(2.5 * self._patience if hurry else None):
+                async with asyncio.timeout(2.5 * self._patience):
                     try:
                         return await work(await link.get(self._connect))
                     except Exception as error:
@@ -325,7 +292,7 @@ class PostgresStore:
 
 
 class _Link:
-    """One connection, made when first needed and again after it was dropped."""
+    """One connection, opened when first needed and again after it was dropped."""
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()

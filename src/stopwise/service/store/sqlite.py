@@ -13,24 +13,21 @@ import asyncio
 import os
 import sqlite3
 import struct
-from collections.abc import AsyncIterator, Callable
-from contextlib import closing, suppress
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
 from typing import IO, Any, ClassVar, TypeVar
 
 from msgspec.structs import astuple
 
 from stopwise.errors import CorruptLogError, StoreError, UnsupportedVersionError
 from stopwise.service.events import START, Block
-from stopwise.service.store.base import Snapshot
+from stopwise.service.store.base import COLUMNS, FORMAT, EventStore, Snapshot
 
 T = TypeVar("T")
-FORMAT = 2
-PAGE = 200  # blocks read at once,
-PAGE_BYTES = 4 << 20  # or fewer, as soon as they have this many bytes
 FREED = 2_000  # pages of the file that are freed at once: others commit in between
 BUSY = 10.0  # seconds to wait for another connection to this file
 
@@ -42,67 +39,24 @@ CREATE TABLE IF NOT EXISTS snapshot (
     position INTEGER NOT NULL, part INTEGER NOT NULL, parts INTEGER NOT NULL,
     digest BLOB NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (position, part));
 """
-_BLOCKS = "SELECT base, count, time, digest, payload FROM block"
-_AFTER = f"{_BLOCKS} WHERE base > ? ORDER BY base"
-_BEFORE = f"{_BLOCKS} WHERE base <= ? ORDER BY base DESC LIMIT 1"
+_AFTER = f"SELECT {COLUMNS} FROM block WHERE base > ? ORDER BY base"
 _END = "SELECT base + count - 1, digest FROM block ORDER BY base DESC LIMIT 1"
-_WHOLE = "SELECT position FROM snapshot GROUP BY position HAVING count(*) = max(parts)"
+_COMPLETE = "SELECT position FROM snapshot GROUP BY position HAVING count(*) = max(parts)"
 _PARTS = "SELECT parts, digest, payload FROM snapshot WHERE position = ? ORDER BY part"
-_SNAPSHOT_END = (  # if everything was compacted to a snapshot
-    f"SELECT position, digest FROM snapshot WHERE position = (SELECT max(position) FROM ({_WHOLE}))"
+# If everything was compacted to a snapshot.
+_SNAPSHOT_END = (
+    f"SELECT position, digest FROM snapshot WHERE position = ({_COMPLETE} ORDER BY 1 DESC)"
 )
 
 _MAGIC = b"stopwise"
 _RECORD = struct.Struct("<8sQ16s8s")  # magic word, position, digest, checksum of these
 
 
-class _Worker:
-    """A thread that runs functions in order; half as expensive as an executor, for each commit."""
-
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._thread: Thread | None = None
-
-    def run(
-        self, loop: asyncio.AbstractEventLoop, work: Callable[..., T], *arguments: Any
-    ) -> "asyncio.Future[T]":
-        """Return a future of what a function returns or raises in the thread."""
-        if self._thread is None:
-            self._thread = Thread(target=self._work, name="stopwise-sqlite", daemon=True)
-            self._thread.start()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def do() -> None:
-            try:
-                settle, outcome = future.set_result, work(*arguments)
-            except BaseException as error:
-                settle, outcome = future.set_exception, error
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits
-                loop.call_soon_threadsafe(_settle, future, settle, outcome)
-
-        self._queue.put(do)
-        return future
-
-    def stop(self) -> None:
-        """End the thread once it has nothing to do; the next use starts another."""
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread = None
-
-    def _work(self) -> None:
-        while (do := self._queue.get()) is not None:
-            do()
-
-
-def _settle(future: "asyncio.Future[Any]", settle: Callable[[Any], None], outcome: object) -> None:
-    if not future.done():  # nobody may wait any more
-        settle(outcome)
-
-
-class SqliteStore:
-    """A store in an SQLite file, which is created if there is none (see `EventStore`)."""
+class SqliteStore(EventStore):
+    """A store in an SQLite file, which is created if there is none."""
 
     shared: ClassVar[bool] = False
+    _table: ClassVar[str] = "block"
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).resolve()  # one file, one name, one owner
@@ -110,7 +64,7 @@ class SqliteStore:
         self._owner: IO[bytes] | None = None
         self._connection: sqlite3.Connection | None = None
         self._ends_at: int | None = None  # position of the last event, while it is certain
-        self._thread = _Worker()
+        self._thread = ThreadPoolExecutor(1, "stopwise-sqlite")
 
     async def open(self) -> None:
         """Open the file, and create the tables if there are none."""
@@ -120,10 +74,9 @@ class SqliteStore:
         """Close the file; may be called twice."""
         if self._connection is not None or self._owner is not None:
             await self._run(self._close)
-        self._thread.stop()
 
     async def begin(self, after: int) -> list[Block]:
-        """Acquire the right to append; this process keeps it until it ends."""
+        """Acquire the right to append; this process has it until it ends."""
         if self._ends_at is not None:
             return []
         await self._acquire()
@@ -145,19 +98,7 @@ class SqliteStore:
         self._ends_at = block.end
 
     async def release(self) -> None:
-        """Do nothing: the process keeps the right as long as it lives."""
-
-    async def read(self, after: int) -> AsyncIterator[Block]:
-        """Yield the blocks after a position in order."""
-        while page := await self._run(self._page, after):
-            for block in page:
-                yield block
-            after = page[-1].end
-
-    async def block_of(self, position: int) -> Block | None:
-        """Return the block that holds an event, if it is stored."""
-        found = [Block(*row) for row in await self._rows(_BEFORE, position)]
-        return found[0] if found and position <= found[0].end else None
+        """Do nothing: the process has the right as long as it lives."""
 
     async def end(self) -> tuple[int, bytes]:
         """Return the position of the last event and the digest there."""
@@ -168,18 +109,15 @@ class SqliteStore:
         """Return the end of the log as recorded in the ``-owner`` file."""
         return await self._run(self._recorded)
 
-    async def latest_snapshot(self, at_most: int | None = None) -> Snapshot | None:
-        """Return the newest complete snapshot, or the newest not after a position."""
-        for position in reversed(await self.snapshots()):
-            if at_most is None or position <= at_most:
-                rows = await self._rows(_PARTS, position)
-                if rows and len(rows) == rows[0][0]:  # else it was deleted meanwhile
-                    return Snapshot(position, rows[0][1], tuple(row[2] for row in rows))
+    async def _snapshot(self, position: int) -> Snapshot | None:
+        rows = await self._rows(_PARTS, position)
+        if rows and len(rows) == max(row[0] for row in rows):
+            return Snapshot(position, rows[0][1], tuple(row[2] for row in rows))
         return None
 
     async def snapshots(self) -> list[int]:
         """Return the positions of the complete snapshots, in order."""
-        return [row[0] for row in await self._rows(f"{_WHOLE} ORDER BY position")]
+        return [row[0] for row in await self._rows(f"{_COMPLETE} ORDER BY position")]
 
     async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
         """Store a snapshot part by part, then delete all but the newest."""
@@ -229,15 +167,15 @@ class SqliteStore:
     async def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return await self._run(lambda: self._sql.execute(query, values).fetchall())
 
-    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
-        loop = asyncio.get_running_loop()
+    async def _run(self, work: Callable[[], T]) -> T:
+        run = partial(asyncio.get_running_loop().run_in_executor, self._thread)
         try:
-            return await self._thread.run(loop, work, *arguments)
+            return await run(work)
         except (sqlite3.Error, OSError) as error:
             # The next use begins with a new connection, which this failure has not affected.
             with suppress(sqlite3.Error):
                 if self._connection is not None:
-                    await self._thread.run(loop, self._connection.close)
+                    await run(self._connection.close)
             self._connection = self._ends_at = None
             raise StoreError(f"the event log {self.path} cannot be used: {error}") from error
 
@@ -308,13 +246,9 @@ class SqliteStore:
             ) from None
         self._owner = owner
 
-    def _add(self, blocks: list[Block]) -> None:
-        rows = map(astuple, blocks)
-        self._sql.executemany("INSERT INTO block VALUES (?, ?, ?, ?, ?)", rows)
-
     def _append(self, block: Block) -> None:
         self._own()
-        self._add([block])
+        self._sql.execute("INSERT INTO block VALUES (?, ?, ?, ?, ?)", astuple(block))
         # The block is durable whether it is recorded or not, and an older record stays true.
         with suppress(OSError):
             if self._owner is not None:
@@ -328,17 +262,6 @@ class SqliteStore:
             if record == _packed(position, digest):
                 return position, digest
         return None
-
-    def _page(self, after: int) -> list[Block]:
-        page: list[Block] = []
-        size = 0
-        with closing(self._sql.execute(f"{_AFTER} LIMIT {PAGE}", (after,))) as rows:
-            for row in rows:
-                page.append(Block(*row))
-                size += len(page[-1].payload)
-                if size >= PAGE_BYTES:
-                    break
-        return page
 
 
 def _packed(position: int, digest: bytes) -> bytes:

@@ -50,6 +50,7 @@ class Verified(msgspec.Struct, frozen=True):
     hash: str  # of the state at the end
     snapshots: dict[int, Compared]  # by position
     divergences: dict[str, int]  # by cascade: decisions that this version would make otherwise
+    times: list[float]  # of the first and the last block
 
 
 async def verify(store: EventStore, progress: Progress = no_progress) -> Verified:
@@ -58,7 +59,7 @@ async def verify(store: EventStore, progress: Progress = no_progress) -> Verifie
     start = await reading.start_of(store)
     state, began = start.state, start.state.position
     before = Counter({one.spec.name: one.divergences for one in state.order})
-    due, found = await store.snapshots(), dict[int, Compared]()
+    due, found, times = await store.snapshots(), dict[int, Compared](), list[float]()
 
     async def compare() -> None:
         while due and due[0] <= state.position:
@@ -69,6 +70,7 @@ async def verify(store: EventStore, progress: Progress = no_progress) -> Verifie
 
     async for block in reading.checked_blocks(store, start):
         reading.read_events(block)
+        times = [*times[:1], block.time]
         if block.end == began and block.digest != state.log_digest:
             raise CorruptLogError(f"the snapshot at event {began} is not one of this log")
         progress("reading", block.end, start.end)
@@ -78,7 +80,8 @@ async def verify(store: EventStore, progress: Progress = no_progress) -> Verifie
         await compare()
         progress("checking", state.position, start.end)
     diverged = Counter({one.spec.name: one.divergences for one in state.order}) - before
-    return Verified(start.first, start.end, start.end - began, state.hash(), found, diverged)
+    applied, hash_ = start.end - began, state.hash()
+    return Verified(start.first, start.end, applied, hash_, found, diverged, times)
 
 
 def _compared(snapshot: Snapshot, state: State, began: int) -> Compared:

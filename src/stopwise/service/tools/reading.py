@@ -1,19 +1,14 @@
-"""Open an event log that exists, read its blocks, and count what it holds."""
+"""Open an event log that exists, and read its blocks."""
 
 import sqlite3
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing, suppress
 
 import msgspec
 
 from stopwise.errors import CorruptLogError, InvalidParameterError
 from stopwise.service.events import START, Block, Event, chain_digest, decode
 from stopwise.service.learner import Learner
-from stopwise.service.recovery import recover_state
 from stopwise.service.settings import shown_store
 from stopwise.service.state import State
 from stopwise.service.store import open_store
@@ -52,21 +47,6 @@ def _has_tables(where: str) -> bool:
     with suppress(psycopg.Error), psycopg.connect(where, connect_timeout=5) as connection:
         return connection.execute("SELECT to_regclass('stopwise_log')").fetchone() != (None,)
     return True  # `open` reports what is wrong
-
-
-@contextmanager
-def private_file(target: Path) -> Generator[Path, None, None]:
-    """Yield a path to write to, readable by its owner only; it replaces the target at the end."""
-    target = target.resolve()
-    if not target.parent.is_dir():
-        raise InvalidParameterError(f"there is no folder {target.parent}")
-    if target.exists() and not target.is_file():
-        raise InvalidParameterError(f"{target} is not a file; choose another name")
-    with TemporaryDirectory(prefix=".stopwise-", dir=target.parent) as hidden:  # its mode is 0700
-        path = Path(hidden, target.name)
-        yield path
-        path.chmod(0o600)
-        path.replace(target)
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -155,35 +135,6 @@ def read_events(block: Block) -> list[Event]:
     if len(found) != block.count:
         raise CorruptLogError(f"the block at event {block.base} does not hold {block.count} events")
     return found
-
-
-class Info(msgspec.Struct, frozen=True):
-    """What a log holds: sizes are in bytes, those of snapshots by position."""
-
-    first: int
-    end: int
-    blocks: int
-    size: int
-    kinds: Counter[str]
-    times: list[float]  # of the first and the last block
-    snapshots: dict[int, int]
-    state: State
-
-
-async def inspect(store: EventStore, progress: Progress = no_progress) -> Info:
-    """Count what a log holds."""
-    state = await recover_state(store, progress=partial(progress, "reading"))
-    first = await first_event(store) or state.position + 1
-    kinds, times, blocks, size = Counter[str](), list[float](), 0, 0
-    async for block in blocks_between(store, first - 1, state.position):
-        blocks += 1
-        size += len(block.payload)
-        times = [*times[:1], block.time]
-        kinds.update(type(event).__name__.lower() for event in read_events(block))
-        progress("counting", block.end, state.position)
-    every = [await store.latest_snapshot(position) for position in await store.snapshots()]
-    sizes = {one.position: sum(map(len, one.parts)) for one in every if one is not None}
-    return Info(first, state.position, blocks, size, kinds, times, sizes, state)
 
 
 def chosen(state: State, name: str | None) -> Learner:

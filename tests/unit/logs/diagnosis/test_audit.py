@@ -14,16 +14,10 @@ def test_everything_by_hand():
     predicted = random.beta(0.6, 2, (500, 3))
     wrong = (random.random((500, 3)) < [0.3, 0.2, 0.1]).astype(np.uint8)
     found = read_audit(CASCADE, predicted, wrong)
-    assert found.rows == 500
-    assert [e.value for e in found.errors] == wrong.mean(axis=0).tolist()
-    for pair in found.pairs:
-        first, second = wrong[:, pair.first], wrong[:, pair.second]
-        assert pair.harm.value == ((first == 0) & (second == 1)).mean()
-        assert pair.repair.value == ((first == 1) & (second == 0)).mean()
     losses = wrong + CASCADE.cumulative
     stops = plug_in_stops(CASCADE, predicted)
     rule = losses[np.arange(500), stops]
-    assert found.rule_depth == stops.mean()
+    assert (found.rows, found.rule_depth) == (500, stops.mean())
     assert found.rule_error.value == wrong[np.arange(500), stops].mean()
     assert found.rule_loss.value == pytest.approx(rule.mean())
     assert found.best_fixed == np.argmin(losses.mean(axis=0))
@@ -36,14 +30,12 @@ def test_everything_by_hand():
 def test_the_plan_holds_whatever_the_errors_are():
     """The half width bounds 1.96 standard deviations of γ̂_i − γ̂_j for every split of p_ij."""
     plan = plan_labels(CASCADE, np.full((50, 3), 0.3), np.full(3, 0.3), None)
+    sizes = list(zip(plan.rows, plan.half_width, strict=True))
     for harm in (0.0, 0.1, 0.15, 0.3):
         variance = 0.3 - (0.3 - 2 * harm) ** 2
-        for n, half in zip(plan.rows, plan.half_width, strict=True):
-            assert half >= 1.95 * (variance / n) ** 0.5
+        assert all(half >= 1.95 * (variance / n) ** 0.5 for n, half in sizes)
     assert plan.half_width[0] == pytest.approx(1.96 * (0.3 / 100) ** 0.5, rel=1e-3)
-    assert plan.enough == min(
-        n for n, half in zip(plan.rows, plan.half_width, strict=True) if half < plan.gap / 2
-    )
+    assert plan.enough == min(n for n, half in sizes if half < plan.gap / 2)
     assert plan_labels(sw.Cascade([0.1, 0.0]), np.ones((9, 1)), np.ones(1), None).enough is None
 
 

@@ -1,4 +1,4 @@
-"""The whole diagnosis, on real files."""
+"""The complete diagnosis, on real files."""
 
 import msgspec
 import numpy as np
@@ -8,20 +8,29 @@ import stopwise as sw
 from stopwise.logs.columns import Columns
 from stopwise.logs.diagnosis.diagnose import diagnose
 from stopwise.logs.diagnosis.findings import Diagnosis
-from stopwise.logs.diagnosis.words import main_numbers
+from stopwise.logs.diagnosis.sections import main_numbers
 from stopwise.logs.log import Log
-from tests.helpers.cascades import bad_cascade, good_cascade, simulated, write_log
+from tests.helpers.cascades import good_cascade, simulated, write_log
+
+TWO = sw.Cascade([0.1, 0.3])
 
 
 def log_of(folder, drawn, **kind):
     return Log(write_log(drawn, folder / "log.parquet", **kind))
 
 
-def text_log(path, header, rows):
-    lines = [",".join(header), *(",".join("" if c is None else str(c) for c in r) for r in rows)]
-    path.write_text("\n".join(lines) + "\n")
-    known = any(name.startswith("context.") for name in header)
-    return Log(path, None if known else Columns(context=()))
+@pytest.fixture
+def text_log(tmp_path):
+    """Write a table as CSV; ``columns`` are context.…, output.… or others."""
+
+    def written(columns, rows):
+        path = tmp_path / "log.csv"
+        header = columns.split()
+        lines = [header, *(["" if c is None else str(c) for c in row] for row in rows)]
+        path.write_text("".join(",".join(line) + "\n" for line in lines))
+        return Log(path, None if columns.startswith("context.") else Columns(context=()))
+
+    return written
 
 
 def numbers_in(value):
@@ -42,8 +51,7 @@ def test_it_survives_json_and_holds_only_numbers(tmp_path):
     text = msgspec.json.encode(found)
     assert msgspec.json.decode(text, type=Diagnosis) == found
     assert all(np.isfinite(numbers_in(msgspec.json.decode(text))))
-    assert found.log == "log.parquet"
-    assert (found.rows, found.used, found.full_depth) == (2000, 2000, 2000)
+    assert (found.log, found.rows, found.used) == ("log.parquet", 2000, 2000)
     assert found.audit is not None
     assert found.labelled == found.audit.rows == pytest.approx(400, abs=80)
     assert found.plan is found.hint is None
@@ -65,21 +73,28 @@ def test_labels_are_judged_by_models_that_never_saw_their_row(tmp_path):
     # 70 features on 60 rows would repeat by heart which of their own rows disagree
     drawn = simulated(120, 0, (0.1, 0.1), (0.3, 0.3))
     found = diagnose(log_of(tmp_path, drawn, labelled=1.0), drawn.cascade, degree=4)
-    differ = drawn.outputs[:, 0] != drawn.outputs[:, 1]
+    one, two = drawn.outputs.T
     assert found.audit is not None
     # an oracle of its own rows would go on exactly where they disagree
-    by_heart = (0.1 + 0.1 * differ + (drawn.outputs[:, 1] != drawn.labels)).mean()
+    by_heart = (0.1 + 0.1 * (one != two) + (two != drawn.labels)).mean()
     assert found.audit.rule_loss.value > by_heart + 0.01
-    assert found.reliability[0].calibration_error > 0.1
+    (pair,) = found.pairs
+    assert pair.reliability.calibration_error > 0.1
+    assert pair.harm is not None
+    assert pair.repair is not None
+    right, wrong = one == drawn.labels, two != drawn.labels
+    assert (pair.harm.value, pair.repair.value) == (
+        (right & wrong).mean(),
+        (~right & ~wrong).mean(),
+    )
 
 
-def test_two_arms_and_no_context(tmp_path):
-    rows = [("a", "a")] * 150 + [("a", "b")] * 50
-    log = text_log(tmp_path / "log.csv", ["output.one", "output.two"], rows)
-    found = diagnose(log, sw.Cascade([0.1, 0.3]))
+def test_two_arms_and_no_context(text_log):
+    log = text_log("output.one output.two", [("a", "a")] * 150 + [("a", "b")] * 50)
+    found = diagnose(log, TWO)
     assert (found.context, found.groups, found.hint) == ((), (), None)
     assert found.pairs[0].rate.value == 0.25
-    assert found.stops[0].share.value == 1.0  # 0.25 < 0.3 everywhere
+    assert found.arms[0].stops.value == 1.0  # 0.25 < 0.3 everywhere
     assert found.saving.per_round.value == pytest.approx(0.3)
     assert found.verdict.answer == "probably"
     assert found.plan is not None
@@ -87,122 +102,97 @@ def test_two_arms_and_no_context(tmp_path):
     assert found.arms[1].name == "two"
 
 
-def test_a_truncated_log_with_forced_depth_gives_the_rates_of_all_rows(tmp_path):
+def test_a_truncated_log_with_forced_depth_gives_the_rates_of_all_rows(text_log):
     """Rounds go deep where arms disagree; one in ten of the others does at random."""
     random = np.random.default_rng(0)
     x = random.random(20_000)
     differs = random.random(20_000) < 0.6 * x
     rule_stop = np.where(x > 0.5, 1, 0)
     deep = (rule_stop == 1) | (random.random(20_000) < 0.1)
+    arms = ("one", "two")
     rows = [
-        (
-            f"{v:.4f}",
-            "a",
-            None if not d else "b" if diff else "a",
-            ("one", "two")[d],
-            ("one", "two")[w],
-        )
+        (f"{v:.4f}", "a", None if not d else "b" if diff else "a", arms[d], arms[w])
         for v, d, diff, w in zip(x, deep.astype(int), differs, rule_stop, strict=True)
     ]
-    header = ["context.x", "output.one", "output.two", "stop", "rule_stop"]
-    log = text_log(tmp_path / "log.csv", header, rows)
-    found = diagnose(log, sw.Cascade([0.1, 0.3]))
+    found = diagnose(text_log("context.x output.one output.two stop rule_stop", rows), TWO)
     assert found.full_depth == deep.sum()
     assert found.pairs[0].rate.value > 0.38  # of the rows that went deep
-    assert found.fixed[0].disagreement.value == pytest.approx(0.3, abs=0.04)  # of all
-    assert found.stops[0].share.value == pytest.approx(0.5, abs=0.06)
+    assert found.arms[0].disagreement.value == pytest.approx(0.3, abs=0.04)  # of all
+    assert found.arms[0].stops.value == pytest.approx(0.5, abs=0.06)
     assert any("stop before two" in note for note in found.notes)
     assert found.logged_cost == pytest.approx(0.1 + 0.3 * deep.mean())
 
 
-def test_what_stages_reveal_is_used_from_there_on(tmp_path):
+def test_what_stages_reveal_is_used_from_there_on(text_log):
     random = np.random.default_rng(0)
-    calls = random.random(4000)
-    differs = random.random(4000) < calls
+    sure = random.random(4000)
     rows = [
-        (f"{random.random():.3f}", f"{r:.4f}", "a", "a", "b" if d else "a")
-        for r, d in zip(calls, differs, strict=True)
+        (f"{random.random():.3f}", f"{s:.4f}", "a", "a", "b" if random.random() < s else "a")
+        for s in sure
     ]
-    header = ["context.x", "revealed.two.sure", "output.one", "output.two", "output.three"]
-    found = diagnose(text_log(tmp_path / "log.csv", header, rows), sw.Cascade([0.1, 0.0, 0.5]))
+    log = text_log("context.x revealed.two.sure output.one output.two output.three", rows)
+    found = diagnose(log, sw.Cascade([0.1, 0.0, 0.5]))
     assert found.context == ("x", "two.sure")
-    # arm one cannot tell the rows apart; arm two can: half of them are worth going on
-    assert found.stops[0].share.value < 0.6
-    assert (
-        found.reliability[2].bins[0].predicted < 0.1 < 0.9 < found.reliability[2].bins[-1].predicted
-    )
-    assert all(abs(b.predicted - 0.5) < 0.1 for b in found.reliability[1].bins)
+    # arm one cannot distinguish the rows; arm two can: half of them are worth going on
+    assert found.arms[0].stops.value < 0.6
+    blind, seeing = ([b.predicted for b in found.pairs[k].reliability.bins] for k in (1, 2))
+    assert seeing[0] < 0.1 < 0.9 < seeing[-1]
+    assert all(abs(p - 0.5) < 0.1 for p in blind)
 
 
-@pytest.mark.parametrize("n", [0, 40])
-def test_too_few_rows_are_refused(tmp_path, n):
-    rows = [("a", "b")] * n + [("a", None)] * 500
-    log = text_log(tmp_path / "few.csv", ["output.one", "output.two"], rows)
-    with pytest.raises(sw.InvalidLogError, match=f"few.csv: only {n} rows have the outputs"):
-        diagnose(log, sw.Cascade([0.1, 0.3]))
+def test_what_cannot_be_diagnosed_is_refused(text_log):
+    log = text_log("output.one output.two", [("a", "b")] * 60)
+    wrong = [
+        (sw.Cascade([0.1, 0.3, 0.1]), {}, r"2 arms \(one, two\) but there are 3 costs"),
+        (TWO, {"degree": 5}, "degree"),
+        (TWO, {"sample": 10}, "sample"),
+    ]
+    for cascade, options, match in wrong:
+        with pytest.raises(sw.InvalidParameterError, match=match):
+            diagnose(log, cascade, **options)
+    for n in (0, 40):
+        log = text_log("output.one output.two", [("a", "b")] * n + [("a", None)] * 500)
+        with pytest.raises(sw.InvalidLogError, match=f"log.csv: only {n} rows have the outputs"):
+            diagnose(log, TWO)
 
 
-def test_wrong_arguments_are_refused(tmp_path):
-    log = text_log(tmp_path / "log.csv", ["output.one", "output.two"], [("a", "b")] * 60)
-    with pytest.raises(
-        sw.InvalidParameterError, match=r"2 arms \(one, two\) but there are 3 costs"
-    ):
-        diagnose(log, sw.Cascade([0.1, 0.3, 0.1]))
-    with pytest.raises(sw.InvalidParameterError, match="degree"):
-        diagnose(log, sw.Cascade([0.1, 0.3]), degree=5)
-    with pytest.raises(sw.InvalidParameterError, match="sample"):
-        diagnose(log, sw.Cascade([0.1, 0.3]), sample=10)
-
-
-def test_labels_that_no_arm_ever_says_are_refused(tmp_path):
-    header = ["output.one", "output.two", "label"]
+def test_labels_that_no_arm_ever_outputs_are_refused(text_log):
+    columns = "output.one output.two label"
     rows = [("yes", "no", "Yes"), ("no", "no", "No")] * 40
-    log = text_log(tmp_path / "log.csv", header, rows)
     with pytest.raises(sw.InvalidLogError, match=r"80 labelled rows .* 'Yes' .* 'yes'"):
-        diagnose(log, sw.Cascade([0.1, 0.3]))
-    log = text_log(tmp_path / "log.csv", header, [*rows, ("yes", "yes", "yes")])
-    assert diagnose(log, sw.Cascade([0.1, 0.3])).labelled == 81
+        diagnose(text_log(columns, rows), TWO)
+    assert diagnose(text_log(columns, [*rows, ("yes", "yes", "yes")]), TWO).labelled == 81
 
 
-def test_kinds_of_rows_that_never_went_deep_come_first(tmp_path):
-    rows = [("a", None, "one", "one")] * 300 + [
-        ("a", "b", "two", "two"),
-        ("a", "a", "two", "two"),
-    ] * 100
-    header = ["output.one", "output.two", "stop", "rule_stop"]
-    found = diagnose(text_log(tmp_path / "log.csv", header, rows), sw.Cascade([0.1, 0.6]))
+def test_kinds_of_rows_that_never_went_deep_come_first(text_log):
+    deep = [("a", "b", "two", "two"), ("a", "a", "two", "two")]
+    rows = [("a", None, "one", "one")] * 300 + deep * 100
+    log = text_log("output.one output.two stop rule_stop", rows)
+    found = diagnose(log, sw.Cascade([0.1, 0.6]))
     assert found.unseen == pytest.approx(0.6)
     assert found.verdict.reason.startswith("60 % of the rows are of kinds that never went to two")
     assert "for 40\u00a0% of the rows only" in main_numbers(found)[0].words
 
 
-def test_costs_above_one_are_doubted(tmp_path):
-    log = text_log(tmp_path / "log.csv", ["output.one", "output.two"], [("a", "b")] * 60)
-    doubt = "not in units of one error"
-    assert any(doubt in n for n in diagnose(log, sw.Cascade([1, 300])).notes)
-    assert not any(doubt in n for n in diagnose(log, sw.Cascade([0.5, 0.6])).notes)
-
-
-def test_a_straight_line_that_misses_a_bend(tmp_path):
+def test_a_straight_line_that_misses_a_bend(text_log):
     random = np.random.default_rng(0)
-    x = random.uniform(-1, 1, 4000)
     rows = [
         (f"{v:.4f}", "a", "b" if r < 0.5 * v * v else "a")
-        for v, r in zip(x, random.random(4000), strict=True)
+        for v, r in zip(random.uniform(-1, 1, 4000), random.random(4000), strict=True)
     ]
-    log = text_log(tmp_path / "log.csv", ["context.x", "output.one", "output.two"], rows)
-    found = diagnose(log, sw.Cascade([0.1, 0.25]))
-    calls = [found.verdict.reason, *found.verdict.points]
-    assert any("does not fit" in p and "--degree 2" in p for p in calls)
-    bent = diagnose(log, sw.Cascade([0.1, 0.25]), degree=2)
-    assert not any("does not fit" in p for p in [bent.verdict.reason, *bent.verdict.points])
+    log = text_log("context.x output.one output.two", rows)
+    for degree, misses in ((1, True), (2, False)):
+        verdict = diagnose(log, sw.Cascade([0.1, 0.25]), degree=degree).verdict
+        advice = "does not fit well", "--degree 2"
+        assert all(a in f"{verdict.reason} {verdict.points}" for a in advice) == misses
 
 
-def test_costs_keep_their_last_bit_and_their_weights(tmp_path):
-    drawn = bad_cascade(500, 0)
-    cascade = sw.Cascade([0.1, 0.7, 0.1, 0.3], tradeoff=[0.3, 0.3, 0.3, 0.7])
-    found = diagnose(log_of(tmp_path, drawn), cascade)
-    assert [a.total for a in found.arms] == pytest.approx(cascade.cumulative, rel=1e-15)
-    assert [p.gap for p in found.pairs] == pytest.approx(
-        [cascade.gaps[pair] for pair in cascade.pairs()], rel=1e-13
-    )
+def test_costs_keep_their_weights_and_are_doubted_above_one(text_log):
+    log = text_log("output.one output.two output.three", [("a", "b", "a")] * 60)
+    for costs, doubted in (([0.1, 0.7, 0.3], False), ([0.1, 300, 0.3], True)):
+        cascade = sw.Cascade(costs, tradeoff=[0.3, 0.3, 0.7])
+        found = diagnose(log, cascade)
+        assert [a.total for a in found.arms] == pytest.approx(cascade.cumulative, rel=1e-15)
+        gaps = [cascade.gaps[pair] for pair in cascade.pairs()]
+        assert [p.gap for p in found.pairs] == pytest.approx(gaps, rel=1e-13)
+        assert any("not in units of one error" in note for note in found.notes) == doubted

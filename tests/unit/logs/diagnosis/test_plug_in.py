@@ -7,76 +7,69 @@ from stopwise.theory.dominance import first_candidates
 
 CASCADE = Cascade([0.05, 0.1, 0.2, 0.3])
 PAIRS = CASCADE.pairs()
-
-
-def world(n=2000, seed=0):
-    random = np.random.default_rng(seed)
-    p = random.beta(0.6, 2, (n, len(PAIRS)))
-    outputs = random.integers(0, 3, (n, 4))
-    differ = np.column_stack([outputs[:, i] != outputs[:, j] for i, j in PAIRS]).astype(np.uint8)
-    return p, outputs, differ
-
-
-def tables(p):
-    full = np.zeros((len(p), 4, 4))
-    for k, pair in enumerate(PAIRS):
-        full[:, *pair] = p[:, k]
-    return full
+RANDOM = np.random.default_rng(0)
+P = RANDOM.beta(0.6, 2, (2000, len(PAIRS)))
+OUTPUTS = RANDOM.integers(0, 3, (2000, 4))
+DIFFER = np.column_stack([OUTPUTS[:, i] != OUTPUTS[:, j] for i, j in PAIRS]).astype(np.uint8)
+WRONG = (OUTPUTS != 0).astype(np.uint8)
+STOPS = plug_in.plug_in_stops(CASCADE, P)
+ROWS = np.arange(2000)
 
 
 @pytest.mark.parametrize("weight", [0.2, 1.0, 3.0])
 def test_stops_are_the_first_candidates(weight):
-    p, *_ = world()
-    weighted = Cascade(CASCADE.costs, tradeoff=weight)
-    stops = plug_in.plug_in_stops(CASCADE, p, weight)
-    assert np.array_equal(stops, first_candidates(weighted, tables(p)))
+    tables = np.zeros((len(P), 4, 4))
+    for k, pair in enumerate(PAIRS):
+        tables[:, *pair] = P[:, k]
+    stops = plug_in.plug_in_stops(CASCADE, P, weight)
+    assert np.array_equal(stops, first_candidates(Cascade(CASCADE.costs, tradeoff=weight), tables))
     assert len(set(stops.tolist())) > 1
     tie = plug_in.plug_in_stops(Cascade([0.25, 0.5]), np.array([[0.5 * weight]]), weight)
     assert tie.tolist() == [1]  # a tie continues
 
 
 def test_saving_by_hand():
-    p, outputs, differ = world()
-    stops = plug_in.plug_in_stops(CASCADE, p)
-    found = plug_in.saving(CASCADE, stops, differ)
-    costs = CASCADE.cumulative[stops]
-    assert found.per_round.value == pytest.approx(0.65 - costs.mean())
-    assert found.per_round.low == pytest.approx(
-        0.65 - costs.mean() - 1.95996 * costs.std(ddof=1) / len(costs) ** 0.5
-    )
-    assert found.share.value == pytest.approx(1 - costs.mean() / 0.65)
-    said = outputs[np.arange(len(stops)), stops]
-    assert found.disagreement.value == pytest.approx((said != outputs[:, 3]).mean())
-    shares = plug_in.stop_shares(CASCADE, stops)
-    assert [s.share.value for s in shares] == [(stops == i).mean() for i in range(4)]
+    found = plug_in.saving(CASCADE, STOPS, DIFFER)
+    costs = CASCADE.cumulative[STOPS]
+    saved, half = 0.65 - costs.mean(), 1.95996 * costs.std(ddof=1) / len(costs) ** 0.5
+    assert (found.per_round.value, found.per_round.low) == pytest.approx((saved, saved - half))
+    assert found.share.value == pytest.approx(saved / 0.65)
+    differs = OUTPUTS[ROWS, STOPS] != OUTPUTS[:, 3]
+    assert found.disagreement.value == pytest.approx(differs.mean())
+
+
+def test_other_models_widen_the_interval():
+    never, always = np.ones_like(P), np.zeros_like(P)
+    alone = plug_in.saving(CASCADE, STOPS, DIFFER).per_round
+    same = plug_in.saving(CASCADE, STOPS, DIFFER, [P] * 3).per_round
+    assert (same.low, same.high) == pytest.approx((alone.low, alone.high))
+    wide = plug_in.saving(CASCADE, STOPS, DIFFER, [never]).per_round
+    assert (wide.low, wide.high) == (0.0, pytest.approx(0.6))  # nothing to all
+    flat = plug_in.saving(CASCADE, STOPS, DIFFER, [P], always).per_round
+    assert (flat.low, flat.high) == pytest.approx((alone.low, 0.6))
 
 
 def test_the_frontier_runs_from_deep_to_shallow():
-    p, outputs, differ = world()
-    wrong = (outputs != 0).astype(np.uint8)
-    points = plug_in.frontier(CASCADE, p, differ, (p, wrong))
-    assert len(points) == 25
+    points = plug_in.frontier(CASCADE, P, DIFFER, (P, WRONG))
     costs = [point.cost for point in points]
     assert costs == sorted(costs, reverse=True)  # higher costs never go deeper
     (now,) = [point for point in points if point.weight == pytest.approx(1.0)]
-    stops = plug_in.plug_in_stops(CASCADE, p)
-    assert now.cost == pytest.approx(CASCADE.cumulative[stops].mean())
+    assert now.cost == pytest.approx(CASCADE.cumulative[STOPS].mean())
     assert now.error is not None
-    assert now.error.value == pytest.approx(wrong[np.arange(len(p)), stops].mean())
-    assert plug_in.frontier(CASCADE, p, differ, None)[0].error is None
+    assert now.error.value == pytest.approx(WRONG[ROWS, STOPS].mean())
+    assert plug_in.frontier(CASCADE, P, DIFFER, None)[0].error is None
 
 
-def test_fixed_depths_by_hand():
-    _, outputs, differ = world()
-    wrong = (outputs != 0).astype(np.uint8)
-    for found in plug_in.fixed_depths(CASCADE, differ, wrong):
-        arm = found.arm
-        assert found.disagreement.value == pytest.approx((outputs[:, arm] != outputs[:, 3]).mean())
-        assert found.loss is not None
-        assert found.loss.value == pytest.approx(CASCADE.cumulative[arm] + wrong[:, arm].mean())
+def test_arms_by_hand():
+    for i, arm in enumerate(plug_in.summarise_arms(CASCADE, np.arange(4), STOPS, DIFFER, WRONG)):
+        assert (arm.answered, arm.stops.value) == (i, np.equal(STOPS, i).mean())
+        assert arm.disagreement.value == pytest.approx(np.mean(OUTPUTS[:, i] != OUTPUTS[:, 3]))
+        assert arm.error is not None
+        assert arm.loss is not None
+        assert arm.error.value == WRONG[:, i].mean()
+        assert arm.loss.value == pytest.approx(CASCADE.cumulative[i] + WRONG[:, i].mean())
 
 
 def test_arms_that_cost_nothing():
-    free = Cascade([0.0, 0.0])
-    found = plug_in.saving(free, np.array([1, 1]), np.zeros((2, 1), dtype=np.uint8))
+    found = plug_in.saving(Cascade([0.0, 0.0]), np.array([1, 1]), np.zeros((2, 1), dtype=np.uint8))
     assert (found.share.value, found.share.high) == (0.0, 0.0)

@@ -1,10 +1,12 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.diagnosis.sampling import MOST_CLASSES, survey
-from stopwise.policies.recorded import Rounds
+from stopwise.records import Rounds
 
 K = 3
 PAIRS = [(0, 1), (0, 2), (1, 2)]
@@ -13,13 +15,13 @@ PAIRS = [(0, 1), (0, 2), (1, 2)]
 class Table:
     """Rows to be cut into chunks; codes are local to a chunk where values are given."""
 
-    def __init__(self, n, seed=0, *, rule_stop=None, reach=None, labelled=0.3, classes=4):
-        random = np.random.default_rng(seed)
+    def __init__(self, n, *, rule_stop=None, reach=None, classes=4):
+        random = np.random.default_rng(0)
         self.contexts = random.normal(size=(n, 2))
         self.reach = np.full(n, K - 1) if reach is None else reach
         beyond = np.arange(K) > self.reach[:, None]
         self.codes = np.where(beyond, -1, random.integers(0, classes, (n, K)))
-        self.labels = np.where(random.random(n) < labelled, random.integers(0, classes, n), -1)
+        self.labels = np.where(random.random(n) < 0.3, random.integers(0, classes, n), -1)
         self.rule_stop = self.reach if rule_stop is None else rule_stop
 
     def chunks(self, size, values=None):
@@ -33,19 +35,14 @@ class Table:
                 codes, labels = translate[codes], translate[labels]
             differ = np.stack(
                 [(codes[:, i] != codes[:, j]) & (codes[:, j] >= 0) for i, j in PAIRS], axis=1
-            )
+            ).astype(np.uint8)
             reach = self.reach[rows]
-            rounds = Rounds(
-                self.contexts[rows],
-                differ.astype(np.uint8),
-                reach,
-                np.zeros(len(reach), dtype=np.bool_),
-            )
+            rounds = Rounds(self.contexts[rows], differ, reach, np.zeros(len(reach), np.bool_))
             yield Chunk(first, rounds, codes, labels, names, reach, self.rule_stop[rows], None)
 
 
 def read(table, *, sample=100, seed=0, size=64, values=None):
-    return survey(table.chunks(size, values), K, 2, sample=sample, seed=seed)
+    return survey(table.chunks(size, values), K, sample=sample, seed=seed)
 
 
 def test_counts_are_of_all_rows():
@@ -58,8 +55,12 @@ def test_counts_are_of_all_rows():
         both = reach >= j
         assert found.pair_rows[k] == both.sum()
         assert found.pair_differ[k] == (table.codes[both, i] != table.codes[both, j]).sum()
-    assert found.labelled == (table.labels >= 0).sum()
-    assert found.labelled_deep == ((table.labels >= 0) & (reach == 2)).sum()
+    labelled = table.labels >= 0
+    assert found.labelled == labelled.sum()
+    assert found.labelled_deep == (labelled & (reach == 2)).sum()
+    assert (
+        found.matched == (labelled[:, None] & (table.codes == table.labels[:, None])).any(1).sum()
+    )
 
 
 @pytest.mark.parametrize("sample", [100, 5000])
@@ -72,12 +73,11 @@ def test_how_rows_are_cut_into_chunks_does_not_matter(sample):
             assert np.array_equal(a, b)
 
 
-def test_rows_are_kept_whole():
+def test_rows_stay_complete():
     table = Table(2000)
     found = read(table, values=["a", "b", "c", "d"])
     rows = found.sample
-    assert rows.n == 100
-    assert np.unique(rows.number).size == 100
+    assert rows.n == np.unique(rows.number).size == 100
     assert np.array_equal(rows.contexts, table.contexts[rows.number])
     for k, (i, j) in enumerate(PAIRS):
         assert np.array_equal(rows.outputs[:, i] != rows.outputs[:, j], rows.differ[:, k] == 1)
@@ -94,19 +94,14 @@ def test_every_row_is_as_likely():
     table = Table(1000)
     counts = np.zeros(1000)
     for seed in range(200):
-        counts[read(table, sample=100, seed=seed, size=300).sample.number] += 1
-    tenths = counts.reshape(10, 100).sum(axis=1)
-    assert chisquare(tenths).pvalue > 0.001
+        counts[read(table, seed=seed, size=300).sample.number] += 1
+    assert chisquare(counts.reshape(10, 100).sum(axis=1)).pvalue > 0.001
     assert counts.min() > 0  # a row is never taken with chance 0.9²⁰⁰ = 7e-10
+    rows = read(Table(90)).sample  # a small log is used completely, in random order
+    assert sorted(rows.number) == list(range(90)) != rows.number.tolist()
 
 
-def test_a_small_log_is_taken_whole_in_random_order():
-    rows = read(Table(90), sample=100).sample
-    assert sorted(rows.number) == list(range(90))
-    assert sorted(rows.number) != rows.number.tolist()
-
-
-def test_rows_that_chance_sent_deep_stand_for_those_like_them():
+def test_rows_that_chance_sent_deep_represent_those_like_them():
     random = np.random.default_rng(3)
     rule_stop = np.where(random.random(20_000) < 0.8, 0, 2)
     deep = (rule_stop == 2) | (random.random(20_000) < 0.05)
@@ -121,19 +116,15 @@ def test_rows_that_chance_sent_deep_stand_for_those_like_them():
 def test_kinds_of_rows_that_never_went_deep_are_counted():
     rule_stop = np.repeat([0, 2], [300, 700])
     found = read(Table(1000, rule_stop=rule_stop, reach=rule_stop), sample=10_000)
-    assert found.unseen == 0.3
-    assert found.sample.n == 700
+    assert (found.unseen, found.sample.n) == (0.3, 700)
 
 
 def test_many_outputs_are_free_text():
     assert read(Table(2000, classes=MOST_CLASSES)).classes == MOST_CLASSES
-    found = read(Table(2000, classes=MOST_CLASSES + 1), size=2000)
-    assert found.classes is None
+    assert read(Table(2000, classes=MOST_CLASSES + 1), size=2000).classes is None
 
 
 def test_memory_is_bounded():
-    import tracemalloc
-
     table = Table(200_000)
     tracemalloc.start()
     read(table, sample=1000, size=2000)

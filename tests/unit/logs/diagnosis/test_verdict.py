@@ -1,47 +1,49 @@
 import msgspec
 import pytest
 
-from stopwise.cascade import Cascade
 from stopwise.logs.diagnosis.findings import (
+    ArmSummary,
     Audit,
-    Estimate,
     Hint,
     LabelPlan,
-    PairAudit,
+    PairSummary,
     Reliability,
     Saving,
-    StopShare,
 )
-from stopwise.logs.diagnosis.intervals import wilson
 from stopwise.logs.diagnosis.verdict import judge
+from stopwise.reporting.intervals import Estimate, wilson
 
-CASCADE = Cascade([0.01, 0.05, 0.2], names=["rules", "small", "large"])
-ONE = Estimate(1.0, 1.0, 1.0)
+NAMES = ("rules", "small", "large")
 HINT = Hint((0.7, 0.9, 0.8), worse=2, better=1)
 PLAN = LabelPlan(1, 2, 0.2, (100, 300), (0.12, 0.07), 300)
 
 
-def judged(*, saves=(0.1, 0.2), fits=(), shares=(0.5, 0.3, 0.2), **more):
-    saved = Estimate(sum(saves) / 2, *saves)
-    return judge(
-        CASCADE,
-        Saving(saved, saved, wilson(1, 100)),
-        [Reliability(0, 1, (), off, fit) for off, fit in fits],
-        [StopShare(k, Estimate(s, s, s)) for k, s in enumerate(shares)],
-        **more,
-    )
+def exactly(value):
+    return Estimate(value, value, value)
+
+
+def judged(
+    *, saves=(0.1, 0.2), fits=((0.0, "good"),), shares=(0.5, 0.3, 0.2), harm=(None, None), **more
+):
+    saved, one = Estimate(sum(saves) / 2, *saves), exactly(1.0)
+    arms = [
+        ArmSummary(name, 0.1, 0.1, 100, exactly(share), one, None, None)
+        for name, share in zip(NAMES, shares, strict=True)
+    ]
+    pairs = [
+        PairSummary(1, 2, 0.1, 400, one, Reliability((), off, fit), *harm) for off, fit in fits
+    ]
+    return judge(arms, pairs, Saving(saved, saved, wilson(1, 100)), **more)
 
 
 def audited(lost, low, high, best=0.2, depth=1.5):
     return Audit(
         rows=400,
-        errors=(ONE, ONE, ONE),
-        pairs=(),
-        rule_error=ONE,
+        rule_error=exactly(1.0),
         rule_loss=Estimate(best + lost, best + low, best + high),
         rule_depth=depth,
         best_fixed=1,
-        best_fixed_loss=Estimate(best, best, best),
+        best_fixed_loss=exactly(best),
         lost=Estimate(lost, low, high),
     )
 
@@ -67,9 +69,8 @@ def test_with_labels_the_losses_decide(lost, answer):
 
 @pytest.mark.parametrize(("harm", "named"), [(0.3, True), (0.12, False)])
 def test_an_arm_that_spoils_more_than_it_repairs_is_named(harm, named):
-    pairs = (PairAudit(1, 2, harm=wilson(400 * harm, 400), repair=wilson(40, 400)),)
-    found = judged(audit=msgspec.structs.replace(audited(0.03, 0.01, 0.05), pairs=pairs))
-    assert any("large spoils 30" in p for p in found.points) == named
+    found = judged(audit=audited(0.03, 0.01, 0.05), harm=(wilson(400 * harm, 400), wilson(40, 400)))
+    assert [p.partition(" 3")[0] for p in found.points] == ["By the labels large spoils"] * named
 
 
 @pytest.mark.parametrize("labels", [audited(0, -0.001, 0.001), None])
@@ -79,7 +80,7 @@ def test_nothing_to_save_is_not_learnable(labels):
 
 def test_without_labels_nothing_is_proved_and_a_hint_is_a_question():
     for hint in (None, Hint((0.7, 0.8, 0.9)), HINT):
-        found = judged(hint=hint, plan=PLAN, fits=[(0.01, "good")])
+        found = judged(hint=hint, plan=PLAN)
         assert found.answer == "probably"
         assert any("Without labels" in p for p in found.points)
         assert any("Labels on 300 random rows" in p for p in found.points)

@@ -10,9 +10,7 @@
 
   function show() {
     const lost = failures > 1 ? "The service does not answer; this page shows its last answer." : "";
-    const text = paused ? "Updates are paused." : lost;
-    if (live.textContent !== text) live.textContent = text;
-    document.documentElement.classList.toggle("stale", failures > 1);
+    live.textContent = paused ? "Updates are paused." : lost;
   }
 
   // What the reader has unfolded, focused, selected or scrolled to stays as it is.
@@ -31,8 +29,8 @@
 
   async function update() {
     try {
-      const answer = await fetch(location.href, { redirect: "manual", cache: "no-store" });
-      const gone = answer.type === "opaqueredirect" || answer.status === 404; // e.g. signed out
+      const answer = await fetch(location.origin + location.pathname + location.search, { cache: "no-store" });
+      const gone = answer.status === 401 || answer.status === 404; // the key was revoked, or a restart
       if (!gone && !answer.ok) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (paused) return;

@@ -1,0 +1,129 @@
+"""The figures of the report."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from stopwise.logs.diagnosis.findings import Diagnosis, PairSummary
+from stopwise.reporting.drawing import SERIES, Axes, Figure, legend_below, panels, styled
+from stopwise.reporting.intervals import Estimate
+from stopwise.reporting.wording import number, short
+
+WIDTH = 4.2  # inches: letters stay legible where a phone is as wide as the figure
+POLICY = "Stopwise"  # what the report calls the rule: an arm may be called "rule"
+BLUE, ORANGE, GREY, DARK = SERIES[0], SERIES[1], "#9aa5ad", "#08304d"
+SHALLOW, DEEP = (0xA9, 0xD0, 0xEA), (0x0A, 0x45, 0x6E)
+BESIDE = {"textcoords": "offset points"}
+
+
+def colours(count: int) -> list[str]:
+    """Return a colour for each arm, darker with depth."""
+    shares = [k / max(1, count - 1) for k in range(count)]
+    return [
+        "#" + "".join(f"{round(a + s * (b - a)):02x}" for a, b in zip(SHALLOW, DEEP, strict=True))
+        for s in shares
+    ]
+
+
+@styled
+def draw_frontier(diagnosis: Diagnosis) -> Figure:
+    """Draw cost against disagreement, and against error where there are labels."""
+    kinds = [("disagreement", f"differs from {_label(diagnosis.arms[-1].name)}")]
+    kinds += [("error", "is wrong, by the labels")] if diagnosis.audit is not None else []
+    figure = panels(len(kinds), 1, WIDTH, 2.6)
+    for axes, (what, ylabel) in zip(figure.axes, kinds, strict=True):
+        _draw_curve(axes, diagnosis, what)
+        axes.set_ylabel(ylabel)
+    figure.axes[-1].set_xlabel("cost of a round, in wrong answers")
+    legend_below(figure)
+    return figure
+
+
+def _draw_curve(axes: Axes, diagnosis: Diagnosis, what: str) -> None:
+    points = sorted(diagnosis.frontier, key=lambda p: p.cost)
+    costs, totals = [p.cost for p in points], [arm.total for arm in diagnosis.arms]
+    heights: list[Estimate] = [getattr(p, what) for p in points]
+    fixed: list[Estimate] = [getattr(arm, what) for arm in diagnosis.arms]
+    low, high = [h.low for h in heights], [h.high for h in heights]
+    axes.fill_between(costs, low, high, color=BLUE, alpha=0.15, linewidth=0)
+    axes.plot(costs, [h.value for h in heights], ".-", color=BLUE, label=POLICY)
+    squares = {"fmt": "s", "color": ORANGE, "markersize": 5, "capsize": 2, "label": "a fixed depth"}
+    axes.errorbar(totals, [e.value for e in fixed], yerr=_reach(fixed), **squares)
+    now = min(points, key=lambda p: abs(math.log(p.weight)))
+    star = {"color": DARK, "markersize": 12, "zorder": 6, "label": "costs as given"}
+    axes.plot([now.cost], [getattr(now, what).value], "*", **star)
+    widest = max(totals) or 1.0
+    for arm, value in zip(diagnosis.arms, fixed, strict=True):
+        side, shift = ("right", -7) if arm.total > 0.6 * widest else ("left", 7)
+        at = arm.total, value.value
+        axes.annotate(_label(arm.name, 14), at, (shift, 5), ha=side, **BESIDE)
+    highest = max(e.high for e in (*heights, *fixed)) or 1.0
+    axes.set(xlim=(-0.03 * widest, 1.06 * widest), ylim=(-0.04 * highest, 1.12 * highest))
+    axes.yaxis.set_major_formatter(_percent)
+
+
+@styled
+def draw_reliability(diagnosis: Diagnosis, shown: Sequence[PairSummary]) -> Figure:
+    """Draw predicted against observed disagreement, a panel for each pair."""
+    columns = 1 if len(shown) == 1 else 2 if len(shown) <= 4 else 3
+    figure = panels(-(-len(shown) // columns), columns, WIDTH / min(columns, 2), 2.1)
+    names = [_label(arm.name, 11) for arm in diagnosis.arms]
+    for axes, pair in zip(figure.axes, shown, strict=False):
+        predicted = [b.predicted for b in pair.reliability.bins]
+        observed = [b.observed for b in pair.reliability.bins]
+        top = max([*predicted, *(o.high for o in observed)]) * 1.08 or 1.0
+        axes.plot([0, top], [0, top], color=GREY, linestyle="--")
+        heights, bars = [o.value for o in observed], _reach(observed)
+        axes.errorbar(predicted, heights, yerr=bars, fmt="o-", color=BLUE, capsize=2)
+        axes.set(xlim=(0, top), ylim=(0, top))
+        axes.locator_params(nbins=4)
+        axes.xaxis.set_major_formatter(_percent)
+        axes.yaxis.set_major_formatter(_percent)
+        axes.set_title(f"{names[pair.first]} – {names[pair.second]}", size=9)
+    for axes in figure.axes[len(shown) :]:
+        axes.remove()
+    figure.supxlabel("predicted disagreement", size=9)
+    figure.supylabel("observed disagreement", size=9)
+    return figure
+
+
+@styled
+def draw_losses(found: Sequence[tuple[str, float, Estimate, Estimate]]) -> Figure:
+    """Draw cost, error and loss of Stopwise and of every fixed depth as bars."""
+    names, costs, errors, losses = zip(*found, strict=True)
+    places = range(len(found))
+    figure = panels(1, 1, WIDTH, 0.36 * len(found) + 0.5)
+    (axes,) = figure.axes
+    axes.set_axisbelow(True)
+    axes.barh(places, costs, color=BLUE, label="cost")
+    look: dict[str, Any] = {"color": "#F0B27A", "hatch": "///", "label": "errors"}
+    axes.barh(places, [error.value for error in errors], left=costs, **look)
+    look = {"fmt": "none", "capsize": 2, "elinewidth": 1, "ecolor": "#333333"}
+    axes.errorbar([loss.value for loss in losses], places, xerr=_reach(losses), **look)
+    for place, loss in enumerate(losses):
+        axes.annotate(number(loss.value), (loss.high, place), (4, 0), va="center", **BESIDE)
+    axes.set_yticks(places, [_label(name.replace("`", ""), 25) for name in names])
+    axes.invert_yaxis()
+    axes.set_xlim(0, (max(loss.high for loss in losses) or 1.0) * 1.18)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("loss of a round, in wrong answers")
+    legend_below(figure)
+    return figure
+
+
+def _label(name: str, longest: int = 18) -> str:
+    """Return a name for a figure: cut, and never taken for a formula."""
+    return short(name, longest).replace("\\", "/").replace("$", r"\$") or "?"
+
+
+def _reach(values: Sequence[Estimate]) -> list[list[float]]:
+    """Return intervals as matplotlib takes error bars."""
+    # a bounded interval may end before its estimate by rounding; a bar cannot be negative
+    return [
+        [max(0.0, v.value - v.low) for v in values],
+        [max(0.0, v.high - v.value) for v in values],
+    ]
+
+
+def _percent(share: float, _: int) -> str:
+    return f"{100 * share:.4g} %"

@@ -1,0 +1,360 @@
+"""The sections of the report: their text, their tables, and which figures they show."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from stopwise.experiments.summary import Interval
+from stopwise.logs.diagnosis.figures import POLICY, draw_frontier, draw_losses, draw_reliability
+from stopwise.logs.diagnosis.findings import Audit, Diagnosis, GroupDisagreement, PairSummary
+from stopwise.logs.diagnosis.verdict import MUCH_UNSEEN, UNVERIFIED
+from stopwise.reporting.intervals import Estimate
+from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.wording import (
+    NOTHING,
+    PERCENT,
+    Value,
+    code,
+    interval,
+    listed,
+    number,
+    percent,
+    percent_interval,
+    plain,
+)
+
+COORDINATES = 8  # of the context, in the table of groups: those along which rates vary most
+PAIRS = 6  # panels in the picture of reliability: the worst
+HEADS = ("what", "cost a round", "saved, %", "differs from the last arm, %", "stops here, %")
+
+
+class Panel(NamedTuple):
+    """A table, and the picture of it where there is one; whether that is too wide for a phone."""
+
+    table: Table
+    picture: Picture | None = None
+    wide: bool = False
+
+
+class ReportSection(NamedTuple):
+    """A section of the page."""
+
+    name: str
+    title: str
+    text: str
+    panels: tuple[Panel, ...] = ()
+
+
+class Number(NamedTuple):
+    """A main number of the report: its label, the number, and its explanation."""
+
+    label: str
+    number: str
+    words: str
+
+
+def sections(diagnosis: Diagnosis) -> tuple[ReportSection, ...]:
+    """Return the sections of the page, in order."""
+    audit = diagnosis.audit
+    return (
+        _saving(diagnosis),
+        _frontier(diagnosis),
+        _disagreement(diagnosis),
+        _reliability(diagnosis),
+        _without_labels(diagnosis) if audit is None else _with_labels(diagnosis, audit),
+    )
+
+
+def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
+    """Return the saving and the share of changed answers."""
+    saved, changed = diagnosis.saving.per_round, diagnosis.saving.disagreement
+    last = code(diagnosis.arms[-1].name)
+    reach = interval(1000 * saved.low, 1000 * saved.high)
+    covered = (
+        f"; for {percent(1 - diagnosis.unseen)} of the rows only, as the others are of kinds that "
+        "never went there"
+        if diagnosis.unseen > MUCH_UNSEEN
+        else ""
+    )
+    share, _, ends = percent_interval(changed.value, changed.low, changed.high).partition(" (")
+    ends = f" (95 %: {ends.removesuffix(')')}{PERCENT})" if ends else ""
+    return (
+        Number(
+            "Saved in 1,000 rounds",
+            number(1000 * saved.value),
+            f"in units of one wrong answer{f' (95 %: {reach})' if reach else ''}: "
+            f"{percent(diagnosis.saving.share.value)} of what always running {last} costs{covered}",
+        ),
+        Number(
+            "Answers that would change",
+            share,
+            f"of rounds end with another answer than {last} would give{ends}; not all of these "
+            "are errors",
+        ),
+    )
+
+
+def _saving(diagnosis: Diagnosis) -> ReportSection:
+    last, saved = diagnosis.arms[-1], diagnosis.saving
+    spent = last.total - saved.per_round.value
+    rows: list[tuple[Value, ...]] = [
+        (POLICY, spent, _percent(saved.share.value), _percent(saved.disagreement.value), NOTHING)
+    ]
+    if diagnosis.full_depth < diagnosis.rows:
+        rows.append(("as it ran", diagnosis.logged_cost, NOTHING, NOTHING, NOTHING))
+    for arm in diagnosis.arms:
+        less = 1 - arm.total / last.total if last.total else 0.0
+        shares = (less, arm.disagreement.value, arm.stops.value)
+        rows.append((f"always {_tabled(arm.name)}", arm.total, *map(_percent, shares)))
+    always = f"{number(last.total)} of always running {code(last.name)}"
+    if saved.per_round.low > 0:
+        less = percent_interval(saved.share.value, saved.share.low, saved.share.high)
+        found = f"A round would cost {number(spent)} on average, {less} less than the {always}."
+    else:
+        found = f"No saving can be shown: a round would cost {number(spent)}, not the {always}."
+    table = Table("saving", "Cost of a round, and where rounds would stop", HEADS, tuple(rows))
+    return ReportSection(
+        "saving",
+        "Where it would stop, and what that saves",
+        f"{found}\n\n{POLICY} stops at the first arm beyond which every step costs more than the "
+        "two arms disagree. A deeper arm can repair an answer only by disagreeing with it, so "
+        "continuing would not pay. That needs no label.\n\nAll costs are in units of one wrong "
+        "answer: a cost of 0.1 a round is worth paying if it prevents one error in ten rounds.",
+        (Panel(table),),
+    )
+
+
+def _frontier(diagnosis: Diagnosis) -> ReportSection:
+    """Cost against disagreement, and error where labels show it, as the weight of costs moves."""
+    points = [
+        ("costs as given" if p.weight == 1.0 else f"costs × {p.weight:.3g}", p.cost, p)
+        for p in diagnosis.frontier
+    ]
+    points += [(f"always {_tabled(arm.name)}", arm.total, arm) for arm in diagnosis.arms]
+    rows: list[tuple[Value, ...]] = []
+    for name, cost, point in points:
+        rows.append((name, cost, _cell(point.disagreement, diagnosis.used, 100)))
+        if point.error is not None:
+            rows[-1] += (_cell(point.error, diagnosis.labelled, 100),)
+    heads = ("what", *HEADS[1:4:2], "wrong, %")[: len(rows[0])]
+    differs = _compared(diagnosis, "disagreement")
+    found = (
+        f"At the same cost, {POLICY} differs from the last arm {listed(differs)}."
+        if differs
+        else f"At the same cost, {POLICY} agrees with the last arm about as often as a fixed depth."
+    )
+    wrong = _compared(diagnosis, "error") if diagnosis.audit is not None else []
+    found += f" By the labels it is wrong {listed(wrong)}." if wrong else ""
+    alt = f"A curve of cost against disagreement with the last arm. {found}"
+    picture = Picture("frontier", found, alt, lambda: draw_frontier(diagnosis))
+    return ReportSection(
+        "frontier",
+        "If costs weighed more, or less",
+        f"How much an error costs is a judgement. The curve is {POLICY} with all costs multiplied "
+        "by a weight: towards the right errors weigh more, and it goes deeper. The star is where "
+        "the given costs put it; the squares are fixed depths. Lower and farther left is better.",
+        (Panel(Table("frontier", "The curve and the fixed depths", heads, tuple(rows)), picture),),
+    )
+
+
+def _compared(diagnosis: Diagnosis, what: str) -> list[str]:
+    """Describe the fixed depths from which the rule clearly differs at their own cost."""
+    value = attrgetter(f"{what}.value")
+    costs, heights = zip(*sorted((p.cost, value(p)) for p in diagnosis.frontier), strict=True)
+    words: list[str] = []
+    for arm in diagnosis.arms[:-1]:
+        there: Estimate = getattr(arm, what)
+        here = float(np.interp(arm.total, costs, heights))
+        if costs[0] <= arm.total <= costs[-1] and not there.low <= here <= there.high:
+            always = f"always {code(arm.name)}: {percent(there.value)}"
+            words.append(f"in {percent(here)} of rounds ({always})")
+    return words
+
+
+def _disagreement(diagnosis: Diagnosis) -> ReportSection:
+    """Who disagrees with whom, and in which groups of contexts."""
+    names = [_tabled(one.name) for one in diagnosis.arms]
+    rows: list[tuple[Value, ...]] = []
+    for p in diagnosis.pairs:
+        pays = "yes" if p.rate.value >= p.gap else "no"
+        rate = _cell(p.rate, p.rows, 100)
+        rows.append((names[p.first], names[p.second], p.rows, rate, p.gap, pays))
+    heads = ("from", "to", "rows", "disagree, %", "cost of the step", "could pay on average")
+    found = [Panel(Table("pairs", "How often two arms disagree", heads, tuple(rows)))]
+    text = (
+        "Disagreement limits what a deeper arm could repair, and it is all that the label-free "
+        "rule uses. A step that costs more than the two arms disagree cannot pay on average."
+    )
+    columns: dict[str, list[GroupDisagreement]] = {}
+    for group in diagnosis.groups:
+        columns.setdefault(group.coordinate, []).append(group)
+    chosen = sorted(columns.items(), key=lambda one: -_widest(one[1])[0])[:COORDINATES]
+    if chosen:
+        column, members = chosen[0]
+        _, k, low, high = _widest(members)
+        first, second = (code(diagnosis.arms[i].name) for i in _ends(diagnosis.pairs[k]))
+        text += (
+            f"\n\nDisagreement varies most between {first} and {second}: from "
+            f"{percent(low.rates[k].value)} where {code(column)} is {plain(low.group)} to "
+            f"{percent(high.rates[k].value)} where it is {plain(high.group)}. A column whose "
+            "groups are alike does not help."
+        )
+        title = "How often two arms disagree, %, by group of rounds"
+        if len(columns) > COORDINATES:
+            title += f": the {COORDINATES} columns along which it varies most"
+        rows = [
+            (
+                *(_tabled(column), _tabled(group.group), group.rows),
+                *(_percent(rate.value) for rate in group.rates),
+            )
+            for column, members in chosen
+            for group in members
+        ]
+        pairs = (f"{names[p.first]} – {names[p.second]}" for p in diagnosis.pairs)
+        heads = ("column", "group", "rows", *pairs)
+        found.append(Panel(Table("groups", title, heads, tuple(rows))))
+    return ReportSection("disagreement", "Who disagrees with whom, and where", text, tuple(found))
+
+
+def _widest(
+    members: Sequence[GroupDisagreement],
+) -> tuple[float, int, GroupDisagreement, GroupDisagreement]:
+    """Return the spread and the place of the pair that varies most, and its extreme groups."""
+    found: list[tuple[float, int, GroupDisagreement, GroupDisagreement]] = []
+    for k in range(len(members[0].rates)):
+        ordered = sorted(members, key=lambda group: group.rates[k].value)
+        spread = ordered[-1].rates[k].value - ordered[0].rates[k].value
+        found.append((spread, k, ordered[0], ordered[-1]))
+    return max(found, key=lambda one: one[0])
+
+
+def _reliability(diagnosis: Diagnosis) -> ReportSection:
+    """Predicted against observed disagreement."""
+    names = [_tabled(one.name) for one in diagnosis.arms]
+    ordered = sorted(diagnosis.pairs, key=lambda p: -p.reliability.calibration_error)
+    first, second = (code(diagnosis.arms[i].name) for i in _ends(ordered[0]))
+    found = (
+        "Each point is a group of rows with about the same predicted disagreement; on the "
+        f"diagonal, as many disagreed as predicted. The pair farthest from it is {first} and "
+        f"{second}, by {100 * ordered[0].reliability.calibration_error:.1f} percentage points on "
+        "average."
+    )
+    if len(ordered) > PAIRS:
+        found += f" The {PAIRS} worst pairs are drawn."
+    rows: list[tuple[Value, ...]] = []
+    for pair in diagnosis.pairs:
+        name = f"{names[pair.first]} – {names[pair.second]}"
+        rows += [
+            (name, b.rows, 100 * b.predicted, _cell(b.observed, b.rows, 100))
+            for b in pair.reliability.bins
+        ]
+    heads = ("pair", "rows", "predicted, %", "observed, %")
+    table = Table("reliability", "Predicted and observed disagreement", heads, tuple(rows))
+    alt = f"Predicted against observed disagreement, a panel for each pair. {found}"
+    shown = sorted(ordered[:PAIRS], key=_ends)
+    picture = Picture("reliability", found, alt, lambda: draw_reliability(diagnosis, shown))
+    return ReportSection(
+        "reliability",
+        "Whether the predictions can be trusted",
+        f"{POLICY} acts on how often arms are *predicted* to disagree in a context. Each "
+        "prediction is checked on rounds that it was not fitted on.",
+        (Panel(table, picture, wide=len(ordered) > 4),),
+    )
+
+
+def _without_labels(diagnosis: Diagnosis) -> ReportSection:
+    plan, hint = diagnosis.plan, diagnosis.hint
+    text = UNVERIFIED
+    found: list[Panel] = []
+    if plan is not None:
+        first, second = (code(diagnosis.arms[k].name) for k in (plan.first, plan.second))
+        text += (
+            f"\n\nThe open question is whether {second} is worth the {number(plan.gap)} that it "
+            f"costs more than {first}. Labels on random rows answer it if they give the "
+            "difference of the two error rates to within half of that."
+        )
+        rows = tuple(
+            (n, f"± {percent(half)}", "yes" if half < plan.gap / 2 else "no")
+            for n, half in zip(plan.rows, plan.half_width, strict=True)
+        )
+        columns = ("labels, on random rows", "difference of the error rates", "enough")
+        found.append(Panel(Table("plan", "How many labels answer the question", columns, rows)))
+    if hint is not None:
+        text += (
+            "\n\n*A hint.* If arms err independently of one another and most are right more often "
+            "than not, their agreement shows how often each is right. Arms that share mistakes "
+            "(models of one family, or trained on the same data) look better than they are, and "
+            "a better arm that does not share them looks worse. Never drop an arm for this."
+        )
+        right = tuple(
+            (_tabled(arm.name), f"about {percent(accuracy)}")
+            for arm, accuracy in zip(diagnosis.arms, hint.accuracies, strict=True)
+        )
+        title = "How often each arm seems right, if arms err independently"
+        found.append(Panel(Table("hint", title, ("arm", "seems right"), right)))
+    return ReportSection("labels", "What cannot be verified without labels", text, tuple(found))
+
+
+def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
+    best, lost = code(diagnosis.arms[audit.best_fixed].name), audit.lost
+    if lost.low > 0:
+        found = f"loses {number(lost.value)} a round against always {best}"
+    elif lost.high < 0:
+        found = f"gains {number(-lost.value)} a round over always {best}"
+    else:
+        found = f"does as well as always {best}, as far as these rows show"
+    found = (
+        f"Cost and errors together, {POLICY} {found} (95 % interval of the difference "
+        f"{number(lost.low)} to {number(lost.high)}); {best} is the best fixed depth in hindsight."
+    )
+    spent = audit.rule_loss.value - audit.rule_error.value
+    losses = [(POLICY, spent, audit.rule_error, audit.rule_loss)]
+    losses += [
+        (f"always {_tabled(arm.name)}", arm.total, arm.error, arm.loss)
+        for arm in diagnosis.arms
+        if arm.error is not None and arm.loss is not None
+    ]
+    rows: list[tuple[Value, ...]] = []
+    for name, cost, error, loss in losses:
+        rows.append((name, cost, _cell(error, audit.rows, 100), _cell(loss, audit.rows)))
+    heads = ("what", "cost a round", "wrong, %", "loss a round")
+    table = Table("losses", "Cost and errors together", heads, tuple(rows))
+    rows = []
+    for p in diagnosis.pairs:
+        names = (_tabled(diagnosis.arms[i].name) for i in _ends(p))
+        rows.append((*names, *(_cell(rate, audit.rows, 100) for rate in (p.repair, p.harm))))
+    repairs = Table(
+        "repairs",
+        "What continuing from one arm to another does to the answer",
+        ("from", "to", "repairs a wrong answer, %", "spoils a right one, %"),
+        tuple(rows),
+        note="A step pays only if it repairs more answers than it spoils by more than it costs.",
+    )
+    picture = Picture("losses", found, f"Bars. {found}", lambda: draw_losses(losses))
+    return ReportSection(
+        "labels",
+        "What the labels show",
+        f"{audit.rows:,} labelled rows have every output. They decide the verdict.",
+        (Panel(table, picture), Panel(repairs)),
+    )
+
+
+def _tabled(name: str) -> str:
+    return code(name, 80)
+
+
+def _ends(pair: PairSummary) -> tuple[int, int]:
+    return pair.first, pair.second
+
+
+def _percent(share: float) -> float:
+    return round(100 * share, 1)
+
+
+def _cell(estimate: Estimate | None, rows: int, scale: float = 1.0) -> Value:
+    """Return an estimate as a value for a table; `scale` 100 makes a share a percentage."""
+    assert estimate is not None  # there are labels, wherever a table needs them
+    value, low, high = (scale * end for end in (estimate.value, estimate.low, estimate.high))
+    return value if low == high else Interval(value, low, high, rows)

@@ -1,0 +1,65 @@
+"""95 % intervals for shares and means."""
+
+import math
+from statistics import NormalDist
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+NORMAL = NormalDist()
+Z95 = NORMAL.inv_cdf(0.975)
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A number and its 95 % interval; all three are equal where it is exact."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+def wilson(hits: float, n: float) -> Estimate:
+    """Return a share with Wilson's interval, valid at 0 and 1 too; (0, 1) without any row.
+
+    Examples
+    --------
+    >>> print(wilson(0, 10))
+    0.000 (0.000 to 0.278)
+    """
+    if n <= 0:
+        return Estimate(0.0, 0.0, 1.0)
+    share, z2 = hits / n, Z95 * Z95
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    # exact at the ends, in spite of rounding
+    low = 0.0 if hits == 0 else max(middle - half, 0.0)
+    high = 1.0 if hits == n else min(middle + half, 1.0)
+    return Estimate(share, low, high)
+
+
+def around(value: float, error: float) -> Estimate:
+    """Return a number and the interval of 1.96 standard errors about it."""
+    return Estimate(value, value - Z95 * error, value + Z95 * error)
+
+
+def mean(values: NDArray[np.float64]) -> Estimate:
+    """Return the mean of independent values with its normal interval."""
+    n = len(values)
+    error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
+    return around(float(values.mean()), error)
+
+
+def chi_square_limit(freedom: int, chance: float) -> float:
+    """Return what a χ² exceeds with this chance (Wilson and Hilferty's approximation).
+
+    Examples
+    --------
+    >>> round(chi_square_limit(10, 0.05), 1)
+    18.3
+    """
+    spread = 2 / (9 * freedom)
+    return freedom * (1 - spread + NORMAL.inv_cdf(1 - chance) * math.sqrt(spread)) ** 3

@@ -1,0 +1,97 @@
+"""Both clients against a server that fails in scripted ways, over real sockets."""
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import stopwise as sw
+from stopwise.service.messages import RoundAnswer
+from tests.client.scripted import Answer, Drop, Trickle, serving
+
+Connect = Callable[..., Callable[..., Any]]
+OPENED = Answer(
+    {"id": "1-a", "status": "open", "arm": "rule", "cost": 0.01, "stop": 0, "next": 0}, 201
+)
+ANSWER = RoundAnswer("1-a", "open", "rule", 0.01, stop=0, next=0)
+ARMS = [{"name": "rule", "cost": 0.01}, {"name": "model", "cost": 0.2}]
+COUNTS = dict.fromkeys(("created", "n_features", "rounds", "open", "learned", "audited"), 0)
+VIEW = {
+    "spec": {"name": "triage", "arms": ARMS, "context": 1},
+    "status": "active",
+    **COUNTS,
+    "stops": [0, 0],
+    "mean_cost": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "answer"),
+    [
+        ("open_many", ("triage", [[0.5]]), {"rounds": []}),
+        ("open", ("triage", [0.5]), OPENED.body),
+        ("create", ("triage", sw.Cascade([0.1, 0.2])), VIEW),
+    ],
+)
+def test_whatever_creates_something_has_one_key_for_all_tries(
+    connect: Connect, method: str, args: tuple[Any, ...], answer: Any
+) -> None:
+    more = {"context": 1} if method == "create" else {}
+    with serving(Drop(), Drop(), Answer(answer, 201), Answer(answer, 201)) as server:
+        connect(server.url)(method, *args, **more)
+        connect(server.url)(method, *args, **more, idempotency_key="mine")
+    lost, again, repeated, own = server.seen
+    assert lost.key == again.key == repeated.key
+    assert lost.key
+    assert lost.body == again.body == repeated.body == own.body
+    assert own.key == "mine"
+
+
+def test_reporting_needs_no_key(connect: Connect) -> None:
+    with serving(Drop(), OPENED) as server:
+        assert connect(server.url)("report", "triage", "1-a", ["ill"]) == ANSWER
+    assert [seen.key for seen in server.seen] == [None, None]
+    assert server.seen[1].body == {"outputs": ["ill"], "revealed": [], "final": False}
+
+
+@pytest.mark.parametrize("body", [None, OPENED.body])
+def test_an_answer_that_never_comes_or_trickles_is_a_timeout(connect: Connect, body: Any) -> None:
+    with serving(Trickle(body)) as server, pytest.raises(sw.ServiceError) as caught:
+        connect(server.url, timeout=0.3, deadline=0.8)("open", "triage", [0.5])
+    assert (caught.value.status, caught.value.code) == (0, "timeout")
+    assert len(server.seen) >= 2
+    with serving(Trickle(body), OPENED) as server:
+        assert connect(server.url, timeout=0.3)("open", "triage", [0.5]) == ANSWER
+
+
+def test_an_address_where_nobody_listens_is_named(connect: Connect) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, and not listening
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(sw.ServiceError) as caught:
+            connect(url, deadline=0.3)("cascades")
+        assert not connect(url)("ready")
+    assert (caught.value.status, caught.value.code) == (0, "unreachable")
+    assert url in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None  # no foreign traceback
+
+
+def test_a_redirect_is_not_followed_with_the_key(connect: Connect) -> None:
+    with serving(OPENED) as elsewhere:
+        moved = Answer(b"", 307, {"Location": elsewhere.url})
+        with serving(moved) as server, pytest.raises(sw.ServiceError) as caught:
+            connect(server.url, key="s3cret")("open", "triage", [0.5])
+    assert caught.value.status == 307
+    assert elsewhere.seen == []
+
+
+def test_a_path_is_preserved_and_proxies_are_not_for_this_machine(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens to port 9
+    with serving(OPENED) as server:
+        url = server.url + "/behind/a/proxy/"
+        assert connect(url, deadline=1)("open", "triage", [0.5]) == ANSWER
+    assert server.seen[0].path == "/behind/a/proxy/v1/cascades/triage/rounds"

@@ -1,0 +1,210 @@
+"""What each route does when all is well: once, again under a key, and after a restart."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stopwise.version import __version__
+from tests.service.harness import CONTEXT, REVEALING, ROUNDS, SPEC, STAGED, Served, fault, served
+
+CASCADES = "/v1/cascades"
+BATCH = f"{ROUNDS}:batch"
+
+
+def opened(running: Served) -> str:
+    """Open a round of "triage"; return its path."""
+    answer = running.post(ROUNDS, CONTEXT)
+    assert answer.status_code == 201
+    return f"{ROUNDS}/{answer.json()['id']}"
+
+
+def test_a_cascade_is_created_listed_shown_and_retired(tmp_path: Path) -> None:
+    with served(tmp_path) as running:
+        assert running.get(CASCADES).json() == {"cascades": []}
+        created = running.post(CASCADES, SPEC)
+        view = created.json()
+        assert (created.status_code, view["status"]) == (201, "active")
+        assert view["spec"]["arms"] == SPEC["arms"]
+        assert view["spec"]["policy"] == {"kind": "uss-pd"}  # what was left out is shown
+        assert (view["n_features"], view["mean_cost"]) == (3, None)
+        assert running.post(CASCADES, SPEC).status_code == 200  # the same again
+        assert running.get(f"{CASCADES}/triage").json() == view
+        assert running.get(CASCADES).json() == {"cascades": [view]}
+        for _ in range(2):
+            retired = running.post(f"{CASCADES}/triage/retire")
+            assert (retired.status_code, retired.json()) == (200, {**view, "status": "retired"})
+
+
+def test_a_round_is_opened_reported_looked_up_and_labelled(running: Served) -> None:
+    one = running.post(ROUNDS, CONTEXT).json()
+    decided = {"id": one["id"], "arm": "insulin", "cost": 0.5, "stop": 2}  # it explores
+    assert one == {**decided, "status": "open", "next": 0}
+    here = f"{ROUNDS}/{one['id']}"
+    shown = running.get(here).json()
+    assert (shown["status"], shown["context"], shown["outputs"]) == ("open", [0.2, 0.7], {})
+    part = running.post(f"{here}/outputs", {"outputs": {"insulin": "ill"}}).json()
+    assert (part["status"], part["next"]) == ("open", 0)
+    reported = running.post(f"{here}/outputs", {"outputs": ["healthy", "ill", None]})
+    assert (reported.status_code, reported.json()) == (200, {**decided, "status": "learned"})
+    shown = running.get(here).json()
+    assert {name: shown[name] for name in decided} == decided
+    assert (shown["status"], shown["next"], shown["audited"]) == ("learned", None, False)
+    assert shown["outputs"] == {"history": "healthy", "glucose": "ill", "insulin": "ill"}
+    label = running.post(f"{here}/label", {"label": "ill"})
+    assert label.json() == {"id": one["id"], "audited": 1, "repeated": False}
+    assert running.get(here).json()["audited"] is True
+    view = running.get(f"{CASCADES}/triage").json()
+    assert (view["rounds"], view["open"], view["learned"], view["audited"]) == (1, 0, 1, 1)
+    assert (view["stops"], view["mean_cost"]) == ([0, 0, 1], 0.5)
+
+
+def test_evidence_is_given_to_those_who_ask(running: Served) -> None:
+    for _ in range(60):  # beyond the forced rounds, so that there is something to explain
+        one = running.post(ROUNDS, CONTEXT).json()
+        running.post(f"{ROUNDS}/{one['id']}/outputs", {"outputs": ["a"] * (one["stop"] + 1)})
+    assert "evidence" not in one
+    contexts = [[0.1, 0.2], {"bmi": 0.7, "age": 0.2}]  # in order, and by name
+    answer = running.post(BATCH, {"contexts": contexts, "evidence": True})
+    rounds = answer.json()["rounds"]
+    shown = [running.get(f"{ROUNDS}/{one['id']}").json()["context"] for one in rounds]
+    assert (answer.status_code, shown) == (201, [[0.1, 0.2], [0.2, 0.7]])
+    assert all(one["reason"] and "evidence" in one for one in rounds)
+    one = running.post(ROUNDS, {**CONTEXT, "evidence": True}).json()
+    gaps = {(pair["first"], pair["second"]): pair["gap"] for pair in one["evidence"]}
+    assert list(gaps)[:2] == [("history", "glucose"), ("history", "insulin")]
+    assert gaps["history", "insulin"] == pytest.approx(0.49)
+    assert one["reason"]
+
+
+def test_where_stages_reveal_the_context_arms_are_reported_one_by_one(running: Served) -> None:
+    one = running.post(STAGED, {"context": [0.5]}).json()
+    assert one == {"id": one["id"], "status": "open", "arm": "rule", "cost": 0.0, "next": 0}
+    here = f"{STAGED}/{one['id']}"
+    for arm, (name, revealed) in enumerate([("rule", [0.1]), ("model", [0.2]), ("person", [])]):
+        shown = running.get(here).json()
+        assert {key: shown[key] for key in one} == one
+        body = {"outputs": {name: "yes"}, "revealed": revealed}
+        one = running.post(f"{here}/outputs", body).json()
+        assert running.post(f"{here}/outputs", body).json() == {**one, "repeated": True}
+        assert one.get("next") == (None if arm == 2 else arm + 1)
+    assert (one["status"], one["stop"], one["arm"]) == ("learned", 2, "person")
+    assert one["cost"] == pytest.approx(0.71)
+    assert running.get(here).json()["context"] == [0.5, 0.1, 0.2]
+
+
+def test_any_json_value_is_an_output(running: Served) -> None:
+    here = opened(running)
+    values = [{"b": [1, None, "ä\u0000"], "a": -0.0}, False, 10**40]
+    running.post(f"{here}/outputs", {"outputs": values})
+    shown = [{"a": 0, "b": [1, None, "ä\u0000"]}, False, 10**40]
+    assert list(running.get(here).json()["outputs"].values()) == shown
+
+
+@pytest.mark.parametrize(
+    ("large", "same", "other"),
+    [
+        ("x" * 5000, "x" * 5000, "x" * 4999 + "y"),
+        ([1.0] * 2000, [1] * 2000, [1] * 1999 + [True]),
+        ({"a": 1, "b": "x" * 2000}, {"b": "x" * 2000, "a": 1.0}, {"a": 2, "b": "x" * 2000}),
+    ],
+)
+def test_of_a_large_output_a_hash_is_stored_and_equality_still_decides(
+    running: Served, large: object, same: object, other: object
+) -> None:
+    here = opened(running)
+    running.post(f"{here}/outputs", {"outputs": [large, same, other]})
+    outputs = running.get(here).json()["outputs"]
+    assert all(set(one) == {"blake2b", "bytes"} for one in outputs.values())
+    assert outputs["history"] == outputs["glucose"] != outputs["insulin"]
+    assert outputs["history"]["bytes"] > 1024
+    for path, name, repeated in (
+        (f"{here}/outputs", "outputs", lambda value: [value]),
+        (f"{here}/label", "label", lambda value: value),
+    ):
+        running.post(path, {name: repeated(large)})
+        assert running.post(path, {name: repeated(same)}).json()["repeated"]
+        assert fault(running.post(path, {name: repeated(other)})) == (409, "conflict")
+    # The first two arms agree; each of them disagrees with the third.
+    assert running.service.state.cascades["triage"].counts.differed_total == [0, 1, 1]
+    small = opened(running)
+    running.post(f"{small}/outputs", {"outputs": ["x" * 1022]})  # 1,024 bytes with its quotes
+    assert running.get(small).json()["outputs"] == {"history": "x" * 1022}
+
+
+# -- requests that are sent again ------------------------------------------------------------------
+
+# Path, body, another body.
+REPEATS: dict[str, tuple[str, Any, Any]] = {
+    "list": (ROUNDS, CONTEXT, {"context": [0.2, 0.8]}),
+    "dict": (ROUNDS, {"context": {"bmi": 0.7, "age": 0.2}}, {"context": {"bmi": 0.8, "age": 0.2}}),
+    "evidence": (ROUNDS, {**CONTEXT, "evidence": True}, CONTEXT),
+    "one": (BATCH, {"contexts": [[0.2, 0.7]]}, {"contexts": [[0.2, 0.8]]}),
+    "two": (BATCH, {"contexts": [[0.2, 0.7], [0, 0]]}, {"contexts": [[0.2, 0.7]]}),
+    "staged": (STAGED, {"context": [0.2]}, {"context": [0.3]}),
+    "cascade": (CASCADES, {**SPEC, "name": "new"}, {**SPEC, "name": "newer"}),
+}
+
+
+def test_under_a_key_a_request_is_carried_out_once(tmp_path: Path) -> None:
+    """Also after a restart, and after the cascade was retired."""
+    first: dict[str, Any] = {}
+
+    def check_repeats(running: Served) -> None:
+        before = running.get("/v1/state").json()
+        for key, (path, body, other) in REPEATS.items():
+            again = running.post(path, body, repeat=key)
+            assert (again.status_code, again.json()) == (200, first[key])
+            assert fault(running.post(path, other, repeat=key)) == (409, "conflict")
+        assert running.get("/v1/state").json() == before
+
+    with served(tmp_path) as running:
+        for spec in (SPEC, REVEALING):
+            assert running.post(CASCADES, spec).status_code == 201
+        for key, (path, body, other) in REPEATS.items():
+            answer = running.post(path, body, repeat=key)
+            assert answer.status_code == 201
+            # It is answered again without evidence.
+            hidden = {"evidence", "reason"}
+            first[key] = {k: v for k, v in answer.json().items() if k not in hidden}
+            assert running.post(path, other, repeat="!" * (200 - len(key)) + key).is_success
+        check_repeats(running)
+        places = ("/v1/state", CASCADES, f"{ROUNDS}/{first['list']['id']}")
+        before = [running.get(place).json() for place in places]
+    with served(tmp_path) as running:
+        assert [running.get(place).json() for place in places] == before
+        check_repeats(running)
+        for name in ("triage", "stages"):
+            running.post(f"{CASCADES}/{name}/retire")
+        check_repeats(running)
+        assert fault(running.post(ROUNDS, CONTEXT, repeat="new")) == (409, "retired")
+        # The answer has the state of the round as it is now.
+        here = f"{ROUNDS}/{first['list']['id']}/outputs"
+        ended = running.post(here, {"outputs": [1, 1, 1]}).json()
+        assert running.post(ROUNDS, CONTEXT, repeat="list").json() == ended
+
+
+# -- the service itself ----------------------------------------------------------------------------
+
+
+def test_health_metrics_the_document_and_other_methods(running: Served) -> None:
+    assert running.get("/healthz").json() == {"status": "alive"}
+    assert running.get("/readyz").json() == {"status": "ready"}
+    metrics = running.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    assert "stopwise_ready 1.0" in metrics.text
+    document = running.get("/openapi.json")
+    assert document.headers["content-type"] == "application/json"
+    assert document.json()["info"]["version"] == __version__
+    for path in (CASCADES, "/healthz", "/openapi.json", f"{CASCADES}/nobody"):
+        get, head = running.get(path), running.ask("HEAD", path)
+        assert (head.status_code, head.content) == (get.status_code, b"")
+        assert head.headers["content-length"] == get.headers["content-length"]
+    for path, methods in (
+        (CASCADES, {"GET", "POST", "OPTIONS", "HEAD"}),
+        (ROUNDS, {"POST", "OPTIONS"}),
+        ("/healthz", {"GET", "OPTIONS", "HEAD"}),
+    ):
+        answer = running.ask("OPTIONS", path)
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert set(answer.headers["allow"].split(", ")) == methods

@@ -1,0 +1,390 @@
+"""Feature maps and their binding to a cascade: values, norms, slots, descriptions, refusals."""
+
+# pyright: reportArgumentType=false
+
+import itertools
+import json
+import math
+import pickle
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.preprocessing import PolynomialFeatures
+
+import stopwise as sw
+from stopwise.features import (
+    BoundFeatures,
+    Custom,
+    Identity,
+    PerPair,
+    PerStage,
+    Polynomial,
+    Scaled,
+    Shared,
+    bind,
+)
+from stopwise.features.maps import monomial_name
+
+RNG = np.random.default_rng(20240607)
+
+
+def half(x: np.ndarray) -> np.ndarray:
+    """Return the first coordinate, halved: a custom map that pickles."""
+    return x[:1] / 2
+
+
+@pytest.mark.parametrize(
+    ("d", "degree", "bias", "bound"), [(1, 4, True, 0.3), (2, 3, False, 7.0), (5, 2, True, 1.0)]
+)
+def test_polynomial_is_scikit_learns_over_one_number(
+    d: int, degree: int, bias: bool, bound: float
+) -> None:
+    X = RNG.uniform(-bound, bound, (20, d))
+    oracle = PolynomialFeatures(degree, include_bias=bias)
+    raw = oracle.fit_transform(X)
+    corner = oracle.transform(np.full((1, d), bound))
+    rows = bind(Polynomial(degree, bias, bound), d, 2).rows(X)
+    np.testing.assert_allclose(rows, raw / np.linalg.norm(corner), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "one", [Identity(0.2), Polynomial(3, False, 2.5), Polynomial(2, True, 3, ((0, 0), (1, 2), ()))]
+)
+def test_the_largest_norm_in_the_box_is_one(one: Identity | Polynomial) -> None:
+    corners = np.array(list(itertools.product([-one.bound, one.bound], repeat=3)))
+    inside = RNG.uniform(-one.bound, one.bound, (1000, 3))
+    norms = np.linalg.norm(bind(one, 3, 2).rows(np.vstack([corners, inside])), axis=1)
+    assert norms.max() == pytest.approx(1, abs=1e-14)
+    assert norms[8:].max() < 1
+
+
+def test_scaled_contexts_are_shifted_scaled_and_perhaps_clipped() -> None:
+    center, scale = np.array([5.0, -2.0]), np.array([10.0, 0.5])
+    Z = RNG.uniform(-2, 2, (20, 2))
+    scaled = bind(Scaled(Polynomial(2, bound=2), center, scale), 2, 2)
+    plain = bind(Polynomial(2, bound=2), 2, 2)
+    np.testing.assert_allclose(scaled.rows(center + scale * Z), plain.rows(Z), atol=1e-14)
+    clip = bind(Scaled(Identity(2), [0, 10], [1, 5], outside="clip"), 2, 2)
+    assert np.array_equal(clip.row([-9, 100]), clip.row([-2, 20]))
+    assert np.array_equal(clip.row([1.7e308, -1.7e308]), clip.row([2, 0]))
+    for bad in (math.inf, -math.inf, math.nan):
+        with pytest.raises(sw.InvalidContextError, match="finite"):
+            clip.row([bad, 0])
+
+
+@st.composite
+def maps_and_contexts(draw: st.DrawFn) -> tuple[Any, np.ndarray]:
+    """A built-in map, and a table of contexts within its bound."""
+    d, n, bound = draw(st.integers(1, 4)), draw(st.integers(1, 6)), draw(st.floats(1e-3, 1e3))
+    degree, bias = draw(st.integers(1, 4)), draw(st.booleans())
+    inner = Identity(bound) if draw(st.booleans()) else Polynomial(degree, bias, bound)
+    unit = draw(hnp.arrays(np.float64, (n, d), elements=st.floats(-1, 1)))
+    if draw(st.booleans()):
+        return inner, unit * bound
+    center = draw(hnp.arrays(np.float64, d, elements=st.floats(-100, 100)))
+    scale = draw(hnp.arrays(np.float64, d, elements=st.floats(0.1, 100)))
+    outside = draw(st.sampled_from(["error", "clip"]))
+    # The slack must absorb the rounding of center + scale·z, so z stays off the bound.
+    return Scaled(inner, center, scale, outside), center + scale * unit * bound * (1 - 1e-6)
+
+
+@given(maps_and_contexts())
+def test_every_way_gives_the_same_bits_of_norm_at_most_one_and_leaves_the_input_alone(
+    case: tuple[Any, np.ndarray],
+) -> None:
+    features, X = case
+    before = X.copy()
+    bound = bind(features, X.shape[1], 3)
+    rows = bound.rows(X)
+    assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-14
+    assert np.array_equal(rows, bound.transform(X, 1, 2))
+    assert np.array_equal(rows, bound.rows(np.asfortranarray(X)))
+    strided = np.repeat(X, 2, axis=1)[:, ::2]
+    X.flags.writeable = False
+    for r in range(len(X)):
+        for x in (X[r], strided[r], X[r].tolist()):
+            assert np.array_equal(bound.row(x), rows[r])
+    assert np.array_equal(X, before)
+
+
+def test_a_context_may_be_any_real_numbers() -> None:
+    features, values = bind(Polynomial(), 3, 2), [1.0, 0.0, 1.0]
+    expected = features.row(np.array(values))
+    given: list[Any] = [np.array(values, kind) for kind in ("i2", ">f8", np.longdouble, "O", "?")]
+    given += [tuple(values), [Decimal(int(v)) for v in values]]
+    given += [np.frombuffer(b"\0" + np.array(values).tobytes(), np.float64, offset=1)]
+    assert features.rows(np.empty((0, 3))).shape == (0, 10)
+    for x in given:
+        assert np.array_equal(features.row(x), expected)
+        assert np.array_equal(features.rows([x])[0], expected)
+
+
+def test_every_pair_uses_its_own_slot_in_row_major_order() -> None:
+    pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
+    one, stages = Identity(), [Identity(), half, Polynomial()]
+    # Backwards, to show that the order in the dictionary does not matter; bounds differ.
+    maps = {(i, j): Identity(1 + i + 10 * j) for i, j in reversed(pairs)}
+    for features, dims, slots, of_pair in (
+        (one, (2,), [0] * 6, dict.fromkeys(pairs, one)),
+        (Shared(one), (2,), [0] * 6, dict.fromkeys(pairs, one)),
+        (PerStage(stages), (2, 1, 6), [0, 0, 0, 1, 1, 2], {(i, j): stages[i] for i, j in pairs}),
+        (PerPair(maps), (2,) * 6, list(range(6)), maps),
+    ):
+        bound = bind(features, 2, 4)
+        assert bind(bound, 2, 4) is bound
+        assert bound.dims == dims
+        assert bound.offsets == tuple(np.cumsum((0, *dims))[:-1])
+        assert (bound.width, bound.n_features, bound.shared) == (sum(dims), max(dims), dims == (2,))
+        assert [bound.slot_of(i, j) for i, j in pairs] == slots
+        for i, j in pairs:
+            alone = bind(of_pair[i, j], 2, 2).rows([[1, -0.5]])
+            assert np.array_equal(bound.transform([1, -0.5], i, j), alone)
+
+
+@pytest.mark.parametrize("good", [Identity(), Custom(half)])
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        ([0, 0], r"flat list of 3 numbers; this has shape \(2,\)"),
+        ([0, math.nan, 0], "coordinate 1 is nan; contexts must be finite"),
+        (np.array([0, 0, -math.inf]), "coordinate 2 is -inf"),
+        (np.array([0, "1", 0], object), "real numbers"),
+        ([0, 1j, 0], "real numbers"),
+        ([[0], [0, 0], 0], "real numbers"),
+    ],
+)
+def test_what_is_no_context_is_refused(good: Any, x: Any, words: str) -> None:
+    with pytest.raises(sw.InvalidContextError, match=words):
+        bind(good, 3, 2).row(x)
+
+
+@pytest.mark.parametrize(
+    ("features", "X", "words"),
+    [
+        (Identity(2), [[2, 0], [0, -2.5]], r"^row 1, coordinate 1 is -2.5, outside .*\[-2, 2\]"),
+        (Identity(2), [[2 * (1 + 2e-9), 0]], r"coordinate 0 is 2\.000000004, outside"),
+        (Identity(), [[0, 0], [2, 0], [math.nan, 0]], "^row 1, coordinate 0 is 2"),
+        (Identity(), [[0, 0], [math.inf, 0], [2, 0]], "^row 1, coordinate 0 is inf"),
+        (Identity(), np.zeros((5, 3)), r"table of 2 columns.*\(5, 3\)"),
+        (
+            Scaled(Polynomial(bound=2), [10, 0], [5, 1]),
+            [[21, 0]],
+            r"is 21, outside \[0, 20\].*clip",
+        ),
+        (PerStage([half, Identity(5), Identity(3)]), [[0, 4]], r"coordinate 1 is 4, .*\[-3, 3\]"),
+    ],
+)
+def test_the_first_context_outside_the_bound_is_named(features: Any, X: Any, words: str) -> None:
+    bound = bind(features, 2, 4)
+    for transform in (bound.rows, bound.transform):
+        with pytest.raises(sw.InvalidContextError, match=words):
+            transform(X)
+    rounding = bind(Identity(2), 1, 2)  # beyond the bound is accepted and adds nothing
+    assert rounding.row([2 * (1 + 5e-10)]) == rounding.row([2])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Identity(0), "bound must be a number above 0, not 0"),
+        (lambda: Polynomial(0), "degree must be a whole number, 1 or more, not 0"),
+        (lambda: bind(Polynomial(9), 50, 2), r"makes [\d,]+ features.*lower the degree"),
+        (lambda: bind(Polynomial(4, bound=1e100), 2, 2), "range of floats.*Scaled.fit"),
+        (lambda: bind(Polynomial(without=((2, 2),)), 2, 2), "cannot leave out x2²"),
+        (lambda: bind(Polynomial(bias=False, without=((),)), 2, 2), "leave out 1:.*without bias"),
+        (lambda: bind(Polynomial(1, False, 1, ((0,),)), 1, 2), "leave at least one"),
+        (lambda: Scaled(Custom(half), [0], [1]), "Identity or a Polynomial"),
+        (lambda: Scaled(Identity(), [0], [1], "wrap"), "not 'wrap'"),
+        (lambda: Scaled(Identity(), [0, 0], [1]), "center has 2 coordinates but scale has 1"),
+        (lambda: Scaled(Identity(), [0, 0], [1, 0]), r"scale\[1\] must be a number above 0"),
+        (lambda: Scaled(Identity(), [math.nan], [1]), r"center\[0\] .* not nan"),
+        (lambda: bind(Scaled(Identity(), [0], [1]), 2, 2), "of 1 coordinates, not 2"),
+        (lambda: Scaled.fit([[0]]).independent([[0]]), "only a Polynomial"),
+        (lambda: Polynomial(bias=False).independent(np.zeros((3, 2))), "none is left"),
+        (lambda: Custom(half, n_features=0), "n_features"),
+        (lambda: bind(Polynomial, 2, 2), r"Polynomial is a class; .*Polynomial\(…\)"),
+        (lambda: bind(None, 2, 2), "function, not None"),
+        (lambda: bind(Identity(), 0, 2), "context_dim"),
+        (lambda: bind(Identity(), 2, 1), "n_arms"),
+        (lambda: bind(bind(Identity(), 2, 2), 2, 3), "bound to contexts of 2 .* and 2 arms"),
+        (lambda: bind(PerStage([half]), 2, 3), "2 for 3 arms; there are 1"),
+        (lambda: PerStage([half, half], sees=[2, 1]), "none smaller than the one before"),
+        (lambda: bind(PerStage([half, half], sees=[1, 2]), 3, 3), "context_dim must be 2, not 3"),
+        (lambda: bind(PerPair({(0, 1): half, (1, 2): half}), 2, 3), r"it has \[\(0, 1\), \(1"),
+        (lambda: bind(PerPair({(1, 0): half}), 2, 2), r"it has \[\(1, 0\)\]"),
+        (lambda: bind(Identity(), 2, 3).slot_of(1, 1), "no pair of the 3 arms"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(sw.InvalidParameterError, match=words):
+        make()
+
+
+@given(
+    hnp.arrays(
+        np.float64,
+        st.tuples(st.integers(1, 8), st.integers(1, 4)),
+        elements=st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0, 1e6 + 1e-4]),
+    ),
+    st.floats(1e-3, 1e3),
+    st.floats(0, 1),
+)
+def test_fitted_data_lie_within_the_bound(X: np.ndarray, bound: float, margin: float) -> None:
+    scaled = Scaled.fit(X, Identity(bound), margin=margin)
+    Z = (X - scaled.center) / scaled.scale
+    assert np.abs(Z).max() <= bound / (1 + margin) * (1 + 1e-9)
+    assert np.linalg.norm(bind(scaled, X.shape[1], 2).rows(X), axis=1).max() <= 1 + 1e-14
+
+
+def test_fitting_fills_the_box_and_a_margin_leaves_room() -> None:
+    X = np.array([[0.0, -4.0, 0.1], [10.0, 4.0, 0.1], [3.0, 0.0, 0.1]])
+    scaled = Scaled.fit(X, Identity(2))
+    assert (scaled.center, scaled.scale) == ((5.0, 0.0, 0.1), (2.5, 2.0, 1.0))
+    assert Scaled.fit(X, Identity(2), margin=0.5).scale == (3.75, 3.0, 1.0)
+    for narrow in ([[0.0], [1e-308]], [[0.0], [1.5e-323]], [[1e9], [1e9 + 3e-7]]):
+        assert np.abs(bind(Scaled.fit(narrow, Identity(1.5)), 1, 2).rows(narrow)).max() <= 1
+
+
+def test_data_that_cannot_be_fitted_on_are_refused() -> None:
+    for fit in (Scaled.fit, Polynomial().independent):
+        for X, words in (([1, 2], r"table.*\(2,\)"), ([[0, 1], [math.nan, 0]], "row 1, column 0")):
+            with pytest.raises(sw.InvalidContextError, match=words):
+                fit(X)
+
+
+@pytest.mark.parametrize(("degree", "bias"), [(1, True), (2, True), (3, False)])
+def test_what_remains_is_a_maximal_independent_set(degree: int, bias: bool) -> None:
+    X = RNG.uniform(-1, 1, (300, 5))
+    X[:, 1] = np.sign(X[:, 1])  # two values
+    X[:, 3] = X[:, 0] / 2 - X[:, 2] / 3  # collinear
+    full = Polynomial(degree, bias)
+    small = full.independent(X)
+    rank = np.linalg.matrix_rank(bind(full, 5, 2).rows(X), tol=1e-9)
+    remaining = bind(small, 5, 2)
+    assert remaining.n_features == rank == len(full.monomials(5)) - len(small.dropped)
+    assert np.linalg.matrix_rank(remaining.rows(X), tol=1e-9) == rank
+    assert small.independent(X) == small
+
+
+def test_the_first_of_dependent_monomials_remains_and_the_others_are_named() -> None:
+    X = np.column_stack([RNG.normal(60, 10, 200), RNG.integers(0, 2, 200), np.full(200, 3)])
+    small = Scaled.fit(X, Polynomial(2)).independent(X)
+    assert small.dropped == ("x2", "x0·x2", "x1²", "x1·x2", "x2²")
+    assert np.linalg.norm(bind(small, 3, 2).row(X.max(axis=0))) <= 1
+    assert [monomial_name(m) for m in small.inner.monomials(3)] == ["1", "x0", "x1", "x0²", "x0·x1"]
+
+
+def test_near_dependence_is_judged_at_one_part_in_a_billion() -> None:
+    X = RNG.uniform(-0.5, 0.5, (100, 2))
+    noise = RNG.uniform(-1, 1, 100)
+    for share, gone in ((1e-11, ("x1",)), (1e-7, ())):
+        X[:, 1] = X[:, 0] + share * noise
+        assert Polynomial(1).independent(X).dropped == gone
+    # On so narrow a range, about 1e-8 of x² and 1e-12 of x³ is new. A single pass of Gram–Schmidt
+    # loses that much and would retain x³ for its rounding errors.
+    narrow = 0.5 + 1e-4 * RNG.uniform(-1, 1, (200, 1))
+    assert Polynomial(3).independent(narrow).dropped == ("x0³",)
+    few = RNG.uniform(-1, 1, (4, 3))  # fewer rows than monomials leave as many as rows
+    assert bind(Polynomial(2).independent(few), 3, 2).n_features == 4
+
+
+def test_a_function_is_a_map_and_may_write_to_its_copy_of_the_context() -> None:
+    def tenth(x: np.ndarray) -> np.ndarray:
+        x /= 1e7
+        return x
+
+    x = np.array([0.3, -4.0, 1e6])  # a custom map has no bound
+    features = bind(tenth, 3, 4)
+    assert features.dims == (3,)
+    assert features.row(x).tolist() == features.transform([x])[0].tolist() == (x / 1e7).tolist()
+    assert x.tolist() == [0.3, -4.0, 1e6]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([0.1, 0.2], r"'bad' gave an array of shape \(2,\), not \(1,\)"),
+        ([math.nan], "'bad' gave a value that is not finite"),
+        (["a"], "'bad' must be real numbers"),
+        ([1 + 2e-9], r"norm 1.000000002, and at most 1 is allowed; divide .* at least 1.000000002"),
+    ],
+)
+def test_what_a_function_gives_is_checked_each_time(given: Any, words: str) -> None:
+    assert bind(Custom(lambda x: [1 + 5e-10]), 1, 2).row([0])[0] == 1 + 5e-10  # rounding
+    features = bind(Custom(lambda x: given, n_features=1, name="bad"), 2, 2)
+    with pytest.raises(sw.InvalidFeaturesError, match=words):
+        features.row([0, 0])
+    with pytest.raises(sw.InvalidFeaturesError, match=f"^row 0: .*{words}"):
+        features.rows([[0, 0]])
+
+
+def test_counting_features_needs_a_function_that_takes_zeros() -> None:
+    def ratio(x: np.ndarray) -> list[float]:
+        return [1 / int(x[0])]
+
+    with pytest.raises(sw.InvalidFeaturesError, match=r"'ratio' failed .*ZeroDivision.*n_features"):
+        bind(Custom(ratio, name="ratio"), 1, 2)
+    assert bind(Custom(ratio, n_features=1), 1, 2).row([4])[0] == 0.25
+
+
+@given(maps_and_contexts(), st.sampled_from(["shared", "stage", "pair"]))
+def test_features_survive_json_and_pickle(case: tuple[Any, np.ndarray], kind: str) -> None:
+    one, X = case
+    features = {
+        "shared": one,
+        "stage": PerStage([one, Identity(1e7)]),
+        "pair": PerPair({(0, 1): Identity(1e7), (0, 2): one, (1, 2): one}),
+    }[kind]
+    bound = bind(features, X.shape[1], 3)
+    spec = json.loads(json.dumps(bound.to_spec()))
+    for twin in (BoundFeatures.from_spec(spec), pickle.loads(pickle.dumps(bound))):
+        assert twin == bound
+        assert twin.to_spec() == spec == bound.to_spec()
+        assert np.array_equal(twin.rows(X), bound.rows(X))
+
+
+def test_other_features_have_other_specs_and_equal_ones_the_same() -> None:
+    scaled = [Scaled(Identity(), [0, 0], [1, 1], outside) for outside in ("error", "clip")]
+    polynomials = [Polynomial(), Polynomial(bias=False), Polynomial(without=((0, 0),))]
+    custom = [Custom(half, name="a"), Custom(half, name="b")]
+    stages = PerStage([Identity(), Identity()])
+    every = [Identity(), Identity(2), *polynomials, *scaled, *custom, stages]
+    bound = [bind(features, 2, 3) for features in every]
+    assert len({json.dumps(features.to_spec()) for features in bound}) == len(set(bound)) == 10
+    one = Polynomial(np.int64(2), bound=1, without=[[4, 0], (3, 3), (3, 3)])
+    assert one == Polynomial(without=((3, 3), (0, 4)))
+    assert one.to_spec() == Polynomial(without=((3, 3), (0, 4))).to_spec()
+
+
+def test_a_custom_map_goes_through_a_pickle_and_is_requested_on_loading() -> None:
+    bound = bind(Custom(half, name="halves"), 3, 2)
+    assert pickle.loads(pickle.dumps(bound)).row([0.5, 1, 1]) == bound.row([0.5, 1, 1])
+    spec = bound.to_spec()
+    assert spec["maps"] == [{"kind": "custom", "name": "halves", "n_features": 1}]
+    with pytest.raises(sw.FeaturesMismatchError, match=r"'halves' \(1 features\).*features="):
+        BoundFeatures.from_spec(spec)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "per_moon"},
+        {"maps": [{"kind": "fourier"}]},
+        {"maps": [{"kind": "identity", "bound": -1}]},
+        {"maps": [{"kind": "identity", "width": 1}]},
+        {"n_arms": "two"},
+        {"context_dim": None},
+        {"kind": "per_pair", "n_arms": 3},
+    ],
+)
+def test_a_spec_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
+    spec = bind(Identity(), 2, 2).to_spec()
+    for wrong in (spec | change, {key: spec[key] for key in spec if key not in change}):
+        with pytest.raises(sw.CorruptFileError, match="makes no sense"):
+            BoundFeatures.from_spec(wrong)

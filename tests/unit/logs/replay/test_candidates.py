@@ -1,0 +1,130 @@
+"""Who may play, and what of the log they are shown."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.errors import (
+    CascadeMismatchError,
+    CorruptFileError,
+    InvalidContextError,
+    InvalidParameterError,
+    UnknownPolicyError,
+)
+from stopwise.logs.columns import Columns
+from stopwise.logs.log import Log
+from stopwise.logs.replay.candidates import candidates, features_of, prepare, replayable, summarise
+from stopwise.logs.replay.replay import replay
+from tests.unit.logs.replay.live import CASCADE, NAMES, arms, full, play, write
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(write(tmp_path / "log.csv", full(arms(60))))
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "says"),
+    [
+        ("uss-dp", UnknownPolicyError, "uss-pd, uss-pd-ridge, thompson"),
+        ("saved.stopwise", UnknownPolicyError, "there is no such file"),
+        ("oracle", InvalidParameterError, "needs the truth"),
+        ("thompson:scael=1", InvalidParameterError, "scale, forced_rounds, ridge, seed"),
+        ("thompson:scale", InvalidParameterError, "key=value"),
+        ("thompson:scale=-1", InvalidParameterError, "scale must be a number"),
+        ("thompson:seed=1,seed=2", InvalidParameterError, "twice"),
+        ("uss-pd:context_dim=3", InvalidParameterError, "no parameter"),
+        ("uss-pd:", InvalidParameterError, "no parameter"),
+        ("fixed-depth:depth=huge", sw.InvalidStopError, "'rules', 'small', 'large'"),
+    ],
+)
+def test_what_is_not_understood_is_said(
+    log: Log, asked: str, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        replay(log, CASCADE, [asked])
+
+
+def test_parameters_and_the_seed_arrive(log: Log) -> None:
+    asked = ["uss-pd:forced_rounds=auto,sigma=0.3", "thompson", "thompson:seed=9"]
+    chosen = candidates(asked, log, CASCADE, 4)
+    policies = [one.policy for one in prepare(chosen, log, CASCADE, summarise(log), 1)]
+    assert policies[0].parameters()["forced_rounds"] == "auto"
+    assert policies[0].parameters()["sigma"] == 0.3
+    assert [policy.parameters()["seed"] for policy in policies[1:]] == [4, 9]
+
+
+def test_every_policy_that_needs_no_truth_can_play(log: Log) -> None:
+    found = replay(log, CASCADE, replayable())
+    assert {one.name for one in found.policies} == set(replayable())
+
+
+def test_the_same_twice_is_refused_and_two_of_a_name_are_told_apart(log: Log) -> None:
+    with pytest.raises(InvalidParameterError, match="given twice"):
+        replay(log, CASCADE, ["uss-pd", "uss-pd"])
+    found = replay(log, CASCADE, [sw.USSUCB(CASCADE, a=0.1), sw.USSUCB(CASCADE, a=0.2)])
+    assert {one.name for one in found.policies} == {"uss-ucb", "uss-ucb 2"}
+
+
+def test_features_fill_the_box_and_all_rows_keep_to_it(log: Log) -> None:
+    contexts = np.concatenate([chunk.rounds.contexts for chunk in log.chunks()])
+    features, dim = features_of(log, summarise(log), degree=2)
+    policy = sw.USSPD(CASCADE, features, dim)
+    phi = policy.features.transform(contexts)
+    assert phi.shape == (60, 15)
+    linear = phi[:, 1:5] / phi[0, 0]
+    assert linear.max(axis=0) == pytest.approx(np.ones(4))
+    assert linear.min(axis=0) == pytest.approx(-np.ones(4))
+
+
+def test_without_contexts_there_is_a_constant_one(tmp_path: Path) -> None:
+    rounds = full(arms(400))
+    path = write(tmp_path / "log.csv", rounds)
+    log = Log(path, Columns(context=()))
+    found = replay(log, CASCADE, ["uss-pd:sigma=0.05"])
+    policy = sw.USSPD(CASCADE, sw.Identity(), 1, sigma=0.05)
+    expected = policy.run(np.ones((400, 1)), np.array([one.outputs for one in rounds]))
+    assert found.decisions["uss-pd:sigma=0.05"].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("base", [2, 0])
+def test_revealed_context_is_seen_stage_by_stage(tmp_path: Path, base: int) -> None:
+    said = arms(500)
+    sees = (base + 1, base + 2)
+    said = said._replace(contexts=said.contexts[:, : base + 2])
+    policy = sw.USSPD(CASCADE, sw.PerStage([sw.Polynomial(degree=1)] * 2, sees=sees), base + 2)
+    path = tmp_path / "log.parquet"
+    play(policy, said, path, known=(base, *sees))
+    log = Log(path, Columns(context=())) if base == 0 else Log(path)
+    features, _ = features_of(log, summarise(log), degree=1)
+    assert isinstance(features, sw.PerStage)
+    assert features.sees == log.sees == sees
+    assert replay(log, CASCADE).rounds == 500
+
+
+def test_a_policy_for_something_else_is_refused(log: Log, tmp_path: Path) -> None:
+    other, saved = sw.Cascade([0.1, 0.1, 0.1], names=NAMES), tmp_path / "saved"
+    sw.USSPD(other, context_dim=4).save(saved)
+    with pytest.raises(CascadeMismatchError, match=r"'rules' cost 0\.1, now 0\.02"):
+        replay(log, CASCADE, [saved])
+    with pytest.raises(InvalidParameterError, match="another cascade"):
+        replay(log, CASCADE, [sw.USSPD(other, context_dim=4)])
+    sw.USSPD(CASCADE, context_dim=3).save(saved)
+    with pytest.raises(InvalidParameterError, match=r"contexts of 3 numbers.*has 4 \(a, b, c, d\)"):
+        replay(log, CASCADE, [saved])
+    saved.write_bytes(b"STOPWISE and nothing more")
+    with pytest.raises(CorruptFileError):
+        replay(log, CASCADE, [str(saved)])
+
+
+def test_a_context_that_a_saved_policy_refuses_is_named_by_its_row(
+    tmp_path: Path,
+) -> None:
+    said = arms(100)
+    said.contexts[70, 2] = 1.5
+    log = Log(write(tmp_path / "log.csv", full(said)))
+    policy = sw.USSPD(CASCADE, sw.Identity(), 4)
+    with pytest.raises(InvalidContextError, match=r"log.csv, row 71, .*coordinate 2 is 1.5"):
+        replay(log, CASCADE, [policy], chunk_rows=32)

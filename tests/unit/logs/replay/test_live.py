@@ -1,0 +1,81 @@
+"""The replay of a live run's log is the live run, decision for decision."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.logs.log import Log
+from stopwise.logs.replay.replay import replay
+from stopwise.logs.replay.words import sentences
+from tests.unit.logs.replay.live import BASE, CASCADE, arms, play
+
+KNOWN = (2, 3, 4)  # two numbers are known from the start, each of the first two arms adds one
+
+
+def degree_one() -> sw.Polynomial:
+    return sw.Polynomial(degree=1)
+
+
+def staged() -> sw.PerStage:
+    # shifted, so that a zero where nothing was revealed would be outside of what is promised
+    maps = [sw.Scaled(degree_one(), [3.0] * n, [1.0] * n) for n in KNOWN[1:]]
+    return sw.PerStage(maps, sees=KNOWN[1:])
+
+
+POLICIES: dict[str, Callable[[], sw.Policy]] = {
+    "uss-pd": lambda: sw.USSPD(CASCADE, degree_one(), 4, sigma=0.05),
+    "chance": lambda: sw.USSPD(CASCADE, degree_one(), 4, sigma=0.05, full_depth_every=20, seed=3),
+    "ridge": lambda: sw.USSPDRidge(CASCADE, degree_one(), 4, sigma=0.05, lam=0.5, S=2.0),
+    "thompson": lambda: sw.Thompson(CASCADE, degree_one(), 4, scale=0.5, seed=5),
+    "uss-ucb": lambda: sw.USSUCB(CASCADE, a=0.01),
+    "uss-ts": lambda: sw.USSTS(CASCADE, seed=2),
+    "random": lambda: sw.RandomDepth(CASCADE, seed=2),
+    "staged uss-pd": lambda: sw.USSPD(CASCADE, staged(), 4, sigma=0.05),
+    "staged chance": lambda: sw.USSPD(
+        CASCADE, staged(), 4, sigma=0.05, full_depth_every=20, seed=3
+    ),
+    "staged thompson": lambda: sw.Thompson(CASCADE, staged(), 4, scale=0.5, seed=5),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(("fails", "suffix"), [(0.0, "parquet"), (0.05, "csv"), (0.05, "jsonl")])
+def test_a_live_run_is_repeated(tmp_path: Path, name: str, fails: float, suffix: str) -> None:
+    policy, said = POLICIES[name](), arms(1200)
+    if name.startswith("staged"):
+        said = said._replace(contexts=said.contexts + 3.0)
+    known = KNOWN if name.startswith("staged") else BASE
+    begun = said._replace(contexts=said.contexts[:300])
+    play(policy, begun, tmp_path / f"before.{suffix}", known=known)
+    policy.save(tmp_path / "before.stopwise")
+    rounds = play(policy, said, tmp_path / f"live.{suffix}", fails=fails, known=known)
+
+    found = replay(Log(tmp_path / f"live.{suffix}"), CASCADE, [tmp_path / "before.stopwise"])
+    decided = found.decisions["before.stopwise"].astype(np.int64)
+    stops = np.array([-1 if done.stop is None else done.stop for done in rounds])
+    failed = np.array([done.failure is not None for done in rounds])
+    assert failed.any() == (fails > 0)
+    assert len(set(stops.tolist())) > 1  # or there was nothing to repeat
+    assert np.array_equal(decided[~failed], stops[~failed])
+    assert (decided[failed] > stops[failed]).all()  # the decision was to continue
+    (one,) = found.policies
+    assert one.beyond == 0
+    assert one.as_played is not None
+    assert one.as_played.value == 1.0
+    assert any("repeats the run" in sentence for sentence in sentences(found))
+
+
+def test_a_policy_in_memory_is_not_changed_by_it(tmp_path: Path) -> None:
+    policy, other = POLICIES["thompson"](), POLICIES["random"]()
+    play(POLICIES["thompson"](), arms(400), tmp_path / "live.parquet")
+    log = Log(tmp_path / "live.parquet")
+    first, again = (replay(log, CASCADE, [policy, other]) for _ in range(2))
+    assert policy.rounds == 0
+    assert first.to_json() == again.to_json()
+    played = {one.name: one.as_played.value for one in first.policies if one.as_played is not None}
+    assert played["thompson"] == 1.0
+    assert played["random-depth"] < 0.9
+    assert sum("repeats the run" in sentence for sentence in sentences(first)) == 1
