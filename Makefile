@@ -27,7 +27,7 @@ export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-run: $(STAMPS)/run  ## Reproduce the paper quickly: a minute's work, and a report to open
+run: $(STAMPS)/run  ## Reproduce the paper quickly and write a report to open
 	@$(BIN)/stopwise reproduce --quick --out reproduction-quick
 
 example: $(STAMPS)/run  ## Watch a first cascade learn where to stop

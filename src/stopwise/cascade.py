@@ -14,7 +14,7 @@ from stopwise.checks import vector
 from stopwise.errors import InvalidCascadeError, InvalidStopError
 
 # Costs nearer than this (relative) count as the same in `differences`: cᵢ taken from cumulative
-# costs may differ from the cᵢ a person wrote by a rounding error, which is no other cascade.
+# costs may differ from the cᵢ a person wrote by a rounding error. The cascade is still the same.
 SAME_COST = 1e-12
 
 

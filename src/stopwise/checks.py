@@ -13,7 +13,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Error: TypeAlias = type[InvalidInputError]
 
 FLOAT64 = np.dtype(np.float64)
-NO_NUMBERS = (bool, np.bool_, str, bytes)  # though Python would make numbers of them
+NOT_NUMBERS = (bool, np.bool_, str, bytes)  # though Python would make numbers of them
 
 
 def number(
@@ -34,7 +34,7 @@ def number(
     0.05
     """
     try:
-        v = math.nan if isinstance(value, NO_NUMBERS) else float(cast(Any, value))
+        v = math.nan if isinstance(value, NOT_NUMBERS) else float(cast(Any, value))
     except (TypeError, ValueError, OverflowError):
         v = math.nan
     inside = (
@@ -66,7 +66,7 @@ def integer(
     """
     whole = least - 1
     try:
-        if not isinstance(value, NO_NUMBERS) and int(cast(Any, value)) == value:
+        if not isinstance(value, NOT_NUMBERS) and int(cast(Any, value)) == value:
             whole = int(cast(Any, value))
     except (TypeError, ValueError, OverflowError):
         pass
@@ -111,7 +111,7 @@ def vector(
     least: float | None = None,
     error: Error = InvalidParameterError,
 ) -> Floats:
-    """Return a fresh flat array of numbers within the limits; with a size, one number serves all.
+    """Return a fresh flat array of numbers within the limits; with a size, one number is repeated.
 
     Examples
     --------

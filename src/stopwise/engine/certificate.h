@@ -1,6 +1,6 @@
 // The certificate: a proved bound on the error of an estimate, and the comparison that it decides.
 //
-// An estimate minimises L(θ) = Σ_s [ln(1 + e^{φ_sᵀθ}) − d_s·φ_sᵀθ] + ridge/2·‖θ‖², minimum θ̂. Let g
+// An estimate minimises L(θ) = Σ_s [ln(1 + e^{φ_sᵀθ}) − d_s·φ_sᵀθ] + ridge/2·‖θ‖²; θ̂ is exact. Let g
 // be the gradient at a point θ_g, H the Hessian at a point θ_h, v = −H⁻¹g and θ̃ = θ_g + v, with
 //
 //     λ = ‖v‖_H          the decrement
@@ -20,7 +20,7 @@
 
 namespace stopwise {
 
-inline constexpr double kExact = 1e-12;  // logits closer than this are one: a tie
+inline constexpr double kExact = 1e-12;  // logits closer than this count as equal
 
 // eᶻ − 1, z ≥ 0, or a little more: for small z a rational bound, which needs no exp.
 inline double growth(double z) { return z < 1.0 ? 2.0 * z / (2.0 - z) : exp(z) - 1.0; }
@@ -34,7 +34,7 @@ inline double certificate(double decrement, double reach, double shift) {
     if (z < 1.0) {  // q ≥ 1 well before this
         // Each factor of q = e^{ρ+r}·((e^ρ − 1)(eʳ − 1) + (eʳ − 1 − r)) by a rational upper bound:
         // eᶻ ≤ (2 + z)/(2 − z),  eᶻ − 1 ≤ 2z/(2 − z),  eᶻ − 1 − z ≤ 3z²/(6 − 2z),  0 ≤ z < 2.
-        // They cost a few divisions, keep their digits at zero, and err on the safe side.
+        // They cost a few divisions, stay accurate near zero, and err on the safe side.
         const double excess = 3.0 * r * r / (6.0 - 2.0 * r);
         const double q = (2.0 + z) / (2.0 - z) *
                          (4.0 * shift * r / ((2.0 - shift) * (2.0 - r)) + excess);
@@ -59,7 +59,7 @@ struct Upper {
 enum class Verdict { loses, unsure, wins };
 
 // The stopping rule's test "threshold > value", strictly, for the value at the exact estimate.
-// ``exact``: the value counts as that, with no doubt left.
+// If ``exact``, the value itself is compared.
 inline Verdict certified(double threshold, const Upper& upper, bool exact) {
     if (exact) return threshold > upper.value ? Verdict::wins : Verdict::loses;
     if (threshold > upper.high) return Verdict::wins;

@@ -24,7 +24,7 @@ public:
     virtual double error(std::size_t question, double enough) = 0;
     // radius·‖φ‖_{V⁻¹}, the optimism of the confidence ellipsoid; +∞ if nothing was seen.
     virtual double bonus(std::size_t question) = 0;
-    // ‖φ‖_{H⁻¹}, and t such that that of the Hessian at θ̂ is within e^{±t/2} of it.
+    // ‖φ‖_{H⁻¹}, and t: the norm with the Hessian at θ̂ is within a factor e^{±t/2} of it.
     virtual double hessian_norm(std::size_t question) = 0;
     virtual double hessian_turn(std::size_t question) = 0;
     // A standard normal draw for each pair.

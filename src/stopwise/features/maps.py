@@ -28,7 +28,7 @@ MAX_MONOMIALS = 20_000
 
 
 class BuiltIn:
-    """A map that plain values describe; ``kind`` names its class in a description."""
+    """A map that plain values can describe; ``kind`` names its class in a description."""
 
     kind: str
 
@@ -46,7 +46,7 @@ class BuiltIn:
         Parameters
         ----------
         X : array_like of shape (n, context_dim)
-            Contexts that vary as those to come will: what is constant here is dropped.
+            Contexts that represent those to come: what is constant here is dropped.
 
         Examples
         --------
@@ -67,7 +67,7 @@ class BuiltIn:
 
 @dataclass(frozen=True)
 class Identity(BuiltIn):
-    """The context itself, shortened: Φ(x) = x/(bound·√d).
+    """The context itself, scaled down: Φ(x) = x/(bound·√d).
 
     Every coordinate lies within [−bound, bound].
 
@@ -252,8 +252,8 @@ class Custom:
     Parameters
     ----------
     function : callable
-        Takes a context, a float64 array of its own of shape (context_dim,), and returns as many
-        numbers each time, of Euclidean norm at most one.
+        Takes a context, a float64 array of shape (context_dim,) that it may change, and returns
+        the same number of values each time, of Euclidean norm at most one.
     n_features : int, optional
         How many numbers it returns; found by a call on the zero context if not given.
     name : str, optional

@@ -81,19 +81,19 @@ class USSPD(ConfidencePolicy):
 
     ::
 
-        the first m contexts go to arm K
+        the first m contexts go to the last arm
         then, for context x, stop at the first arm i with
 
-            C_j − C_i > p̃_ij(x)   for all j > i,        or at K
+            C_j − C_i > p̃_ij(x)   for all j > i,        or at the last
             p̃_ij(x) = μ(φᵀθ̂_ij + α‖φ‖_{V_ij⁻¹}),        φ = Φ_ij(x)
 
         observe which of the arms up to the stop disagreed, and re-estimate
             θ̂_ij :  Σ_s (d_s − μ(φ_sᵀθ))·φ_s = ridge·θ,      V_ij = Σ_s φ_sφ_sᵀ
-            α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ)),   n rounds so far
+            α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ)),   n rounds so far, d' features, K arms
 
     Stopping early is safe while p̃ is valid: an arm errs more often than a deeper one by at most
-    their disagreement. It is also cheap under contextual weak dominance; without, the rule goes
-    too deep, which costs more and may even err more.
+    their disagreement. It is also cheap under contextual weak dominance; without it, the rule
+    goes too deep, which costs more and may even err more.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class USSPD(ConfidencePolicy):
         as in the paper. It keeps the rule from settling too deep (docs/theory.md), and is needed
         where stages reveal the context (docs/revealed.md).
     seed : int
-        Of these random choices.
+        Seed for these choices.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class USSPDRidge(ConfidencePolicy):
         β_ij = (2σ/κ)·√(d'/2·ln(1 + n_ij/(d'λ)) + ln(K²/2δ)) + 2√λ·S
 
     in place of α, where n_ij counts the observations of the pair; the first context alone is
-    forced to arm K. The bound is proved from when λ_min(V_ij) ≥ 2λ for every pair.
+    forced to arm K. The bound holds once λ_min(V_ij) ≥ 2λ for every pair.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ Value: TypeAlias = "str | float | int | Interval"
 NOTHING = "–"
 PERCENT = "\u00a0%"  # no line breaks before the sign
 ROUNDING = 1e-12  # anything smaller is rounding error, written as 0
-LONGEST = 40  # letters of a name in a sentence
+MAX_NAME_LENGTH = 40  # letters of a name in a sentence
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -27,7 +27,7 @@ def plural(n: int, noun: str, nouns: str = "") -> str:
 
 
 def number(x: float, digits: int = 3) -> str:
-    """Write a number with so many digits, or with all before the decimal point."""
+    """Write a number with ``digits`` significant digits, or with all before the decimal point."""
     if not math.isfinite(x):
         return NOTHING
     if abs(x) < ROUNDING:
@@ -53,7 +53,7 @@ def percent(share: float) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """Write the two ends of an interval; nothing where they are one."""
+    """Write the two ends of an interval; empty if they are equal."""
     return "" if low == high else f"{number(low)} to {number(high)}"
 
 
@@ -137,13 +137,13 @@ def plain(name: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in name).split())
 
 
-def short(name: str, longest: int = LONGEST) -> str:
+def short(name: str, longest: int = MAX_NAME_LENGTH) -> str:
     """Return a name, cut if it is too long."""
     name = plain(name)
     return name if len(name) <= longest else name[: longest - 1].rstrip() + "…"
 
 
-def code(name: str, longest: int = LONGEST) -> str:
+def code(name: str, longest: int = MAX_NAME_LENGTH) -> str:
     """Return a name as code, in the markup that pages take."""
     return f"`{short(name, longest).replace('`', chr(39)) or '?'}`"
 

@@ -55,14 +55,14 @@ class Runner:
     it reveals joins the context. When the policy says stop, or a stage fails, the round is written
     to the log, and the policy learns from the arms that answered.
 
-    A stage fails when it raises, is late, or gives what cannot be used. The round then ends with a
-    `Failure` in its record, and the policy learns what it would from a round that stopped before
+    A stage fails when it raises, times out, or returns something unusable. The round then ends with
+    a `Failure` in its record, and the policy learns what it would from a round that stopped before
     that arm. Other exceptions (a case without a proper context, an interrupt from the keyboard, a
-    cancelled task) go through to the caller; the policy has then learned nothing.
+    cancelled task) propagate to the caller; the policy has then learned nothing.
 
     A runner may be used from several threads: it holds ``runner.lock`` while the policy decides or
-    learns, never while a stage runs. Give a policy one runner only, and hold the lock to save the
-    policy meanwhile.
+    learns, never while a stage runs. Give a policy one runner only, and hold the lock while
+    you save the policy.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Runner:
     log : LogWriter, optional
         Where every round is written: anything with ``write(round)``.
     on_error : {"end", "raise"}
-        Whether a stage that fails ends the round with a record of it, or its exception goes through
+        Whether a stage that fails ends the round with a record of it, or its exception propagates
         to the caller (to find mistakes while you write stages; nothing is then learned or logged).
 
     Examples
@@ -211,7 +211,7 @@ class Runner:
             await asyncio.gather(*under_way, *ended, return_exceptions=True)
 
     def audit(self, done: Round, label: Any) -> None:
-        """Report the right answer of a round that this runner has run to the policy.
+        """Give the policy the right answer to a finished round.
 
         ``label`` is what a stage would have answered; it is made canonical in the same way.
 

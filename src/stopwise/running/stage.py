@@ -10,7 +10,7 @@ from stopwise.errors import InvalidOutputsError, InvalidParameterError
 from stopwise.running.calls import Call, Estimator, is_async, prediction
 
 T = TypeVar("T")
-LONGEST = 1e6  # seconds; threads cannot wait for much longer (heuristic)
+MAX_TIMEOUT = 1e6  # seconds; threads cannot wait for much longer (heuristic)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,19 +20,19 @@ class Stage:
     Parameters
     ----------
     run : callable or estimator
-        case → answer; or an object with ``predict``, as scikit-learn's, which is given a table of
+        case → answer; or an object with ``predict``, as in scikit-learn, which is given a table of
         one row and whose one prediction is the answer; or an async function.
     name : str, optional
         By default that of its arm.
     reveals : callable, optional
         answer → numbers that are added to the context for deeper arms (a lab value, the stage's
-        own confidence); always equally many. Not called for the last arm.
+        own confidence); always the same number of them. Not called for the last arm.
     cost : callable or float, optional
         answer → what this call really cost, or one number for all calls. For the record; the
         policy decides by the costs of its cascade.
     timeout : float, optional
-        Seconds after which the stage has failed. An async stage is then cancelled. Any other is
-        left behind in a thread of its own, since Python cannot stop it: prefer a timeout within
+        Seconds after which the stage counts as failed. An async stage is then cancelled. Any other
+        is left behind in a thread of its own, since Python cannot stop it: prefer a timeout within
         the stage where there is one.
     canonical : callable, optional
         answer → what is compared with the other arms' answers; must be hashable. By default the
@@ -133,7 +133,7 @@ def check_equality(one: Hashable, other: Hashable) -> None:
 
 
 def seconds(
-    given: float, name: str = "timeout", *, zero: bool = False, most: float | None = LONGEST
+    given: float, name: str = "timeout", *, zero: bool = False, most: float | None = MAX_TIMEOUT
 ) -> float:
     """Return a number of seconds, or refuse it."""
     least, above = (0.0, None) if zero else (None, 0.0)

@@ -1,6 +1,6 @@
-"""Events, in blocks: what the log holds, with all that is needed to apply it again.
+"""Events, in blocks: what the log holds, with all that is needed to replay it.
 
-A cascade is named by its number in the order of creation. Contexts are float64, little-endian;
+A cascade is identified by its number in the order of creation. Contexts are float64, little-endian;
 outputs are canonical JSON (`stopwise.service.outputs`).
 """
 
@@ -21,7 +21,7 @@ class Created(msgspec.Struct, frozen=True, array_like=True, tag="created"):
 
 
 class Retired(msgspec.Struct, frozen=True, array_like=True, tag="retired"):
-    """A cascade takes no new rounds."""
+    """A cascade was retired: it takes no new rounds."""
 
     cascade: int
     time: float
@@ -50,7 +50,7 @@ class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
     """Outputs of a round were reported.
 
     If ``ended``, the policy has learned from the round: then the arms are 0, 1, … and the outputs
-    all that it learned from. ``early``: it ended because no more outputs will come. Where stages
+    are all that it learned from. ``early``: it ended since no more outputs will come. Where stages
     reveal the context, ``revealed`` is what the newest arm added, and ``context`` (once ended)
     all that is known.
     """

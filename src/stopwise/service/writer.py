@@ -1,8 +1,8 @@
 """The writer: applies the waiting requests, commits their events, then answers.
 
 All that waits when a commit has ended forms the next group, so that many requests share a commit.
-Requests that may take long form groups of their own, which a thread applies; `idle` is set while
-none does.
+Requests that may take long form groups of their own, applied in a thread; `idle` is set when no
+such thread is running.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from stopwise.service.store.base import EventStore
 
 T = TypeVar("T")
 LOG = logging.getLogger("stopwise.service")
-LONGEST = 0.02  # seconds after which a group is committed, however many still wait
+MAX_GROUP_SECONDS = 0.02  # seconds after which a group is committed, however many still wait
 MANY = 8  # requests in a group, from which the service is under load
 GATHER = 0.001  # seconds to wait then for a group as large as the last: half as many commits
 RETRY = 0.25  # seconds between attempts to write
@@ -244,7 +244,7 @@ class Writer:
     def _apply_group(self, now: float, events: list[Event], answers: list[object]) -> None:
         """Apply the requests of the group, as many as there is time for."""
         state = self.state
-        until = time.perf_counter() + LONGEST
+        until = time.perf_counter() + MAX_GROUP_SECONDS
         for command, _ in self._current:
             try:
                 event, answer = command(state, now)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -106,11 +107,15 @@ async def test_recovery_skips_a_snapshot_that_is_wrong(tmp_path: Path, kind: str
     live = await filled(str(path))
     right = live.snapshot()
     last = right.parts[-1]
+    longer = tmp_path / "longer.db"
+    shutil.copy(path, longer)
+    async with running(str(longer)) as service:
+        await service.create(replace(WHOLE, name="later"), None)
     wrong: dict[str, Snapshot] = {
         "truncated": replace(right, parts=(*right.parts[:-1], last[:-1])),
         "zeroed": replace(right, parts=tuple(bytes(len(part)) for part in right.parts)),
         "flipped": replace(right, parts=(*right.parts[:-1], bytes([last[0] ^ 1]) + last[1:])),
-        "beyond": replace(right, position=right.position + 7),
+        "beyond": service.state.snapshot(),
         "other": replace(right, digest=b"0" * 16),
     }
     with sqlite3.connect(path) as sql:

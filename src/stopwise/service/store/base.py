@@ -42,18 +42,18 @@ class EventStore(ABC):
 
     @abstractmethod
     async def begin(self, after: int) -> list[Block]:
-        """Acquire the right to append until `commit` or `release`, or until the connection is lost.
+        """Acquire the append lock until `commit` or `release`, or until the connection is lost.
 
         Return the blocks after position ``after``.
         """
 
     @abstractmethod
     async def commit(self, block: Block) -> None:
-        """Append a block durably and release the right; it must begin where the log ends."""
+        """Append a block durably and release the lock; the block must begin where the log ends."""
 
     @abstractmethod
     async def release(self) -> None:
-        """Release the right without appending."""
+        """Release the lock without appending."""
 
     @abstractmethod
     async def end(self) -> tuple[int, bytes]:
@@ -61,7 +61,7 @@ class EventStore(ABC):
 
     @abstractmethod
     async def recorded_end(self) -> tuple[int, bytes] | None:
-        """Return an end recorded outside of the log, if there is one: the log reaches that far.
+        """Return an end recorded outside of the log, if any: a shorter log has lost events.
 
         Where a service may be writing, call this before `end`.
         """
