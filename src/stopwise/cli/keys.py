@@ -94,7 +94,7 @@ def list_(file: File = Path("keys.jsonl")) -> None:
         until = _date(key.expires) + (" (expired)" if key.expired else "")
         cells = (key.id, key.name, *lists, rate, _date(key.created), until)
         table.add_row(*map(Text, cells))  # not as markup: a name may have [brackets]
-    Console().print(table if table.rows else f"{file} has no keys.")
+    Console().print(table if table.rows else Text(f"{file} has no keys."))
 
 
 @keys.command()

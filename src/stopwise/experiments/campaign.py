@@ -9,9 +9,7 @@ from stopwise.experiments.spec import ExperimentSpec
 from stopwise.experiments.store import RunStore
 from stopwise.records import Progress, no_progress
 
-# Heuristic: tasks of up to ten runs are cheap to send to a worker, and at least 40 tasks (where
-# there are as many runs) let workers finish together and progress move.
-RUNS_A_TASK = 10
+# Heuristic: at least 40 tasks (where there are as many runs) let workers finish together.
 TASKS = 40
 
 
@@ -55,14 +53,14 @@ def run_campaign(
     if done == of:
         return
     # Closed at once if anything fails, Ctrl-C included, and not when garbage is collected.
-    with closing(engine.run(tasks(missing))) as results:
+    with closing(engine.run(tasks(missing, engine.runs_a_task))) as results:
         for spec, traces in results:
             store.put(spec, traces)
             done += len(traces)
             progress("running", done, of)
 
 
-def tasks(missing: Mapping[ExperimentSpec, Sequence[int]]) -> list[Task]:
+def tasks(missing: Mapping[ExperimentSpec, Sequence[int]], most: int = 10) -> list[Task]:
     """Cut runs into tasks, a few of every experiment first, so that early results show them all.
 
     Examples
@@ -73,7 +71,7 @@ def tasks(missing: Mapping[ExperimentSpec, Sequence[int]]) -> list[Task]:
     >>> [(spec.rounds, seeds) for spec, seeds in tasks({a: [0, 1], b: [7]})]
     [(10, (0,)), (20, (7,)), (10, (1,))]
     """
-    size = min(RUNS_A_TASK, max(1, sum(map(len, missing.values())) // TASKS))
+    size = min(most, max(1, sum(map(len, missing.values())) // TASKS))
     cut = [
         (start, spec, tuple(seeds[start : start + size]))
         for spec, seeds in missing.items()

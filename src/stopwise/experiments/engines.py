@@ -29,6 +29,7 @@ class Engine(ABC):
     """
 
     jobs: int
+    runs_a_task: int = 10  # heuristic: cheap to send to a worker
 
     @abstractmethod
     def close(self) -> None:
@@ -79,6 +80,8 @@ class Threads(Engine):
     ...     [[trace.seed for trace in traces] for _, traces in engine.run([(spec, (3, 4))])]
     [[3, 4]]
     """
+
+    runs_a_task = 1  # each is stored as soon as it has finished
 
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = _checked_jobs(jobs)

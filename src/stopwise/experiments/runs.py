@@ -2,6 +2,7 @@
 
 import time
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -104,8 +105,12 @@ def drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
     return (_cached if rounds <= CACHED_ROUNDS else _drawn)(environment, rounds, seed)
 
 
+_DRAWING = Lock()
+
+
 def _drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
-    batch = built(environment).sample(rounds, environment_random(seed))
+    with _DRAWING:  # an environment need not be safe for threads
+        batch = built(environment).sample(rounds, environment_random(seed))
     return msgspec.structs.replace(
         batch, **{name: _read_only(value) for name, value in msgspec.structs.asdict(batch).items()}
     )

@@ -137,13 +137,14 @@ class RunStore:
             and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
         ):
             self._db.executescript(SCHEMA)
+            self._db.execute("PRAGMA journal_mode = WAL")  # readers do not block a campaign
         if self._number("application_id") != APPLICATION:
             raise CorruptFileError(f"{self.path} is a database, but not one of Stopwise's runs")
         if (version := self._number("user_version")) != VERSION:
             raise UnsupportedVersionError(
                 f"{self.path} has format {version}; this version of Stopwise reads {VERSION}"
             )
-        self._db.execute("PRAGMA synchronous = EXTRA")  # a commit is on disk, also without WAL
+        self._db.execute("PRAGMA synchronous = EXTRA")  # a commit is on disk when it returns
         (report,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if report != "ok":
             raise CorruptFileError(

@@ -141,7 +141,7 @@ class LogWriter:
                 self._time(done),
                 *self._context(done, answered),
                 *_padded(outputs, len(self.arms)),
-                *(None if arm is None else self.arms[arm] for arm in (done.stop, done.rule_stop)),
+                *(None if a in (None, -1) else self.arms[a] for a in (done.stop, done.rule_stop)),
                 *self._failure(done),
                 *([right] if self._labels else []),
                 *self._prices(done),
@@ -168,11 +168,11 @@ class LogWriter:
     def _check_arms(self, done: Round) -> int:
         """Return how many arms answered."""
         n, last = len(done.outputs), len(self.arms) - 1
-        if done.stop != (n - 1 if n else None) or n - 1 > last or done.rule_stop > last:
+        if done.stop != (n - 1 if n else None) or n - 1 > last or not -1 <= done.rule_stop <= last:
             raise self._refused(
                 done,
                 f"has {n} outputs, stop {done.stop} and rule_stop {done.rule_stop}; in a log of "
-                f"{last + 1} arms stop must be the last that answered, and both at most {last}",
+                f"{last + 1} arms stop must be the last that answered, rule_stop at most {last}",
             )
         if done.failure is not None and (done.failure.arm != n or n > last):
             raise self._refused(

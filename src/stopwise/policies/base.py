@@ -129,7 +129,7 @@ class Policy(ABC):
             ``decision.rule_stop``, for a policy that continues some rounds at random.
         """
         try:
-            if type(outputs) is not str:
+            if not isinstance(outputs, str | bytes):
                 outputs = tuple(outputs)
             n, codes = self._codes[outputs]
         except (KeyError, TypeError):
@@ -338,10 +338,13 @@ class Policy(ABC):
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that create an equal, untrained policy, as plain values.
 
-        Every keyword-only argument of the constructor is an attribute too.
+        Every argument of the constructor is an attribute too, but for the cascade and features.
         """
+        named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         taken = overrides.constructor_parameters(type(self)).items()
-        return {name: getattr(self, name) for name, p in taken if p.kind is Parameter.KEYWORD_ONLY}
+        apart = ("self", "cascade", "features", "context_dim")
+        names = [name for name, p in taken if p.kind in named and name not in apart]
+        return {name: getattr(self, name) for name in names}
 
     @abstractmethod
     def state(self) -> dict[str, NDArray[Any]]:

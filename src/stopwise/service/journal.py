@@ -17,6 +17,8 @@ LOGGER = logging.getLogger("stopwise.service")
 FLOODS = frozenset({429, 503})  # statuses that come in thousands; metrics count them
 MAX_PATH = 200  # characters that are logged; clients choose how long a path is
 FIELDS = "stopwise_fields"  # the attribute of a log record that has them
+# What every log record has; anything else is a field, given as ``extra=``.
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {FIELDS, "asctime", "message", "taskName"}
 
 
 def event(what: str, **fields: Any) -> None:
@@ -81,7 +83,8 @@ class _Lines(logging.Formatter):
         when = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
         time, what = f"{when.isoformat(timespec='milliseconds')}Z", record.getMessage()
         first = {"time": time, "level": record.levelname.lower(), "what": what}
-        fields, caught = getattr(record, FIELDS, {}), record.exc_info
+        extra = {name: value for name, value in vars(record).items() if name not in _USUAL}
+        fields, caught = extra | getattr(record, FIELDS, {}), record.exc_info
         error = self.formatException(caught) if caught and caught[1] else ""
         if self._json:  # no field replaces what comes first
             return _json(first | fields | first | ({"error": error} if error else {}))

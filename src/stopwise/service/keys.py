@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
@@ -68,6 +68,7 @@ class Keys:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
         self._reported = ""  # the problem with the file that was logged last
+        self._content: bytes | None = None
         self._full_at: dict[str, float] = {}  # when the token bucket of a key is full again
         self._read()
 
@@ -130,9 +131,12 @@ class Keys:
 
     def _read(self) -> None:
         self._look_at = time.monotonic() + LOOK_EVERY
-        keys = read_keys(self._path)
-        self._by_id = {key.id: (bytes.fromhex(key.hash[7:]), key) for key in keys}
-        self._full_at = {id_: at for id_, at in self._full_at.items() if id_ in self._by_id}
+        content = _content(self._path)
+        if content != self._content:
+            keys = _parsed(self._path, content)
+            self._by_id = {key.id: (bytes.fromhex(key.hash[7:]), key) for key in keys}
+            self._full_at = {id_: at for id_, at in self._full_at.items() if id_ in self._by_id}
+            self._content = content
         self._reported = ""
 
 
@@ -142,6 +146,10 @@ def _refused(status: int, message: str) -> Refusal:
 
 def read_keys(path: Path) -> list[Key]:
     """Return the keys of a file; `InvalidParameterError` names a bad line by its number only."""
+    return _parsed(path, _content(path))
+
+
+def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             mode, content = os.fstat(file.fileno()).st_mode, file.read()
@@ -149,6 +157,10 @@ def read_keys(path: Path) -> list[Key]:
         raise InvalidParameterError(f"cannot read the keys: {error}") from error
     if os.name == "posix" and mode & 0o022:
         raise InvalidParameterError(f"other users can change the keys in {path}: chmod 600 {path}")
+    return content
+
+
+def _parsed(path: Path, content: bytes) -> list[Key]:
     keys: dict[str, Key] = {}
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line.strip():
@@ -187,6 +199,8 @@ def add_key(
         given = {"id": id_, "name": name, "hash": digest, "created": float(int(now))}
         given |= {"scopes": tuple(dict.fromkeys(scopes)), "expires": expires, "rate": rate}
         given |= {"cascades": tuple(dict.fromkeys(cascades))}
+        if not set(scopes) <= set(get_args(Scope)):
+            raise InvalidParameterError(f"the scopes are {', '.join(get_args(Scope))}")
         try:
             key = msgspec.convert(given, Key)
         except msgspec.ValidationError as error:

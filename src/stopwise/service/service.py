@@ -55,6 +55,7 @@ class Service:
         self._reader = open_store(settings.store)  # a connection of its own, to look up events
         self._reading = asyncio.Lock()
         self._last_snapshot = 0
+        self._hash: m.StateAnswer | None = None  # of the newest state asked for
         self._empty = State()
         self._writer: Writer | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -379,10 +380,13 @@ class Service:
         )
 
     async def state_hash(self) -> m.StateAnswer:
-        """Return the digest of the state."""
+        """Return the digest of the state, computed once for each state."""
 
         def compute(state: State) -> m.StateAnswer:
-            return m.StateAnswer(state.position, state.log_digest.hex(), state.hash())
+            now = state.position, state.log_digest.hex()
+            if self._hash is None or (self._hash.position, self._hash.log) != now:
+                self._hash = m.StateAnswer(*now, state.hash())
+            return self._hash
 
         self.check_recovered()
         return await cast(Writer, self._writer).read(compute)

@@ -134,7 +134,8 @@ def load_settings(
             found[name] = _checked(name, value, f"{file}: {name}", strict=True)
     for variable, text in environment.items():
         name = variable.removeprefix(PREFIX).lower()
-        if not variable.startswith(PREFIX) or not text or name in NOT_SETTINGS:
+        ours = variable.startswith(PREFIX) and variable.isupper()  # written in capitals
+        if not ours or not text or name in NOT_SETTINGS:
             continue
         # Only near misses are refused: container platforms set STOPWISE_SERVICE_HOST and more.
         if get_close_matches(name, SETTINGS, 1, 0.7):

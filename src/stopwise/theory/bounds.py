@@ -90,6 +90,7 @@ def forced_rounds_bound(
     112.0
     """
     # Printed with d and a small k in places; d' and K are meant.
+    n_features = integer("n_features", n_features, least=1)
     spread, union = _spread(min_eigenvalue, n_features), _union(n_arms, delta)
     rounds = number("C", C, above=0) * (n_features + union) / spread**2
     return rounds + 4.0 * number("lam", lam, above=0) / spread

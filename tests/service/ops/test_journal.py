@@ -39,7 +39,9 @@ def test_an_event_is_one_object_a_line(start: Start) -> None:
     _, stream = start()
     event("listens", url="http://127.0.0.1:8350", keys=None)
     event('odd "words"\nin two lines', path="/v1\r\n/é", level="debug", time="never")
-    first, second = lines(stream)
+    logging.getLogger("stopwise.service").warning("not written", extra={"reason": "disk full"})
+    first, second, third = lines(stream)
+    assert (third["what"], third["reason"]) == ("not written", "disk full")
     assert list(first) == ["time", "level", "what", "url", "keys"]
     assert (first["level"], first["what"], first["keys"]) == ("info", "listens", None)
     assert first["time"].endswith("Z")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -511,3 +511,20 @@ def test_a_process_killed_while_saving_leaves_a_complete_file(path: Path) -> Non
     assert sw.load(path).rounds >= seen[-1]
     assert seen == sorted(seen)
     assert len(set(seen)) > 20
+
+
+class Deep(sw.FixedDepth):
+    """A subclass whose parameter may be given by position."""
+
+    name: ClassVar[str] = "deep"
+
+    def __init__(self, cascade: sw.Cascade, depth: int = 0) -> None:
+        super().__init__(cascade, depth=depth)
+
+
+def test_parameters_given_by_position_are_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sw.POLICIES, "deep", Deep)
+    Deep(sw.Cascade([0.1, 0.2, 0.2]), 1).save(tmp_path / "deep")
+    assert sw.load(tmp_path / "deep").decide([0.0]).stop == 1

@@ -32,6 +32,7 @@ HEADERS = (
     ("referrer-policy", "same-origin"),
     ("x-frame-options", "DENY"),
     ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
     ("cache-control", "no-store"),
 )
 ASK = ("www-authenticate", 'Basic realm="Stopwise: an API key as the password", charset="UTF-8"')

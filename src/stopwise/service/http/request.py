@@ -231,10 +231,15 @@ def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
     ...     print(refusal.code, refusal.field, "-", refusal)
     invalid contexts[1][1] - contexts[1][1] must be a number, not a string
     """
+    if not body:
+        raise Refusal(400, "bad_request", "the body is empty, and JSON is needed")
     try:
-        value = decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise _invalid(str(error)) from None
+        try:
+            value = decoder.decode(body)
+        except msgspec.ValidationError as error:
+            with suppress(msgspec.ValidationError):  # what is not JSON at all comes first
+                msgspec.json.decode(body)
+            raise _invalid(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = _short(str(error).removeprefix("JSON is malformed: "))
         raise Refusal(400, "bad_request", f"the body is not JSON: {why}") from None
