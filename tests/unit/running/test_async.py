@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -99,7 +98,11 @@ async def own_timeout(case: Any) -> None:
     ("failing", "kind", "message"),
     [
         (Stage(hang, timeout=0.02), "timeout", "no answer within 0.02 s"),
-        (Stage(lambda x: time.sleep(30), timeout=0.02), "timeout", "no answer within 0.02 s"),
+        (
+            Stage(lambda x: threading.Event().wait(30), timeout=0.02),
+            "timeout",
+            "no answer within 0.02 s",
+        ),
         (broken, "error", "ConnectionError: refused"),
         (own_timeout, "timeout", "the read timed out"),
         (Stage(own_timeout, timeout=60), "timeout", "the read timed out"),

@@ -278,7 +278,7 @@ def test_what_cannot_join_the_context_is_a_failure_of_the_stage(second: Any, say
 
 
 def late(case: Any) -> None:
-    time.sleep(30)  # in a thread that is left behind
+    threading.Event().wait(30)  # in a thread that is left behind
 
 
 def own_timeout(case: Any) -> None:
@@ -426,10 +426,11 @@ def test_an_audit_reaches_the_policy_with_the_label_made_canonical() -> None:
 
 def test_a_stage_that_hangs_does_not_keep_the_program_from_ending() -> None:
     script = """
-        import asyncio, time
+        import asyncio, threading
         import stopwise as sw
         cascade = sw.Cascade([0.1, 0.2])
-        runner = sw.Runner(sw.FixedDepth(cascade), [lambda x: time.sleep(3600)] * 2, timeout=0.05)
+        hangs = threading.Event().wait
+        runner = sw.Runner(sw.FixedDepth(cascade), [lambda x: hangs(3600)] * 2, timeout=0.05)
         print(runner.run(None).failure.kind, asyncio.run(runner.arun(None)).failure.kind)
         """
     assert python(script, timeout=300).split() == ["timeout", "timeout"]
