@@ -92,7 +92,9 @@ def test_the_key_is_never_shown(connect: Connect, caplog: pytest.LogCaptureFixtu
     assert SECRET not in shown.getvalue() + caplog.text
 
 
-ADDRESSES = ("", "example.org", "ftp://a", "http://", "http://a?b=c", "http://[::1", "http://a:b")
+ADDRESSES = ("", "example.org", "ftp://a", "http://", "http://a?b=c", "http://a/b c", "http://a:b")
+# Of these, the first three are refused only where httpx reads them.
+ADDRESSES += ("http://999.9.9.9", "http://xn--a", "http://a\0", "http://[::1", "http://a:99999")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from typing import (
     TypeVar,
     get_args,
 )
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -124,7 +123,7 @@ class _ClientBase(Generic[H]):
         self._requests = Requests(url, key, Retries(timeout, deadline, rng))
         self._own = http is None
         # proxies of the environment are not for this machine
-        trust_env = urlsplit(self._requests.url).hostname not in LOOPBACK
+        trust_env = httpx.URL(self._requests.url).host not in LOOPBACK
         self._http: H = getattr(httpx, self._kind)(trust_env=trust_env) if http is None else http
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ import re
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 from numpy.typing import ArrayLike
@@ -26,6 +26,7 @@ from stopwise.client.values import (
 from stopwise.errors import InvalidParameterError
 from stopwise.running.stage import seconds
 from stopwise.service import messages as m
+from stopwise.service.validation import explain
 from stopwise.version import __version__
 
 T = TypeVar("T")
@@ -259,10 +260,8 @@ def _path(name: str, *parts: str) -> str:
     """Return the path of a cascade or of something in it."""
     try:
         msgspec.convert(name, m.Name)
-    except msgspec.ValidationError:
-        raise InvalidParameterError(
-            f"no cascade can be called {name!r}: lower-case letters, digits, - and _, at most 64"
-        ) from None
+    except msgspec.ValidationError as error:
+        raise InvalidParameterError(f"the cascade's name {explain(error, name)[1]}") from None
     if not all(isinstance(part, str) and part.strip(". ") for part in parts):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
         raise InvalidParameterError("an id is the text that an earlier answer gave as `id`")
     return "/".join(("/v1/cascades", name, *(quote(part, safe=":") for part in parts)))
@@ -282,16 +281,18 @@ def _header(value: str, what: str) -> str:
 
 
 def _address(url: str) -> str:
+    import httpx  # which sends to it, so it must be able to read it
+
     try:
-        parts = urlsplit(url)
-        _ = parts.port  # read only now, and may be no number
-    except ValueError as reason:
-        raise InvalidParameterError(f"this address of a service cannot be read: {reason}") from None
-    if parts.username is not None or parts.password is not None:
+        parts = httpx.URL(url)
+        valid = parts.scheme in ("http", "https") and parts.host and (parts.port or 80) < 1 << 16
+        valid = valid and not (parts.query or parts.fragment or re.search(r"\s", url))
+    except (httpx.InvalidURL, ValueError):
+        valid = False
+    if "@" in url:  # a message that shows it would show a password
         raise InvalidParameterError(
             "the address must not hold a user or a password: give the API key as key="
         )
-    plain = not (parts.query or parts.fragment or re.search(r"\s", url))
-    if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
+    if not valid:
         raise InvalidParameterError(f"the address of a service is like {DEFAULT_URL}, not {url!r}")
     return url.rstrip("/")

@@ -1,6 +1,6 @@
 """API keys: who may send which requests.
 
-A key reads ``sw_<id>_<secret>``. The file has one JSON object a line, with the SHA-256 of the
+A key reads ``sw_<id>_<secret>``. The file has one JSON object per line, with the SHA-256 of the
 secret: 256 random bits cannot be guessed, so that a slow hash, as for passwords, would add nothing.
 """
 
@@ -21,9 +21,10 @@ from msgspec import Meta
 
 from stopwise.errors import InvalidParameterError
 from stopwise.service.files import private_file
-from stopwise.service.journal import trouble
 from stopwise.service.messages import Name
 from stopwise.service.refusals import Refusal
+from stopwise.service.server_log import trouble
+from stopwise.service.validation import explain
 
 Scope: TypeAlias = Literal["read", "decide", "observe", "admin"]
 Time: TypeAlias = Annotated[float, Meta(ge=0, le=253402300799)]  # until the year 9999
@@ -41,7 +42,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     hash: Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]  # of the secret
     created: Time
     expires: Time | None = None
-    rate: Annotated[float, Meta(gt=0, le=1e9)] | None = None  # most requests a second
+    rate: Annotated[float, Meta(gt=0, le=1e9)] | None = None  # most requests per second
     cascades: tuple[Name, ...] = ()  # that it may use; empty: all
 
     def may(self, scope: Scope) -> bool:
@@ -125,7 +126,7 @@ class Keys:
         full_at = max(self._full_at.get(id_, now), now) + 1 / rate
         wait = full_at - now - max(1.0, 1 / rate)
         if wait > 1e-6:  # more than a rounding error
-            words = f"the key {id_} may send {rate:g} requests a second; try again later"
+            words = f"the key {id_} may send {rate:g} requests per second; try again later"
             raise Refusal(429, "too_many_requests", words, retry_after=math.ceil(wait))
         self._full_at[id_] = full_at
 
@@ -204,7 +205,7 @@ def add_key(
         try:
             key = msgspec.convert(given, Key)
         except msgspec.ValidationError as error:
-            raise InvalidParameterError(f"there can be no such key: {error}") from None
+            raise InvalidParameterError(" ".join(explain(error, given))) from None
         _write(path, [*keys, key])
     return key, f"sw_{id_}_{secret}"
 

@@ -5,10 +5,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
+from stopwise.service.validation import NAME
+
 Name = Annotated[
     str,
     Meta(
-        pattern=r"^[a-z0-9][a-z0-9_-]{0,63}\Z",
+        pattern=NAME,
         description="Lower-case letters, digits, - and _; at most 64.",
         examples=["triage"],
     ),

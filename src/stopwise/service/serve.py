@@ -13,8 +13,8 @@ from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Any
 
 from stopwise.errors import InvalidParameterError, StopwiseError, missing_package
-from stopwise.service.journal import event, start_journal
 from stopwise.service.keys import Keys
+from stopwise.service.server_log import event, start_server_log
 from stopwise.service.settings import Settings, shown_store
 from stopwise.version import __version__
 
@@ -41,7 +41,7 @@ def serve(settings: Settings, report: Callable[[str], object]) -> None:
     for name in PACKAGES:
         if find_spec(name) is None:
             raise missing_package("serving", name, "service")
-    start_journal(settings)
+    start_server_log(settings)
     before = os.umask(0o077)  # only their owner can read the files: a log holds contexts
     try:
         address = free_address(settings)
@@ -185,7 +185,7 @@ def _server(service: "Service", address: tuple[str, int], app: "App | None") -> 
         backlog=2048,  # connections that the system holds until they are accepted
         backpressure=settings.max_connections,
         http1_settings=HTTP1Settings(header_read_timeout=HEAD_TIMEOUT, max_buffer_size=HEAD_BUFFER),
-        log_enabled=False,  # start_journal has configured its logger
+        log_enabled=False,  # start_server_log has configured its logger
         ssl_cert=None if settings.tls_cert is None else Path(settings.tls_cert),
         ssl_key=None if settings.tls_key is None else Path(settings.tls_key),
         ssl_protocol_min=SSLProtocols.tls12,

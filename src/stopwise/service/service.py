@@ -17,13 +17,13 @@ from stopwise.service import messages as m
 from stopwise.service import spec as specs
 from stopwise.service.contexts import Contexts
 from stopwise.service.events import Created, Event, Opened, Reported, Retired, context_of, decode
-from stopwise.service.journal import Journal
 from stopwise.service.learner import Learner
 from stopwise.service.ledger import LEARNED
 from stopwise.service.metrics import Counters
 from stopwise.service.outputs import canonical, decode_output
 from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal, conflict, invalid
+from stopwise.service.server_log import RequestLog
 from stopwise.service.settings import Settings
 from stopwise.service.state import State, spec_digest
 from stopwise.service.store import open_store
@@ -46,7 +46,7 @@ class Service:
     def __init__(self, store: EventStore, settings: Settings) -> None:
         self.settings = settings
         self.counters = Counters()
-        self.journal = Journal(settings)
+        self.request_log = RequestLog(settings)
         self.recovering = "the service has not started"  # how far it has come; "" once done
         self.draining = False  # about to stop: requests are answered, and `ready` is False
         self.failed: asyncio.Future[Exception]  # the error, should it be unable to go on

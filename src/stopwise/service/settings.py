@@ -15,12 +15,13 @@ import msgspec
 from msgspec import Meta
 
 from stopwise.errors import InvalidParameterError
+from stopwise.service.validation import NO_NUL, explain
 
 PREFIX = "STOPWISE_"
 # Variables that the program and clients read. They are not settings, however similar.
 NOT_SETTINGS = frozenset({"config", "debug", "key", "url"})
 
-Text: TypeAlias = Annotated[str, Meta(min_length=1, pattern=r"^[^\0]*$")]
+Text: TypeAlias = Annotated[str, Meta(min_length=1, pattern=NO_NUL)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=3600)]
 
@@ -81,7 +82,7 @@ _HELP = {
     "so that load balancers send no more.",
     "stop_timeout": "Seconds that requests in flight have to finish when the service stops.",
     "log_level": "Lowest level of what is logged on stderr.",
-    "log_format": "One JSON object a line, or text for people.",
+    "log_format": "One JSON object per line, or text for people.",
     "log_requests": "Which requests are logged: `failed` are those answered with 400 and above, "
     "but not 429 and 503, which come in floods and are counted.",
 }
@@ -157,7 +158,8 @@ def _checked(name: str, value: Any, source: str, *, strict: bool = False) -> Any
     try:
         return msgspec.convert(value, row.type, strict=strict)
     except msgspec.ValidationError as error:
-        words = f"must be {' or '.join(row.choices)}" if row.choices else str(error).lower()
+        choices = f"must be {' or '.join(row.choices)}"
+        words = choices if row.choices else explain(error)[1]
     if str(value).startswith("tcp://"):
         words += " (Kubernetes sets it for a Service called stopwise: enableServiceLinks: false)"
     raise InvalidParameterError(f"{source} is {value!r}: {words}. {row.help}")

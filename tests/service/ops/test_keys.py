@@ -207,8 +207,9 @@ def test_a_line_that_is_no_key_is_refused_by_its_number(file: Path, change: dict
     ids=str,
 )
 def test_an_invalid_key_is_not_created(file: Path, how: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParameterError):
+    with pytest.raises(InvalidParameterError) as caught:
         add_key(file, **{"name": "one", "scopes": ["decide"], **how})
+    assert "cascades" not in how or 'cascades[1] must be a name like "' in str(caught.value)
     assert not file.exists()
     with pytest.raises(InvalidParameterError, match=r"keys\.jsonl"):
         Keys(file)  # a file that is not there

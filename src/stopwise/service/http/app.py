@@ -51,7 +51,7 @@ class App:
         self._api = Api(service, self._access, Metrics(service), document(secured=keys is not None))
         self._max_body = settings.max_body
         self._counters = service.counters
-        self._journal = service.journal
+        self._request_log = service.request_log
         self._paths: dict[str, Path] = {}
         self._pattern = re.compile("")  # of all paths; which one matched is its last group
         for route in ROUTES:
@@ -110,10 +110,10 @@ class App:
             protocol.response_bytes(response.status, headers, response.body)
         seconds = perf_counter() - began
         self._counters.answered(name, response.status, seconds)
-        requests = self._journal.requests
+        requests = self._request_log.requests
         if requests != "none" and (response.status >= 400 or requests == "all"):
             key = self._access.known_key(request)
-            self._journal.request(
+            self._request_log.request(
                 request.method, request.path, response.status, seconds, request.id, key, code
             )
 

@@ -12,12 +12,13 @@ from typing import Any, cast
 
 import msgspec
 
-from stopwise.service.journal import cut, trouble
 from stopwise.service.keys import Key, Keys, Scope
 from stopwise.service.messages import CascadeSpec, ErrorAnswer, Fault
 from stopwise.service.outputs import MAX_DEPTH
 from stopwise.service.refusals import Refusal, invalid
+from stopwise.service.server_log import cut, trouble
 from stopwise.service.settings import Settings
+from stopwise.service.validation import explain, short
 
 JSON = "application/json"
 BODY_SECONDS = 30.0  # for a body to arrive
@@ -229,7 +230,7 @@ def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
     ...     read_json(decoder, b'{"contexts": [[0.5, 1], [0.5, "1"]]}')
     ... except Refusal as refusal:
     ...     print(refusal.code, refusal.field, "-", refusal)
-    invalid contexts[1][1] - contexts[1][1] must be a number, not a string
+    invalid contexts[1][1] - contexts[1][1] must be a number, not "1"
     """
     if not body:
         raise Refusal(400, "bad_request", "the body is empty, and JSON is needed")
@@ -237,11 +238,14 @@ def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
         try:
             value = decoder.decode(body)
         except msgspec.ValidationError as error:
+            given = msgspec.UNSET
             with suppress(msgspec.ValidationError):  # what is not JSON at all comes first
-                msgspec.json.decode(body)
-            raise _invalid(str(error)) from None
+                given = msgspec.json.decode(body)
+            place, problem = explain(error, given)
+            field = short(place) or None
+            raise invalid(f"{field or 'the body'} {problem}", field=field) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        why = _short(str(error).removeprefix("JSON is malformed: "))
+        why = short(str(error).removeprefix("JSON is malformed: "))
         raise Refusal(400, "bad_request", f"the body is not JSON: {why}") from None
     except RecursionError:
         raise _too_deep() from None
@@ -258,7 +262,7 @@ def _check_repeated(body: bytes) -> None:
     def check(pairs: list[tuple[str, object]]) -> None:
         names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
-            twice = _short(next(name for name in names if names.count(name) > 1))
+            twice = short(next(name for name in names if names.count(name) > 1))
             raise invalid(f"the field {twice!r} is there twice", field=twice)
 
     try:
@@ -279,40 +283,3 @@ def _check_depth(value: object, field: str, depth: int = MAX_DEPTH) -> None:
 def _too_deep(field: str | None = None) -> Refusal:
     words = f"{field or 'the body'} is nested deeper than {MAX_DEPTH} lists or objects"
     return invalid(words, field=field)
-
-
-_NOUNS = {
-    "array": "an array",
-    "bool": "true or false",
-    "float": "a number",
-    "int": "a whole number",
-    "object": "an object",
-    "str": "a string",
-}
-_PLACE = re.compile(r"(?s)(.*) - at `(?:key in )?\$\.?(.*)`")
-_MISSING = re.compile(r"(?s)Object missing required field `(.*)`")
-_UNKNOWN = re.compile(r"(?s)Object contains unknown field `(.*)`")
-
-
-def _invalid(found: str) -> Refusal:
-    """Word what msgspec found."""
-    place = _PLACE.fullmatch(found)
-    what, field = (place[1], _short(place[2])) if place else (found, "")
-    for pattern, problem in ((_MISSING, "is missing"), (_UNKNOWN, "is no field of this request")):
-        if named := pattern.fullmatch(what):
-            name = _short(named[1])
-            field = f"{field}.{name}" if field else name
-            return invalid(f"{field} {problem}", field=field)
-    return invalid(f"{field or 'the body'} {_must(what)}", field=field or None)
-
-
-def _must(what: str) -> str:
-    def noun(found: re.Match[str]) -> str:
-        return " or ".join(_NOUNS.get(name, name) for name in found[1].split(" | "))
-
-    words = re.sub(r"`([^`]*)`", noun, what).replace(", got ", ", not ")
-    return re.sub("^Expected", "must be", words) if words != what else f"is not valid: {what}"
-
-
-def _short(text: str, length: int = 100) -> str:
-    return text if len(text) <= length else f"{text[: length - 1]}…"

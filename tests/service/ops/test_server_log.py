@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from stopwise.service.journal import Journal, event, start_journal, trouble
+from stopwise.service.server_log import RequestLog, event, start_server_log, trouble
 from stopwise.service.settings import Settings
 
 NAMES = ("stopwise.service", "_granian", "granian.access")
-Start = Callable[..., tuple[Journal, io.StringIO]]
+Start = Callable[..., tuple[RequestLog, io.StringIO]]
 
 
 @pytest.fixture
@@ -20,10 +20,10 @@ def start() -> Iterator[Start]:
     loggers = [logging.getLogger(name) for name in NAMES]
     before = [(one.handlers, one.level, one.propagate) for one in loggers]
 
-    def begin(**settings: Any) -> tuple[Journal, io.StringIO]:
+    def begin(**settings: Any) -> tuple[RequestLog, io.StringIO]:
         stream = io.StringIO()
-        start_journal(Settings(**settings), stream)
-        return Journal(Settings(**settings)), stream
+        start_server_log(Settings(**settings), stream)
+        return RequestLog(Settings(**settings)), stream
 
     yield begin
     for one, (handlers, level, propagate) in zip(loggers, before, strict=True):
@@ -35,7 +35,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_an_event_is_one_object_a_line(start: Start) -> None:
+def test_an_event_is_one_object_per_line(start: Start) -> None:
     _, stream = start()
     event("listens", url="http://127.0.0.1:8350", keys=None)
     event('odd "words"\nin two lines', path="/v1\r\n/é", level="debug", time="never")
@@ -62,15 +62,15 @@ def test_trouble_has_the_traceback_of_its_error(start: Start, log_format: str) -
     logging.getLogger("granian.access").info("GET /")
     logging.getLogger("_granian").warning("a worker failed")
     assert "ZeroDivisionError: a cause" in stream.getvalue()
-    assert "test_journal.py" in stream.getvalue()
+    assert "test_server_log.py" in stream.getvalue()
     if log_format == "json":  # warnings of the HTTP server, and nothing else of it
         assert [line["what"] for line in lines(stream)] == ["a request failed", "a worker failed"]
         assert [line["level"] for line in lines(stream)] == ["error", "warning"]
 
 
 def test_text_stays_on_its_line_whatever_is_in_it(start: Start) -> None:
-    journal, stream = start(log_format="text", log_requests="all")
-    journal.request("GET", "/a\n2020 INFO forged", 200, 0.001)
+    requests, stream = start(log_format="text", log_requests="all")
+    requests.request("GET", "/a\n2020 INFO forged", 200, 0.001)
     event("a\nb", value="\x1b[31m")
     assert len(stream.getvalue().splitlines()) == 2
     assert "\x1b" not in stream.getvalue()
@@ -80,9 +80,9 @@ def test_text_stays_on_its_line_whatever_is_in_it(start: Start) -> None:
 def test_requests_are_logged_as_set(start: Start) -> None:
     every = [201, 401, 404, 429, 500, 503]
     for setting, logged in (("none", []), ("failed", [401, 404, 500]), ("all", every)):
-        journal, stream = start(log_requests=setting)
+        requests, stream = start(log_requests=setting)
         for status in every:
-            journal.request("POST", "/" + "x" * 60_000, status, 0.0123456, "r-1", "5bcc", "bad")
+            requests.request("POST", "/" + "x" * 60_000, status, 0.0123456, "r-1", "5bcc", "bad")
         assert [line["status"] for line in lines(stream)] == logged
         for line in lines(stream):
             assert (line["milliseconds"], line["method"]) == (12.346, "POST")

@@ -1,7 +1,7 @@
-"""The log of a service: structured lines on stderr, through `logging`.
+"""The server log: structured lines on stderr, through `logging`; not the log of events.
 
 It has what happened (`event`), what needs attention (`trouble`) and, as far as the settings ask for
-it, requests (`Journal`). It never has a key, only its id, and never a body or a context.
+it, requests (`RequestLog`). It never has a key, only its id, and never a body or a context.
 """
 
 import logging
@@ -37,7 +37,7 @@ def cut(path: str) -> str:
     return path if len(path) <= MAX_PATH else f"{path[: MAX_PATH - 1]}…"
 
 
-class Journal:
+class RequestLog:
     """Logs requests, as far as the settings ask for it."""
 
     def __init__(self, settings: Settings) -> None:
@@ -62,7 +62,7 @@ class Journal:
             event("request", **fields, **{name: one for name, one in more.items() if one})
 
 
-def start_journal(settings: Settings, stream: TextIO | None = None) -> None:
+def start_server_log(settings: Settings, stream: TextIO | None = None) -> None:
     """Send the log to stderr in the format of the settings; also warnings of the HTTP server."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(_Lines(settings.log_format))
