@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
 import httpx
@@ -55,6 +56,8 @@ class Seen(NamedTuple):
         return self.headers.get("idempotency-key")
 
 
+# For ``rng=``: waits so long that no try comes after one that failed.
+GIVE_UP: Any = SimpleNamespace(uniform=lambda low, high: 1e9)
 Step: TypeAlias = Answer | Drop | Forward | Trickle
 
 

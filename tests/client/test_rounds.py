@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import stopwise as sw
-from tests.client.scripted import Answer, Scripted, refuse, serving
+from tests.client.scripted import GIVE_UP, Answer, Scripted, refuse, serving
 
 Connect = Callable[..., Any]
 NAMES = ["history", "glucose", "insulin"]
@@ -91,7 +91,7 @@ def test_the_newest_answer_is_in_the_error_if_it_cannot_be_reported(connect: Con
     script = [*STAGED[:3], refuse(503, "unavailable")]
     arms = [lambda case: "one", lambda case: "two", lambda case: "three"]
     with serving(*script) as server, pytest.raises(sw.ServiceError) as caught:
-        connect(server.url, deadline=0.3)("run", "triage", [0.5], arms)
+        connect(server.url, rng=GIVE_UP)("run", "triage", [0.5], arms)
     assert caught.value.code == "unavailable"
     assert any("'two'" in note for note in caught.value.__notes__)
 

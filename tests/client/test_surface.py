@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 import stopwise as sw
-from tests.client.scripted import Answer, refuse, serving
+from tests.client.scripted import GIVE_UP, Answer, refuse, serving
 
 Connect = Callable[..., Callable[..., Any]]
 SECRET = "s3cr" + "et"  # in parts: tracebacks quote the lines of this file
@@ -79,7 +79,7 @@ def test_the_key_is_never_shown(connect: Connect, caplog: pytest.LogCaptureFixtu
             connect(url, key=SECRET)("cascades")
     shown.write("".join(traceback.format_exception(caught.value)) + repr(caught.value))
     with pytest.raises(sw.ServiceError) as caught:
-        connect(url, key=SECRET, deadline=0.2)("cascades")  # nobody is there any more
+        connect(url, key=SECRET, rng=GIVE_UP)("cascades")  # nobody is there any more
     shown.write("".join(traceback.format_exception(caught.value)) + repr(vars(caught.value)))
     shown.write(repr(sw.Client(key=SECRET)) + str(sw.AsyncClient(key=SECRET)))
     for bad in (f"{SECRET} {SECRET}", f"{SECRET}\r\nX: y", f"{SECRET}é"):

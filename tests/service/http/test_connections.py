@@ -178,22 +178,25 @@ def test_a_body_that_breaks_off_is_refused_and_changes_nothing(
 def test_a_head_that_does_not_arrive_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "HEAD_TIMEOUT", 200)
-    with served(tmp_path) as running:
+    monkeypatch.setattr(serve, "HEAD_TIMEOUT", 2_000)
+    with served(tmp_path) as running, ExitStack() as lines:
+        waiting: list[tuple[socket.socket, list[int]]] = []
         for sent in (b"", b"GET / HT", HEALTH[:-2], b"\r\n\r\n"):
             for before, statuses in ((b"", []), (HEALTH, [200])):
-                with running.connect() as line:
-                    line.sendall(before + sent)
-                    assert [status for status, _ in split(received(line))] == statuses
+                line = lines.enter_context(running.connect())
+                line.sendall(before + sent)
+                waiting.append((line, statuses))
+        for line, statuses in waiting:
+            assert [status for status, _ in split(received(line))] == statuses
 
 
 def test_a_body_that_does_not_arrive_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "BODY_SECONDS", 0.2)
     declared = head(b"Content-Length: 40")
     with served(tmp_path) as running:
         running.post("/v1/cascades", SPEC)
+        monkeypatch.setattr(requests, "BODY_SECONDS", 0.2)
         for sent in (declared, declared + BODY[:5], head(CHUNKED) + b"17\r\n" + BODY):
             [(status, body)] = answers(running, sent)
             assert (status, json.loads(body)["error"]["code"]) == (400, "bad_request")
@@ -243,8 +246,9 @@ def test_peers_without_a_key_cannot_fill_the_memory(tmp_path: Path, attack: str)
             pass
         before = grown = memory(pid)
         for _ in range(300):
-            line = socket.create_connection((place.hostname, place.port or 0), timeout=1)
+            line = socket.create_connection((place.hostname, place.port or 0), timeout=60)
             lines.enter_context(line)
+            line.settimeout(1)
             with suppress(OSError):  # it closes the connection, or reads no more of it
                 line.sendall(ATTACKS[attack])
             grown = max(grown, memory(pid))

@@ -89,11 +89,6 @@ def wait_until_refused(running: Served) -> None:
                 running.connect().close()
 
 
-def wait_until_not_ready(running: Served) -> None:
-    while running.get("/readyz").status_code == 200:
-        pass
-
-
 def alone(folder: Path, **settings: Any) -> Served:
     """A service that the test itself stops."""
     running = Served(Settings(store=str(folder / "log.db"), port=0, **settings))
@@ -103,25 +98,24 @@ def alone(folder: Path, **settings: Any) -> Served:
 
 
 def test_while_it_drains_it_is_not_ready_and_serves(tmp_path: Path) -> None:
-    running = alone(tmp_path, drain=1)
+    running = alone(tmp_path, drain=3600)
     running.ask_to_stop()
-    wait_until_not_ready(running)
+    while running.get("/readyz").status_code == 200:
+        pass
     assert running.post(ROUNDS, CONTEXT).status_code == 201
     assert "stopwise_ready 0.0" in running.get("/metrics").text
-    wait_until_refused(running)  # by itself, when the second is over
+    running.ask_to_stop()  # once more ends the drain
     running.wait_until_stopped()
+    wait_until_refused(running)
     running.close()
     with served(tmp_path) as again:
         assert again.get("/v1/cascades/triage").json()["rounds"] == 1
 
 
-def test_a_second_request_to_stop_ends_the_drain(tmp_path: Path) -> None:
-    running = alone(tmp_path, drain=3600)
-    running.ask_to_stop()
-    wait_until_not_ready(running)
+def test_a_drain_ends_by_itself(tmp_path: Path) -> None:
+    running = alone(tmp_path, drain=0.1)
     running.ask_to_stop()
     running.wait_until_stopped()
-    wait_until_refused(running)
     running.close()
 
 

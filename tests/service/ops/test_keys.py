@@ -151,7 +151,7 @@ def test_added_and_revoked_while_running(file: Path, clock: Clock) -> None:
     assert refused(keys, old).status == 401
 
 
-@pytest.mark.parametrize("harm", ["half", "gone", "writable"])
+@pytest.mark.parametrize("harm", ["half", "gone", "folder", "writable"])
 def test_a_broken_file_leaves_the_last_good_keys_valid_and_is_reported(
     file: Path, clock: Clock, caplog: pytest.LogCaptureFixture, harm: str
 ) -> None:
@@ -163,6 +163,8 @@ def test_a_broken_file_leaves_the_last_good_keys_valid_and_is_reported(
         file.chmod(0o666)
     else:
         file.unlink()
+        if harm == "folder":
+            file.mkdir()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             clock.now += module.LOOK_EVERY
@@ -171,6 +173,8 @@ def test_a_broken_file_leaves_the_last_good_keys_valid_and_is_reported(
     assert len(caplog.records) == 1  # once, not every second
     assert str(file) in str(vars(caplog.records[0]))
     assert "sha256" not in str(vars(caplog.records[0]))
+    if harm == "folder":
+        file.rmdir()
     file.write_bytes(content)
     file.chmod(0o600)
     revoke_key(file, keys.check(f"Bearer {text}").id)

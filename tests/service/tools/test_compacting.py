@@ -142,14 +142,18 @@ async def test_the_file_shrinks(tmp_path: Path) -> None:
     assert where.stat().st_size < before - 0.9 * size
 
 
-async def test_a_service_starts_from_a_copy_that_sqlite_wrote(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["VACUUM INTO", ".backup"])
+async def test_a_service_starts_from_a_copy_that_sqlite_wrote(tmp_path: Path, how: str) -> None:
     """As in docs/operations; the copy is written while the service runs."""
     where, copy = str(tmp_path / "log.db"), str(tmp_path / "copy.db")
     async with running(where) as service:
         await live(service)
         before = await service.state_hash()
-        with closing(sqlite3.connect(where)) as source:
-            source.execute("VACUUM INTO ?", (copy,))
+        with closing(sqlite3.connect(where)) as source, closing(sqlite3.connect(copy)) as target:
+            if how == ".backup":
+                source.backup(target)  # what that command of the shell calls
+            else:
+                source.execute("VACUUM INTO ?", (copy,))
         await play(service, 5)  # the original continues
     found = await using(copy, verify)
     assert (found.end, found.hash) == (before.position, before.hash)

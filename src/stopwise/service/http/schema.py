@@ -1,7 +1,7 @@
 """The OpenAPI 3.1 document, generated from the table of routes.
 
-Schemas are exact where a schema can be. What depends on a cascade (how many numbers its contexts
-have, what its arms are called) is refused with 422, which the description of every route mentions.
+Schemas have what is true of every cascade. What depends on one (how many numbers its contexts have,
+what its arms are called), or on a kind of features or policy, is refused with 422.
 """
 
 import re
