@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Iterator
 from inspect import iscoroutinefunction, signature
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from stopwise.service.store import open_store
 from stopwise.service.store.base import EventStore
 from tests.service.database import Database
+from tests.service.harness import SPEC, Served, keys_in, served
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +40,24 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def store(where: str) -> EventStore:
     """A store of either kind, still to be opened in the test's own event loop."""
     return open_store(where)
+
+
+class Locked(NamedTuple):
+    """A service with keys, one of each scope."""
+
+    running: Served
+    file: Path
+    keys: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
+    """A service that asks for keys and has a cascade."""
+    folder = tmp_path_factory.mktemp("locked")
+    file, keys = keys_in(folder)
+    with served(folder, keys=file) as running:
+        assert running.post("/v1/cascades", SPEC, key=keys["admin"]).status_code == 201
+        yield Locked(running, Path(file), keys)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,7 +8,7 @@ moments, and the policy beside it.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ class Walk:
 
     async def one_step(self) -> None:
         begin = [self.open_one] * 2 if self.staged else [self.open_one, self.open_three]
-        actions = [*begin, self.open_batch, self.label, self.request_wrongly, self.create_again]
+        actions = [*begin, self.open_batch, self.label, self.request_wrongly]
         action = self.one_of([*actions, *[self.report] * 5])
         await action()
         self.actions[action.__name__] = self.actions.get(action.__name__, 0) + 1
@@ -219,8 +219,13 @@ class Walk:
         if one.due > one.stop or final:
             self.end(one, one.due)
         self.check_answer(answer, one)
+        repeat = await unchanged(self.service, self.send(one, given, final=final))
+        self.check_answer(repeat, one, repeated=True)
+        if one.due <= one.stop and final:  # it was learned without this arm
+            for still in (False, True):
+                late = self.send(one, {one.due: "late"}, final=still)
+                await refused(self.service, late, "conflict")
         again = {arm: value for arm, value in given.items() if arm in one.reported}
-        self.check_answer(await unchanged(self.service, self.send(one, again)), one, repeated=True)
         other = dict.fromkeys(again, "something else")
         if other:
             await refused(self.service, self.send(one, other, final=final), "conflict")
@@ -315,47 +320,24 @@ class Walk:
     # -- invalid requests ---------------------------------------------------------------------
 
     async def request_wrongly(self) -> None:
-        service, name, replaced = self.service, self.name, msgspec.structs.replace
-        unknown = self.one_of(["0-00000", "nonsense", "99999999999999999999-00000"])
-        id_ = self.one_of([*self.open, unknown])
-        absent = ["unknown_round"] if id_ == unknown else []
-        finite = self.context()
-
-        def open_rounds(request: m.RoundRequest | m.BatchRequest) -> Awaitable[object]:
-            return service.open_rounds(name, request, self.key())
-
-        def report(outputs: Any, id_: str = id_, **more: Any) -> Awaitable[object]:
-            return service.report(name, id_, m.OutputsRequest(outputs, **more))
-
-        wrong: list[tuple[Callable[[], Awaitable[object]], list[str]]] = [
-            (lambda: open_rounds(m.RoundRequest([0.1] * 4)), ["invalid"]),
-            (lambda: open_rounds(m.RoundRequest([math.nan, *finite[1:]])), ["invalid"]),
-            (
-                lambda: open_rounds(m.BatchRequest([finite, [0, math.inf, 0]], evidence=True)),
-                ["invalid", "conflict"],
-            ),
-            (lambda: open_rounds(m.BatchRequest([finite, [1.0]])), ["invalid", "conflict"]),
-            (lambda: open_rounds(m.BatchRequest([finite] * 1001)), ["too_large"]),
-            (lambda: report({"nobody": 1}), ["invalid", *absent]),
-            (lambda: report([_deep(40)]), ["invalid", *absent]),
-            (lambda: service.round(name, unknown), ["unknown_round"]),
-            (lambda: service.label(name, id_, m.LabelRequest("spam")), ["conflict", *absent]),
-            (lambda: service.retire("nobody"), ["unknown_cascade"]),
-            (lambda: service.create(replaced(self.spec, tradeoff=2.0), None), ["conflict"]),
+        """What HTTP cannot carry, or only in the middle of a life; tests of HTTP have the rest."""
+        service, finite, nan, inf = self.service, self.context(), math.nan, math.inf
+        requests = [
+            m.RoundRequest([nan, *finite[1:]]),
+            m.BatchRequest([finite, [0, inf, 0]], evidence=True),
+            m.BatchRequest([finite, [1.0]]),
         ]
-        request, codes = self.one_of(wrong)
-        await refused(service, request(), *codes)
+        wrong = service.open_rounds(self.name, self.one_of(requests), self.key())
+        await refused(service, wrong, "invalid", "conflict")
+        for id_ in list(self.open)[:1]:
+            early = service.label(self.name, id_, m.LabelRequest("spam"))
+            await refused(service, early, "conflict")
         for late in self.expired[-1:]:
             # What was reported before it expired counts: contradicting that is a conflict.
             codes = ["gone"] if 0 not in late.reported else ["conflict"]
-            await refused(service, report(["something new"], late.id), *codes)
+            await refused(service, self.send(late, {0: "something new"}), *codes)
             repeat = await unchanged(service, self.send(late, {}, final=True))
             self.check_answer(repeat, late, repeated=True)
-
-    async def create_again(self) -> None:
-        view, new = await unchanged(self.service, self.service.create(self.spec, None))
-        assert not new
-        assert view.spec == self.spec
 
     def check(self) -> None:
         """Compare what the service has learned with the policy beside it, bit for bit."""
@@ -372,10 +354,6 @@ class Walk:
 
 def _hashable(value: Any) -> Any:
     return repr(value) if isinstance(value, dict | list) else value
-
-
-def _deep(depth: int) -> Any:
-    return [_deep(depth - 1)] if depth else 1
 
 
 async def walked(path: Path, specs: list[m.CascadeSpec], seed: int, steps: int) -> list[Walk]:
@@ -432,7 +410,7 @@ def test_state_fold_snapshots_and_policy_are_equal(staged: bool, seed: int, tmp_
         features = {"features": REVEALING, "keep_open": 8} if staged else {"keep_open": 12}
         specs = [spec("walk", policy, **features)]
         [walk] = asyncio.run(walked(tmp_path / f"{kind}.db", specs, seed, 160))
-        assert len(walk.actions) == (6 if staged else 7), kind  # the walk has tried everything
+        assert len(walk.actions) == (5 if staged else 6), kind  # the walk has tried everything
         assert len(walk.ended) > 10
 
 
@@ -450,48 +428,6 @@ def test_cascades_do_not_disturb_each_other(
 def test_every_policy_that_needs_no_truth_is_walked() -> None:
     offered = {name for name, kind in POLICIES.items() if not kind.needs_truth}
     assert {policy["kind"] for policy in OFFERED.values()} == offered
-
-
-@pytest.mark.parametrize("staged", [False, True])
-async def test_the_oldest_open_rounds_expire(staged: bool, tmp_path: Path) -> None:
-    features = {"features": REVEALING} if staged else {}
-    ask = m.RoundRequest([0.1, 0.2] if staged else [0.1, 0.2, 0.3])
-    async with running(tmp_path / "log.db") as service:
-        await service.create(spec("few", OFFERED["uss-pd"], keep_open=3, **features), None)
-        (first,), _ = await service.open_rounds("few", ask, None)
-        part = m.OutputsRequest(["spam"])
-        await service.report("few", first.id, part)
-        more = [(await service.open_rounds("few", ask, None))[0][0] for _ in range(4)]
-        assert (await service.cascade("few")).open == 3
-        for one, arm in ((first, "model"), (more[0], "rules")):
-            late = service.report("few", one.id, m.OutputsRequest({arm: "spam"}))
-            assert (await refused(service, late, "gone")).status == 410
-            final = service.report("few", one.id, m.OutputsRequest([], final=True))
-            assert (await unchanged(service, final)).status == "expired"
-            assert (await service.round("few", one.id)).status == "expired"
-        repeat = await unchanged(service, service.report("few", first.id, part))
-        assert (repeat.status, repeat.repeated) == ("expired", True)
-        for one in more[1:]:
-            final = m.OutputsRequest(["spam"], final=True)
-            assert (await service.report("few", one.id, final)).status == "learned"
-    assert (await folded(tmp_path / "log.db")).hash() == service.state.hash()
-
-
-async def test_the_request_that_ended_a_round_may_be_repeated(tmp_path: Path) -> None:
-    async with running(tmp_path / "log.db") as service:
-        await service.create(spec("hole", {"kind": "fixed-depth", "depth": 2}), None)
-        ask = m.RoundRequest([0.1, 0.2, 0.3])
-        (opened,), _ = await service.open_rounds("hole", ask, None)
-
-        def report(outputs: Any, final: bool) -> Awaitable[m.RoundAnswer]:
-            return service.report("hole", opened.id, m.OutputsRequest(outputs, final=final))
-
-        assert (await report(["spam", None, "ham"], True)).status == "learned"
-        again = await unchanged(service, report(["spam", None, "ham"], True))
-        assert (again.status, again.repeated) == ("learned", True)
-        await refused(service, report(["spam", "ham", "ham"], True), "conflict")
-        await refused(service, report([None, "ham"], False), "conflict")
-        await refused(service, report(["ham", None, "ham"], True), "conflict")
 
 
 async def test_a_round_that_ends_while_it_is_looked_up_is_shown_whole(tmp_path: Path) -> None:

@@ -2,17 +2,15 @@
 
 import logging
 import re
-import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import httpx
 import pytest
 
 from stopwise.service.dashboard.pages import POLICY
 from stopwise.service.keys import add_key, revoke_key
-from tests.service.harness import SPEC, Served, keys_in, served
+from tests.service.conftest import Locked
+from tests.service.harness import SPEC, Served, served
 
 PAGES = ("/", "/cascades/triage")
 
@@ -25,31 +23,9 @@ def open_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-class Locked(NamedTuple):
-    """A service with keys."""
-
-    running: Served
-    file: Path
-    keys: dict[str, str]
-
-    def get(self, path: str, key: str, user: str = "") -> httpx.Response:
-        """Ask for a page as a browser does: the key is the password."""
-        return self.running.get(path, auth=(user.encode(), key.encode()))
-
-    def wait_for(self, status: int, key: str) -> None:
-        """Wait until the file of keys was read again."""
-        deadline = time.monotonic() + 60
-        while self.get("/", key).status_code != status:
-            assert time.monotonic() < deadline
-
-
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
-    folder = tmp_path_factory.mktemp("locked")
-    file, keys = keys_in(folder)
-    with served(folder, keys=file) as running:
-        assert running.post("/v1/cascades", SPEC, key=keys["admin"]).status_code == 201
-        yield Locked(running, Path(file), keys)
+def get(locked: Locked, path: str, key: str, user: str = "") -> httpx.Response:
+    """Ask for a page as a browser does: the key is the password."""
+    return locked.running.get(path, auth=(user.encode(), key.encode()))
 
 
 def test_without_keys_everybody_may_look_at_protected_pages(open_service: Served) -> None:
@@ -97,13 +73,13 @@ def test_many_cascades_are_on_several_pages(open_service: Served) -> None:
 def test_with_keys_any_valid_key_may_look_and_only_look(locked: Locked) -> None:
     for scope in ("decide", "observe", "admin"):
         for path in PAGES:
-            page = locked.get(path, f" {locked.keys[scope]}", user="anybody")
+            page = get(locked, path, f" {locked.keys[scope]}", user="anybody")
             assert page.status_code == 200
             assert f'<span class="soft who">{scope}</span>' in page.text
             post = locked.running.post(path, auth=("", locked.keys[scope]))
             assert post.status_code == 405
     # the API takes no password, as another site may cause a browser to send it
-    assert locked.get("/v1/cascades", locked.keys["admin"]).status_code == 401
+    assert get(locked, "/v1/cascades", locked.keys["admin"]).status_code == 401
     assert locked.running.get("/static/dashboard.css").status_code == 200
 
 
@@ -113,7 +89,7 @@ def test_everybody_else_is_asked_for_a_key_and_no_secret_is_shown(
     caplog.set_level(logging.DEBUG)
     right, shown = locked.keys["admin"], list[httpx.Response]()
     for wrong in ("", "hello", right[:-1], right + "x", "sw__", "\x00", "é" * 50):
-        shown += [locked.get(path, wrong) for path in PAGES]
+        shown += [get(locked, path, wrong) for path in PAGES]
     for header in ("Basic", "Basic !", "Basic /w==", f"Bearer {right}", f"Basic {right}"):
         shown += [locked.running.get("/", headers={"authorization": header})]
     shown += [locked.running.get(path) for path in PAGES]
@@ -122,7 +98,7 @@ def test_everybody_else_is_asked_for_a_key_and_no_secret_is_shown(
         assert answer.headers["www-authenticate"].startswith("Basic ")
         assert "triage" not in answer.text
         assert answer.headers["content-security-policy"] == POLICY
-    shown += [locked.get(path, right) for path in (*PAGES, "/x")]
+    shown += [get(locked, path, right) for path in (*PAGES, "/x")]
     everything = caplog.text + "".join(f"{one.text}{one.headers}" for one in shown)
     assert not any(key.split("_", 2)[2] in everything for key in locked.keys.values())
 
@@ -132,19 +108,15 @@ def test_a_key_for_some_cascades_sees_only_these_until_it_is_revoked(locked: Loc
         spec = {**SPEC, "name": name}
         assert locked.running.post("/v1/cascades", spec, key=locked.keys["admin"]).is_success
     key, text = add_key(locked.file, "mine", ["admin"], cascades=["mine"])
-    locked.wait_for(200, text)
-    page = locked.get("/", text).text
+    while get(locked, "/", text).status_code != 200:  # until the file is read again
+        pass
+    page = get(locked, "/", text).text
     assert re.findall(r'href="/cascades/([a-z]+)"', page) == ["mine"]
     assert '<p class="large">1</p>' in page
-    assert locked.get("/cascades/mine", text).status_code == 200
-    unknown, hidden = (locked.get(f"/cascades/{name}", text) for name in ("none", "other"))
+    assert get(locked, "/cascades/mine", text).status_code == 200
+    unknown, hidden = (get(locked, f"/cascades/{name}", text) for name in ("none", "other"))
     assert hidden.status_code == unknown.status_code == 404
     assert hidden.text.replace("other", "none") == unknown.text
     revoke_key(locked.file, key.id)
-    locked.wait_for(401, text)
-
-
-def test_an_empty_file_of_keys_still_asks_for_one(tmp_path: Path) -> None:
-    (tmp_path / "keys.jsonl").touch(0o600)
-    with served(tmp_path, keys=str(tmp_path / "keys.jsonl")) as running:
-        assert running.get("/").status_code == 401
+    while get(locked, "/", text).status_code != 401:
+        pass

@@ -4,7 +4,6 @@ A request without an answer is sent again under the same Idempotency-Key, or giv
 """
 
 import asyncio
-import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,12 +14,11 @@ from threading import Condition, Event
 from typing import Any
 
 import httpx
-import numpy as np
 
-from stopwise.service.events import START, Created, Labelled, Opened, Reported, chain_digest, decode
 from stopwise.service.recovery import recover_state
-from stopwise.service.store import open_store
-from tests.service.harness import REVEALING, SPEC
+from stopwise.service.state import State
+from stopwise.service.tools.reading import existing
+from tests.service.harness import REVEALING, SPEC, ServerProcess
 
 CLIENTS = 8
 GIVE_UP = 0.03  # of requests that got no answer
@@ -238,79 +236,38 @@ class Client:
 # -- what must be true afterwards ------------------------------------------------------------------
 
 
-@dataclass
-class Recorded:
-    """A round as its events have it."""
-
-    context: list[float]
-    stop: int | None
-    key: str | None
-    outputs: dict[int, str] = field(default_factory=dict)
-    ended: bool = False
-    label: str | None = None
+async def _states(where: str) -> list[State]:
+    """Return the state at the end of a log, recovered from a snapshot and from the first event."""
+    async with existing(where) as store:
+        return [await recover_state(store, snapshots=use) for use in (True, False)]
 
 
-async def _read(where: str) -> tuple[list[Any], str]:
-    """Return the events of a log, checked, and the hash of its state, recovered in two ways."""
-    store = open_store(where)
-    await store.open()
-    try:
-        position, digest, events = 0, START, list[Any]()
-        async for block in store.read(0):
-            digest = chain_digest(digest, block.payload)
-            assert (block.base, block.digest) == (position + 1, digest)
-            events += decode(block.payload)
-            position = block.end
-            assert len(events) == position
-        assert await store.end() == (position, digest)
-        states = [await recover_state(store, snapshots=use) for use in (True, False)]
-    finally:
-        await store.close()
-    assert states[0].hash() == states[1].hash()
-    assert all(learner.divergences == 0 for learner in states[0].order)
-    return events, states[0].hash()
-
-
-def check_log(where: str, load: Load) -> str:
-    """Check that a log has what was acknowledged, once; return the hash of its state."""
-    events, state_hash = asyncio.run(_read(where))
-    names: list[str] = []
-    rounds: dict[tuple[str, int], Recorded] = {}
-    opened_by: Counter[str | None] = Counter()
-    for event in events:
-        match event:
-            case Created():
-                names.append(event.spec.name)
-            case Opened():
-                opened_by[event.key] += 1
-                rows = np.frombuffer(event.contexts).reshape(event.count, -1).tolist()
-                for k, row in enumerate(rows):
-                    stop = event.stops[k] if event.stops else None
-                    rounds[names[event.cascade], event.first + k] = Recorded(row, stop, event.key)
-            case Reported():
-                one = rounds[names[event.cascade], event.number]
-                assert not one.ended  # nothing is learned twice
-                given = dict(zip(event.arms, map(json.loads, event.outputs), strict=True))
-                assert event.ended or not given.keys() & one.outputs.keys()
-                one.outputs |= given
-                one.ended = event.ended
-                one.stop = len(given) - 1 if one.stop is None and event.ended else one.stop
-            case Labelled():
-                one = rounds[names[event.cascade], event.number]
-                assert one.ended
-                assert one.label is None
-                one.label = json.loads(event.label)
-    assert sorted(names) == sorted(ARMS)
-    assert max(opened_by.values()) == 1  # no key has opened rounds twice
-    assert opened_by.keys() <= load.keys
-    for (name, id_), known in load.rounds.items():
-        there = rounds[name, int(id_.partition("-")[0])]
-        assert (there.context, there.key) == (known.context, known.key)
-        assert known.stop in (None, there.stop)
-        assert there.outputs == {arm: known.outputs[arm] for arm in there.outputs}
-        if known.status == "learned":
-            assert there.ended
-        else:
-            assert known.reported <= there.outputs.keys()
-        assert known.label in (None, there.label)
-    return state_hash
+def check(server: ServerProcess, where: str, load: Load) -> dict[str, Any]:
+    """Check that a server and its log have what was acknowledged, once; return the state."""
+    shown = server.wait_until_ready()
+    recovered, folded = asyncio.run(_states(where))
+    assert shown["hash"] == recovered.hash() == folded.hash()
+    assert sorted(folded.cascades) == sorted(ARMS)
+    for learner in folded.order:
+        ledger = learner.ledger
+        assert learner.divergences == 0
+        # Each key has opened rounds once, and all rounds have one; nothing is labelled twice.
+        assert sum(one.count for one in ledger.repeats.values()) == len(ledger)
+        assert ledger.repeats.keys() <= load.keys
+        assert learner.counts.labels_total == len(ledger.labels)
+    with httpx.Client(base_url=server.url, timeout=LONGEST, trust_env=False) as client:
+        for known in load.rounds.values():
+            ledger, arms = folded.cascades[known.cascade].ledger, ARMS[known.cascade]
+            opened = ledger.repeats[known.key]
+            assert 0 <= ledger.number(known.id) - opened.first < opened.count
+            there = client.get(known.path).json()
+            assert there["context"][: len(known.context)] == known.context
+            assert known.stop in (None, there["stop"])
+            given = dict(zip(arms, known.outputs, strict=True))
+            assert there["outputs"].items() <= given.items()
+            if known.status == "learned":
+                assert there["status"] == "learned"
+            elif there["status"] == "open":
+                assert {arms[arm] for arm in known.reported} <= there["outputs"].keys()
+            assert known.label is None or there["audited"]
+    return shown

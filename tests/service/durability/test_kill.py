@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from tests.service.durability.load import ARMS, Load, check_log
+from tests.service.durability.load import ARMS, Load, check
 from tests.service.harness import process
 
 
@@ -23,8 +23,7 @@ def kill_often(folder: Path, where: str, kills: int, seed: int) -> None:
                 load.use()
                 load.use(server.start())
             load.wait_for(50, 200, 201)
-        assert server.wait_until_ready()["hash"] == check_log(where, load)
-        state = server.wait_until_ready()
+        state = check(server, where, load)
         # Once more, now that nothing changes: it has the same state.
         server.end()
         server.start()

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 
 from tests.service.database import Database
-from tests.service.durability.load import Load, check_log
+from tests.service.durability.load import Load, check
 from tests.service.harness import CONTEXT, ROUNDS, fault, process
 
 
@@ -35,8 +35,7 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
                     check_unavailable(server.url)
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
             load.wait_for(100, 200, 201)
-        state = server.wait_until_ready()
-        assert state["hash"] == check_log(where, load)
+        state = check(server, where, load)
         server.end()
         server.start()
         assert server.wait_until_ready() == state
@@ -55,4 +54,4 @@ def test_a_database_that_is_restarted_is_survived(
                 check_unavailable(server.url)
                 database.start()
             load.wait_for(80, 200, 201)
-        assert server.wait_until_ready()["hash"] == check_log(postgres, load)
+        check(server, postgres, load)

@@ -13,7 +13,7 @@ from stopwise.service.events import Block
 from stopwise.service.service import Service
 from stopwise.service.store.postgres import PostgresStore
 from tests.service.core.services import running, until
-from tests.service.durability.load import Load, check_log
+from tests.service.durability.load import Load, check
 from tests.service.harness import ServerProcess, process
 
 ASK = m.RoundRequest([0.1, 0.2])
@@ -63,7 +63,7 @@ def test_replicas_have_the_same_state_also_after_a_kill(
                 load.wait_for(100, 200, 201)
                 one, other = other, one
         assert wait_until_equal(one, other) < limit
-        assert one.wait_until_ready()["hash"] == check_log(postgres, load)
+        check(one, postgres, load)
 
 
 # -- one reads while the other writes --------------------------------------------------------------

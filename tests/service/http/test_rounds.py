@@ -19,46 +19,6 @@ def opened(running: Served) -> str:
     return f"{ROUNDS}/{answer.json()['id']}"
 
 
-def test_a_cascade_is_created_listed_shown_and_retired(tmp_path: Path) -> None:
-    with served(tmp_path) as running:
-        assert running.get(CASCADES).json() == {"cascades": []}
-        created = running.post(CASCADES, SPEC)
-        view = created.json()
-        assert (created.status_code, view["status"]) == (201, "active")
-        assert view["spec"]["arms"] == SPEC["arms"]
-        assert view["spec"]["policy"] == {"kind": "uss-pd"}  # what was left out is shown
-        assert (view["n_features"], view["mean_cost"]) == (3, None)
-        assert running.post(CASCADES, SPEC).status_code == 200  # the same again
-        assert running.get(f"{CASCADES}/triage").json() == view
-        assert running.get(CASCADES).json() == {"cascades": [view]}
-        for _ in range(2):
-            retired = running.post(f"{CASCADES}/triage/retire")
-            assert (retired.status_code, retired.json()) == (200, {**view, "status": "retired"})
-
-
-def test_a_round_is_opened_reported_looked_up_and_labelled(running: Served) -> None:
-    one = running.post(ROUNDS, CONTEXT).json()
-    decided = {"id": one["id"], "arm": "insulin", "cost": 0.5, "stop": 2}  # it explores
-    assert one == {**decided, "status": "open", "next": 0}
-    here = f"{ROUNDS}/{one['id']}"
-    shown = running.get(here).json()
-    assert (shown["status"], shown["context"], shown["outputs"]) == ("open", [0.2, 0.7], {})
-    part = running.post(f"{here}/outputs", {"outputs": {"insulin": "ill"}}).json()
-    assert (part["status"], part["next"]) == ("open", 0)
-    reported = running.post(f"{here}/outputs", {"outputs": ["healthy", "ill", None]})
-    assert (reported.status_code, reported.json()) == (200, {**decided, "status": "learned"})
-    shown = running.get(here).json()
-    assert {name: shown[name] for name in decided} == decided
-    assert (shown["status"], shown["next"], shown["audited"]) == ("learned", None, False)
-    assert shown["outputs"] == {"history": "healthy", "glucose": "ill", "insulin": "ill"}
-    label = running.post(f"{here}/label", {"label": "ill"})
-    assert label.json() == {"id": one["id"], "audited": 1, "repeated": False}
-    assert running.get(here).json()["audited"] is True
-    view = running.get(f"{CASCADES}/triage").json()
-    assert (view["rounds"], view["open"], view["learned"], view["audited"]) == (1, 0, 1, 1)
-    assert (view["stops"], view["mean_cost"]) == ([0, 0, 1], 0.5)
-
-
 def test_evidence_is_given_to_those_who_ask(running: Served) -> None:
     for _ in range(60):  # beyond the forced rounds, so that there is something to explain
         one = running.post(ROUNDS, CONTEXT).json()
@@ -75,22 +35,6 @@ def test_evidence_is_given_to_those_who_ask(running: Served) -> None:
     assert list(gaps)[:2] == [("history", "glucose"), ("history", "insulin")]
     assert gaps["history", "insulin"] == pytest.approx(0.49)
     assert one["reason"]
-
-
-def test_where_stages_reveal_the_context_arms_are_reported_one_by_one(running: Served) -> None:
-    one = running.post(STAGED, {"context": [0.5]}).json()
-    assert one == {"id": one["id"], "status": "open", "arm": "rule", "cost": 0.0, "next": 0}
-    here = f"{STAGED}/{one['id']}"
-    for arm, (name, revealed) in enumerate([("rule", [0.1]), ("model", [0.2]), ("person", [])]):
-        shown = running.get(here).json()
-        assert {key: shown[key] for key in one} == one
-        body = {"outputs": {name: "yes"}, "revealed": revealed}
-        one = running.post(f"{here}/outputs", body).json()
-        assert running.post(f"{here}/outputs", body).json() == {**one, "repeated": True}
-        assert one.get("next") == (None if arm == 2 else arm + 1)
-    assert (one["status"], one["stop"], one["arm"]) == ("learned", 2, "person")
-    assert one["cost"] == pytest.approx(0.71)
-    assert running.get(here).json()["context"] == [0.5, 0.1, 0.2]
 
 
 def test_any_json_value_is_an_output(running: Served) -> None:

@@ -101,18 +101,6 @@ def test_a_key_expires(file: Path, clock: Clock) -> None:
     assert refused(keys, None).status == 401
 
 
-def test_a_key_may_be_limited_to_some_cascades(file: Path) -> None:
-    key, text = add_key(file, "ward", ["decide", "admin"], cascades=["triage", "ward", "triage"])
-    _, free = add_key(file, "all", ["decide"])
-    assert key.cascades == ("triage", "ward")
-    keys, header = Keys(file), f"Bearer {text}"
-    for scope in ("read", "decide", "admin"):
-        assert keys.check(header, scope, "ward") == key
-        assert refused(keys, text, scope, "wards").status == 403
-    assert keys.check(header, "decide") == key  # a request that names no cascade
-    assert keys.check(f"Bearer {free}", "decide", "wards").cascades == ()
-
-
 @pytest.mark.parametrize(("rate", "burst"), [(5.0, 5), (2.5, 2), (1.0, 1), (0.1, 1), (100.0, 100)])
 def test_a_key_may_be_limited_in_its_rate(
     file: Path, clock: Clock, rate: float, burst: int

@@ -4,7 +4,6 @@ import asyncio
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain as chain_of
 from itertools import count
 from urllib.parse import quote
 from uuid import UUID
@@ -14,7 +13,7 @@ from psycopg import AsyncConnection, errors
 from psycopg.conninfo import conninfo_to_dict
 
 from stopwise.errors import InvalidParameterError, StoreError, UnsupportedVersionError
-from stopwise.service.events import START, Block, chain_digest
+from stopwise.service.events import START
 from stopwise.service.store.base import Snapshot
 from stopwise.service.store.postgres import PostgresStore
 from tests.service.core.services import until
@@ -55,31 +54,6 @@ async def test_who_waited_sees_what_was_committed_meanwhile(
         await one.commit(first)
         assert await task == [first]
         await other.commit(second)
-
-
-async def test_many_who_append_at_once_make_one_log(postgres: str) -> None:
-    async def work(number: int) -> list[Block]:
-        mine: list[Block] = []
-        last: Block | None = None
-        async with opened(postgres) as store:
-            for turn in range(8):
-                foreign = await store.begin(0 if last is None else last.end)
-                last = foreign[-1] if foreign else last
-                last = made(last, b"%d/%d" % (number, turn), count=number)
-                await store.commit(last)
-                mine.append(last)
-        return mine
-
-    written = await asyncio.gather(*(work(number) for number in range(1, 5)))
-    async with opened(postgres) as store:
-        blocks = await read(store)
-    assert blocks == sorted(chain_of(*written), key=lambda block: block.base)
-    digest, position = START, 0
-    for block in blocks:
-        digest = chain_digest(digest, block.payload)
-        assert (block.base, block.digest) == (position + 1, digest)
-        position = block.end
-    assert position == 8 * (1 + 2 + 3 + 4)
 
 
 async def test_nothing_is_appended_without_the_right(postgres: str) -> None:

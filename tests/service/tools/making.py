@@ -2,8 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,10 +20,9 @@ from stopwise.service.messages import (
     RoundRequest,
 )
 from stopwise.service.service import Service
-from stopwise.service.settings import Settings
-from stopwise.service.store import open_store
 from stopwise.service.store.base import EventStore
 from stopwise.service.tools.reading import existing
+from tests.service.core.services import running
 
 T = TypeVar("T")
 
@@ -43,19 +41,6 @@ STAGED = CascadeSpec(
     features={"kind": "per_stage", "maps": [{"kind": "identity"}] * 2, "sees": [2, 3]},
     policy={"kind": "thompson", "forced_rounds": 5, "seed": 3},
 )
-
-
-@asynccontextmanager
-async def running(where: str, **settings: Any) -> AsyncIterator[Service]:
-    service = Service(open_store(where), Settings(store=where, **settings))
-    await service.start()
-    while not service.ready:
-        assert not service.failed.done(), service.failed.result()
-        await asyncio.sleep(0.001)
-    try:
-        yield service
-    finally:
-        await service.stop()
 
 
 def output_of(rng: np.random.Generator, context: list[float], arm: int) -> str:
@@ -98,8 +83,9 @@ async def live(service: Service, seed: int = 0) -> None:
     rng = np.random.default_rng(seed + 1)
     contexts = rng.uniform(-1, 1, (5, 2)).tolist()
     batch, _ = await service.open_rounds("triage", BatchRequest(contexts), "a batch")
-    complete, early, silent, *_ = sorted(batch, key=lambda one: one.stop == 0)
-    assert early.stop  # two more stay open
+    waiting, early, complete, silent, *_ = sorted(batch, key=lambda one: one.stop == 0)
+    assert early.stop  # and `waiting` stays open, as another one does
+    await service.report("triage", waiting.id, OutputsRequest([None, "ill"]))
     await report(service, complete, lambda arm: "ill")
     await service.report("triage", early.id, OutputsRequest(["ill"], final=True))
     await service.report("triage", silent.id, OutputsRequest([], final=True))

@@ -195,15 +195,32 @@ async def tampered(where: str, edit: Callable[[State], Any]) -> int:
     return state.position
 
 
-async def test_a_damaged_snapshot_is_damage_and_the_log_needs_none(sqlite: Lived) -> None:
+async def test_a_wrong_snapshot_is_damage_and_recovery_skips_it(sqlite: Lived) -> None:
     where, snapshot = sqlite.where, await newest_snapshot(sqlite.where)
-    content = b"".join(snapshot.parts)
+    content, replace = b"".join(snapshot.parts), msgspec.structs.replace
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-    for parts in ((flipped,), (content[:middle],), (b"",)):
-        await store_snapshot(where, msgspec.structs.replace(snapshot, parts=parts))
-        await damaged(where, f"snapshot at event {snapshot.position}")
+    for other in (
+        *(replace(snapshot, parts=(one,)) for one in (flipped, content[:middle], b"")),
+        replace(snapshot, digest=bytes(16)),  # of another log
+        replace(snapshot, position=snapshot.position - 1),
+    ):
+        await store_snapshot(where, other)
+        await damaged(where, f"snapshot at event {other.position}")
         assert (await using(where, recover_state)).hash() == sqlite.hash
+        change(where, "DELETE FROM snapshot WHERE position = ?", (other.position,))
+
+    def forget(state: State) -> None:
+        state.order[0].ledger.learned -= 1
+
+    def go_beyond(state: State) -> None:
+        state.position += 1
+
+    position = await tampered(where, forget)
+    await damaged(where, f"snapshot at event {position}")
+    change(where, "DELETE FROM snapshot WHERE position = ?", (position,))
+    await damaged(where, f"events up to {await tampered(where, go_beyond)} are missing")
+    assert (await using(where, recover_state)).hash() == sqlite.hash
 
 
 async def test_a_snapshot_of_another_version_is_a_note(
@@ -225,20 +242,3 @@ async def test_a_damaged_snapshot_before_a_compacted_log(sqlite: Lived) -> None:
     assert (found.first, found.applied) == (first.position + 3, 0)
     await store_snapshot(where, msgspec.structs.replace(first, parts=(bytes(500),)))
     await damaged(where, f"snapshot at event {first.position}")
-
-
-async def test_a_snapshot_of_another_state_or_another_log(sqlite: Lived) -> None:
-    where, snapshot = sqlite.where, await newest_snapshot(sqlite.where)
-    for other in (
-        msgspec.structs.replace(snapshot, digest=bytes(16)),
-        msgspec.structs.replace(snapshot, position=snapshot.position - 1),
-    ):
-        await store_snapshot(where, other)
-        await damaged(where, f"snapshot at event {other.position}")
-        change(where, "DELETE FROM snapshot WHERE position = ?", (other.position,))
-
-    def forget(state: State) -> None:
-        state.order[0].ledger.learned -= 1
-
-    position = await tampered(where, forget)
-    await damaged(where, f"snapshot at event {position}")
