@@ -48,13 +48,6 @@ def test_whatever_creates_something_has_one_key_for_all_tries(
     assert own.key == "mine"
 
 
-def test_reporting_needs_no_key(connect: Connect) -> None:
-    with serving(Drop(), OPENED) as server:
-        assert connect(server.url)("report", "triage", "1-a", ["ill"]) == ANSWER
-    assert [seen.key for seen in server.seen] == [None, None]
-    assert server.seen[1].body == {"outputs": ["ill"], "revealed": [], "final": False}
-
-
 @pytest.mark.parametrize("body", [None, OPENED.body])
 def test_an_answer_that_never_comes_or_trickles_is_a_timeout(connect: Connect, body: Any) -> None:
     with serving(Trickle(body)) as server, pytest.raises(sw.ServiceError) as caught:

@@ -23,7 +23,7 @@ from stopwise.errors import InvalidParameterError
 from stopwise.service.files import private_file
 from stopwise.service.messages import Name
 from stopwise.service.refusals import Refusal
-from stopwise.service.server_log import trouble
+from stopwise.service.server_log import LOG
 from stopwise.service.validation import explain
 
 Scope: TypeAlias = Literal["read", "decide", "observe", "admin"]
@@ -107,7 +107,7 @@ class Keys:
                 if self._reported != str(error):
                     self._reported = str(error)
                     words = "the keys cannot be read again; those read before stay valid"
-                    trouble(words, reason=self._reported)
+                    LOG.warning(words, extra={"reason": self._reported})
         if not header:
             raise _refused(401, "send a key: Authorization: Bearer sw_…")
         found = _HEADER.fullmatch(header)

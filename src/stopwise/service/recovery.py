@@ -1,15 +1,14 @@
 """Recovery: the newest snapshot, then every event since."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 
 from stopwise.errors import CorruptLogError, StopwiseError
 from stopwise.service.events import Block
+from stopwise.service.server_log import LOG
 from stopwise.service.state import State
 from stopwise.service.store.base import EventStore
 
-LOG = logging.getLogger("stopwise.service")
 ATTEMPTS = 5
 PAGE = 1_000  # events that are applied at once
 Progress = Callable[[int, int], object]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stopwise.errors import InvalidParameterError, StopwiseError, missing_package
 from stopwise.service.keys import Keys
-from stopwise.service.server_log import event, start_server_log
+from stopwise.service.server_log import LOG, start_server_log
 from stopwise.service.settings import Settings, shown_store
 from stopwise.version import __version__
 
@@ -107,11 +107,11 @@ async def _serve(
     def listening(url: str) -> None:
         needs, count = ("no key", None) if keys is None else ("a key", keys.count())
         report(f"Stopwise listens on {url} ({needs} is needed); Ctrl-C stops it.")
-        store = shown_store(settings.store)
-        event("listens", url=url, keys=count, store=store, version=__version__)
+        fields = {"url": url, "keys": count, "store": shown_store(settings.store)}
+        LOG.info("listens", extra=fields | {"version": __version__})
 
     await run_service(service, address, asked, listening=listening, report=report)
-    event("stopped", position=service.state.position)
+    LOG.info("stopped", extra={"position": service.state.position})
 
 
 async def run_service(
@@ -147,7 +147,7 @@ async def run_service(
             as_asked = asked.is_set()
             drain = service.settings.drain
             if as_asked and drain:
-                event("draining", seconds=drain)
+                LOG.info("draining", extra={"seconds": drain})
                 asked.clear()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asked.wait(), drain)

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
@@ -23,7 +22,7 @@ from stopwise.service.metrics import Counters
 from stopwise.service.outputs import canonical, decode_output
 from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal, conflict, invalid
-from stopwise.service.server_log import RequestLog
+from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
 from stopwise.service.state import State, spec_digest
 from stopwise.service.store import open_store
@@ -31,7 +30,6 @@ from stopwise.service.store.base import EventStore, Snapshot
 from stopwise.service.writer import WAIT, Applied, Command, Writer, unavailable
 
 T = TypeVar("T")
-LOG = logging.getLogger("stopwise.service")
 END = 1 << 60  # beyond any event
 GROWTH = 4  # a new snapshot when the log has grown by a quarter: their cost stays in proportion
 LOOK_EVERY = 1.0  # seconds between looks whether a snapshot is due
@@ -46,7 +44,6 @@ class Service:
     def __init__(self, store: EventStore, settings: Settings) -> None:
         self.settings = settings
         self.counters = Counters()
-        self.request_log = RequestLog(settings)
         self.recovering = "the service has not started"  # how far it has come; "" once done
         self.draining = False  # about to stop: requests are answered, and `ready` is False
         self.failed: asyncio.Future[Exception]  # the error, should it be unable to go on

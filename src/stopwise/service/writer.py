@@ -6,7 +6,6 @@ such thread is running.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -17,11 +16,11 @@ from stopwise.service import events as codec
 from stopwise.service.events import Block, Event, chain_digest
 from stopwise.service.recovery import apply_all, paged
 from stopwise.service.refusals import Refusal
+from stopwise.service.server_log import LOG
 from stopwise.service.state import State
 from stopwise.service.store.base import EventStore
 
 T = TypeVar("T")
-LOG = logging.getLogger("stopwise.service")
 MAX_GROUP_SECONDS = 0.02  # seconds after which a group is committed, however many still wait
 MANY = 8  # requests in a group, from which the service is under load
 GATHER = 0.001  # seconds to wait then for a group as large as the last: half as many commits

@@ -1,6 +1,5 @@
 """A log that is not what was written: the server says so and ends, and does not go on with it."""
 
-import shutil
 from pathlib import Path
 
 import httpx
@@ -21,26 +20,19 @@ def fill(url: str) -> None:
             assert client.post(ROUNDS, json=CONTEXT).status_code == 201
 
 
-def flip(wal: bytes) -> bytes:
-    return wal[:-2000] + bytes([wal[-2000] ^ 1]) + wal[-1999:]
-
-
 def test_acknowledged_events_that_are_missing_at_the_end_are_noticed(tmp_path: Path) -> None:
-    original = tmp_path / "original"
-    original.mkdir()
-    with process(original) as server:
+    with process(tmp_path) as server:
         server.wait_until_ready()
         fill(server.url)
-    for name, damage in {"frame": lambda wal: wal[:-FRAME], "bit": flip}.items():
-        copy = Path(shutil.copytree(original, tmp_path / name))
-        wal = copy / "log.db-wal"
-        assert (wal.stat().st_size - 32) % FRAME == 0
-        wal.write_bytes(damage(wal.read_bytes()))
-        with pytest.raises(EndedError) as caught, process(copy):
-            pass
-        assert caught.value.code == 1
-        assert "\nstopwise: " in f"\n{caught.value.printed}"  # a sentence, not only a traceback
-    with process(original) as server:  # without the damage
+    wal = tmp_path / "log.db-wal"
+    complete = wal.read_bytes()
+    wal.write_bytes(complete[:-FRAME])
+    with pytest.raises(EndedError) as caught, process(tmp_path):
+        pass
+    assert caught.value.code == 1
+    assert "\nstopwise: " in f"\n{caught.value.printed}"  # a sentence, not only a traceback
+    wal.write_bytes(complete)
+    with process(tmp_path) as server:  # without the damage
         assert server.wait_until_ready()["position"] == 10
 
 

@@ -132,7 +132,7 @@ def test_the_log_has_the_key_and_the_code_of_a_refused_request(
         running.post(ROUNDS, {}, key=keys["observe"])
         running.post(ROUNDS, {}, key=f"sw_{own}_wrong")  # of an invalid key, nothing
         running.get("/" + "x" * 5000, key=keys["observe"])
-        lines = [one.__dict__["stopwise_fields"] for one in caplog.records]
+        lines = [vars(one) for one in caplog.records]
         assert [(line["code"], line.get("key")) for line in lines] == [
             ("forbidden", own),
             ("unauthorized", None),

@@ -1,7 +1,5 @@
 """A running server: its clients, TLS, work that takes long, how it stops, and how it fails."""
 
-import json
-import shutil
 import socket
 import ssl
 import subprocess
@@ -14,11 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from stopwise.errors import StopwiseError
 from stopwise.service import service as service_module
 from stopwise.service.learner import Learner
 from stopwise.service.settings import Settings
-from stopwise.service.store.sqlite import SqliteStore
 from tests.service.harness import CONTEXT, ROUNDS, SPEC, Served, process, served
 
 CASCADES = "/v1/cascades"
@@ -36,14 +32,6 @@ def test_a_client_over_tls(tmp_path: Path) -> None:
         with httpx.Client(base_url=running.url, verify=trusted, trust_env=False) as client:
             assert client.post(CASCADES, json=SPEC).status_code == 201
             assert client.post(ROUNDS, json=CONTEXT).json()["status"] == "open"
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl, which this machine lacks")
-def test_curl_that_asks_for_http2(running: Served) -> None:
-    command = ["curl", "--silent", "--fail", "--http2", "--noproxy", "*", "--json"]
-    command += [json.dumps(CONTEXT), running.url + ROUNDS]
-    done = subprocess.run(command, check=True, capture_output=True)
-    assert json.loads(done.stdout)["status"] == "open"
 
 
 # -- work that takes long --------------------------------------------------------------------------
@@ -135,28 +123,6 @@ def test_without_a_drain_it_stops_at_once_and_finishes_what_it_has_begun(
 
 
 # -- how it fails ----------------------------------------------------------------------------------
-
-
-def test_once_it_cannot_go_on_readyz_and_the_metric_agree_until_it_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running = alone(tmp_path)
-
-    async def new_future() -> None:  # so that the failure does not end the server yet
-        running.service.failed = running._loop.create_future()
-
-    async def broken(*_: object) -> None:
-        raise ValueError("not what a store may raise")
-
-    running.run(new_future())
-    monkeypatch.setattr(SqliteStore, "commit", broken)
-    assert running.post(ROUNDS, CONTEXT).status_code == 503
-    assert running.get("/healthz").status_code == 200
-    assert running.get("/readyz").status_code == 503
-    assert "stopwise_ready 0.0" in running.get("/metrics").text
-    assert running.post(ROUNDS, CONTEXT).status_code == 503
-    with pytest.raises(StopwiseError):
-        running.close()
 
 
 REPLACED_COMMIT = """

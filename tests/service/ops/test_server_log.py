@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from stopwise.service.server_log import RequestLog, event, start_server_log, trouble
+from stopwise.service.server_log import LOG, is_logged, log_request, start_server_log
 from stopwise.service.settings import Settings
 
 NAMES = ("stopwise.service", "_granian", "granian.access")
-Start = Callable[..., tuple[RequestLog, io.StringIO]]
+Start = Callable[..., io.StringIO]
 
 
 @pytest.fixture
@@ -20,10 +20,10 @@ def start() -> Iterator[Start]:
     loggers = [logging.getLogger(name) for name in NAMES]
     before = [(one.handlers, one.level, one.propagate) for one in loggers]
 
-    def begin(**settings: Any) -> tuple[RequestLog, io.StringIO]:
+    def begin(**settings: Any) -> io.StringIO:
         stream = io.StringIO()
         start_server_log(Settings(**settings), stream)
-        return RequestLog(Settings(**settings)), stream
+        return stream
 
     yield begin
     for one, (handlers, level, propagate) in zip(loggers, before, strict=True):
@@ -36,12 +36,11 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_an_event_is_one_object_per_line(start: Start) -> None:
-    _, stream = start()
-    event("listens", url="http://127.0.0.1:8350", keys=None)
-    event('odd "words"\nin two lines', path="/v1\r\n/é", level="debug", time="never")
-    logging.getLogger("stopwise.service").warning("not written", extra={"reason": "disk full"})
-    first, second, third = lines(stream)
-    assert (third["what"], third["reason"]) == ("not written", "disk full")
+    stream = start()
+    LOG.info("listens", extra={"url": "http://127.0.0.1:8350", "keys": None})
+    odd = {"path": "/v1\r\n/é", "level": "debug", "time": "never"}
+    LOG.info('odd "words"\nin two lines', extra=odd)
+    first, second = lines(stream)
     assert list(first) == ["time", "level", "what", "url", "keys"]
     assert (first["level"], first["what"], first["keys"]) == ("info", "listens", None)
     assert first["time"].endswith("Z")
@@ -52,12 +51,12 @@ def test_an_event_is_one_object_per_line(start: Start) -> None:
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_trouble_has_the_traceback_of_its_error(start: Start, log_format: str) -> None:
-    _, stream = start(log_format=log_format, log_level="warning")
+    stream = start(log_format=log_format, log_level="warning")
     try:
         raise ZeroDivisionError("a cause")
     except ZeroDivisionError as error:
-        trouble("a request failed", error, path="/v1")
-    event("below the level")
+        LOG.error("a request failed", extra={"path": "/v1"}, exc_info=error)
+    LOG.info("below the level")
     logging.getLogger("_granian").info("Starting granian")
     logging.getLogger("granian.access").info("GET /")
     logging.getLogger("_granian").warning("a worker failed")
@@ -69,9 +68,9 @@ def test_trouble_has_the_traceback_of_its_error(start: Start, log_format: str) -
 
 
 def test_text_stays_on_its_line_whatever_is_in_it(start: Start) -> None:
-    requests, stream = start(log_format="text", log_requests="all")
-    requests.request("GET", "/a\n2020 INFO forged", 200, 0.001)
-    event("a\nb", value="\x1b[31m")
+    stream = start(log_format="text")
+    log_request("GET", "/a\n2020 INFO forged", 200, 0.001)
+    LOG.info("a\nb", extra={"value": "\x1b[31m"})
     assert len(stream.getvalue().splitlines()) == 2
     assert "\x1b" not in stream.getvalue()
     assert "status=200" in stream.getvalue()
@@ -80,11 +79,10 @@ def test_text_stays_on_its_line_whatever_is_in_it(start: Start) -> None:
 def test_requests_are_logged_as_set(start: Start) -> None:
     every = [201, 401, 404, 429, 500, 503]
     for setting, logged in (("none", []), ("failed", [401, 404, 500]), ("all", every)):
-        requests, stream = start(log_requests=setting)
-        for status in every:
-            requests.request("POST", "/" + "x" * 60_000, status, 0.0123456, "r-1", "5bcc", "bad")
-        assert [line["status"] for line in lines(stream)] == logged
-        for line in lines(stream):
-            assert (line["milliseconds"], line["method"]) == (12.346, "POST")
-            assert (line["request"], line["key"], line["code"]) == ("r-1", "5bcc", "bad")
-            assert (len(line["path"]), line["path"][-1]) == (200, "…")
+        assert [status for status in every if is_logged(setting, status)] == logged
+    stream = start()
+    log_request("POST", "/" + "x" * 60_000, 404, 0.0123456, request="r-1", key="5bcc", code=None)
+    [line] = lines(stream)
+    assert (line["milliseconds"], line["method"], line["status"]) == (12.346, "POST", 404)
+    assert (line["request"], line["key"], "code" in line) == ("r-1", "5bcc", False)
+    assert (len(line["path"]), line["path"][-1]) == (200, "…")

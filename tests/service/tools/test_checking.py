@@ -165,25 +165,6 @@ async def test_acknowledged_events_are_missing(sqlite: Lived) -> None:
     assert (await checked(where)).end == last.base - 1
 
 
-async def test_another_event_than_the_acknowledged_one(sqlite: Lived, tmp_path: Path) -> None:
-    blocks = [
-        [msgspec.structs.replace(event, time=event.time + 1) for event in block]
-        for block in await events_of(sqlite.where)
-    ]
-    other = await write_events(tmp_path / "other.db", blocks)
-    end = (await checked(other)).end
-    Path(f"{sqlite.where}-owner").rename(f"{other}-owner")
-    await damaged(other, f"event {end} ")
-
-
-async def test_a_record_older_than_the_end_is_no_damage(sqlite: Lived) -> None:
-    record = Path(f"{sqlite.where}-owner").read_bytes()
-    async with running(sqlite.where) as service:
-        await play(service, 2)
-    Path(f"{sqlite.where}-owner").write_bytes(record)  # as after a crash of the machine
-    assert (await checked(sqlite.where)).divergences == {}
-
-
 # -- snapshots ------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from stopwise.service.http.schema import document
 from stopwise.service.keys import Keys
 from stopwise.service.metrics import OTHER, Metrics
 from stopwise.service.refusals import Refusal
+from stopwise.service.server_log import is_logged, log_request
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 
@@ -51,7 +52,7 @@ class App:
         self._api = Api(service, self._access, Metrics(service), document(secured=keys is not None))
         self._max_body = settings.max_body
         self._counters = service.counters
-        self._request_log = service.request_log
+        self._log_requests = settings.log_requests
         self._paths: dict[str, Path] = {}
         self._pattern = re.compile("")  # of all paths; which one matched is its last group
         for route in ROUTES:
@@ -110,12 +111,9 @@ class App:
             protocol.response_bytes(response.status, headers, response.body)
         seconds = perf_counter() - began
         self._counters.answered(name, response.status, seconds)
-        requests = self._request_log.requests
-        if requests != "none" and (response.status >= 400 or requests == "all"):
-            key = self._access.known_key(request)
-            self._request_log.request(
-                request.method, request.path, response.status, seconds, request.id, key, code
-            )
+        if is_logged(self._log_requests, response.status):
+            more = {"code": code, "request": request.id, "key": self._access.known_key(request)}
+            log_request(request.method, request.path, response.status, seconds, **more)
 
     def _handler(self, route: Route) -> Handler:
         """Return the handler of a route of the API."""

@@ -56,13 +56,6 @@ class Route(msgspec.Struct, frozen=True):
         return self.method == "POST"
 
     @property
-    def tag(self) -> str:
-        """Its section in the document."""
-        if not self.path.startswith("/v1/cascades"):
-            return "service"
-        return "rounds" if "/rounds" in self.path else "cascades"
-
-    @property
     def id(self) -> str:
         """Its name: one word, as in metrics and in the document."""
         return self.run.__name__.rstrip("_")

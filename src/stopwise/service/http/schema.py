@@ -28,51 +28,6 @@ the context, the arm `next`); report their outputs. It learns from where they di
 
 Every error has one shape, `ErrorAnswer`. Whatever is answered with success is durable.
 """
-TAGS = {
-    "cascades": "What decides: arms, their costs, the context, a policy.",
-    "rounds": "How deep to go, and the outputs of the arms.",
-    "service": "How the service is.",
-}
-
-_ARMS = [m.Arm("history", 0.01), m.Arm("glucose", 0.24), m.Arm("insulin", 0.25)]
-_SPEC = m.CascadeSpec("triage", _ARMS, ["age", "bmi"])
-_STAGES = {"kind": "per_stage", "maps": [{"kind": "polynomial", "degree": 1}] * 2, "sees": [2, 3]}
-_ROUND = m.RoundAnswer("17-0c3fa", "open", "glucose", 0.25, 1, 0)
-_REASON = "Stop at glucose: insulin costs 0.25 more and would disagree at most 12 % of the time."
-_EVIDENCE = m.Evidence("glucose", "insulin", 0.25, 0.07, 0.12, True)
-_TIME = 1_767_225_600.5
-_OUTPUTS = {"history": "healthy", "glucose": "ill"}
-
-# By type of the body; the title of each example, and the example.
-EXAMPLES: dict[Any, dict[str, Any]] = {
-    m.CascadeSpec: {
-        "three tests": _SPEC,
-        "stages that reveal": m.CascadeSpec("stages", _ARMS, 3, features=_STAGES),
-    },
-    m.RoundRequest: {
-        "in order": m.RoundRequest([0.2, 0.7]),
-        "by name, with reasons": m.RoundRequest({"age": 0.2, "bmi": 0.7}, evidence=True),
-    },
-    m.BatchRequest: {"two": m.BatchRequest([[0.2, 0.7], [0.5, 0.1]])},
-    m.RoundAnswer: {
-        "all of the context is known": _ROUND,
-        "stages reveal": m.RoundAnswer("4-05d1e", "open", "glucose", 0.01, next=1),
-        "with reasons": msgspec.structs.replace(_ROUND, reason=_REASON, evidence=[_EVIDENCE]),
-    },
-    m.RoundView: {
-        "ended": m.RoundView(
-            _ROUND.id, "learned", 1, None, "glucose", 0.25, _TIME, [0.2, 0.7], _OUTPUTS, False
-        )
-    },
-    m.OutputsRequest: {
-        "all": m.OutputsRequest(["healthy", "ill"]),
-        "one so far": m.OutputsRequest({"glucose": "ill"}),
-        "with what it reveals": m.OutputsRequest({"history": "healthy"}, revealed=[0.7]),
-        "the last arm failed": m.OutputsRequest(["healthy"], final=True),
-    },
-    m.LabelRequest: {"ill": m.LabelRequest("ill")},
-}
-
 _KEY_WORDS = (
     "Makes it safe to send a request again: the same key with the same body is carried out once, "
     "and answered with 200 and what the first one did. The same key with another body is refused "
@@ -119,7 +74,6 @@ def document(*, secured: bool) -> bytes:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": name, "description": words} for name, words in TAGS.items()],
         "paths": paths,
         "components": {"schemas": _components()},
     }
@@ -144,7 +98,6 @@ def _operation(route: Route, secured: bool) -> Json:
     names = re.findall(r"{(\w+)}", route.path)
     found: Json = {
         "operationId": route.id,
-        "tags": [route.tag],
         "summary": summary.rstrip("."),
         "description": " ".join(about.split("\n")).strip().replace("  ", "\n\n"),
         "responses": _responses(route, secured),
@@ -204,10 +157,7 @@ def _content(kind: Any) -> Json:
         return {"schema": {"type": "string"}}
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return {"schema": {"type": "object"}}
-    content: Json = {"schema": _reference(kind)}
-    if kind in EXAMPLES:
-        content["examples"] = {name: {"value": value} for name, value in EXAMPLES[kind].items()}
-    return content
+    return {"schema": _reference(kind)}
 
 
 def _reference(kind: type[msgspec.Struct]) -> Json:

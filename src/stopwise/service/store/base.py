@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from stopwise.service.events import Block
+from stopwise.service.events import START, Block
 
 FORMAT = 2  # of the tables; other formats are refused
 COLUMNS = "base, count, time, digest, payload"  # of a block
@@ -108,6 +108,17 @@ class EventStore(ABC):
         query = f"SELECT {COLUMNS} FROM {self._table} WHERE base <= ? ORDER BY base DESC LIMIT 1"
         found = [Block(*row) for row in await self._rows(query, position)]
         return found[0] if found and position <= found[0].end else None
+
+    async def lost(self, known: int = 0) -> str:
+        """Return what the log has lost, in words; ``known`` is an event that it must have."""
+        position, expected = await self.recorded_end() or (0, START)
+        end, digest = await self.end()  # asked last: a running service may append at any moment
+        if (known := max(known, position)) > end:
+            return f"acknowledged events up to {known} are missing: the log ends with event {end}"
+        if position < end:
+            block = await self.block_of(position)
+            digest = expected if block is None else block.digest  # None: compacted away
+        return "" if digest == expected else f"event {position} is not the acknowledged one"
 
     async def latest_snapshot(self, at_most: int | None = None) -> Snapshot | None:
         """Return the newest complete snapshot, or the newest not after a position."""

@@ -145,22 +145,11 @@ class SqliteStore(EventStore):
     async def _acquire(self) -> None:
         """Become the owner; refuse a log that lost events which were acknowledged."""
         await self._run(self._own)
-        recorded = await self.recorded_end()
-        end, digest = await self.end()
-        position, expected = recorded or (end, digest)
-        if end > position:
-            block = await self.block_of(position)
-            digest = expected if block is None else block.digest  # None: it was compacted
-        if end < position:
-            problem = f"acknowledged events {end + 1:,} to {position:,} are missing"
-        elif digest != expected:
-            problem = f"event {position:,} is not the one that was acknowledged"
-        else:
-            return
-        raise CorruptLogError(
-            f"{problem} in {self.path}. Restore a backup; or, if another copy of the log was put "
-            f"there on purpose, delete {self._owner_path} to continue with that copy"
-        )
+        if problem := await self.lost():
+            raise CorruptLogError(
+                f"{self.path}: {problem}. Restore a backup; or, if another copy of the log was put "
+                f"there on purpose, delete {self._owner_path} to continue with that copy"
+            )
 
     # -- in the thread --------------------------------------------------------------------------
 

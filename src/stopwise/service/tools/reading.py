@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, closing, suppress
 import msgspec
 
 from stopwise.errors import CorruptLogError, InvalidParameterError
-from stopwise.service.events import START, Block, Event, chain_digest, decode
+from stopwise.service.events import Block, Event, chain_digest, decode
 from stopwise.service.learner import Learner
 from stopwise.service.settings import shown_store
 from stopwise.service.state import State
@@ -83,17 +83,8 @@ async def first_event(store: EventStore) -> int | None:
 
 async def check_end(store: EventStore) -> None:
     """Refuse a log without events that are known to have been acknowledged."""
-    recorded, snapshots = await store.recorded_end(), await store.snapshots()
-    end, digest = await store.end()  # asked last: a running service may append at any moment
-    position, expected = recorded or (0, START)
-    if (known := max([position, *snapshots])) > end:
-        missing = f"acknowledged events up to {known} are missing"
-        raise CorruptLogError(f"{missing}: the log ends with event {end}; restore a backup")
-    if position < end:
-        block = await store.block_of(position)
-        digest = expected if block is None else block.digest  # None: compacted away
-    if digest != expected:
-        raise CorruptLogError(f"event {position} is not the acknowledged one; restore a backup")
+    if problem := await store.lost(max(await store.snapshots(), default=0)):
+        raise CorruptLogError(f"{problem}; restore a backup")
 
 
 async def blocks_between(store: EventStore, after: int, upto: int) -> AsyncIterator[Block]:
