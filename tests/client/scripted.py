@@ -65,6 +65,16 @@ def refuse(status: int, code: str, **more: Any) -> Answer:
     return Answer({"error": {"code": code, "message": f"this is {code}", **more}}, status)
 
 
+def view(**features: Any) -> Answer:
+    """Show a cascade."""
+    arms = [{"name": name, "cost": 0.1} for name in ("history", "glucose", "insulin")]
+    spec = {"name": "triage", "arms": arms, "context": 2, "features": features}
+    counts = dict.fromkeys(("created", "n_features", "rounds", "open", "learned", "audited"), 0)
+    return Answer(
+        {"spec": spec, "status": "active", **counts, "stops": [0, 0, 0], "mean_cost": None}
+    )
+
+
 class Scripted:
     def __init__(self, *script: Step) -> None:
         self.script = list(script)

@@ -8,22 +8,13 @@ import pytest
 
 import stopwise as sw
 from stopwise.service.messages import RoundAnswer
-from tests.client.scripted import GIVE_UP, Answer, Drop, Trickle, serving
+from tests.client.scripted import GIVE_UP, Answer, Drop, Trickle, serving, view
 
 Connect = Callable[..., Callable[..., Any]]
 OPENED = Answer(
     {"id": "1-a", "status": "open", "arm": "rule", "cost": 0.01, "stop": 0, "next": 0}, 201
 )
 ANSWER = RoundAnswer("1-a", "open", "rule", 0.01, stop=0, next=0)
-ARMS = [{"name": "rule", "cost": 0.01}, {"name": "model", "cost": 0.2}]
-COUNTS = dict.fromkeys(("created", "n_features", "rounds", "open", "learned", "audited"), 0)
-VIEW = {
-    "spec": {"name": "triage", "arms": ARMS, "context": 1},
-    "status": "active",
-    **COUNTS,
-    "stops": [0, 0],
-    "mean_cost": None,
-}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +22,7 @@ VIEW = {
     [
         ("open_many", ("triage", [[0.5]]), {"rounds": []}),
         ("open", ("triage", [0.5]), OPENED.body),
-        ("create", ("triage", sw.Cascade([0.1, 0.2])), VIEW),
+        ("create", ("triage", sw.Cascade([0.1, 0.2])), view().body),
     ],
 )
 def test_whatever_creates_something_has_one_key_for_all_tries(

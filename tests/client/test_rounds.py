@@ -6,23 +6,13 @@ from typing import Any
 import pytest
 
 import stopwise as sw
-from tests.client.scripted import GIVE_UP, Answer, Scripted, refuse, serving
+from tests.client.scripted import GIVE_UP, Answer, Scripted, refuse, serving, view
 
 Connect = Callable[..., Any]
-NAMES = ["history", "glucose", "insulin"]
 
 
 def answer(status: str = "open", **fields: Any) -> Answer:
     return Answer({"id": "0-a", "status": status, "arm": "history", "cost": 0.0, **fields})
-
-
-def view(**features: Any) -> Answer:
-    arms = [{"name": name, "cost": 0.1} for name in NAMES]
-    spec = {"name": "triage", "arms": arms, "context": 2, "features": features}
-    counts = dict.fromkeys(("created", "n_features", "rounds", "open", "learned", "audited"), 0)
-    return Answer(
-        {"spec": spec, "status": "active", **counts, "stops": [0, 0, 0], "mean_cost": None}
-    )
 
 
 # the complete context is known from the start; or stages reveal it

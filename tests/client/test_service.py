@@ -67,10 +67,6 @@ def test_a_complete_round_trip(service: Served, connect: Connect, name: str) -> 
     assert (now.rounds, now.open, now.audited) == (4, 2, 1)
     assert name in [view.spec.name for view in ask("cascades")]
     refused(404, "unknown_cascade", ask, "open", "nobody", [0.5])
-    refused(422, "invalid", ask, "open", name, [0.5, 0.5, 0.5])
-    refused(422, "invalid", ask, "open", name, {"age": 0.5})
-    refused(404, "unknown_round", ask, "report", name, "77-abcde", ["ill"])
-    refused(404, "unknown_round", ask, "look_up", name, "such?")
     assert ask("retire", name).status == ask("retire", name).status == "retired"
     refused(409, "retired", ask, "open", name, [0.2, 0.7])
     assert ask("ready")

@@ -86,9 +86,6 @@ def test_outputs_are_json(given: Any, expected: Any) -> None:
 def test_outputs_that_json_does_not_have_are_refused(given: Any) -> None:
     with pytest.raises(sw.InvalidOutputsError):
         output_values(given)
-
-
-def test_a_label_cannot_be_none() -> None:
     with pytest.raises(sw.InvalidOutputsError):
         known_value(None, "the label")
 

@@ -63,22 +63,17 @@ class Counters:
         self.answers[route, status].add(seconds)
 
 
-class Metrics:
-    """The metrics of a service."""
+_PROCESS = ProcessCollector(registry=None)  # memory, processor time, open files
 
-    def __init__(self, service: "Service") -> None:
-        self._service = service
-        self._process = ProcessCollector(registry=None)  # memory, processor time, open files
 
-    async def page_aside(self) -> bytes:
-        """Return all metrics in the text format of Prometheus (`CONTENT_TYPE`).
+async def metrics_page(service: "Service") -> bytes:
+    """Return all metrics in the text format of Prometheus (`CONTENT_TYPE`).
 
-        The state is read here; formatting takes several times as long, and runs in a thread.
-        """
-        service = self._service
-        families = [*_of_process(service), *_of_cascades(service), *self._process.collect()]
-        read = SimpleNamespace(collect=lambda: families)
-        return await asyncio.to_thread(generate_latest, read)  # pyright: ignore[reportArgumentType] (it calls `collect` alone)
+    The state is read here; formatting takes several times as long, and runs in a thread.
+    """
+    families = [*_of_process(service), *_of_cascades(service), *_PROCESS.collect()]
+    read = SimpleNamespace(collect=lambda: families)
+    return await asyncio.to_thread(generate_latest, read)  # pyright: ignore[reportArgumentType] (it calls `collect` alone)
 
 
 _COUNTER, _GAUGE, _HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily

@@ -80,11 +80,9 @@ async def from_snapshot(store: EventStore) -> State:
             state = None if snapshot is None else await asyncio.to_thread(State.restored, snapshot)
             if state is not None:
                 await _check(store, state)
+                return state
         except StopwiseError as error:  # the log has it all: start before it
             LOG.warning("a snapshot is skipped", extra={"reason": str(error)})
-            continue
-        if state is not None:
-            return state
     return State()
 
 

@@ -12,17 +12,13 @@ from typing import Any, TextIO
 import msgspec
 
 from stopwise.service.settings import Settings
+from stopwise.service.validation import short
 
 LOG = logging.getLogger("stopwise.service")
 FLOODS = frozenset({429, 503})  # statuses that come in thousands; metrics count them
 MAX_PATH = 200  # characters that are logged; clients choose how long a path is
 # What every log record has; anything else is a field.
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", "taskName"}
-
-
-def cut(path: str) -> str:
-    """Return a path as it is logged."""
-    return path if len(path) <= MAX_PATH else f"{path[: MAX_PATH - 1]}…"
 
 
 def is_logged(log_requests: str, status: int) -> bool:
@@ -33,7 +29,7 @@ def is_logged(log_requests: str, status: int) -> bool:
 
 def log_request(method: str, path: str, status: int, seconds: float, **more: str | None) -> None:
     """Log a request: ``path`` without its query; of ``more``, what is known."""
-    fields: dict[str, Any] = {"method": method, "path": cut(path), "status": status}
+    fields: dict[str, Any] = {"method": method, "path": short(path, MAX_PATH), "status": status}
     fields["milliseconds"] = round(seconds * 1e3, 3)
     LOG.info("request", extra=fields | {name: one for name, one in more.items() if one})
 

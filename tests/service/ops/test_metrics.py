@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from stopwise.service.messages import Arm, BatchRequest, CascadeSpec, LabelRequest, OutputsRequest
-from stopwise.service.metrics import BOUNDS, Metrics
+from stopwise.service.metrics import BOUNDS, metrics_page
 from stopwise.service.service import Service
 from tests.service.tools.making import open_round, running
 
@@ -36,7 +36,7 @@ class Page:
 
 
 async def page_of(service: Service) -> Page:
-    return Page(await Metrics(service).page_aside())
+    return Page(await metrics_page(service))
 
 
 async def played(service: Service, name: str) -> dict[tuple[str, str], list[int]]:

@@ -141,16 +141,6 @@ async def test_the_newest_snapshots_remain(where: str) -> None:
         assert await store.latest_snapshot() == saved[9]
 
 
-async def test_a_snapshot_is_returned_in_the_same_parts(where: str) -> None:
-    every = ((b"",), (b"one", b"", b"three"), (*[BLOB * 4] * 3, b"end"))
-    for position, parts in enumerate(every, 7):
-        snapshot = Snapshot(position, b"d" * 16, parts)
-        async with opened(where) as store:
-            await store.save_snapshot(snapshot)
-        async with opened(where) as store:
-            assert await store.latest_snapshot() == snapshot
-
-
 async def test_blocks_are_appended_while_a_snapshot_is_written(where: str) -> None:
     snapshot = Snapshot(1, b"d" * 16, (BLOB * 4,) * 5)
 

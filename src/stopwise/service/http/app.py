@@ -22,7 +22,7 @@ from stopwise.service.http.request import (
 from stopwise.service.http.routes import ROUTES, Api, Route
 from stopwise.service.http.schema import document
 from stopwise.service.keys import Keys
-from stopwise.service.metrics import OTHER, Metrics
+from stopwise.service.metrics import OTHER
 from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import is_logged, log_request
 from stopwise.service.service import Service
@@ -49,7 +49,7 @@ class App:
     def __init__(self, service: Service, settings: Settings) -> None:
         keys = None if settings.keys is None else Keys(settings.keys)
         self._access = Access(settings, keys)
-        self._api = Api(service, self._access, Metrics(service), document(secured=keys is not None))
+        self._api = Api(service, self._access, document(secured=keys is not None))
         self._max_body = settings.max_body
         self._counters = service.counters
         self._log_requests = settings.log_requests
@@ -122,7 +122,7 @@ class App:
         async def handle(request: Request) -> Response:
             if route.needs != "nothing":
                 self._access.check_key(request, route.needs)
-            if route.writes:
+            if route.method == "POST":
                 request.check_media_type()
                 raw = await request.body()
                 if route.repeatable:

@@ -16,7 +16,7 @@ from stopwise.service.keys import Key, Keys, Scope
 from stopwise.service.messages import CascadeSpec, ErrorAnswer, Fault
 from stopwise.service.outputs import MAX_DEPTH
 from stopwise.service.refusals import Refusal, invalid
-from stopwise.service.server_log import LOG, cut
+from stopwise.service.server_log import LOG, MAX_PATH
 from stopwise.service.settings import Settings
 from stopwise.service.validation import explain, short
 
@@ -207,7 +207,7 @@ def refused(refusal: Refusal, headers: Iterable[tuple[str, str]] = ()) -> Respon
 def unexpected(error: BaseException, request: Request) -> Response:
     """Answer a request that ran into a defect: the log has the details, the caller their id."""
     number = request.id or token_hex(8)
-    fields = {"request": number, "method": request.method, "path": cut(request.path)}
+    fields = {"request": number, "method": request.method, "path": short(request.path, MAX_PATH)}
     LOG.error("a request failed", extra=fields, exc_info=error)
     refusal = Refusal(500, "internal", f"a defect of the service; its log has it under {number}")
     return refused(refusal, [("x-request-id", number)])

@@ -12,7 +12,7 @@ import msgspec
 from stopwise.service import messages as m
 from stopwise.service.http.request import JSON, Access, Request, Response
 from stopwise.service.keys import Scope
-from stopwise.service.metrics import CONTENT_TYPE, Metrics
+from stopwise.service.metrics import CONTENT_TYPE, metrics_page
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 
@@ -24,7 +24,6 @@ class Api(msgspec.Struct, frozen=True):
 
     service: Service
     access: Access
-    metrics: Metrics
     document: bytes
 
 
@@ -49,11 +48,6 @@ class Route(msgspec.Struct, frozen=True):
     refuses: tuple[str, ...] = ()  # codes besides those of every such route
     repeatable: bool = False  # whether an Idempotency-Key is used
     media_type: str = JSON
-
-    @property
-    def writes(self) -> bool:
-        """Whether it can change anything."""
-        return self.method == "POST"
 
     @property
     def id(self) -> str:
@@ -245,7 +239,7 @@ async def metrics(api: Api, request: Request) -> Response:
     """Give the metrics, as Prometheus reads them."""
     check_unrestricted(request)
     await api.service.readable()
-    return Response(200, await api.metrics.page_aside(), CONTENT_TYPE)
+    return Response(200, await metrics_page(api.service), CONTENT_TYPE)
 
 
 @_get("/openapi.json", None, dict[str, Any], "OpenAPI 3.1.")

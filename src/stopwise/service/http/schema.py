@@ -143,7 +143,7 @@ def refusals(route: Route, secured: bool) -> list[str]:
         found.add("forbidden")  # what came through somebody else's site
     elif route.needs != "nothing":
         found |= {"unauthorized", "forbidden", "too_many_requests"}
-    if route.writes:
+    if route.method == "POST":
         found |= {"too_large", "unsupported_media_type", "invalid", "too_many_requests"}
     if route.path.startswith("/v1") or route.path == "/readyz":
         found.add("unavailable")
