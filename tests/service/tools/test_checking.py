@@ -188,7 +188,8 @@ async def test_a_wrong_snapshot_is_damage_and_recovery_skips_it(sqlite: Lived) -
     ):
         await store_snapshot(where, other)
         await damaged(where, f"snapshot at event {other.position}")
-        assert (await using(where, recover_state)).hash() == sqlite.hash
+        recovered = await using(where, recover_state)
+        assert (recovered.hash(), recovered.log_digest) == (sqlite.hash, snapshot.digest)
         change(where, "DELETE FROM snapshot WHERE position = ?", (other.position,))
 
     def forget(state: State) -> None:
