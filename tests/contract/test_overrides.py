@@ -39,7 +39,7 @@ no_truth = pytest.mark.parametrize(
 def new(name: str, kind: Callable[..., Any] | None = None, **more: Any) -> Any:
     """Create a policy of this name, or one of a subclass of it."""
     sized = {"context_dim": 2} if issubclass(sw.POLICIES[name], Contextual) else {}
-    return (kind or sw.POLICIES[name])(CASCADE, **sized, **SETTINGS.get(name, {}), **more)
+    return (kind or sw.POLICIES[name])(CASCADE, **sized, **SETTINGS.get(name, {}) | more)
 
 
 def own_stop(x: Any) -> int:
@@ -189,18 +189,25 @@ def test_decide_is_called_in_the_replay_of_a_log(tmp_path: Path) -> None:
     assert Deep.calls == N
 
 
-def test_a_step_may_call_batch_methods_and_take_only_what_it_needs() -> None:
-    class Batched(sw.USSPD):
+@no_truth
+def test_a_step_may_call_batch_methods_and_take_only_what_it_needs(name: str) -> None:
+    class Many(sw.POLICIES[name]):
         def decide(self, x: Any) -> sw.Decision:
             return self._decision(int(super().decide_many([x])[0]))
 
         def observe(self, x: Any, outputs: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             super().observe(x, outputs)
 
-    for play in BY_OUTPUTS.values():
-        one, other = (kind(CASCADE, context_dim=2, forced_rounds=5) for kind in (sw.USSPD, Batched))
-        assert list(play(one)) == list(play(other))
-        assert one.rounds == other.rounds == N
+    class Batch(Many):
+        def decide(self, x: Any) -> sw.Decision:
+            return self._decision(int(super().decide_batch([x])[1][0]))
+
+    plain = {"full_depth_every": None} if name == "uss-pd" else {}
+    for kind in (Many, Batch):
+        for play in (*BY_OUTPUTS.values(), *DECIDES.values()):
+            one, other = new(name, **plain), new(name, kind, **plain)
+            assert list(play(one)) == list(play(other))
+            assert one.rounds == other.rounds
 
 
 @no_truth

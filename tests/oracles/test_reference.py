@@ -74,9 +74,9 @@ def test_newton_converges_from_far_away_and_on_separable_data(rate: float) -> No
     rng = np.random.default_rng(3)
     rows = rng.uniform(-1, 1, (60, 3)) / math.sqrt(3)
     differ = (rng.random(60) < rate).astype(float)
-    for far in (0.0, 3.0, 300.0):
-        theta_hat = reference.estimate(rows, differ, 1e-4, far * rng.normal(size=3))
-        off = rows.T @ (differ - expit(rows @ theta_hat)) - 1e-4 * theta_hat
+    for far, ridge in ((0.0, 1e-4), (3.0, 2.0), (300.0, 1e-4)):
+        theta_hat = reference.estimate(rows, differ, ridge, far * rng.normal(size=3))
+        off = rows.T @ (differ - expit(rows @ theta_hat)) - ridge * theta_hat
         assert np.abs(off).max() < 1e-12
 
 

@@ -58,7 +58,7 @@ def stays_inside(seed: int, n: int, k: int, least: float) -> tuple[bool, int]:
             continue
         for m, (i, j) in enumerate(pairs):
             off = policy.theta(i, j) - truth[m]
-            if np.sqrt(off @ v[m] @ off) > policy.radius:
+            if np.sqrt(off @ v[m] @ off) > policy.radius(0, 1):
                 return False, early
     return True, early
 

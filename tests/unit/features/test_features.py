@@ -216,8 +216,11 @@ def test_the_first_context_outside_the_bound_is_named(features: Any, X: Any, wor
         (lambda: bind(PerStage([half]), 2, 3), "2 for 3 arms; there are 1"),
         (lambda: PerStage([half, half], sees=[2, 1]), "none smaller than the one before"),
         (lambda: bind(PerStage([half, half], sees=[1, 2]), 3, 3), "context_dim must be 2, not 3"),
-        (lambda: bind(PerPair({(0, 1): half, (1, 2): half}), 2, 3), r"it has \[\(0, 1\), \(1"),
-        (lambda: bind(PerPair({(1, 0): half}), 2, 2), r"it has \[\(1, 0\)\]"),
+        (lambda: bind(PerPair({(0, 1): half, (1, 2): half}), 2, 3), r"arms: \(0, 2\) is missing$"),
+        (
+            lambda: bind(PerPair({(1, 0): half, "01": half}), 2, 2),
+            r"'01' is none of them, \(1, 0\) is none of them, \(0, 1\) is missing",
+        ),
         (lambda: bind(Identity(), 2, 3).slot_of(1, 1), "no pair of the 3 arms"),
     ],
 )
