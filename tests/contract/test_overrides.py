@@ -306,15 +306,20 @@ def test_a_bad_stop_and_a_bad_context_are_refused() -> None:
 def test_a_subclass_is_not_saved_as_what_it_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = deciding("uss-pd")
-    with pytest.raises(sw.PersistenceError, match=r"Deciding would be saved as 'uss-pd'.*USSPD"):
-        new("uss-pd", kind).save(tmp_path / "policy")
-    kind.name = "mine"
+    class Mine(sw.FixedDepth):
+        def __init__(self, cascade: sw.Cascade, depth: int = 0) -> None:  # also by position
+            super().__init__(cascade, depth=depth)
+
+    policy, path = Mine(CASCADE, 1), tmp_path / "policy"
+    with pytest.raises(sw.PersistenceError, match=r"Mine .* saved as 'fixed-depth'.*FixedDepth"):
+        policy.save(path)
+    Mine.name = "mine"
     with pytest.raises(sw.PersistenceError, match="does not know"):
-        new("uss-pd", kind).save(tmp_path / "policy")
-    monkeypatch.setitem(sw.POLICIES, "mine", kind)
-    new("uss-pd", kind).save(tmp_path / "policy")
-    assert type(sw.load(tmp_path / "policy")) is kind
+        policy.save(path)
+    monkeypatch.setitem(sw.POLICIES, "mine", Mine)
+    policy.save(path)
+    again = sw.load(path)
+    assert (type(again), again.decide(None).stop) == (Mine, 1)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("name", sw.POLICIES)

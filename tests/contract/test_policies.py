@@ -15,6 +15,7 @@ import stopwise as sw
 from stopwise.policies.base import CHUNK, MAX_ARMS
 from stopwise.policies.contextual import Contextual
 from tests.helpers import archive
+from tests.helpers.archive import assert_same
 
 State = dict[str, NDArray[Any]]
 
@@ -101,12 +102,6 @@ def at_once(policy: Any, batch: sw.Batch, start: int, end: int) -> list[int]:
     stops = run(batch.contexts[part], table[part], **known)
     assert stops.dtype == np.int64
     return stops.tolist()
-
-
-def assert_same(one: State, other: State, message: str = "") -> None:
-    assert one.keys() == other.keys()
-    for part, array in one.items():
-        np.testing.assert_array_equal(array, other[part], err_msg=f"{part} {message}")
 
 
 def learned(policy: sw.Policy) -> State:

@@ -21,7 +21,7 @@ from stopwise.theory.dominance import (
     first_candidates,
     strongly_dominant,
 )
-from stopwise.theory.regret import optimal_arms, regret
+from stopwise.theory.regret import optimal_arms, pseudo_regret, regret
 
 
 class World(NamedTuple):
@@ -90,6 +90,10 @@ def test_the_first_candidate_is_optimal_exactly_under_weak_dominance(k: int) -> 
         seen[dominant] += best < k - 1  # at the last arm there is nothing to be seen
         assert (first == best) == dominant
         assert first >= best  # too deep, never too shallow
+        errors, p = (np.array([table] * k) for table in (context.errors, context.disagreement))
+        arms, bests = np.arange(k), np.full(k, best)
+        bound = pseudo_regret(cascade, np.triu(p, 1), bests, arms)
+        assert (regret(cascade, errors, arms) <= bound + 1e-12).all()
         if not dominant:
             spare = cascade.gaps[best] - context.disagreement[best]
             j = next(j for j in range(best + 1, k) if spare[j] <= 0)

@@ -84,17 +84,6 @@ def test_history_is_what_a_dictionary_and_a_list_hold(
         assert len(plain.single) > 100
 
 
-def test_a_round_that_ends_before_any_pair_is_complete_is_counted_and_not_stored() -> None:
-    policy = new(3, 2)
-    size = policy.nbytes
-    for _ in range(10):
-        policy.observe([0.5, 0.5], [1])
-    assert policy.rounds == 10
-    assert policy.effort["rows_stored"] == 0
-    assert policy.nbytes == size
-    assert policy.observations(0, 1) == 0
-
-
 @pytest.mark.parametrize("distinct", [1, MAX_DISTINCT, MAX_DISTINCT + 64])
 def test_contexts_that_repeat_take_no_room_up_to_a_limit(distinct: int) -> None:
     policy = new(2, 2)
