@@ -420,7 +420,7 @@ def skewed(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def test_a_custom_map_must_be_given_again_under_any_name(path: Path) -> None:
     policy = trained(features=radial)
     policy.save(path)
-    with pytest.raises(sw.FeaturesMismatchError, match=r"'radial'.*features="):
+    with pytest.raises(sw.FeaturesMismatchError, match=r"'radial' \(2 features\).*features="):
         sw.load(path)
     for given in (radial, lambda x: radial(x)):
         assert_same(sw.load(path, features=given).state(), policy.state())
