@@ -163,13 +163,13 @@ def rounds_in(contexts: NDArray[Any]) -> int:
     return len(contexts)
 
 
-def hashable(value: object) -> bool:
-    """Return whether a value can be hashed, and so compared with other outputs."""
+def comparable(output: object) -> bool:
+    """Return whether a value can be compared with others: hashable, and equal to itself."""
     try:
-        hash(value)
-    except TypeError:
+        hash(output)
+        return bool(output == output)
+    except Exception:  # whatever a foreign type does when it is compared
         return False
-    return True
 
 
 def short_repr(value: object) -> str:

@@ -32,7 +32,7 @@ def bias(seed: int, every: int | None) -> float:
     policy.run(*world(seed))
     grid = np.column_stack([np.linspace(-1, 1, 21), np.zeros(21)])
     logits = policy.features.transform(grid, 0, 2) @ policy.theta(0, 2)
-    return abs(np.mean(1 / (1 + np.exp(-logits))) - TRUE)
+    return abs(float(np.mean(1 / (1 + np.exp(-logits)))) - TRUE)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import as_table, hashable, integer, numbers, short_repr
+from stopwise.checks import as_table, comparable, integer, numbers, short_repr
 from stopwise.errors import (
     InvalidContextError,
     InvalidOutputsError,
@@ -135,7 +135,7 @@ def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]
         )
     if table.dtype.kind == "O":
         for (t, arm), y in np.ndenumerate(table):
-            if not hashable(y):
+            if not comparable(y):
                 raise InvalidOutputsError(
                     f"outputs must be hashable values (numbers, strings, tuples …); that of arm "
                     f"{arm} in round {t} is {short_repr(y)}"

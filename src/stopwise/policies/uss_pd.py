@@ -10,13 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stopwise.cascade import Cascade
-from stopwise.checks import real
+from stopwise.checks import comparable, real
 from stopwise.engine.native import Ellipsoid, Rule, UssPd, UssPdRidge
 from stopwise.errors import InvalidOutputsError
 from stopwise.features import FeaturesLike
 from stopwise.policies.checking import coded
 from stopwise.policies.contextual import Contextual
-from stopwise.policies.round_in_progress import comparable
 from stopwise.policies.staged import known_row
 from stopwise.records import Round
 
