@@ -191,19 +191,19 @@ def test_decide_is_called_in_the_replay_of_a_log(tmp_path: Path) -> None:
 
 @no_truth
 def test_a_step_may_call_batch_methods_and_take_only_what_it_needs(name: str) -> None:
-    class Many(sw.POLICIES[name]):
+    class Batch(sw.POLICIES[name]):
         def decide(self, x: Any) -> sw.Decision:
-            return self._decision(int(super().decide_many([x])[0]))
+            return self._decision(int(super().decide_batch([x])[1][0]))
 
         def observe(self, x: Any, outputs: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             super().observe(x, outputs)
 
-    class Batch(Many):
+    class Many(Batch):
         def decide(self, x: Any) -> sw.Decision:
-            return self._decision(int(super().decide_batch([x])[1][0]))
+            return self._decision(int(super().decide_many([x])[0]))
 
     plain = {"full_depth_every": None} if name == "uss-pd" else {}
-    for kind in (Many, Batch):
+    for kind in (Batch, Many):
         for play in (*BY_OUTPUTS.values(), *DECIDES.values()):
             one, other = new(name, **plain), new(name, kind, **plain)
             assert list(play(one)) == list(play(other))
@@ -306,11 +306,15 @@ def test_a_bad_stop_and_a_bad_context_are_refused() -> None:
 def test_a_subclass_is_not_saved_as_what_it_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Mine(sw.FixedDepth):
+    class Deep(sw.FixedDepth):
         def __init__(self, cascade: sw.Cascade, depth: int = 0) -> None:  # also by position
             super().__init__(cascade, depth=depth)
 
-    policy, path = Mine(CASCADE, 1), tmp_path / "policy"
+    class Mine(Deep):
+        def __init__(self, cascade: sw.Cascade, **more: Any) -> None:
+            super().__init__(cascade, **more)
+
+    policy, path = Mine(CASCADE, depth=1), tmp_path / "policy"
     with pytest.raises(sw.PersistenceError, match=r"Mine .* saved as 'fixed-depth'.*FixedDepth"):
         policy.save(path)
     Mine.name = "mine"

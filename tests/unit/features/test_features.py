@@ -145,6 +145,8 @@ def test_every_pair_uses_its_own_slot_in_row_major_order() -> None:
         for i, j in pairs:
             alone = bind(of_pair[i, j], 2, 2).rows([[1, -0.5]])
             assert np.array_equal(bound.transform([1, -0.5], i, j), alone)
+    many = {pair: Identity(1 + sum(pair)) for pair in itertools.combinations(range(12), 2)}
+    assert bind(PerPair(many), 1, 12).maps == tuple(many.values())
 
 
 @pytest.mark.parametrize("good", [Identity(), Custom(half)])
