@@ -16,7 +16,7 @@ FLOAT64 = np.dtype(np.float64)
 NOT_NUMBERS = (bool, np.bool_, str, bytes)  # though Python would make numbers of them
 
 
-def number(
+def real(
     name: str,
     value: object,
     *,
@@ -30,7 +30,7 @@ def number(
 
     Examples
     --------
-    >>> number("delta", 0.05, above=0, below=1)
+    >>> real("delta", 0.05, above=0, below=1)
     0.05
     """
     try:
@@ -57,7 +57,7 @@ def integer(
     most: int | None = None,
     error: Error = InvalidParameterError,
 ) -> int:
-    """Return a whole number within the limits; 2.0 is one, True is not.
+    """Return a whole number within the limits; 2.0, which JSON may hold, is one; True is not.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def vector(
         raise error(f"{name} must be a flat list of {count}numbers; its shape is {given.shape}")
     return np.array(
         [
-            number(f"{name}[{i}]", value, above=above, least=least, error=error)
+            real(f"{name}[{i}]", value, above=above, least=least, error=error)
             for i, value in enumerate(given)
         ],
         dtype=np.float64,
@@ -159,17 +159,17 @@ def as_table(values: ArrayLike) -> NDArray[Any]:
 def rounds_in(contexts: NDArray[Any]) -> int:
     """Return how many rounds a table of contexts has."""
     if contexts.ndim == 0:
-        raise InvalidContextError("contexts must be a table with one row a round, not one value")
+        raise InvalidContextError("contexts must be a table with one row per round, not one value")
     return len(contexts)
 
 
-def hashable(value: object) -> bool:
-    """Return whether a value can be hashed, and so compared with other outputs."""
+def comparable(output: object) -> bool:
+    """Return whether a value can be compared with others: hashable, and equal to itself."""
     try:
-        hash(value)
-    except TypeError:
+        hash(output)
+        return bool(output == output)
+    except Exception:  # whatever a foreign type does when it is compared
         return False
-    return True
 
 
 def short_repr(value: object) -> str:

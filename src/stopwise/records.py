@@ -206,7 +206,7 @@ class Rounds(msgspec.Struct, frozen=True, eq=False):
     Attributes
     ----------
     contexts : ndarray of shape (n, context_dim)
-        One context a round; zeros where a stage that never ran would have revealed something.
+        One context per round; zeros where a stage that never ran would have revealed something.
     differ : ndarray of uint8, shape (n, K(K−1)/2)
         Whether each pair disagreed, in the order of ``cascade.pairs()``; 0 where not known.
     reach : ndarray of int64, shape (n,)

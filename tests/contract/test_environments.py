@@ -1,7 +1,6 @@
 """What every environment guarantees: shapes, seeds, and outputs that follow the stated truth."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ CASES: dict[str, tuple[str, sw.Cascade, dict[str, Any]]] = {
     "pima": ("pima", sw.Cascade([0.01, 0.05, 0.02]), {}),
     "heart": ("heart", sw.Cascade([0.01, 0.1, 0.1]), {}),
 }
+every_case = pytest.mark.parametrize("case", CASES)
 
 
 def make(case: str) -> sw.Environment:
@@ -49,7 +49,8 @@ def test_every_environment_of_the_registry_is_checked_here() -> None:
     assert all(environment.name == name for name, environment in sw.ENVIRONMENTS.items())
 
 
-def check_shapes_and_ranges(case: str) -> None:
+@every_case
+def test_shapes_and_ranges(case: str) -> None:
     environment, batch = make(case), draw(case)
     n, k = 400, environment.cascade.n_arms
     assert environment.cascade == CASES[case][1]
@@ -75,7 +76,8 @@ def check_shapes_and_ranges(case: str) -> None:
     assert set(batch.optimal.tolist()) <= set(range(k))
 
 
-def check_a_seed_fixes_a_batch_which_may_be_changed(case: str) -> None:
+@every_case
+def test_a_seed_fixes_a_batch_which_may_be_changed(case: str) -> None:
     environment = make(case)
     one, other = (environment.sample(400, np.random.default_rng(seed)) for seed in (0, 1))
     spoiled = environment.sample(400, np.random.default_rng(0))
@@ -90,7 +92,8 @@ def check_a_seed_fixes_a_batch_which_may_be_changed(case: str) -> None:
     assert not np.array_equal(differ(one, cascade), differ(other, cascade))
 
 
-def check_disagreements_and_errors_are_as_stated(case: str) -> None:
+@every_case
+def test_disagreements_and_errors_are_as_stated(case: str) -> None:
     """Arms disagree and err as often as stated: overall, and where it is stated to be likely.
 
     Hoeffding: |mean(d − p)| > 0.0125 over n rounds has chance ≤ 2·exp(−2·n·0.0125²): below
@@ -113,7 +116,8 @@ def check_disagreements_and_errors_are_as_stated(case: str) -> None:
                 assert abs(off[likely, column].mean()) < 0.0125
 
 
-def check_the_optimal_arm_and_the_margin_are_those_of_a_brute_force_search(case: str) -> None:
+@every_case
+def test_the_optimal_arm_and_the_margin_are_those_of_a_brute_force_search(case: str) -> None:
     """max argmin of γ_i + C_i; where there are no error rates, Lemma 2's first arm that holds."""
     batch, cascade = draw(case), CASES[case][1]
     k = cascade.n_arms
@@ -133,17 +137,3 @@ def check_the_optimal_arm_and_the_margin_are_those_of_a_brute_force_search(case:
         margin = min(spare[optimal], default=math.inf)
         assert batch.margins[t] == pytest.approx(margin, abs=1e-11)
         assert batch.dominant[t] == (margin > 1e-12)
-
-
-CHECKS = [
-    check_shapes_and_ranges,
-    check_a_seed_fixes_a_batch_which_may_be_changed,
-    check_disagreements_and_errors_are_as_stated,
-    check_the_optimal_arm_and_the_margin_are_those_of_a_brute_force_search,
-]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("case", CASES)
-def test_environment(case: str, check: Callable[[str], None]) -> None:
-    check(case)

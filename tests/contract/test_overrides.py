@@ -39,7 +39,7 @@ no_truth = pytest.mark.parametrize(
 def new(name: str, kind: Callable[..., Any] | None = None, **more: Any) -> Any:
     """Create a policy of this name, or one of a subclass of it."""
     sized = {"context_dim": 2} if issubclass(sw.POLICIES[name], Contextual) else {}
-    return (kind or sw.POLICIES[name])(CASCADE, **sized, **SETTINGS.get(name, {}), **more)
+    return (kind or sw.POLICIES[name])(CASCADE, **sized, **SETTINGS.get(name, {}) | more)
 
 
 def own_stop(x: Any) -> int:
@@ -189,18 +189,25 @@ def test_decide_is_called_in_the_replay_of_a_log(tmp_path: Path) -> None:
     assert Deep.calls == N
 
 
-def test_a_step_may_call_batch_methods_and_take_only_what_it_needs() -> None:
-    class Batched(sw.USSPD):
+@no_truth
+def test_a_step_may_call_batch_methods_and_take_only_what_it_needs(name: str) -> None:
+    class Batch(sw.POLICIES[name]):
         def decide(self, x: Any) -> sw.Decision:
-            return self._decision(int(super().decide_many([x])[0]))
+            return self._decision(int(super().decide_batch([x])[1][0]))
 
         def observe(self, x: Any, outputs: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             super().observe(x, outputs)
 
-    for play in BY_OUTPUTS.values():
-        one, other = (kind(CASCADE, context_dim=2, forced_rounds=5) for kind in (sw.USSPD, Batched))
-        assert list(play(one)) == list(play(other))
-        assert one.rounds == other.rounds == N
+    class Many(Batch):
+        def decide(self, x: Any) -> sw.Decision:
+            return self._decision(int(super().decide_many([x])[0]))
+
+    plain = {"full_depth_every": None} if name == "uss-pd" else {}
+    for kind in (Batch, Many):
+        for play in (*BY_OUTPUTS.values(), *DECIDES.values()):
+            one, other = new(name, **plain), new(name, kind, **plain)
+            assert list(play(one)) == list(play(other))
+            assert one.rounds == other.rounds
 
 
 @no_truth
@@ -299,15 +306,24 @@ def test_a_bad_stop_and_a_bad_context_are_refused() -> None:
 def test_a_subclass_is_not_saved_as_what_it_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = deciding("uss-pd")
-    with pytest.raises(sw.PersistenceError, match=r"Deciding would be saved as 'uss-pd'.*USSPD"):
-        new("uss-pd", kind).save(tmp_path / "policy")
-    kind.name = "mine"
+    class Deep(sw.FixedDepth):
+        def __init__(self, cascade: sw.Cascade, depth: int = 0) -> None:  # also by position
+            super().__init__(cascade, depth=depth)
+
+    class Mine(Deep):
+        def __init__(self, cascade: sw.Cascade, **more: Any) -> None:
+            super().__init__(cascade, **more)
+
+    policy, path = Mine(CASCADE, depth=1), tmp_path / "policy"
+    with pytest.raises(sw.PersistenceError, match=r"Mine .* saved as 'fixed-depth'.*FixedDepth"):
+        policy.save(path)
+    Mine.name = "mine"
     with pytest.raises(sw.PersistenceError, match="does not know"):
-        new("uss-pd", kind).save(tmp_path / "policy")
-    monkeypatch.setitem(sw.POLICIES, "mine", kind)
-    new("uss-pd", kind).save(tmp_path / "policy")
-    assert type(sw.load(tmp_path / "policy")) is kind
+        policy.save(path)
+    monkeypatch.setitem(sw.POLICIES, "mine", Mine)
+    policy.save(path)
+    again = sw.load(path)
+    assert (type(again), again.decide(None).stop) == (Mine, 1)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("name", sw.POLICIES)

@@ -43,6 +43,13 @@ def learned(policy: Contextual) -> Parts:
     return {name: part for name, part in parts(policy).items() if not left_out & {*name.split(".")}}
 
 
+def assert_same(one: Parts, other: Parts, message: str = "") -> None:
+    """Assert that two states, or parts of them, are equal."""
+    assert one.keys() == other.keys()
+    for name, part in one.items():
+        np.testing.assert_array_equal(part, other[name], err_msg=f"{name} {message}")
+
+
 def numbers(policy: Contextual) -> Parts:
     """Return the parts that are real numbers."""
     return {name: part for name, part in parts(policy).items() if part.dtype.kind == "f"}

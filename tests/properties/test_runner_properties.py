@@ -13,6 +13,7 @@ from stopwise.running.stage import Stage
 
 ARMS = 3
 CASCADE = sw.Cascade([0.05, 0.1, 0.15])
+STAGED: dict[str, Any] = {"forced_rounds": 4, "full_depth_every": 3}  # arm 1 reveals a number
 # What a stage does with a case: answer something, or one of the ways not to.
 outcomes = st.integers(0, 2) | st.sampled_from(["raises", "interrupted", "nan", "unhashable"])
 number = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0])
@@ -28,20 +29,26 @@ def policies() -> list[sw.Policy]:
         sw.USSUCB(CASCADE, a=0.1),
         sw.USSTS(CASCADE, seed=3),
         sw.RandomDepth(CASCADE, seed=4),
+        sw.USSPD(CASCADE, sw.PerStage([sw.Polynomial(degree=1)] * 2, sees=[1, 2]), 2, **STAGED),
     ]
 
 
 kinds = st.integers(0, len(policies()) - 1)
 
 
-def stage(arm: int) -> Any:
+def stage(arm: int, staged: bool) -> Stage:
     def run(case: Any) -> Any:
-        outcome = case[1][arm]
+        x, plan = case
+        outcome = plan[arm]
         if outcome in ("raises", "interrupted"):
             raise ConnectionError("no answer") if outcome == "raises" else KeyboardInterrupt
-        return {"nan": float("nan"), "unhashable": []}.get(outcome, outcome)
+        return {"nan": float("nan"), "unhashable": []}.get(outcome, outcome), x
 
-    return run
+    def reveals(answer: Any) -> list[float]:
+        outcome, x = answer
+        return [x[1]] * outcome  # the right count for one of the answers only
+
+    return Stage(run, canonical=lambda a: a[0], reveals=reveals if staged and arm == 1 else None)
 
 
 def frozen(policy: sw.Policy) -> dict[str, bytes]:
@@ -54,69 +61,26 @@ def test_failures_anywhere_leave_what_the_answered_prefixes_teach(
 ) -> None:
     """An interrupted round teaches nothing, but has been decided."""
     policy, twin = policies()[kind], policies()[kind]
-    runner = Runner(policy, [stage(arm) for arm in range(ARMS)], context=lambda case: case[0])
+    staged = policy.sees_revealed
+    known = 1 if staged else 2
+    stages = [stage(arm, staged) for arm in range(ARMS)]
+    runner = Runner(policy, stages, context=lambda case: case[0][:known])
     for x, plan in cases:
-        decision = twin.decide(x)
-        answered = 0
-        while answered <= decision.stop and isinstance(plan[answered], int):
-            answered += 1
-        if answered <= decision.stop and plan[answered] == "interrupted":
+        running = twin.start(x[:known])
+        while (arm := running.next()) is not None and isinstance(plan[arm], int):
+            if staged and arm == 1 and plan[arm] != 1:
+                break
+            running.give(plan[arm], x[1:] if staged and arm == 1 else ())
+        if arm is not None and plan[arm] == "interrupted":
             with pytest.raises(KeyboardInterrupt):
                 runner.run((x, plan))
             assert policy.rounds == twin.rounds
             continue
-        if answered:
-            twin.observe(x, plan[:answered], rule_stop=decision.rule_stop)
-
+        running.learn()
+        answered = len(running.outputs)
         done = asyncio.run(runner.arun((x, plan))) if looped else runner.run((x, plan))
         assert done.outputs == plan[:answered]
         assert done.stop == (answered - 1 if answered else None)
-        assert done.rule_stop == decision.rule_stop
-        assert (done.failure is None) == (answered == decision.stop + 1)
-        if done.failure is not None:
-            assert done.failure.arm == answered
-    assert frozen(policy) == frozen(twin)
-
-
-@given(
-    contexts=st.lists(st.lists(number, min_size=4, max_size=4), min_size=1, max_size=12),
-    broken=st.sets(st.tuples(st.integers(0, 24), st.integers(0, 1))),
-)
-def test_a_revelation_that_fails_leaves_what_the_answered_prefixes_teach(
-    contexts: list[list[float]], broken: set[tuple[int, int]]
-) -> None:
-    def learner() -> sw.USSPD:
-        features = sw.PerStage([sw.Polynomial(degree=1)] * 2, sees=[2, 4])
-        return sw.USSPD(CASCADE, features, 4, forced_rounds=4)
-
-    def reveals(arm: int) -> Any:
-        def revealed(answer: tuple[int, int]) -> list[float]:
-            t, _ = answer
-            given = contexts[t][1:2] if arm == 0 else contexts[t][2:]
-            return [*given, 0.5] if (t, arm) in broken else given  # one too many
-
-        return revealed
-
-    def says(t: int, arm: int) -> int:
-        return int(sum(contexts[t][: arm + 2]) > 0)
-
-    policy, twin = learner(), learner()
-    stages = [
-        Stage(
-            lambda t, arm=arm: (t, says(t, arm)),
-            canonical=lambda answer: answer[1],
-            reveals=reveals(arm),
-        )
-        for arm in range(ARMS)
-    ]
-    runner = Runner(policy, stages, context=lambda t: contexts[t][:1])
-    for t, x in enumerate(contexts):
-        done = runner.run(t)
-        descent = twin.start(x[:1])
-        while (arm := descent.next()) is not None and (t, arm) not in broken:
-            descent.give(says(t, arm), (x[1:2], x[2:], ())[arm])
-        descent.learn()
-        assert done.outputs == tuple(descent.outputs)
-        assert done.context == descent.context
-        assert (done.failure is None) == (arm is None)
+        assert (done.context, done.rule_stop) == (running.context, running.rule_stop)
+        assert (done.failure.arm if done.failure else None) == arm
     assert frozen(policy) == frozen(twin)

@@ -27,7 +27,7 @@ def test_what_is_no_whole_number_in_range_is_refused(given: Any) -> None:
 )
 def test_what_is_no_number_in_range_is_refused(given: Any) -> None:
     with pytest.raises(InvalidParameterError, match="delta must be a number above 0 and at most 1"):
-        checks.number("delta", given, above=0, most=1)
+        checks.real("delta", given, above=0, most=1)
 
 
 def test_a_list_holds_numbers_in_range_and_no_booleans() -> None:
@@ -45,7 +45,7 @@ def test_a_list_holds_numbers_in_range_and_no_booleans() -> None:
 
 def test_errors_are_of_the_given_kind() -> None:
     with pytest.raises(InvalidContextError, match="x must be a number, not 'a'"):
-        checks.number("x", "a", error=InvalidContextError)
+        checks.real("x", "a", error=InvalidContextError)
     with pytest.raises(InvalidContextError, match="contexts: row 1, column 0 is inf"):
         checks.table("contexts", [[0.0], [np.inf]], InvalidContextError)
 

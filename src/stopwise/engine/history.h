@@ -42,7 +42,7 @@ public:
         Block(std::size_t width, std::size_t n_questions, bool counted, bool weighted);
         std::size_t rows = 0;
         Numbers x;                             // width columns of kBlock
-        std::vector<std::uint64_t> answers;    // a bit a row, for each question
+        std::vector<std::uint64_t> answers;    // a bit per row, for each question
         std::vector<std::int32_t> counts;      // of a counted block: how often each row was seen …
         std::vector<std::int32_t> positives;   // … and each question answered by yes: (Q, kBlock)
         std::vector<std::uint8_t> rule_stops;  // where rounds have weights

@@ -43,7 +43,7 @@ struct Kernels {
     // No pivot is taken to be less than ``least``, nor than rounding leaves.
     void (*factor)(double* a, double* r, std::size_t d, double least);
 
-    // The following work on a block: ``x`` has d columns of kBlock numbers, one a row, of which the
+    // The following work on a block: ``x`` has d columns of kBlock numbers, one per row, of which the
     // first ``rows`` are visited, a multiple of 16 (`visited`). Rows beyond those stored are zero.
 
     // z = φᵀθ of every row; returns the largest |φᵀaway|.

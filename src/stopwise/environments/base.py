@@ -19,7 +19,7 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     Attributes
     ----------
     contexts : ndarray of shape (n, context_dim)
-        One context a round.
+        One context per round.
     disagreement : ndarray of shape (n, K, K)
         p_ij(x), in the upper triangle.
     optimal, margins : ndarray of shape (n,)

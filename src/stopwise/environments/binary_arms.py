@@ -28,7 +28,7 @@ class BinaryArms(Environment):
         Returns
         -------
         contexts : ndarray of shape (rounds, context_dim)
-            One context a round.
+            One context per round.
         says_one : ndarray of shape (rounds, K)
             a_i(x), the chance that each arm answers 1.
         is_one : ndarray of shape (rounds,)

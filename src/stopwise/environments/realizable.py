@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
-from stopwise.checks import number, table
+from stopwise.checks import real, table
 from stopwise.environments.base import Batch, Environment, Floats
 from stopwise.errors import InvalidParameterError
 from stopwise.features import BoundFeatures, Polynomial, bind
@@ -64,7 +64,7 @@ class Realizable(Environment):
     ) -> None:
         self.cascade = cascade
         self.theta = _vectors(cascade, theta)
-        self.margin = number("margin", margin, least=0)
+        self.margin = real("margin", margin, least=0)
         self._features: BoundFeatures | None = None
         self.context_dim = length = self.theta.shape[1]
         if degree is not None:

@@ -27,7 +27,7 @@ def make_environment(name: str, cascade: Cascade, **parameters: Any) -> Environm
     if name not in ENVIRONMENTS:
         raise UnknownEnvironmentError(
             f"no environment is called {name!r}; there are {', '.join(ENVIRONMENTS)}. If it is "
-            "your own, register it in ENVIRONMENTS where worker processes import it"
+            "your own, register it in ENVIRONMENTS in a module that Dask workers import too"
         )
     # Every class takes the cascade first, then parameters of its own.
     factory: Any = ENVIRONMENTS[name]

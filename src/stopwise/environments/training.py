@@ -46,7 +46,7 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
     [0.7016, 0.7476]
     """
     table, labels = checked_table(X, y)
-    weight = checks.number("C", C, above=0)
+    weight = checks.real("C", C, above=0)
     if intercept and (labels == labels[0]).all():
         raise InvalidParameterError(
             f"every label is {labels[0]}: an intercept would grow for ever; give both labels, or "

@@ -4,30 +4,16 @@ Maps are in `maps`, which pair of arms uses which map in `arrangements`; `bind` 
 cascade.
 """
 
-from stopwise.features.arrangements import PerPair, PerStage, Shared
-from stopwise.features.binding import BoundFeatures, FeaturesLike, bind
-from stopwise.features.maps import (
-    Custom,
-    FeatureMap,
-    Identity,
-    MapLike,
-    Polynomial,
-    Scaled,
-    map_from_spec,
-)
-
-__all__ = [
-    "BoundFeatures",
-    "Custom",
-    "FeatureMap",
-    "FeaturesLike",
-    "Identity",
-    "MapLike",
-    "PerPair",
-    "PerStage",
-    "Polynomial",
-    "Scaled",
-    "Shared",
-    "bind",
-    "map_from_spec",
-]
+from stopwise.features.arrangements import PerPair as PerPair
+from stopwise.features.arrangements import PerStage as PerStage
+from stopwise.features.arrangements import Shared as Shared
+from stopwise.features.binding import BoundFeatures as BoundFeatures
+from stopwise.features.binding import FeaturesLike as FeaturesLike
+from stopwise.features.binding import bind as bind
+from stopwise.features.maps import Custom as Custom
+from stopwise.features.maps import FeatureMap as FeatureMap
+from stopwise.features.maps import Identity as Identity
+from stopwise.features.maps import MapLike as MapLike
+from stopwise.features.maps import Polynomial as Polynomial
+from stopwise.features.maps import Scaled as Scaled
+from stopwise.features.maps import map_from_spec as map_from_spec

@@ -104,17 +104,20 @@ class PerPair:
     maps: tuple[tuple[tuple[int, int], FeatureMap], ...]
 
     def __init__(self, maps: Mapping[tuple[int, int], MapLike]) -> None:
-        ordered = tuple((pair, as_map(maps[pair])) for pair in sorted(maps))
-        object.__setattr__(self, "maps", ordered)
+        ordered = sorted(maps, key=repr)  # whatever the keys are; `slots` refuses wrong ones
+        object.__setattr__(self, "maps", tuple((pair, as_map(maps[pair])) for pair in ordered))
 
     def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:
         """Return the map of each slot in a cascade of this size."""
-        given, needed = [pair for pair, _ in self.maps], pairs(n_arms)
-        if given != needed:
+        given, needed = dict(self.maps), pairs(n_arms)
+        wrong = [f"{key!r} is none of them" for key in given if key not in needed]
+        wrong += [f"{pair} is missing" for pair in needed if pair not in given]
+        if wrong:
             raise InvalidParameterError(
-                f"PerPair needs a map for each pair of {n_arms} arms, {needed}; it has {given}"
+                f"PerPair needs a map for each pair (i, j), i < j, of {n_arms} arms: "
+                f"{', '.join(wrong)}"
             )
-        return tuple(m for _, m in self.maps)
+        return tuple(given[pair] for pair in needed)
 
 
 Arrangement: TypeAlias = Shared | PerStage | PerPair

@@ -120,12 +120,12 @@ class BoundFeatures:
         InvalidFeaturesError
             If a custom map gives what it must not.
         """
-        x = np.require(self._vector(x), requirements=["C", "A"])
+        context = self._vector(x).copy()  # in the form that the engine reads; np.require is slow
         out = np.empty(self.width)
-        _, status = self._monomials.rows(x[None], out[None])
+        _, status = self._monomials.rows(context[None], out[None])
         if status:
-            self._refuse(x, status)
-        self._fill_customs(x, out)
+            self._refuse(context, status)
+        self._fill_customs(context, out)
         return out
 
     def rows(self, X: ArrayLike) -> Floats:

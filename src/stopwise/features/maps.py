@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeAlias, cast, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stopwise.checks import Floats, choice, integer, number, numbers, table, vector
+from stopwise.checks import Floats, choice, integer, numbers, real, table, vector
 from stopwise.errors import (
     FeaturesMismatchError,
     InvalidContextError,
@@ -82,7 +82,7 @@ class Identity(BuiltIn):
     bound: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bound", number("bound", self.bound, above=0))
+        object.__setattr__(self, "bound", real("bound", self.bound, above=0))
 
     def monomials(self, context_dim: int) -> list[Monomial]:
         """Return the features as monomials: here, each coordinate by itself."""
@@ -124,7 +124,7 @@ class Polynomial(BuiltIn):
     def __post_init__(self) -> None:
         object.__setattr__(self, "degree", integer("degree", self.degree, least=1))
         object.__setattr__(self, "bias", bool(self.bias))
-        object.__setattr__(self, "bound", number("bound", self.bound, above=0))
+        object.__setattr__(self, "bound", real("bound", self.bound, above=0))
         # Sorted and without repeats, so that equal maps have equal specs.
         without = {tuple(sorted(integer("a coordinate", c) for c in m)) for m in self.without}
         object.__setattr__(self, "without", tuple(sorted(without, key=lambda m: (len(m), m))))
@@ -234,7 +234,7 @@ class Scaled(BuiltIn):
         """
         contexts = table("contexts to fit on", X, InvalidContextError)
         inner = Identity() if inner is None else inner
-        margin = number("margin", margin, least=0)
+        margin = real("margin", margin, least=0)
         low, high = contexts.min(axis=0), contexts.max(axis=0)
         constant = low == high
         with np.errstate(all="ignore"):  # data near the ends of float64 overflow; `Scaled` refuses

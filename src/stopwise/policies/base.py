@@ -58,9 +58,14 @@ class Policy(ABC):
         steps = cls.overridden_steps = overrides.find_overridden(cls, cls.builtin)
         if steps & overrides.FROM_PAIRS and not (steps & overrides.FROM_OUTPUTS or cls.needs_truth):
             cls._learn = Policy._learn  # which compares outputs and passes on what differs
-        for name in ("decide_many", "decide_batch") if steps else ():  # these call `decide`
-            if getattr(cls, name) is getattr(cls.builtin, name):
-                setattr(cls, name, getattr(Policy, name))
+        # By the `decide` of this very class, so that a subclass's may call super().decide_batch.
+        batches: dict[str, Callable[[Policy, ArrayLike], Any]] = {
+            "decide_many": lambda self, X: self._decide_each(X, cls)[1],
+            "decide_batch": lambda self, X: self._decide_each(X, cls),
+        }
+        for name, batch in batches.items() if steps else ():
+            if getattr(cls, name).__module__.startswith("stopwise."):
+                setattr(cls, name, batch)
 
     def __init__(self, cascade: Cascade) -> None:
         if not isinstance(cascade, Cascade) or cascade.n_arms > MAX_ARMS:  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
@@ -198,7 +203,10 @@ class Policy(ABC):
 
         Returns the stop of every row, and where the rule itself stops (`Decision.rule_stop`).
         """
-        decisions = [self.decide(x) for x in self._contexts(X)]
+        return self._decide_each(X, self.builtin)
+
+    def _decide_each(self, X: ArrayLike, kind: "type[Policy]") -> tuple[Ints, Ints]:
+        decisions = [kind.decide(self, x) for x in self._contexts(X)]
         stops = [(decision.stop, decision.rule_stop) for decision in decisions]
         first, second = np.array(stops, dtype=np.int64).reshape(-1, 2).T
         return first, second
@@ -222,7 +230,7 @@ class Policy(ABC):
         progress : callable, optional
             Called as ``progress("rounds", done, of)`` now and then.
         **truth
-            What the policy `needs_truth` for, one value a round: ``labels``, ``optimal`` (i*), or
+            What the policy `needs_truth` for, one value per round: ``labels``, ``optimal`` (i*), or
             ``disagreement`` (p_ij, shape (n, K, K)).
 
         Returns

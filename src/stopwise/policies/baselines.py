@@ -107,7 +107,7 @@ class Oracle(PrivilegedPolicy):
         best = checked["optimal"]
         if best.shape != (n,) or best.dtype.kind not in "iuf":
             raise InvalidParameterError(
-                f"optimal must be {n} arms, one a round; this has shape {best.shape}"
+                f"optimal must be {n} arms, one per round; this has shape {best.shape}"
             )
         if (wrong := np.flatnonzero(~np.isin(best, range(self._n_arms)))).size:
             raise InvalidStopError(
@@ -141,7 +141,7 @@ class Clairvoyant(PrivilegedPolicy):
         p, k = checked["disagreement"], self._n_arms
         if p.shape != (n, k, k):
             raise InvalidParameterError(
-                f"disagreement must be {n} tables of {k} by {k} probabilities, one a round; this "
+                f"disagreement must be {n} tables of {k} by {k} probabilities, one per round; this "
                 f"has shape {p.shape}"
             )
         if (wrong := np.flatnonzero(np.isnan(p).any(axis=(1, 2)))).size:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import as_table, hashable, integer, numbers, short_repr
+from stopwise.checks import as_table, comparable, integer, numbers, short_repr
 from stopwise.errors import (
     InvalidContextError,
     InvalidOutputsError,
@@ -41,7 +41,7 @@ TRUTH = ("labels", "optimal", "disagreement")  # what a policy may need, as `run
 
 
 def coded(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
-    """Return how many outputs there are, and codes of four bits an arm, equal where they are."""
+    """Return how many outputs there are, and codes of four bits per arm, equal where they are."""
     first: dict[Hashable, int] = {}
     codes = arm = 0
     if isinstance(outputs, str | bytes):
@@ -111,7 +111,7 @@ _NO_BOOL = "whether two arms disagreed is True or False, not"
 
 
 def checked_truth(name: str, needed: Sequence[str], n: int, truth: GivenTruth) -> KnownTruth:
-    """Return the truth that a policy needs, one value a round, or refuse what was given."""
+    """Return the truth that a policy needs, one value per round, or refuse what was given."""
     if unknown := truth.keys() - set(TRUTH if needed else ()):
         raise InvalidParameterError(f"{name} has no use for {', '.join(sorted(unknown))}")
     checked: dict[str, NDArray[Any]] = {}
@@ -127,7 +127,7 @@ def checked_truth(name: str, needed: Sequence[str], n: int, truth: GivenTruth) -
 
 
 def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]:
-    """Return the outputs of n rounds, one column an arm."""
+    """Return the outputs of n rounds, one column per arm."""
     table = _table("outputs", "arms", outputs, n_rounds, n_arms)
     for t, arm in np.argwhere(table != table):
         raise InvalidOutputsError(
@@ -135,7 +135,7 @@ def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]
         )
     if table.dtype.kind == "O":
         for (t, arm), y in np.ndenumerate(table):
-            if not hashable(y):
+            if not comparable(y):
                 raise InvalidOutputsError(
                     f"outputs must be hashable values (numbers, strings, tuples …); that of arm "
                     f"{arm} in round {t} is {short_repr(y)}"
@@ -144,7 +144,7 @@ def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]
 
 
 def differ_table(differ: ArrayLike, n_rounds: int, cascade: Cascade) -> Differ:
-    """Return the disagreements of n rounds, one column a pair."""
+    """Return the disagreements of n rounds, one column per pair."""
     pairs = cascade.pairs()
     table = _table("disagreements", "pairs", differ, n_rounds, len(pairs))
     for t, k in np.argwhere((table != 0) & (table != 1)):
@@ -181,11 +181,12 @@ def square(pairs: NDArray[Any], n_arms: int) -> NDArray[Any]:
     return table
 
 
-def checked_rounds(rounds: Rounds, cascade: Cascade) -> Rounds:
+def checked_rounds(rounds: Rounds, cascade: Cascade, uses_context: bool) -> Rounds:
     """Return recorded rounds that fit a cascade, in one kind of array."""
     n, last = rounds.n, cascade.n_arms - 1
-    contexts = numbers("contexts", rounds.contexts, InvalidContextError)
-    if contexts.ndim != 2 or len(contexts) != n:
+    given = rounds.contexts
+    contexts = numbers("contexts", given, InvalidContextError) if uses_context else as_table(given)
+    if contexts.shape[:1] != (n,) or (uses_context and contexts.ndim != 2):
         raise InvalidContextError(
             f"a record of {n} rounds needs a table of as many contexts, not {contexts.shape}"
         )

@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import integer, number
+from stopwise.checks import integer, real
 from stopwise.engine.native import Learner, Rule
 from stopwise.errors import InvalidParameterError, StopwiseError, WideFeaturesWarning
 from stopwise.features import BoundFeatures, FeaturesLike, Identity, bind
@@ -69,7 +69,7 @@ class Contextual(Policy):
                 WideFeaturesWarning,
                 stacklevel=3,
             )
-        self.ridge = number("ridge", ridge, least=SMALLEST_RIDGE)
+        self.ridge = real("ridge", ridge, least=SMALLEST_RIDGE)
         if forced_rounds != "auto":
             name = 'forced_rounds, unless "auto",'
             forced_rounds = integer(name, forced_rounds, most=MOST_FORCED)
@@ -130,7 +130,7 @@ class Contextual(Policy):
 
     def decide_batch(self, X: ArrayLike) -> tuple[Ints, Ints]:
         """Decide for every row as `decide` would one by one (see `Policy.decide_batch`)."""
-        rule_stop = self.decide_many(X)
+        rule_stop = Contextual.decide_many(self, X)  # not a subclass's, which may call this
         return np.where(self._explored(len(rule_stop)), self._last, rule_stop), rule_stop
 
     def observe_many(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import as_table, number
+from stopwise.checks import as_table, real
 from stopwise.engine import native
 from stopwise.policies.base import CHUNK, Policy
 from stopwise.policies.checking import Answers, Bools, Ints, KnownTruth, ToPlay, decoded, square
@@ -187,7 +187,7 @@ class USSUCB(PairCounts):
     name: ClassVar[str] = "uss-ucb"
 
     def __init__(self, cascade: Cascade, *, a: float = 0.5) -> None:
-        self.a = number("a", a, above=0)
+        self.a = real("a", a, above=0)
         super().__init__(cascade, self.a)
 
 

@@ -70,7 +70,7 @@ def check_learns_from_pairs(policy: "Policy") -> None:
 def check_record(policy: "Policy", rounds: Rounds) -> Rounds:
     """Return recorded rounds, checked, that a policy can learn from."""
     check_learns_from_pairs(policy)
-    checked = checked_rounds(rounds, policy.cascade)
+    checked = checked_rounds(rounds, policy.cascade, policy.uses_context)
     overridden = policy.learns_from_labels and type(policy).audit is not policy.builtin.audit
     if overridden and checked.audited is not None and checked.audited.any():
         raise OverrideNotSupportedError(

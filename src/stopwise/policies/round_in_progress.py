@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stopwise.checks import comparable
 from stopwise.errors import InvalidContextError, InvalidOutputsError
 from stopwise.records import Decision
 
@@ -149,12 +150,3 @@ class RoundInProgress:
     def __repr__(self) -> str:
         state = "in progress" if self.decision is None else str(self.decision)
         return f"RoundInProgress({len(self.outputs)} arms answered, {state})"
-
-
-def comparable(output: object) -> bool:
-    """Return whether a value can be compared with others: hashable, and equal to itself."""
-    try:
-        hash(output)
-        return bool(output == output)
-    except Exception:  # whatever a foreign type does when it is compared
-        return False

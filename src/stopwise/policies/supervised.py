@@ -1,6 +1,6 @@
 """The supervised comparator: what could be learned from right answers."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,6 +61,7 @@ class Supervised(ConfidencePolicy):
         rule_stop: int | None = None,
     ) -> None:
         """Learn which of the revealed outputs equal ``truth.label``."""
+        outputs = list(outputs) if isinstance(outputs, Iterator) else outputs  # read twice below
         n, _ = coded(outputs, self._n_arms)
         if truth is None or truth.label is None or truth.label != truth.label:
             raise TruthRequiredError(

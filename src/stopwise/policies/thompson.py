@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
-from stopwise.checks import number
+from stopwise.checks import real
 from stopwise.engine import native
 from stopwise.features import FeaturesLike
 from stopwise.policies.contextual import Contextual, Floats
@@ -56,7 +56,7 @@ class Thompson(Contextual):
         ridge: float = 1e-3,
         seed: int = 0,
     ) -> None:
-        self.scale = number("scale", scale, least=0)
+        self.scale = real("scale", scale, least=0)
         super().__init__(cascade, features, context_dim, forced_rounds, ridge, seed=seed)
         self._random: np.random.Generator = generator(self.seed)  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
 

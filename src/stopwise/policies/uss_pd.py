@@ -1,5 +1,6 @@
 """USS-PD and USS-PD-λI: the paper's algorithms.
 
+The rule is in C++: p̃ in ``engine/rule.cpp``, the stopping test in ``engine/learner.cpp``.
 `stopwise.reference` writes both out on one page of plain numpy and takes the same decisions.
 """
 
@@ -9,13 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stopwise.cascade import Cascade
-from stopwise.checks import number
+from stopwise.checks import comparable, real
 from stopwise.engine.native import Ellipsoid, Rule, UssPd, UssPdRidge
 from stopwise.errors import InvalidOutputsError
 from stopwise.features import FeaturesLike
 from stopwise.policies.checking import coded
 from stopwise.policies.contextual import Contextual
-from stopwise.policies.round_in_progress import comparable
 from stopwise.policies.staged import known_row
 from stopwise.records import Round
 
@@ -37,9 +37,9 @@ class ConfidencePolicy(Contextual):
         full_depth_every: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.delta = number("delta", delta, above=0, below=1)
-        self.sigma = number("sigma", sigma, above=0)
-        self.kappa = number("kappa", kappa, above=0, most=0.25)
+        self.delta = real("delta", delta, above=0, below=1)
+        self.sigma = real("sigma", sigma, above=0)
+        self.kappa = real("kappa", kappa, above=0, most=0.25)
         more = (forced_rounds, ridge, full_depth_every, seed)
         super().__init__(cascade, features, context_dim, *more)
 
@@ -138,9 +138,9 @@ class USSPD(ConfidencePolicy):
     def _rule(self) -> Rule:
         return UssPd(self.ellipsoid)
 
-    @property
-    def radius(self) -> float:
-        """α after the rounds observed so far."""
+    def radius(self, i: int, j: int) -> float:
+        """Return α after the rounds observed so far, the same for every pair."""
+        self._model(i, j)  # refuses what is no pair
         return self.ellipsoid.alpha(self.rounds)
 
 
@@ -192,8 +192,8 @@ class USSPDRidge(ConfidencePolicy):
         full_depth_every: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.lam = number("lam", lam, least=1e-9)
-        self.S = number("S", S, least=0)
+        self.lam = real("lam", lam, least=1e-9)
+        self.S = real("S", S, least=0)
         super().__init__(
             cascade,
             features,

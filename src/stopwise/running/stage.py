@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from inspect import isasyncgen, isgenerator
 from typing import Any, TypeVar
 
-from stopwise.checks import number, short_repr, vector
+from stopwise.checks import real, short_repr, vector
 from stopwise.errors import InvalidOutputsError, InvalidParameterError
 from stopwise.running.calls import Call, Estimator, is_async, prediction
 
@@ -79,7 +79,7 @@ class Stage:
         if self.timeout is not None:
             object.__setattr__(self, "timeout", seconds(self.timeout))
         if self.cost is not None and not callable(self.cost):
-            object.__setattr__(self, "cost", number("cost", self.cost, least=0))
+            object.__setattr__(self, "cost", real("cost", self.cost, least=0))
 
     @property
     def is_async(self) -> bool:
@@ -116,7 +116,7 @@ class Stage:
 
     def _paid(self, answer: Any) -> float:
         cost = self.cost(answer) if callable(self.cost) else self.cost
-        return number("cost", cost, least=0, error=InvalidOutputsError)
+        return real("cost", cost, least=0, error=InvalidOutputsError)
 
 
 StageLike = Call | Estimator | Stage
@@ -137,7 +137,7 @@ def seconds(
 ) -> float:
     """Return a number of seconds, or refuse it."""
     least, above = (0.0, None) if zero else (None, 0.0)
-    return number(f"{name} (in seconds)", given, least=least, above=above, most=most)
+    return real(f"{name} (in seconds)", given, least=least, above=above, most=most)
 
 
 def message(error: BaseException) -> str:

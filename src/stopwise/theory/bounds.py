@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import integer, number, table
+from stopwise.checks import integer, real, table
 from stopwise.engine.native import Ellipsoid
 from stopwise.errors import InvalidParameterError
 
@@ -33,7 +33,7 @@ def alpha(
     >>> round(alpha(100, n_features=2, n_arms=3, delta=0.05, sigma=0.1, kappa=0.25), 4)
     2.4153
     """
-    n = number("n", n, least=0)
+    n = real("n", n, least=0)
     return _ellipsoid(n_features, n_arms, delta, sigma, kappa).alpha(n)
 
 
@@ -60,8 +60,8 @@ def beta(
     >>> round(beta(100, **constants, lam=0.5, S=2.0), 4)
     5.2437
     """
-    n, lam = number("n", n, least=0), number("lam", lam, above=0)
-    return _ellipsoid(n_features, n_arms, delta, sigma, kappa).beta(n, lam, number("S", S, least=0))
+    n, lam = real("n", n, least=0), real("lam", lam, above=0)
+    return _ellipsoid(n_features, n_arms, delta, sigma, kappa).beta(n, lam, real("S", S, least=0))
 
 
 def forced_rounds_bound(
@@ -92,8 +92,8 @@ def forced_rounds_bound(
     # Printed with d and a small k in places; d' and K are meant.
     n_features = integer("n_features", n_features, least=1)
     spread, union = _spread(min_eigenvalue, n_features), _union(n_arms, delta)
-    rounds = number("C", C, above=0) * (n_features + union) / spread**2
-    return rounds + 4.0 * number("lam", lam, above=0) / spread
+    rounds = real("C", C, above=0) * (n_features + union) / spread**2
+    return rounds + 4.0 * real("lam", lam, above=0) / spread
 
 
 def largest_regret(cascade: Cascade, error_rates: ArrayLike) -> float:
@@ -176,7 +176,7 @@ def regret_bound(
     >>> round(regret_bound(1000, **constants, **instance, lam=0.1, S=1.0), 2)
     396.64
     """
-    rounds = number("rounds", rounds, least=0)
+    rounds = real("rounds", rounds, least=0)
     size: dict[str, Any] = {"n_features": n_features, "n_arms": n_arms, "delta": delta}
     radius = (
         alpha(rounds, **size, sigma=sigma, kappa=kappa)
@@ -186,10 +186,10 @@ def regret_bound(
     weight = 0.5 if lam is None else lam
     m = forced_rounds_bound(**size, min_eigenvalue=min_eigenvalue, lam=weight, C=C)
     root = math.sqrt(_union(n_arms, delta))
-    root = number("C1", C1, above=0) * math.sqrt(n_features) + number("C2", C2, above=0) * root
+    root = real("C1", C1, above=0) * math.sqrt(n_features) + real("C2", C2, above=0) * root
     settled = (root / min_eigenvalue) ** 2  # observations until λ_min(V) grows with their number
     # k_μ: no slope exceeds it, the least one included.
-    slope = number("lipschitz", lipschitz, least=kappa) / _margins(dominance_margin, n_arms)
+    slope = real("lipschitz", lipschitz, least=kappa) / _margins(dominance_margin, n_arms)
     if as_proved:
         deep = 8.0 / min_eigenvalue * (slope * radius) ** 2
     elif lam is None:
@@ -199,11 +199,11 @@ def regret_bound(
         bias = 2.0 * math.sqrt(lam) * S
         bracket = (radius - bias) * kappa / (2.0 * sigma) + bias
         deep = 32.0 * lam / min_eigenvalue * (slope * sigma / kappa * bracket) ** 2
-    return number("R_max", R_max, least=0) * (m + float((settled + deep).sum()))
+    return real("R_max", R_max, least=0) * (m + float((settled + deep).sum()))
 
 
 def _ellipsoid(n_features: int, n_arms: int, delta: float, sigma: float, kappa: float) -> Ellipsoid:
-    sigma, kappa = number("sigma", sigma, above=0), number("kappa", kappa, above=0, most=LIPSCHITZ)
+    sigma, kappa = real("sigma", sigma, above=0), real("kappa", kappa, above=0, most=LIPSCHITZ)
     _union(n_arms, delta)  # which checks them
     d = integer("n_features", n_features, least=1)
     return Ellipsoid(sigma, kappa, delta, n_arms, d)
@@ -212,12 +212,12 @@ def _ellipsoid(n_features: int, n_arms: int, delta: float, sigma: float, kappa: 
 def _union(n_arms: int, delta: float) -> float:
     """Return ln(K²/2δ), which makes a bound hold for all pairs at once."""
     arms = integer("n_arms", n_arms, least=2)
-    return math.log(arms * arms / (2.0 * number("delta", delta, above=0, below=1)))
+    return math.log(arms * arms / (2.0 * real("delta", delta, above=0, below=1)))
 
 
 def _spread(min_eigenvalue: float, n_features: int) -> float:
     """Return λ_Σ; above 1/d' it is impossible: the eigenvalues of E[ΦΦᵀ] add up to at most 1."""
-    spread = number("min_eigenvalue", min_eigenvalue, above=0)
+    spread = real("min_eigenvalue", min_eigenvalue, above=0)
     if spread > (1.0 + 1e-9) / n_features:
         raise InvalidParameterError(
             f"min_eigenvalue can be at most 1/n_features = {1 / n_features:g}, since features "

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import as_table
 from stopwise.errors import InvalidParameterError
 
 Floats = NDArray[np.float64]
@@ -81,30 +80,6 @@ def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
     won = _spare(cascade, disagreement) > 0
     passes = np.logical_and.reduce(won | np.tri(cascade.n_arms, dtype=np.bool_), axis=2)
     return np.argmax(passes, axis=1).astype(np.int64)
-
-
-def strongly_dominant(outputs: ArrayLike, labels: ArrayLike) -> bool:
-    """Return whether once an arm is right every deeper arm is right (CSD), in every row.
-
-        Y^i = Y  ⟹  Y^j = Y  for all j > i            (the paper, Definition of CSD)
-
-    ``outputs`` is (n, K), ``labels`` (n,). If the rows are all that can happen and answers are
-    binary, strong dominance implies weak dominance: two arms disagree exactly where the deeper
-    one repairs. With three or more possible answers two wrong arms may disagree.
-
-    Examples
-    --------
-    >>> strongly_dominant([["cat", "dog"]], labels=["cat"])
-    False
-    """
-    answers, truth = as_table(outputs), as_table(labels)
-    if answers.ndim != 2 or truth.shape != answers.shape[:1] or not answers.size:
-        raise InvalidParameterError(
-            "strong dominance needs outputs of shape (n, K) and n labels, at least one; "
-            f"these are of shape {answers.shape} and {truth.shape}"
-        )
-    right = answers == truth[:, None]
-    return not bool((right[:, :-1] & ~right[:, 1:]).any())  # neighbours suffice
 
 
 def _spare(cascade: Cascade, disagreement: ArrayLike) -> Floats:

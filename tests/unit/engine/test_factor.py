@@ -75,16 +75,6 @@ def test_it_is_numpys_sum_and_numpys_inverse(d: int, scale: float) -> None:
     np.testing.assert_array_equal(gram.learner.gram(0)[0], matrix)
 
 
-@pytest.mark.parametrize("scale", [1e-18, 1e-9, 1e-3])
-def test_an_unseen_direction_is_far_until_it_is_seen(scale: float) -> None:
-    eye, gram = np.eye(5), Gram(5, scale)
-    gram.add(np.repeat(eye[:4], 7, axis=0))
-    assert gram.norm(eye[0]) == pytest.approx(1 / math.sqrt(7 + scale), rel=1e-12)
-    assert gram.norm(eye[4]) == pytest.approx(1 / math.sqrt(scale), rel=1e-12)
-    gram.add(eye[4:])
-    assert gram.norm(eye[4]) == pytest.approx(1 / math.sqrt(1 + scale), rel=1e-12)
-
-
 def exact_norms(integers: NDArray[np.int64], unit: int, asked: Array) -> list[float]:
     """‖φ‖ in the metric of (UNSEEN·I + Gram matrix of integers/unit)⁻¹, in rational numbers."""
     d = integers.shape[1]

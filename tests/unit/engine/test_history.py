@@ -62,7 +62,7 @@ class Plain:
 @pytest.mark.parametrize("every", [None, 7])
 @pytest.mark.parametrize(
     ("n_arms", "rounds", "levels"),
-    [(2, 1500, 4), (2, 9000, 10_000), (5, 4000, 18)],
+    [(2, 1500, 4), (2, 20_000, 17), (5, 4000, 18)],
 )
 def test_history_is_what_a_dictionary_and_a_list_hold(
     n_arms: int, rounds: int, levels: int, every: int | None
@@ -80,30 +80,5 @@ def test_history_is_what_a_dictionary_and_a_list_hold(
     assert policy.rounds == rounds
     assert policy.effort["rows_stored"] == len(plain.counted) + len(plain.single)
     assert Counter(archive.rows(policy)) == plain.rows()
-    if levels == 10_000:
-        assert len(plain.single) > 100
-
-
-def test_a_round_that_ends_before_any_pair_is_complete_is_counted_and_not_stored() -> None:
-    policy = new(3, 2)
-    size = policy.nbytes
-    for _ in range(10):
-        policy.observe([0.5, 0.5], [1])
-    assert policy.rounds == 10
-    assert policy.effort["rows_stored"] == 0
-    assert policy.nbytes == size
-    assert policy.observations(0, 1) == 0
-
-
-@pytest.mark.parametrize("distinct", [1, MAX_DISTINCT, MAX_DISTINCT + 64])
-def test_contexts_that_repeat_take_no_room_up_to_a_limit(distinct: int) -> None:
-    policy = new(2, 2)
-    contexts = np.random.default_rng(1).uniform(-0.5, 0.5, (distinct, 2))
-    policy.run(contexts, np.ones((distinct, 2)))
-    size, beyond = policy.nbytes, max(0, distinct - MAX_DISTINCT)
-    for x in contexts:
-        policy.observe(x, [0, 1])
-    assert policy.effort["rows_stored"] == distinct + beyond
-    assert (policy.nbytes == size) == (beyond == 0)
-    counted = Counter((row.count, row.positives) for row in archive.rows(policy))
-    assert counted[2, (1,)] == distinct - beyond
+    if levels == 17:  # contexts that came too late to be counted repeat too
+        assert len(plain.single) > 20 + len({row.x for row in plain.single})

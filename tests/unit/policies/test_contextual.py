@@ -42,17 +42,14 @@ def mu(z: float) -> float:
 REFUSED: list[tuple[str, str, list[Any]]] = [
     ("uss-pd", "delta", [0, 1, NAN, "x", None]),
     ("uss-pd-ridge", "sigma", [0, -1, INF, None, 10**400]),
-    ("supervised", "sigma", [0]),
     ("uss-pd", "kappa", [0, 0.26, NAN]),
     ("uss-pd", "ridge", [0, 1e-10, NAN]),
     ("uss-pd-ridge", "lam", [0, -1, INF]),
     ("uss-pd-ridge", "S", [-0.1, NAN]),
     ("thompson", "scale", [-0.1, INF]),
-    ("thompson", "ridge", [0]),
     ("thompson", "forced_rounds", [-1, 1.5, "always", NAN, None, [3]]),
     ("uss-pd", "full_depth_every", [1, 2.5, 10_001, "x"]),
     ("uss-ucb", "a", [0, -1, NAN, INF]),
-    ("random-depth", "seed", [-1]),
     *(
         (name, "seed", [-1, 1.5, "a", 2**70, None])
         for name in ("thompson", "uss-ts", "random-depth")
@@ -68,8 +65,6 @@ def test_a_parameter_out_of_range_is_refused_by_name() -> None:
                 sw.make(kind, TWO, **{"context_dim": 2, name: value})
     with pytest.raises(sw.InvalidParameterError, match='"auto"'):
         sw.USSPD(TWO, context_dim=2, forced_rounds="always")
-    with pytest.raises(sw.InvalidCascadeError):
-        sw.USSPD(sw.Cascade([0.1]), context_dim=2)
 
 
 def test_the_largest_cascade_distinguishes_all_its_outputs() -> None:
@@ -109,7 +104,7 @@ def test_contexts_may_be_any_numbers_in_any_memory() -> None:
 
 
 @pytest.mark.parametrize("kind", PAIRWISE)
-@pytest.mark.parametrize("forced", [1, 7, np.int64(7)])
+@pytest.mark.parametrize("forced", [1, 7, 7.0])
 def test_the_first_rounds_go_to_the_last_arm(kind: Any, forced: Any) -> None:
     policy = kind(sw.Cascade([0, 2.0, 2.0]), context_dim=2, forced_rounds=forced)
     contexts, outputs = world(1, 20)
@@ -118,31 +113,13 @@ def test_the_first_rounds_go_to_the_last_arm(kind: Any, forced: Any) -> None:
     assert stops.tolist() == [2] * int(forced) + [0] * (20 - int(forced))
 
 
-@pytest.mark.parametrize(
-    "features", [sw.Identity(), sw.PerStage([sw.Identity(), sw.Polynomial(1)])]
-)
-def test_auto_goes_on_until_every_gram_matrix_has_eigenvalues_of_one(features: Any) -> None:
-    policy = sw.USSPD(sw.Cascade([0, 2.0, 2.0]), features, 2, forced_rounds="auto")
-    contexts, outputs = world(2, 60)
-    pairs = policy.cascade.pairs()
-    exploring, ended = True, 0
-    for t, (x, y) in enumerate(zip(contexts, outputs, strict=True)):
-        if t:
-            phi = {p: policy.features.transform(contexts[:t], *p) for p in pairs}
-            least = min(np.linalg.eigvalsh(f.T @ f)[0] for f in phi.values())
-            if exploring and least >= 1:
-                exploring, ended = False, t
-        stop = policy.decide(x).stop
-        assert stop == (2 if exploring else 0)
-        policy.observe(x, y.tolist())
-    assert 4 < ended < 55
-
-
-def test_auto_ends_when_the_eigenvalue_is_one_exactly() -> None:
-    policy = sw.USSPD(sw.Cascade([0, 2.0]), context_dim=1, forced_rounds="auto")
-    assert policy.decide([1.0]).stop == 1
-    policy.observe([1.0], [0, 0])
-    assert policy.decide([1.0]).stop == 0
+def test_auto_ends_when_the_least_eigenvalue_of_all_pairs_is_one_exactly() -> None:
+    one, four = sw.Identity(), sw.Identity(bound=2)  # so many rounds give V = 1
+    for maps in ([one, four], [four, one]):
+        policy = sw.USSPD(
+            sw.Cascade([0, 2.0, 2.0]), sw.PerStage(maps), context_dim=1, forced_rounds="auto"
+        )
+        assert policy.run(np.ones((6, 1)), np.zeros((6, 3))).tolist() == [2, 2, 2, 2, 0, 0]
     for kind in (sw.USSPD, sw.Supervised):  # nor is a first decision ever made without any round
         fresh = kind(sw.Cascade([0.1, 0.8, 0.9]), context_dim=2, forced_rounds=0)
         assert fresh.decide([0.5, 0.5]).stop == 2
@@ -188,28 +165,6 @@ def test_degenerate_data_give_finite_answers(kind: Any, data: str) -> None:
         assert policy.decide(contexts[0]).stop == 2
 
 
-def test_thompson_without_noise_is_the_greedy_rule() -> None:
-    policy = sw.Thompson(THREE, context_dim=2, scale=0, forced_rounds=10, seed=1)
-    contexts, outputs = world(8, 200, differ=0.2)
-    stops: list[int] = []
-    for t, (x, y) in enumerate(zip(contexts, outputs, strict=True)):
-        stop = policy.decide(x).stop
-        if t >= 10:
-            phi = policy.features.transform(x)[0]
-            going_on = {
-                i for i, j in THREE.pairs() if THREE.gaps[i, j] <= mu(phi @ policy.theta(i, j))
-            }
-            assert stop == min({0, 1, 2} - going_on)
-            stops.append(stop)
-        policy.observe(x, y[: stop + 1].tolist())
-    assert len(set(stops)) > 1
-    runs = [
-        sw.Thompson(THREE, context_dim=2, forced_rounds=5, seed=seed).run(contexts, outputs)
-        for seed in (1, 2)
-    ]
-    assert (runs[0] != runs[1]).any()
-
-
 def test_a_pair_counts_the_rounds_that_revealed_it_and_knows_its_condition() -> None:
     policy = sw.USSPDRidge(THREE, context_dim=2)
     assert policy.condition(0, 1) == INF
@@ -240,7 +195,7 @@ def test_evidence_is_what_theta_gram_and_radius_say(kind: Any, features: str) ->
             pair = e.first, e.second
             phi = policy.features.transform(x, *pair)[0]
             _, inverse = policy.gram(*pair)
-            radius = policy.radius if kind is sw.USSPD else policy.radius(*pair)
+            radius = policy.radius(*pair)
             z = phi @ policy.theta(*pair)
             assert e.gap == policy.cascade.gaps[pair]
             assert e.disagreement == pytest.approx(mu(z), rel=1e-9)
@@ -278,23 +233,6 @@ def test_evidence_covers_gaps_that_no_probability_reaches() -> None:
         decision = policy.decide([0.0, 1.0])  # a direction never seen: the bound rounds to 1
         (e,) = decision.evidence
         assert (decision.stop, e.gap, e.gap_won) == (stop, cost, stop == 0)
-
-
-def test_slots_of_different_sizes_do_not_mix() -> None:
-    contexts, outputs = world(15, 150)
-    apart = sw.USSPD(THREE, MAPS["per pair"], 2, forced_rounds=150)
-    apart.run(contexts, outputs)
-    for (i, j), d in {(0, 1): 3, (0, 2): 2, (1, 2): 6}.items():
-        phi = apart.features.transform(contexts, i, j)
-        assert phi.shape == (150, d)
-        v, inverse = apart.gram(i, j)
-        np.testing.assert_allclose(v, phi.T @ phi, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(v @ inverse, np.eye(d), atol=1e-6)
-        theta = apart.theta(i, j)
-        assert theta.shape == (d,)
-        differ = outputs[:, i] != outputs[:, j]
-        residual = phi.T @ (differ - 1 / (1 + np.exp(-phi @ theta))) - apart.ridge * theta
-        np.testing.assert_allclose(residual, 0, atol=1e-8)
 
 
 def test_many_features_are_warned_of_and_need_no_estimate_before_as_many_rounds() -> None:

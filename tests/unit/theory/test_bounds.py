@@ -89,7 +89,7 @@ def test_alpha_and_beta_are_the_radii_of_the_policies_and_of_the_reference() -> 
             policy.observe([0.5] * 4, [0, 0, 0][: 1 + t % 3])
     expected = radius(30, 4, 3, **noise, lam=0.0, S=0.0)
     assert alpha(30, n_features=4, n_arms=3, **noise) == pytest.approx(expected, rel=1e-14)
-    assert plain.radius == pytest.approx(expected, rel=1e-14)
+    assert plain.radius(0, 2) == pytest.approx(expected, rel=1e-14)
     for (i, j), n in {(0, 1): 20, (0, 2): 10, (1, 2): 10}.items():
         expected = radius(n, 4, 3, **noise, lam=lam, S=bound)
         found = beta(n, n_features=4, n_arms=3, **noise, lam=lam, S=bound)

@@ -12,7 +12,6 @@ from stopwise.theory.dominance import (
     dominance_margin,
     dominance_margins,
     first_candidates,
-    strongly_dominant,
 )
 
 CASCADE = Cascade.from_cumulative([0.1, 0.3, 0.6])
@@ -85,20 +84,3 @@ def test_no_contexts_give_no_rows_but_no_summary_either() -> None:
 def test_what_cannot_be_is_refused(p: object, optimal: list[int], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         dominance_margins(CASCADE, np.array(p), optimal)
-
-
-@pytest.mark.parametrize(
-    ("outputs", "labels", "strong"),
-    [
-        ([[1, 1, 1], [0, 1, 1], [0, 0, 1], [0, 0, 0]], [1, 1, 1, 1], True),
-        ([[1, 0, 1]], [1], False),  # right at both ends is not enough
-        ([["b", "a"], ["b", "b"]], ["a", "a"], True),
-        ([[1, "1"]], [1], False),  # "1" is not 1
-        ([[1, "1"]], ["1"], True),
-    ],
-)
-def test_strong_dominance_by_hand(outputs: list, labels: list, strong: bool) -> None:
-    assert strongly_dominant(np.array(outputs, dtype=object), labels) is strong
-    assert strongly_dominant(outputs, labels) is strong
-    with pytest.raises(InvalidParameterError, match="at least one"):
-        strongly_dominant(outputs, [*labels, 1])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import integer, number
+from stopwise.checks import integer, real
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
@@ -230,7 +230,7 @@ def _check(log: Log, cascade: Cascade, audit: float, degree: int) -> None:
             f"the arms of {log.path.name} are {', '.join(log.arms)}, those of the cascade "
             f"{', '.join(cascade.names)}; write Cascade(costs, names=log.arms)"
         )
-    number("audit", audit, least=0, most=1)
+    real("audit", audit, least=0, most=1)
     integer("degree", degree, least=1, most=4)
     if audit and not log.has_labels:
         raise InvalidParameterError(
