@@ -53,7 +53,7 @@ def test_the_help_explains_columns_and_options(stopwise: Run) -> None:
     assert done.returncode == 0
     shown = one_line(done.stdout)
     for words in (
-        *("one row a round", ".parquet, .csv or .jsonl", "context.", "output.", "right answer"),
+        *("one row per round", ".parquet, .csv or .jsonl", "context.", "output.", "right answer"),
         *("--context age,bmi --outputs history,glucose,insulin --label ill", "one wrong answer"),
         *("--costs", "--cumulative", "--degree", "--seed", "--json", "--out", "LOG-diagnosis"),
     ):

@@ -20,28 +20,36 @@ STYLES = {"held": "green", "did not hold": "red", "undecided": "yellow"}
 def reproduce(
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Few repetitions: about a minute, but many claims undecided."),
+        typer.Option("--quick", help="Only 3 repetitions: fast, but many claims stay undecided."),
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="NAME", help="This table or figure; may be repeated."),
+        typer.Option(
+            "--only",
+            metavar="NAME",
+            help="Only this table or figure (see --list); may be repeated.",
+        ),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where runs and report go.")
+        Path, typer.Option("--out", metavar="DIR", help="Folder for the runs and the report.")
     ] = Path("reproduction"),
     jobs: Annotated[
         int | None,
         typer.Option(
-            "--jobs", min=1, metavar="N", help="Runs at a time.", show_default="all cores"
+            "--jobs", min=1, metavar="N", help="How many at once.", show_default="one per core"
         ),
     ] = None,
-    engine: Annotated[Engine, typer.Option("--engine", help="What does the runs.")] = "threads",
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="Where: threads of this process, or a Dask cluster.")
+    ] = "threads",
     address: Annotated[
         str | None,
-        typer.Option("--address", metavar="HOST:PORT", help="Of a running Dask scheduler."),
+        typer.Option(
+            "--address", metavar="HOST:PORT", help="Use this Dask scheduler; else one is started."
+        ),
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, metavar="N", help="Of the first repetition.")
+        int, typer.Option("--seed", min=0, metavar="N", help="Seed of the first repetition.")
     ] = 0,
     list_: Annotated[
         bool, typer.Option("--list", help="List the tables and figures, and do nothing else.")

@@ -68,27 +68,6 @@ def test_what_finished_before_a_failure_is_stored_and_not_done_again(store: RunS
     assert store.get(good)[0].seconds == before[0].seconds
 
 
-def test_an_interruption_closes_the_engine_at_once(store: RunStore) -> None:
-    closed: list[bool] = []
-
-    class Watched(Threads):
-        def run(self, tasks: Iterable[Task]) -> Generator[Result, None, None]:
-            try:
-                yield from super().run(tasks)
-            finally:
-                closed.append(True)
-
-    def interrupt(stage: str, done: int, of: int) -> None:
-        if done == 2:
-            raise KeyboardInterrupt
-
-    with Watched(jobs=1) as engine, pytest.raises(KeyboardInterrupt) as caught:
-        run_campaign([(spec(), range(5))], store, engine, interrupt)
-    assert closed == [True]
-    del caught
-    assert len(store.get(spec())) == 2
-
-
 def test_runs_of_another_version_are_refused(store: RunStore) -> None:
     class Elsewhere(Threads):
         def run(self, tasks: Iterable[Task]) -> Generator[Result, None, None]:
