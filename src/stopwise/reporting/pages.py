@@ -82,7 +82,7 @@ def inline(text: str) -> str:
         tag = match.lastgroup
         parts += [escape(text[end : match.start()]), f"<{tag}>{escape(match[tag or 0])}</{tag}>"]
         end = match.end()
-    return "".join([*parts, escape(text[end:])])
+    return "".join([*parts, escape(text[end:])]).replace(" ± ", "\u00a0±\u00a0")  # on one line
 
 
 def paragraphs(text: str) -> str:

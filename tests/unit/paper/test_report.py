@@ -78,7 +78,7 @@ def test_everything_is_on_the_page_and_escaped(page: Reader) -> None:
         *("Criterion: by a paired interval.", "2024-05-01 12:00:00 UTC", "1 min 15 s", EVIL),
         "always stops at arm 3",  # what I_t=3 means
     ):
-        assert words in page.text
+        assert words.replace(" ± ", "\u00a0±\u00a0") in page.text  # no line ends beside ±
     assert str(page.all("img")[0]["alt"]) == f"A rising line. {EVIL}"
     # a reason is given where a claim did not hold
     assert page.text.count("The radius is large.") == 2
