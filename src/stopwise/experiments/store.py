@@ -115,12 +115,6 @@ class RunStore:
             stored = {seed for (seed,) in rows}
         return [seed for seed in dict.fromkeys(seeds) if seed not in stored]
 
-    def specs(self) -> list[ExperimentSpec]:
-        """Return every experiment of which there are runs."""
-        with self._translated():
-            rows = self._db.execute("SELECT spec FROM specs ORDER BY rowid").fetchall()
-        return [ExperimentSpec.from_json(text) for (text,) in rows]
-
     def close(self) -> None:
         """Close the file."""
         self._db.close()

