@@ -163,5 +163,5 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
         assert process.wait(60) == 1
-    assert rest.endswith("stopwise: interrupted; nothing was written.\n")
+    assert rest.endswith("stopwise: interrupted. Nothing was written.\n")
     assert [p.name for p in tmp_path.iterdir()] == ["long.parquet"]

@@ -84,13 +84,9 @@ def diagnose(
     from stopwise.logs.diagnosis.report import as_json, write_report
 
     console = Console(stderr=json)
-    try:
-        with follow() as progress:
-            found = run(opened, cascade, degree=degree, seed=seed, progress=progress)
-            page = write_report(found, folder, command=command, progress=progress)
-    except KeyboardInterrupt:
-        typer.echo("stopwise: interrupted; nothing was written.", err=True)
-        raise typer.Exit(1) from None
+    with follow("Nothing was written.") as progress:
+        found = run(opened, cascade, degree=degree, seed=seed, progress=progress)
+        page = write_report(found, folder, command=command, progress=progress)
     if json:
         typer.echo(as_json(found, command), nl=False)
     else:

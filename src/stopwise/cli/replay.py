@@ -104,7 +104,7 @@ def replay(
     folder = out if out is not None else Path(f"{log.stem}-replay")
     console = Console(stderr=json)
     try:
-        with follow() as progress:
+        with follow("Nothing was written.") as progress:
             opened, cascade = open_log(
                 log, costs, cumulative=cumulative, context=context, outputs=outputs, label=label
             )
@@ -118,9 +118,6 @@ def replay(
                 seed=seed,
                 progress=progress,
             )
-    except KeyboardInterrupt:
-        typer.echo("stopwise: interrupted; nothing was written.", err=True)
-        raise typer.Exit(1) from None
     except (UnknownPolicyError, PersistenceError) as error:
         raise typer.BadParameter(str(error), param_hint="--policy") from error
     except InvalidLogError:

@@ -175,8 +175,10 @@ class RunStore:
 
     @contextmanager
     def _writing(self) -> Generator[None, None, None]:
-        self._db.execute("BEGIN IMMEDIATE")
+        if self._db.in_transaction:  # an interrupt came before or in the handler below
+            self._db.execute("ROLLBACK")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             yield
             self._db.execute("COMMIT")
         except BaseException:

@@ -180,9 +180,12 @@ def test_a_full_disk_is_named_and_loses_nothing_that_was_stored(store: RunStore)
     assert list(store.get(SPEC)) == [0, 1]
 
 
-def test_a_transaction_that_sqlite_ended_itself_leaves_the_store_usable(store: RunStore) -> None:
+def test_a_transaction_that_sqlite_ended_or_an_interrupt_left_open_leaves_the_store_usable(
+    store: RunStore,
+) -> None:
     with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"), store._writing():
         # the second ends the transaction, as a failing disk may
         store._db.execute("INSERT OR ROLLBACK INTO specs VALUES ('key', 'a'), ('key', 'b')")
+    store._db.execute("BEGIN")
     store.put(SPEC, [trace(0)])
     assert list(store.get(SPEC)) == [0]
