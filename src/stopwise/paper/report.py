@@ -143,8 +143,7 @@ def html(report: Report, drawn: dict[str, Drawn]) -> str:
     """Return the report as a page; ``drawn`` has its pictures by name."""
     links = [("summary", "Summary of verdicts")]
     links += [(section.name, section.title) for section in report.sections]
-    links += [("choices", "What the paper leaves open")] * bool(report.choices)
-    links += [("settings", "Settings")] * bool(report.settings)
+    links += [("choices", "What the paper leaves open"), ("settings", "Settings")]
     links += [("provenance", "Where the numbers come from")]
     return render(
         Path(__file__).parent / "templates",
