@@ -139,6 +139,8 @@ def test_a_log_that_is_refused_leaves_nothing_behind(stopwise: Run, tmp_path: Pa
         ([*COSTS, "--policy", "uss-dp"], "uss-pd, uss-pd-ridge, thompson"),
         ([*COSTS, "--policy", "fixed-depth:depth=huge"], "'rules', 'small', 'large'"),
         ([*COSTS, "--audit", "2"], "--audit"),
+        ([*COSTS, "--degree", "0"], "--degree"),
+        ([*COSTS, "--seed", "-1"], "--seed"),
         ([*COSTS, "--context", "hight"], "hight"),
         ([], "in the order rules, small, large: its own cost"),
         ([*COSTS, "--outputs", "output.rules,output.small,label"], "right answers and of an arm"),
