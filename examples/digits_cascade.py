@@ -264,7 +264,7 @@ def draw(results: Sequence[Result], path: Path) -> bool:
     axes.set_xscale("log")
     axes.set_xticks([0.03, 0.05, 0.1, 0.2, 0.5, 1.0], ["0.03", "0.05", "0.1", "0.2", "0.5", "1"])
     axes.minorticks_off()
-    axes.set_xlabel("total loss a round (cost + error), log scale")
+    axes.set_xlabel("total loss per round (cost + error), log scale")
     axes.set_title("Handwritten digits, three models, ten cost vectors", loc="left", fontsize=12)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)

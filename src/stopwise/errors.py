@@ -91,7 +91,7 @@ class IrreproducibleRunError(StopwiseError):
 
 
 class EngineError(StopwiseError):
-    """A worker process died, or no scheduler answered. Finished runs are stored."""
+    """A Dask cluster failed or did not answer, or an engine was used after it was closed."""
 
 
 class FolderBusyError(StopwiseError):

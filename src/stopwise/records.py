@@ -32,7 +32,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
         p̂_ij(x), the estimated probability that their outputs differ, and p̃_ij(x), the upper bound
         that the rule compares. (For the supervised comparator: differences of error rates.)
     gap_won : bool
-        Whether gap > p̃ − 2·harm: going on costs more than it could repair.
+        Whether gap > p̃ − 2·harm: going on costs more than it could correct.
     harm : float
         Half of what audit labels subtract from p̃, because ``second`` is often the one that errs
         where the two disagree; 0 without labels.
@@ -40,7 +40,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
     Examples
     --------
     >>> print(PairEvidence(0, 1, gap=0.24, disagreement=0.1, disagreement_ucb=0.2, gap_won=True))
-    0 → 1: costs 0.24 more, could repair at most 0.2 (estimate 0.1): not worth it
+    0 → 1: costs 0.24 more, could correct at most 0.2 (estimate 0.1): not worth it
     """
 
     first: int
@@ -53,7 +53,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
 
     @property
     def repair(self) -> float:
-        """The most that going on could repair: p̃ − 2·harm."""
+        """The most that going on could correct: p̃ − 2·harm."""
         return self.disagreement_ucb - 2.0 * self.harm
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
         estimate = "never seen" if math.isnan(p) else f"estimate {p:.3g}"
         labels = f", labels show harm of {self.harm:.3g}" if self.harm > 0 else ""
         return (
-            f"{self.first} → {self.second}: costs {self.gap:.3g} more, could repair at most "
+            f"{self.first} → {self.second}: costs {self.gap:.3g} more, could correct at most "
             f"{_probability(self.repair)} ({estimate}{labels}): {verdict}"
         )
 
@@ -140,7 +140,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
             closest = min(here, key=lambda e: e.gap - e.repair)
             return (
                 f"{text}: going on to arm {closest.second} would cost {closest.gap:.3g} more and "
-                f"could repair at most {_probability(closest.repair)}."
+                f"could correct at most {_probability(closest.repair)}."
             )
         if before:
             reason = max(before, key=lambda e: (e.first, e.repair - e.gap))

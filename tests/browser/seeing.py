@@ -1,5 +1,9 @@
 """On what screens a page is looked at, and whether it can be read there."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 SCREENS = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
 
 # The contrast of every piece of text with what is behind it, as WCAG 2 defines it.
@@ -24,3 +28,33 @@ while (walk.nextNode()) {
 }
 return found;
 """
+
+
+def fetched(page: Any) -> list[str]:
+    """Return the addresses that the page has asked for, but for those that hold their content."""
+    events = [json.loads(entry["message"])["message"] for entry in page.logs("performance")]
+    sent = [e["params"]["request"]["url"] for e in events if "request" in e["params"]]
+    return [url for url in sent if not url.startswith("data:")]
+
+
+def check_report(page: Any, file: Path, width: int, scheme: str, pictures: int) -> None:
+    """Check that pictures show, text can be read, and only boxes scroll sideways."""
+    page.open(file, width=width, scheme=scheme)
+    shown = page.run("return [...document.images].map(i => [i.naturalWidth, i.clientWidth])")
+    assert len(shown) == pictures > 0
+    assert all(natural > 0 and wide > 300 for natural, wide in shown)
+    for unfold in ("", "document.querySelectorAll('details').forEach(d => d.open = true)"):
+        page.run(unfold)
+        assert page.run("return innerWidth") == width
+        assert page.run("return document.documentElement.scrollWidth") <= width
+        assert page.run(
+            "return [...document.querySelectorAll('.scroll, .plate, .number-card, caption span')]"
+            ".every(b => b.getBoundingClientRect().right <= innerWidth)"
+        )
+    contrasts = page.run(CONTRASTS)
+    assert len(contrasts) > 100
+    assert min(contrasts)[0] >= 4.5, min(contrasts)
+    for selector, dark in (("body", scheme == "dark"), (".plate", False)):  # figures are on white
+        colour = f"return getComputedStyle(document.querySelector('{selector}')).backgroundColor"
+        red = int(page.run(colour).removeprefix("rgb(").partition(",")[0])
+        assert red < 60 if dark else red > 240

@@ -13,7 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.browser.conftest import Page
-from tests.browser.seeing import CONTRASTS
+from tests.browser.seeing import CONTRASTS, fetched
 from tests.service.harness import Served, keys_in, served
 
 WIDTHS = (400, 1400)
@@ -205,8 +205,7 @@ def test_a_key_opens_the_pages_and_is_in_none_of_them(page: Page, tmp_path: Path
         assert page.run("return document.documentElement.scrollWidth") <= 400
         secret = key.split("_", 2)[2]
         assert secret not in page.chromium.page_source
-        sent = [json.loads(one["message"])["message"] for one in page.logs("performance")]
-        urls = [one["params"]["request"]["url"] for one in sent if "request" in one["params"]]
+        urls = fetched(page)
         assert urls
         assert not any(secret in url for url in urls)
         assert page.logs("browser") == []

@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -17,6 +18,11 @@ import pytest
 from stopwise.cli.main import main
 
 Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def flat(text: str) -> str:
+    """Return text as it reads, whatever box or line it was put into."""
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
 
 
 LOGGERS = [logging.getLogger(n) for n in ("stopwise.service", "_granian", "granian.access")]

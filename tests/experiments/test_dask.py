@@ -32,15 +32,14 @@ def running(*arguments: str) -> Iterator[int]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the address of a scheduler, and the process ids of its two workers by name."""
+    """Yield the address of a scheduler, and the process ids of it and its two workers by name."""
     file = tmp_path / "scheduler.json"
     worker = ("worker", *HERE, "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny")
     with ExitStack() as stack:
-        stack.enter_context(
-            running("scheduler", *HERE, "--port", "0", "--scheduler-file", str(file))
-        )
+        scheduler = ("scheduler", *HERE, "--port", "0", "--scheduler-file", str(file))
+        pids = {"scheduler": stack.enter_context(running(*scheduler))}
         wait_until(file.exists)
-        pids = {
+        pids |= {
             name: stack.enter_context(
                 running(*worker, "--name", name, "--local-directory", str(tmp_path))
             )
@@ -51,7 +50,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
         yield json.loads(file.read_text())["address"], pids
 
 
-def test_the_work_of_a_killed_worker_is_done_by_another(
+def test_the_work_of_a_killed_worker_is_done_by_another_and_a_lost_cluster_is_named(
     cluster: tuple[str, dict[str, int]],
 ) -> None:
     address, pids = cluster
@@ -68,7 +67,12 @@ def test_the_work_of_a_killed_worker_is_done_by_another(
         os.kill(pids[victim], signal.SIGKILL)
         wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 1)
         found |= done(results)
-    assert same(found, expected())
+        assert same(found, expected())
+        results = engine.run(TASKS)
+        next(results)
+        os.kill(pids["scheduler"], signal.SIGKILL)
+        with pytest.raises(EngineError, match=r"failed \(\w+: .*start the same campaign"):
+            done(results)
 
 
 @pytest.mark.slow

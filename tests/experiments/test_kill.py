@@ -22,9 +22,9 @@ from tests.experiments.campaigns import (
     same,
 )
 
-# A campaign that waits to be killed when it has done enough runs.
+# A campaign that waits to be killed when it has done enough runs, and says how many had finished.
 SCRIPT = """
-import json, sys
+import concurrent.futures, json, sys
 from stopwise.experiments.campaign import run_campaign
 from stopwise.experiments.engines import make_engine
 from stopwise.experiments.spec import ExperimentSpec
@@ -33,12 +33,16 @@ from stopwise.experiments.store import RunStore
 path, enough, specs, n_seeds = json.loads(sys.argv[1])
 
 def progress(stage, done, of):
-    print(done, flush=True)
     if done >= enough:
+        concurrent.futures.wait(submitted)
+        print(len(submitted), flush=True)
         sys.stdin.read()
 
 experiments = [(ExperimentSpec.from_json(text), range(n_seeds)) for text in specs]
+submitted = []
 with RunStore(path) as store, make_engine(jobs=2) as engine:
+    submit = engine._submit
+    engine._submit = lambda *task: submitted.append(submit(*task)) or submitted[-1]
     run_campaign(experiments, store, engine, progress)
 """
 
@@ -53,7 +57,7 @@ def test_a_campaign_that_is_stopped_resumes(tmp_path: Path, how: signal.Signals)
     texts = [spec.to_json() for spec in SPECS]
     process = python("-c", SCRIPT, json.dumps([str(path), 7, texts, len(SEEDS)]))
     assert process.stdout is not None
-    assert any(int(line) >= 7 for line in process.stdout)
+    finished = int(process.stdout.readline())
     os.killpg(process.pid, how)
     complaints = ended(process)
     assert process.returncode == -how
@@ -62,7 +66,8 @@ def test_a_campaign_that_is_stopped_resumes(tmp_path: Path, how: signal.Signals)
         assert complaints.endswith("KeyboardInterrupt\n")
     with RunStore(path) as store:
         before = stored(store)
-        assert 7 <= len(before) < len(expected())
+        assert 7 <= len(before) <= finished < len(expected())
+        assert (len(before) == finished) == (how == signal.SIGINT)
         with Journal() as journal:
             run_campaign(CAMPAIGN, store, journal)
         after = stored(store)

@@ -32,7 +32,7 @@ def test_records_are_frozen_and_decisions_equal_by_what_they_show() -> None:
 def test_a_decision_names_the_comparison_that_mattered_most() -> None:
     found = (evidence(0, 1, 0.1, 0.4), evidence(1, 2, 0.35, 0.3), evidence(1, 3, 0.9, 0.4))
     assert str(decided(1, "rule", 0.1, *found)) == (
-        "Stop at arm 1 (rule), cost 0.1: going on to arm 2 would cost 0.35 more and could repair "
+        "Stop at arm 1 (rule), cost 0.1: going on to arm 2 would cost 0.35 more and could correct "
         "at most 0.3."
     )
     found = (evidence(0, 1, 0.1, 0.9), evidence(0, 2, 0.2, 0.9), evidence(1, 2, 0.125, 0.5))
@@ -47,7 +47,7 @@ def test_a_decision_names_the_comparison_that_mattered_most() -> None:
 def test_evidence_reads_as_a_sentence() -> None:
     for gap, ucb, verdict in ((0.2, 0.1, "not worth it"), (0.1, 0.2, "may be worth it")):
         assert str(evidence(0, 2, gap, ucb)) == (
-            f"0 → 2: costs {gap:g} more, could repair at most {ucb:g} (estimate {ucb / 2:g}): "
+            f"0 → 2: costs {gap:g} more, could correct at most {ucb:g} (estimate {ucb / 2:g}): "
             f"{verdict}"
         )
     assert "at most 0 (" in str(PairEvidence(0, 1, 0.2, 0.1, 5.55e-17, True))  # a rounding error

@@ -45,8 +45,8 @@ def diagnose(
             min=1,
             max=4,
             metavar="N",
-            help="Of the polynomial that models disagreement, 1 to 4. Try 2 if the report says "
-            "that predictions do not fit.",
+            help="Degree of the polynomial that models disagreement. Try 2 if the report says that "
+            "predictions do not fit.",
         ),
     ] = 1,
     out: Out = None,
@@ -57,8 +57,8 @@ def diagnose(
 ) -> None:
     r"""Find out how deep a cascade should go, what that saves, and whether to trust it.
 
-    Reads what every arm output in past rounds; needs no labels, but uses those that are there.
-    Ends with a verdict, and writes a report to open in a browser (into LOG-diagnosis, unless --out
+    Reads what every arm answered in past rounds; needs no labels, but uses those that are there.
+    Prints a verdict, and writes a report to open in a browser (into LOG-diagnosis, unless --out
     names another folder).
 
         stopwise diagnose visits.parquet --costs 0.01,0.24,0.25
@@ -84,13 +84,9 @@ def diagnose(
     from stopwise.logs.diagnosis.report import as_json, write_report
 
     console = Console(stderr=json)
-    try:
-        with follow() as progress:
-            found = run(opened, cascade, degree=degree, seed=seed, progress=progress)
-            page = write_report(found, folder, command=command, progress=progress)
-    except KeyboardInterrupt:
-        typer.echo("stopwise: interrupted; nothing was written.", err=True)
-        raise typer.Exit(1) from None
+    with follow("Nothing was written.") as progress:
+        found = run(opened, cascade, degree=degree, seed=seed, progress=progress)
+        page = write_report(found, folder, command=command, progress=progress)
     if json:
         typer.echo(as_json(found, command), nl=False)
     else:

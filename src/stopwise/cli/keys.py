@@ -10,15 +10,15 @@ import typer
 
 from stopwise.errors import InvalidParameterError
 
-HELP = "File of the keys, each without its secret."
+HELP = "The file with the keys; it holds only a hash of each."
 File: TypeAlias = Annotated[
     Path, typer.Option("--keys", metavar="FILE", envvar="STOPWISE_KEYS", help=HELP)
 ]
 SCOPES = (
-    "read: read everything, as any key may. decide: open rounds. observe: report outputs and "
+    "read: read everything, as every key may. decide: open rounds. observe: report outputs and "
     "labels. admin: everything. May be repeated."
 )
-CASCADES = "A cascade that it may use. May be repeated."
+CASCADES = "Only for this cascade. May be repeated."
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
 
 keys = typer.Typer(no_args_is_help=True)
@@ -41,27 +41,31 @@ def keys_() -> None:
 
 @keys.command()
 def add(
-    name: Annotated[str, typer.Option(metavar="TEXT", help="Who uses it.", show_default=False)],
+    name: Annotated[
+        str, typer.Option(metavar="TEXT", help="Who or what uses the key.", show_default=False)
+    ],
     scope: Annotated[
         list[str] | None,
         typer.Option(metavar="read|decide|observe|admin", help=SCOPES, show_default="read"),
     ] = None,
     cascade: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help=CASCADES, show_default="all"),
+        typer.Option(metavar="NAME", help=CASCADES, show_default="all cascades"),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(metavar="N", help="Most requests a second; beyond it 429.")
+        float | None,
+        typer.Option(metavar="N", help="Most requests per second; more get 429 (too many)."),
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(metavar="90d", help="After so many days (d), hours (h), minutes (m)."),
+        typer.Option(metavar="90d", help="Valid for so many days (d), hours (h) or minutes (m)."),
     ] = None,
     file: File = Path("keys.jsonl"),
 ) -> None:
-    """Add a key and print it: once, as only its hash is stored.
+    """Add a key and print it. It is shown only once: the file holds only its hash.
 
-    Send it in the header "Authorization: Bearer sw_…".
+    Programs send it to the service with every request, in the header
+    "Authorization: Bearer sw_…".
 
         stopwise keys add --name laptop --scope admin --expires 90d
 

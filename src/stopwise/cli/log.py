@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from stopwise.service.tools.reading import Progress
 
 T = TypeVar("T")
-STORE = "An SQLite file, or postgresql://user@host/database (the password in PGPASSWORD)."
+STORE = "An SQLite file, or postgresql://user@host/database (password in PGPASSWORD)."
 Where: TypeAlias = Annotated[
     str, typer.Argument(metavar="STORE", envvar="STOPWISE_STORE", help=STORE, show_envvar=True)
 ]
 Cascade: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="NAME", help="May be left out if there is only one.")
+    str | None, typer.Option(metavar="NAME", help="Which cascade; not needed if there is only one.")
 ]
-SAVE = "Write the policy of a cascade there, as stopwise.load reads it."
-OUT = "Needed: where to. Rounds are written as .parquet, .csv or .jsonl."
-CONTEXTS = "As they are, or not at all: they may be personal."
+SAVE = "Save the policy of the cascade to this file, for stopwise.load."
+OUT = "Needed: the file to write, .parquet, .csv or .jsonl."
+CONTEXTS = "plain: write the contexts; none: leave them out, as they may be personal."
 DEFAULT = "stopwise.db"  # as in the settings of the service
 PATIENCE = 1.0  # seconds: work that takes less shows no progress
 BETWEEN = 0.05  # seconds between two reports of progress
@@ -58,7 +58,9 @@ def rebuild(
     store: Where = DEFAULT,
     cascade: Cascade = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help=SAVE)] = None,
-    upto: Annotated[int | None, typer.Option(metavar="N", min=0, help="The last event.")] = None,
+    upto: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Stop after event N.")
+    ] = None,
 ) -> None:
     """Rebuild the state from the events of a log, and show what it holds.
 
@@ -141,7 +143,7 @@ def export(
 ) -> None:
     r"""Write the rounds of a cascade as a log that other commands read.
 
-    One row a round, in the order in which they were learned: context, outputs, where it stopped,
+    One row per round, in the order in which they were learned: context, outputs, where it stopped,
     and the label if there is one. Only you can read the file. Of a damaged log nothing is written.
 
         stopwise log export --cascade triage --out triage.parquet
@@ -180,7 +182,7 @@ def compact(
     keep_days: Annotated[
         float, typer.Option(metavar="N", min=0, help="Keep the events of the last N days.")
     ] = 30.0,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
 ) -> None:
     """Delete old events; the state stays, in a snapshot.
 

@@ -16,7 +16,7 @@ LogFile: TypeAlias = Annotated[
     Path,
     typer.Argument(
         metavar="LOG",
-        help="The log: one row a round, as .parquet, .csv or .jsonl.",
+        help="The log: one row per round, as .parquet, .csv or .jsonl.",
         show_default=False,
         exists=True,
         dir_okay=False,
@@ -37,7 +37,7 @@ Costs: TypeAlias = Annotated[
 Cumulative: TypeAlias = Annotated[
     bool,
     typer.Option(
-        "--cumulative", help="The costs given are those of stopping at each arm, all before it in."
+        "--cumulative", help="Each cost given is that of its arm and of all arms before it."
     ),
 ]
 Context: TypeAlias = Annotated[
@@ -45,7 +45,7 @@ Context: TypeAlias = Annotated[
     typer.Option(
         "--context",
         metavar="A,B,…",
-        help='Columns known before the first arm; "" if there are none.',
+        help='Columns with what is known before any arm runs; "" if there are none.',
         show_default="those called context.…",
     ),
 ]
@@ -63,13 +63,13 @@ Label: TypeAlias = Annotated[
     typer.Option(
         "--label",
         metavar="NAME",
-        help="Column with the right answer, where it is known.",
-        show_default="label, if there",
+        help="Column with the right answers; may be empty where one is not known.",
+        show_default="label, if there is one",
     ),
 ]
 Out: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Where the results go.", file_okay=False),
+    typer.Option("--out", metavar="DIR", help="Folder for the results.", file_okay=False),
 ]
 Seed: TypeAlias = Annotated[
     int, typer.Option("--seed", min=0, metavar="N", help="The same seed gives the same numbers.")

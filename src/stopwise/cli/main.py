@@ -45,18 +45,18 @@ def stopwise_(
 ) -> None:
     """Learn, online and without labels, how deep to go in a cascade.
 
-    With a table of what your arms answered in the past, learn in a minute how deep they should
-    have gone, and whether that can be learnt without labels:
+    From a table of what your arms answered in the past, find out how deep they should have gone,
+    and whether that can be learned without labels:
 
         stopwise diagnose LOG --costs 0.01,0.24,0.25
 
-    "stopwise replay" plays the same log with the policies themselves. To see the paper's
-    experiments repeated in a minute or two:
+    "stopwise replay" plays the same log with the policies themselves. To repeat the paper's
+    experiments, in a few minutes at most:
 
         stopwise reproduce --quick
 
-    Each ends with a summary and a report to open in a browser; "stopwise diagnose --help" says
-    more. To use Stopwise in a program of yours: import stopwise. From other languages, over HTTP:
+    Each prints a summary; "stopwise diagnose --help" says more. In a Python program, import
+    stopwise. From other languages, over HTTP:
 
         stopwise serve
     """

@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -55,8 +56,21 @@ class Lines:
 
 
 @contextmanager
-def follow() -> Generator[records.Progress]:
-    """Show progress on stderr; long work calls what this yields."""
+def follow(after: str = "") -> Generator[records.Progress]:
+    """Show progress on stderr; long work calls what this yields. Ctrl-C ends it with a sentence.
+
+    ``after`` says what an interrupt has left.
+    """
+    try:
+        with _shown() as report:
+            yield report
+    except KeyboardInterrupt:
+        typer.echo(f"stopwise: interrupted. {after}".rstrip(), err=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _shown() -> Generator[records.Progress]:
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Lines(partial(console.print, markup=False, highlight=False, soft_wrap=True)).report

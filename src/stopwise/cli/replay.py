@@ -37,8 +37,8 @@ def replay(
         typer.Option(
             "--policy",
             metavar="NAME[:KEY=VALUE,…]|FILE",
-            help="A policy by name, with parameters if you like, or the file of a saved one, "
-            "which continues from where it was saved; may be repeated.",
+            help="A policy by name, with parameters if you like, or the file of a saved policy, "
+            "which continues from its saved state; may be repeated.",
             show_default="uss-pd",
         ),
     ] = None,
@@ -53,7 +53,7 @@ def replay(
             min=1,
             max=4,
             metavar="N",
-            help="Policies by name see products of up to so many numbers of the context.",
+            help="Degree of the polynomial features of policies given by name.",
         ),
     ] = 1,
     audit: Annotated[
@@ -76,14 +76,14 @@ def replay(
 
     Each policy plays the log from the first round to the last: it decides, sees the outputs of the
     arms as deep as it went, and learns. Every fixed depth is evaluated beside them. Where the log
-    ends before a policy would have, the round is counted and not evaluated.
+    ends before a policy would have, the round is counted as not evaluated.
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25 \
             --policy uss-pd:sigma=0.2 --policy thompson:scale=0.5
 
-    A live run can be repeated, decision for decision, from the policy as it was saved before it:
+    To repeat a live run, decision for decision, give the policy that was saved before it:
 
         stopwise replay live.jsonl --costs 0.01,0.24,0.25 --policy before.stopwise
 
@@ -104,7 +104,7 @@ def replay(
     folder = out if out is not None else Path(f"{log.stem}-replay")
     console = Console(stderr=json)
     try:
-        with follow() as progress:
+        with follow("Nothing was written.") as progress:
             opened, cascade = open_log(
                 log, costs, cumulative=cumulative, context=context, outputs=outputs, label=label
             )
@@ -118,9 +118,6 @@ def replay(
                 seed=seed,
                 progress=progress,
             )
-    except KeyboardInterrupt:
-        typer.echo("stopwise: interrupted; nothing was written.", err=True)
-        raise typer.Exit(1) from None
     except (UnknownPolicyError, PersistenceError) as error:
         raise typer.BadParameter(str(error), param_hint="--policy") from error
     except InvalidLogError:

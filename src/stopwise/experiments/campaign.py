@@ -21,7 +21,8 @@ def run_campaign(
 ) -> None:
     """Do the runs that a store lacks, and store those of each task as soon as it finishes.
 
-    Killed at any moment and started again, it resumes.
+    Killed at any moment and started again, it resumes. An interrupt (Ctrl-C) drops the runs that
+    are under way, stores those that have finished, and is raised again.
 
     ``experiments`` are specs with the seeds of their runs. The engine stays open. ``progress`` is
     called as ``progress("running", done, of)``, in runs, those already stored included.
@@ -52,12 +53,17 @@ def run_campaign(
     progress("running", done, of)
     if done == of:
         return
-    # Closed at once if anything fails, Ctrl-C included, and not when garbage is collected.
-    with closing(engine.run(tasks(missing, engine.runs_a_task))) as results:
-        for spec, traces in results:
+    try:
+        # Closed at once if anything fails, and not when garbage is collected.
+        with closing(engine.run(tasks(missing, engine.runs_per_task))) as results:
+            for spec, traces in results:
+                store.put(spec, traces)
+                done += len(traces)
+                progress("running", done, of)
+    except KeyboardInterrupt:
+        for spec, traces in engine.finished():
             store.put(spec, traces)
-            done += len(traces)
-            progress("running", done, of)
+        raise
 
 
 def tasks(missing: Mapping[ExperimentSpec, Sequence[int]], most: int = 10) -> list[Task]:

@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from importlib import import_module
 from itertools import islice
@@ -29,14 +29,16 @@ class Engine(ABC):
     """
 
     jobs: int
-    runs_a_task: int = 10  # heuristic: cheap to send to a worker
+    runs_per_task: int = 10  # heuristic: cheap to send to a worker
+    _stop: Event  # of the last `run`: set, it ends the runs under way
+    _left: "Sequence[Future[Result]]" = ()
 
     @abstractmethod
     def close(self) -> None:
         """End the workers; what is not finished is dropped."""
 
     @abstractmethod
-    def _submit(self, task: Task) -> "Future[Result]": ...
+    def _submit(self, task: Task, stop: Event) -> "Future[Result]": ...
 
     def _workers(self) -> int:
         return self.jobs
@@ -44,19 +46,26 @@ class Engine(ABC):
     def run(self, tasks: Iterable[Task]) -> Generator[Result, None, None]:
         """Do tasks. Closing the generator early drops what is not finished."""
         queue = iter(tasks)
-        waiting: set[Future[Result]] = set()
+        waiting: set[Future[Result]] = set()  # for its end, or for somebody to take its result
+        stop = self._stop = Event()
         try:
             while True:
                 room = max(0, AHEAD * self._workers() - len(waiting))
-                waiting |= {self._submit(task) for task in islice(queue, room)}
+                waiting |= {self._submit(task, stop) for task in islice(queue, room)}
                 if not waiting:
                     return
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=_failed):  # what is finished is not lost
                     yield future.result()
+                    waiting.discard(future)
         finally:
-            for future in waiting:
-                future.cancel()
+            stop.set()
+            self._left = [future for future in waiting if not future.cancel()]
+
+    def finished(self) -> Iterator[Result]:
+        """Yield what had finished, and perhaps not been taken, when `run` was closed early."""
+        wait(self._left)
+        yield from (future.result() for future in self._left if not _failed(future))
 
     def __enter__(self) -> Self:
         return self
@@ -81,20 +90,23 @@ class Threads(Engine):
     [[3, 4]]
     """
 
-    runs_a_task = 1  # each is stored as soon as it has finished
+    runs_per_task = 1  # each is stored as soon as it has finished
 
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = _checked_jobs(jobs)
-        self._closed = Event()
+        self._closed, self._stop = False, Event()
         self._pool = ThreadPoolExecutor(self.jobs)
 
     def close(self) -> None:
-        """End the workers after the runs they are at."""
-        self._closed.set()
+        """End the workers, which drop the runs they are at. A closed engine does no more runs."""
+        self._closed = True
+        self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
-    def _submit(self, task: Task) -> "Future[Result]":
-        return self._pool.submit(_do, *task, self._closed)
+    def _submit(self, task: Task, stop: Event) -> "Future[Result]":
+        if self._closed:
+            raise EngineError("this engine is closed and does no more runs: make a new one")
+        return self._pool.submit(_do, *task, stop)
 
 
 class Dask(Engine):
@@ -125,9 +137,10 @@ class Dask(Engine):
             yield from super().run(tasks)
         except (self._dask.KilledWorker, CancelledError, OSError) as error:
             self.close()
+            reason = ": ".join(filter(None, (type(error).__name__, str(error))))
             raise EngineError(
-                f"the Dask cluster failed ({error}). Finished runs are stored: start the same "
-                "campaign again to do the rest"
+                f"the Dask cluster failed ({reason}). Are its scheduler and workers running? "
+                "Finished runs are stored: start the same campaign again to do the rest"
             ) from error
 
     def close(self) -> None:
@@ -150,8 +163,8 @@ class Dask(Engine):
             raise EngineError(f"no Dask workers at {target}: {error}") from error
         self._pool = self._client.get_executor(pure=False)
 
-    def _submit(self, task: Task) -> "Future[Result]":
-        return self._pool.submit(_do, *task)
+    def _submit(self, task: Task, stop: Event) -> "Future[Result]":
+        return self._pool.submit(_do, *task)  # an event cannot travel
 
     def _workers(self) -> int:
         return max(1, sum(self._client.nthreads().values()))  # workers come and go
@@ -176,8 +189,12 @@ def make_engine(
     return Threads(jobs)
 
 
-def _do(spec: ExperimentSpec, seeds: tuple[int, ...], closed: Event | None = None) -> Result:
-    return spec, [execute(spec, seed) for seed in seeds if closed is None or not closed.is_set()]
+def _do(spec: ExperimentSpec, seeds: tuple[int, ...], stop: Event | None = None) -> Result:
+    def progress(stage: str, done: int, of: int) -> None:
+        if stop is not None and stop.is_set():
+            raise CancelledError
+
+    return spec, [execute(spec, seed, progress) for seed in seeds]
 
 
 def _failed(future: "Future[Result]") -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from stopwise.environments.base import Batch, Environment
 from stopwise.experiments.simulate import Floats, Ints, measure
 from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, environment_random
+from stopwise.records import Progress, no_progress
 
 # Longer runs are not cached for the next policy: a round takes some hundred bytes, and 32 batches
 # of a million rounds would take gigabytes, while drawing is quick beside playing (heuristic).
@@ -59,8 +60,10 @@ class Trace(msgspec.Struct, frozen=True, eq=False):
         return [(v.dtype.str, v.tobytes()) if hasattr(v, "tobytes") else v for v in fields.values()]
 
 
-def execute(spec: ExperimentSpec, seed: int) -> Trace:
+def execute(spec: ExperimentSpec, seed: int, progress: Progress = no_progress) -> Trace:
     """Do one run; but for ``seconds`` the trace is the same, to the last bit, on every call.
+
+    ``progress`` is that of `simulate`; what it raises ends the run.
 
     Examples
     --------
@@ -77,7 +80,7 @@ def execute(spec: ExperimentSpec, seed: int) -> Trace:
     environment = built(spec.environment)
     started = time.perf_counter()
     policy = spec.policy.build(environment.cascade, environment.context_dim, seed)
-    run = measure(policy, drawn(spec.environment, spec.rounds, seed))
+    run = measure(policy, drawn(spec.environment, spec.rounds, seed), progress)
     at = spec.checkpoint_rounds
     return Trace(
         key=spec.key,
@@ -93,7 +96,7 @@ def execute(spec: ExperimentSpec, seed: int) -> Trace:
 
 @lru_cache(maxsize=32)
 def built(spec: EnvironmentSpec) -> Environment:
-    """Return the environment of a spec, built once a process: some train their arms."""
+    """Return the environment of a spec, built once per process: some train their arms."""
     return spec.build()
 
 

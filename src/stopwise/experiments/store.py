@@ -115,12 +115,6 @@ class RunStore:
             stored = {seed for (seed,) in rows}
         return [seed for seed in dict.fromkeys(seeds) if seed not in stored]
 
-    def specs(self) -> list[ExperimentSpec]:
-        """Return every experiment of which there are runs."""
-        with self._translated():
-            rows = self._db.execute("SELECT spec FROM specs ORDER BY rowid").fetchall()
-        return [ExperimentSpec.from_json(text) for (text,) in rows]
-
     def close(self) -> None:
         """Close the file."""
         self._db.close()
@@ -181,8 +175,10 @@ class RunStore:
 
     @contextmanager
     def _writing(self) -> Generator[None, None, None]:
-        self._db.execute("BEGIN IMMEDIATE")
+        if self._db.in_transaction:  # an interrupt came before or in the handler below
+            self._db.execute("ROLLBACK")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             yield
             self._db.execute("COMMIT")
         except BaseException:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -159,6 +159,9 @@ def _in_order(traces: Traces) -> "list[Trace]":
 
 
 def _curve(trace: "Trace", what: What) -> Floats:
+    if what not in get_args(What):
+        known = ", ".join(get_args(What))
+        raise InvalidParameterError(f"a run has no curve called {what!r}; there are {known}")
     curve = cast(Floats | None, getattr(trace, what))
     if curve is None:
         raise InvalidParameterError(f"this environment has no error rates, so no {what}")

@@ -66,7 +66,7 @@ def flattens(
         f"{instance.capitalize()}: {text}",
         verdict(flatter),
         f"second fifth {fmt(mean_interval(early))}, last fifth {fmt(mean_interval(late))}; "
-        f"half the one less the other {fmt(flatter)}",
+        f"half of the second minus the last: {fmt(flatter)}",
         "the last fifth of the rounds adds less than half of what the second fifth adds",
         why=why,
         where=where,

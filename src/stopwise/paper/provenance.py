@@ -2,7 +2,6 @@
 
 import os
 import platform
-import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -29,7 +28,7 @@ def provenance(started: datetime, seconds: float, seeds: str, engine: str, jobs:
         ("Took", f"{duration(seconds)}, not counting runs stored before"),
         ("Seeds", seeds),
         ("Engine", f"{engine}, {jobs} at a time"),
-        ("Processor", f"{_processor()}, {plural(os.cpu_count() or 1, 'core')}{_memory()}"),
+        ("Processor", f"{_processor()}, {plural(os.cpu_count() or 1, 'core')}"),
         ("System", f"{platform.system()} {platform.machine()}, {python}"),
         ("Versions", ", ".join([f"stopwise {__version__}", *packages])),
     )
@@ -42,9 +41,3 @@ def _processor() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(names), "") or platform.processor() or "unknown"
-
-
-def _memory() -> str:
-    if sys.platform == "win32":
-        return ""
-    return f", {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"

@@ -86,9 +86,9 @@ def settings_of(report: Report) -> list[str]:
     return [name for name, _ in report.settings if name in used]
 
 
-def tally(report: Report) -> dict[Verdict, int]:
+def tally(*sections: Section) -> dict[Verdict, int]:
     """Count the verdicts."""
-    counts = Counter(claim.verdict for section in report.sections for claim in section.claims)
+    counts = Counter(claim.verdict for section in sections for claim in section.claims)
     return {verdict: counts[verdict] for verdict in SIGNS}
 
 
@@ -97,7 +97,7 @@ def undecided_note(report: Report) -> str:
 
     A quick run has few repetitions, and many intervals are too wide to decide a claim.
     """
-    n = tally(report)[UNDECIDED]
+    n = tally(*report.sections)[UNDECIDED]
     if not n:
         return ""
     cause = "with so few repetitions" if report.quick else "by these repetitions"
@@ -143,8 +143,7 @@ def html(report: Report, drawn: dict[str, Drawn]) -> str:
     """Return the report as a page; ``drawn`` has its pictures by name."""
     links = [("summary", "Summary of verdicts")]
     links += [(section.name, section.title) for section in report.sections]
-    links += [("choices", "What the paper leaves open")] * bool(report.choices)
-    links += [("settings", "Settings")] * bool(report.settings)
+    links += [("choices", "What the paper leaves open"), ("settings", "Settings")]
     links += [("provenance", "Where the numbers come from")]
     return render(
         Path(__file__).parent / "templates",
@@ -155,7 +154,7 @@ def html(report: Report, drawn: dict[str, Drawn]) -> str:
         report=report,
         sections=[(section, judged(section)) for section in report.sections],
         settings=settings_of(report),
-        tally=tally(report),
+        tally=tally(*report.sections),
         undecided=undecided_note(report),
         drawn=drawn,
         signs=SIGNS,

@@ -4,12 +4,10 @@ from functools import partial
 
 from stopwise.experiments.summary import mean_interval, paired_difference
 from stopwise.paper import choices, instances
-from stopwise.paper.drawing import LOOKS, curve_grid
+from stopwise.paper.drawing import curve_grid
 from stopwise.paper.evidence import ClaimEvidence, cells_of
 from stopwise.paper.fifths import LAST, SECOND, final_table
 from stopwise.paper.section import Claim, Exhibit, verdict
-from stopwise.paper.settings import NAMES
-from stopwise.reporting.drawing import Figure, legend_below, panels, styled
 from stopwise.reporting.parts import Picture
 from stopwise.reporting.wording import format_value as fmt
 
@@ -46,24 +44,6 @@ def _gap(evidence: ClaimEvidence, setting: str, part: tuple[float, float]) -> li
     return [(a - b) / (0.2 * choices.ROUNDS) for a, b in zip(without, with_labels, strict=True)]
 
 
-@styled
-def _gap_figure(evidence: ClaimEvidence) -> Figure:
-    figure = panels(1, 1, width=5.5, height=3.0)
-    axes = figure.axes[0]
-    for setting, style in zip(NAMES, ("-", "--"), strict=True):
-        ours, theirs = (
-            evidence.curve(setting, INSTANCE, policy, "regret")
-            for policy in ("USS-PD", "supervised")
-        )
-        gap = (ours.mean - theirs.mean) / ours.rounds
-        axes.plot(ours.rounds, gap, style, color=LOOKS["USS-PD"]["color"], label=setting)
-    axes.axhline(0, color="#888888", linewidth=0.8)
-    axes.set_xlabel("rounds")
-    axes.set_ylabel("regret for each round so far:\nUSS-PD less supervised")
-    legend_below(figure)
-    return figure
-
-
 EXHIBIT = Exhibit(
     "supervised",
     "With and without labels on synthetic instance 3",
@@ -84,12 +64,6 @@ EXHIBIT = Exhibit(
             "Cumulative regret of the supervised learner, USS-PD and the others; a row for each "
             "setting.",
             partial(curve_grid, evidence, "regret", "regret"),
-        ),
-        Picture(
-            "supervised-gap",
-            "Regret for each round so far: USS-PD less supervised",
-            "The difference of average regret between USS-PD and the supervised learner.",
-            partial(_gap_figure, evidence),
         ),
     ],
     claims=_claims,

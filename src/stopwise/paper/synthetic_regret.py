@@ -51,7 +51,7 @@ def _linear(evidence: ClaimEvidence, setting: str, what: What, text: str, why: s
         f"Instance 1: {text}",
         all_of([verdict(mean_interval(late)), verdict(goes_on)]),
         f"second fifth {fmt(mean_interval(early))}, last fifth {fmt(mean_interval(late))}; the "
-        f"last less half the second {fmt(goes_on)}; clairvoyant, last fifth {fmt(true)}",
+        f"last minus half of the second: {fmt(goes_on)}; clairvoyant, last fifth {fmt(true)}",
         "in the last fifth of the rounds it is above zero, and more than half of that in the "
         "second",
         why,

@@ -12,16 +12,15 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from stopwise.errors import MissingPackageError
+from stopwise.errors import missing_package
 from stopwise.reporting import wording
 
 HERE = Path(__file__).parent
 # `code` and *emphasis*; an asterisk between letters or digits, as in 2*3*4, is neither.
 INLINE = re.compile(r"`(?P<code>[^`]+)`|(?<![\w*])\*(?=\S)(?P<em>[^*]+)(?<=\S)\*(?![\w*])")
 FILTERS = (
-    *(wording.count, wording.plural, wording.number, wording.percent, wording.interval),
-    *(wording.percent_interval, wording.format_value, wording.hint, wording.duration),
-    *(wording.plain, wording.short, wording.code, wording.listed),
+    *(wording.count, wording.plural, wording.number, wording.percent, wording.percent_interval),
+    *(wording.format_value, wording.hint, wording.plain, wording.short, wording.listed),
 )
 
 
@@ -42,9 +41,7 @@ def environment(folder: Path) -> Any:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise MissingPackageError(
-            "a page needs jinja2: pip install 'stopwise[paper]' or 'stopwise[logs]'"
-        ) from error
+        raise missing_package("a page", "jinja2", "logs") from error
     templates: Any = Environment(  # its own types are incomplete
         loader=FileSystemLoader([folder, HERE / "templates"]),
         autoescape=True,
@@ -82,7 +79,7 @@ def inline(text: str) -> str:
         tag = match.lastgroup
         parts += [escape(text[end : match.start()]), f"<{tag}>{escape(match[tag or 0])}</{tag}>"]
         end = match.end()
-    return "".join([*parts, escape(text[end:])])
+    return "".join([*parts, escape(text[end:])]).replace(" ± ", "\u00a0±\u00a0")  # on one line
 
 
 def paragraphs(text: str) -> str:

@@ -1,6 +1,6 @@
 """Campaigns: what is missing is done once, stored at once, and reported."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -9,7 +9,6 @@ import pytest
 import stopwise as sw
 from stopwise.errors import InvalidParameterError
 from stopwise.experiments.campaign import run_campaign, tasks
-from stopwise.experiments.engines import Result, Task, Threads
 from stopwise.experiments.runs import execute
 from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
 from stopwise.experiments.store import RunStore
@@ -66,40 +65,6 @@ def test_what_finished_before_a_failure_is_stored_and_not_done_again(store: RunS
         run_campaign([(good, range(4))], store, journal)
     assert {seed for _, seed in journal.runs} == set(range(4)) - before.keys()
     assert store.get(good)[0].seconds == before[0].seconds
-
-
-def test_an_interruption_closes_the_engine_at_once(store: RunStore) -> None:
-    closed: list[bool] = []
-
-    class Watched(Threads):
-        def run(self, tasks: Iterable[Task]) -> Generator[Result, None, None]:
-            try:
-                yield from super().run(tasks)
-            finally:
-                closed.append(True)
-
-    def interrupt(stage: str, done: int, of: int) -> None:
-        if done == 2:
-            raise KeyboardInterrupt
-
-    with Watched(jobs=1) as engine, pytest.raises(KeyboardInterrupt) as caught:
-        run_campaign([(spec(), range(5))], store, engine, interrupt)
-    assert closed == [True]
-    del caught
-    assert len(store.get(spec())) == 2
-
-
-def test_runs_of_another_version_are_refused(store: RunStore) -> None:
-    class Elsewhere(Threads):
-        def run(self, tasks: Iterable[Task]) -> Generator[Result, None, None]:
-            for task, (_, traces) in zip(
-                tasks, super().run([(spec("uss-ts"), (0,))]), strict=False
-            ):
-                yield task[0], traces
-
-    with Elsewhere() as engine, pytest.raises(InvalidParameterError, match="same version"):
-        run_campaign([(spec(), range(3))], store, engine)
-    assert store.specs() == []
 
 
 @pytest.mark.parametrize("runs", [1, 39, 400])

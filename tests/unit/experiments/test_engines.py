@@ -3,16 +3,17 @@
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import stopwise as sw
-from stopwise.errors import InvalidParameterError, MissingPackageError
+from stopwise.errors import EngineError, InvalidParameterError, MissingPackageError
 from stopwise.experiments.engines import AHEAD, Dask, Task, Threads, make_engine
 from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
-from tests.experiments.campaigns import SPECS, TASKS, done, expected, same
+from tests.experiments.campaigns import SPECS, TASKS, done, expected, same, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +51,35 @@ def test_an_error_in_a_run_is_raised_after_what_finished_with_it(engine: Threads
     assert len(list(engine.run(TASKS[:2]))) == 2  # and it can go on
 
 
-def test_closing_drops_the_runs_that_have_not_begun() -> None:
+def test_closing_drops_the_runs_under_way_and_those_that_have_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, dropped = [], threading.Event()
+
+    class Endless(sw.FixedDepth):
+        def _at_once(self, rounds: Any) -> Any:
+            begun.append(self)
+            deadline = time.monotonic() + 60
+            try:
+                while time.monotonic() < deadline:
+                    rounds.progress("rounds", 1, 2)
+            except BaseException:
+                dropped.set()
+                raise
+
+    monkeypatch.setitem(sw.POLICIES, "endless", Endless)
+    endless = ExperimentSpec(SPECS[0].environment, PolicySpec("endless"), rounds=2)
     engine = Threads(jobs=1)
-    results = engine.run([(SPECS[0], tuple(range(100_000)))] * 2)
-    starting = threading.Thread(target=lambda: next(results, None))
-    engine._closed.set()
-    starting.start()
-    starting.join(timeout=60)
-    assert not starting.is_alive()
+    results = engine.run([*TASKS[:1], (endless, (0,)), (endless, (1,))])
+    first = next(results)
+    wait_until(lambda: bool(begun))
     engine.close()
+    assert dropped.is_set()
+    assert len(begun) == 1
+    results.close()
+    assert same(done(engine.finished()), done([first]))
+    with pytest.raises(EngineError, match=r"closed.*make a new one"):
+        next(engine.run(TASKS))
 
 
 def test_engines_have_names() -> None:

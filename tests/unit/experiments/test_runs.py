@@ -10,9 +10,8 @@ import stopwise as sw
 from stopwise.experiments import runs
 from stopwise.experiments.runs import Trace, built, drawn, execute
 from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from tests.experiments.campaigns import WHERE
 
-ARMS = {"arms": [[1, 0, 0], [4, 1, 0], [6, 2, 1]], "label": [8, 3, 0]}
-WHERE = EnvironmentSpec("logistic-arms", (0.05, 0.1, 0.2), ARMS)
 NEEDED: dict[str, dict[str, Any]] = {"uss-pd-ridge": {"lam": 1, "S": 2}}
 
 

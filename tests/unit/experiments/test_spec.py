@@ -163,31 +163,9 @@ def test_mistakes_are_named(message: str) -> None:
     assert isinstance(caught.value, ValueError | LookupError)
 
 
-class Own(sw.Policy):
-    """A policy from outside the package, as small as possible."""
-
-    rounds = property(lambda self: self.learned)  # pyright: ignore[reportAssignmentType] (a property)
-    learned = 0
-    features: Any
-
+class Own(sw.Thompson):
     def __init__(self, cascade: sw.Cascade, features: Any, context_dim: int, seed: int) -> None:
-        super().__init__(cascade)
-        self.features, self.seed = sw.bind(features, context_dim, cascade.n_arms), seed
-
-    def decide(self, x: Any) -> sw.Decision:
-        return self._decision(int(self.features.row(x)[0] > 0))
-
-    def _learn_pairs(self, x: Any, stop: int, differ: Any) -> None:
-        self.learned += 1
-
-    def parameters(self) -> dict[str, Any]:
-        return {"seed": self.seed}
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def restore(self, state: Any) -> None:
-        pass
+        super().__init__(cascade, features, context_dim, seed=seed)
 
 
 class AnyArguments(Own):
@@ -209,7 +187,7 @@ def test_a_policy_from_outside_gets_what_its_constructor_takes(
         policy = spec.build(CASCADE, 3, seed=4)
         assert isinstance(policy, kind)
         assert (policy.features.context_dim, policy.features.n_features) == (3, 10)
-        assert policy.seed == policy_seed(4)
+        assert policy.parameters()["seed"] == policy_seed(4)
         assert execute(simple(PolicySpec("own", features=IDENTITY)), seed=1).depths.sum() == 100
         with pytest.raises(InvalidParameterError, match=r"'own'.*features"):
             PolicySpec("own").build(CASCADE, 3, seed=4)

@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from stopwise.errors import (
     CorruptFileError,
+    InvalidParameterError,
     IrreproducibleRunError,
     PersistenceError,
     UnsupportedVersionError,
@@ -87,8 +88,10 @@ def test_experiments_are_stored_apart(store: RunStore) -> None:
     store.put(OTHER, [trace(1, OTHER, regret=np.zeros(4))])
     assert list(store.get(SPEC)) == [0, 1]
     assert store.get(OTHER)[1].regret.tolist() == [0, 0, 0, 0]
-    assert store.specs() == [SPEC, OTHER]
     assert store.get(msgspec.structs.replace(SPEC, rounds=101)) == {}
+    with pytest.raises(InvalidParameterError, match="same version"):
+        store.put(OTHER, [trace(0)])
+    assert list(store.get(OTHER)) == [1]
 
 
 def test_missing_are_those_not_here_and_a_run_that_is_here_stays_as_it_is(store: RunStore) -> None:
@@ -177,9 +180,12 @@ def test_a_full_disk_is_named_and_loses_nothing_that_was_stored(store: RunStore)
     assert list(store.get(SPEC)) == [0, 1]
 
 
-def test_a_transaction_that_sqlite_ended_itself_leaves_the_store_usable(store: RunStore) -> None:
+def test_a_transaction_that_sqlite_ended_or_an_interrupt_left_open_leaves_the_store_usable(
+    store: RunStore,
+) -> None:
     with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"), store._writing():
         # the second ends the transaction, as a failing disk may
         store._db.execute("INSERT OR ROLLBACK INTO specs VALUES ('key', 'a'), ('key', 'b')")
+    store._db.execute("BEGIN")
     store.put(SPEC, [trace(0)])
     assert list(store.get(SPEC)) == [0]

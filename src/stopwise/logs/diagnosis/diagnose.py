@@ -194,7 +194,7 @@ def _notes(log: Log, found: LogSurvey, cascade: Cascade) -> tuple[str, ...]:
     if expensive:
         notes.append(
             f"{listed(expensive)} {'costs' if len(expensive) == 1 else 'cost'} more than the one "
-            "error that it could repair. Perhaps the costs are not in units of one error."
+            "error that it could correct. Perhaps the costs are not in units of one error."
         )
     if found.sample.n < found.full_depth:
         notes.append(

@@ -119,7 +119,7 @@ def _saving(diagnosis: Diagnosis) -> ReportSection:
         "saving",
         "Where it would stop, and what that saves",
         f"{found}\n\n{POLICY} stops at the first arm beyond which every step costs more than the "
-        "two arms disagree. A deeper arm can repair an answer only by disagreeing with it, so "
+        "two arms disagree. A deeper arm can correct an answer only by disagreeing with it, so "
         "continuing would not pay. That needs no label.\n\nAll costs are in units of one wrong "
         "answer: a cost of 0.1 a round is worth paying if it prevents one error in ten rounds.",
         (Panel(table),),
@@ -184,7 +184,7 @@ def _disagreement(diagnosis: Diagnosis) -> ReportSection:
     heads = ("from", "to", "rows", "disagree, %", "cost of the step", "could pay on average")
     found = [Panel(Table("pairs", "How often two arms disagree", heads, tuple(rows)))]
     text = (
-        "Disagreement limits what a deeper arm could repair, and it is all that the label-free "
+        "Disagreement limits what a deeper arm could correct, and it is all that the label-free "
         "rule uses. A step that costs more than the two arms disagree cannot pay on average."
     )
     columns: dict[str, list[GroupDisagreement]] = {}
@@ -328,9 +328,9 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
     repairs = Table(
         "repairs",
         "What continuing from one arm to another does to the answer",
-        ("from", "to", "repairs a wrong answer, %", "spoils a right one, %"),
+        ("from", "to", "corrects a wrong answer, %", "spoils a right one, %"),
         tuple(rows),
-        note="A step pays only if it repairs more answers than it spoils by more than it costs.",
+        note="A step pays only if it corrects more answers than it spoils by more than it costs.",
     )
     picture = Picture("losses", found, f"Bars. {found}", lambda: draw_losses(losses))
     return ReportSection(

@@ -129,7 +129,7 @@ def _worse_by_labels(names: Sequence[str], pairs: Sequence[PairSummary]) -> str:
     harm, repair, p = max(worse, key=lambda found: found[0] - found[1])
     return (
         f"By the labels {names[p.second]} spoils {percent(harm)} of the answers of "
-        f"{names[p.first]} and repairs {percent(repair)}, and it costs more. Leave it out of the "
+        f"{names[p.first]} and corrects {percent(repair)}, and it costs more. Leave it out of the "
         "outputs and diagnose the rest again."
     )
 
