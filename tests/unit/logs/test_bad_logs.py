@@ -112,6 +112,15 @@ def test_text_where_a_number_must_be(path: Path) -> None:
         assert "column 'context.x': is the text 'half'; contexts must be finite numbers" in words
 
 
+def test_a_bool_names_no_arm(path: Path) -> None:
+    for column in ("stop", "failed"):
+        nobody = {"stop": [None] * N, "failed": [None] * N}
+        save(path, GOOD | nobody | {column: [None] * 5 + [True] + [None] * 3})
+        said = complaint(path)
+        assert ", row 6" in said
+        assert re.search(f"'{column}': is the (bool|text) '?True'?; it must name an arm", said)
+
+
 def test_mixed_types(path: Path) -> None:
     words = "mixed types: is the text 'one', where the outputs so far are numbers"
     if path.suffix == ".csv":  # which is all text where anything is: see the column kind

@@ -3,6 +3,7 @@
 import csv
 import enum
 import json
+import os
 import resource
 import subprocess
 import threading
@@ -163,7 +164,8 @@ def test_labels_texts_and_errors(path: Path) -> None:
     with LogWriter(path, ARMS, ["x"]) as log:
         with pytest.raises(InvalidLogError, match="labels=True"):
             log.write(played(1), 1)
-        with pytest.raises(InvalidLogError, match=r"log.*\\ud800.*not a character of Unicode"):
+        refused = rf"^{path.name}: round '7' .*\\ud800.*not a character of Unicode"
+        with pytest.raises(InvalidLogError, match=refused):
             log.write(played("\ud800"))
         log.write(played("a", failure=Failure(1, "error", "\ud800")))  # an error may say anything
         log.write(played("a", failure=Failure(1, "error", "x" * 1_000_000)))
@@ -189,7 +191,9 @@ def test_csv_cells_that_no_reader_takes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arms", "context", "revealed", "words"),
     [
-        (["a"], ["x"], {}, "two arms"),
+        (["a"], ["x"], {}, "two arms or more; give their names"),
+        ([], ["x"], {}, r"two arms or more; .* not \[\]"),
+        ("ab", ["x"], {}, "arms: give a list of names, not the text 'ab'"),
         (["a", "a"], ["x"], {}, "twice"),
         (["a", " b"], ["x"], {}, "' b' cannot be the name"),
         (["a", "b"], ["x", ""], {}, "'' cannot be the name"),
@@ -363,9 +367,29 @@ def test_parquet_that_cannot_be_finished_leaves_its_rows(tmp_path: Path) -> None
     with full_disk(0), pytest.raises(OSError, match="large") as caught:
         log.close()
     (rows,) = tmp_path.iterdir()
-    assert caught.value.__notes__ == [f"The rounds are in {rows}."]
+    note = f"log.parquet is not written. Its rounds are in {rows}."
+    assert caught.value.__notes__ == [note]
     (chunk,) = Log(rows).chunks()
     assert chunk.codes.tolist() == [[1, -1]]
+    long = tmp_path / f"{'x' * 240}.parquet"  # that of the rows, beside it, is too long
+    with pytest.raises(OSError, match="too long") as caught:
+        LogWriter(long, ARMS, ["x"])
+    assert caught.value.filename == str(long)
+
+
+def test_parquet_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, fsync = tmp_path / "log.parquet", os.fsync
+    synced: list[tuple[int, bool]] = []
+
+    def noted(file: int) -> None:
+        fsync(file)
+        synced.append((os.fstat(file).st_ino, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write(path, played(1))
+    assert synced == [(path.stat().st_ino, False), (tmp_path.stat().st_ino, True)]
 
 
 def test_rows_are_in_the_file_at_once_and_survive_a_kill(path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import stopwise as sw
 from stopwise.running.runner import Runner
 from stopwise.running.stage import Stage
-from tests.unit.running.test_runner import CASCADE, CASES, STAGES, frozen, learner
+from tests.unit.running.test_runner import CASCADE, CASES, STAGES, InMemory, frozen, learner
 
 
 def awaited(stage: Callable[[Any], Any]) -> Callable[[Any], Coroutine[Any, Any, Any]]:
@@ -199,6 +199,29 @@ def test_as_many_rounds_as_asked_for_are_under_way() -> None:
 
     assert len(asyncio.run(main())) == 12
     assert most == 4
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_rounds_are_yielded_in_the_order_in_which_they_end(together: bool) -> None:
+    log, order = InMemory(), [3, 0, 4, 1, 2, 5]
+
+    async def main() -> list[sw.Round]:
+        turns = [asyncio.Event() for _ in order]
+
+        async def stage(case: int) -> int:
+            await turns[case].wait()
+            return case
+
+        runner = Runner(sw.FixedDepth(CASCADE, depth=0), [stage, *STAGES[1:]], log=log)
+        waiting = asyncio.ensure_future(gather(runner.arun_many(range(6))))
+        for n, case in enumerate(order, 1):
+            turns[case].set()
+            await soon(lambda n=n: together or len(log.rounds) == n)
+        return await waiting
+
+    rounds = asyncio.run(main())
+    assert rounds == log.rounds
+    assert together or [done.answer for done in rounds] == order
 
 
 def test_leaving_early_cancels_what_is_under_way() -> None:

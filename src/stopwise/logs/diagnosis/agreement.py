@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 # All heuristic. Fewer rows give no hint; more only sharpen an estimate whose assumption is the
 # larger error.
 LEAST_ROWS, MOST_ROWS = 1000, 50_000
-ROWS_A_STRATUM, MOST_STRATA = 1500, 5
+ROWS_PER_STRATUM, MOST_STRATA = 1500, 5
 # An arm seems worse if both halves of the rows say so, by more than this.
 WORSE_BY = 0.03
 OFTEN = 0.01  # the share of rows in which the rule must reach an arm for it to matter
@@ -59,7 +59,7 @@ def read_hint(
 def strata(predicted: Floats) -> Ints:
     """Return the stratum of every row, by its predicted disagreement averaged over pairs."""
     difficulty = np.asarray(predicted.mean(axis=1), dtype=np.float64)
-    count = int(np.clip(len(predicted) // ROWS_A_STRATUM, 1, MOST_STRATA))
+    count = int(np.clip(len(predicted) // ROWS_PER_STRATUM, 1, MOST_STRATA))
     edges = np.quantile(difficulty, np.arange(1, count) / count)
     return np.searchsorted(edges, difficulty).astype(np.int64)
 

@@ -32,7 +32,7 @@ STRAY = 0.001
 ROWS_FOR_SCALE = 20_000
 FEW_VALUES = 5  # a coordinate with no more different values than this is grouped by value
 BINS = 10
-ROWS_A_BIN = 50
+ROWS_PER_BIN = 50
 CHANCE = 0.001
 BADLY_OFF, ROUGHLY_OFF = 0.10, 0.05
 # Rows times pairs that are predicted anew in every draw: 20,000 rows of four arms.
@@ -167,7 +167,7 @@ def reliability(predicted: Floats, differ: Bytes, features: int = 0) -> tuple[Re
     found: list[Reliability] = []
     for k in range(predicted.shape[1]):
         p, d = predicted[:, k], differ[:, k]
-        count = int(np.clip(len(p) // ROWS_A_BIN, 1, BINS))
+        count = int(np.clip(len(p) // ROWS_PER_BIN, 1, BINS))
         edges = np.unique(np.quantile(p, np.arange(1, count) / count))
         place = np.searchsorted(edges, p)
         bins: list[ReliabilityBin] = []

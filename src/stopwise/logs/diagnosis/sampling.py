@@ -63,7 +63,7 @@ class Sample(NamedTuple):
 
 
 class LogSurvey(NamedTuple):
-    """What one pass over a log found.
+    """What one pass over a log found; ``labelled`` rows have a label and an output.
 
     ``classes`` is the number of different outputs, None for free text; ``audited`` a sample of
     labelled rows; ``unseen`` the share of rows in groups none of whose rows went deep. ``matched``
@@ -119,10 +119,10 @@ def survey(
         pair_differ += (seen & (differ > 0)).sum(axis=0)
         group = np.clip(chunk.rule_stop, -1, n_arms - 1) + 1
         group_rows += np.bincount(group, minlength=n_arms + 1)
-        known = chunk.labels >= 0
+        known = (chunk.labels >= 0) & (reach >= 0)
         equal = chunk.codes == chunk.labels[:, None]
         matches = equal.any(axis=1) & known
-        strange = known & ~matches & (reach >= 0)
+        strange = known & ~matches
         if unlike is None and strange.any():
             row = int(np.argmax(strange))
             unlike = _written(chunk, chunk.labels[row]), _written(chunk, chunk.codes[row, 0])

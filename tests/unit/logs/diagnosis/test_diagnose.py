@@ -78,6 +78,9 @@ def test_labels_are_judged_by_models_that_never_saw_their_row(tmp_path):
     # an oracle of its own rows would go on exactly where they disagree
     by_heart = (0.1 + 0.1 * (one != two) + (two != drawn.labels)).mean()
     assert found.audit.rule_loss.value > by_heart + 0.01
+    # all rows have labels: they must be decided as where the labels are not looked at
+    depth = sum(k * arm.stops.value for k, arm in enumerate(found.arms))
+    assert found.audit.rule_depth == pytest.approx(depth)
     (pair,) = found.pairs
     assert pair.reliability.calibration_error > 0.1
     assert pair.harm is not None
