@@ -91,6 +91,18 @@ def gather(values: Sequence[Any], use: Use = "answer") -> Cells:
     return msgspec.structs.replace(rest, wrong=wrong)
 
 
+def parsed(text: str) -> int | float | str | None:
+    """Return a text as a number, None if it is empty, and the text itself if it is no number."""
+    if not text:
+        return None
+    for kind in (int, float) if "_" not in text else ():  # to Python alone, 1_000 is a number
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
 def describe_value(value: Any) -> str:
     """Return what a value is, for an error."""
     if isinstance(value, str):

@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.logs.chunk import Bools, Floats, Ints
 from stopwise.logs.diagnosis.findings import Hint
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # All heuristic. Fewer rows give no hint; more only sharpen an estimate whose assumption is the
 # larger error.
@@ -92,9 +90,7 @@ def _fit(outputs: Ints, classes: int) -> Floats:
     return max(fits, key=lambda fit: fit[1])[0]
 
 
-def _expectation_maximisation(
-    says: NDArray[np.bool_], counts: Floats, belief: Floats
-) -> tuple[Floats, float]:
+def _expectation_maximisation(says: Bools, counts: Floats, belief: Floats) -> tuple[Floats, float]:
     """Return the accuracies (K,) and the log-likelihood, from beliefs (P, L) about the truth."""
     n, classes = float(counts.sum()), says.shape[2]
     hit = (says * counts[:, None, None]).transpose(1, 2, 0)  # (K, L, P)

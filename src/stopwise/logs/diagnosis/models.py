@@ -7,23 +7,14 @@ exactly the θ̂_ij that it would decide by. Each half of the rows is predicted 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.features import FeaturesLike, PerStage, Polynomial, Scaled, bind
-from stopwise.logs.diagnosis.findings import (
-    Fit,
-    GroupDisagreement,
-    Reliability,
-    ReliabilityBin,
-)
+from stopwise.logs.chunk import Bools, Bytes, Floats, Ints
+from stopwise.logs.diagnosis.findings import Fit, GroupDisagreement, Reliability, ReliabilityBin
 from stopwise.policies.uss_pd import USSPD
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.intervals import chi_square_limit, wilson
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
 
 RIDGE = 1e-3
 # Coordinates are scaled by the range of all but this share at either end, and clipped there: one
@@ -219,7 +210,7 @@ def group_disagreements(
     return tuple(found)
 
 
-def _groups(values: Floats) -> list[tuple[str, NDArray[np.bool_]]]:
+def _groups(values: Floats) -> list[tuple[str, Bools]]:
     distinct = np.unique(values)
     if len(distinct) <= FEW_VALUES:
         return [(f"{v:.6g}", values == v) for v in distinct.tolist()]
