@@ -81,11 +81,9 @@ def test_a_log_without_contexts_must_be_meant() -> None:
         (STANDARD, Columns(context=("weight",)), "no column 'weight'; its columns are 'id'"),
         (STANDARD, Columns(outputs=("small", "huge")), "no column 'huge'"),
         (STANDARD, Columns(label="truth"), r"no column 'truth'.*Columns\(label="),
-        (STANDARD, Columns(stop="end"), "no column 'end'"),
         (STANDARD, Columns(outputs=("small", "small")), "named twice: 'output.small'"),
         ([*STANDARD, "context.age"], Columns(), "named twice: 'context.age'"),
         ([*STANDARD, "revealed.tiny.x"], Columns(), "'revealed.tiny.x' names no arm.*'small'"),
-        ([*STANDARD, "cost.tiny"], Columns(), "'cost.tiny' names no arm"),
     ],
 )
 def test_columns_that_do_not_fit(names: list[str], columns: Columns, words: str) -> None:
