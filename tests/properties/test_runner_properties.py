@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import stopwise as sw
 from stopwise.running.runner import Runner
 from stopwise.running.stage import Stage
+from tests.unit.running.test_runner import frozen
 
 ARMS = 3
 CASCADE = sw.Cascade([0.05, 0.1, 0.15])
@@ -42,10 +43,6 @@ def stage(arm: int) -> Any:
         return {"nan": float("nan"), "unhashable": []}.get(outcome, outcome)
 
     return run
-
-
-def frozen(policy: sw.Policy) -> dict[str, bytes]:
-    return {part: array.tobytes() for part, array in policy.state().items()}
 
 
 @given(cases=st.lists(case, max_size=12), kind=kinds, looped=st.booleans())

@@ -41,6 +41,7 @@ def complaint(path: Path, **chunks: Any) -> str:
 CELLS = {
     "empty context": ({"context.x": None}, "context.x", "is empty"),
     "NaN context": ({"context.x": NAN}, "context.x", "is nan"),
+    "infinite context": ({"context.x": -INF}, "context.x", "is -inf"),
     "nothing revealed": ({"revealed.a.y": None}, "revealed.a.y", "'a' answered"),
     "revealed by nobody": (
         {"output.a": None, "output.b": None, "stop": None, "failed": "a"},
@@ -217,6 +218,7 @@ HEAD = "context.x,output.a,output.b"
     ("content", "words"),
     [
         ("{HEAD}\n0,1,1\n0,1\n", "row 2 (line 3): has 2 cells under 3 columns"),
+        ("{HEAD}\n0,1,1\n0,1,1,\n0,1,1\n", "row 2 (line 3): has 4 cells under 3 columns"),
         ('{HEAD}\n0,1,1\n0,1,"1\n0,1,1\n', "row 2 (line 4): unexpected end of data"),
         ("{HEAD}\n0,1,1\n0,1\r,1\n", "row 2 (line 3): "),
         ('context.x,"output.a,output.b\n0,1,1\n', "row 1 (line 2): unexpected end"),

@@ -21,15 +21,7 @@ STANDARD = (
 
 def test_names_of_the_format() -> None:
     layout = arrange([*STANDARD, "revealed.large.late"], Columns(), "log.csv")
-    assert layout.arms == ("small", "large")
-    assert layout.context == ("age", "bmi", "small.entropy")
-    assert layout.sees == (3,)
-    assert (layout.label, layout.stop, layout.failed, layout.rule_stop) == (
-        "label",
-        "stop",
-        "failed",
-        None,
-    )
+    assert (layout.stop, layout.rule_stop) == ("stop", None)
     assert layout.costs == (None, "cost.large")
     assert "id" not in layout.used
     assert "revealed.large.late" not in layout.used  # it comes too late to decide anything

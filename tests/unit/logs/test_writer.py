@@ -124,6 +124,7 @@ UNWRITABLE = (("a", "b"), None, b"a", float("nan"), float("inf"), 2**63, 1j)
         (played(1, 1, 1), "3 outputs"),
         (played(1, stop=1), "1 outputs, stop 1"),
         (played(1, rule_stop=2), "rule_stop 2"),
+        (played(1, rule_stop=-2), "rule_stop -2"),
         (played(), "no outputs and no failure"),
         (played(1, failure=Failure(0, "error", "?")), "arm 0 cannot be the one that failed"),
         (played(1, 1, failure=Failure(2, "error", "?")), "arm 2 cannot be"),

@@ -27,6 +27,7 @@ def test_answers_that_differ_in_writing_become_equal(written: str) -> None:
         ("5%", "5"),
         ("<5", "5"),
         ("C#", "C"),
+        ("C++", "C"),
         ("a b", "ab"),
         ("1,5", "15"),
     ],

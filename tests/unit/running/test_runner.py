@@ -196,11 +196,6 @@ class NoTruth:
         return np.array([True, False])
 
 
-class Unhashable:
-    def __hash__(self) -> int:
-        raise RuntimeError("no hash")
-
-
 class Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -267,7 +262,6 @@ def own_timeout(case: Any) -> None:
         (lambda _: float("nan"), "error", "an output must be hashable and equal to itself"),
         (lambda _: Unequal(), "error", "not beside that"),
         (lambda _: NoTruth(), "error", "ambiguous"),
-        (lambda _: Unhashable(), "error", "no hash"),
         (mute, "error", "Mute"),
         (Stage(lambda x: x, canonical=mute), "error", "Mute"),
     ],

@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
-from sklearn.pipeline import make_pipeline
 
 from stopwise.errors import InvalidOutputsError, InvalidParameterError
 from stopwise.running.stage import Stage
@@ -34,9 +32,6 @@ def test_estimators_of_every_shape() -> None:
         assert answer == pytest.approx(2.0)
     several = MultiOutputClassifier(LogisticRegression(C=100)).fit(X, X.astype(int))
     assert Stage(several).call([1.0, 0.0]) == (1, 0)
-    texts = make_pipeline(CountVectorizer(), LogisticRegression())
-    texts.fit(["buy now", "buy pills", "see you", "dinner at ten"], ["spam", "spam", "ham", "ham"])
-    assert Stage(texts).call("buy buy buy") == "spam"
 
 
 @pytest.mark.parametrize(
