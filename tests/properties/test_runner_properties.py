@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import stopwise as sw
 from stopwise.running.runner import Runner
 from stopwise.running.stage import Stage
+from tests.unit.running.test_runner import frozen
 
 ARMS = 3
 CASCADE = sw.Cascade([0.05, 0.1, 0.15])
@@ -49,10 +50,6 @@ def stage(arm: int, staged: bool) -> Stage:
         return [x[1]] * outcome  # the right count for one of the answers only
 
     return Stage(run, canonical=lambda a: a[0], reveals=reveals if staged and arm == 1 else None)
-
-
-def frozen(policy: sw.Policy) -> dict[str, bytes]:
-    return {part: array.tobytes() for part, array in policy.state().items()}
 
 
 @given(cases=st.lists(case, max_size=12), kind=kinds, looped=st.booleans())

@@ -47,8 +47,8 @@ class RowBatch(msgspec.Struct, frozen=True, eq=False):
     lines: Sequence[int] | None = None
 
 
-def gather(values: Sequence[Any]) -> Cells:
-    """Turn Python values into a column: numbers, bools, texts and None.
+def gather(values: Sequence[Any], use: Use = "answer") -> Cells:
+    """Turn Python values into a column: numbers, bools (which name no arm), texts and None.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def gather(values: Sequence[Any]) -> Cells:
         index: dict[str, int] = {}
         codes = [0 if v is None else index.setdefault(v, len(index)) for v in values]
         return Cells("text", np.array(codes, dtype=np.int64), null, tuple(index))
-    if types <= {int, bool, float}:
+    if types <= {int, float} | ({bool} if use != "arm" else set[type]()):
         kind, least, most = np.int64, -(2**63), 2**63 - 1
         words = "a number of more than 64 bits"
         if float in types:
@@ -80,15 +80,27 @@ def gather(values: Sequence[Any]) -> Cells:
             return Cells("number", np.array(numbers, dtype=kind), null)
     else:
         families = dict[int, Family | None]()
-        families |= {row: _family(v) for row, v in enumerate(values) if v is not None}
+        families |= {row: _family(v, use) for row, v in enumerate(values) if v is not None}
         expected = next((one for one in families.values() if one), None)
         wrong = {
             row: WrongCell(describe_value(values[row]), family)
             for row, family in families.items()
             if family is None or family != expected
         }
-    rest = gather([None if row in wrong else value for row, value in enumerate(values)])
+    rest = gather([None if row in wrong else value for row, value in enumerate(values)], use)
     return msgspec.structs.replace(rest, wrong=wrong)
+
+
+def parsed(text: str) -> int | float | str | None:
+    """Return a text as a number, None if it is empty, and the text itself if it is no number."""
+    if not text:
+        return None
+    for kind in (int, float) if "_" not in text else ():  # to Python alone, 1_000 is a number
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
 
 
 def describe_value(value: Any) -> str:
@@ -104,7 +116,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _family(value: Any) -> Family | None:
-    if isinstance(value, int | float):
+def _family(value: Any, use: Use) -> Family | None:
+    if isinstance(value, int | float) and not (isinstance(value, bool) and use == "arm"):
         return "number"
     return "text" if isinstance(value, str) else None

@@ -14,6 +14,7 @@ from stopwise.records import Rounds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
 
 
@@ -54,6 +55,10 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     def n(self) -> int:
         """How many rows there are."""
         return len(self.stops)
+
+    def meaning(self, code: int) -> Any:
+        """Return the answer that a code ≥ 0 means."""
+        return code if self.values is None else self.values[code]
 
 
 def make_chunk(
@@ -225,7 +230,7 @@ def _numbers(
     return values, null
 
 
-def _differ(outputs: list[Ints]) -> NDArray[np.uint8]:
+def _differ(outputs: list[Ints]) -> Bytes:
     """Return whether each pair disagreed; a pair is known where its deeper arm answered."""
     pairs = [
         (first != second) & (second >= 0)
@@ -235,7 +240,7 @@ def _differ(outputs: list[Ints]) -> NDArray[np.uint8]:
     return np.stack(pairs, axis=1).view(np.uint8)
 
 
-def _wrong(codes: Ints, labels: Ints) -> NDArray[np.uint8]:
+def _wrong(codes: Ints, labels: Ints) -> Bytes:
     """Return 1 where an arm was wrong, 0 where it was right, 2 where that is not known."""
     wrong = (codes != labels[:, None]).view(np.uint8)
     wrong[(codes < 0) | (labels < 0)[:, None]] = 2

@@ -246,6 +246,8 @@ def _check_names(
                     f"{what}: {name!r} cannot be the name of a column; it must be text without "
                     "space around it"
                 )
+    if len(arms) < 2:
+        raise InvalidParameterError(f"a log has two arms or more; give their names, not {arms!r}")
     for arm in revealed:
         if arm not in arms[:-1]:
             raise InvalidParameterError(

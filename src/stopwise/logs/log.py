@@ -11,7 +11,7 @@ from stopwise.logs.formats.registry import format_of, open_rows
 
 
 class Log:
-    r"""Rounds in a file: one row a round, in Parquet, CSV or JSON lines (docs/logs.md).
+    r"""Rounds in a file: one row per round, in Parquet, CSV or JSON lines (docs/logs.md).
 
     Opening a log reads the names of its columns; `chunks` reads the rows, as often as you like, in
     memory that does not grow with the file.

@@ -15,7 +15,8 @@ from stopwise.logs.answers import mixed
 from stopwise.logs.cells import EXACT, describe_value
 from stopwise.logs.chunk import make_chunk
 from stopwise.logs.columns import Columns, Row, arrange, fields_of
-from stopwise.logs.formats.registry import FORMATS, RowWriter, format_of, open_rows
+from stopwise.logs.formats import RowWriter
+from stopwise.logs.formats.registry import FORMATS, format_of, open_rows
 from stopwise.logs.problems import NoRowsError
 from stopwise.records import Round
 
@@ -95,7 +96,7 @@ class LogWriter:
         self.arms = tuple(arms)
         self._labels, self._costs = labels, costs
         added = revealed or {}
-        fields = fields_of(self.arms, context, added, labels=labels, costs=costs)
+        fields = fields_of(arms, context, added, labels=labels, costs=costs)
         self._base = len(context)
         self._added = [len(added.get(arm, ())) for arm in self.arms]
         self._types: set[AnswerType] = set()
@@ -146,7 +147,12 @@ class LogWriter:
                 *([right] if self._labels else []),
                 *self._prices(done),
             ]
-            self._file.write(row)
+            try:
+                self._file.write(row)
+            except UnicodeEncodeError as error:
+                letter, text = error.object[error.start : error.end], error.object[:60]
+                words = f"{letter!r} in {text!r} is not a character of Unicode"
+                raise self._refused(done, f"cannot be written: {words}") from None
             self._types = types
 
     def close(self) -> None:

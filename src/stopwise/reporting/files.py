@@ -7,6 +7,19 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def put_in_place(new: Path, target: Path) -> None:
+    """Move a new file to its place, so that a power cut leaves it complete, or what was there."""
+    with new.open("r+b") as file:
+        os.fsync(file.fileno())
+    new.replace(target)
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write several files into a folder: all of them, or none and no folder.
 

@@ -20,7 +20,7 @@ class Estimator(Protocol):
 
     @property  # a method in most, but some create it on access
     def predict(self) -> Any:
-        """Called with a table, returns one prediction a row."""
+        """Called with a table, returns one prediction per row."""
         ...
 
 

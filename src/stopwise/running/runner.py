@@ -181,9 +181,9 @@ class Runner:
     ) -> AsyncIterator[Round]:
         """Run many cases at once, and yield each round when it has ended.
 
-        Up to ``concurrency`` rounds are under way. They end, and are learned from and logged, in an
-        order of their own; ``id_of`` (case → id) shows which case a round belongs to. If the caller
-        leaves early, rounds still under way are cancelled and not learned from.
+        Up to ``concurrency`` rounds are under way. They are learned from, logged and yielded in the
+        order in which they end; ``id_of`` (case → id) shows which case a round belongs to. If the
+        caller leaves early, rounds still under way are cancelled and not learned from.
         """
         concurrency = integer("concurrency", concurrency, least=1)
 
@@ -193,22 +193,23 @@ class Runner:
 
         waiting = enumerate(_rows(cases), 1)
         under_way: set[asyncio.Task[Round]] = set()
-        ended: set[asyncio.Task[Round]] = set()
+        ended: deque[asyncio.Task[Round]] = deque()
         try:
             while True:
                 for number, case in islice(waiting, concurrency - len(under_way)):
-                    under_way.add(asyncio.create_task(run(number, case)))
+                    task = asyncio.create_task(run(number, case))
+                    task.add_done_callback(ended.append)
+                    under_way.add(task)
                 if not under_way:
                     return
-                ended, under_way = await asyncio.wait(
-                    under_way, return_when=asyncio.FIRST_COMPLETED
-                )
-                for task in ended:
+                await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                while ended:
+                    under_way.remove(task := ended.popleft())
                     yield task.result()
         finally:
             for task in under_way:
                 task.cancel()
-            await asyncio.gather(*under_way, *ended, return_exceptions=True)
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     def audit(self, done: Round, label: Any) -> None:
         """Give the policy the right answer to a finished round.

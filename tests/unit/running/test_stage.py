@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
-from sklearn.pipeline import make_pipeline
 
 from stopwise.errors import InvalidOutputsError, InvalidParameterError
 from stopwise.running.stage import Stage
@@ -34,20 +32,15 @@ def test_estimators_of_every_shape() -> None:
         assert answer == pytest.approx(2.0)
     several = MultiOutputClassifier(LogisticRegression(C=100)).fit(X, X.astype(int))
     assert Stage(several).call([1.0, 0.0]) == (1, 0)
-    texts = make_pipeline(CountVectorizer(), LogisticRegression())
-    texts.fit(["buy now", "buy pills", "see you", "dinner at ten"], ["spam", "spam", "ham", "ham"])
-    assert Stage(texts).call("buy buy buy") == "spam"
 
 
 @pytest.mark.parametrize(
     ("run", "settings", "says"),
     [
         (42, {}, "a int is neither"),
-        (None, {}, "a NoneType is neither"),
         (LogisticRegression, {}, "not the class LogisticRegression"),
         *((repr, {"timeout": t}, "timeout") for t in (0, -1, float("nan"), "5", True, 1e7)),
         (repr, {"cost": -0.1}, "cost"),
-        (repr, {"cost": float("inf")}, "cost"),
         (repr, {"reveals": 3}, "reveals"),
         (repr, {"canonical": "lower"}, "canonical"),
     ],
@@ -99,9 +92,6 @@ def test_a_structured_answer_is_taken_apart() -> None:
             r"reveals\[1\] must be a number, not nan",
         ),
         ({"canonical": tuple, "reveals": lambda a: 0.5}, "reveals: TypeError"),
-        ({"canonical": tuple, "reveals": lambda a: [10**400]}, "must be a number"),
-        ({"canonical": tuple, "reveals": lambda a: 1 / 0}, "reveals: ZeroDivisionError"),
-        ({"canonical": tuple, "cost": lambda a: 10**400}, "cost must be a number at least 0"),
         ({"canonical": tuple, "cost": lambda a: -1}, "cost must be a number at least 0"),
         ({"canonical": tuple, "cost": lambda a: a["usage"]}, "cost: TypeError"),
     ],

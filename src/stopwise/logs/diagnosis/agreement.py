@@ -14,16 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.logs.chunk import Bools, Floats, Ints
 from stopwise.logs.diagnosis.findings import Hint
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # All heuristic. Fewer rows give no hint; more only sharpen an estimate whose assumption is the
 # larger error.
 LEAST_ROWS, MOST_ROWS = 1000, 50_000
-ROWS_A_STRATUM, MOST_STRATA = 1500, 5
+ROWS_PER_STRATUM, MOST_STRATA = 1500, 5
 # An arm seems worse if both halves of the rows say so, by more than this.
 WORSE_BY = 0.03
 OFTEN = 0.01  # the share of rows in which the rule must reach an arm for it to matter
@@ -59,7 +57,7 @@ def read_hint(
 def strata(predicted: Floats) -> Ints:
     """Return the stratum of every row, by its predicted disagreement averaged over pairs."""
     difficulty = np.asarray(predicted.mean(axis=1), dtype=np.float64)
-    count = int(np.clip(len(predicted) // ROWS_A_STRATUM, 1, MOST_STRATA))
+    count = int(np.clip(len(predicted) // ROWS_PER_STRATUM, 1, MOST_STRATA))
     edges = np.quantile(difficulty, np.arange(1, count) / count)
     return np.searchsorted(edges, difficulty).astype(np.int64)
 
@@ -92,9 +90,7 @@ def _fit(outputs: Ints, classes: int) -> Floats:
     return max(fits, key=lambda fit: fit[1])[0]
 
 
-def _expectation_maximisation(
-    says: NDArray[np.bool_], counts: Floats, belief: Floats
-) -> tuple[Floats, float]:
+def _expectation_maximisation(says: Bools, counts: Floats, belief: Floats) -> tuple[Floats, float]:
     """Return the accuracies (K,) and the log-likelihood, from beliefs (P, L) about the truth."""
     n, classes = float(counts.sum()), says.shape[2]
     hit = (says * counts[:, None, None]).transpose(1, 2, 0)  # (K, L, P)

@@ -3,18 +3,17 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.logs.chunk import Bytes, Floats
 from stopwise.logs.diagnosis.findings import Audit, Hint, LabelPlan
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 from stopwise.reporting.intervals import Z95, mean, wilson
 
-LEAST_LABELS = 30  # fewer settle nothing
 SIZES = (100, 300, 1000, 3000, 10_000)
 
 
-def read_audit(cascade: Cascade, predicted: NDArray[np.float64], wrong: NDArray[np.uint8]) -> Audit:
+def read_audit(cascade: Cascade, predicted: Floats, wrong: Bytes) -> Audit:
     """Return what the labelled rows show: p̂ (n, pairs), and which arm erred (n, K)."""
     n = len(wrong)
     stops = plug_in_stops(cascade, predicted)
@@ -32,9 +31,7 @@ def read_audit(cascade: Cascade, predicted: NDArray[np.float64], wrong: NDArray[
     )
 
 
-def plan_labels(
-    cascade: Cascade, predicted: NDArray[np.float64], rates: NDArray[np.float64], hint: Hint | None
-) -> LabelPlan:
+def plan_labels(cascade: Cascade, predicted: Floats, rates: Floats, hint: Hint | None) -> LabelPlan:
     """Return how many labels answer the open question, given how often each pair disagrees.
 
     The errors of two arms differ on a row only where their outputs do, so over n rows the

@@ -1,22 +1,23 @@
 """Diagnose a log: how deep it should have gone, what that would save, whether to trust it."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stopwise import checks
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.logs.chunk import Bytes, Ints
 from stopwise.logs.diagnosis import plug_in
 from stopwise.logs.diagnosis.agreement import read_hint
-from stopwise.logs.diagnosis.audit import LEAST_LABELS, plan_labels, read_audit
+from stopwise.logs.diagnosis.audit import plan_labels, read_audit
 from stopwise.logs.diagnosis.findings import Diagnosis, PairSummary, Reliability
 from stopwise.logs.diagnosis.models import Disagreement, group_disagreements, reliability
 from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, survey
 from stopwise.logs.diagnosis.verdict import MOST_DEGREE, judge
+from stopwise.logs.labels import ENOUGH
 from stopwise.logs.log import Log
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.intervals import wilson
-from stopwise.reporting.wording import listed, percent
+from stopwise.reporting.wording import percent
 
 LEAST_ROWS = 50
 DRAWS = 200
@@ -99,7 +100,7 @@ def diagnose(
     saving = plug_in.saving(cascade, stops, rows.differ, redrawn, model.flattened())
     progress("estimating", 1, 2)
     labels = audit = hint = plan = None
-    if found.audited.n >= LEAST_LABELS:
+    if found.audited.n >= ENOUGH:
         audited = found.audited
         labels = model.predict(audited.contexts, _halves(found, model)), audited.wrong
         audit = read_audit(cascade, *labels)
@@ -110,13 +111,16 @@ def diagnose(
     arms = plug_in.summarise_arms(cascade, found.answered, stops, rows.differ, wrong)
     calibration = reliability(predicted, rows.differ, model.n_features)
     pairs = _pairs(cascade, found, calibration, wrong)
+    verdict = judge(
+        arms, pairs, saving, hint=hint, audit=audit, plan=plan, unseen=found.unseen, degree=degree
+    )
     diagnosis = Diagnosis(
         log=log.path.name,
         rows=found.rows,
         used=rows.n,
         full_depth=found.full_depth,
         labelled=found.labelled,
-        logged_cost=float((cascade.costs * cascade.tradeoff) @ found.answered / found.rows),
+        logged_cost=float(cascade.cumulative @ -np.diff(found.answered, append=0) / found.rows),
         arms=arms,
         context=tuple(log.context),
         pairs=pairs,
@@ -126,16 +130,7 @@ def diagnose(
         audit=audit,
         hint=hint,
         plan=plan,
-        verdict=judge(
-            arms,
-            pairs,
-            saving,
-            hint=hint,
-            audit=audit,
-            plan=plan,
-            unseen=found.unseen,
-            degree=degree,
-        ),
+        verdict=verdict,
         notes=_notes(log, found, cascade),
         seed=seed,
         unseen=found.unseen,
@@ -153,11 +148,10 @@ def _check(log: Log, found: LogSurvey) -> None:
             f"{len(log.arms)} arms, and a diagnosis takes at least {LEAST_ROWS}; log more rounds "
             "that go to the last arm, or leave out arms that hardly ever answered"
         )
-    if found.labelled >= LEAST_LABELS and found.unlike is not None and not found.matched:
+    if found.unlike is not None:
         raise InvalidLogError(
-            f"{log.path.name}: on none of {found.labelled:,} labelled rows is the label an output "
-            f"of any arm; a label is {found.unlike[0]} where an output is {found.unlike[1]}: write "
-            "labels as the outputs are written, or name another column as the label"
+            f"{log.path.name}: {found.unlike}; write labels as the outputs are written, or name "
+            "another column as the label"
         )
 
 
@@ -165,7 +159,7 @@ def _pairs(
     cascade: Cascade,
     found: LogSurvey,
     calibration: tuple[Reliability, ...],
-    wrong: NDArray[np.uint8] | None,
+    wrong: Bytes | None,
 ) -> tuple[PairSummary, ...]:
     pairs: list[PairSummary] = []
     for k, (i, j) in enumerate(cascade.pairs()):
@@ -179,7 +173,7 @@ def _pairs(
     return tuple(pairs)
 
 
-def _halves(seen: LogSurvey, model: Disagreement) -> NDArray[np.int64]:
+def _halves(seen: LogSurvey, model: Disagreement) -> Ints:
     """Return for every labelled row the half of the sample it is in; any, if it is in none."""
     order = np.argsort(seen.sample.number)
     place = np.searchsorted(seen.sample.number[order], seen.audited.number)
@@ -190,12 +184,6 @@ def _halves(seen: LogSurvey, model: Disagreement) -> NDArray[np.int64]:
 
 def _notes(log: Log, found: LogSurvey, cascade: Cascade) -> tuple[str, ...]:
     notes = [INTERVALS, THE_RULE]
-    expensive = [n for n, c in zip(cascade.names, cascade.costs, strict=True) if c > 1]
-    if expensive:
-        notes.append(
-            f"{listed(expensive)} {'costs' if len(expensive) == 1 else 'cost'} more than the one "
-            "error that it could correct. Perhaps the costs are not in units of one error."
-        )
     if found.sample.n < found.full_depth:
         notes.append(
             f"Models, shares and savings use a random sample of {found.sample.n:,} of the "
@@ -224,8 +212,6 @@ def _notes(log: Log, found: LogSurvey, cascade: Cascade) -> tuple[str, ...]:
             f"Labels: {found.labelled:,} rows, {found.labelled_deep:,} of them with every output. "
             "They are taken to be a random choice of rows; labels of hard cases only would mislead."
         )
-        if found.audited.n < LEAST_LABELS:
-            notes.append(
-                f"Fewer than {LEAST_LABELS} labelled rows have every output: too few to use."
-            )
+        if found.audited.n < ENOUGH:
+            notes.append(f"Fewer than {ENOUGH} labelled rows have every output: too few to use.")
     return tuple(notes)

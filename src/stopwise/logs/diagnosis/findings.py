@@ -156,7 +156,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     log : str
         The name of the file.
     rows, used, full_depth, labelled : int
-        Rows in the log; rows the models were fitted on; rows with every output; rows with a label.
+        Rows in the log; rows the models were fitted on; rows with every output; rows with a label
+        and an output.
     logged_cost : float
         What a round of the log cost: C of the last arm that ran.
     context, groups

@@ -10,15 +10,11 @@ USS-PD decides so once it has learned; while it learns it goes deeper now and th
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.logs.chunk import Bytes, Floats, Ints
 from stopwise.logs.diagnosis.findings import ArmSummary, FrontierPoint, Saving
 from stopwise.reporting.intervals import Estimate, mean, wilson
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
 
 # The trade-off weights of the frontier: from a tenth of the costs given to ten times.
 WEIGHTS = tuple(float(w) for w in np.logspace(-1, 1, 25))

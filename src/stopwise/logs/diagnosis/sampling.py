@@ -8,17 +8,14 @@ changes nothing where every row has every output.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.logs.chunk import Chunk
+from stopwise.logs.chunk import Bools, Bytes, Chunk, Floats, Ints
+from stopwise.logs.labels import LabelCheck
 from stopwise.records import Progress, no_progress
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
 
 # More different outputs than this count as free text.
 MOST_CLASSES = 50
@@ -63,12 +60,11 @@ class Sample(NamedTuple):
 
 
 class LogSurvey(NamedTuple):
-    """What one pass over a log found.
+    """What one pass over a log found; ``labelled`` rows have a label and an output.
 
     ``classes`` is the number of different outputs, None for free text; ``audited`` a sample of
-    labelled rows; ``unseen`` the share of rows in groups none of whose rows went deep. ``matched``
-    labels are the output of some arm; ``unlike`` is an example of a label and an output that
-    differ.
+    labelled rows; ``unseen`` the share of rows in groups none of whose rows went deep; ``unlike``
+    says, if no label equals an output, how they differ.
     """
 
     rows: int
@@ -82,8 +78,7 @@ class LogSurvey(NamedTuple):
     sample: Sample
     audited: Sample
     unseen: float
-    matched: int
-    unlike: tuple[str, str] | None
+    unlike: str | None
 
 
 def survey(
@@ -104,8 +99,8 @@ def survey(
     random = np.random.default_rng([seed, STREAM])
     outputs = _Outputs()
     retained, audited = _Groups(sample), _Groups(sample)
-    done = full_depth = labelled = matched = 0
-    unlike = None
+    done = full_depth = 0
+    labels = LabelCheck()
     answered = np.zeros(n_arms, dtype=np.int64)
     pair_rows, pair_differ = np.zeros((2, len(deeper)), dtype=np.int64)
     group_rows = np.zeros(n_arms + 1, dtype=np.int64)
@@ -119,29 +114,22 @@ def survey(
         pair_differ += (seen & (differ > 0)).sum(axis=0)
         group = np.clip(chunk.rule_stop, -1, n_arms - 1) + 1
         group_rows += np.bincount(group, minlength=n_arms + 1)
-        known = chunk.labels >= 0
-        equal = chunk.codes == chunk.labels[:, None]
-        matches = equal.any(axis=1) & known
-        strange = known & ~matches & (reach >= 0)
-        if unlike is None and strange.any():
-            row = int(np.argmax(strange))
-            unlike = _written(chunk, chunk.labels[row]), _written(chunk, chunk.codes[row, 0])
-        wrong = np.where(known[:, None], ~equal, UNKNOWN).astype(np.uint8)
+        known = labels.add(chunk)
+        unequal = chunk.codes != chunk.labels[:, None]
+        wrong = np.where(known[:, None], unequal, UNKNOWN).astype(np.uint8)
         number, contexts = chunk.first + np.arange(n), chunk.rounds.contexts
         everything = Sample(keys, number, contexts, differ, outputs.codes(chunk), wrong)
         deep = reach == n_arms - 1
         retained.add(everything, group, deep)
         audited.add(everything, group, deep & known)
         full_depth += int(deep.sum())
-        labelled += int(known.sum())
-        matched += int(matches.sum())
         done += n
         progress("reading", done, max(done, rows or 0))
     unseen = sum(int(group_rows[g]) for g in range(n_arms + 1) if g not in retained.seen)
     return LogSurvey(
         rows=done,
         full_depth=full_depth,
-        labelled=labelled,
+        labelled=labels.rows,
         labelled_deep=sum(audited.seen.values()),
         answered=answered,
         pair_rows=pair_rows,
@@ -150,13 +138,8 @@ def survey(
         sample=retained.balanced(group_rows),
         audited=audited.balanced(group_rows),
         unseen=unseen / max(done, 1),
-        matched=matched,
-        unlike=unlike,
+        unlike=labels.unlike(),
     )
-
-
-def _written(chunk: Chunk, code: Any) -> str:
-    return repr(cast(object, int(code) if chunk.values is None else chunk.values[code]))
 
 
 class _Outputs:
@@ -177,8 +160,7 @@ class _Outputs:
         named = np.full(len(present), -1, dtype=np.int16)
         for k, code in enumerate(present.tolist()):
             if code >= 0 and self.count() is not None:
-                value = cast(object, code if chunk.values is None else chunk.values[code])
-                named[k] = self._codes.setdefault(value, len(self._codes))
+                named[k] = self._codes.setdefault(chunk.meaning(code), len(self._codes))
         return named[place.reshape(chunk.codes.shape)]
 
 
@@ -191,7 +173,7 @@ class _Groups:
         self._rows: dict[int, list[Sample]] = {}
         self._limit: dict[int, float] = {}  # keys above cannot be among the least any more
 
-    def add(self, rows: Sample, group: Ints, chosen: NDArray[np.bool_]) -> None:
+    def add(self, rows: Sample, group: Ints, chosen: Bools) -> None:
         for g in np.unique(group[chosen]).tolist():
             mine = chosen & (group == g)
             self.seen[g] = self.seen.get(g, 0) + int(mine.sum())

@@ -1,15 +1,18 @@
 """The sections of the report: their text, their tables, and which figures they show."""
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import NamedTuple
-
-import numpy as np
 
 from stopwise.experiments.summary import Interval
 from stopwise.logs.diagnosis.figures import POLICY, draw_frontier, draw_losses, draw_reliability
-from stopwise.logs.diagnosis.findings import Audit, Diagnosis, GroupDisagreement, PairSummary
-from stopwise.logs.diagnosis.verdict import MUCH_UNSEEN, UNVERIFIED
+from stopwise.logs.diagnosis.findings import (
+    Audit,
+    Diagnosis,
+    GroupDisagreement,
+    LabelPlan,
+    PairSummary,
+)
+from stopwise.logs.diagnosis.verdict import UNVERIFIED
 from stopwise.reporting.intervals import Estimate
 from stopwise.reporting.parts import Picture, Table
 from stopwise.reporting.wording import (
@@ -18,7 +21,6 @@ from stopwise.reporting.wording import (
     Value,
     code,
     interval,
-    listed,
     number,
     percent,
     percent_interval,
@@ -72,12 +74,6 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
     saved, changed = diagnosis.saving.per_round, diagnosis.saving.disagreement
     last = code(diagnosis.arms[-1].name)
     reach = interval(1000 * saved.low, 1000 * saved.high)
-    covered = (
-        f"; for {percent(1 - diagnosis.unseen)} of the rows only, as the others are of kinds that "
-        "never went there"
-        if diagnosis.unseen > MUCH_UNSEEN
-        else ""
-    )
     share, _, ends = percent_interval(changed.value, changed.low, changed.high).partition(" (")
     ends = f" (95 %: {ends.removesuffix(')')}{PERCENT})" if ends else ""
     return (
@@ -85,7 +81,7 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
             "Saved in 1,000 rounds",
             number(1000 * saved.value),
             f"in units of one wrong answer{f' (95 %: {reach})' if reach else ''}: "
-            f"{percent(diagnosis.saving.share.value)} of what always running {last} costs{covered}",
+            f"{percent(diagnosis.saving.share.value)} of what always running {last} costs",
         ),
         Number(
             "Answers that would change",
@@ -139,14 +135,7 @@ def _frontier(diagnosis: Diagnosis) -> ReportSection:
         if point.error is not None:
             rows[-1] += (_cell(point.error, diagnosis.labelled, 100),)
     heads = ("what", *HEADS[1:4:2], "wrong, %")[: len(rows[0])]
-    differs = _compared(diagnosis, "disagreement")
-    found = (
-        f"At the same cost, {POLICY} differs from the last arm {listed(differs)}."
-        if differs
-        else f"At the same cost, {POLICY} agrees with the last arm about as often as a fixed depth."
-    )
-    wrong = _compared(diagnosis, "error") if diagnosis.audit is not None else []
-    found += f" By the labels it is wrong {listed(wrong)}." if wrong else ""
+    found = f"{POLICY} at other weights of the costs, beside the fixed depths."
     alt = f"A curve of cost against disagreement with the last arm. {found}"
     picture = Picture("frontier", found, alt, lambda: draw_frontier(diagnosis))
     return ReportSection(
@@ -157,20 +146,6 @@ def _frontier(diagnosis: Diagnosis) -> ReportSection:
         "the given costs put it; the squares are fixed depths. Lower and farther left is better.",
         (Panel(Table("frontier", "The curve and the fixed depths", heads, tuple(rows)), picture),),
     )
-
-
-def _compared(diagnosis: Diagnosis, what: str) -> list[str]:
-    """Describe the fixed depths from which the rule clearly differs at their own cost."""
-    value = attrgetter(f"{what}.value")
-    costs, heights = zip(*sorted((p.cost, value(p)) for p in diagnosis.frontier), strict=True)
-    words: list[str] = []
-    for arm in diagnosis.arms[:-1]:
-        there: Estimate = getattr(arm, what)
-        here = float(np.interp(arm.total, costs, heights))
-        if costs[0] <= arm.total <= costs[-1] and not there.low <= here <= there.high:
-            always = f"always {code(arm.name)}: {percent(there.value)}"
-            words.append(f"in {percent(here)} of rounds ({always})")
-    return words
 
 
 def _disagreement(diagnosis: Diagnosis) -> ReportSection:
@@ -194,7 +169,7 @@ def _disagreement(diagnosis: Diagnosis) -> ReportSection:
     if chosen:
         column, members = chosen[0]
         _, k, low, high = _widest(members)
-        first, second = (code(diagnosis.arms[i].name) for i in _ends(diagnosis.pairs[k]))
+        first, second = _named(diagnosis, diagnosis.pairs[k])
         text += (
             f"\n\nDisagreement varies most between {first} and {second}: from "
             f"{percent(low.rates[k].value)} where {code(column)} is {plain(low.group)} to "
@@ -234,7 +209,7 @@ def _reliability(diagnosis: Diagnosis) -> ReportSection:
     """Predicted against observed disagreement."""
     names = [_tabled(one.name) for one in diagnosis.arms]
     ordered = sorted(diagnosis.pairs, key=lambda p: -p.reliability.calibration_error)
-    first, second = (code(diagnosis.arms[i].name) for i in _ends(ordered[0]))
+    first, second = _named(diagnosis, ordered[0])
     found = (
         "Each point is a group of rows with about the same predicted disagreement; on the "
         f"diagonal, as many disagreed as predicted. The pair farthest from it is {first} and "
@@ -253,7 +228,7 @@ def _reliability(diagnosis: Diagnosis) -> ReportSection:
     heads = ("pair", "rows", "predicted, %", "observed, %")
     table = Table("reliability", "Predicted and observed disagreement", heads, tuple(rows))
     alt = f"Predicted against observed disagreement, a panel for each pair. {found}"
-    shown = sorted(ordered[:PAIRS], key=_ends)
+    shown = sorted(ordered[:PAIRS], key=diagnosis.pairs.index)
     picture = Picture("reliability", found, alt, lambda: draw_reliability(diagnosis, shown))
     return ReportSection(
         "reliability",
@@ -269,11 +244,10 @@ def _without_labels(diagnosis: Diagnosis) -> ReportSection:
     text = UNVERIFIED
     found: list[Panel] = []
     if plan is not None:
-        first, second = (code(diagnosis.arms[k].name) for k in (plan.first, plan.second))
+        first, second = _named(diagnosis, plan)
         text += (
-            f"\n\nThe open question is whether {second} is worth the {number(plan.gap)} that it "
-            f"costs more than {first}. Labels on random rows answer it if they give the "
-            "difference of the two error rates to within half of that."
+            f"\n\nLabels show whether {second} is worth {number(plan.gap)} more than {first} if "
+            "they give the difference of the two error rates to within half of that."
         )
         rows = tuple(
             (n, f"± {percent(half)}", "yes" if half < plan.gap / 2 else "no")
@@ -309,6 +283,7 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
         f"Cost and errors together, {POLICY} {found} (95 % interval of the difference "
         f"{number(lost.low)} to {number(lost.high)}); {best} is the best fixed depth in hindsight."
     )
+    names = [_tabled(one.name) for one in diagnosis.arms]
     spent = audit.rule_loss.value - audit.rule_error.value
     losses = [(POLICY, spent, audit.rule_error, audit.rule_loss)]
     losses += [
@@ -323,8 +298,8 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
     table = Table("losses", "Cost and errors together", heads, tuple(rows))
     rows = []
     for p in diagnosis.pairs:
-        names = (_tabled(diagnosis.arms[i].name) for i in _ends(p))
-        rows.append((*names, *(_cell(rate, audit.rows, 100) for rate in (p.repair, p.harm))))
+        effects = (_cell(rate, audit.rows, 100) for rate in (p.repair, p.harm))
+        rows.append((names[p.first], names[p.second], *effects))
     repairs = Table(
         "repairs",
         "What continuing from one arm to another does to the answer",
@@ -345,8 +320,8 @@ def _tabled(name: str) -> str:
     return code(name, 80)
 
 
-def _ends(pair: PairSummary) -> tuple[int, int]:
-    return pair.first, pair.second
+def _named(diagnosis: Diagnosis, pair: PairSummary | LabelPlan) -> tuple[str, str]:
+    return code(diagnosis.arms[pair.first].name), code(diagnosis.arms[pair.second].name)
 
 
 def _percent(share: float) -> float:

@@ -62,37 +62,32 @@ def judge(
     worst = max(pairs, key=lambda p: p.reliability.calibration_error)
     off = [p for p in pairs if p.reliability.fit != "good"]
     misfit = _misfit(names, off, degree) if off else ""
-    points: list[str] = []
-    asked = audit is None and hint is not None and hint.worse is not None
+    question = ""
     if audit is not None:
         answer, reason = _by_labels(names, saving, audit, degree)
-        points.append(_worse_by_labels(names, pairs))
-    elif any(p.reliability.fit == "bad" for p in off):
-        answer, reason, misfit = "not from disagreement alone", misfit, ""
-    elif saving.per_round.low <= 0:
-        answer = "probably"
-        reason = (
-            "Nothing contradicts it, but at these costs Stopwise would hardly ever stop before "
-            f"{names[-1]}: there is next to nothing to save."
-        )
+        points = [_worse_by_labels(names, pairs)]
     else:
-        answer = "probably"
-        reason = (
-            f"Predicted disagreement is off by at most "
-            f"{100 * worst.reliability.calibration_error:.1f} points on average, and stopping "
-            "early saves something; but without labels that is no proof."
-        )
-    if audit is None:
+        answer: Answer = "probably"
+        if any(p.reliability.fit == "bad" for p in off):
+            answer, reason, misfit = "not from disagreement alone", misfit, ""
+        elif saving.per_round.low <= 0:
+            reason = (
+                "Nothing contradicts it, but at these costs Stopwise would hardly ever stop before "
+                f"{names[-1]}: there is next to nothing to save."
+            )
+        else:
+            reason = (
+                f"Predicted disagreement is off by at most "
+                f"{100 * worst.reliability.calibration_error:.1f} points on average, and stopping "
+                "early saves something; but without labels that is no proof."
+            )
         if hint is not None and hint.worse is not None and hint.better is not None:
-            points.append(_question(names, hint.accuracies, hint.worse, hint.better))
+            question = _question(names, hint.accuracies, hint.worse, hint.better)
             reason += f" First answer the question about {names[hint.worse]} with labels."
-        points.append(UNVERIFIED)
-        if plan is not None:
-            points.append(_labels_needed(names, plan))
-    points.append(misfit)
-    good = answer != "not from disagreement alone" and not asked
-    first = _first(arms, unseen, good=good)
-    return Verdict(answer, " ".join([*first, reason]), tuple(filter(None, points)))
+        points = [question, UNVERIFIED, _labels_needed(names, plan) if plan else ""]
+    good = answer != "not from disagreement alone" and not question
+    reason = " ".join([*_first(arms, unseen, good=good), reason])
+    return Verdict(answer, reason, tuple(filter(None, [*points, misfit])))
 
 
 def _question(names: Sequence[str], right: Sequence[float], arm: int, cheaper: int) -> str:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from stopwise.errors import InvalidLogError
-from stopwise.logs.cells import Cells, RowBatch, Use, WrongCell, gather
+from stopwise.logs.cells import Cells, RowBatch, Use, WrongCell, gather, parsed
 from stopwise.logs.columns import Field, Layout, Row
 from stopwise.logs.formats.lines import LineReader, LineWriter, Record, decode_lines
 from stopwise.logs.problems import NoRowsError, place
@@ -77,7 +77,7 @@ class CsvReader(LineReader):
         columns = [self.names.index(name) for name in layout.answers]
         try:
             return any(
-                isinstance(_number(cells[k].strip()), str)
+                isinstance(parsed(cells[k].strip()), str)
                 for _, cells in islice(self._records(layout), LOOKED_AT)
                 if not isinstance(cells, str)
                 for k in columns
@@ -101,7 +101,7 @@ class CsvReader(LineReader):
                     pass  # found below
                 else:
                     return Cells("number", numbers, np.zeros(len(texts), dtype=np.bool_))
-            return gather([_number(text.strip()) for text in texts])
+            return gather([parsed(text.strip()) for text in texts])
 
         return read
 
@@ -120,7 +120,7 @@ def _declared(column: str, columns: dict[str, Any], layout: Layout) -> Cells:
         elif kind == "bool" and text in BOOLS:
             values.append(BOOLS[text])
         elif kind in KINDS:
-            values.append(_number(text))
+            values.append(parsed(text))
         else:
             values.append(None)
             if kind or text:
@@ -128,18 +128,6 @@ def _declared(column: str, columns: dict[str, Any], layout: Layout) -> Cells:
                 wrong[row] = WrongCell(words)
     cells = gather(values)
     return msgspec.structs.replace(cells, wrong={**cells.wrong, **wrong})
-
-
-def _number(text: str) -> int | float | str | None:
-    """Return a text as a number, None if it is empty, and the text itself if it is no number."""
-    if not text:
-        return None
-    for kind in (int, float) if "_" not in text else ():  # to Python alone, 1_000 is a number
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
 
 
 class CsvWriter(LineWriter):

@@ -1,4 +1,4 @@
-"""Logs in JSON lines: one object a round, in which names that belong together are nested."""
+"""Logs in JSON lines: one object per round, in which names that belong together are nested."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -106,7 +106,7 @@ class JsonLinesReader(LineReader):
                 ]
             return found[path]
 
-        return lambda column, use: gather(values(self._paths[column]))
+        return lambda column, use: gather(values(self._paths[column]), use)
 
 
 def _listed(names: Iterable[str]) -> str:

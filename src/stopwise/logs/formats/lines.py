@@ -91,14 +91,7 @@ class LineWriter(ABC):
 
     def write(self, row: Row) -> None:
         """Write a row; it has left this process when this returns."""
-        try:
-            line = self._encode(row)
-        except UnicodeEncodeError as error:
-            raise InvalidLogError(
-                f"{self._path.name}: {error.object[error.start : error.end]!r} in "
-                f"{error.object[:60]!r} is not a character of Unicode, and cannot be written"
-            ) from None
-        self._put(line)
+        self._put(self._encode(row))
 
     def close(self) -> None:
         """Close the file."""

@@ -19,6 +19,7 @@ from stopwise.logs.cells import Cells, RowBatch, Use, gather
 from stopwise.logs.columns import Field, Layout, Row
 from stopwise.logs.formats.json_lines import JsonLinesWriter
 from stopwise.logs.problems import NoRowsError
+from stopwise.reporting.files import put_in_place
 
 BUFFER = 1 << 20  # bytes of each column that are read ahead
 GROUP = 65_536  # rows that are in memory when a file is written
@@ -80,8 +81,12 @@ class ParquetReader:
             coded = array.dictionary_encode()
             codes = coded.indices.fill_null(0).to_numpy().astype(np.int64)
             return Cells("text", codes, null, tuple(coded.dictionary.to_pylist()))
-        if types.is_uint64(kind) or (types.is_decimal(kind) and use == "answer"):
-            return gather(list(map(_exact, array.to_pylist())))
+        if (
+            types.is_uint64(kind)
+            or (types.is_decimal(kind) and use == "answer")
+            or (types.is_boolean(kind) and use == "arm")
+        ):
+            return gather(list(map(_exact, array.to_pylist())), use)
         if types.is_boolean(kind) or types.is_integer(kind):
             array = array.cast(pa.int64())
         elif types.is_floating(kind) or types.is_decimal(kind):
@@ -116,7 +121,11 @@ class ParquetWriter:
         self._fields = fields
         self._types: set[type] = set()  # of the answers
         self._rows = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.jsonl")
-        self._lines = JsonLinesWriter(self._rows, fields, append=False)
+        try:
+            self._lines = JsonLinesWriter(self._rows, fields, append=False)
+        except OSError as error:
+            error.filename = str(path)  # the one that the user knows
+            raise
 
     def write(self, row: Row) -> None:
         """Write a row to the JSON lines."""
@@ -130,10 +139,10 @@ class ParquetWriter:
         part = self._rows.with_suffix(".part")
         try:
             self._convert(part)
-            part.replace(self._path)
+            put_in_place(part, self._path)
         except BaseException as error:
             part.unlink(missing_ok=True)
-            error.add_note(f"The rounds are in {self._rows}.")
+            error.add_note(f"{self._path.name} is not written. Its rounds are in {self._rows}.")
             raise
         self._rows.unlink()
 

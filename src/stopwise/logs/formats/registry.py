@@ -1,20 +1,17 @@
-"""The formats of a log. A new one is a module beside this, and a line in `FORMATS`."""
+"""The formats of a log, by name."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 
 from stopwise.checks import choice
 from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.logs.formats import RowReader, RowWriter
 from stopwise.logs.formats.csv import CsvReader, CsvWriter
 from stopwise.logs.formats.json_lines import JsonLinesReader, JsonLinesWriter
 from stopwise.logs.formats.parquet import ParquetReader, ParquetWriter
 from stopwise.logs.problems import NoRowsError
 
-# A reader has the names of the columns, the number of rows where the file says, and `batches`.
-RowReader: TypeAlias = CsvReader | JsonLinesReader | ParquetReader
-RowWriter: TypeAlias = CsvWriter | JsonLinesWriter | ParquetWriter
-
-FORMATS: dict[str, tuple[type[RowReader], type[RowWriter]]] = {
+FORMATS: dict[str, tuple[Callable[[Path], RowReader], Callable[..., RowWriter]]] = {
     "parquet": (ParquetReader, ParquetWriter),
     "csv": (CsvReader, CsvWriter),
     "jsonl": (JsonLinesReader, JsonLinesWriter),

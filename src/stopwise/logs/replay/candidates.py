@@ -19,6 +19,7 @@ from stopwise.errors import (
     UnknownPolicyError,
 )
 from stopwise.features import FeaturesLike, Identity, PerStage, Polynomial, Scaled
+from stopwise.logs.cells import parsed
 from stopwise.logs.log import Log
 from stopwise.logs.problems import place
 from stopwise.policies.base import Ints, Policy
@@ -30,7 +31,6 @@ PolicyLike: TypeAlias = "str | PathLike[str] | Policy"
 Named: TypeAlias = tuple[str, dict[str, Any]]  # a policy's name and parameters
 
 FROM_LOG = ("self", "cascade", "features", "context_dim")  # parameters that the log determines
-SAMPLE = 1 << 20  # bytes from which the number of lines is guessed, for the progress bar only
 
 
 class LogSummary(NamedTuple):
@@ -113,19 +113,14 @@ def summarise(log: Log, progress: Progress = no_progress) -> LogSummary:
     low, high = np.full(len(log.context), np.inf), np.full(len(log.context), -np.inf)
     arms = [arm for arm, names in enumerate(log.layout.revealed) for _ in names]
     known_from = [-1] * len(log.layout.base) + arms  # after which arm each coordinate is known
-    with log.path.open("rb") as file:
-        sample = file.read(SAMPLE)
-    lines = log.path.stat().st_size * sample.count(b"\n") // len(sample)
     rows = 0
     for chunk in log.chunks():
-        if rows:
-            progress("reading the log", rows, max(rows + 1, log.rows or lines))  # there are more
         for c, arm in enumerate(known_from):
             known = chunk.rounds.contexts[chunk.rounds.reach >= arm, c]
             low[c] = min(low[c], known.min(initial=np.inf))
             high[c] = max(high[c], known.max(initial=-np.inf))
         rows += chunk.n
-    progress("reading the log", rows, rows)
+        progress("reading the log", rows, max(rows, log.rows or 0))
     never = low > high  # a coordinate that no row has
     return LogSummary(rows, np.where(never, 0.0, low), np.where(never, 0.0, high))
 
@@ -173,7 +168,7 @@ def parse_policy(text: str) -> Named | None:
             )
         if key in parameters:
             raise InvalidParameterError(f"{text!r}: {key} is given twice")
-        parameters[key] = _value(value)
+        parameters[key] = parsed(value)
     return name, parameters
 
 
@@ -230,12 +225,3 @@ def _check_fits(policy: Policy, name: str, log: Log, cascade: Cascade) -> None:
             f"{name} sees the complete context from the start, but in {log.path.name} arms reveal "
             "parts of it (columns revealed.…)"
         )
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text

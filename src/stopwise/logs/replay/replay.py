@@ -6,29 +6,23 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.checks import integer, real
 from stopwise.errors import InvalidLogError, InvalidParameterError
-from stopwise.logs.chunk import Chunk
+from stopwise.logs.chunk import Bytes, Chunk
+from stopwise.logs.labels import ENOUGH, LabelCheck
 from stopwise.logs.log import Log
 from stopwise.logs.replay.candidates import Candidate, PolicyLike, candidates, prepare, summarise
 from stopwise.logs.replay.picture import png
-from stopwise.logs.replay.results import (
-    ENOUGH,
-    CandidateResult,
-    Criterion,
-    Replay,
-    result_of,
-    values_of,
-)
+from stopwise.logs.replay.results import CandidateResult, Criterion, Replay, result_of, values_of
 from stopwise.logs.replay.totals import Outcomes, ReplayTotals
 from stopwise.policies.base import CHUNK
 from stopwise.policies.randomness import checked_seed, generator
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.files import write_files
 
+OTHER_WORDS = "Are they the same answers in other words? Every answer counts as wrong now."
 SAME = 1e-12  # losses that differ by less are equal but for rounding
 
 
@@ -89,13 +83,8 @@ def replay(
     >>> _ = path.write_text("context.x,output.quick,output.slow,label\n" + rows)
     >>> log = Log(path)
     >>> found = replay(log, Cascade(costs=[0.01, 0.2], names=log.arms), ["uss-pd:sigma=0.05"])
-    >>> [one.name for one in found.fixed], found.arms[found.best_fixed]
-    (['quick', 'slow'], 'slow')
-    >>> best = found.policies[0]
-    >>> best.loss.value < found.fixed[1].loss.value, best.beyond
-    (True, 0)
-    >>> found.decisions["uss-pd:sigma=0.05"][-4:].tolist()
-    [0, 1, 0, 1]
+    >>> found.policies[0].loss.value < found.fixed[1].loss.value, found.arms[found.best_fixed]
+    (True, 'slow')
     >>> folder.cleanup()
     """
     _check(log, cascade, audit, degree)
@@ -125,10 +114,9 @@ class _Run:
         self._audit, self._seed, self._random = audit, seed, generator(seed)
         self._totals = [ReplayTotals(k, compare=True) for _ in chosen]
         self._fixed = [ReplayTotals(k, compare=False) for _ in range(k)]
-        self._decisions: list[list[NDArray[np.uint8]]] = [[] for _ in chosen]
+        self._decisions: list[list[Bytes]] = [[] for _ in chosen]
         self.rows = self._labelled = self._failed = self._truncated = self._audited = 0
-        self._compared, self._equal = 0, False  # labels with outputs
-        self._example: tuple[object, object] | None = None
+        self._labels = LabelCheck()
 
     def add(self, chunk: Chunk) -> None:
         """Let every candidate decide these rounds."""
@@ -150,16 +138,7 @@ class _Run:
         self._labelled += int((chunk.labels >= 0).sum())
         self._failed += int(rounds.failed.sum())
         self._truncated += int(((rounds.reach < self._cascade.n_arms - 1) & ~rounds.failed).sum())
-        self._compare_labels(chunk)
-
-    def _compare_labels(self, chunk: Chunk) -> None:
-        rows = np.flatnonzero((chunk.labels >= 0) & (chunk.rounds.reach >= 0))
-        self._compared += len(rows)
-        self._equal |= bool((chunk.codes[rows] == chunk.labels[rows, None]).any())
-        if self._example is None and len(rows):
-            code, label = int(chunk.codes[rows[0], 0]), int(chunk.labels[rows[0]])
-            values = chunk.values
-            self._example = (code, label) if values is None else (values[code], values[label])
+        self._labels.add(chunk)
 
     def result(self, degree: int) -> Replay:
         """Turn all counts into numbers."""
@@ -169,6 +148,7 @@ class _Run:
                 f"{log.path.name}: the first arm, {log.arms[0]!r}, failed in every round, so there "
                 "is no answer to evaluate"
             )
+        unlike = self._labels.unlike()
         by: Criterion = "cost + disagreement"
         if self._fixed[0].labelled >= ENOUGH:
             by = "total loss"
@@ -198,7 +178,7 @@ class _Run:
             policies=tuple(policies),
             fixed=tuple(fixed),
             best_fixed=best,
-            notes=self._notes(),
+            notes=() if unlike is None else (f"Warning: {unlike}. {OTHER_WORDS}",),
             decisions=dict(zip(names, map(np.concatenate, self._decisions), strict=True)),
         )
 
@@ -210,18 +190,6 @@ class _Run:
             result_of(name, one, self._cascade, recorded=rounds, compare=compare)
             for name, one in zip(names, totals, strict=True)
         ]
-
-    def _notes(self) -> tuple[str, ...]:
-        """Warn if labels never equal an output: they are likely the same answers in other words."""
-        if self._equal or self._compared < ENOUGH or self._example is None:
-            return ()
-        output, label = self._example
-        note = (
-            f"No label ever equals the output of an arm, in {self._compared:,} labelled rounds: "
-            f"an output is {output!r}, for instance, where the label is {label!r}. Are they the "
-            "same answers in other words? Every answer counts as wrong now."
-        )
-        return (note,)
 
 
 def _check(log: Log, cascade: Cascade, audit: float, degree: int) -> None:

@@ -6,18 +6,15 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.logs.chunk import Bytes, Floats, Ints
 from stopwise.logs.replay.totals import UNKNOWN, ReplayTotals
 from stopwise.reporting.intervals import Estimate, around, wilson
 
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Criterion = Literal["total loss", "cost + disagreement"]
 
 ROUNDING = 1e-12  # a relative difference that is smaller is rounding error
-ENOUGH = 30  # labelled rounds from which losses are compared (heuristic: normal intervals hold)
 
 
 class CandidateResult(msgspec.Struct, frozen=True):
@@ -133,7 +130,7 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     fixed: tuple[CandidateResult, ...]
     best_fixed: int | None
     notes: tuple[str, ...]
-    decisions: dict[str, NDArray[np.uint8]]
+    decisions: dict[str, Bytes]
 
     @property
     def exact(self) -> bool:
@@ -204,12 +201,12 @@ def values_of(results: Sequence[CandidateResult], by: Criterion) -> list[float] 
     return known if len(known) == len(results) else None
 
 
-def _share(counts: Counts) -> Estimate | None:
+def _share(counts: Ints) -> Estimate | None:
     total = int(counts.sum())
     return wilson(int(counts[:, 1].sum()), total) if total else None
 
 
-def _mean(values: Floats, counts: Counts) -> Estimate | None:
+def _mean(values: Floats, counts: Ints) -> Estimate | None:
     """Return the mean of values that occurred so often."""
     return _estimate(counts.sum(), (values * counts).sum(), (values**2 * counts).sum())
 

@@ -11,11 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.logs.chunk import Chunk
-
-Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float64]
+from stopwise.logs.chunk import Bools, Bytes, Chunk, Floats, Ints
 
 UNKNOWN = 2  # beside 0, no, and 1, yes
 
@@ -25,7 +21,7 @@ class Outcomes(msgspec.Struct, frozen=True, eq=False):
 
     reach: Ints  # the last arm whose output is known
     stops: Ints  # where the recorded round stopped
-    failed: NDArray[np.bool_]  # whether the arm after ``reach`` was run and failed
+    failed: Bools  # whether the arm after ``reach`` was run and failed
     wrong: Bytes  # (n, K): whether each arm was wrong, 0, 1 or `UNKNOWN`
     differs: Bytes  # (n, K): whether it disagreed with the deepest
     spent: Floats | None  # (n, K): what the calls up to each arm really cost; NaN if not known

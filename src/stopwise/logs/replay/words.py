@@ -1,6 +1,7 @@
 """The conclusions of a replay, in sentences."""
 
-from stopwise.logs.replay.results import ENOUGH, CandidateResult, Replay
+from stopwise.logs.labels import ENOUGH
+from stopwise.logs.replay.results import CandidateResult, Replay
 from stopwise.reporting.wording import number, percent, plural
 
 CLOSE = 5e-5  # shares nearer to 0 than this read as 0
@@ -14,13 +15,6 @@ def sentences(found: Replay) -> list[str]:
         words += [_saving(best, found), *_against_best(best, found)]
     else:
         words += [*(_beyond(one, found) for one in found.policies), _only_known(found)]
-    words += [
-        f"{one.name} decides as the log says in every round: it repeats the run that wrote it."
-        for one in found.policies
-        if one.as_played is not None
-        and one.as_played.value == 1.0
-        and max(share.value for share in one.depths) < 1.0  # not a fixed depth
-    ]
     if found.unanswered:
         words.append(
             f"In {plural(found.unanswered, 'round')} the first arm failed; they are not counted."

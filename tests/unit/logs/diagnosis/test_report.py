@@ -115,7 +115,6 @@ def test_the_verdict_comes_first_then_three_numbers_then_the_question(plain: Wri
 
 
 def test_labels_replace_the_hint_and_the_plan(plain: Written, audited: Written) -> None:
-    assert "What the labels show" in audited.text
     assert audited.page.all("aside") == []
     for words in ("cannot be verified", "seems right", "How many labels answer the question"):
         assert words in plain.text
@@ -181,17 +180,3 @@ def test_a_difference_is_named_only_where_it_is_known() -> None:
     ):
         other = changed(audit, lost=Estimate((low + high) / 2, low, high))
         assert expected in caption(labelled(), "labels", audit=other)
-
-
-def test_the_frontier_compares_at_equal_cost() -> None:
-    """Between costs 0.03 (differs in 25 %) and 0.09 (in 10 %) it differs in 17.5 % at 0.06."""
-    start = labelled()
-    curve = tuple(
-        changed(point, cost=cost, disagreement=Estimate(rate, rate, rate))
-        for point, cost, rate in zip(start.frontier[:2], (0.09, 0.03), (0.1, 0.25), strict=True)
-    )
-    for low, high, clear in ((0.24, 0.26, True), (0.14, 0.26, False)):
-        small = changed(start.arms[1], total=0.06, disagreement=Estimate(0.25, low, high))
-        arms = (start.arms[0], small, start.arms[2])
-        found = caption(start, "frontier", frontier=curve, arms=arms)
-        assert ("in 18\u00a0% of rounds (always `small`: 25\u00a0%)" in found) == clear

@@ -55,12 +55,9 @@ def test_counts_are_of_all_rows():
         both = reach >= j
         assert found.pair_rows[k] == both.sum()
         assert found.pair_differ[k] == (table.codes[both, i] != table.codes[both, j]).sum()
-    labelled = table.labels >= 0
+    labelled = (table.labels >= 0) & (reach >= 0)  # a label without an output shows nothing
     assert found.labelled == labelled.sum()
     assert found.labelled_deep == (labelled & (reach == 2)).sum()
-    assert (
-        found.matched == (labelled[:, None] & (table.codes == table.labels[:, None])).any(1).sum()
-    )
 
 
 @pytest.mark.parametrize("sample", [100, 5000])

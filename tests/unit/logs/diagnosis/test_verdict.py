@@ -52,7 +52,6 @@ def audited(lost, low, high, best=0.2, depth=1.5):
     ("lost", "answer"),
     [
         ((-0.01, -0.02, 0.0), "learnable"),
-        ((0.001, -0.005, 0.007), "learnable"),  # half a per cent, and 10 % excluded
         ((0.001, -0.05, 0.05), "probably"),  # so few labels that anything may be
         ((0.03, -0.01, 0.07), "probably"),
         ((0.003, 0.001, 0.005), "learnable"),  # surely worse, but by less than 2 %

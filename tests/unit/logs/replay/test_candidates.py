@@ -28,7 +28,6 @@ def log(tmp_path: Path) -> Log:
 @pytest.mark.parametrize(
     ("asked", "error", "says"),
     [
-        ("uss-dp", UnknownPolicyError, "uss-pd, uss-pd-ridge, thompson"),
         ("saved.stopwise", UnknownPolicyError, "there is no such file"),
         ("oracle", InvalidParameterError, "needs the truth"),
         ("thompson:scael=1", InvalidParameterError, "scale, forced_rounds, ridge, seed"),
@@ -36,8 +35,6 @@ def log(tmp_path: Path) -> Log:
         ("thompson:scale=-1", InvalidParameterError, "scale must be a number"),
         ("thompson:seed=1,seed=2", InvalidParameterError, "twice"),
         ("uss-pd:context_dim=3", InvalidParameterError, "no parameter"),
-        ("uss-pd:", InvalidParameterError, "no parameter"),
-        ("fixed-depth:depth=huge", sw.InvalidStopError, "'rules', 'small', 'large'"),
     ],
 )
 def test_what_is_not_understood_is_said(
@@ -119,9 +116,7 @@ def test_a_policy_for_something_else_is_refused(log: Log, tmp_path: Path) -> Non
         replay(log, CASCADE, [str(saved)])
 
 
-def test_a_context_that_a_saved_policy_refuses_is_named_by_its_row(
-    tmp_path: Path,
-) -> None:
+def test_a_context_that_a_policy_refuses_is_named_by_its_row(tmp_path: Path) -> None:
     said = arms(100)
     said.contexts[70, 2] = 1.5
     log = Log(write(tmp_path / "log.csv", full(said)))

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from scipy import stats
 import stopwise as sw
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.log import Log
-from stopwise.logs.replay.candidates import summarise
 from stopwise.logs.replay.replay import replay
 from stopwise.logs.replay.results import CandidateResult
 from stopwise.logs.replay.words import sentences
@@ -24,25 +24,20 @@ N = 600
 C = CASCADE.cumulative.tolist()
 
 
-def share(estimate: Estimate | None, events: list[bool]) -> None:
-    if not events:
-        assert estimate is None
-        return
-    assert estimate is not None
-    expected = stats.binomtest(sum(events), len(events)).proportion_ci(method="wilson")
-    assert estimate.value == pytest.approx(sum(events) / len(events), abs=1e-12)
-    assert (estimate.low, estimate.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
-
-
-def mean(estimate: Estimate | None, values: list[float]) -> None:
+def mean(estimate: Estimate | None, values: Sequence[float]) -> None:
+    """Compare with the mean and its interval, Wilson's if the values are events."""
     if not values:
         assert estimate is None
         return
     assert estimate is not None
-    half = stats.norm.ppf(0.975) * np.std(values, ddof=1) / math.sqrt(len(values))
-    assert estimate.value == pytest.approx(np.mean(values), abs=1e-12)
-    assert estimate.high - estimate.value == pytest.approx(half, abs=1e-9)
-    assert estimate.value - estimate.low == pytest.approx(half, abs=1e-9)
+    middle, n = float(np.mean(values)), len(values)
+    half = stats.norm.ppf(0.975) * np.std(values, ddof=1) / math.sqrt(n)
+    ends = middle - half, middle + half
+    if isinstance(values[0], bool):
+        wilson = stats.binomtest(sum(values), n).proportion_ci(method="wilson")
+        ends = wilson.low, wilson.high
+    assert estimate.value == pytest.approx(middle, abs=1e-12)
+    assert (estimate.low, estimate.high) == pytest.approx(ends, abs=1e-9)
 
 
 def check(one: CandidateResult, decided: list[int], rows: list[dict[str, Any]]) -> None:
@@ -56,20 +51,18 @@ def check(one: CandidateResult, decided: list[int], rows: list[dict[str, Any]]) 
             known.append((min(stop, last), row))  # one that failed would have ended there too
     assert (one.beyond, one.rounds) == (beyond, len(known))
     for arm in range(3):
-        share(one.depths[arm], [stop == arm for stop, _ in known])
+        mean(one.depths[arm], [stop == arm for stop, _ in known])
     mean(one.cost, [C[stop] for stop, _ in known])
     compared = [(stop, row) for stop, row in known if len(row["outputs"]) == 3]
     differs = [row["outputs"][stop] != row["outputs"][2] for stop, row in compared]
     assert one.compared == len(compared)
-    share(one.disagreement, differs)
-    mean(
-        one.cost_and_disagreement,
-        [C[stop] + d for (stop, _), d in zip(compared, differs, strict=True)],
-    )
+    mean(one.disagreement, differs)
+    both = [C[stop] + d for (stop, _), d in zip(compared, differs, strict=True)]
+    mean(one.cost_and_disagreement, both)
     labelled = [(stop, row) for stop, row in known if row["label"] is not None]
     wrong = [row["outputs"][stop] != row["label"] for stop, row in labelled]
     assert one.labelled == len(labelled)
-    share(one.error, wrong)
+    mean(one.error, wrong)
     mean(one.loss, [C[stop] + w for (stop, _), w in zip(labelled, wrong, strict=True)])
     paid = [math.fsum(row["costs"][: stop + 1]) for stop, row in known if row["costs"]]
     assert one.priced == len(paid)
@@ -152,13 +145,9 @@ def test_policies_come_best_first(tmp_path: Path) -> None:
     log = Log(write(tmp_path / "log.csv", full(arms(2000))))
     asked = ["random-depth", "uss-pd:sigma=0.05", "fixed-depth:depth=rules"]
     found = replay(log, CASCADE, asked)
-    prices = [one.value(found.judged_by) for one in found.policies]
-    values = [price.value for price in prices if price is not None]
-    assert len(values) == 3
-    assert values == sorted(values)
-
-
-# -- labels ------------------------------------------------------------------------------------
+    values = [one.value(found.judged_by) for one in found.policies]
+    assert values == sorted(values, key=lambda value: value.value if value else -1)
+    assert None not in values
 
 
 @pytest.mark.parametrize(
@@ -172,7 +161,6 @@ def test_a_few_labels_are_not_judged_by(tmp_path: Path, labelled: int, by: str) 
     assert found.judged_by == by
     words = " ".join(sentences(found))
     assert ("29 labels, too few to compare losses" in words) == (labelled == 29)
-    assert ("1 label, too few" in words) == (labelled == 1)
     assert ("a round in 30 labelled rounds" in words) == (labelled == 30)
     for one in (*found.policies, *found.fixed):
         assert (one.loss is None) == (labelled == 1)  # one gives no interval
@@ -214,9 +202,6 @@ def test_where_the_first_arm_always_failed_there_is_nothing_to_say(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [path]
 
 
-# -- logs that end early -----------------------------------------------------------------------
-
-
 def test_what_the_log_does_not_have_is_counted_and_not_claimed(tmp_path: Path) -> None:
     log = Log(write(tmp_path / "log.csv", cut(full(arms(N)), lambda t: t % 3)))
     found = replay(log, CASCADE, ["fixed-depth:depth=1", "fixed-depth:depth=0"])
@@ -225,19 +210,11 @@ def test_what_the_log_does_not_have_is_counted_and_not_claimed(tmp_path: Path) -
     assert (found.exact, found.best_fixed, one.over_fixed) == (False, None, None)
     assert found.truncated == 2 * N // 3
     assert [one.beyond for one in found.fixed] == [0, N // 3, 2 * N // 3]
-    words = " ".join(sentences(found)).replace("\xa0", " ")
-    assert "decided deeper than the log goes in 200 of 600 rounds (33 %)" in words
+    words = " ".join(sentences(found))
     assert exact.exact
     assert "its cost is exact; its disagreement is known for 200 of 600 rounds only" in words
     for claim in ("numbers are exact", "lower than", "less than"):
         assert claim not in words
-
-
-def test_the_count_of_rows_ends_where_the_log_does(tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    path = write(tmp_path / "log.csv", full(arms(N)))
-    summarise(Log(path), lambda stage, done, of: seen.append((done, of)))
-    assert seen == [(N, N)]
 
 
 def test_a_round_that_cannot_be_evaluated_teaches_nothing(tmp_path: Path) -> None:
@@ -256,15 +233,16 @@ def test_a_round_that_cannot_be_evaluated_teaches_nothing(tmp_path: Path) -> Non
             seen.observe([], done.outputs[: stop + 1])
 
 
-# -- the rest ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rows", [1, 7, 250])
 def test_it_makes_no_difference_how_many_rows_are_read_at_a_time(tmp_path: Path, rows: int) -> None:
     said = arms(N)
     path = write(tmp_path / "log.parquet", full(said), labels=said.labels.tolist())
     asked = ["uss-pd:sigma=0.05", "uss-pd:full_depth_every=10", "thompson", "uss-ts"]
-    whole = replay(Log(path), CASCADE, asked, audit=0.2, seed=4)
+    seen: list[tuple[str, int, int]] = []
+    whole = replay(
+        Log(path), CASCADE, asked, audit=0.2, seed=4, progress=lambda *step: seen.append(step)
+    )
+    assert seen == [("reading the log", N, N), ("replaying", N, N)]
     pieces = replay(Log(path), CASCADE, asked, audit=0.2, seed=4, chunk_rows=rows)
     assert pieces.to_json() == whole.to_json()
     for name, decided in whole.decisions.items():
@@ -272,18 +250,14 @@ def test_it_makes_no_difference_how_many_rows_are_read_at_a_time(tmp_path: Path,
 
 
 def test_the_json_has_everything_with_intervals(tmp_path: Path) -> None:
-    said = arms(N)
-    path = write(tmp_path / "log.parquet", full(said), labels=said.labels.tolist())
+    path = write(tmp_path / "log.parquet", full(arms(N)))
     found = replay(Log(path), CASCADE, out=tmp_path / "out")
     content = (tmp_path / "out" / "replay.json").read_bytes()
     assert content == found.to_json()
     plain = json.loads(content)
-    assert plain["policies"][0]["loss"].keys() == {"value", "low", "high"}
-    assert plain["exact"] is True
-    assert plain["arms"] == list(NAMES)
-    assert str(tmp_path) not in content.decode()
+    assert plain["policies"][0]["cost"].keys() == {"value", "low", "high"}
+    assert (plain["log"], plain["exact"], plain["arms"]) == ("log.parquet", True, list(NAMES))
     assert (tmp_path / "out" / "replay.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["replay.json", "replay.png"]
 
 
 def test_the_cascade_must_be_the_logs(tmp_path: Path) -> None:
