@@ -8,6 +8,9 @@ from stopwise.checks import integer
 from stopwise.logs.chunk import Chunk, make_chunk
 from stopwise.logs.columns import Columns, arrange
 from stopwise.logs.formats.registry import format_of, open_rows
+from stopwise.records import Progress, no_progress
+
+SAMPLE = 1 << 20  # bytes from which the number of lines is guessed, for progress only
 
 
 class Log:
@@ -90,22 +93,33 @@ class Log:
         self.has_labels = self.layout.label is not None
         self.has_costs = bool(self.layout.costs)
 
-    def chunks(self, size: int = 65_536) -> Iterator[Chunk]:
+    def chunks(self, size: int = 65_536, progress: Progress = no_progress) -> Iterator[Chunk]:
         """Yield the rounds in order, up to ``size`` at a time.
+
+        Calls ``progress("reading", done, of)``; in text files ``of`` is a guess until the end.
 
         Raises
         ------
         InvalidLogError
             If cells of a chunk are wrong; it lists the first ten.
         """
-        return self._chunks(integer("size", size, least=1))
+        return self._chunks(integer("size", size, least=1), progress)
 
-    def _chunks(self, size: int) -> Iterator[Chunk]:
-        family = None
+    def _chunks(self, size: int, progress: Progress) -> Iterator[Chunk]:
+        family, done, expected = None, 0, self.rows or self._guessed_rows()
         for batch in self._file.batches(self.layout, size):
             if batch.n:
+                if done:
+                    progress("reading", done, max(done + 1, expected))
                 chunk, family = make_chunk(batch, self.layout, family, self.path.name)
                 yield chunk
+                done += batch.n
+        progress("reading", done, done)
+
+    def _guessed_rows(self) -> int:
+        with self.path.open("rb") as file:
+            sample = file.read(SAMPLE)
+        return self.path.stat().st_size * sample.count(b"\n") // max(len(sample), 1)
 
     def __repr__(self) -> str:
         return f"Log({self.path.name!r}, arms={list(self.arms)}, context={list(self.context)})"

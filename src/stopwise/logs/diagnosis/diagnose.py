@@ -84,9 +84,7 @@ def diagnose(
         # a rounding error must not make an arm that costs nothing lower the total
         totals = np.maximum.accumulate(cascade.cumulative / cascade.tradeoff)
         cascade = Cascade.from_cumulative(totals, names=log.arms, tradeoff=cascade.tradeoff)
-    found = survey(
-        log.chunks(), cascade.n_arms, sample=sample, seed=seed, rows=log.rows, progress=progress
-    )
+    found = survey(log.chunks(progress=progress), cascade.n_arms, sample=sample, seed=seed)
     _check(log, found)
     rows = found.sample
     model = Disagreement(

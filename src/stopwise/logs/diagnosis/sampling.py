@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from stopwise.logs.chunk import Bools, Bytes, Chunk, Floats, Ints
 from stopwise.logs.labels import LabelCheck
-from stopwise.records import Progress, no_progress
 
 # More different outputs than this count as free text.
 MOST_CLASSES = 50
@@ -87,13 +86,10 @@ def survey(
     *,
     sample: int,
     seed: int,
-    rows: int | None = None,
-    progress: Progress = no_progress,
 ) -> LogSurvey:
     """Read every chunk once; the result does not depend on how rows are cut into chunks.
 
-    ``sample`` is the most rows to hold, ``seed`` that of their choice; ``rows``, how many there
-    will be, is for ``progress("reading", done, of)``.
+    ``sample`` is the most rows to hold, ``seed`` that of their choice.
     """
     deeper = np.array([j for i in range(n_arms) for j in range(i + 1, n_arms)])
     random = np.random.default_rng([seed, STREAM])
@@ -124,7 +120,6 @@ def survey(
         audited.add(everything, group, deep & known)
         full_depth += int(deep.sum())
         done += n
-        progress("reading", done, max(done, rows or 0))
     unseen = sum(int(group_rows[g]) for g in range(n_arms + 1) if g not in retained.seen)
     return LogSurvey(
         rows=done,

@@ -114,13 +114,12 @@ def summarise(log: Log, progress: Progress = no_progress) -> LogSummary:
     arms = [arm for arm, names in enumerate(log.layout.revealed) for _ in names]
     known_from = [-1] * len(log.layout.base) + arms  # after which arm each coordinate is known
     rows = 0
-    for chunk in log.chunks():
+    for chunk in log.chunks(progress=progress):
         for c, arm in enumerate(known_from):
             known = chunk.rounds.contexts[chunk.rounds.reach >= arm, c]
             low[c] = min(low[c], known.min(initial=np.inf))
             high[c] = max(high[c], known.max(initial=-np.inf))
         rows += chunk.n
-        progress("reading the log", rows, max(rows, log.rows or 0))
     never = low > high  # a coordinate that no row has
     return LogSummary(rows, np.where(never, 0.0, low), np.where(never, 0.0, high))
 

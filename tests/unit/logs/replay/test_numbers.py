@@ -242,7 +242,7 @@ def test_it_makes_no_difference_how_many_rows_are_read_at_a_time(tmp_path: Path,
     whole = replay(
         Log(path), CASCADE, asked, audit=0.2, seed=4, progress=lambda *step: seen.append(step)
     )
-    assert seen == [("reading the log", N, N), ("replaying", N, N)]
+    assert seen == [("reading", N, N), ("replaying", N, N)]
     pieces = replay(Log(path), CASCADE, asked, audit=0.2, seed=4, chunk_rows=rows)
     assert pieces.to_json() == whole.to_json()
     for name, decided in whole.decisions.items():
