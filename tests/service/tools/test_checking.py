@@ -143,19 +143,6 @@ async def test_another_decision_than_here_is_counted_and_no_damage(
     assert (await checked(other)).divergences == {"triage": 1}
 
 
-# -- the end --------------------------------------------------------------------------------------
-
-
-async def test_acknowledged_events_are_missing(sqlite: Lived) -> None:
-    where, last = sqlite.where, (await using(sqlite.where, blocks_of))[-1]
-    change(where, "DELETE FROM snapshot WHERE position > ?", (0,))
-    assert (await checked(where)).snapshots == {}
-    change(where, "DELETE FROM block WHERE base = ?", (last.base,))
-    await damaged(where, f"{last.end}")
-    Path(f"{where}-owner").unlink()  # without the record, nothing is known of the last event
-    assert (await checked(where)).end == last.base - 1
-
-
 # -- snapshots ------------------------------------------------------------------------------------
 
 
