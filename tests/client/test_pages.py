@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from stopwise.service.http.routes import ROUTES
-from tests.service.harness import served
+from tests.service.harness import agrees, served
 
 DOCS = Path(__file__).parents[2] / "docs"
 URL = "http://127.0.0.1:8350"  # on the pages
@@ -22,13 +22,6 @@ ID = re.compile(r'"id": ?"([^"…]+)"')
 def blocks(page: str, language: str) -> list[str]:
     fenced = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     return fenced.findall((DOCS / page).read_text(encoding="utf-8"))
-
-
-def agrees(received: str, shown: str) -> bool:
-    """Compare without blanks; … in what is shown matches anything."""
-    received, shown = (re.sub(r"\s", "", text) for text in (received, shown))
-    pattern = ".*".join(re.escape(part) for part in shown.split("…"))
-    return re.fullmatch(pattern, received, re.DOTALL) is not None
 
 
 def test_the_page_of_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

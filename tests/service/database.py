@@ -3,8 +3,6 @@
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -35,17 +33,9 @@ class Database:
 
     def fresh(self) -> str:
         """Return the address of an empty schema: as good as a database, and created in no time."""
-        name = _new_name()
+        name = f"test_{uuid4().hex}"
         self.run(f"CREATE SCHEMA {name}")
         return f"{self.uri()}&options=-csearch_path%3D{name}"
-
-    @contextmanager
-    def lent(self) -> Iterator[str]:
-        """Lend a database, for tests that change its settings."""
-        name = _new_name()
-        self.run(f"CREATE DATABASE {name}")
-        yield self.uri(name)
-        self.run(f"DROP DATABASE {name} WITH (FORCE)")
 
     def run(self, *statements: str, where: str | None = None) -> list[tuple]:
         """Run statements as the superuser; return the rows of the last."""
@@ -73,7 +63,3 @@ class Database:
         self.start()  # a test may have left it stopped
         self.stop("immediate")  # what it holds is going to be deleted
         shutil.rmtree(self._folder)
-
-
-def _new_name() -> str:
-    return f"test_{uuid4().hex}"

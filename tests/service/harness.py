@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -138,15 +139,6 @@ def served(folder: Path, **settings: Any) -> Iterator[Served]:
         running.close()
 
 
-class EndedError(Exception):
-    """A server process ended instead of listening: its exit code and what it printed."""
-
-    def __init__(self, code: int, printed: str) -> None:
-        super().__init__(f"exit code {code}: {printed}")
-        self.code = code
-        self.printed = printed
-
-
 class ServerProcess:
     """``stopwise serve`` as a process, which can be killed and started again.
 
@@ -175,8 +167,7 @@ class ServerProcess:
             if "://" in line:
                 self.url = next(word for word in line.split() if "://" in word)
                 return self.url
-        self.process.stdout.close()
-        raise EndedError(self.process.wait(60), self.printed)
+        raise AssertionError(f"it ended and did not listen: {self.printed}")
 
     @property
     def printed(self) -> str:
@@ -227,6 +218,13 @@ def keys_in(folder: Path) -> tuple[str, dict[str, str]]:
     return str(file), {
         scope: add_key(file, scope, [scope])[1] for scope in ("decide", "observe", "admin")
     }
+
+
+def agrees(received: str, shown: str) -> bool:
+    """Compare an answer with a page, without blanks; … on the page matches anything."""
+    received, shown = (re.sub(r"\s", "", text) for text in (received, shown))
+    pattern = ".*".join(re.escape(part) for part in shown.split("…"))
+    return re.fullmatch(pattern, received) is not None
 
 
 def fault(answer: httpx.Response) -> tuple[int, str]:

@@ -25,7 +25,7 @@ from stopwise.service.service import Service
 from stopwise.service.spec import build
 from stopwise.service.state import State
 from stopwise.service.store.base import Snapshot
-from tests.service.core.services import check_same, folded, refused, running, unchanged
+from tests.service.core.services import bits_of, folded, refused, running, unchanged
 
 ARMS = [m.Arm("rules", 0.05), m.Arm("model", 0.1), m.Arm("person", 0.3)]
 ANSWERS = ["spam", "ham", 1, 1.5, {"a": [1, True]}, "long " * 300]
@@ -231,7 +231,6 @@ class Walk:
             await refused(self.service, self.send(one, other, final=final), "conflict")
         if one.stop < 2:
             await refused(self.service, self.send(one, {2: "spam"}), "conflict")
-        await refused(self.service, self.send(one, again, [0.5]), "invalid")
 
     async def report_next(self, one: Played, descent: sw.RoundInProgress) -> None:
         """Report the output of the next arm with what it reveals, or that no more will come."""
@@ -242,8 +241,6 @@ class Walk:
             revealed = self.random.uniform(-1, 1, missing).round(3).tolist()
             more = self.send(one, {arm: output}, [*revealed, 0.5])
             await refused(self.service, more, "invalid")
-            for wrong in ({arm + 1: output}, {arm: output, arm + 1: output}):
-                await refused(self.service, self.send(one, wrong), "conflict")
         infinite = self.send(one, {arm: output}, [math.inf, *revealed[1:]])
         await refused(self.service, infinite, "invalid")
         final = self.random.random() < 0.15
@@ -325,13 +322,9 @@ class Walk:
         requests = [
             m.RoundRequest([nan, *finite[1:]]),
             m.BatchRequest([finite, [0, inf, 0]], evidence=True),
-            m.BatchRequest([finite, [1.0]]),
         ]
         wrong = service.open_rounds(self.name, self.one_of(requests), self.key())
         await refused(service, wrong, "invalid", "conflict")
-        for id_ in list(self.open)[:1]:
-            early = service.label(self.name, id_, m.LabelRequest("spam"))
-            await refused(service, early, "conflict")
         for late in self.expired[-1:]:
             # What was reported before it expired counts: contradicting that is a conflict.
             codes = ["gone"] if 0 not in late.reported else ["conflict"]
@@ -342,7 +335,7 @@ class Walk:
     def check(self) -> None:
         """Compare what the service has learned with the policy beside it, bit for bit."""
         learner = self.service.state.cascades[self.name]
-        check_same(learner.policy, self.policy)
+        assert bits_of(learner.policy) == bits_of(self.policy)
         ledger, view = learner.ledger, learner.view()
         assert [ledger.id(number) for number in ledger.open] == list(self.open)
         assert learner.divergences == 0

@@ -1,7 +1,5 @@
 """From a description to a policy: what is refused, where, and before it costs anything."""
 
-from math import comb
-
 import pytest
 
 from stopwise.service.messages import Arm, CascadeSpec
@@ -14,11 +12,10 @@ ARMS = [Arm("rule", 0.01), Arm("model", 0.3), Arm("expert", 0.5)]
 @pytest.mark.parametrize(
     ("features", "size"),
     [
-        ({"kind": "polynomial", "degree": 10_000}, 1),
-        ({"kind": "polynomial", "degree": 10**30}, 2),
         ({"kind": "polynomial", "degree": 3}, 100),
         ({"kind": "per_stage", "maps": [{"kind": "polynomial", "degree": 9999}] * 2}, 2),
         ({"kind": "scaled", "inner": {"kind": "polynomial", "degree": 9999}}, 2),
+        ({"kind": "polynomial", "degree": 10**30}, 2),
     ],
 )
 def test_a_polynomial_of_too_many_terms_is_refused_before_it_is_built(
@@ -30,13 +27,11 @@ def test_a_polynomial_of_too_many_terms_is_refused_before_it_is_built(
     assert caught.value.field == "features"
 
 
-@pytest.mark.parametrize("degree", [1, 2, 3])
-def test_as_many_terms_as_there_may_be_features_are_taken(degree: int) -> None:
-    spec = CascadeSpec("x", ARMS, context=3, features={"kind": "polynomial", "degree": degree})
-    n = comb(3 + degree, degree)
-    build(spec, max_features=n)
+def test_as_many_terms_as_there_may_be_features_are_taken() -> None:
+    spec = CascadeSpec("x", ARMS, context=3, features={"kind": "polynomial", "degree": 2})
+    build(spec, max_features=10)
     with pytest.raises(Refusal, match="features"):
-        build(spec, max_features=n - 1)
+        build(spec, max_features=9)
 
 
 def test_many_arms_with_many_features_would_take_too_long() -> None:

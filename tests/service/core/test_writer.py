@@ -1,9 +1,10 @@
 """When memory and the log could differ: nothing is acknowledged that is not in the log."""
 
 import asyncio
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.state import State
 from stopwise.service.store.base import Snapshot
-from stopwise.service.store.sqlite import SqliteStore
 from stopwise.service.writer import Applied
 from tests.service.core.services import FailingStore, folded, running, until
+from tests.service.tools.making import using
 
 SPEC = m.CascadeSpec("triage", [m.Arm("rule", 0.1), m.Arm("model", 0.2)], context=2)
 ASK = m.RoundRequest([0.1, 0.2])
@@ -40,23 +41,25 @@ async def opened(service: Service, key: str | None = None) -> tuple[m.RoundAnswe
     return answer, new
 
 
-async def snapshots_in(path: Path) -> list[int]:
-    store = SqliteStore(path)
-    await store.open()
-    try:
-        return await store.snapshots()
-    finally:
-        await store.close()
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@asynccontextmanager
+async def created(path: Path, **settings: Any) -> AsyncIterator[tuple[Service, FailingStore]]:
+    """Run a service that has a cascade, on a store that can fail."""
+    store = FailingStore(path)
+    async with running(path, store, **settings) as service:
+        await service.create(SPEC, None)
+        yield service, store
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_commit_that_failed_is_found_or_repeated_and_counts_once(
-    tmp_path: Path, when: str
+    path: Path, when: str
 ) -> None:
-    path = tmp_path / "log.db"
-    store = FailingStore(path)
-    async with running(path, store) as service:
-        await service.create(SPEC, None)
+    async with created(path) as (service, store):
         setattr(store, when, 1)
         refusal = await refused(opened(service, "one"))
         assert (refusal.status, refusal.retry_after) == (503, 2)
@@ -70,12 +73,8 @@ async def test_a_commit_that_failed_is_found_or_repeated_and_counts_once(
 
 
 @pytest.mark.parametrize("slow", [False, True])
-async def test_a_defect_fails_its_own_request_and_leaves_no_trace(
-    tmp_path: Path, slow: bool
-) -> None:
-    path = tmp_path / "log.db"
-    async with running(path) as service:
-        await service.create(SPEC, None)
+async def test_a_defect_fails_its_own_request_and_leaves_no_trace(path: Path, slow: bool) -> None:
+    async with created(path) as (service, _):
         other = asyncio.create_task(opened(service, "one"))
         await asyncio.sleep(0)  # it is in the queue
         failing = service.submit(defect, slow=slow)
@@ -94,14 +93,12 @@ async def test_a_defect_fails_its_own_request_and_leaves_no_trace(
 
 @pytest.mark.parametrize("error", [CorruptLogError("damaged"), ZeroDivisionError("a defect")])
 async def test_a_service_that_cannot_read_its_log_again_has_failed(
-    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+    path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object, **__: object) -> State:
         raise error
 
-    path = tmp_path / "log.db"
-    async with running(path) as service:
-        await service.create(SPEC, None)
+    async with created(path) as (service, _):
         monkeypatch.setattr(service_module, "recover_state", fail)
         with pytest.raises(ZeroDivisionError):
             await service.submit(defect)
@@ -109,22 +106,21 @@ async def test_a_service_that_cannot_read_its_log_again_has_failed(
         assert service.failed.result() is error
         assert not service.ready
         assert (await refused(opened(service))).status == 503
-    assert await snapshots_in(path) == []  # what may be wrong was not stored
+    # What may be wrong was not stored.
+    assert await using(str(path), lambda store: store.snapshots()) == []
 
 
-async def test_no_snapshot_is_written_of_what_is_not_in_the_log(tmp_path: Path) -> None:
-    path = tmp_path / "log.db"
-    async with running(path) as service:
-        await service.create(SPEC, None)
+async def test_no_snapshot_is_written_of_what_is_not_in_the_log(path: Path) -> None:
+    async with created(path) as (service, _):
         failing = service.submit(defect)
         await asyncio.gather(failing, service.stop(), return_exceptions=True)
-    assert max(await snapshots_in(path), default=0) <= 1
+    assert max(await using(str(path), lambda store: store.snapshots()), default=0) <= 1
     async with running(path) as service:
         assert service.state.hash() == (await folded(path)).hash()
 
 
 async def test_a_snapshot_that_fails_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, calls = State.snapshot, list[int]()
 
@@ -136,18 +132,14 @@ async def test_a_snapshot_that_fails_is_tried_again(
 
     monkeypatch.setattr(State, "snapshot", failing_once)
     monkeypatch.setattr(service_module, "LOOK_EVERY", 0.001)
-    async with running(tmp_path / "log.db", snapshot_every=1) as service:
-        await service.create(SPEC, None)
+    async with created(path, snapshot_every=1) as (service, _):
         await until(lambda: len(calls) == 1)
         await opened(service)
         await until(lambda: service.counters.snapshots == 1)
 
 
-async def test_nobody_waits_for_ever_when_the_service_stops(tmp_path: Path) -> None:
-    path = tmp_path / "log.db"
-    store = FailingStore(path)
-    async with running(path, store, stop_timeout=0.2) as service:
-        await service.create(SPEC, None)
+async def test_nobody_waits_for_ever_when_the_service_stops(path: Path) -> None:
+    async with created(path, stop_timeout=0.2) as (service, store):
         store.allowed.clear()  # a commit that takes longer than stopping may take
         first = asyncio.create_task(opened(service))
         await until(lambda: len(service.state.cascades["triage"].ledger) == 1)
@@ -158,11 +150,8 @@ async def test_nobody_waits_for_ever_when_the_service_stops(tmp_path: Path) -> N
         assert {(await refused(one)).status for one in (first, second)} == {503}
 
 
-async def test_a_client_that_goes_away_changes_nothing_for_others(tmp_path: Path) -> None:
-    path = tmp_path / "log.db"
-    store = FailingStore(path)
-    async with running(path, store) as service:
-        await service.create(SPEC, None)
+async def test_a_client_that_goes_away_changes_nothing_for_others(path: Path) -> None:
+    async with created(path) as (service, store):
         store.allowed.clear()
         gone, stays = (asyncio.create_task(opened(service, key)) for key in ("gone", "stays"))
         await until(lambda: len(service.state.cascades["triage"].ledger) == 2)
@@ -176,11 +165,8 @@ async def test_a_client_that_goes_away_changes_nothing_for_others(tmp_path: Path
         assert again.id != answer.id
 
 
-async def test_a_label_finds_outputs_that_are_being_written(tmp_path: Path) -> None:
-    path = tmp_path / "log.db"
-    store = FailingStore(path)
-    async with running(path, store) as service:
-        await service.create(SPEC, None)
+async def test_a_label_finds_outputs_that_are_being_written(path: Path) -> None:
+    async with created(path) as (service, store):
         one, _ = await opened(service)
         store.allowed.clear()
         reporting = asyncio.create_task(service.report("triage", one.id, BOTH))
@@ -193,9 +179,9 @@ async def test_a_label_finds_outputs_that_are_being_written(tmp_path: Path) -> N
         assert (await reporting).status == "learned"
 
 
-async def test_a_repeated_creation_is_answered_once_it_is_in_the_log(tmp_path: Path) -> None:
-    store = FailingStore(tmp_path / "log.db")
-    async with running(tmp_path / "log.db", store) as service:
+async def test_a_repeated_creation_is_answered_once_it_is_in_the_log(path: Path) -> None:
+    store = FailingStore(path)
+    async with running(path, store) as service:
         store.allowed.clear()
         first = asyncio.create_task(service.create(SPEC, "key"))
         await until(lambda: "triage" in service.state.cascades)  # in memory, not in the log
@@ -207,13 +193,10 @@ async def test_a_repeated_creation_is_answered_once_it_is_in_the_log(tmp_path: P
         assert ((await first)[1], (await again)[1]) == (True, False)
 
 
-async def test_slow_requests_share_a_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_requests_share_a_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "ON_LOOP", -1.0)
     monkeypatch.setattr(writer_module, "MAX_GROUP_SECONDS", 60.0)  # also on a busy machine
-    async with running(tmp_path / "log.db") as service:
-        await service.create(SPEC, None)
+    async with created(path) as (service, _):
         await asyncio.gather(*(opened(service) for _ in range(40)))
         assert service.state.position == 41
         assert sum(service.counters.commits.counts) < 20

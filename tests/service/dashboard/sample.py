@@ -1,7 +1,6 @@
 """Cascades with rounds, created without a server, and pages taken apart."""
 
 from collections.abc import Sequence
-from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +12,13 @@ from stopwise.service.keys import Key
 from stopwise.service.learner import Learner
 from stopwise.service.messages import Arm, CascadeSpec
 from stopwise.service.state import State
+from tests.unit.reporting.reader import Reader
 
 BEGAN = 1_700_000_000.0
 NOW = BEGAN + 3_600
 BASE = "http://127.0.0.1:8350"
 EVIL = "<script>alert(1)</script>\"'&"
-VOID = {"meta", "link", "img", "input", "br"}
+STAGED = {"kind": "per_stage", "maps": [{"kind": "identity"}] * 2, "sees": [1, 2]}
 
 
 def key(name: str = "ops") -> Key:
@@ -91,39 +91,15 @@ def overview_of(*learners: Learner, **values: Any) -> str:
     return shown("overview.html", "Cascades", page=1, pages=1, **{**counts, **values})
 
 
-class Taken(HTMLParser):
-    """A page taken apart: its elements, its text, and whether all that opens is closed."""
+class Taken(Reader):
+    """A page taken apart, with blanks between the pieces of its text."""
 
     def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self._open: list[str] = []
-        self.feed(page)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open, f"</{tag}> closes nothing"
-        assert self._open.pop() == tag
+        super().__init__(page)
+        self.text = " ".join(self.text.replace("\xa0", " ").split())
 
     def handle_data(self, data: str) -> None:
-        self.words.append(data)
+        self.text += f" {data}"
 
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).replace("\xa0", " ").split())
-
-    def of(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
-    def all(self, attribute: str) -> list[str]:
-        return [str(given[attribute]) for _, given in self.elements if attribute in given]
+    def values(self, attribute: str) -> list[str]:
+        return [str(given[attribute]) for _, given in self.tags if attribute in given]

@@ -24,10 +24,10 @@ def of_class(drawn: str, kind: str) -> str:
 
 def test_elements_escape_text_and_attributes_and_keep_markup() -> None:
     drawn = drawing.element("b", EVIL, Markup("<i></i>"), class_=EVIL, aria_label="x")
-    (_, given), (inner, _) = Taken(drawn).elements
+    (_, given), (inner, _) = Taken(drawn).tags
     assert given == {"class": EVIL, "aria-label": "x"}
     assert inner == "i"
-    assert EVIL in Taken(drawn).words
+    assert EVIL in Taken(drawn).text
 
 
 def test_a_share_bar_is_as_long_as_its_shares() -> None:

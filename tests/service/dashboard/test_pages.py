@@ -11,6 +11,7 @@ from tests.service.dashboard.sample import (
     BASE,
     BEGAN,
     EVIL,
+    STAGED,
     Taken,
     key,
     learner_of,
@@ -50,25 +51,25 @@ def pages(busy: Learner) -> dict[str, str]:
 def test_pages_are_well_formed_accessible_and_allowed(pages: dict[str, str]) -> None:
     for page in pages.values():
         taken = Taken(page)
-        ids, labels = taken.all("id"), taken.all("aria-labelledby")
+        ids, labels = taken.values("id"), taken.values("aria-labelledby")
         assert len(set(ids)) == len(ids)
         assert set(labels) <= set(ids)
-        assert len(taken.of("caption")) == len(taken.of("table"))
-        for picture in taken.of("svg"):
+        assert len(taken.all("caption")) == len(taken.all("table"))
+        for picture in taken.all("svg"):
             assert picture.get("aria-hidden") == "true" or picture.get("aria-label")
-        assert {heading.get("scope") for heading in taken.of("th")} <= {"row", "col"}
+        assert {heading.get("scope") for heading in taken.all("th")} <= {"row", "col"}
         levels = [int(level) for level in re.findall(r"<h([1-6])", page)]
         if levels and levels[0] == 2:  # a banner is above the title
             levels = levels[1:]
         assert levels[:1] in ([1], [])
         assert all(after <= before + 1 for before, after in pairwise(levels))
 
-        assert taken.of("style") == taken.of("form") == []
-        assert [set(script) for script in taken.of("script")] in ([], [{"src", "defer"}])
-        for _, attributes in taken.elements:
+        assert taken.all("style") == taken.all("form") == []
+        assert [set(script) for script in taken.all("script")] in ([], [{"src", "defer"}])
+        for _, attributes in taken.tags:
             assert "style" not in attributes
             assert not any(name.startswith("on") for name in attributes)
-        addresses = taken.all("src") + taken.all("href")
+        addresses = taken.values("src") + taken.values("href")
         assert all(address.startswith(("/", "#")) for address in addresses)
 
 
@@ -77,7 +78,7 @@ def test_names_are_text_wherever_they_appear(pages: dict[str, str]) -> None:
         page = pages[name]
         assert "alert(1)" in page
         assert "<script>alert" not in page
-        assert not any("alert" in str(a) for tag, a in Taken(page).elements if tag == "script")
+        assert not any("alert" in str(a) for tag, a in Taken(page).tags if tag == "script")
 
 
 def test_the_page_of_a_cascade_shows_what_was_counted(busy: Learner) -> None:
@@ -96,8 +97,7 @@ def test_the_page_of_a_cascade_shows_what_was_counted(busy: Learner) -> None:
 
 
 def test_a_round_that_failed_while_exploring_saves_nothing() -> None:
-    features = {"kind": "per_stage", "maps": [{"kind": "identity"}] * 2, "sees": [1, 2]}
-    learner = Learner(0, spec(features=features), BEGAN)
+    learner = Learner(0, spec(features=STAGED), BEGAN)
     for k in range(2):
         learner.open([[0.5]], BEGAN + 20 * k, 4 * k + 1)
     for arm, name in enumerate(("history", "glucose", "insulin")):

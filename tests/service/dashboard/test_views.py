@@ -5,7 +5,15 @@ import pytest
 from stopwise.service.dashboard import views
 from stopwise.service.learner import Learner
 from stopwise.service.ledger import Counts
-from tests.service.dashboard.sample import BEGAN, learner_of, overview_of, page_of, spec, state_of
+from tests.service.dashboard.sample import (
+    BEGAN,
+    STAGED,
+    learner_of,
+    overview_of,
+    page_of,
+    spec,
+    state_of,
+)
 
 
 @pytest.mark.parametrize("kind", ["uss-pd", "thompson", "uss-ts"])
@@ -88,8 +96,7 @@ def test_of_many_comparisons_the_decisive_ones_are_shown() -> None:
 
 
 def test_a_staged_round_on_its_way_counts_as_open_but_stopped_nowhere() -> None:
-    features = {"kind": "per_stage", "maps": [{"kind": "identity"}] * 2, "sees": [1, 2]}
-    learner = Learner(0, spec(features=features), BEGAN)
+    learner = Learner(0, spec(features=STAGED), BEGAN)
     learner.open([[0.5]], BEGAN, 1)
     row = views.summary(learner)
     assert (row["rounds"], row["stopped"], row["open"], row["cost"]) == (1, 0, 1, None)

@@ -74,14 +74,15 @@ class Load:
             self._urls = list(urls)
             self._changed.notify_all()
         if not urls:
-            self._wait(lambda: self._in_flight == 0)
+            self.wait_until(lambda: self._in_flight == 0)
 
     def wait_for(self, number: int, *statuses: int) -> None:
         """Wait for some more answers of these statuses."""
         goal = sum(self.statuses[one] for one in statuses) + number
-        self._wait(lambda: sum(self.statuses[one] for one in statuses) >= goal)
+        self.wait_until(lambda: sum(self.statuses[one] for one in statuses) >= goal)
 
-    def _wait(self, condition: Callable[[], bool]) -> None:
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition, which is looked at after every answer."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._error or condition(), LONGEST)
         if self._error is not None:

@@ -6,22 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stopwise.service import messages as m
 from stopwise.service import service as service_module
 from stopwise.service.events import Block
-from stopwise.service.service import Service
 from stopwise.service.store.postgres import PostgresStore
 from tests.service.core.services import running, until
 from tests.service.durability.load import Load, check
 from tests.service.harness import ServerProcess, process
+from tests.service.tools.making import TRIAGE, open_round, report
 
-ASK = m.RoundRequest([0.1, 0.2])
-
-
-def spec(name: str) -> m.CascadeSpec:
-    return m.CascadeSpec(name, [m.Arm("rule", 0.1), m.Arm("model", 0.2)], context=2)
-
+X = [0.1, 0.2]
 
 # -- two processes under load ----------------------------------------------------------------------
 
@@ -101,10 +97,10 @@ async def test_a_replica_that_follows_reads_the_log_once(
         running(postgres) as writing,
         running(postgres, store, follow_every=0.001) as following,
     ):
-        await writing.create(spec("triage"), None)
+        await writing.create(TRIAGE, None)
 
         async def write() -> None:
-            await writing.open_rounds("triage", ASK, None)
+            await open_round(writing, X)
             assert following.ready, following.not_ready
 
         store.after_reading = write
@@ -118,11 +114,6 @@ async def test_a_replica_that_follows_reads_the_log_once(
 # -- what one acknowledged, the other knows --------------------------------------------------------
 
 
-async def open_one(service: Service, name: str) -> str:
-    (answer,), _ = await service.open_rounds(name, ASK, None)
-    return answer.id
-
-
 @pytest.mark.parametrize("times", [10, pytest.param(1000, marks=pytest.mark.slow)])
 async def test_each_replica_knows_what_the_other_has_acknowledged(
     postgres: str, times: int
@@ -131,17 +122,16 @@ async def test_each_replica_knows_what_the_other_has_acknowledged(
     settings = {"follow_every": 60.0, "max_cascades": times}
     async with running(postgres, **settings) as first, running(postgres, **settings) as second:
         here, there = first, second
-        outputs = m.OutputsRequest(["yes", "no"])
         for k in range(times):
             name = f"cascade-{k}"
-            await here.create(spec(name), None)
+            await here.create(replace(TRIAGE, name=name), None)
             assert (await there.cascade(name)).status == "active"
-            one = await open_one(here, name)
-            assert (await there.round(name, one)).status == "open"
-            assert (await there.report(name, one, outputs)).status == "learned"
-            two = await open_one(there, name)
-            assert (await here.report(name, two, outputs)).status == "learned"
-            assert (await there.label(name, two, m.LabelRequest("yes"))).audited == 1
+            one = await open_round(here, X, name)
+            assert (await there.round(name, one.id)).status == "open"
+            assert await report(there, one, str, name) == "learned"
+            two = await open_round(there, X, name)
+            assert await report(here, two, str, name) == "learned"
+            assert (await there.label(name, two.id, m.LabelRequest("1"))).audited == 1
             here, there = there, here
         await here.retire("cascade-0")
         await there.retire("cascade-0")

@@ -38,7 +38,10 @@ def check(running: Served, code: str, path: str, body: object = None, **how: Any
 
 
 ABSENT = {
-    "unknown_path": ["GET /nowhere", "GET /v1", "GET /v2/cascades", f"POST {ROUNDS}/decisions/x"],
+    "unknown_path": [
+        *("GET /nowhere", "GET /v1", "GET /v2/cascades", f"POST {ROUNDS}/decisions/x"),
+        *(f"GET {CASCADES}/..%2f..%2fhealthz", f"GET {CASCADES}/%2e%2e/state"),
+    ],
     "method_not_allowed": [
         *(f"POST {ROUNDS}/{ID}", f"GET {ROUNDS}", f"DELETE {CASCADES}/triage", f"PUT {CASCADES}"),
         *("TRACE /healthz", "BREW /healthz"),
@@ -46,6 +49,7 @@ ABSENT = {
     "unknown_cascade": [
         *(f"GET {CASCADES}/nobody", f"GET {CASCADES}/%00%ff%F0%9F%92%A3"),
         *(f"GET {CASCADES}/{'x' * 5000}", f"POST {CASCADES}/nobody/retire"),
+        f"GET {CASCADES}/a%0d%0aSet-Cookie:x",
     ],
     "unknown_round": [
         *(f"GET {ROUNDS}/0-00000", f"GET {ROUNDS}/٣-00000", f"GET {ROUNDS}/{'9' * 400}-00000"),
@@ -61,6 +65,7 @@ def test_what_does_not_exist(unchanged: Served, code: str) -> None:
         assert fault(answer) == (CODES[code].status, code), request
         assert ("allow" in answer.headers) == (code == "method_not_allowed")
         assert len(answer.content) < 500  # what was sent is not sent back at length
+        assert "set-cookie" not in answer.headers
 
 
 @pytest.mark.parametrize("path", [CASCADES, ROUNDS, BATCH, OUTPUTS, LABEL])
@@ -81,7 +86,6 @@ def test_a_body_that_no_route_takes(unchanged: Served, path: str) -> None:
         (RoundRequest, '{"context": 3}', "context", "must be an object or an array, not 3"),
         (RoundRequest, '{"context": [1e400]}', "context[0]", "is not valid: number out of range"),
         (RoundRequest, '{"evidence": 1}', "evidence", "must be true or false, not 1"),
-        (RoundRequest, '{"contxt": []}', "contxt", "is not a known field"),
         (BatchRequest, "{}", "contexts", "is missing"),
         (BatchRequest, '{"contexts": []}', "contexts", "an array of length at least 1, not []"),
         (CascadeSpec, '{"name": "Big"}', "name", 'digits, - and _), not "Big"'),
@@ -89,7 +93,6 @@ def test_a_body_that_no_route_takes(unchanged: Served, path: str) -> None:
         (CascadeSpec, '{"arms": [{"x": 1}]}', "arms[0].x", "is not a known field"),
         (CascadeSpec, '{"arms": [{"name": "b"}]}', "arms[0].cost", "is missing"),
         (CascadeSpec, '{"tradeoff": 0}', "tradeoff", "must be a number of more than 0, not 0"),
-        (CascadeSpec, "[]", None, "must be an object, not []"),
         (CascadeSpec, f'["{"x" * 70}"]', None, f'not ["{"x" * 57}…'),  # not at length
     ],
 )
@@ -107,9 +110,7 @@ def test_the_message_names_the_place_what_is_there_and_what_is_right(
     ("path", "body"),
     [
         (ROUNDS, '{"context": [0, 0], "\\u0063ontext": [0.1, 0.1]}'),
-        (ROUNDS, '{"evidence": true, "context": [0, 0], "evidence": false}'),
         (BATCH, '{"contexts": [[0, 0], {"age": 0, "bmi": 0, "bmi" : 0}]}'),
-        (OUTPUTS, '{"outputs": {"history": 1, "history": 2}}'),
         (LABEL, '{"label": {"a": [{"b": 1, "b": 1}]}}'),
     ],
 )
@@ -131,21 +132,15 @@ def test_words_that_are_there_twice_in_values_are_not_refused(running: Served) -
     [
         ({"features": {"kind": "magic"}}, "features"),
         ({"features": {"kind": "custom", "name": "f", "n_features": 2}}, "features"),
-        ({"features": {"kind": "polynomial", "degree": 2, "spin": 1}}, "features"),
-        ({"features": {}}, "features"),
-        ({"features": {"kind": "polynomial", "degree": 40}}, "features"),
         ({"features": {"kind": nested(40)}}, "features"),
         ({"features": {"kind": "identity", "bound": 10**30}}, ""),  # no log can hold it
-        ({"policy": {"kind": "uss-ucb", "a": 10**30}}, ""),
         ({"policy": {"kind": nested(40)}}, "policy"),
         ({"policy": {"kind": "oracle"}}, "policy.kind"),
         ({"policy": {"kind": "uss-pd", "delta": 2}}, "policy"),
         ({"policy": {"kind": "uss-pd", "delta": "0.05"}}, "policy.delta"),
         ({"policy": {"kind": "uss-pd", "speed": 1}}, "policy.speed"),
-        ({"context": 1001}, "context"),
         ({"context": ["age", "age"]}, "context"),
         ({"arms": [{"name": "a", "cost": 1}, {"name": "a", "cost": 1}]}, "arms"),
-        ({"arms": [{"name": "a", "cost": 1e308}, {"name": "b", "cost": 1e308}]}, "arms"),
     ],
 )
 def test_a_cascade_that_cannot_be(unchanged: Served, change: dict[str, object], field: str) -> None:
@@ -182,10 +177,7 @@ def test_a_context_that_the_cascade_does_not_take(unchanged: Served, context: ob
         ("conflict", "outputs", "staged", {"outputs": {"model": 1}, "revealed": [0.1]}),
         ("conflict", "outputs", "staged", {"outputs": [1, 1]}),
         ("invalid", "revealed", "staged", {"outputs": [1, 1], "revealed": [0.1]}),
-        ("invalid", "outputs", "staged", {"outputs": {"nobody": 1}, "revealed": [0.1]}),
-        ("invalid", "revealed", "staged", {"outputs": [], "revealed": [0.1]}),
         ("invalid", "revealed", "staged", {"outputs": [1]}),
-        ("invalid", "revealed", "staged", {"outputs": [1], "revealed": [0.1, 0.2]}),
         ("invalid", "revealed", "staged", {"outputs": [1], "revealed": [7]}),  # beyond the bound
     ],
 )

@@ -24,12 +24,8 @@ def test_evidence_is_given_to_those_who_ask(running: Served) -> None:
         one = running.post(ROUNDS, CONTEXT).json()
         running.post(f"{ROUNDS}/{one['id']}/outputs", {"outputs": ["a"] * (one["stop"] + 1)})
     assert "evidence" not in one
-    contexts = [[0.1, 0.2], {"bmi": 0.7, "age": 0.2}]  # in order, and by name
-    answer = running.post(BATCH, {"contexts": contexts, "evidence": True})
-    rounds = answer.json()["rounds"]
-    shown = [running.get(f"{ROUNDS}/{one['id']}").json()["context"] for one in rounds]
-    assert (answer.status_code, shown) == (201, [[0.1, 0.2], [0.2, 0.7]])
-    assert all(one["reason"] and "evidence" in one for one in rounds)
+    batch = running.post(BATCH, {"contexts": [[0.1, 0.2], [0.2, 0.7]], "evidence": True})
+    assert all(one["reason"] and "evidence" in one for one in batch.json()["rounds"])
     one = running.post(ROUNDS, {**CONTEXT, "evidence": True}).json()
     gaps = {(pair["first"], pair["second"]): pair["gap"] for pair in one["evidence"]}
     assert list(gaps)[:2] == [("history", "glucose"), ("history", "insulin")]
@@ -81,9 +77,7 @@ def test_of_a_large_output_a_hash_is_stored_and_equality_still_decides(
 # Path, body, another body.
 REPEATS: dict[str, tuple[str, Any, Any]] = {
     "list": (ROUNDS, CONTEXT, {"context": [0.2, 0.8]}),
-    "dict": (ROUNDS, {"context": {"bmi": 0.7, "age": 0.2}}, {"context": {"bmi": 0.8, "age": 0.2}}),
     "evidence": (ROUNDS, {**CONTEXT, "evidence": True}, CONTEXT),
-    "one": (BATCH, {"contexts": [[0.2, 0.7]]}, {"contexts": [[0.2, 0.8]]}),
     "two": (BATCH, {"contexts": [[0.2, 0.7], [0, 0]]}, {"contexts": [[0.2, 0.7]]}),
     "staged": (STAGED, {"context": [0.2]}, {"context": [0.3]}),
     "cascade": (CASCADES, {**SPEC, "name": "new"}, {**SPEC, "name": "newer"}),
@@ -131,12 +125,8 @@ def test_under_a_key_a_request_is_carried_out_once(tmp_path: Path) -> None:
 # -- the service itself ----------------------------------------------------------------------------
 
 
-def test_health_metrics_the_document_and_other_methods(running: Served) -> None:
-    assert running.get("/healthz").json() == {"status": "alive"}
-    assert running.get("/readyz").json() == {"status": "ready"}
-    metrics = running.get("/metrics")
-    assert metrics.headers["content-type"].startswith("text/plain")
-    assert "stopwise_ready 1.0" in metrics.text
+def test_metrics_the_document_and_other_methods(running: Served) -> None:
+    assert running.get("/metrics").headers["content-type"].startswith("text/plain")
     document = running.get("/openapi.json")
     assert document.headers["content-type"] == "application/json"
     assert document.json()["info"]["version"] == __version__

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import pytest
 from psycopg import AsyncConnection, errors
-from psycopg.conninfo import conninfo_to_dict
 
 from stopwise.errors import InvalidParameterError, StoreError, UnsupportedVersionError
 from stopwise.service.events import START
@@ -32,8 +31,9 @@ def run(database: Database, postgres: str) -> Callable[..., list[tuple]]:
 @pytest.fixture
 def settable(database: Database) -> Iterator[str]:
     """A database whose settings may be changed."""
-    with database.lent() as where:
-        yield where
+    database.run("CREATE DATABASE settable")
+    yield database.uri("settable")
+    database.run("DROP DATABASE settable WITH (FORCE)")
 
 
 # -------------------------------------------------------------------- turns
@@ -43,8 +43,7 @@ def settable(database: Database) -> Iterator[str]:
 async def test_who_waited_sees_what_was_committed_meanwhile(
     database: Database, settable: str, isolation: str
 ) -> None:
-    name = conninfo_to_dict(settable)["dbname"]
-    database.run(f"ALTER DATABASE {name} SET default_transaction_isolation TO '{isolation}'")
+    database.run(f"ALTER DATABASE settable SET default_transaction_isolation TO '{isolation}'")
     first, second = chain(1, 1)
 
     async with opened(settable) as one, opened(settable) as other:
@@ -73,35 +72,28 @@ async def test_nothing_is_appended_without_the_right(postgres: str) -> None:
         assert await read(store) == [first]
 
 
-async def test_a_wait_for_the_right_may_be_cancelled(database: Database, postgres: str) -> None:
+async def test_a_wait_for_the_right_may_be_cancelled_and_ends_in_an_error(
+    database: Database, postgres: str
+) -> None:
     first, second = chain(1, 1)
-
-    async with opened(postgres) as one, opened(postgres) as other:
+    other = PostgresStore(postgres, patience=2.0)
+    async with opened(postgres) as one:
+        await other.begin(0)  # it is connected
+        await other.release()
         await one.begin(0)
         task = asyncio.create_task(other.begin(0))
         await until(lambda: database.waiting() == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        with pytest.raises(StoreError) as caught:
+            await other.begin(0)
+        assert isinstance(caught.value.__cause__, errors.LockNotAvailable)
         await one.commit(first)
         # who gave up waiting has not got the right by accident, and may ask again
         await append(one, second)
         assert await other.begin(0) == [first, second]
-        await other.release()
-
-
-async def test_waiting_for_the_right_ends_in_an_error(postgres: str) -> None:
-    hasty = PostgresStore(postgres, patience=2.0)
-    async with opened(postgres) as one:
-        await hasty.begin(0)  # it is connected
-        await hasty.release()
-        await one.begin(0)
-        with pytest.raises(StoreError) as caught:
-            await hasty.begin(0)
-        assert isinstance(caught.value.__cause__, errors.LockNotAvailable)
-        await one.release()
-        assert await hasty.begin(0) == []
-        await hasty.close()
+    await other.close()
 
 
 async def test_who_is_silent_for_too_long_loses_the_right(postgres: str) -> None:
@@ -201,9 +193,7 @@ async def test_the_password_is_in_no_message(clerk: str) -> None:
     [
         "postgresql://ann:hush@hush/hush@db.example/log",  # what comes after the first @ …
         "postgresql://ann:hush/hush@db.example/log",  # … or / would pass for the server
-        "postgresql://ann:hush%@db.example/log",
         "postgresql://ann:hush@db.example/log?no_such_option=1",
-        "postgresql://ann:hush@db.example:hush:1/log",
         "mysql://ann:hush@db.example/log",
     ],
 )
@@ -219,8 +209,6 @@ def test_an_address_that_cannot_be_understood_is_not_repeated(where: str) -> Non
 async def test_commits_are_durable_whatever_the_default_is(
     database: Database, settable: str
 ) -> None:
-    name = conninfo_to_dict(settable)["dbname"]
-
     async def settings(store: PostgresStore) -> set[str]:
         values: set[str] = set()
         for link in (store._appending, store._asking):
@@ -229,7 +217,7 @@ async def test_commits_are_durable_whatever_the_default_is(
         return values
 
     for default, wanted in (("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")):
-        database.run(f"ALTER DATABASE {name} SET synchronous_commit TO {default}")
+        database.run(f"ALTER DATABASE settable SET synchronous_commit TO {default}")
         store = PostgresStore(settable)
         await store.open()
         await store.begin(0)
