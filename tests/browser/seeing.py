@@ -37,23 +37,33 @@ def fetched(page: Any) -> list[str]:
     return [url for url in sent if not url.startswith("data:")]
 
 
-def check_report(page: Any, file: Path, width: int, scheme: str, pictures: int) -> None:
-    """Check that pictures show, text can be read, and only boxes scroll sideways."""
-    page.open(file, width=width, scheme=scheme)
-    shown = page.run("return [...document.images].map(i => [i.naturalWidth, i.clientWidth])")
-    assert len(shown) == pictures > 0
-    assert all(natural > 0 and wide > 300 for natural, wide in shown)
+def check_layout(page: Any, width: int, inside: str, texts: int) -> None:
+    """Check that all can be read, and that a page of this width does not scroll sideways.
+
+    ``inside`` is the condition that the page's own boxes fulfil; ``texts`` is how many pieces of
+    text there are at least.
+    """
     for unfold in ("", "document.querySelectorAll('details').forEach(d => d.open = true)"):
         page.run(unfold)
         assert page.run("return innerWidth") == width
         assert page.run("return document.documentElement.scrollWidth") <= width
-        assert page.run(
-            "return [...document.querySelectorAll('.scroll, .plate, .number-card, caption span')]"
-            ".every(b => b.getBoundingClientRect().right <= innerWidth)"
-        )
+        assert page.run(f"return {inside}")
     contrasts = page.run(CONTRASTS)
-    assert len(contrasts) > 100
+    assert len(contrasts) > texts
     assert min(contrasts)[0] >= 4.5, min(contrasts)
+    assert page.logs("browser") == []
+
+
+def check_report(page: Any, file: Path, width: int, scheme: str, pictures: int) -> None:
+    """Check that it needs nothing else, pictures show, and only boxes scroll sideways."""
+    page.open(file, width=width, scheme=scheme)
+    assert fetched(page) == [file.as_uri()]
+    shown = page.run("return [...document.images].map(i => [i.naturalWidth, i.clientWidth])")
+    assert len(shown) == pictures > 0
+    assert all(natural > 0 and wide > 300 for natural, wide in shown)
+    boxes = "[...document.querySelectorAll('.scroll, .plate, .number-card, caption span')]"
+    inside = f"{boxes}.every(b => b.getBoundingClientRect().right <= innerWidth)"
+    check_layout(page, width, inside, texts=100)
     for selector, dark in (("body", scheme == "dark"), (".plate", False)):  # figures are on white
         colour = f"return getComputedStyle(document.querySelector('{selector}')).backgroundColor"
         red = int(page.run(colour).removeprefix("rgb(").partition(",")[0])

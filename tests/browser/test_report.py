@@ -9,7 +9,7 @@ import pytest
 from stopwise.paper.report import Report, judged, write_report
 from stopwise.paper.reproduce import reproduce
 from tests.browser.sample_report import REPORT
-from tests.browser.seeing import SCREENS, check_report, fetched
+from tests.browser.seeing import SCREENS, check_report
 
 
 class Written(NamedTuple):
@@ -39,12 +39,6 @@ def test_every_picture_shows_all_text_can_be_read_and_only_tables_scroll_sideway
         "const b = document.querySelector('.scroll'); b.scrollLeft = 99; return b.scrollLeft"
     )
     assert width > 1000 or wide == 99
-
-
-def test_nothing_is_fetched_and_nothing_complains(page: Any, written: Written) -> None:
-    page.open(written.file)
-    assert fetched(page) == [written.file.as_uri()]
-    assert page.logs("browser") == []
 
 
 @pytest.mark.parametrize("width", [1280, 390])

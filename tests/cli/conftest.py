@@ -11,8 +11,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 
 from stopwise.cli.main import main
@@ -23,6 +24,20 @@ Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 def flat(text: str) -> str:
     """Return text as it reads, whatever box or line it was put into."""
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
+
+
+ARMS = ("rules", "small", "large")
+
+
+def rounds(n: int) -> dict[str, Any]:
+    """Return the columns of a log: arms err more where hard is high, the first one most."""
+    random = np.random.default_rng(0)
+    hard = random.uniform(size=n)
+    truth = random.integers(0, 2, n)
+    errs = [random.uniform(size=n) < e * hard for e in (0.8, 0.4, 0.05)]
+    table = {"context.hard": hard, "context.age": random.uniform(20, 90, n)}
+    table |= {f"output.{arm}": truth ^ e for arm, e in zip(ARMS, errs, strict=True)}
+    return table | {"label": truth}
 
 
 LOGGERS = [logging.getLogger(n) for n in ("stopwise.service", "_granian", "granian.access")]
@@ -71,15 +86,13 @@ def process(tmp_path: Path) -> Run:
     """Run a command in a process of its own."""
 
     def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "COLUMNS": "100", **more}
-        environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
         return subprocess.run(
             [sys.executable, "-m", "stopwise", *words],
             capture_output=True,
             text=True,
             encoding="utf-8",
             cwd=tmp_path,
-            env=environment,
+            env={**os.environ, "COLUMNS": "100", **more},
             timeout=300,
             check=False,
         )

@@ -2,32 +2,23 @@
 
 import asyncio
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 import stopwise as sw
 from stopwise.cli.log import patient
-from stopwise.cli.progress import Lines
 from stopwise.service.state import State
 from stopwise.service.tools.checking import rebuild
 from tests.cli.conftest import Run
 from tests.service.tools.making import COSTS, TRIAGE, change, lived, play, running, using
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("log") / "stopwise.db"
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "stopwise.db"
     lived(str(path))
     return path
-
-
-@pytest.fixture
-def store(original: Path, tmp_path: Path) -> Path:
-    for end in ("", "-owner"):
-        shutil.copy(f"{original}{end}", tmp_path)
-    return tmp_path / "stopwise.db"
 
 
 def hash_in(text: str) -> str:
@@ -39,33 +30,23 @@ def rebuilt(store: Path) -> State:
 
 
 def test_what_is_not_there_is_reported_and_not_created(stopwise: Run, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("hello")
-    for verb in ("rebuild", "verify", "compact"):
-        done = stopwise("log", verb, "notes.txt")
+    export = ("export", "none.db", "--out", "a.csv")
+    for words in (("rebuild", "none.db"), ("verify",), ("compact", "none.db"), export):
+        done = stopwise("log", *words)
         assert (done.returncode, done.stdout) == (2, "")
-        assert "notes.txt" in done.stderr
-    assert stopwise("log", "verify").returncode == 2  # stopwise.db, which is not there either
-    assert stopwise("log", "export", "none.db", "--out", "a.csv").returncode == 2
-    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt"}
+        assert ("none.db" if words[1:] else "stopwise.db") in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_progress_is_shown_after_a_second_and_each_stage_ends() -> None:
-    now, lines, seen = 0.0, list[str](), list[tuple[str, int]]()
-    shown = Lines(lines.append, lambda: now)
-
-    def report(stage: str, done: int, of: int) -> None:
-        seen.append((stage, done))
-        shown.report(stage, done, of)
-
-    progress = patient(report, lambda: now)
+    now, seen = 0.0, list[tuple[str, int]]()
+    progress = patient(lambda stage, done, of: seen.append((stage, done)), lambda: now)
     for stage in ("reading", "checking", "deleting"):
         for k in range(1, 2001):
             now += 0.0004
             progress(stage, k, 2000)
     assert [stage for stage, k in seen if k == 2000] == ["checking", "deleting"]
     assert len(seen) < 40  # not two thousand a stage
-    assert len(lines) < 30
-    assert [line for line in lines if "2000/2000" in line and "deleting" in line]
 
 
 def test_rebuild_gives_the_policy_of_the_service(
@@ -84,7 +65,6 @@ def test_rebuild_gives_the_policy_of_the_service(
         assert saved[name].tobytes() == array.tobytes()
     assert store.read_bytes() == before
     assert "10 events" in stopwise("log", "rebuild", "--upto", "10").stdout
-    assert stopwise("log", "rebuild", "--upto", "100000").returncode == 2
     assert stopwise("log", "rebuild", "--save", "any.stopwise").returncode == 2  # which cascade?
     assert stopwise("log", "rebuild", "--cascade", "triage").returncode == 2
 
@@ -120,11 +100,10 @@ def test_an_exported_run_is_replayed_decision_for_decision(stopwise: Run, tmp_pa
 
 
 def test_export(stopwise: Run, store: Path, tmp_path: Path) -> None:
-    done = stopwise("log", "export", "--cascade", "triage", "--contexts", "none", "--out", "a.csv")
+    done = stopwise("log", "export", "--cascade", "triage", "--out", "a.csv")
     assert done.returncode == 0
     assert "Next:" not in done.stdout  # too few rounds for a diagnosis
     assert "full_depth_every" in done.stdout
-    assert "context" not in (tmp_path / "a.csv").read_text().splitlines()[0]
     before = set(tmp_path.iterdir())
     for wrong in (
         *((), ("--out", "b.csv"), ("--out", "b.csv", "--cascade", "nobody")),  # where to? which?

@@ -31,10 +31,17 @@ def test_what_is_not_understood_is_a_usage_error(stopwise: Run, words: list[str]
     assert "Traceback" not in done.stderr
 
 
-def test_the_program_starts_without_anything_heavy() -> None:
-    script = "import sys, stopwise.cli.main; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("stopwise.cli.main", {"numpy", "matplotlib", "pyarrow", "distributed", "jinja2"}),
+        ("stopwise.paper.report", {"matplotlib", "pyarrow"}),
+    ],
+)
+def test_importing_it_imports_nothing_heavy(module: str, heavy: set[str]) -> None:
+    script = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", script], text=True).split()
-    assert not {"numpy", "matplotlib", "pyarrow", "distributed", "jinja2"} & {*loaded}
+    assert not heavy & {*loaded}
 
 
 def test_a_failure_is_a_sentence_and_debugging_shows_where_it_failed(

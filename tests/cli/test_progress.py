@@ -3,30 +3,22 @@
 from stopwise.cli.progress import Lines
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_line_for_every_tenth_or_every_ten_seconds_and_one_for_the_end() -> None:
-    written: list[str] = []
-    clock = Clock()
-    lines = Lines(written.append, clock)
+    now, written = 0.0, list[str]()
+    lines = Lines(written.append, lambda: now)
     lines.report("running", 0, 0)  # nothing to do
     for done in (*range(1001), 1000):
         lines.report("running", done, 1000)
-        clock.now += 0.01
+        now += 0.01
     assert 10 <= len(written) <= 12
     assert written[0] == "running 0/1000, 0:00"
     assert written[-1] == "running 1000/1000, 0:10"
 
     written.clear()
-    clock.now = 100.0
+    now = 100.0
     lines.report("drawing", 0, 10_000)
     for done in range(1, 4):
-        clock.now += 12.0
+        now += 12.0
         lines.report("drawing", done, 10_000)
         lines.report("drawing", done, 10_000)  # too soon
     assert len(written) == 4
@@ -34,10 +26,9 @@ def test_a_line_for_every_tenth_or_every_ten_seconds_and_one_for_the_end() -> No
 
 
 def test_what_was_stored_before_does_not_count_as_fast_work() -> None:
-    written: list[str] = []
-    clock = Clock()
-    lines = Lines(written.append, clock)
+    now, written = 0.0, list[str]()
+    lines = Lines(written.append, lambda: now)
     lines.report("running", 900, 1000)
-    clock.now = 10.0
+    now = 10.0
     lines.report("running", 910, 1000)
     assert written == ["running 900/1000, 0:00", "running 910/1000, 0:10, about 1:30 left"]

@@ -67,14 +67,12 @@ class Terminal:
     def __init__(self, words: tuple[str, ...], cwd: Path) -> None:
         self.screen = ""
         self._end, theirs = pty.openpty()
-        path = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
-        environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", "LINES": "30"}
-        environment["TERM"] = "xterm-256color"
+        terminal = {"COLUMNS": "100", "LINES": "30", "TERM": "xterm-256color"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "stopwise", *words],
             **dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
             cwd=cwd,
-            env=environment,
+            env=os.environ | terminal,
             start_new_session=True,
         )
         os.close(theirs)

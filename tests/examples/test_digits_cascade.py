@@ -4,8 +4,6 @@ One setting for all ten cost vectors; exploration counts. The models are scikit-
 move a little with its version; the margins here are several times that.
 """
 
-import runpy
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -58,11 +56,3 @@ def test_the_table_equals_running_round_by_round(every: int | None) -> None:
         ran = len(done.outputs)
         assert done.context == pytest.approx(contexts[t, : min(ran + 1, 3)])
         assert done.outputs == tuple(outputs[t, :ran])
-
-
-def test_runs_as_a_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["digits_cascade.py", "--rounds", "400", "--seed", "3"])
-    runpy.run_path(example.__file__, run_name="__main__")
-    assert "400 images, the same for every cost vector" in capsys.readouterr().out

@@ -1,6 +1,5 @@
 """ε-greedy: a policy from outside, with the whole protocol, in an experiment and in workers."""
 
-import os
 import runpy
 import subprocess
 import sys
@@ -69,7 +68,6 @@ def test_it_runs_as_a_script_in_two_threads(
     done = subprocess.run(
         [sys.executable, FILE, "--rounds", "60", "--runs", "2", "--jobs", "2"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(str(sw.__file__)).parents[1])},
         capture_output=True,
         text=True,
         check=True,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from examples import digits_cascade
 from examples import pima_cascade as example
 
 
@@ -47,9 +48,13 @@ def test_the_results_are_those_of_the_documentation(capsys: pytest.CaptureFixtur
     assert results["cheap tests"]["Stopwise"]["insulin"] < 0.15
 
 
-def test_runs_as_a_command(
+def test_examples_run_as_commands(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["pima_cascade.py", "--passes", "1"])
-    runpy.run_path(example.__file__, run_name="__main__")
-    assert "376 patients" in capsys.readouterr().out
+    for module, words, printed in (
+        (digits_cascade, ["--rounds", "400", "--seed", "3"], "400 images, the same for every cost"),
+        (example, ["--passes", "1"], "376 patients"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["any.py", *words])
+        runpy.run_path(str(module.__file__), run_name="__main__")
+        assert printed in capsys.readouterr().out

@@ -1,15 +1,15 @@
 """Experiments that take moments, and processes that do them."""
 
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache
-from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-import stopwise as sw
+import msgspec
+import numpy as np
+
 from stopwise.experiments.engines import Result, Task, Threads
 from stopwise.experiments.runs import Trace, execute
 from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
@@ -18,6 +18,7 @@ Runs: TypeAlias = dict[tuple[str, int], Trace]
 
 ARMS = {"arms": [[1, 0, 0], [4, 1, 0], [6, 2, 1]], "label": [8, 3, 0]}
 WHERE = EnvironmentSpec("logistic-arms", (0.05, 0.1, 0.2), ARMS)
+PAIR = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})  # without labels
 SPECS = [
     ExperimentSpec(WHERE, PolicySpec("uss-pd"), rounds=400, checkpoints=8),
     ExperimentSpec(WHERE, PolicySpec("thompson"), rounds=400, checkpoints=8),
@@ -43,6 +44,21 @@ class Journal(Threads):
         return [(spec.key, seed) for spec, seeds in self.given for seed in seeds]
 
 
+def made_trace(seed: int, curve: list[float], /, **fields: Any) -> Trace:
+    """Return a trace that no run has left."""
+    made = Trace(
+        key="k",
+        seed=seed,
+        rounds=np.array([5, 10]),
+        regret=np.array(curve),
+        total_cost=np.array(curve) + 100,
+        undominated=np.array(curve) / 10,
+        depths=np.array([4, 6]),
+        seconds=0.25,
+    )
+    return msgspec.structs.replace(made, **fields)
+
+
 def by_name(traces: Iterable[Trace]) -> Runs:
     return {(trace.key, trace.seed): trace for trace in traces}
 
@@ -65,7 +81,6 @@ def python(*arguments: str) -> "subprocess.Popen[str]":
     """Start Python with this package, in a process group of its own."""
     return subprocess.Popen(
         [sys.executable, *arguments],
-        env=os.environ | {"PYTHONPATH": str(Path(str(sw.__file__)).parents[1])},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

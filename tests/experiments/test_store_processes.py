@@ -4,12 +4,11 @@ import subprocess
 from pathlib import Path
 
 from stopwise.experiments.runs import execute
-from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from stopwise.experiments.spec import ExperimentSpec, PolicySpec
 from stopwise.experiments.store import RunStore
-from tests.experiments.campaigns import ended, python, wait_until
+from tests.experiments.campaigns import PAIR, ended, python, wait_until
 
-WHERE = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
-SPEC = ExperimentSpec(WHERE, PolicySpec("random-depth"), rounds=10, checkpoints=5)
+SPEC = ExperimentSpec(PAIR, PolicySpec("random-depth"), rounds=10, checkpoints=5)
 FOR_EVER = 2**62
 
 # Writers start together, so that they open the file, and perhaps create it, at the same time.

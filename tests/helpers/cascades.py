@@ -17,8 +17,7 @@ import stopwise as sw
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-BAD_COSTS, BAD_ERRORS = (0.01, 0.04, 0.06, 0.10), (0.25, 0.15, 0.08, 0.35)
-GOOD_COSTS, GOOD_ERRORS = (0.01, 0.04, 0.06, 0.10), (0.35, 0.25, 0.15, 0.04)
+COSTS = (0.01, 0.04, 0.06, 0.10)
 
 
 class Simulated(NamedTuple):
@@ -32,12 +31,12 @@ class Simulated(NamedTuple):
 
 def bad_cascade(n: int, seed: int, classes: int = 2) -> Simulated:
     """Four arms, of which the most expensive is the worst; arm 2 is the best fixed depth."""
-    return simulated(n, seed, BAD_COSTS, BAD_ERRORS, classes)
+    return simulated(n, seed, COSTS, (0.25, 0.15, 0.08, 0.35), classes)
 
 
 def good_cascade(n: int, seed: int, classes: int = 2) -> Simulated:
     """Four arms that improve with cost."""
-    return simulated(n, seed, GOOD_COSTS, GOOD_ERRORS, classes)
+    return simulated(n, seed, COSTS, (0.35, 0.25, 0.15, 0.04), classes)
 
 
 def simulated(

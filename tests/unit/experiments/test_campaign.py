@@ -10,15 +10,13 @@ import stopwise as sw
 from stopwise.errors import InvalidParameterError
 from stopwise.experiments.campaign import run_campaign, tasks
 from stopwise.experiments.runs import execute
-from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from stopwise.experiments.spec import ExperimentSpec, PolicySpec
 from stopwise.experiments.store import RunStore
-from tests.experiments.campaigns import Journal
-
-WHERE = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
+from tests.experiments.campaigns import PAIR, Journal
 
 
 def spec(policy: str = "random-depth", rounds: int = 20) -> ExperimentSpec:
-    return ExperimentSpec(WHERE, PolicySpec(policy), rounds=rounds, checkpoints=4)
+    return ExperimentSpec(PAIR, PolicySpec(policy), rounds=rounds, checkpoints=4)
 
 
 @pytest.fixture
@@ -29,27 +27,23 @@ def store(tmp_path: Path) -> Iterator[RunStore]:
 
 def test_only_what_is_missing_is_done_and_only_once(store: RunStore) -> None:
     store.put(spec(), [execute(spec(), seed) for seed in (1, 3)])
-    reported: list[tuple[int, int]] = []
-
-    def progress(stage: str, done: int, of: int) -> None:
-        reported.append((done, of))
-
+    reported: list[tuple[int, ...]] = []
     experiments = [(spec(), [0, 1, 1, 2]), (spec("fixed-depth"), [0]), (spec(), (2, 3))]
     with Journal() as journal:
-        run_campaign(experiments, store, journal, progress)
+        run_campaign(experiments, store, journal, lambda _, *done: reported.append(done))
         assert sorted(seeds for s, seeds in journal.given if s == spec()) == [(0,), (2,)]
         assert reported == [(2, 5), (3, 5), (4, 5), (5, 5)]
         stored = store.get(spec())
         assert list(stored) == [0, 1, 2, 3]
         assert all(trace.agrees(execute(spec(), seed)) for seed, trace in stored.items())
         journal.given.clear()
-        run_campaign(experiments, store, journal, progress)
+        run_campaign(experiments, store, journal, lambda _, *done: reported.append(done))
     assert journal.given == []
     assert reported[4:] == [(5, 5)]
 
 
 def test_a_mistake_in_any_spec_shows_before_the_first_run(store: RunStore) -> None:
-    wrong = ExperimentSpec(WHERE, PolicySpec("uss-pd", {"delta": 7}), rounds=20)
+    wrong = ExperimentSpec(PAIR, PolicySpec("uss-pd", {"delta": 7}), rounds=20)
     with Journal() as journal, pytest.raises(InvalidParameterError, match="delta"):
         run_campaign([(spec(), range(3)), (wrong, range(3))], store, journal)
     assert journal.given == []

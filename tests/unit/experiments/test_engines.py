@@ -12,7 +12,7 @@ import pytest
 import stopwise as sw
 from stopwise.errors import EngineError, InvalidParameterError, MissingPackageError
 from stopwise.experiments.engines import AHEAD, Dask, Task, Threads, make_engine
-from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from stopwise.experiments.spec import ExperimentSpec, PolicySpec
 from tests.experiments.campaigns import SPECS, TASKS, done, expected, same, wait_until
 
 
@@ -41,14 +41,6 @@ def test_tasks_are_taken_as_workers_need_them(engine: Threads) -> None:
         next(results)
     assert len(taken) <= 10 + AHEAD * engine.jobs
     results.close()
-
-
-def test_an_error_in_a_run_is_raised_after_what_finished_with_it(engine: Threads) -> None:
-    where = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
-    wrong = ExperimentSpec(where, PolicySpec("supervised"), rounds=20)
-    with pytest.raises(sw.TruthRequiredError, match="labels"):
-        list(engine.run([*TASKS[:3], (wrong, (0,))]))
-    assert len(list(engine.run(TASKS[:2]))) == 2  # and it can go on
 
 
 def test_closing_drops_the_runs_under_way_and_those_that_have_not_begun(

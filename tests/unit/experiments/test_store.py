@@ -22,29 +22,17 @@ from stopwise.errors import (
     UnsupportedVersionError,
 )
 from stopwise.experiments.runs import Trace
-from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from stopwise.experiments.spec import ExperimentSpec, PolicySpec
 from stopwise.experiments.store import VERSION, RunStore
+from tests.experiments.campaigns import PAIR, made_trace
 
-WHERE = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})
-SPEC = ExperimentSpec(WHERE, PolicySpec("uss-ucb"), rounds=100, checkpoints=4)
-OTHER = ExperimentSpec(WHERE, PolicySpec("uss-ts"), rounds=100, checkpoints=4)
+SPEC = ExperimentSpec(PAIR, PolicySpec("uss-ucb"), rounds=100, checkpoints=4)
+OTHER = ExperimentSpec(PAIR, PolicySpec("uss-ts"), rounds=100, checkpoints=4)
 
 
 def trace(seed: int = 0, spec: ExperimentSpec = SPEC, **fields: Any) -> Trace:
-    curve = np.arange(1, 5) / 3 + seed
-    return Trace(
-        **{
-            "key": spec.key,
-            "seed": seed,
-            "rounds": spec.checkpoint_rounds,
-            "regret": curve,
-            "total_cost": curve + 1,
-            "undominated": curve / 2,
-            "depths": np.array([60, 40]),
-            "seconds": 0.25,
-        }
-        | fields
-    )
+    fields = {"key": spec.key, "rounds": spec.checkpoint_rounds} | fields
+    return made_trace(seed, [k / 3 + seed for k in range(1, 5)], **fields)
 
 
 @pytest.fixture

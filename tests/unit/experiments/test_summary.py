@@ -3,13 +3,11 @@
 import math
 from typing import Any, cast
 
-import msgspec
 import numpy as np
 import pytest
 from scipy import stats
 
 from stopwise.errors import InvalidParameterError
-from stopwise.experiments.runs import Trace
 from stopwise.experiments.summary import (
     What,
     curves,
@@ -18,20 +16,7 @@ from stopwise.experiments.summary import (
     paired_difference,
     t_quantile,
 )
-
-
-def trace(seed: int, regret: list[float], **fields: Any) -> Trace:
-    made = Trace(
-        key="k",
-        seed=seed,
-        rounds=np.array([5, 10]),
-        regret=np.array(regret),
-        total_cost=np.array(regret) + 100,
-        undominated=np.array(regret) / 10,
-        depths=np.array([4, 6]),
-        seconds=1.0,
-    )
-    return msgspec.structs.replace(made, **fields)
+from tests.experiments.campaigns import made_trace as trace
 
 
 @pytest.mark.parametrize("confidence", [0.01, 0.5, 0.95, 0.999999])

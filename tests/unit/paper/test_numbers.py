@@ -2,8 +2,6 @@
 
 import csv
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -46,11 +44,3 @@ def test_a_table_has_a_row_for_each_cell_and_the_claims_one_for_each_verdict() -
     assert [row["verdict"] for row in claim_rows(REPORT.sections)] == [
         claim.verdict for section in REPORT.sections for claim in section.claims
     ]
-
-
-def test_importing_the_report_imports_nothing_heavy() -> None:
-    script = "import sys, stopwise.paper.report; print({'pyarrow', 'matplotlib'} & {*sys.modules})"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "set()\n"

@@ -9,11 +9,7 @@ import pytest
 from stopwise.paper.report import judged, settings_of, tally, undecided_note, write_report
 from tests.browser.sample_report import EVIL, FRACTIONS, REGRET, REPORT
 from tests.unit.reporting.reader import Reader
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    paths = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+from tests.unit.reporting.test_files import found as files
 
 
 @pytest.fixture(scope="module")
