@@ -1,6 +1,7 @@
 """The cascade: arms in order, what each costs, and what going deeper costs."""
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -9,7 +10,7 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwise.checks import integer, vector
+from stopwise.checks import vector
 from stopwise.errors import InvalidCascadeError, InvalidStopError
 
 # Costs nearer than this (relative) count as the same in `differences`: cᵢ taken from cumulative
@@ -153,7 +154,16 @@ class Cascade:
                     f"no arm is named {arm!r}; the arms are {', '.join(map(repr, self.names))}"
                 )
             return self.names.index(arm)
-        return integer("an arm, unless named,", arm, most=self.n_arms - 1, error=InvalidStopError)
+        try:
+            # bool is an int to Python, but True as an arm is surely a mistake.
+            position = operator.index(cast(Any, None if isinstance(arm, bool | np.bool_) else arm))
+        except TypeError:
+            raise InvalidStopError(f"an arm is a name or a whole number, not {arm!r}") from None
+        if not 0 <= position < self.n_arms:
+            raise InvalidStopError(
+                f"no arm {position}: the {self.n_arms} arms count from 0 to {self.n_arms - 1}"
+            )
+        return position
 
     def cost(self, stop: str | SupportsIndex) -> float:
         """Return what stopping at this arm costs in all, λᵢ·Cᵢ."""

@@ -41,6 +41,7 @@ def test_every_way_to_play_it_decides_the_same(policy: Any) -> None:
     for t, stop in enumerate(stops):
         assert twins[1].decide(batch.contexts[t]).stop == stop
         twins[1].observe(batch.contexts[t], outputs[t, : stop + 1].tolist())
+    assert sw.Policy.decide_batch(policy, batch.contexts[:1])[0].shape == (1,)  # by its own decide
     for twin in twins:
         np.testing.assert_array_equal(twin.state()["theta"], policy.state()["theta"])
 

@@ -287,9 +287,10 @@ def _address(url: str) -> str:
         parts = httpx.URL(url)
         valid = parts.scheme in ("http", "https") and parts.host and (parts.port or 80) < 1 << 16
         valid = valid and not (parts.query or parts.fragment or re.search(r"\s", url))
+        secret = bool(parts.userinfo)
     except (httpx.InvalidURL, ValueError):
-        valid = False
-    if "@" in url:  # a message that shows it would show a password
+        valid, secret = False, "@" in url  # perhaps, where it cannot be read
+    if secret:  # a message that shows it would show a password
         raise InvalidParameterError(
             "the address must not hold a user or a password: give the API key as key="
         )

@@ -191,7 +191,7 @@ def make_engine(
 
 def _do(spec: ExperimentSpec, seeds: tuple[int, ...], stop: Event | None = None) -> Result:
     def progress(stage: str, done: int, of: int) -> None:
-        if stop is not None and stop.is_set():
+        if stop is not None and stop.is_set() and done < of:
             raise CancelledError
 
     return spec, [execute(spec, seed, progress) for seed in seeds]

@@ -203,7 +203,10 @@ class Policy(ABC):
 
         Returns the stop of every row, and where the rule itself stops (`Decision.rule_stop`).
         """
-        return self._decide_each(X, self.builtin)
+        kind = (
+            type(self) if self.builtin is Policy else self.builtin
+        )  # Policy itself decides nothing
+        return self._decide_each(X, kind)
 
     def _decide_each(self, X: ArrayLike, kind: "type[Policy]") -> tuple[Ints, Ints]:
         decisions = [kind.decide(self, x) for x in self._contexts(X)]

@@ -12,7 +12,7 @@ def put_in_place(new: Path, target: Path) -> None:
     with new.open("r+b") as file:
         os.fsync(file.fileno())
     new.replace(target)
-    if os.name == "posix":  # elsewhere a folder cannot be opened
+    with suppress(OSError):  # some systems and file systems cannot sync a folder
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

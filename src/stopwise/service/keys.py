@@ -229,7 +229,7 @@ def _write(path: Path, keys: Iterable[Key]) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Generator[None, None, None]:
-    """Wait until no other process changes the file; afterwards make the change durable."""
+    """Wait until no other process changes the file."""
     if os.name != "posix":
         yield
         return
@@ -239,6 +239,5 @@ def _locked(path: Path) -> Generator[None, None, None]:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # until it is closed
         yield
-        os.fsync(folder)  # so that the new name survives a power cut
     finally:
         os.close(folder)

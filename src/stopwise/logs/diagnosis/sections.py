@@ -12,7 +12,7 @@ from stopwise.logs.diagnosis.findings import (
     LabelPlan,
     PairSummary,
 )
-from stopwise.logs.diagnosis.verdict import UNVERIFIED
+from stopwise.logs.diagnosis.verdict import MUCH_UNSEEN, UNVERIFIED
 from stopwise.reporting.intervals import Estimate
 from stopwise.reporting.parts import Picture, Table
 from stopwise.reporting.wording import (
@@ -74,6 +74,8 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
     saved, changed = diagnosis.saving.per_round, diagnosis.saving.disagreement
     last = code(diagnosis.arms[-1].name)
     reach = interval(1000 * saved.low, 1000 * saved.high)
+    part = f", for {percent(1 - diagnosis.unseen)} of the rows"
+    covered = part if diagnosis.unseen > MUCH_UNSEEN else ""
     share, _, ends = percent_interval(changed.value, changed.low, changed.high).partition(" (")
     ends = f" (95 %: {ends.removesuffix(')')}{PERCENT})" if ends else ""
     return (
@@ -81,7 +83,7 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
             "Saved in 1,000 rounds",
             number(1000 * saved.value),
             f"in units of one wrong answer{f' (95 %: {reach})' if reach else ''}: "
-            f"{percent(diagnosis.saving.share.value)} of what always running {last} costs",
+            f"{percent(diagnosis.saving.share.value)} of what always running {last} costs{covered}",
         ),
         Number(
             "Answers that would change",

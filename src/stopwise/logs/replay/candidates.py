@@ -160,7 +160,7 @@ def parse_policy(text: str) -> Named | None:
     parameters: dict[str, Any] = {}
     for word in rest.split(",") if colon else []:
         key, equals, value = map(str.strip, word.partition("="))
-        if key not in allowed or not equals:
+        if key not in allowed or not equals or not value:
             raise InvalidParameterError(
                 f"{text!r}: {word.strip()!r} is no parameter of {name}; write key=value, "
                 f"where key is one of: {', '.join(allowed) or 'none'}"
