@@ -153,7 +153,7 @@ class Cascade:
                     f"no arm is named {arm!r}; the arms are {', '.join(map(repr, self.names))}"
                 )
             return self.names.index(arm)
-        return integer("an arm, unless named,", arm, most=self.n_arms - 1, error=InvalidStopError)
+        return integer("the position of an arm", arm, most=self.n_arms - 1, error=InvalidStopError)
 
     def cost(self, stop: str | SupportsIndex) -> float:
         """Return what stopping at this arm costs in all, λᵢ·Cᵢ."""

@@ -51,7 +51,7 @@ def test_arms_are_found_by_name_and_by_position() -> None:
     assert [cascade.cost(stop) for stop in (0, "glucose", 2)] == [1, 3, 7]
     assert type(cascade.cost(0)) is float
     wrong: dict[Any, str] = {
-        3: "an arm, unless named, must be a whole number from 0 to 2, not 3",
+        3: "the position of an arm must be a whole number from 0 to 2, not 3",
         "sugar": "no arm is named 'sugar'; the arms are 'history', 'glucose', 'insulin'",
         True: "not True",
         1.5: "whole number .* not 1.5",
