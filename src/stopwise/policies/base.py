@@ -145,7 +145,7 @@ class Policy(ABC):
         self._learn(x, n, codes, rule)
 
     def observe_disagreements(self, x: ArrayLike, stop: int, pairs: checking.Pairs) -> None:
-        """Learn from a round of which only the pairwise disagreements are known.
+        """Learn from a round for which only the pairwise disagreements are known.
 
         Parameters
         ----------
@@ -263,7 +263,7 @@ class Policy(ABC):
         progress: Progress = no_progress,
         **truth: ArrayLike | None,
     ) -> Ints:
-        """Play rounds of which only the pairwise disagreements are known.
+        """Play rounds for which only the pairwise disagreements are known.
 
         As `run`, with ``differ`` of shape (n, K(K−1)/2) in place of outputs: whether each pair
         would disagree, in the order of ``cascade.pairs()``.

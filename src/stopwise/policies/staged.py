@@ -25,7 +25,7 @@ class StagedRound(RoundInProgress):
 
     At arm i, pair (i, j) is judged by what is known there. Whether the round continues to the last
     arm at random is drawn before anything is known, so that it depends on nothing; the rule is
-    asked at every arm all the same, to know where it would have stopped.
+    still asked at every arm, to know where it would have stopped.
     """
 
     _policy: "Contextual"  # pyright: ignore[reportIncompatibleVariableOverride] (the only maker)
