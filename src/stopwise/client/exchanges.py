@@ -1,6 +1,6 @@
-"""One request with all its tries, without any input or output.
+"""One request with all its tries, as a generator that does no I/O.
 
-An exchange is a generator. It yields a step (`Send`, `Pause`, `Ask`), is sent the outcome or has an
+An exchange yields a step (`Send`, `Pause`, `Ask`), is sent the outcome or has an
 exception thrown in, and returns the result. A client does the steps, blocking or not.
 """
 
@@ -19,7 +19,7 @@ from stopwise.service.messages import ErrorAnswer
 T = TypeVar("T")
 
 # The service answers 429 and 503 for "later"; proxies in front of it answer the others when it is
-# away. Every request may be repeated: it has a key, or names the round it is about.
+# down. Every request may be repeated: it has a key, or names the round it is about.
 TRY_AGAIN = frozenset({429, 502, 503, 504})
 # Heuristics: a restart takes a second or two, and an overloaded service needs room.
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
@@ -64,7 +64,7 @@ Exchange: TypeAlias = Generator[Step, Any, T]
 
 
 class Retries:
-    """Sends requests again that failed for a while; see `Client` for the parameters."""
+    """Retries requests that failed temporarily; see `Client` for the parameters."""
 
     def __init__(self, timeout: float, deadline: float, rng: np.random.Generator | None) -> None:
         self.timeout = seconds(timeout, most=None)
@@ -74,7 +74,7 @@ class Retries:
 
     def answer(self, send: Send, kind: type[T]) -> Exchange[T]:
         """Try until there is an answer, a refusal that will not change, or no time left."""
-        began, tries, defects = self.clock(), 0, 0
+        began, tries, server_errors = self.clock(), 0, 0
         while True:
             left = self.deadline - (self.clock() - began)
             tries, least = tries + 1, 0.0
@@ -88,8 +88,8 @@ class Retries:
                 if 200 <= reply.status < 300:
                     return _decoded(reply, kind)
                 error = refusal(reply, send.url)
-                defects += reply.status == 500  # may have been a bad moment: once more, not twice
-                again = reply.status in TRY_AGAIN or (reply.status == 500 and defects == 1)
+                server_errors += reply.status == 500  # retry a 500 only once
+                again = reply.status in TRY_AGAIN or (reply.status == 500 and server_errors == 1)
                 if reply.retry_after is not None and reply.retry_after.strip().isdecimal():
                     least = min(float(reply.retry_after), LONGEST_WAIT)
             # full jitter keeps clients that failed together from coming back together

@@ -12,9 +12,9 @@ from stopwise.environments.binary_arms import BinaryArms
 from stopwise.environments.training import chance_of_one, fit_logistic
 from stopwise.features import Polynomial
 
-# The paper gives neither. With this C its four fractions of weakly dominant contexts are met, and
-# this is the first of the seeds 0, 1, 2, … with which instances 2 to 4 are weakly dominant in all
-# contexts, as the paper's are.
+# The paper gives neither C nor the seed of its data. This C reproduces its four fractions of weakly
+# dominant contexts. The seed is the first of 0, 1, 2, … with which instances 2 to 4 are weakly
+# dominant in all contexts, as in the paper.
 PAPER_C = (1e-4, 1e-2, 1e2, 1e7, 1e-3)
 PAPER_DATA_SEED = 1
 
@@ -32,7 +32,7 @@ class Synthetic(BinaryArms):
     cascade : Cascade
         The arms and their costs.
     C : sequence of float
-        How little each arm is regularised, as in `fit_logistic`.
+        Inverse regularisation strength of each arm, as in `fit_logistic`.
     samples, data_seed : int
         The rows and the seed of the data set.
 

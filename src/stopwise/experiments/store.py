@@ -25,7 +25,7 @@ from stopwise.experiments.spec import ExperimentSpec
 
 VERSION = 1  # of the tables; the meaning of runs has its own number, in their keys
 APPLICATION = 0x53544F50  # "STOP": how SQLite files say whose they are
-PATIENCE = 60.0  # seconds to wait for another process that writes (heuristic)
+LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes (heuristic)
 
 FLOATS = ("regret", "total_cost", "undominated")
 ARRAYS = {"rounds": "<i8", **dict.fromkeys(FLOATS, "<f8"), "depths": "<i8"}
@@ -54,7 +54,7 @@ class RunStore:
 
     Several processes may write at once. A process that is killed loses what it had not `put`,
     and nothing else. A missing file is created; `CorruptFileError` if it is damaged or not a store,
-    `UnsupportedVersionError` if a newer Stopwise wrote it.
+    `UnsupportedVersionError` if it has another format.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class RunStore:
     def __init__(self, path: "str | PathLike[str]") -> None:
         self.path = Path(path)
         with self._translated():
-            self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            self._db = sqlite3.connect(self.path, timeout=LOCK_TIMEOUT, isolation_level=None)
         try:
             with self._translated():
                 self._open()
@@ -175,7 +175,7 @@ class RunStore:
 
     @contextmanager
     def _writing(self) -> Generator[None, None, None]:
-        if self._db.in_transaction:  # an interrupt came before or in the handler below
+        if self._db.in_transaction:  # an earlier interrupt may have left one open
             self._db.execute("ROLLBACK")
         try:
             self._db.execute("BEGIN IMMEDIATE")

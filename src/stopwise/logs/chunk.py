@@ -34,8 +34,8 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     values : tuple or None
         What a code means, ``values[code]``. None where codes are the answers themselves.
     stops : ndarray of int64, shape (n,)
-        The last arm that answered in the round; −1 if none did. (``rounds.reach`` is deeper where
-        further arms were run besides.)
+        The arm at which the round stopped; −1 if none answered. (``rounds.reach`` is deeper where
+        the log has outputs beyond the stop.)
     rule_stop : ndarray of int64, shape (n,)
         Where the rule would have stopped, if the log says; else ``stops``.
     costs : ndarray of float64, shape (n, K), or None
@@ -94,7 +94,7 @@ def make_chunk(
 
 
 def _reach(outputs: list[Ints], layout: Layout, problems: Problems) -> Ints:
-    """Return the last arm that answered, and record answers that come after an arm without one."""
+    """Return the last arm that has an output, and record outputs that follow a missing one."""
     reach = np.full(len(outputs[0]), -1)
     for i, codes in enumerate(outputs):
         answered = codes >= 0

@@ -28,7 +28,7 @@ FAMILIES: dict[str, Mapping[str, EnvironmentSpec]] = {
         for margin in choices.SWEPT_MARGINS
     },
 }
-# Why regret might rise with ξ all the same.
+# Why regret might nevertheless rise with ξ.
 WHY = {
     "synthetic": "A more expensive last arm makes every forced round more expensive. Where "
     "little is explored beyond them, they are most of the regret."

@@ -138,14 +138,14 @@ class Policy(ABC):
                 outputs = tuple(outputs)
             n, codes = self._codes[outputs]
         except (KeyError, TypeError):
-            n, codes = checking.coded(outputs, self._n_arms)
+            n, codes = checking.encode_outputs(outputs, self._n_arms)
             if len(self._codes) < MAX_CODED:
                 self._codes[outputs] = n, codes
         rule = n - 1 if rule_stop is None else checking.checked_stop(rule_stop, self._n_arms)
         self._learn(x, n, codes, rule)
 
     def observe_disagreements(self, x: ArrayLike, stop: int, pairs: checking.Pairs) -> None:
-        """Learn from a round of which only the pairwise disagreements are known.
+        """Learn from a round for which only the pairwise disagreements are known.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class Policy(ABC):
         progress: Progress = no_progress,
         **truth: ArrayLike | None,
     ) -> Ints:
-        """Play rounds of which only the pairwise disagreements are known.
+        """Play rounds for which only the pairwise disagreements are known.
 
         As `run`, with ``differ`` of shape (n, K(K−1)/2) in place of outputs: whether each pair
         would disagree, in the order of ``cascade.pairs()``.
@@ -340,7 +340,7 @@ class Policy(ABC):
     def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
         """Learn from the outputs of n arms: codes of four bits, equal where the outputs are."""
         del rule_stop
-        self.observe_disagreements(x, n - 1, checking.decoded(codes, n))
+        self.observe_disagreements(x, n - 1, checking.differing(codes, n))
 
     @abstractmethod
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> None:
@@ -373,7 +373,7 @@ class Policy(ABC):
     def _answers(self, outputs: NDArray[Any], truth: KnownTruth) -> Answers:
         """Return what is learned from outputs, for any slice of the rounds."""
         del truth
-        return lambda part: checking.compared(outputs[part], self.cascade)
+        return lambda part: checking.disagreements(outputs[part], self.cascade)
 
     # -- checks -----------------------------------------------------------------------------
 

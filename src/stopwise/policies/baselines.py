@@ -75,7 +75,7 @@ class PrivilegedPolicy(ContextFreePolicy):
     """A comparator that is given the truth before it decides, and so learns nothing."""
 
     def decide(self, x: ArrayLike, truth: Truth | None = None) -> Decision:
-        """Return the stop for a context of which ``truth`` is known."""
+        """Return the stop for a context whose ``truth`` is known."""
         del x
         (name,) = self.needs_truth
         given = None if truth is None else getattr(truth, name)

@@ -21,7 +21,7 @@ from stopwise.records import Progress, Round, Rounds
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Differ: TypeAlias = NDArray[np.uint8]  # 1 where two arms disagree: a column for each pair
-Answers: TypeAlias = Callable[[slice], Differ]  # of some rounds, compared when they are played
+Answers: TypeAlias = Callable[[slice], Differ]  # compares the outputs of some rounds
 Pairs: TypeAlias = Mapping[tuple[int, int], bool] | ArrayLike
 GivenTruth: TypeAlias = Mapping[str, ArrayLike | None]
 KnownTruth: TypeAlias = Mapping[str, NDArray[Any]]
@@ -38,10 +38,11 @@ class ToPlay(NamedTuple):
 
 
 TRUTH = ("labels", "optimal", "disagreement")  # what a policy may need, as `run` takes it
+NOT_A_BOOL = "whether two arms disagreed is True or False, not"  # the value follows
 
 
-def coded(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
-    """Return how many outputs there are, and codes of four bits per arm, equal where they are."""
+def encode_outputs(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
+    """Return the number of outputs, and a 4-bit code per arm; equal outputs have equal codes."""
     first: dict[Hashable, int] = {}
     codes = arm = 0
     if isinstance(outputs, str | bytes):
@@ -70,7 +71,7 @@ def coded(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
     return arm, codes
 
 
-def decoded(codes: int, n: int) -> Bools:
+def differing(codes: int, n: int) -> Bools:
     """Return which of n outputs differ, (n, n), from their codes."""
     values = np.array([codes >> 4 * arm & 15 for arm in range(n)])
     return values[:, None] != values[None, :]
@@ -102,12 +103,9 @@ def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:
         values = [table[pair].item() for pair in required]
     for pair, value in zip(required, values, strict=True):
         if value not in (0, 1):
-            raise InvalidOutputsError(f"pair {pair}: {_NO_BOOL} {value!r}")
+            raise InvalidOutputsError(f"pair {pair}: {NOT_A_BOOL} {value!r}")
         differ[pair] = bool(value)
     return differ
-
-
-_NO_BOOL = "whether two arms disagreed is True or False, not"
 
 
 def checked_truth(name: str, needed: Sequence[str], n: int, truth: GivenTruth) -> KnownTruth:
@@ -149,7 +147,7 @@ def differ_table(differ: ArrayLike, n_rounds: int, cascade: Cascade) -> Differ:
     table = _table("disagreements", "pairs", differ, n_rounds, len(pairs))
     for t, k in np.argwhere((table != 0) & (table != 1)):
         raise InvalidOutputsError(
-            f"pair {pairs[k]} in round {t}: {_NO_BOOL} {short_repr(table[t, k])}"
+            f"pair {pairs[k]} in round {t}: {NOT_A_BOOL} {short_repr(table[t, k])}"
         )
     return np.ascontiguousarray(table, dtype=np.uint8)
 
@@ -163,7 +161,7 @@ def _table(name: str, of: str, values: ArrayLike, n: int, columns: int) -> NDArr
     return table
 
 
-def compared(outputs: NDArray[Any], cascade: Cascade) -> Differ:
+def disagreements(outputs: NDArray[Any], cascade: Cascade) -> Differ:
     """Return whether each pair of arms gave different outputs: (n, K) → (n, K(K−1)/2)."""
     differ = [outputs[:, i] != outputs[:, j] for i, j in cascade.pairs()]
     return np.stack(differ, axis=1).astype(np.uint8)
@@ -217,9 +215,9 @@ def learned_ends(rounds: Rounds, stops: ArrayLike, n_arms: int) -> Ints:
 def audited_round(
     rounds: Rounds, t: int, end: int, differ: NDArray[np.bool_], rule_stop: int
 ) -> tuple[Round, int] | None:
-    """Return a round and its label, each output named by the first arm that gave it.
+    """Return a round and its label; each output becomes the index of the first arm that gave it.
 
-    None if it was not audited, or if it is not known of all arms whether they were wrong.
+    None if it was not audited, or if it is not known for every arm whether it was wrong.
     """
     audited = rounds.audited is not None and rounds.audited[t]
     wrong = rounds.wrong[t, : end + 1].tolist() if audited and rounds.wrong is not None else [2]

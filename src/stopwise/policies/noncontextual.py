@@ -11,7 +11,7 @@ from stopwise.cascade import Cascade
 from stopwise.checks import as_table, real
 from stopwise.engine import native
 from stopwise.policies.base import CHUNK, Policy
-from stopwise.policies.checking import Answers, Bools, Ints, KnownTruth, ToPlay, decoded, square
+from stopwise.policies.checking import Answers, Bools, Ints, KnownTruth, ToPlay, differing, square
 from stopwise.policies.randomness import checked_seed, restored, stored
 from stopwise.records import Decision, PairEvidence
 
@@ -53,7 +53,7 @@ class ContextFreePolicy(Policy):
 
     def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
         del rule_stop
-        self._learn_pairs(x, n - 1, decoded(codes, n))
+        self._learn_pairs(x, n - 1, differing(codes, n))
 
     def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> None:
         del x, stop, differ

@@ -53,7 +53,7 @@ def check_complete_contexts(policy: "Policy") -> None:
 
 
 def check_learns_from_pairs(policy: "Policy") -> None:
-    """Refuse rounds of which only disagreements are known where those are not enough."""
+    """Refuse rounds with only disagreements known where these are not enough."""
     if "labels" in policy.needs_truth:
         raise TruthRequiredError(
             f"{policy.name} learns from right answers, and disagreements do not show who was "

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from stopwise.checks import numbers
 from stopwise.errors import InvalidContextError, InvalidInputError
 from stopwise.features import BoundFeatures
-from stopwise.policies.checking import coded
+from stopwise.policies.checking import encode_outputs
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Decision, Rounds
 
@@ -25,7 +25,7 @@ class StagedRound(RoundInProgress):
 
     At arm i, pair (i, j) is judged by what is known there. Whether the round continues to the last
     arm at random is drawn before anything is known, so that it depends on nothing; the rule is
-    asked at every arm all the same, to know where it would have stopped.
+    still asked at every arm, to know where it would have stopped.
     """
 
     _policy: "Contextual"  # pyright: ignore[reportIncompatibleVariableOverride] (the only maker)
@@ -108,7 +108,7 @@ class StagedRound(RoundInProgress):
         self._known = known
 
     def _learn_outputs(self) -> None:
-        n, codes = coded(self.outputs, self._policy.cascade.n_arms)
+        n, codes = encode_outputs(self.outputs, self._policy.cascade.n_arms)
         self._policy.learner.observe(self._row, None, n, self.rule_stop, codes)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from stopwise.engine import native
 from stopwise.errors import InvalidParameterError, TruthRequiredError
 from stopwise.policies.base import Policy
-from stopwise.policies.checking import Answers, KnownTruth, checked_stop, coded
+from stopwise.policies.checking import Answers, KnownTruth, checked_stop, encode_outputs
 from stopwise.policies.uss_pd import ConfidencePolicy
 from stopwise.records import Truth
 
@@ -62,7 +62,7 @@ class Supervised(ConfidencePolicy):
     ) -> None:
         """Learn which of the revealed outputs equal ``truth.label``."""
         outputs = list(outputs) if isinstance(outputs, Iterator) else outputs  # read twice below
-        n, _ = coded(outputs, self._n_arms)
+        n, _ = encode_outputs(outputs, self._n_arms)
         if truth is None or truth.label is None or truth.label != truth.label:
             raise TruthRequiredError(
                 "the supervised comparator learns from right answers: "

@@ -14,7 +14,7 @@ from stopwise.checks import comparable, real
 from stopwise.engine.native import Ellipsoid, Rule, UssPd, UssPdRidge
 from stopwise.errors import InvalidOutputsError
 from stopwise.features import FeaturesLike
-from stopwise.policies.checking import coded
+from stopwise.policies.checking import encode_outputs
 from stopwise.policies.contextual import Contextual
 from stopwise.policies.staged import known_row
 from stopwise.records import Round
@@ -69,7 +69,7 @@ class ConfidencePolicy(Contextual):
             )
         if not outputs:
             return
-        n, _ = coded(outputs, self._n_arms)
+        n, _ = encode_outputs(outputs, self._n_arms)
         right = np.array([output == label for output in outputs], dtype=np.uint8)
         differ = [j < n and outputs[i] != outputs[j] for i, j in self.cascade.pairs()]
         row = known_row(self.features, done.context, n)

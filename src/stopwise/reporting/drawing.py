@@ -15,7 +15,7 @@ from stopwise.reporting.parts import Picture
 Figure: TypeAlias = Any
 Axes: TypeAlias = Any
 
-# Colours that stay apart for colour-blind readers (after Okabe and Ito), and marks besides.
+# Colours that stay apart for colour-blind readers (after Okabe and Ito), and marks that differ too.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKS = "os^Dv<"
 STYLE = {

@@ -12,7 +12,7 @@ Z95 = NORMAL.inv_cdf(0.975)
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A number and its 95 % interval; all three are equal where it is exact."""
+    """A number and its 95 % interval, from low to high."""
 
     value: float
     low: float
@@ -35,7 +35,7 @@ def wilson(hits: float, n: float) -> Estimate:
     share, z2 = hits / n, Z95 * Z95
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    # exact at the ends, in spite of rounding
+    # exactly 0 and 1 at the ends, in spite of rounding
     low = 0.0 if hits == 0 else max(middle - half, 0.0)
     high = 1.0 if hits == n else min(middle + half, 1.0)
     return Estimate(share, low, high)
@@ -47,10 +47,9 @@ def around(value: float, error: float) -> Estimate:
 
 
 def mean(values: NDArray[np.float64]) -> Estimate:
-    """Return the mean of independent values with its normal interval."""
+    """Return the mean of two or more independent values with its normal interval."""
     n = len(values)
-    error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
-    return around(float(values.mean()), error)
+    return around(float(values.mean()), float(values.std(ddof=1)) / math.sqrt(n))
 
 
 def chi_square_limit(freedom: int, chance: float) -> float:

@@ -275,37 +275,37 @@ class _LocalRound:
         self._time = time.time()
         x = runner.known(case)
         with runner.lock:
-            self._descent = runner.policy.start(x)
+            self._current = runner.policy.start(x)
         self._unseen: list[float] = []  # revealed to a policy that looks at no context
 
     def next(self) -> int | None:
         with self._runner.lock:
-            return self._descent.next()
+            return self._current.next()
 
     def give(self, output: Hashable, revealed: tuple[float, ...]) -> tuple[()]:
-        for earlier in self._descent.outputs:
+        for earlier in self._current.outputs:
             check_equality(output, earlier)  # or learning could fail, with the round logged
         blind = self._runner.blind
         with self._runner.lock:
-            self._descent.give(output, () if blind else revealed)
+            self._current.give(output, () if blind else revealed)
         if blind:
             self._unseen += revealed
         return ()
 
     def finished(self, loop: RoundLoop) -> Round:
         """Log the round, let the policy learn from it, and return it."""
-        descent, runner = self._descent, self._runner
+        current, runner = self._current, self._runner
         if loop.error is not None and runner.on_error == "raise":
             raise loop.error
         counted = runner.stages[0].cost is not None  # then all stages say what they cost
         done = Round(
             id=self._id,
             time=self._time,
-            context=(*descent.context, *self._unseen),
-            outputs=tuple(descent.outputs),
+            context=(*current.context, *self._unseen),
+            outputs=tuple(current.outputs),
             answers=tuple(loop.answers),
             stop=len(loop.answers) - 1 if loop.answers else None,
-            rule_stop=descent.rule_stop,
+            rule_stop=current.rule_stop,
             costs=tuple(loop.costs) if counted else None,
             failure=loop.failure,
         )
@@ -322,7 +322,7 @@ class _LocalRound:
                         f"{short_repr(done.answer)}."
                     )
                     raise
-            descent.learn()
+            current.learn()
             runner.watch(done)
         return done
 

@@ -74,10 +74,10 @@ _HELP = {
     "square; wide cascades run in a worker thread.",
     "max_cascades": "Most cascades, the retired included.",
     "max_tables": "Most memory, in megabytes, for the tables of all cascades: each pair of arms "
-    "has some with the square of its features.",
+    "needs tables whose size grows with the square of its number of features.",
     "max_waiting": "Most requests that wait to be written; beyond it 429.",
-    "snapshot_every": "Least number of events between snapshots; in a long log, a quarter of it.",
-    "follow_every": "Seconds from one look at what other replicas wrote to the next.",
+    "snapshot_every": "Least number of events between snapshots, or a quarter of the log if more.",
+    "follow_every": "Seconds between checks for events that other replicas wrote.",
     "drain": "Seconds that the service goes on serving after SIGTERM while `/readyz` answers 503, "
     "so that load balancers send no more.",
     "stop_timeout": "Seconds that requests in flight have to finish when the service stops.",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from stopwise.service.dashboard.pages import POLICY
+from stopwise.service.dashboard.pages import CSP
 from stopwise.service.keys import add_key, revoke_key
 from tests.service.conftest import Locked
 from tests.service.harness import SPEC, Served, served
@@ -35,11 +35,11 @@ def test_without_keys_everybody_may_look_at_protected_pages(open_service: Served
         assert "none" in path or "triage" in answer.text
         headers = answer.headers
         assert headers["content-type"] == "text/html; charset=utf-8"
-        assert headers["content-security-policy"] == POLICY
+        assert headers["content-security-policy"] == CSP
         assert headers["x-frame-options"] == "DENY"
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
-    assert "'unsafe" not in POLICY
+    assert "'unsafe" not in CSP
     answer = open_service.get("/cascades/<i>none")
     assert "none" in answer.text
     assert "<i>" not in answer.text
@@ -97,7 +97,7 @@ def test_everybody_else_is_asked_for_a_key_and_no_secret_is_shown(
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"].startswith("Basic ")
         assert "triage" not in answer.text
-        assert answer.headers["content-security-policy"] == POLICY
+        assert answer.headers["content-security-policy"] == CSP
     shown += [get(locked, path, right) for path in (*PAGES, "/x")]
     everything = caplog.text + "".join(f"{one.text}{one.headers}" for one in shown)
     assert not any(key.split("_", 2)[2] in everything for key in locked.keys.values())

@@ -20,7 +20,6 @@ def test_mean_has_the_normal_interval():
     values = np.random.default_rng(0).normal(size=50)
     low, high = norm.interval(0.95, values.mean(), values.std(ddof=1) / 50**0.5)
     assert (mean(values).low, mean(values).high) == pytest.approx((low, high))
-    assert mean(values[:1]).low == mean(values[:1]).high
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 5, 10, 45])

@@ -21,7 +21,7 @@ TOLERATED = 0.02
 RULED_OUT = 0.10
 # From this share of the rows on, the rule is as good as a fixed depth.
 ALL_BUT_ALWAYS = 0.995
-MUCH_UNSEEN = 0.10  # a share of rows of which nothing is known, large enough to name first
+MUCH_UNSEEN = 0.10  # a share of rows about which nothing is known, large enough to name first
 
 # Headline, sign (so that colour is never needed) and colour class of the badge.
 ANSWERS: dict[Answer, tuple[str, str, str]] = {

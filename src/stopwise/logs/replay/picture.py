@@ -45,7 +45,7 @@ def _figure(found: Replay) -> Any:
     axes.set_ylim(bottom=0)
     axes.set_title(
         f"{found.log}: {found.rounds:,} rounds"
-        + ("" if found.exact else ", of which each point shows those it can")
+        + ("" if found.exact else "; each point shows those it can evaluate")
     )
     axes.legend(loc="upper right")
     axes.margins(x=0.12, y=0.12)

@@ -207,7 +207,7 @@ def _share(counts: Ints) -> Estimate | None:
 
 
 def _mean(values: Floats, counts: Ints) -> Estimate | None:
-    """Return the mean of values that occurred so often."""
+    """Return the mean of values, each with how often it occurred."""
     return _estimate(counts.sum(), (values * counts).sum(), (values**2 * counts).sum())
 
 

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from stopwise.reporting.wording import duration, number, percent, plural, short
 from stopwise.service.dashboard.views import Pair, Period, mean_cost
 
-SHADES = 16  # of arms, in the style sheet
+SHADES = 16  # colours for arms in the style sheet
 MIN_SLOTS = 3  # one bar alone is not as wide as the page
 
 _at = "{:.2%}".format
@@ -26,7 +26,7 @@ def element(tag: str, *content: str, **attributes: str | int) -> Markup:
 
 
 def _shape(tag: str, names: str, kind: str, *places: float, title: str = "") -> Markup:
-    pairs = zip(names.split(), places or (0, 1, 0, 1), strict=True)  # none: all of it
+    pairs = zip(names.split(), places or (0, 1, 0, 1), strict=True)  # no places: fill the area
     given = {name: _at(place) for name, place in pairs}
     return element(tag, title, class_=kind, **given)
 
@@ -69,14 +69,15 @@ def depth_chart(periods: Sequence[Period], arms: Sequence[str]) -> Markup:
     for k, period in enumerate(periods):
         if not period.rounds:
             continue
-        x, wide, top, tall = (k + 0.06) * width, 0.88 * width, 1.0, max(period.rounds / most, 0.04)
+        x, bar, top = (k + 0.06) * width, 0.88 * width, 1.0
+        height = max(period.rounds / most, 0.04)
         title = _title(period, f"{plural(period.rounds, 'round')}; {_shares(arms, period.stops)}")
-        volumes.append(_rect("volume", x, wide, 1 - tall, tall, title=title))
+        volumes.append(_rect("volume", x, bar, 1 - height, height, title=title))
         pieces = [title]
         for arm, n in enumerate(period.stops):
             top -= n / period.rounds
             if n:
-                pieces.append(_rect(shade(arm, len(arms)), x, wide, top, n / period.rounds))
+                pieces.append(_rect(shade(arm, len(arms)), x, bar, top, n / period.rounds))
         bars.append(element("g", *pieces))
     label = "Shares of rounds that stopped at each arm, over time; the table below has the numbers"
     shares = _chart(label, {0: "0 %", 0.5: "50 %", 1: "100 %"}, bars, "tall")
@@ -132,23 +133,23 @@ def share_top(pairs: Iterable[Pair]) -> float:
 
 
 def _chart(
-    label: str, up: dict[float, str], drawn: list[Markup], kind: str, along: Sequence[Period] = ()
+    name: str, ticks: dict[float, str], body: list[Markup], css: str, periods: Sequence[Period] = ()
 ) -> Markup:
     """Put axes around a drawing; below it, the times at which periods begin and end."""
-    grid = [_line("rule", 0, 1, 1 - at, 1 - at) for at in up]
+    grid = [_line("rule", 0, 1, 1 - at, 1 - at) for at in ticks]
     labels = [
         element("text", text, x="100%", y=_at(1 - at), dy=f"{0.7 * at:.2f}em")
-        for at, text in up.items()
+        for at, text in ticks.items()
     ]
     left = element("svg", *labels, class_="up", aria_hidden="true")
-    middle = element("svg", *grid, *drawn, class_="drawn", role="img", aria_label=label)
+    middle = element("svg", *grid, *body, class_="drawn", role="img", aria_label=name)
     below = ""
-    if along:
-        begin, length = along[0].begin, along[0].end - along[0].begin
-        text = period_text(begin, begin + length * max(len(along), MIN_SLOTS))
+    if periods:
+        begin, length = periods[0].begin, periods[0].end - periods[0].begin
+        text = period_text(begin, begin + length * max(len(periods), MIN_SLOTS))
         ends = [element("span", end) for end in text.removesuffix(" UTC").split(" to ")]
         below = element("p", *ends, class_="along", aria_hidden="true")
-    return element("div", left, middle, below, class_=f"chart {kind}")
+    return element("div", left, middle, below, class_=f"chart {css}")
 
 
 def when(time: float | None, now: float) -> Markup:

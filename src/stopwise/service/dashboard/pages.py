@@ -26,9 +26,9 @@ Routes: TypeAlias = list[tuple[str, str, Handler]]  # method, pattern of the pat
 Values: TypeAlias = dict[str, Any]
 
 # Nothing is loaded from another host, nothing is inline, and nobody frames a page.
-POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+CSP = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = (
-    ("content-security-policy", POLICY),
+    ("content-security-policy", CSP),
     ("referrer-policy", "same-origin"),
     ("x-frame-options", "DENY"),
     ("cross-origin-opener-policy", "same-origin"),
@@ -42,8 +42,8 @@ ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
 <path d="M13 6h6v13h-6z" fill="#8fc1e3"/><path d="M20 6h6v20h-6z" fill="#3f8cc0"/></svg>"""
 HERE = Path(__file__).parent
 SHADE = ".depth-{} {{ fill: color-mix(in srgb, var(--deep) {:.1f}%, var(--shallow)); }}\n"
-SHADES = (SHADE.format(k, 100 * k / (drawing.SHADES - 1)) for k in range(drawing.SHADES))
-CSS = pages.style() + (HERE / "static/dashboard.css").read_text("utf-8") + "".join(SHADES)
+SHADE_RULES = (SHADE.format(k, 100 * k / (drawing.SHADES - 1)) for k in range(drawing.SHADES))
+CSS = pages.style() + (HERE / "static/dashboard.css").read_text("utf-8") + "".join(SHADE_RULES)
 FILES = {
     "dashboard.css": ("text/css", CSS.encode()),
     "dashboard.js": ("text/javascript", (HERE / "static/dashboard.js").read_bytes()),
@@ -151,7 +151,7 @@ async def static_file(request: Request) -> Response:
         raise Refusal(404, "unknown_path", "there is no such file")
     current = request.query == f"v={VERSION}"
     cache = "public, max-age=31536000, immutable" if current else "no-cache"
-    headers = (("cache-control", cache), ("content-security-policy", POLICY))
+    headers = (("cache-control", cache), ("content-security-policy", CSP))
     return Response(200, FILES[name][1], FILES[name][0], headers)
 
 

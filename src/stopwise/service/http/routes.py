@@ -45,7 +45,7 @@ class Route(msgspec.Struct, frozen=True):
     needs: Scope | Literal["nothing"] | None  # None: any valid key; "nothing": not even a key
     gives: Mapping[int, tuple[Any, str]]  # status of each success → type of the body, when
     takes: Any = None  # type of the body
-    refuses: tuple[str, ...] = ()  # codes besides those of every such route
+    refuses: tuple[str, ...] = ()  # codes in addition to those of every such route
     repeatable: bool = False  # whether an Idempotency-Key is used
     media_type: str = JSON
 
@@ -119,7 +119,7 @@ async def cascades(api: Api, request: Request) -> Reply:
 async def create_cascade(api: Api, request: Request) -> Reply:
     """Create a cascade.
 
-    Its name is taken for good. To send the same again is safe: it gives the cascade that exists.
+    Its name cannot be used again. Repeating the request is safe: it gives the cascade that exists.
     """
     if request.key is not None and request.content.name not in request.key.cascades:
         check_unrestricted(request)

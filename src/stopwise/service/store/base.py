@@ -1,4 +1,4 @@
-"""What a store of the event log must do, and what both databases do in the same way."""
+"""What a store of the event log must do, and what all SQL stores share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -10,8 +10,8 @@ from stopwise.service.events import START, Block
 
 FORMAT = 2  # of the tables; other formats are refused
 COLUMNS = "base, count, time, digest, payload"  # of a block
-PAGE_BLOCKS = 1_000  # blocks that are read together,
-PAGE_BYTES = 4 << 20  # or fewer, if these have more bytes
+PAGE_BLOCKS = 1_000  # blocks that are read together, at most
+PAGE_BYTES = 4 << 20  # fewer blocks are read together if they have more bytes than this
 
 
 class Snapshot(msgspec.Struct, frozen=True):
