@@ -96,8 +96,7 @@ class LogWriter:
         self.arms = tuple(arms)
         self._labels, self._costs = labels, costs
         added = revealed or {}
-        names = arms if isinstance(arms, str) else self.arms  # a text, which is refused
-        fields = fields_of(names, context, added, labels=labels, costs=costs)
+        fields = fields_of(arms, context, added, labels=labels, costs=costs)
         self._base = len(context)
         self._added = [len(added.get(arm, ())) for arm in self.arms]
         self._types: set[AnswerType] = set()

@@ -173,9 +173,7 @@ def test_kinds_of_rows_that_never_went_deep_come_first(text_log):
     log = text_log("output.one output.two stop rule_stop", rows)
     found = diagnose(log, sw.Cascade([0.1, 0.6]))
     assert found.unseen == pytest.approx(0.6)
-    assert main_numbers(found)[0].words.endswith(
-        "of what always running `two` costs, for 40 % of the rows"
-    )
+    assert main_numbers(found)[0].words.endswith(" costs, for 40\xa0% of the rows")
     assert found.verdict.reason.startswith("60 % of the rows are of kinds that never went to two")
 
 
