@@ -168,11 +168,11 @@ class Cascade:
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             object.__setattr__(self, name, value)
-        expensive = np.flatnonzero(np.diff(cumulative, prepend=0.0) > 1)
-        if expensive.size:
-            names, i = self.names, int(expensive[0])
+        steps = np.diff(cumulative, prepend=0.0)
+        if (steps > 1).any():
+            i = int(np.argmax(steps > 1))
             warnings.warn(
-                f"running arm {names[i]!r} costs as much as {cumulative[i]:g} wrong answers, more "
+                f"running arm {self.names[i]!r} costs as much as {steps[i]:g} wrong answers, more "
                 "than it can correct. Costs are in units of one wrong answer; from amounts of "
                 "money, use Cascade.from_prices(prices, error_cost=...)",
                 CostUnitWarning,
@@ -241,14 +241,16 @@ class Cascade:
             raise InvalidCascadeError(
                 f"a stored cascade has the keys {sorted(expected)}, not {sorted(values)}"
             )
-        # Both are stored because neither gives the other back exactly in floating point.
-        given = cls(values["costs"], values["names"], values["tradeoff"])
-        stored = cls.from_cumulative(values["totals"], values["names"], values["tradeoff"])
-        if given.differences(stored):
-            raise InvalidCascadeError("the stored costs do not add up to the stored totals")
-        cascade = object.__new__(cls)
-        cascade._fill(given.costs, stored._totals, given.names, given.tradeoff)
-        return cascade
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CostUnitWarning)  # said when it was created
+            # Both are stored because neither gives the other back exactly in floating point.
+            given = cls(values["costs"], values["names"], values["tradeoff"])
+            stored = cls.from_cumulative(values["totals"], values["names"], values["tradeoff"])
+            if given.differences(stored):
+                raise InvalidCascadeError("the stored costs do not add up to the stored totals")
+            cascade = object.__new__(cls)
+            cascade._fill(given.costs, stored._totals, given.names, given.tradeoff)
+            return cascade
 
     def _content(self) -> tuple[object, ...]:
         return tuple(map(tuple, self.to_dict().values()))

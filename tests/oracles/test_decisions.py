@@ -173,10 +173,12 @@ def test_chains_of_comparisons_are_closed_as_written(lam: float) -> None:
     rng, n = np.random.default_rng(0), 400
     contexts = np.column_stack([np.ones(n), rng.uniform(-1, 1, n)])
     outputs = (rng.random((n, 1)) < [0.0, 0.15, 0.25, 0.4, 0.45]).astype(np.int64)
-    costs, rule = np.array([0.0, 0.2, 0.15, 0.2, 0.1]), {"sigma": 0.02, "forced_rounds": 20}
-    kind, more = (USSPDRidge, {"lam": lam, "S": 0.1}) if lam else (USSPD, {})
-    policy = kind(Cascade(costs), Identity(), 2, transitive=True, **rule, **more)
-    reference = ReferenceUSSPD(np.cumsum(costs), 2, transitive=True, **rule, **more)
+    costs = np.array([0.0, 0.2, 0.15, 0.2, 0.1])
+    rule: dict[str, Any] = {"sigma": 0.02, "forced_rounds": 20}
+    rule |= {"lam": lam, "S": 0.1} if lam else {}
+    kind = USSPDRidge if lam else USSPD
+    policy = kind(Cascade(costs), Identity(), 2, transitive=True, **rule)
+    reference = ReferenceUSSPD(np.cumsum(costs), 2, transitive=True, **rule)
     shallower = 0
     for x, y in zip(contexts, outputs, strict=True):
         decision, phi = policy.decide(x), identity(x)
