@@ -77,12 +77,12 @@ def diagnose(
 
     need_matplotlib("logs")
     folder = out if out is not None else Path(f"{log.stem}-diagnosis")
-    columns = {"context": context, "outputs": outputs, "label": label}
-    unit: dict[str, Any] = {"error_cost": error_cost, "cumulative": cumulative}
-    opened, cascade = open_log(log, costs, **unit, **columns)
+    given: dict[str, Any] = {"error_cost": error_cost, "cumulative": cumulative}
+    given |= {"context": context, "outputs": outputs, "label": label}
+    opened, cascade = open_log(log, costs, **given)
     more = ["--degree", str(degree)] if degree != 1 else []
     more += ["--seed", str(seed)] if seed else []
-    command = command_line("diagnose", log, costs, **unit, **columns, more=more)
+    command = command_line("diagnose", log, costs, **given, more=more)
     from stopwise.logs.diagnosis.diagnose import diagnose as run
     from stopwise.logs.diagnosis.report import as_json, write_report
 
