@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stopwise.errors import CascadeMismatchError as CascadeMismatchError
     from stopwise.errors import CorruptFileError as CorruptFileError
     from stopwise.errors import CorruptLogError as CorruptLogError
+    from stopwise.errors import CostUnitWarning as CostUnitWarning
     from stopwise.errors import EngineError as EngineError
     from stopwise.errors import FeaturesMismatchError as FeaturesMismatchError
     from stopwise.errors import FolderBusyError as FolderBusyError

@@ -2,6 +2,7 @@
 
 import math
 import operator
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,8 +11,8 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwise.checks import vector
-from stopwise.errors import InvalidCascadeError, InvalidStopError
+from stopwise.checks import real, vector
+from stopwise.errors import CostUnitWarning, InvalidCascadeError, InvalidStopError
 
 # Costs nearer than this (relative) count as the same in `differences`: cᵢ taken from cumulative
 # costs may differ from the cᵢ a person wrote by a rounding error. The cascade is still the same.
@@ -113,6 +114,29 @@ class Cascade:
         cascade._fill(np.diff(totals, prepend=0.0), totals, names, tradeoff)
         return cascade
 
+    @classmethod
+    def from_prices(
+        cls, prices: ArrayLike, error_cost: float, names: Sequence[str] | None = None
+    ) -> "Cascade":
+        """Build a cascade from what arms charge and what one wrong answer costs, in one currency.
+
+        Parameters
+        ----------
+        prices : array_like of shape (K,)
+            What running each arm itself charges.
+        error_cost : float
+            What one wrong answer costs, or what you would pay to prevent it.
+        names
+            As in `Cascade`.
+
+        Examples
+        --------
+        >>> Cascade.from_prices([10, 200, 300], error_cost=1000)
+        Cascade(arm 0 0.01 → arm 1 0.21 → arm 2 0.51; trade-off 0.001, 0.001, 0.001)
+        """
+        cost = real("error_cost", error_cost, above=0, error=InvalidCascadeError)
+        return cls(prices, names, tradeoff=1 / cost)
+
     def _fill(
         self,
         costs: NDArray[np.float64],
@@ -145,6 +169,16 @@ class Cascade:
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             object.__setattr__(self, name, value)
+        steps = np.diff(cumulative, prepend=0.0)
+        if (steps > 1).any():
+            i = int(np.argmax(steps > 1))
+            warnings.warn(
+                f"running arm {self.names[i]!r} costs as much as {steps[i]:g} wrong answers, more "
+                "than it can correct. Costs are in units of one wrong answer; from amounts of "
+                "money, use Cascade.from_prices(prices, error_cost=...)",
+                CostUnitWarning,
+                stacklevel=3,
+            )
 
     def index(self, arm: str | SupportsIndex) -> int:
         """Return the position of an arm given by name or by 0-based position."""
@@ -217,14 +251,16 @@ class Cascade:
             raise InvalidCascadeError(
                 f"a stored cascade has the keys {sorted(expected)}, not {sorted(values)}"
             )
-        # Both are stored because neither gives the other back exactly in floating point.
-        given = cls(values["costs"], values["names"], values["tradeoff"])
-        stored = cls.from_cumulative(values["totals"], values["names"], values["tradeoff"])
-        if given.differences(stored):
-            raise InvalidCascadeError("the stored costs do not add up to the stored totals")
-        cascade = object.__new__(cls)
-        cascade._fill(given.costs, stored._totals, given.names, given.tradeoff)
-        return cascade
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CostUnitWarning)  # said when it was created
+            # Both are stored because neither gives the other back exactly in floating point.
+            given = cls(values["costs"], values["names"], values["tradeoff"])
+            stored = cls.from_cumulative(values["totals"], values["names"], values["tradeoff"])
+            if given.differences(stored):
+                raise InvalidCascadeError("the stored costs do not add up to the stored totals")
+            cascade = object.__new__(cls)
+            cascade._fill(given.costs, stored._totals, given.names, given.tradeoff)
+            return cascade
 
     def _content(self) -> tuple[object, ...]:
         return tuple(map(tuple, self.to_dict().values()))

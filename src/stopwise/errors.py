@@ -123,6 +123,10 @@ class StoreError(StopwiseError):
     """The event log cannot be reached, read or written: a full disk, a database that is down."""
 
 
+class CostUnitWarning(UserWarning):
+    """Costs that add up to more than one wrong answer: perhaps amounts of money."""
+
+
 class WideFeaturesWarning(UserWarning):
     """A feature map so wide that rounds will be slow; the message says how slow."""
 

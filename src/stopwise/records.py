@@ -32,10 +32,13 @@ class PairEvidence(msgspec.Struct, frozen=True):
         p̂_ij(x), the estimated probability that their outputs differ, and p̃_ij(x), the upper bound
         that the rule compares. (For the supervised comparator: differences of error rates.)
     gap_won : bool
-        Whether gap > p̃ − 2·harm: going on costs more than it could correct.
+        Whether going on costs more than it could correct: gap > p̃ − 2·harm, or ``through``.
     harm : float
         Half of what audit labels subtract from p̃, because ``second`` is often the one that errs
         where the two disagree; 0 without labels.
+    through : int
+        The arm k between them by which the comparison was won although the gap itself did not
+        win: neither (i, k) nor (k, j) is worth it. −1 where there is none.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
     disagreement_ucb: float
     gap_won: bool
     harm: float = 0.0
+    through: int = -1
 
     @property
     def repair(self) -> float:
@@ -58,6 +62,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         verdict = "not worth it" if self.gap_won else "may be worth it"
+        verdict += f" (through arm {self.through})" if self.through >= 0 else ""
         p = self.disagreement
         estimate = "never seen" if math.isnan(p) else f"estimate {p:.3g}"
         labels = f", labels show harm of {self.harm:.3g}" if self.harm > 0 else ""

@@ -98,6 +98,7 @@ class ReferenceUSSPD:
     ridge: float = 1e-3
     lam: float = 0.0
     S: float = 0.0
+    transitive: bool = False
 
     def __post_init__(self) -> None:
         """Start with no observation of any pair (i, j)."""
@@ -110,13 +111,20 @@ class ReferenceUSSPD:
 
     def decide(self, phi: Array) -> int:
         """I_t: the first arm i with C_j − C_i > p̃_ij for all j > i, else arm K (lines 2–10)."""
-        C, K, p = self.cumulative, len(self.cumulative), self.disagreement_ucb
+        K = len(self.cumulative)
         if self.forced():
             return K - 1
         for i in range(K - 1):
-            if all(C[j] - C[i] > p(phi, i, j) for j in range(i + 1, K)):
+            if all(self.passes(phi, i, j) for j in range(i + 1, K)):
                 return i
         return K - 1
+
+    def passes(self, phi: Array, i: int, j: int) -> bool:
+        """C_j − C_i > p̃_ij or, if ``transitive``, (i, k) and (k, j) pass for an arm k between."""
+        if self.cumulative[j] - self.cumulative[i] > self.disagreement_ucb(phi, i, j):
+            return True
+        between = range(i + 1, j) if self.transitive else ()
+        return any(self.passes(phi, i, k) and self.passes(phi, k, j) for k in between)
 
     def observe(self, phi: Array, outputs: Sequence[Hashable]) -> None:
         """Learn from the outputs of the arms up to I_t (lines 11 and 12)."""
@@ -145,5 +153,7 @@ class ReferenceUSSPD:
         """How close `decide` came to a tie: the least |min_{j>i} C_j − C_i − p̃_ij| it looked at."""
         C, K, p = self.cumulative, len(self.cumulative), self.disagreement_ucb
         tried = range(0 if self.forced() else min(self.decide(phi) + 1, K - 1))
-        margins = [min(C[j] - C[i] - p(phi, i, j) for j in range(i + 1, K)) for i in tried]
-        return float(np.abs(margins).min(initial=math.inf))
+        margins = [[C[j] - C[i] - p(phi, i, j) for j in range(i + 1, K)] for i in range(K - 1)]
+        if self.transitive and tried:  # any comparison may matter
+            return float(np.abs(np.concatenate(margins)).min())
+        return float(np.abs([min(margins[i]) for i in tried]).min(initial=math.inf))

@@ -94,7 +94,7 @@ def test_a_saved_policy_continues_or_is_refused(stopwise: Run, log: Path, tmp_pa
     done = stopwise("replay", log.name, *costs, "--policy", "trained.stopwise", "--out", "no")
     assert done.returncode == 2
     assert "another cascade" in flat(done.stderr)
-    assert "costs above 1: large (1.5). The unit is one wrong answer" in done.stderr
+    assert "arm 'large' costs as much as 1.5 wrong answers" in flat(done.stderr)
     assert not (tmp_path / "no").exists()
 
 

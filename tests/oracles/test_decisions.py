@@ -164,6 +164,41 @@ def test_every_decision_is_that_of_solving_every_round(case: Case) -> None:
     assert_exact(case)
 
 
+@pytest.mark.parametrize("lam", [0.0, 0.5])
+def test_chains_of_comparisons_are_closed_as_written(lam: float) -> None:
+    """``transitive`` by the engine and by the page of numpy, where it matters in many rounds.
+
+    Errors are nested, so that disagreements add up along the arms just as their bounds do.
+    """
+    rng, n = np.random.default_rng(0), 400
+    contexts = np.column_stack([np.ones(n), rng.uniform(-1, 1, n)])
+    outputs = (rng.random((n, 1)) < [0.0, 0.15, 0.25, 0.4, 0.45]).astype(np.int64)
+    costs = np.array([0.0, 0.2, 0.15, 0.2, 0.1])
+    rule: dict[str, Any] = {"sigma": 0.02, "forced_rounds": 20}
+    rule |= {"lam": lam, "S": 0.1} if lam else {}
+    kind = USSPDRidge if lam else USSPD
+    policy = kind(Cascade(costs), Identity(), 2, transitive=True, **rule)
+    reference = ReferenceUSSPD(np.cumsum(costs), 2, transitive=True, **rule)
+    shallower = 0
+    for x, y in zip(contexts, outputs, strict=True):
+        decision, phi = policy.decide(x), identity(x)
+        assert reference.closest(phi) > TIE
+        assert decision.stop == reference.decide(phi)
+        for e in decision.evidence:
+            if e.through >= 0:
+                assert e.gap <= e.disagreement_ucb
+                k = e.through
+                assert reference.passes(phi, e.first, k)
+                assert reference.passes(phi, k, e.second)
+            assert e.gap_won == reference.passes(phi, e.first, e.second)
+        reference.transitive = False
+        shallower += reference.decide(phi) > decision.stop
+        reference.transitive = True
+        policy.observe(x, y[: decision.stop + 1].tolist())
+        reference.observe(phi, y[: decision.stop + 1].tolist())
+    assert shallower > 5
+
+
 THOMPSON = [
     (Case(n=200), 1.0),
     (Case(n=200), 0.0),

@@ -51,6 +51,7 @@ def test_contexts_that_leave_the_gram_matrix_singular() -> None:
         (0.501, 0.0, 3, 0),
     ],
 )
+@pytest.mark.filterwarnings("ignore::stopwise.CostUnitWarning")
 def test_the_rule_stops_only_where_the_gap_is_strictly_larger(
     gap: float, x: float, seen: int, stop: int
 ) -> None:

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stopwise.cascade import Cascade
-from stopwise.errors import InvalidCascadeError, InvalidStopError
+from stopwise.errors import CostUnitWarning, InvalidCascadeError, InvalidStopError
 
+pytestmark = pytest.mark.filterwarnings("ignore::stopwise.CostUnitWarning")  # round numbers
 COSTS = st.lists(st.floats(0, 1e6), min_size=2, max_size=8)
 NAMES = ["history", "glucose", "insulin"]
 
@@ -43,6 +44,20 @@ def test_holds_what_the_paper_defines() -> None:
     assert cascade.pairs() == [(0, 1), (0, 2), (1, 2)]
     same: list[Any] = [(1, 2), np.array([1, 2], "f4"), [Decimal(1), Decimal(2)], [Fraction(1), 2]]
     assert {Cascade(costs) for costs in same} == {Cascade([1.0, 2.0])}
+
+
+def test_prices_become_costs_and_amounts_of_money_are_doubted() -> None:
+    cascade = Cascade.from_prices([10, 200, 3000], error_cost=4000)
+    np.testing.assert_allclose(cascade.cumulative, [0.0025, 0.0525, 0.8025])
+    with pytest.warns(
+        CostUnitWarning, match="arm 'glucose' costs as much as 200 wrong .*from_prices"
+    ):
+        Cascade([0.5, 200, 3000], NAMES)
+    with pytest.warns(CostUnitWarning, match="arm 1.* 1.5 wrong"):
+        Cascade.from_cumulative([0.5, 2.0])
+    for wrong in (0, -1, True, float("nan")):
+        with pytest.raises(InvalidCascadeError, match="error_cost must be a number above 0"):
+            Cascade.from_prices([1, 2], error_cost=wrong)
 
 
 def test_arms_are_found_by_name_and_by_position() -> None:

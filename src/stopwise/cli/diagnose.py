@@ -1,7 +1,7 @@
 """``stopwise diagnose``: whether a log's cascade can be learned, and what that would save."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +9,7 @@ from stopwise.cli.log_options import (
     Context,
     Costs,
     Cumulative,
+    ErrorCost,
     Label,
     LogFile,
     Out,
@@ -34,6 +35,7 @@ STYLES: "dict[Answer, str]" = {
 def diagnose(
     log: LogFile,
     costs: Costs,
+    error_cost: ErrorCost = None,
     cumulative: Cumulative = False,
     context: Context = None,
     outputs: Outputs = None,
@@ -75,11 +77,12 @@ def diagnose(
 
     need_matplotlib("logs")
     folder = out if out is not None else Path(f"{log.stem}-diagnosis")
-    columns = {"context": context, "outputs": outputs, "label": label}
-    opened, cascade = open_log(log, costs, cumulative=cumulative, **columns)
+    given: dict[str, Any] = {"error_cost": error_cost, "cumulative": cumulative}
+    given |= {"context": context, "outputs": outputs, "label": label}
+    opened, cascade = open_log(log, costs, **given)
     more = ["--degree", str(degree)] if degree != 1 else []
     more += ["--seed", str(seed)] if seed else []
-    command = command_line("diagnose", log, costs, cumulative=cumulative, **columns, more=more)
+    command = command_line("diagnose", log, costs, **given, more=more)
     from stopwise.logs.diagnosis.diagnose import diagnose as run
     from stopwise.logs.diagnosis.report import as_json, write_report
 

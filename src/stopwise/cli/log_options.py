@@ -2,6 +2,7 @@
 
 import math
 import shlex
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -27,10 +28,22 @@ Costs: TypeAlias = Annotated[
     str,
     typer.Option(
         "--costs",
+        "--prices",
         metavar="C,C,…",
         help="Needed: what running each arm costs, in cascade order. The unit is the cost of one "
-        "wrong answer: an arm of cost 0.01 is worth running if it corrects one answer in 100.",
+        "wrong answer: an arm of cost 0.01 is worth running if it corrects one answer in 100. "
+        "With --error-cost: what each arm charges, in money.",
         default_factory=str,  # without them, open_log can say for which arms
+        show_default=False,
+    ),
+]
+ErrorCost: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--error-cost",
+        metavar="E",
+        help="What one wrong answer costs you, in the currency of the prices: what you would pay "
+        "to prevent it.",
         show_default=False,
     ),
 ]
@@ -80,6 +93,7 @@ def open_log(
     file: Path,
     costs: str,
     *,
+    error_cost: float | None = None,
     cumulative: bool = False,
     context: str | None = None,
     outputs: str | None = None,
@@ -87,7 +101,7 @@ def open_log(
 ) -> "tuple[Log, Cascade]":
     """Turn what was typed into a log and its cascade, or raise `typer.BadParameter`."""
     from stopwise.cascade import Cascade
-    from stopwise.errors import InvalidCascadeError
+    from stopwise.errors import CostUnitWarning, InvalidCascadeError
     from stopwise.logs.columns import Columns
     from stopwise.logs.formats.registry import SUFFIXES
     from stopwise.logs.log import Log
@@ -123,16 +137,21 @@ def open_log(
             f"of {arms}",
             param_hint="--costs",
         )
+    if error_cost is not None and not 0 < error_cost < math.inf:
+        raise typer.BadParameter(
+            f"{error_cost:g} is no amount of money above 0", param_hint="--error-cost"
+        )
     build = Cascade.from_cumulative if cumulative else Cascade
     try:
-        cascade = build(numbers, names=log.arms)
+        with warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always", CostUnitWarning)
+            cascade = build(numbers, names=log.arms, tradeoff=1 / (error_cost or 1))
     except InvalidCascadeError as error:
         raise typer.BadParameter(str(error), param_hint="--costs") from error
-    prices = zip(cascade.names, cascade.costs.tolist(), strict=True)
-    if high := [f"{name} ({cost:g})" for name, cost in prices if cost > 1]:
+    if doubts:
         typer.echo(
-            f"stopwise: costs above 1: {', '.join(high)}. The unit is one wrong answer, so such "
-            "an arm can hardly pay; are these in another unit?",
+            f"stopwise: {str(doubts[0].message).partition(';')[0]}; if these are amounts of money, "
+            "say with --error-cost what one wrong answer costs",
             err=True,
         )
     return log, cascade
@@ -143,6 +162,7 @@ def command_line(
     file: Path,
     costs: str,
     *,
+    error_cost: float | None = None,
     cumulative: bool = False,
     context: str | None = None,
     outputs: str | None = None,
@@ -157,6 +177,7 @@ def command_line(
     'stopwise diagnose triage.csv --costs 1,2 --label truth'
     """
     words = ["stopwise", verb, file.name, "--costs", costs]
+    words += [] if error_cost is None else ["--error-cost", f"{error_cost:.12g}"]
     words += ["--cumulative"] * cumulative
     for option, value in (("--context", context), ("--outputs", outputs), ("--label", label)):
         words += [option, value] if value is not None else []

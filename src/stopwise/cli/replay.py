@@ -10,6 +10,7 @@ from stopwise.cli.log_options import (
     Context,
     Costs,
     Cumulative,
+    ErrorCost,
     Label,
     LogFile,
     Out,
@@ -42,6 +43,7 @@ def replay(
             show_default="uss-pd",
         ),
     ] = None,
+    error_cost: ErrorCost = None,
     cumulative: Cumulative = False,
     context: Context = None,
     outputs: Outputs = None,
@@ -106,7 +108,13 @@ def replay(
     try:
         with follow("Nothing was written.") as progress:
             opened, cascade = open_log(
-                log, costs, cumulative=cumulative, context=context, outputs=outputs, label=label
+                log,
+                costs,
+                error_cost=error_cost,
+                cumulative=cumulative,
+                context=context,
+                outputs=outputs,
+                label=label,
             )
             found = run(
                 opened,

@@ -132,6 +132,7 @@ void Learner::load(const double* row, Scratch& scratch) const {
     }
     scratch.norms.assign(grams_.size(), -1.0);
     scratch.bonuses.assign(grams_.size(), -1.0);
+    scratch.verdicts.assign(n_pairs(), Verdict::unsure);
 }
 
 // Weighted rows of V have noise whose variance is at most their weight times what V accounts for,
@@ -151,7 +152,7 @@ bool Learner::forced() const {
 }
 
 std::size_t Learner::decide(const double* row, const double* noise, Noted* noted) {
-    for (std::size_t k = 0; k < n_pairs(); ++k) noted[k] = {kNaN, 0.0, 0.0};
+    std::fill_n(noted, n_pairs(), kNotCompared);
     const std::size_t last = plan_.n_arms - 1;
     if (forced()) return last;
     load(row, scratch_);
@@ -169,38 +170,56 @@ bool Learner::should_stop(const double* row, const double* noise, Noted* noted, 
     return passes(at, i, noted);
 }
 
-// Whether C_j − C_i > p̃_ij for all j > i. One proved loss settles it, so all pairs are looked at
-// before any history is, and then the history of the pair that looks most like a loss.
+// Whether going on from i is not worth it, whatever the deeper arm. One proved loss settles it, so
+// all pairs are looked at before any history is, and then the history of the pair that looks most
+// like a loss.
 bool Learner::passes(At& at, std::size_t i, Noted* noted) {
     const std::size_t deeper = plan_.n_arms - 1 - i;
     const std::size_t enough = kMaxRefinements * deeper;
     for (std::size_t refinements = 0; refinements <= enough; ++refinements) {
         const bool settle = refinements == enough;  // nothing is gained any more
-        std::size_t doubtful = 0;
-        double closest = kInfinity;
+        Doubt doubt;
         // The arm that won over this one last time is likely to do so again: look there first.
         for (std::size_t step = 0; step < deeper; ++step) {
             std::size_t j = beaten_by_[i] + step;
             if (j >= plan_.n_arms) j -= deeper;
-            const Comparison found = compare(at, i, j, settle);
-            Noted& note = noted[pair(i, j)];
-            note = found.noted;
-            if (found.verdict == Verdict::loses) {
+            Doubt here;
+            const Verdict verdict = judge(at, i, j, settle, noted, here);
+            if (verdict == Verdict::loses) {
                 beaten_by_[i] = j;
                 return false;
             }
-            if (found.verdict == Verdict::unsure) {
-                note.estimate = kNaN;  // not a comparison that the decision rests on, yet
-                if (doubtful == 0 || found.margin < closest) {
-                    closest = found.margin;
-                    doubtful = j;
-                }
-            }
+            if (verdict == Verdict::unsure) doubt.add(here);
         }
-        if (doubtful == 0) return true;
-        sharpen(at, i, doubtful, refinements >= static_cast<std::size_t>(kPatience) * plan_.n_arms);
+        if (doubt.j == 0) return true;
+        const bool cautious = refinements >= static_cast<std::size_t>(kPatience) * plan_.n_arms;
+        sharpen(at, doubt.i, doubt.j, cautious);
     }
     return true;
+}
+
+// Whether C_j − C_i > p̃_ij or, if ``transitive``, some arm k between them has (i, k) and (k, j) won:
+// then C_k − C_i > γ_i − γ_k and C_j − C_k > γ_k − γ_j, which add up (docs/theory.md). Of three
+// verdicts, the lesser of two steps is that of a chain, and the greatest of all ways counts.
+Verdict Learner::judge(At& at, std::size_t i, std::size_t j, bool settle, Noted* noted,
+                       Doubt& doubt) const {
+    Verdict& verdict = at.scratch().verdicts[pair(i, j)];
+    if (verdict != Verdict::unsure) return verdict;
+    const Comparison found = compare(at, i, j, settle);
+    Noted& note = noted[pair(i, j)];
+    note = found.noted;
+    if (found.verdict == Verdict::unsure) {
+        note.estimate = kNaN;  // not a comparison that the decision rests on, yet
+        doubt.add({i, j, found.margin});
+    }
+    verdict = found.verdict;
+    for (std::size_t k = i + 1; plan_.transitive && verdict != Verdict::wins && k < j; ++k) {
+        Verdict chain = judge(at, i, k, settle, noted, doubt);
+        if (chain != Verdict::loses) chain = std::min(chain, judge(at, k, j, settle, noted, doubt));
+        if (chain == Verdict::wins) note.through = static_cast<double>(k);
+        verdict = std::max(verdict, chain);
+    }
+    return verdict;
 }
 
 // Compare the gap of (i, j) with its upper value; ``settle`` decides whatever the certificate.
@@ -210,13 +229,13 @@ Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j, bool 
     const bool has_labels = rule_->takes_labels() && at.labelled(pair(i, j)) != nullptr;
     if (!settle && (always || (threshold == -kInfinity && !has_labels))) {
         // no upper value is needed to know this
-        return {always ? Verdict::wins : Verdict::loses, 0.0, {kNaN, 0.0, 0.0}};
+        return {always ? Verdict::wins : Verdict::loses, 0.0, kNotCompared};
     }
     const Upper upper = rule_->upper(at, i, j, threshold);
     const bool exact = settle || upper.high - upper.low <= 2.0 * kExact;
     const Verdict verdict = always ? Verdict::wins : certified(threshold, upper, exact);
     const Comparison found{
-        verdict, threshold - upper.value, {upper.estimate, upper.value, 0.0}};
+        verdict, threshold - upper.value, {upper.estimate, upper.value, 0.0, -1.0}};
     return verdict != Verdict::wins && has_labels ? with_labels(at, i, j, settle, found) : found;
 }
 
@@ -242,7 +261,7 @@ Learner::Comparison Learner::with_labels(At& at, std::size_t i, std::size_t j, b
                   caution * growth(0.5 * labelled.model.hessian_turn());
     }
     if ((error_p == kInfinity || !(error_q < kInfinity)) && !settle) {
-        return {Verdict::unsure, -kInfinity, {kNaN, 0.0, 0.0}};
+        return {Verdict::unsure, -kInfinity, kNotCompared};
     }
     // the errors may be of either sign, which makes the optimism more or less by as much
     const Upper upper{at_p, repair(at_p, bonus, at_q),
@@ -251,7 +270,7 @@ Learner::Comparison Learner::with_labels(At& at, std::size_t i, std::size_t j, b
     const double gap = plan_.gaps[i * plan_.n_arms + j];
     const bool exact = settle || (error_p <= kExact && error_q <= kExact);
     return {certified(gap, upper, exact), gap - upper.value,
-            {at_p, at_p + bonus, 0.5 * (sigmoid(at_p + bonus) - upper.value)}};
+            {at_p, at_p + bonus, 0.5 * (sigmoid(at_p + bonus) - upper.value), -1.0}};
 }
 
 // Of the model of a pair's labels: the logit of q at the context, and the norm of its features.
@@ -301,10 +320,10 @@ bool Learner::evidence(const double* row, const double* noise, std::size_t stop,
         settled = labelled.model.solve(source(labelled), true, effort) && settled;
     }
     At at(*this, models, labels, scratch, noise);
-    for (std::size_t i = 0; i < plan_.n_arms; ++i) {
-        for (std::size_t j = i + 1; j < plan_.n_arms; ++j) {
-            noted[pair(i, j)] = i <= stop ? compare(at, i, j, true).noted : Noted{kNaN, 0.0, 0.0};
-        }
+    std::fill_n(noted, n_pairs(), kNotCompared);
+    Doubt none;
+    for (std::size_t i = 0; i <= stop; ++i) {
+        for (std::size_t j = i + 1; j < plan_.n_arms; ++j) judge(at, i, j, true, noted, none);
     }
     return settled;
 }
@@ -317,9 +336,11 @@ std::vector<Evidence> Learner::explain(const Noted* noted, std::size_t stop) con
             if (std::isnan(note.estimate)) continue;
             const std::size_t ij = i * plan_.n_arms + j;
             const double gap = plan_.gaps[ij], upper = rule_->shown(note.upper);
-            const bool won = note.harm > 0.0 ? gap > upper - 2.0 * note.harm
-                                             : wins_always(i, j) || thresholds_[ij] > note.upper;
-            all.emplace_back(i, j, gap, rule_->shown(note.estimate), upper, won, note.harm);
+            const bool won = note.through >= 0.0 ||
+                             (note.harm > 0.0 ? gap > upper - 2.0 * note.harm
+                                              : wins_always(i, j) || thresholds_[ij] > note.upper);
+            all.emplace_back(i, j, gap, rule_->shown(note.estimate), upper, won, note.harm,
+                             static_cast<std::ptrdiff_t>(note.through));
         }
     }
     return all;

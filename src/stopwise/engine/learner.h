@@ -5,6 +5,7 @@
 // can be copied. It has no lock: threads that share one must take turns.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -22,11 +23,12 @@ inline constexpr std::int64_t kUntilExplored = -1;  // forced_rounds="auto"
 // always ran; a rule that would have stopped at the second gives the round its weight.
 inline constexpr Scope kLabelScope{0, 0, 2, 0};
 
-// The numbers of a comparison: p̂ and p̃ in the units of the rule, and half of what labels take off
-// p̃. The estimate is NaN for a comparison that did not take place.
+// The numbers of a comparison: p̂ and p̃ in the units of the rule, half of what labels take off p̃,
+// and the arm through which it was won, or −1. The estimate is NaN for one that did not take place.
 struct Noted {
-    double estimate, upper, harm;
+    double estimate, upper, harm, through;
 };
+inline constexpr Noted kNotCompared{std::numeric_limits<double>::quiet_NaN(), 0.0, 0.0, -1.0};
 
 struct Plan {
     std::size_t n_arms, width;
@@ -36,6 +38,7 @@ struct Plan {
     double ridge;
     std::int64_t forced_rounds;
     std::size_t weight;  // how many rounds one counts for that continued at random to the last arm
+    bool transitive;     // whether (i, k) and (k, j) won win (i, j)
 
     std::vector<std::size_t> question_arms() const {
         std::vector<std::size_t> arms;
@@ -44,8 +47,10 @@ struct Plan {
     }
 };
 
-// A comparison of the stopping rule: i, j, the gap, p̂, p̃, whether the gap won, and the harm.
-using Evidence = std::tuple<std::size_t, std::size_t, double, double, double, bool, double>;
+// A comparison of the stopping rule: i, j, the gap, p̂, p̃, whether the gap won, the harm, and the
+// arm through which it won, or −1.
+using Evidence =
+    std::tuple<std::size_t, std::size_t, double, double, double, bool, double, std::ptrdiff_t>;
 
 class Learner {
 public:
@@ -119,11 +124,20 @@ private:
         double margin;
         Noted noted;
     };
+    // The pair that looks most like a loss, of those that are not settled; none if j = 0.
+    struct Doubt {
+        std::size_t i = 0, j = 0;
+        double margin = 0.0;
+        void add(const Doubt& other) {
+            if (other.j != 0 && (j == 0 || other.margin < margin)) *this = other;
+        }
+    };
     class At;
     struct Scratch {  // of one context
         std::vector<Numbers> phi;     // the features of each V, padded
         std::vector<double> norms;    // ‖φ‖_{V⁻¹} of each V, < 0 while not computed
         std::vector<double> bonuses;
+        std::vector<Verdict> verdicts;  // of each pair, unsure while not settled
         Numbers work, label;
     };
 
@@ -140,6 +154,8 @@ private:
     double radius_of(const Gram& gram) const;
     bool wins_always(std::size_t i, std::size_t j) const;
     bool passes(At& at, std::size_t i, Noted* noted);
+    Verdict judge(At& at, std::size_t i, std::size_t j, bool settle, Noted* noted,
+                  Doubt& doubt) const;
     Comparison compare(At& at, std::size_t i, std::size_t j, bool settle) const;
     Comparison with_labels(At& at, std::size_t i, std::size_t j, bool settle,
                            const Comparison& without) const;

@@ -153,7 +153,7 @@ const double* draws_of(const Learner& learner, const std::optional<Numbers1>& no
 class Note {
 public:
     explicit Note(const Learner& learner)
-        : width_(learner.plan().width), numbers_(width_ + 3 * learner.n_pairs()) {}
+        : width_(learner.plan().width), numbers_(width_ + 4 * learner.n_pairs()) {}
     Note(const Learner& learner, const nb::bytes& from) : Note(learner) {
         require(from.size() == numbers_.size() * sizeof(double), "a note of another learner");
         std::memcpy(row(), from.data(), from.size());
@@ -189,7 +189,7 @@ nb::object decide(SharedLearner& shared, nb::handle context, const Monomials* ma
 nb::bytes begin(SharedLearner& shared) {
     const Learner& learner = shared.value;
     Note note(learner);
-    std::fill_n(note.noted(), learner.n_pairs(), Noted{std::nan(""), 0.0, 0.0});
+    std::fill_n(note.noted(), learner.n_pairs(), kNotCompared);
     if (shared.short_call([&] { return learner.forced(); })) note.mark_forced();
     return note.bytes();
 }
@@ -410,12 +410,12 @@ void bind_learner(nb::module_& m) {
              [](SharedLearner* self, std::shared_ptr<const Rule> rule, std::size_t n_arms,
                 std::size_t width, std::vector<std::size_t> questions,
                 const std::vector<ScopeTuple>& grams, std::vector<double> gaps, double ridge,
-                std::int64_t forced_rounds, std::size_t weight) {
+                std::int64_t forced_rounds, std::size_t weight, bool transitive) {
                  require(n_arms >= 2 && n_arms <= kMaxArms, "2 to 15 arms");
                  require(questions.size() == n_arms || questions.size() == n_arms * (n_arms - 1) / 2,
                          "a question for each pair, or for each arm");
-                 Plan plan{n_arms,          width, std::move(questions), {},
-                           std::move(gaps), ridge, forced_rounds,        weight};
+                 Plan plan{n_arms, width,         std::move(questions), {},        std::move(gaps),
+                           ridge,  forced_rounds, weight,               transitive};
                  for (const auto& [offset, dim, arm, stage] : grams) {
                      require(dim > 0 && offset + dim <= width && arm < n_arms, "no such features");
                      plan.grams.push_back({offset, dim, arm, stage});
@@ -423,7 +423,7 @@ void bind_learner(nb::module_& m) {
                  new (self) SharedLearner(Learner(std::move(plan), std::move(rule)));
              },
              "rule"_a, nb::kw_only(), "n_arms"_a, "width"_a, "questions"_a, "grams"_a, "gaps"_a,
-             "ridge"_a, "forced_rounds"_a, "weight"_a)
+             "ridge"_a, "forced_rounds"_a, "weight"_a, "transitive"_a)
         .def("decide", &decide, "x"_a.none(), "maps"_a.none(), "noise"_a.none())
         .def("should_stop", &should_stop, "row"_a, "noise"_a.none(), "note"_a, "arm"_a)
         .def("begin", &begin)

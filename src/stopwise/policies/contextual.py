@@ -52,6 +52,7 @@ class Contextual(Policy):
         ridge: float,
         full_depth_every: int | None = None,
         seed: int = 0,
+        transitive: bool = False,
     ) -> None:
         super().__init__(cascade)
         if context_dim is None:
@@ -78,6 +79,12 @@ class Contextual(Policy):
             full_depth_every = integer("full_depth_every", full_depth_every, 2, LARGEST_EVERY)
         self.full_depth_every = full_depth_every
         self.seed = checked_seed(seed)
+        self.transitive = bool(transitive)
+        if transitive and self.features.sees is not None:
+            raise InvalidParameterError(
+                "transitive=True needs the complete context from the start: where stages reveal "
+                "it, what is known at arm i is not what is known at a later arm k"
+            )
         self.learner = self._new_learner()
         # Not the stream of default_rng(seed), from which a caller may draw the contexts.
         explores = full_depth_every is not None
@@ -307,6 +314,7 @@ class Contextual(Policy):
             ridge=self.ridge,
             forced_rounds=-1 if isinstance(self.forced_rounds, str) else self.forced_rounds,
             weight=self.full_depth_every or 1,
+            transitive=self.transitive,
         )
 
     def state(self) -> dict[str, NDArray[Any]]:

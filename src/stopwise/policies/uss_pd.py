@@ -36,11 +36,12 @@ class ConfidencePolicy(Contextual):
         ridge: float = 1e-3,
         full_depth_every: int | None = None,
         seed: int = 0,
+        transitive: bool = False,
     ) -> None:
         self.delta = real("delta", delta, above=0, below=1)
         self.sigma = real("sigma", sigma, above=0)
         self.kappa = real("kappa", kappa, above=0, most=0.25)
-        more = (forced_rounds, ridge, full_depth_every, seed)
+        more = (forced_rounds, ridge, full_depth_every, seed, transitive)
         super().__init__(cascade, features, context_dim, *more)
 
     @property
@@ -52,7 +53,8 @@ class ConfidencePolicy(Contextual):
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that create an equal, untrained policy (see `Policy`)."""
         given = super().parameters()
-        unused = ("full_depth_every", "seed") if self.full_depth_every is None else ()
+        unused = ["full_depth_every", "seed"] if self.full_depth_every is None else []
+        unused += [] if self.transitive else ["transitive"]
         return {name: value for name, value in given.items() if name not in unused}
 
     def audit(self, done: Round, label: Hashable) -> None:
@@ -120,6 +122,9 @@ class USSPD(ConfidencePolicy):
         where stages reveal the context (docs/revealed.md).
     seed : int
         Seed for these choices.
+    transitive : bool
+        Whether (i, j) also passes where (i, k) and (k, j) do, for an arm k between them. It is as
+        safe, and the rule cannot settle too deep (docs/theory.md). Off, as in the paper.
 
     Examples
     --------
@@ -156,7 +161,7 @@ class USSPDRidge(ConfidencePolicy):
 
     Parameters
     ----------
-    features, context_dim, delta, sigma, kappa, ridge, full_depth_every, seed
+    features, context_dim, delta, sigma, kappa, ridge, full_depth_every, seed, transitive
         As in `USSPD`.
     lam : float
         λ > 0, the multiple of I that V starts from. Not the ridge of the estimate.
@@ -191,6 +196,7 @@ class USSPDRidge(ConfidencePolicy):
         ridge: float = 1e-3,
         full_depth_every: int | None = None,
         seed: int = 0,
+        transitive: bool = False,
     ) -> None:
         self.lam = real("lam", lam, least=1e-9)
         self.S = real("S", S, least=0)
@@ -205,6 +211,7 @@ class USSPDRidge(ConfidencePolicy):
             ridge=ridge,
             full_depth_every=full_depth_every,
             seed=seed,
+            transitive=transitive,
         )
 
     def _rule(self) -> Rule:

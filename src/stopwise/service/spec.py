@@ -8,7 +8,7 @@ from math import comb
 from typing import Any, cast
 
 from stopwise.cascade import Cascade
-from stopwise.errors import StopwiseError, WideFeaturesWarning
+from stopwise.errors import CostUnitWarning, StopwiseError, WideFeaturesWarning
 from stopwise.features import BoundFeatures, PerPair, PerStage, bind, map_from_spec
 from stopwise.policies.base import Policy
 from stopwise.policies.registry import POLICIES, takes
@@ -40,9 +40,11 @@ def build(
     if names is not None and len(set(names)) < len(names):
         raise _invalid("context", "two numbers of the context have the same name")
     try:
-        cascade = Cascade(
-            [arm.cost for arm in spec.arms], [arm.name for arm in spec.arms], spec.tradeoff
-        )
+        with warnings.catch_warnings():  # stderr is for the log
+            warnings.simplefilter("ignore", CostUnitWarning)
+            cascade = Cascade(
+                [arm.cost for arm in spec.arms], [arm.name for arm in spec.arms], spec.tradeoff
+            )
     except StopwiseError as error:
         raise _invalid("arms", str(error)) from None
     kind, parameters = _policy(spec.policy)

@@ -30,6 +30,7 @@ class Gram:
             ridge=1e6,
             forced_rounds=forced,
             weight=1,
+            transitive=False,
         )
 
     def add(self, rows: Array) -> None:
@@ -42,7 +43,7 @@ class Gram:
         """‖x‖_{V⁻¹}: with so large a radius the estimate is 0, the upper value the bonus."""
         found = self.learner.decide(x, None, None)
         assert found is not None
-        estimate, upper, _ = np.frombuffer(found[2])[self.d :].tolist()
+        estimate, upper, *_ = np.frombuffer(found[2])[self.d :].tolist()
         assert estimate == 0.0
         return upper / self.ellipsoid.beta(self.n, self.scale, 0.0)
 

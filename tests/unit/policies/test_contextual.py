@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 import stopwise as sw
 from stopwise.policies.base import MAX_ARMS
 
+pytestmark = pytest.mark.filterwarnings("ignore::stopwise.CostUnitWarning")  # round numbers
+
 Array = NDArray[np.float64]
 TWO = sw.Cascade([0.1, 0.3])
 THREE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])

@@ -55,7 +55,7 @@ def test_the_worst_and_most_expensive_arm_raises_a_question():
 
 
 def test_an_arm_that_the_rule_never_reaches_raises_no_question():
-    found = hint(simulated(8000, 0, (0.01, 0.05, 3.0), (0.2, 0.1, 0.3)), (0.2, 0.1, 0.3))
+    found = hint(simulated(8000, 0, (0.01, 0.05, 1.0), (0.2, 0.1, 0.3)), (0.2, 0.1, 0.3))
     assert found is not None
     assert found.accuracies[2] < found.accuracies[1] - 0.1
     assert found.worse is None
