@@ -4,7 +4,7 @@ A world is a full table: the chance of each of the 2^(K+1) values of (Y, YÂ¹, â€
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -166,15 +166,18 @@ def test_the_rule_can_settle_one_arm_too_deep_for_good() -> None:
 
     rng = np.random.default_rng(0)
     outputs = context.outputs[rng.choice(3, size=rounds, p=context.chance)]
-    policy = USSPD(
-        cascade, context_dim=1, delta=delta, sigma=sigma, kappa=kappa, forced_rounds="auto"
-    )
+    rule: dict[str, Any] = {"delta": delta, "sigma": sigma, "kappa": kappa, "forced_rounds": "auto"}
+    policy = USSPD(cascade, context_dim=1, **rule)
     stops = policy.run(np.ones((rounds, 1)), outputs)
 
     late = stops[rounds // 2 :]
     assert (late == 1).mean() > 0.99
     refused = [e for e in policy.decide([1.0]).evidence if not e.gap_won]
     assert [(e.first, e.second) for e in refused] == [(0, 2)]
+    chained = USSPD(cascade, context_dim=1, transitive=True, **rule)
+    assert (chained.run(np.ones((rounds, 1)), outputs)[rounds // 2 :] == 0).mean() > 0.99
+    (through,) = (e for e in chained.decide([1.0]).evidence if e.through >= 0)
+    assert str(through).endswith("not worth it (through arm 1)")
 
     each = regret(cascade, np.repeat(context.errors[None], 3, axis=0), [0, 1, 2])
     lost = each @ np.bincount(stops, minlength=3)
