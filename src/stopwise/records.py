@@ -136,7 +136,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 
     def __str__(self) -> str:
         evidence = self.evidence
-        here = [e for e in evidence if e.first == self.stop]
+        here = [e for e in evidence if e.first == self.stop and e.through < 0]
         before = [e for e in evidence if e.first < self.stop and not e.gap_won]
         text = f"Stop at arm {self.stop} ({self.arm}), cost {self.cost:.3g}"
         if (ruled := self.rule_stop) < self.stop:

@@ -187,9 +187,8 @@ def test_chains_of_comparisons_are_closed_as_written(lam: float) -> None:
         for e in decision.evidence:
             if e.through >= 0:
                 assert e.gap <= e.disagreement_ucb
-                k = e.through
-                assert reference.passes(phi, e.first, k)
-                assert reference.passes(phi, k, e.second)
+                assert reference.passes(phi, e.first, e.through)
+                assert reference.passes(phi, e.through, e.second)
             assert e.gap_won == reference.passes(phi, e.first, e.second)
         reference.transitive = False
         shallower += reference.decide(phi) > decision.stop
@@ -197,6 +196,23 @@ def test_chains_of_comparisons_are_closed_as_written(lam: float) -> None:
         policy.observe(x, y[: decision.stop + 1].tolist())
         reference.observe(phi, y[: decision.stop + 1].tolist())
     assert shallower > 5
+
+
+def test_what_proved_a_decision_has_the_verdicts_of_the_exact_evidence() -> None:
+    """Also where a lost pair's chains were not settled before another pair decided (round 54)."""
+    rng = np.random.default_rng(15)
+    k = int(rng.integers(4, 7))
+    costs, wrong = rng.uniform(0.03, 0.3, k), np.sort(rng.uniform(0, 0.6, k))
+    policy = USSPD(Cascade(costs), None, 2, transitive=True, sigma=0.02, forced_rounds=15)
+    compared = 0
+    for _ in range(60):
+        x = np.array([0.7, rng.uniform(-0.7, 0.7)])
+        exact, late = policy.decide(x), policy.decide(x)
+        won = {(e.first, e.second): e.gap_won for e in exact.evidence}
+        policy.observe(x, (rng.random() < wrong).astype(int)[: exact.stop + 1].tolist())
+        assert all(won[e.first, e.second] == e.gap_won for e in late.evidence)
+        compared += len(late.evidence)
+    assert compared > 50
 
 
 THOMPSON = [

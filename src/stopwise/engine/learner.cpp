@@ -132,7 +132,8 @@ void Learner::load(const double* row, Scratch& scratch) const {
     }
     scratch.norms.assign(grams_.size(), -1.0);
     scratch.bonuses.assign(grams_.size(), -1.0);
-    scratch.verdicts.assign(n_pairs(), Verdict::unsure);
+    scratch.judged.assign(n_pairs(), Judged{});
+    scratch.sweep = 1;
 }
 
 // Weighted rows of V have noise whose variance is at most their weight times what V accounts for,
@@ -175,21 +176,22 @@ bool Learner::should_stop(const double* row, const double* noise, Noted* noted, 
 // like a loss.
 bool Learner::passes(At& at, std::size_t i, Noted* noted) {
     const std::size_t deeper = plan_.n_arms - 1 - i;
-    const std::size_t enough = kMaxRefinements * deeper;
+    const std::size_t pairs = plan_.transitive ? deeper * (deeper + 1) / 2 : deeper;
+    const std::size_t enough = kMaxRefinements * pairs;
     for (std::size_t refinements = 0; refinements <= enough; ++refinements) {
         const bool settle = refinements == enough;  // nothing is gained any more
+        ++at.scratch().sweep;
         Doubt doubt;
         // The arm that won over this one last time is likely to do so again: look there first.
         for (std::size_t step = 0; step < deeper; ++step) {
             std::size_t j = beaten_by_[i] + step;
             if (j >= plan_.n_arms) j -= deeper;
-            Doubt here;
-            const Verdict verdict = judge(at, i, j, settle, noted, here);
-            if (verdict == Verdict::loses) {
+            const Judged& judged = judge(at, i, j, settle, noted);
+            if (judged.verdict == Verdict::loses) {
                 beaten_by_[i] = j;
                 return false;
             }
-            if (verdict == Verdict::unsure) doubt.add(here);
+            if (judged.verdict == Verdict::unsure) doubt.add(judged.doubt);
         }
         if (doubt.j == 0) return true;
         const bool cautious = refinements >= static_cast<std::size_t>(kPatience) * plan_.n_arms;
@@ -201,25 +203,32 @@ bool Learner::passes(At& at, std::size_t i, Noted* noted) {
 // Whether C_j − C_i > p̃_ij or, if ``transitive``, some arm k between them has (i, k) and (k, j) won:
 // then C_k − C_i > γ_i − γ_k and C_j − C_k > γ_k − γ_j, which add up (docs/theory.md). Of three
 // verdicts, the lesser of two steps is that of a chain, and the greatest of all ways counts.
-Verdict Learner::judge(At& at, std::size_t i, std::size_t j, bool settle, Noted* noted,
-                       Doubt& doubt) const {
-    Verdict& verdict = at.scratch().verdicts[pair(i, j)];
-    if (verdict != Verdict::unsure) return verdict;
+const Learner::Judged& Learner::judge(At& at, std::size_t i, std::size_t j, bool settle,
+                                      Noted* noted) const {
+    Judged& judged = at.scratch().judged[pair(i, j)];
+    if (judged.verdict != Verdict::unsure || judged.sweep == at.scratch().sweep) return judged;
     const Comparison found = compare(at, i, j, settle);
     Noted& note = noted[pair(i, j)];
     note = found.noted;
-    if (found.verdict == Verdict::unsure) {
-        note.estimate = kNaN;  // not a comparison that the decision rests on, yet
-        doubt.add({i, j, found.margin});
-    }
-    verdict = found.verdict;
+    Verdict verdict = found.verdict;
+    Doubt doubt;
+    if (verdict == Verdict::unsure) doubt = {i, j, found.margin};
     for (std::size_t k = i + 1; plan_.transitive && verdict != Verdict::wins && k < j; ++k) {
-        Verdict chain = judge(at, i, k, settle, noted, doubt);
-        if (chain != Verdict::loses) chain = std::min(chain, judge(at, k, j, settle, noted, doubt));
+        const Judged& first = judge(at, i, k, settle, noted);
+        if (first.verdict == Verdict::loses) continue;
+        const Judged& second = judge(at, k, j, settle, noted);
+        const Verdict chain = std::min(first.verdict, second.verdict);
         if (chain == Verdict::wins) note.through = static_cast<double>(k);
+        if (chain == Verdict::unsure) {
+            doubt.add(first.doubt);
+            doubt.add(second.doubt);
+        }
         verdict = std::max(verdict, chain);
     }
-    return verdict;
+    // not a comparison that the decision rests on, yet
+    if (found.verdict == Verdict::unsure || verdict == Verdict::unsure) note.estimate = kNaN;
+    judged = {verdict, doubt, at.scratch().sweep};
+    return judged;
 }
 
 // Compare the gap of (i, j) with its upper value; ``settle`` decides whatever the certificate.
@@ -321,9 +330,9 @@ bool Learner::evidence(const double* row, const double* noise, std::size_t stop,
     }
     At at(*this, models, labels, scratch, noise);
     std::fill_n(noted, n_pairs(), kNotCompared);
-    Doubt none;
+    ++at.scratch().sweep;
     for (std::size_t i = 0; i <= stop; ++i) {
-        for (std::size_t j = i + 1; j < plan_.n_arms; ++j) judge(at, i, j, true, noted, none);
+        for (std::size_t j = i + 1; j < plan_.n_arms; ++j) judge(at, i, j, true, noted);
     }
     return settled;
 }

@@ -124,20 +124,26 @@ private:
         double margin;
         Noted noted;
     };
-    // The pair that looks most like a loss, of those that are not settled; none if j = 0.
+    // A pair that is not settled, with the margin by which its gap seems to win; none if j = 0.
     struct Doubt {
         std::size_t i = 0, j = 0;
         double margin = 0.0;
-        void add(const Doubt& other) {
+        void add(const Doubt& other) {  // the one that looks most like a loss remains
             if (other.j != 0 && (j == 0 || other.margin < margin)) *this = other;
         }
+    };
+    struct Judged {
+        Verdict verdict = Verdict::unsure;
+        Doubt doubt;            // what leaves it unsure
+        std::size_t sweep = 0;  // when it was last looked at
     };
     class At;
     struct Scratch {  // of one context
         std::vector<Numbers> phi;     // the features of each V, padded
         std::vector<double> norms;    // ‖φ‖_{V⁻¹} of each V, < 0 while not computed
         std::vector<double> bonuses;
-        std::vector<Verdict> verdicts;  // of each pair, unsure while not settled
+        std::vector<Judged> judged;  // of each pair
+        std::size_t sweep = 0;       // passes over the pairs, between which an estimate is refined
         Numbers work, label;
     };
 
@@ -154,8 +160,7 @@ private:
     double radius_of(const Gram& gram) const;
     bool wins_always(std::size_t i, std::size_t j) const;
     bool passes(At& at, std::size_t i, Noted* noted);
-    Verdict judge(At& at, std::size_t i, std::size_t j, bool settle, Noted* noted,
-                  Doubt& doubt) const;
+    const Judged& judge(At& at, std::size_t i, std::size_t j, bool settle, Noted* noted) const;
     Comparison compare(At& at, std::size_t i, std::size_t j, bool settle) const;
     Comparison with_labels(At& at, std::size_t i, std::size_t j, bool settle,
                            const Comparison& without) const;
