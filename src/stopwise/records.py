@@ -37,8 +37,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
         Half of what audit labels subtract from p̃, because ``second`` is often the one that errs
         where the two disagree; 0 without labels.
     through : int
-        The arm k between them by which the comparison was won although the gap itself did not
-        win: neither (i, k) nor (k, j) is worth it. −1 where there is none.
+        The arm k through which it was won, as neither (i, k) nor (k, j) is worth it; or −1.
 
     Examples
     --------

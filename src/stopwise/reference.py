@@ -150,10 +150,7 @@ class ReferenceUSSPD:
         return any(np.linalg.eigvalsh(v)[0] < level * (1 - 1e-9) for v in self.gram.values())
 
     def closest(self, phi: Array) -> float:
-        """How close `decide` came to a tie: the least |min_{j>i} C_j − C_i − p̃_ij| it looked at.
-
-        If ``transitive``, the least |C_j − C_i − p̃_ij| of all pairs.
-        """
+        """How close `decide` came to a tie: the least |min_{j>i} C_j − C_i − p̃_ij| it used."""
         C, K, p = self.cumulative, len(self.cumulative), self.disagreement_ucb
         tried = range(0 if self.forced() else min(self.decide(phi) + 1, K - 1))
         margins = [[C[j] - C[i] - p(phi, i, j) for j in range(i + 1, K)] for i in range(K - 1)]

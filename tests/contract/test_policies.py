@@ -27,7 +27,7 @@ USS_PD = {"features": sw.Polynomial(degree=1), "forced_rounds": 20, "sigma": 0.0
 SETTINGS: dict[str, dict[str, Any]] = {
     "uss-pd": USS_PD,
     "uss-pd, exploring": USS_PD | {"full_depth_every": 4},
-    "uss-pd-ridge": USS_PD | {"lam": 0.5, "S": 0.1},
+    "uss-pd-ridge": USS_PD | {"lam": 0.5, "S": 0.1, "transitive": True},
     "thompson": {"forced_rounds": 20, "seed": np.int64(3)},
     "supervised": {"forced_rounds": 20},
     "supervised, exploring": {"forced_rounds": 20, "full_depth_every": 4},

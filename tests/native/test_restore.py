@@ -57,7 +57,7 @@ def look(policy: Any, decision: sw.Decision) -> None:
     damage.check(policy, decision)
     str(decision)
     if policy.needs_truth:
-        policy.error_theta(0)
+        policy.learner.theta(0)
     else:
         policy.theta(0, 1)
         policy.condition(0, 1)

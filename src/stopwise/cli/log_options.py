@@ -41,6 +41,7 @@ ErrorCost: TypeAlias = Annotated[
     float | None,
     typer.Option(
         "--error-cost",
+        min=1e-9,
         metavar="E",
         help="What one wrong answer costs you, in the currency of the prices: what you would pay "
         "to prevent it.",
@@ -136,10 +137,6 @@ def open_log(
             f"{plural(len(numbers), 'cost')} for {plural(len(log.arms), 'arm')}: give one for each "
             f"of {arms}",
             param_hint="--costs",
-        )
-    if error_cost is not None and not 0 < error_cost < math.inf:
-        raise typer.BadParameter(
-            f"{error_cost:g} is no amount of money above 0", param_hint="--error-cost"
         )
     build = Cascade.from_cumulative if cumulative else Cascade
     try:

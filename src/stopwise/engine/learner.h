@@ -124,10 +124,9 @@ private:
         double margin;
         Noted noted;
     };
-    // A pair that is not settled, with the margin by which its gap seems to win; none if j = 0.
-    struct Doubt {
+    struct Doubt {  // a pair that is not settled; none if j = 0
         std::size_t i = 0, j = 0;
-        double margin = 0.0;
+        double margin = 0.0;  // by which its gap seems to win
         void add(const Doubt& other) {  // the one that looks most like a loss remains
             if (other.j != 0 && (j == 0 || other.margin < margin)) *this = other;
         }

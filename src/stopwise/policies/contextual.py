@@ -81,10 +81,10 @@ class Contextual(Policy):
         self.seed = checked_seed(seed)
         self.transitive = bool(transitive)
         if transitive and self.features.sees is not None:
-            raise InvalidParameterError(
-                "transitive=True needs the complete context from the start: where stages reveal "
-                "it, what is known at arm i is not what is known at a later arm k"
+            words = (
+                "transitive=True needs the complete context from the start; stages reveal it here"
             )
+            raise InvalidParameterError(words)
         self.learner = self._new_learner()
         # Not the stream of default_rng(seed), from which a caller may draw the contexts.
         explores = full_depth_every is not None

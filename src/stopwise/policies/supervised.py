@@ -78,7 +78,3 @@ class Supervised(ConfidencePolicy):
         """Return which arms were wrong."""
         labels = truth["labels"][:, None]
         return lambda part: np.ascontiguousarray(outputs[part] != labels[part]).view(np.uint8)
-
-    def error_theta(self, arm: int) -> NDArray[np.float64]:
-        """Return the exact estimate of an arm's error model."""
-        return self._converged(self.learner.theta(self.cascade.index(arm)))

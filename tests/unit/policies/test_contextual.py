@@ -67,6 +67,11 @@ def test_a_parameter_out_of_range_is_refused_by_name() -> None:
                 sw.make(kind, TWO, **{"context_dim": 2, name: value})
     with pytest.raises(sw.InvalidParameterError, match='"auto"'):
         sw.USSPD(TWO, context_dim=2, forced_rounds="always")
+    staged = sw.PerStage([sw.Identity(), sw.Identity()], sees=[1, 2])
+    with pytest.raises(
+        sw.InvalidParameterError, match="transitive=True needs the complete context"
+    ):
+        sw.USSPD(THREE, staged, 2, transitive=True)
 
 
 def test_the_largest_cascade_distinguishes_all_its_outputs() -> None:
