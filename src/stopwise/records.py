@@ -61,7 +61,8 @@ class PairEvidence(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         verdict = "not worth it" if self.gap_won else "may be worth it"
-        verdict += f" (through arm {self.through})" if self.through >= 0 else ""
+        if (k := self.through) >= 0:
+            verdict += f": neither {self.first} → {k} nor {k} → {self.second} is"
         p = self.disagreement
         estimate = "never seen" if math.isnan(p) else f"estimate {p:.3g}"
         labels = f", labels show harm of {self.harm:.3g}" if self.harm > 0 else ""

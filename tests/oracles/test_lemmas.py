@@ -177,7 +177,7 @@ def test_the_rule_can_settle_one_arm_too_deep_for_good() -> None:
     chained = USSPD(cascade, context_dim=1, transitive=True, **rule)
     assert (chained.run(np.ones((rounds, 1)), outputs)[rounds // 2 :] == 0).mean() > 0.99
     (through,) = (e for e in chained.decide([1.0]).evidence if e.through >= 0)
-    assert str(through).endswith("not worth it (through arm 1)")
+    assert str(through).endswith("not worth it: neither 0 → 1 nor 1 → 2 is")
 
     each = regret(cascade, np.repeat(context.errors[None], 3, axis=0), [0, 1, 2])
     lost = each @ np.bincount(stops, minlength=3)

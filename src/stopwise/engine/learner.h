@@ -47,8 +47,7 @@ struct Plan {
     }
 };
 
-// A comparison of the stopping rule: i, j, the gap, p̂, p̃, whether the gap won, the harm, and the
-// arm through which it won, or −1.
+// A comparison: i, j, the gap, p̂, p̃, whether the gap won, the harm, the arm it won through or −1.
 using Evidence =
     std::tuple<std::size_t, std::size_t, double, double, double, bool, double, std::ptrdiff_t>;
 
