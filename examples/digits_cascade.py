@@ -6,16 +6,17 @@
 
 Ten classes; two models agree when they name the same digit. Before the first model only the ink on
 the image is known. Each of the first two adds how sure it was: the log of the odds between its
-first choice and its second. Stopwise never learns which digit it really was.
+first choice and its second. The policy also sees whether the two agree. Nobody tells it which digit
+it really was, unless it may ask for labels.
 
 The models learn from one half of the bundled images and are then asked about the other half. 899
 images are too few to watch anything learn, so an image is drawn at random each round and sensor
 noise is added anew (the models were trained with such noise, of other images). No two rounds are
 then alike. What is measured is this stream, not how well the models do on other people's writing.
 
-One setting serves all cost vectors; sigma and forced_rounds are as docs/policies.md recommends.
-Total loss counts every round, also those in which it only explores. What other seeds, shorter
-streams and --full-depth-every come to is in docs/examples.md.
+The policy is the recommended one, with its defaults, for all cost vectors. Total loss counts every
+round, also those in which it only explores. --labels N tells it N right answers, of rounds that it
+chooses. What labels, other seeds and shorter streams come to is in docs/examples.md.
 """
 
 import argparse
@@ -59,7 +60,6 @@ class Models(NamedTuple):
     thumbnail: LogisticRegression
     linear: LogisticRegression
     svm: SVC
-    features: sw.PerStage
 
 
 class Result(NamedTuple):
@@ -120,32 +120,20 @@ def train(images: NDArray[Any], labels: NDArray[Any], random: np.random.Generato
         thumbnail = LogisticRegression(max_iter=300).fit(thumbnails(images), labels)
         linear = LogisticRegression(max_iter=300).fit(images, labels)
         svm = SVC(C=10).fit(images, labels)
-    # Standing at the first model, the ink and its margin are known; at the second, its margin too.
-    known = np.column_stack(
-        [images.mean(axis=1), answers(thumbnail, thumbnails(images))[1], answers(linear, images)[1]]
-    )
-    line = sw.Polynomial(degree=1)
-    maps = [sw.Scaled.fit(known[:, :n], line, margin=0.1, outside="clip") for n in (2, 3)]
-    return Models(thumbnail, linear, svm, sw.PerStage(maps, sees=[2, 3]))
+    return Models(thumbnail, linear, svm)
 
 
 # -- the cascade -----------------------------------------------------------------------------------
 
 
-def new_policy(models: Models, costs: Sequence[float], every: int | None = None) -> sw.USSPD:
-    return sw.USSPD(
-        sw.Cascade(costs, names=ARMS),
-        features=models.features,
-        context_dim=3,
-        sigma=0.0125,
-        forced_rounds=40,  # ten for each feature
-        # Whether thumbnail and svm differ is seen only where linear was unsure too, so it looks
-        # likelier than it is. Looking elsewhere by chance mends that, and costs what svm costs.
-        full_depth_every=every,
-    )
+def new_policy(costs: Sequence[float], labels: float = 0) -> sw.USSLaplace:
+    # Known before the first model is one number, the ink; each of the first two models adds one.
+    features = sw.Answers(reveals=[1, 1])
+    cascade = sw.Cascade(costs, names=ARMS)
+    return sw.USSLaplace(cascade, features, context_dim=1, labels=labels)
 
 
-def new_runner(models: Models, costs: Sequence[float], every: int | None = None) -> sw.Runner:
+def new_runner(models: Models, costs: Sequence[float]) -> sw.Runner:
     """Return the cascade as one would run it: one image at a time, as deep as need be."""
 
     def thumbnail(image: NDArray[Any]) -> Answer:
@@ -163,7 +151,7 @@ def new_runner(models: Models, costs: Sequence[float], every: int | None = None)
         return [answer.margin]
 
     return sw.Runner(
-        new_policy(models, costs, every),
+        new_policy(costs),
         [
             sw.Stage(thumbnail, canonical=digit, reveals=margin),
             sw.Stage(linear, canonical=digit, reveals=margin),
@@ -174,15 +162,18 @@ def new_runner(models: Models, costs: Sequence[float], every: int | None = None)
 
 
 def play(
-    models: Models, images: NDArray[Any], labels: NDArray[Any], every: int | None = None
+    models: Models, images: NDArray[Any], truth: NDArray[Any], labels: float = 0
 ) -> list[Result]:
     """Play every cost vector; the models answer once, decisions are taken as live."""
     contexts, outputs = contexts_of(models, images)
-    wrong = outputs != labels[:, None]
+    wrong = outputs != truth[:, None]
     results: list[Result] = []
     for name, costs in COSTS.items():
-        policy = new_policy(models, costs, every)
-        stops = policy.run(contexts, outputs)
+        policy = new_policy(costs, labels)
+        if labels:
+            stops = policy.run(contexts, outputs, labels=truth)  # it sees those that it asks for
+        else:
+            stops = policy.run(contexts, outputs)
         paid = policy.cascade.cumulative
         results.append(
             Result(
@@ -279,24 +270,24 @@ def main(
     seed: int = 0,
     *,
     live: int = 1000,
-    every: int | None = None,
+    labels: float = 0,
     out: Path | None = None,
 ) -> list[Result]:
     """Run some images live, then all of them for every cost vector; return what came out."""
     random = np.random.default_rng(seed)
-    images, labels = map(np.asarray, load_digits(return_X_y=True))
+    images, digits = map(np.asarray, load_digits(return_X_y=True))
     images = images / 16.0
     trained, rest = np.split(random.permutation(len(images)), [len(images) // 2])
-    models = train(images[trained], labels[trained], random)
+    models = train(images[trained], digits[trained], random)
     shown = random.choice(rest, rounds)
-    stream, truth = noisy(images[shown], random), labels[shown]
+    stream, truth = noisy(images[shown], random), digits[shown]
 
-    runner = new_runner(models, COSTS["middling"], every)
+    runner = new_runner(models, COSTS["middling"])
     print(runner.policy.cascade)
     print_live(list(runner.run_many(stream[:live])), truth)
 
     print(f"{rounds:,} images, the same for every cost vector")
-    results = play(models, stream, truth, every)
+    results = play(models, stream, truth, labels)
     print_table(results)
     if out is not None:
         drawn = draw(results, out)
@@ -313,8 +304,8 @@ if __name__ == "__main__":
         "--seed", type=int, default=0, help="of the split, the noise, the order (0)"
     )
     parser.add_argument(
-        "--full-depth-every", type=int, metavar="N", help="let chance send one in N to svm"
+        "--labels", type=float, default=0, metavar="N", help="right answers it may ask for (0)"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to draw the losses")
     options = parser.parse_args()
-    main(options.rounds, options.seed, every=options.full_depth_every, out=options.out)
+    main(options.rounds, options.seed, labels=options.labels, out=options.out)

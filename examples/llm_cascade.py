@@ -178,7 +178,7 @@ def main(rounds: int = 1000, log: Path | None = None, *, quiet: bool = False) ->
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         stages = [stage(server.server_port, model) for model in CASCADE.names]
-        policy = sw.USSPD(CASCADE, features=sw.Polynomial(degree=2), context_dim=2)
+        policy = sw.USSLaplace(CASCADE, context_dim=2)
         with tempfile.TemporaryDirectory() as folder:
             path = log or Path(folder, "rounds.jsonl")
             with sw.LogWriter(path, CASCADE.names, ["digits", "terms"], costs=True) as writer:

@@ -75,7 +75,7 @@ sw.POLICIES[EpsilonGreedy.name] = EpsilonGreedy  # at the top level: worker proc
 WORLD = EnvironmentSpec(
     "realizable",
     (0.05, 0.15, 0.2),
-    {"theta": [[-2, 6, 0], [-1, 6, 3], [-3, 2, 6]], "degree": 1},
+    {"theta": [[-3, 3, 0], [-2.6, 3, 1], [-3, 2, 1]], "degree": 1},
 )
 FEATURES = sw.Polynomial(degree=1).to_spec()
 POLICIES = {

@@ -5,10 +5,10 @@ at the end. Then, as any program that uses the service would:
 
 - creates a cascade of three tests;
 - runs a round for each patient: asks how deep to test, runs those tests, reports the outputs;
-- has every tenth patient examined, drawn at random, and reports the right answer (an audit);
+- has every tenth patient examined, drawn at random, and reports the right answer (a label);
 - asks for the reasons of two decisions, and prints what was saved.
 
-Only the auditor learns who was ill: the service compares the tests with each other.
+Nobody else learns who was ill: the service compares the tests with each other.
 """
 
 import argparse
@@ -35,7 +35,7 @@ TESTS = {
     "insulin": (1.0, 1.0, -0.30, 0.02),
 }
 TRUTH = (1.0, 1.0, -0.30)
-AUDITED = 0.1  # share of the patients who are examined
+EXAMINED = 0.1  # share of the patients who are examined
 Patient = tuple[float, float]
 
 
@@ -101,14 +101,14 @@ def run_clinic(client: sw.Client, patients: int, seed: int) -> dict[str, Any]:
         patient = (float(rng.uniform(-1, 1)), float(rng.uniform(-1, 1)))
         done = client.run(NAME, patient, arms)
         wrong += done.answer != truth(patient)
-        if rng.random() < AUDITED:
+        if rng.random() < EXAMINED:
             client.label(NAME, done.id, truth(patient))
     view = client.cascade(NAME)
     assert view.mean_cost is not None
     return {
         "patients": view.rounds,
         "learned": view.learned,
-        "audited": view.audited,
+        "examined": view.labelled,
         "calls": dict(calls),
         "stops": dict(zip(CASCADE.names, view.stops, strict=True)),
         "cost": view.mean_cost,
@@ -120,7 +120,7 @@ def run_clinic(client: sw.Client, patients: int, seed: int) -> dict[str, Any]:
 
 
 def report(figures: dict[str, Any]) -> None:
-    print(f"\n{figures['patients']} patients, {figures['audited']} of them examined")
+    print(f"\n{figures['patients']} patients, {figures['examined']} of them examined")
     print(f"{'test':<10}{'cost':>6}{'stopped here':>14}{'run':>6}")
     for name, cost in zip(CASCADE.names, CASCADE.costs, strict=True):
         runs = figures["calls"].get(name, 0)

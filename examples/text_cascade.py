@@ -125,7 +125,7 @@ def main(rounds: int = 4000, seed: int = 0, *, quiet: bool = False) -> dict[str,
     stages = trained(tickets(1500, seed + 1000))
     live = tickets(rounds, seed)
 
-    policy = sw.USSPD(CASCADE, features=sw.Polynomial(degree=2), context_dim=3)
+    policy = sw.USSLaplace(CASCADE, context_dim=3)
     runner = sw.Runner(policy, stages, context=context)
     played = list(runner.run_many(ticket.text for ticket in live))
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from stopwise.environments.tabular import Heart as Heart
     from stopwise.environments.tabular import Pima as Pima
     from stopwise.environments.tabular import Tabular as Tabular
-    from stopwise.errors import AuditNotSupportedError as AuditNotSupportedError
     from stopwise.errors import CascadeMismatchError as CascadeMismatchError
     from stopwise.errors import CorruptFileError as CorruptFileError
     from stopwise.errors import CorruptLogError as CorruptLogError
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from stopwise.errors import InvalidParameterError as InvalidParameterError
     from stopwise.errors import InvalidStopError as InvalidStopError
     from stopwise.errors import IrreproducibleRunError as IrreproducibleRunError
+    from stopwise.errors import LabelsNotSupportedError as LabelsNotSupportedError
     from stopwise.errors import MissingPackageError as MissingPackageError
     from stopwise.errors import OverrideNotSupportedError as OverrideNotSupportedError
     from stopwise.errors import PersistenceError as PersistenceError
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from stopwise.experiments.simulate import Run as Run
     from stopwise.experiments.simulate import measure as measure
     from stopwise.experiments.simulate import simulate as simulate
+    from stopwise.features import Answers as Answers
     from stopwise.features import Custom as Custom
     from stopwise.features import Identity as Identity
     from stopwise.features import PerPair as PerPair
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from stopwise.features import Polynomial as Polynomial
     from stopwise.features import Scaled as Scaled
     from stopwise.features import Shared as Shared
+    from stopwise.features import Standard as Standard
     from stopwise.features import bind as bind
     from stopwise.logs.columns import Columns as Columns
     from stopwise.logs.diagnosis.diagnose import diagnose as diagnose
@@ -85,10 +87,13 @@ if TYPE_CHECKING:
     from stopwise.policies.round_in_progress import RoundInProgress as RoundInProgress
     from stopwise.policies.supervised import Supervised as Supervised
     from stopwise.policies.thompson import Thompson as Thompson
+    from stopwise.policies.uss_anchor import USSAnchor as USSAnchor
+    from stopwise.policies.uss_laplace import USSLaplace as USSLaplace
     from stopwise.policies.uss_pd import USSPD as USSPD
     from stopwise.policies.uss_pd import USSPDRidge as USSPDRidge
     from stopwise.records import Decision as Decision
     from stopwise.records import Failure as Failure
+    from stopwise.records import LabelRequest as LabelRequest
     from stopwise.records import PairEvidence as PairEvidence
     from stopwise.records import Round as Round
     from stopwise.records import Rounds as Rounds
@@ -110,7 +115,7 @@ _NAMES = {
     "environments.synthetic": "Synthetic",
     "environments.tabular": "Heart Pima Tabular",
     "experiments.simulate": "Run measure simulate",
-    "features": "Custom Identity PerPair PerStage Polynomial Scaled Shared bind",
+    "features": "Answers Custom Identity PerPair PerStage Polynomial Scaled Shared Standard bind",
     "logs.columns": "Columns",
     "logs.diagnosis.diagnose": "diagnose",
     "logs.diagnosis.findings": "Diagnosis",
@@ -126,8 +131,10 @@ _NAMES = {
     "policies.round_in_progress": "RoundInProgress",
     "policies.supervised": "Supervised",
     "policies.thompson": "Thompson",
+    "policies.uss_anchor": "USSAnchor",
+    "policies.uss_laplace": "USSLaplace",
     "policies.uss_pd": "USSPD USSPDRidge",
-    "records": "Decision Failure PairEvidence Round Rounds Truth",
+    "records": "Decision Failure LabelRequest PairEvidence Round Rounds Truth",
     "running.answers": "bucket normalised_text",
     "running.runner": "Runner",
     "running.stage": "Stage",

@@ -169,16 +169,9 @@ class Cascade:
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             object.__setattr__(self, name, value)
-        steps = np.diff(cumulative, prepend=0.0)
-        if (steps > 1).any():
-            i = int(np.argmax(steps > 1))
-            warnings.warn(
-                f"running arm {self.names[i]!r} costs as much as {steps[i]:g} wrong answers, more "
-                "than it can correct. Costs are in units of one wrong answer; from amounts of "
-                "money, use Cascade.from_prices(prices, error_cost=...)",
-                CostUnitWarning,
-                stacklevel=3,
-            )
+        if doubt := costs_doubt(self.names, cumulative):
+            how = "from amounts of money, use Cascade.from_prices(prices, error_cost=...)"
+            warnings.warn(f"{doubt}; {how}", CostUnitWarning, stacklevel=3)
 
     def index(self, arm: str | SupportsIndex) -> int:
         """Return the position of an arm given by name or by 0-based position."""
@@ -281,6 +274,15 @@ class Cascade:
         if (self.tradeoff != 1.0).any():
             text += f"; trade-off {', '.join(f'{weight:g}' for weight in self.tradeoff)}"
         return f"Cascade({text})"
+
+
+def costs_doubt(names: Sequence[str], cumulative: ArrayLike) -> str:
+    """Return a warning if an arm costs more than one wrong answer; else an empty text."""
+    steps = np.diff(cumulative, prepend=0.0)
+    i = int(np.argmax(steps > 1))
+    costs = f"running arm {names[i]!r} costs as much as {steps[i]:g} wrong answers"
+    why = "more than it can correct. Costs are in units of one wrong answer"
+    return f"{costs}, {why}" if steps[i] > 1 else ""
 
 
 def _checked_names(names: Sequence[str], n_arms: int) -> tuple[str, ...]:

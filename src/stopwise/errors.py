@@ -65,8 +65,8 @@ class TruthRequiredError(StopwiseError):
     """A comparator that needs the truth, such as an oracle, was not given it."""
 
 
-class AuditNotSupportedError(StopwiseError):
-    """A policy that does not learn from labels was given an audit label."""
+class LabelsNotSupportedError(StopwiseError):
+    """A policy that does not learn from labels was given one."""
 
 
 class OverrideNotSupportedError(StopwiseError, TypeError):

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+FIXED_BY_LABELS = -2.0  # in a note, in place of the arm through which a pair was won
 Progress = Callable[[str, int, int], object]  # called as progress(stage, done, of)
 
 
 def _probability(upper: float) -> str:
-    """Format an upper bound on a probability; a rounding error is 0."""
+    """Format a probability, or an upper bound on one; a rounding error is 0."""
     return f"{min(upper, 1.0):.3g}" if upper > 1e-12 else "0"
 
 
@@ -30,12 +31,12 @@ class PairEvidence(msgspec.Struct, frozen=True):
         The arms i < j, and C_j − C_i, the extra cost of going on.
     disagreement, disagreement_ucb : float
         p̂_ij(x), the estimated probability that their outputs differ, and p̃_ij(x), the upper bound
-        that the rule compares. (For the supervised comparator: differences of error rates.)
+        that the rule compares. (For `USSAnchor` and `Supervised`: differences of rates.)
     gap_won : bool
-        Whether going on costs more than it could correct: gap > p̃ − 2·harm, or ``through``.
-    harm : float
-        Half of what audit labels subtract from p̃, because ``second`` is often the one that errs
-        where the two disagree; 0 without labels.
+        Whether going on costs more than it could correct: gap > p̃·gain, or ``through``.
+    gain : float
+        The most that going on gains where the two disagree, by labels: how much more often
+        ``second`` is right than ``first`` there; 1 without labels.
     through : int
         The arm k through which it was won, as neither (i, k) nor (k, j) is worth it; or −1.
 
@@ -51,21 +52,21 @@ class PairEvidence(msgspec.Struct, frozen=True):
     disagreement: float
     disagreement_ucb: float
     gap_won: bool
-    harm: float = 0.0
+    gain: float = 1.0
     through: int = -1
 
     @property
     def repair(self) -> float:
-        """The most that going on could correct: p̃ − 2·harm."""
-        return self.disagreement_ucb - 2.0 * self.harm
+        """The most that going on could correct: p̃·gain."""
+        return self.disagreement_ucb * self.gain
 
     def __str__(self) -> str:
         verdict = "not worth it" if self.gap_won else "may be worth it"
         if (k := self.through) >= 0:
             verdict += f": neither {self.first} → {k} nor {k} → {self.second} is"
         p = self.disagreement
-        estimate = "never seen" if math.isnan(p) else f"estimate {p:.3g}"
-        labels = f", labels show harm of {self.harm:.3g}" if self.harm > 0 else ""
+        estimate = "never seen" if math.isnan(p) else f"estimate {_probability(p)}"
+        labels = f", labels show a gain of at most {self.gain:.3g}" if self.gain < 1 else ""
         return (
             f"{self.first} → {self.second}: costs {self.gap:.3g} more, could correct at most "
             f"{_probability(self.repair)} ({estimate}{labels}): {verdict}"
@@ -79,6 +80,14 @@ class PairCoverage(NamedTuple):
     second: int
     observations: int  # rounds in which both ran
     condition: float  # λ_max/λ_min of V: 1 if contexts vary evenly, inf while V is singular
+
+
+class LabelRequest(NamedTuple):
+    """A label that a policy asks for (`Policy.label`): it is one of many that it might have."""
+
+    probability: float  # that the label of such a round was asked for
+    explored: float  # that such a round went to the last arm, where the rule stopped before
+    round: float  # how many rounds the policy had learned before
 
 
 class Decision(msgspec.Struct, frozen=True, eq=False):
@@ -117,6 +126,12 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         return self.stop if self.explored_from < 0 else self.explored_from
 
     @property
+    def fixed_by_labels(self) -> bool:
+        """Whether every round stops here now, as labels show that this is better than the rule."""
+        numbers = () if self.note is None else np.frombuffer(self.note)
+        return len(numbers) > 3 and float(numbers[3]) == FIXED_BY_LABELS
+
+    @property
     def evidence(self) -> tuple[PairEvidence, ...]:
         """The comparisons that this decision rested on (see the class)."""
         return () if self.source is None else self.source.explain(self)
@@ -141,6 +156,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         text = f"Stop at arm {self.stop} ({self.arm}), cost {self.cost:.3g}"
         if (ruled := self.rule_stop) < self.stop:
             return f"{text}: continued at random; the rule would have stopped at arm {ruled}."
+        if self.fixed_by_labels:
+            return f"{text}: labels show that stopping there every time is better than the rule."
         if here:
             closest = min(here, key=lambda e: e.gap - e.repair)
             return (
@@ -187,6 +204,8 @@ class Round(msgspec.Struct, frozen=True):
         What each call really cost, where the stages report it.
     failure : Failure or None
         Why the round ended early, if it did.
+    request : LabelRequest or None
+        Set if the policy asks for the round's label.
     """
 
     id: str
@@ -198,6 +217,12 @@ class Round(msgspec.Struct, frozen=True):
     rule_stop: int
     costs: tuple[float, ...] | None = None
     failure: Failure | None = None
+    request: LabelRequest | None = None
+
+    @property
+    def wants_label(self) -> bool:
+        """Whether the policy asks for the right answer (`Policy.label`)."""
+        return self.request is not None
 
     @property
     def answer(self) -> Any:
@@ -219,9 +244,8 @@ class Rounds(msgspec.Struct, frozen=True, eq=False):
     failed : ndarray of bool, shape (n,)
         Whether the arm after ``reach`` was asked and failed.
     wrong : ndarray of uint8, shape (n, K), or None
-        1 where an arm was wrong, 0 where it was right, 2 where that is not known.
-    audited : ndarray of bool, shape (n,), or None
-        Rounds whose right answer a policy that learns from labels sees when they have ended.
+        1 where an arm was wrong, 0 where it was right, 2 where that is not known: the answers to
+        a policy that asks for labels.
     """
 
     contexts: NDArray[np.float64]
@@ -229,7 +253,6 @@ class Rounds(msgspec.Struct, frozen=True, eq=False):
     reach: NDArray[np.int64]
     failed: NDArray[np.bool_]
     wrong: NDArray[np.uint8] | None = None
-    audited: NDArray[np.bool_] | None = None
 
     @property
     def n(self) -> int:

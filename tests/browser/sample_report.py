@@ -30,7 +30,7 @@ def _claims(text: str, first: Any, second: Any) -> tuple[Claim, ...]:
     criterion, why, where = "by a paired interval", "The radius is large.", "Figure 1a"
     return (
         Claim(text, first, "regret 1.5 ± 0.2", criterion, why, where, "literal"),
-        Claim(text, second, "regret 0.5 ± 0.1", criterion, "", where, "practical"),
+        Claim(text, second, "regret 0.5 ± 0.1", criterion, "", where, "near-greedy"),
     )
 
 
@@ -46,7 +46,7 @@ REGRET = Section(
             ("setting", "policy", *(f"instance {k}" for k in range(1, 9))),
             (
                 ("literal", "USS-PD", *[Interval(123.456, 122.2, 124.712, 100)] * 8),
-                ("practical", EVIL, 0.0692, -12345.6, nan, inf, 7, "–", 1e-7, 20000),
+                ("near-greedy", EVIL, 0.0692, -12345.6, nan, inf, 7, "–", 1e-7, 20000),
             ),
             note="Cut off | here.",
         ),
@@ -69,7 +69,7 @@ REPORT = Report(
     command="stopwise reproduce --quick --only regret --only fractions --seed 12345678901234567890",
     sections=(FRACTIONS, REGRET),
     choices=(Choice("κ", "0.25", "The slope at even odds."), Choice(EVIL, "`I_t=1`", EVIL)),
-    settings=(("literal", "As printed."), ("practical", "As we recommend.")),
+    settings=(("literal", "As printed."), ("near-greedy", "Less exploration.")),
     provenance=provenance(datetime(2024, 5, 1, 12, tzinfo=UTC), 75.0, "0 to 99", "threads", 2),
     scale="5,000 rounds, 100 repetitions",
 )

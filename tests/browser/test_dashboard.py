@@ -23,6 +23,7 @@ SPEC = {
     "name": "triage",
     "arms": [{"name": arm, "cost": cost} for arm, cost in zip(ARMS, (0.1, 0.3, 0.2), strict=True)],
     "context": ["age", "bmi"],
+    "policy": {"kind": "uss-laplace", "labels": 30, "explore": 0},
 }
 ROUNDS, PAGE = "/v1/cascades/triage/rounds", "/cascades/triage"
 
@@ -72,12 +73,30 @@ def test_a_round_opened_through_the_api_appears(page: Page, busy: Served) -> Non
     assert f"{before + 1:,}" in text_of(page, ".summaries")
 
 
+def test_a_click_is_a_label(page: Page, busy: Served) -> None:
+    def wanted() -> int:
+        return busy.get("/v1/cascades/triage/label-requests").json()["wanted"]
+
+    before = wanted()
+    page.open(f"{busy.url}{PAGE}/labels")
+    chosen = page.chromium.find_element(By.CSS_SELECTOR, "[data-answer]")
+    first = chosen.get_attribute("data-round")
+    chosen.click()
+    wait_for(page, f"document.getElementById('case-{first}') === null")
+    typed = page.chromium.find_element(By.CSS_SELECTOR, "input[data-round]")
+    second = typed.get_attribute("data-round")
+    typed.send_keys("neither\n")
+    wait_for(page, f"document.getElementById('case-{second}') === null")
+    assert wanted() == before - 2
+    assert busy.get(f"{ROUNDS}/{second}").json()["labelled"]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_errors_nothing_scrolls_sideways_and_all_can_be_read(
     page: Page, busy: Served, width: int, scheme: str
 ) -> None:
-    for path in ("/", PAGE):
+    for path in ("/", PAGE, f"{PAGE}/labels"):
         page.open(busy.url + path, width=width, scheme=scheme)
         inside = (
             "[...document.querySelectorAll('main *')].every(e => !e.checkVisibility() ||"

@@ -1,5 +1,6 @@
 """``stopwise diagnose``: on good logs, on bad ones, and interrupted in a process of its own."""
 
+import csv
 import json
 import os
 import re
@@ -50,6 +51,7 @@ def test_into_a_pipe_it_writes_a_summary_and_a_report(
     for arm in ARMS:
         assert re.search(rf"^ *{arm} .*%", done.stdout, re.MULTILINE)
     assert f"Open visits-diagnosis{os.sep}report.html" in done.stdout
+    assert ": stopwise replay visits.csv --costs 0.01,0.04,0.1 --answers\n" in done.stdout
     folder = tmp_path / "visits-diagnosis"
     assert {p.name for p in folder.iterdir()} == {"report.html", "diagnosis.json", "figures"}
     page = (folder / "report.html").read_text(encoding="utf-8")
@@ -88,6 +90,12 @@ def test_json_is_all_there_is_on_standard_output(stopwise: Run, tmp_path: Path) 
         ([*COSTS, "--outputs", "a,,b"], "names no column"),
         ([*COSTS, "--degree", "5"], "--degree"),
         ([*COSTS, "--out", "visits.csv"], "--out"),
+        ([*COSTS, "--label-rows", "visits.csv"], "exists; name another file, or replace it with"),
+        (["--prices", "10,40,100"], "prices need --error-cost, what one wrong answer costs you"),
+        ([*COSTS, "--prices", "1,4,10", "--error-cost", "100"], "and no --costs"),
+        ([*COSTS, "--label", "truth"], "no column 'truth'"),
+        ([*COSTS, "--label", "truth"], "'output.large'. Name your own with --label"),
+        ([*COSTS, "--context", "x"], 'Name your own with --context ("" if there are none)'),
     ],
 )
 def test_usage_errors(
@@ -97,6 +105,59 @@ def test_usage_errors(
     assert done.returncode == 2
     assert message in flat(done.stderr)
     assert [p.name for p in tmp_path.iterdir()] == [log.name]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_rows_to_label_are_written_for_a_person(stopwise: Run, tmp_path: Path, kind: str) -> None:
+    table = rounds(4000)
+    del table["label"]
+    ill = "ill" if kind == "csv" else 'ill, or "so"'
+    said = {f"output.{arm}": np.array([ill, "well"])[table[f"output.{arm}"]] for arm in ARMS}
+    table = {"id": [f"v{k}" for k in range(4000)], **table, **said}
+    if kind == "parquet":
+        table["time"] = pa.array(range(4000), pa.timestamp("s"))
+    save(tmp_path / f"visits.{kind}", {name: list(column) for name, column in table.items()})
+    words = ("diagnose", f"visits.{kind}", *COSTS, "--label-rows", "todo.csv", "--json")
+    done = stopwise(*words)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)["plan"]
+    assert f"To label: {len(plan['rows'])} rows, in todo.csv" in done.stderr
+    with (tmp_path / "todo.csv").open(newline="", encoding="utf-8") as file:
+        header, *lines = csv.reader(file)
+    times = ["time"] if kind == "parquet" else []
+    assert header == ["row", "id", *times, *(f"output.{arm}" for arm in ARMS), "label"]
+    assert len(lines) == len(plan["rows"]) == plan["labels"] > 300
+    for number, *texts, label in lines:
+        row = int(number) - 1
+        assert texts[0] == f"v{row}"
+        assert texts[-3:] == [said[f"output.{arm}"][row] for arm in ARMS]
+        assert len(set(texts[-3:])) == 2  # arms disagree
+        assert label == ""
+    before = (tmp_path / "todo.csv").read_bytes()
+    assert stopwise(*words).returncode == 2
+    assert stopwise(*words, "--overwrite", "--seed", "1").returncode == 0
+    assert (tmp_path / "todo.csv").read_bytes() != before  # another seed, other rows
+    assert stopwise(*words, "--overwrite").returncode == 0
+    assert (tmp_path / "todo.csv").read_bytes() == before
+
+
+def test_money_is_shown_in_one_unit_and_doubted_in_the_report(
+    stopwise: Run, log: Path, tmp_path: Path
+) -> None:
+    done = stopwise("diagnose", log.name, "--prices", "10,40,100", "--error-cost", "1000")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"large .* 0\.1 +0\.15 ", done.stdout)  # own and total cost
+    assert "costs in units of one wrong answer" in flat(done.stdout)
+    assert "which is 1,000 in the currency of the prices" in flat(done.stdout)
+    page = (tmp_path / "visits-diagnosis" / "report.html").read_text(encoding="utf-8")
+    assert "--costs 10,40,100 --error-cost 1000<" in page
+    assert "amounts of money" not in page
+    done = stopwise("diagnose", log.name, "--costs", "10,40,100")
+    page = (tmp_path / "visits-diagnosis" / "report.html").read_text(encoding="utf-8")
+    for text in (flat(done.stdout), flat(done.stderr), page):
+        assert "costs as much as 10 wrong answers" in text
+        assert "amounts of money need --error-cost" in text
+    assert "nothing to learn" in flat(done.stdout)
 
 
 def test_a_bad_log_is_named_and_nothing_is_written(stopwise: Run, log: Path) -> None:

@@ -103,7 +103,7 @@ def test_export(stopwise: Run, store: Path, tmp_path: Path) -> None:
     done = stopwise("log", "export", "--cascade", "triage", "--out", "a.csv")
     assert done.returncode == 0
     assert "Next:" not in done.stdout  # too few rounds for a diagnosis
-    assert "full_depth_every" in done.stdout
+    assert "explore in the policy gives some" in done.stdout
     before = set(tmp_path.iterdir())
     for wrong in (
         *((), ("--out", "b.csv"), ("--out", "b.csv", "--cascade", "nobody")),  # where to? which?

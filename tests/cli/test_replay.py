@@ -45,7 +45,7 @@ def test_at_a_narrow_terminal_no_number_is_cut(stopwise: Run, log: Path, tmp_pat
         assert done.returncode == 0, done.stderr
         assert "…" not in done.stdout
         found = json.loads((tmp_path / "visits-replay" / "replay.json").read_bytes())
-        shown = re.findall(r"^ ?(?:uss-pd|always \w+) .* (\d\.\d+) ?$", done.stdout, re.MULTILINE)
+        shown = re.findall(r"^ ?(?:uss-\w+|always \w+) .* (\d\.\d+) ?$", done.stdout, re.MULTILINE)
         losses = [one["loss"]["value"] for one in (*found["policies"], *found["fixed"])]
         assert [float(text) for text in shown] == pytest.approx(losses, abs=6e-4)
 
@@ -67,8 +67,8 @@ def test_a_log_that_ends_early_is_not_compared(stopwise: Run, tmp_path: Path) ->
 
 
 def test_the_same_command_gives_the_same_bytes(stopwise: Run, log: Path) -> None:
-    words = ("replay", log.name, *COSTS, "--json", "--policy", "thompson", "--audit", "0.1")
-    words += ("--policy", "uss-pd:full_depth_every=20")
+    words = ("replay", log.name, *COSTS, "--json", "--policy", "thompson", "--labels", "50")
+    words += ("--policy", "uss-laplace", "--answers")
     first, again = stopwise(*words), stopwise(*words, "--out", "there")
     assert first.returncode == 0, first.stderr
     assert first.stdout == again.stdout
@@ -95,6 +95,10 @@ def test_a_saved_policy_continues_or_is_refused(stopwise: Run, log: Path, tmp_pa
     assert done.returncode == 2
     assert "another cascade" in flat(done.stderr)
     assert "arm 'large' costs as much as 1.5 wrong answers" in flat(done.stderr)
+    assert stopwise("replay", log.name, "--prices", "1,1,1.5").returncode == 2
+    done = stopwise("replay", log.name, *costs)
+    assert "Warning: running arm 'large' costs as much as 1.5 wrong answers" in flat(done.stdout)
+    assert '"stopwise diagnose" leaves these out' in flat(done.stdout)
     assert not (tmp_path / "no").exists()
 
 
@@ -118,8 +122,7 @@ def test_a_log_that_is_refused_leaves_nothing_behind(stopwise: Run, tmp_path: Pa
     ("words", "says"),
     [
         ([*COSTS, "--policy", "uss-dp"], "uss-pd, uss-pd-ridge, thompson"),
-        ([*COSTS, "--audit", "2"], "--audit"),
-        ([*COSTS, "--degree", "0"], "--degree"),
+        ([*COSTS, "--labels", "-2"], "--labels"),
         ([*COSTS, "--seed", "-1"], "--seed"),
         ([], "in the order rules, small, large: its own cost"),
         ([*COSTS, "--outputs", "output.rules,output.small,label"], "right answers and of an arm"),

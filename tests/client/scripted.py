@@ -69,7 +69,9 @@ def view(**features: Any) -> Answer:
     """Show a cascade."""
     arms = [{"name": name, "cost": 0.1} for name in ("history", "glucose", "insulin")]
     spec = {"name": "triage", "arms": arms, "context": 2, "features": features}
-    counts = dict.fromkeys(("created", "n_features", "rounds", "open", "learned", "audited"), 0)
+    counts = dict.fromkeys(
+        ("created", "n_features", "rounds", "open", "learned", "labelled", "labels_wanted"), 0
+    )
     return Answer(
         {"spec": spec, "status": "active", **counts, "stops": [0, 0, 0], "mean_cost": None}
     )

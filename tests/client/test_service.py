@@ -17,6 +17,7 @@ from tests.service.harness import Served
 Connect = Callable[..., Callable[..., Any]]
 CASCADE = sw.Cascade([0.01, 0.1, 0.2], names=["history", "glucose", "insulin"])
 SETTINGS: dict[str, Any] = {"forced_rounds": 10, "sigma": 0.1}
+USS_PD: dict[str, Any] = {"policy": "uss-pd"}
 WIDE = sw.Polynomial(degree=2)
 
 
@@ -28,7 +29,8 @@ def name() -> str:
 
 def test_a_complete_round_trip(service: Served, connect: Connect, name: str) -> None:
     ask = connect(service.url)
-    created = ask("create", name, CASCADE, context=["age", "bmi"], features=WIDE, **SETTINGS)
+    context = ["age", "bmi"]
+    created = ask("create", name, CASCADE, context=context, features=WIDE, **USS_PD, **SETTINGS)
     assert (created.status, created.rounds, created.spec.tradeoff) == ("active", 0, 1.0)
     assert created.spec.policy == {"kind": "uss-pd", **SETTINGS}
     assert ask("create", created.spec).created == created.created  # the same again is the same
@@ -41,16 +43,16 @@ def test_a_complete_round_trip(service: Served, connect: Connect, name: str) -> 
     assert (reported.status, reported.next, reported.repeated) == ("open", 1, False)
     reported = ask("report", name, opened.id, {"glucose": "ill"})
     assert (reported.status, reported.next, reported.repeated) == ("learned", None, False)
-    assert ask("label", name, opened.id, "ill").audited == 1
+    assert ask("label", name, opened.id, "ill").labelled == 1
     view = ask("look_up", name, opened.id)
-    assert (view.context, view.audited) == ([0.2, 0.75], True)
+    assert (view.context, view.labelled) == ([0.2, 0.75], True)
     assert view.outputs == {"history": "ill", "glucose": "ill", "insulin": "well"}
 
     many = ask("open_many", name, np.eye(2), evidence=True)
     assert [ask("look_up", name, one.id).context for one in many] == [[1, 0], [0, 1]]
     assert ask("report", name, many[0].id, ["ill"], final=True).status == "learned"
     now = ask("cascade", name)
-    assert (now.rounds, now.open, now.audited) == (3, 1, 1)
+    assert (now.rounds, now.open, now.labelled) == (3, 1, 1)
     assert name in [view.spec.name for view in ask("cascades")]
     assert ask("retire", name).status == "retired"
     assert ask("ready")
@@ -76,12 +78,12 @@ def revealing() -> list[Any]:
     return [history, second, insulin]
 
 
-STEPS = sw.PerStage([sw.Polynomial(degree=1), sw.Polynomial(degree=2)], sees=[1, 2])
+STEPS = sw.Answers([0, 1], [sw.Polynomial(degree=1), sw.Polynomial(degree=2)])
 
 
 @pytest.mark.parametrize(
     ("features", "arms", "known", "more"),
-    [(WIDE, stages(), 2, {}), (STEPS, revealing(), 1, {"full_depth_every": 20})],
+    [(WIDE, stages(), 2, {}), (STEPS, revealing(), 1, {"explore": 0.05})],
     ids=["complete", "revealed"],
 )
 def test_rounds_run_through_the_service_are_those_of_a_runner(
@@ -89,10 +91,11 @@ def test_rounds_run_through_the_service_are_those_of_a_runner(
 ) -> None:
     cases = np.random.default_rng(known).uniform(-1, 1, (60, 2))
     settings = SETTINGS | more
-    policy = sw.USSPD(CASCADE, features, context_dim=2, **settings)
+    policy = sw.USSPD(CASCADE, features, context_dim=known, **settings)
     runner = sw.Runner(policy, arms, context=lambda x: x[:known])
     expected = [(done.stop, done.answer, done.outputs) for done in runner.run_many(cases)]
-    connect(service.url)("create", name, CASCADE, context=2, features=features, **settings)
+    given = {"context": known, "features": features, **USS_PD, **settings}
+    connect(service.url)("create", name, CASCADE, **given)
     ask = connect(service.url)
     played = [ask("run", name, x[:known], arms, case=x) for x in cases]
     assert [(done.stop, done.answer, done.outputs) for done in played] == expected

@@ -17,16 +17,19 @@ N = 30
 COSTS = (0.05, 0.15, 0.2)
 CASCADE = sw.Cascade(COSTS)
 ARMS = {"arms": [[1, 0, -1], [3, 2, 0], [6, 6, 0]], "label": [9, 9, 0]}
-PAIRS = sw.Realizable(CASCADE, {(0, 1): [-2.0, 2.0], (0, 2): [-1.0, 3.0], (1, 2): [-4.0, 1.0]})
 BATCH = sw.LogisticArms(CASCADE, **ARMS).sample(N, np.random.default_rng(3))
 assert BATCH.outputs is not None
 OUTPUTS = BATCH.outputs
 DIFFER = np.stack([OUTPUTS[:, i] != OUTPUTS[:, j] for i, j in CASCADE.pairs()], axis=1)
+PAIRS = sw.Batch(
+    *(BATCH.contexts, BATCH.disagreement, BATCH.optimal, BATCH.margins),
+    differ=DIFFER.astype(np.uint8),
+)
 RECORD = sw.Rounds(
     BATCH.contexts, DIFFER.astype(np.uint8), np.full(N, 2), np.zeros(N, dtype=np.bool_)
 )
 SETTINGS: dict[str, dict[str, Any]] = {
-    "uss-pd": {"forced_rounds": 5, "full_depth_every": 7},
+    "uss-pd": {"forced_rounds": 5, "explore": 0.15},
     "uss-pd-ridge": {"lam": 0.5, "S": 0.5},
     "thompson": {"forced_rounds": 5, "seed": 3},
     "supervised": {"forced_rounds": 5},
@@ -39,7 +42,7 @@ no_truth = pytest.mark.parametrize(
 def new(name: str, kind: Callable[..., Any] | None = None, **more: Any) -> Any:
     """Create a policy of this name, or one of a subclass of it."""
     sized = {"context_dim": 2} if issubclass(sw.POLICIES[name], Contextual) else {}
-    return (kind or sw.POLICIES[name])(CASCADE, **sized, **SETTINGS.get(name, {}) | more)
+    return (kind or sw.POLICIES[name])(CASCADE, **sized | SETTINGS.get(name, {}) | more)
 
 
 def own_stop(x: Any) -> int:
@@ -202,7 +205,7 @@ def test_a_step_may_call_batch_methods_and_take_only_what_it_needs(name: str) ->
         def decide(self, x: Any) -> sw.Decision:
             return self._decision(int(super().decide_many([x])[0]))
 
-    plain = {"full_depth_every": None} if name == "uss-pd" else {}
+    plain: dict[str, Any] = {"explore": 0} if name == "uss-pd" else {}
     for kind in (Batch, Many):
         for play in (*BY_OUTPUTS.values(), *DECIDES.values()):
             one, other = new(name, **plain), new(name, kind, **plain)
@@ -229,7 +232,7 @@ def test_observe_alone_is_refused_where_only_disagreements_are_known(name: str) 
     for entry in (
         *BY_PAIRS.values(),
         lambda p: p.observe_many(RECORD, STOPS),
-        lambda p: sw.simulate(p, PAIRS, rounds=10),
+        lambda p: measure(p, PAIRS),
     ):
         with pytest.raises(sw.OverrideNotSupportedError, match="observe_disagreements"):
             entry(policy)
@@ -245,30 +248,25 @@ def test_labels_of_a_record_are_learned_step_by_step_as_at_once() -> None:
         reach=random.integers(-1, 3, N),
         failed=random.random(N) < 0.3,
         wrong=(BATCH.labels[:, None] != OUTPUTS).astype(np.uint8),
-        audited=random.random(N) < 0.5,
     )
-    one, other = new("uss-pd"), new("uss-pd", passing_on(sw.USSPD, "decide"))
+    asking: dict[str, Any] = {"labels": 20, "explore": 0}
+    steps = passing_on(sw.USSPD, "label")
+    one, other = new("uss-pd", **asking), new("uss-pd", steps, **asking)
     assert one.run_recorded(record).tolist() == other.run_recorded(record).tolist()
-    assert 0 < one.audits == other.audits
+    assert 0 < one.labelled == other.labelled == other.calls
+    assert one.run(BATCH.contexts, OUTPUTS, labels=BATCH.labels).tolist() == (
+        other.run(BATCH.contexts, OUTPUTS, labels=BATCH.labels).tolist()
+    )
+    assert one.labelled == other.labelled == other.calls
     assert one.rounds == other.rounds
     assert one.decide_many(BATCH.contexts).tolist() == other.decide_many(BATCH.contexts).tolist()
 
 
-def test_an_overridden_audit_is_refused_for_recorded_labels() -> None:
-    policy = new("uss-pd", passing_on(sw.USSPD, "audit"))
-    assert policy.run_recorded(RECORD).shape == (N,)  # nothing is audited there
-    known = np.zeros((N, 3), dtype=np.uint8), np.ones(N, dtype=np.bool_)
-    record = sw.Rounds(RECORD.contexts, RECORD.differ, RECORD.reach, RECORD.failed, *known)
-    with pytest.raises(sw.OverrideNotSupportedError, match="audit"):
-        policy.run_recorded(record)
-    assert policy.rounds == N
-
-
 @pytest.mark.parametrize("kind", [deciding("uss-pd"), learning("uss-pd")])
 def test_overridden_steps_are_refused_where_stages_reveal_the_context(kind: Any) -> None:
-    staged = sw.PerStage([sw.Identity(), sw.Identity()], sees=[1, 2])
-    policy = new("uss-pd", kind, features=staged)
-    state = new("uss-pd", features=staged).start([0.5]).state()
+    staged = {"features": sw.Answers([0, 1]), "context_dim": 1}
+    policy = new("uss-pd", kind, **staged)
+    state = new("uss-pd", **staged).start([0.5]).state()
     for call, *given in (
         (policy.start, [0.5]),
         (policy.resume, state),

@@ -28,13 +28,12 @@ def test_the_results_are_those_of_the_documentation(
     for name in ("as arithmetic", "low", "middling", "steep"):
         assert results[name].error - results[name].fixed_errors[-1] < 0.005
         assert results[name].cost < 0.5 * results[name].fixed_costs[-1]
-    for name in ("as arithmetic", "next to nothing", "low", "middling", "steep", "all alike"):
-        assert all(results[name].loss < 0.95 * fixed for fixed in results[name].fixed_losses)
+    for name in list(results)[:8]:
+        assert all(results[name].loss < 0.8 * fixed for fixed in results[name].fixed_losses), name
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("every", [None, 20])
-def test_the_table_equals_running_round_by_round(every: int | None) -> None:
+def test_the_table_equals_running_round_by_round() -> None:
     random = np.random.default_rng(5)
     pixels, digits = map(np.asarray, load_digits(return_X_y=True))
     models = example.train(pixels[:900] / 16, digits[:900], random)
@@ -42,16 +41,16 @@ def test_the_table_equals_running_round_by_round(every: int | None) -> None:
     images, labels = example.noisy(pixels[chosen] / 16, random), digits[chosen]
 
     costs = example.COSTS["middling"]
-    rounds = list(example.new_runner(models, costs, every).run_many(images))
+    rounds = list(example.new_runner(models, costs).run_many(images))
     live = np.array([done.stop for done in rounds])
     assert set(live.tolist()) == {0, 1, 2}
-    by_name = {r.name: r for r in example.play(models, images, labels, every)}
+    by_name = {r.name: r for r in example.play(models, images, labels)}
     wrong = [done.outputs[-1] != label for done, label in zip(rounds, labels, strict=True)]
     assert by_name["middling"].error == pytest.approx(np.mean(wrong))
     assert by_name["middling"].cost == pytest.approx(np.mean(np.cumsum(costs)[live]))
 
     contexts, outputs = example.contexts_of(models, images)
-    assert (example.new_policy(models, costs, every).run(contexts, outputs) == live).all()
+    assert (example.new_policy(costs).run(contexts, outputs) == live).all()
     for t, done in enumerate(rounds):  # a round knows what its stages revealed, and no more
         ran = len(done.outputs)
         assert done.context == pytest.approx(contexts[t, : min(ran + 1, 3)])

@@ -22,7 +22,6 @@ class Row(NamedTuple):
 
     x: tuple[float, ...]
     stop: int
-    rule_stop: int | None  # None where rounds have no weights
     count: int
     positives: tuple[int, ...]  # rounds in which the answer to each question was yes
 
@@ -40,7 +39,8 @@ def joined(named: Parts) -> NDArray[np.uint8]:
 def learned(policy: Contextual) -> Parts:
     """Return what was learned from rounds, without how exactly estimates have been computed."""
     left_out = {"effort", "beaten_by", "model"}
-    return {name: part for name, part in parts(policy).items() if not left_out & {*name.split(".")}}
+    named = parts(policy) | {k: v for k, v in policy.state().items() if k.startswith("held")}
+    return {name: part for name, part in named.items() if not left_out & {*name.split(".")}}
 
 
 def assert_same(one: Parts, other: Parts, message: str = "") -> None:
@@ -63,13 +63,11 @@ def rows(policy: Contextual) -> list[Row]:
         if not (name.startswith("history") and name.endswith(".x")):
             continue
         block, (_, stop, kind, *_) = name[:-1], name.split(".")
-        rule_stops = named.get(block + "rule_stops")
         for r, row in enumerate(x.T.tolist()):
             count, yes = 1, [int(bits) >> r & 1 for bits in named.get(block + "answers", [])]
             if kind == "counted":
                 count, yes = int(named[block + "counts"][r]), named[block + "positives"][:, r]
-            rule_stop = None if rule_stops is None else int(rule_stops[r])
-            found.append(Row(tuple(row), int(stop), rule_stop, count, tuple(map(int, yes))))
+            found.append(Row(tuple(row), int(stop), count, tuple(map(int, yes))))
     return found
 
 
@@ -78,14 +76,17 @@ class _Reading:
 
     def __init__(self, policy: Contextual, content: bytes) -> None:
         features, self.n_arms = policy.features, policy.cascade.n_arms
-        if policy.needs_truth:
-            asked = [(0, arm) for arm in range(self.n_arms)]
-        else:
-            asked = [(features.slot_of(i, j), j) for i, j in policy.cascade.pairs()]
-        self.questions = [features.dims[slot] for slot, _ in asked]
-        self.grams = [features.dims[slot] for slot, _ in dict.fromkeys(asked)]
-        self.width = features.width
-        self.weighted = policy.full_depth_every is not None
+        asked = [(slot, arm, 0) for slot, arm in policy.questions()]
+        if features.sees is not None:
+            pairs = policy.cascade.pairs()
+            asked = [
+                (slot, arm, policy.answered_from(*pair))
+                for (slot, arm, _), pair in zip(asked, pairs, strict=True)
+            ]
+        self.questions = [features.dims[slot] for slot, *_ in asked]
+        self.linear = [features.linear[slot] for slot, *_ in asked]
+        self.grams = [features.dims[slot] for slot, *_ in dict.fromkeys(asked)]
+        self.width, self.revealed = features.width, features.sees is not None
         self.content, self.at = content, 0
         self.named: Parts = {}
 
@@ -97,17 +98,23 @@ class _Reading:
         self.history("history", self.n_arms, self.width, len(self.questions))
         for g, d in enumerate(self.grams):
             self.take(f"gram.{g}.count", "<f8")
-            self.take(f"gram.{g}.heaviest", "<f8")
             self.factor(f"gram.{g}", d)
         for q, d in enumerate(self.questions):
             self.model(f"model.{q}", d)
-        self.take("label.rounds", "<i8")
+        for name in ("rounds", "asked", "disagreed", "trial_asked", "trial_answered", "since"):
+            self.take(f"label.{name}", "<i8")
+        if self.revealed:
+            self.take("thirds", "<f8", self.n_arms, self.n_arms, self.n_arms, 2)
+        self.take("label.fixed", "<i8")
+        self.take("label.depths", "<f8", self.n_arms, 3)
+        self.take("label.heaviest", "<f8")
         if self.take("label.any", "<i8")[0]:
-            for q, d in enumerate(self.questions):
+            for q, dims in enumerate(zip(self.questions, self.linear, strict=True)):
                 self.take(f"label.{q}.rounds", "<i8")
-                self.take(f"label.{q}.heaviest", "<f8")
-                self.history(f"label.{q}.history", 3, d + 1, 1)
-                self.model(f"label.{q}.model", d + 1)
+                self.take(f"label.{q}.residuals", "<f8")
+                for kind, d in zip(("pooled", "local"), dims, strict=True):
+                    self.take(f"label.{q}.{kind}.moment", "<f8", d + 1)
+                    self.take(f"label.{q}.{kind}.gram", "<f8", (d + 1) * (d + 2) // 2)
         assert self.at == len(self.content), "the layout of a saved learner has changed"
         return self.named
 
@@ -127,8 +134,6 @@ class _Reading:
                     self.take(f"{prefix}.{b}.x", "<f8", width, n)
                     if kind == "single":
                         self.take(f"{prefix}.{b}.answers", "<u8", n_questions)
-                    if self.weighted:
-                        self.take(f"{prefix}.{b}.rule_stops", "<u1", BLOCK)
                     if kind == "counted":
                         self.take(f"{prefix}.{b}.counts", "<i4", BLOCK)
                         self.take(f"{prefix}.{b}.positives", "<i4", n_questions, BLOCK)

@@ -19,8 +19,9 @@ import stopwise as sw
 from stopwise.policies.contextual import Contextual
 from tests.helpers import archive
 
+DEAR = sw.Cascade([0.05, 0.4, 0.3])
 TWO, THREE = sw.Cascade([0.05, 0.3]), sw.Cascade([0.05, 0.2, 0.15])
-STAGES = sw.PerStage([sw.Polynomial(1), sw.Polynomial(1)], sees=[1, 2])
+STAGES = sw.Answers([0, 1], [sw.Polynomial(1), sw.Polynomial(1)])
 NEW: dict[str, Callable[[], Contextual]] = {
     "uss-pd": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02),
     "one feature": lambda: sw.USSPD(TWO, context_dim=1, forced_rounds=0, sigma=0.02),
@@ -28,10 +29,10 @@ NEW: dict[str, Callable[[], Contextual]] = {
     "uss-pd-ridge": lambda: sw.USSPDRidge(TWO, sw.Polynomial(2), 2, lam=0.3, sigma=0.02),
     "thompson": lambda: sw.Thompson(THREE, context_dim=2, forced_rounds=4),
     "supervised": lambda: sw.Supervised(TWO, context_dim=2, forced_rounds=4, sigma=0.02),
-    "labels": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02),
-    "explored rounds": lambda: sw.USSPD(
-        THREE, STAGES, 2, forced_rounds=4, sigma=0.02, full_depth_every=3
-    ),
+    "labels": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02, labels=0.5),
+    "explored rounds": lambda: sw.USSPD(THREE, STAGES, 1, forced_rounds=4, sigma=0.02, explore=0.3),
+    "uss-laplace": lambda: sw.USSLaplace(DEAR, sw.Polynomial(1), 2),
+    "uss-anchor": lambda: sw.USSAnchor(DEAR, STAGES, 1),
 }
 ROUNDS = {"uss-pd": 90, "labels": 30}  # 20 for the others; more than a block of 64 once
 
@@ -47,7 +48,7 @@ Look = Callable[[Any, sw.Decision], None]
 def live(
     name: str, policy: Any, rng: np.random.Generator, rounds: int, look: Look | None = None
 ) -> list[int]:
-    """Decide, look at each decision, observe, audit; return the stops."""
+    """Decide, look at each decision, observe, label; return the stops."""
     d, n_arms = policy.features.context_dim, policy.cascade.n_arms
     stops: list[int] = []
     for t in range(rounds):
@@ -64,15 +65,17 @@ def live(
         if look is not None:
             look(policy, decision)
         outputs = tuple(answers[: decision.stop + 1])
+        request = None
         if staged:
             descent.learn()
         elif policy.needs_truth:
             policy.observe(x, outputs, sw.Truth(label=False))
         else:
-            policy.observe(x, outputs, rule_stop=decision.rule_stop)
-        if name == "labels" and t % 2 == 0:
-            done = sw.Round("", 0.0, tuple(x), outputs, outputs, len(outputs) - 1, 0)
-            policy.audit(done, False)
+            request = policy.observe(x, outputs, rule_stop=decision.rule_stop)
+        if name == "labels" and (request or t % 2 == 0):
+            ends = len(outputs) - 1, decision.rule_stop
+            done = sw.Round("", 0.0, tuple(x), outputs, outputs, *ends, request=request)
+            policy.label(done, False)
     return stops
 
 
@@ -86,13 +89,14 @@ def check(policy: Any, decision: sw.Decision) -> None:
         if "has not converged" not in str(error):
             raise
         return  # damage can create data that no estimate fits
-    if policy.rounds < forced if forced != "auto" else archive.parts(policy)["explored"] == 0:
+    exploring = archive.parts(policy)["explored"] == 0
+    if decision.fixed_by_labels or (exploring if forced == "auto" else policy.rounds < forced):
         assert not evidence
         return
     compared = [(i, j) for i in range(decision.rule_stop + 1) for j in range(i + 1, n_arms)]
     assert [(e.first, e.second) for e in evidence] == compared
     for e in evidence:
-        numbers = np.array([e.disagreement, e.disagreement_ucb, e.harm])
+        numbers = np.array([e.disagreement, e.disagreement_ucb, e.gain])
         assert (np.abs(numbers) <= 1.0).all(), e
 
 

@@ -55,11 +55,11 @@ def at_once(
     return policy
 
 
-def recorded(d: int, n_arms: int, every: int | None) -> sw.USSPD:
-    """A replay in which a third of the rounds have their label."""
+def recorded(kind: str, features: Any, d: int, n_arms: int, **settings: Any) -> Any:
+    """A replay in which the policy asks for labels."""
     x, outputs, labels = world(d, n_arms)
     costs = cascade(n_arms, 0.35)
-    policy = sw.USSPD(costs, LINE, d, sigma=0.03, full_depth_every=every, seed=4)
+    policy: Any = sw.make(kind, costs, features=features, context_dim=d, labels=0.2, **settings)
     t = np.arange(N)
     policy.run_recorded(
         sw.Rounds(
@@ -68,28 +68,24 @@ def recorded(d: int, n_arms: int, every: int | None) -> sw.USSPD:
             np.where(t % 10 == 0, t % n_arms, n_arms - 1),
             t % 20 == 0,
             (outputs != labels[:, None]).astype(np.uint8),
-            t % 3 == 0,
         )
     )
     return policy
 
 
-def audited(d: int, n_arms: int) -> sw.USSPD:
-    """Rounds one by one, step by step as stages reveal the context; some are audited."""
+def revealed(kind: type[Any], d: int, n_arms: int, **settings: Any) -> Any:
+    """Rounds one by one, step by step as stages reveal the context, with labels asked for."""
     x, outputs, labels = world(d, n_arms)
-    sees = [d - n_arms + 2 + arm for arm in range(n_arms - 1)]
-    stages = sw.PerStage([LINE] * (n_arms - 1), sees=sees)
-    policy = sw.USSPD(cascade(n_arms, 0.35), stages, d, sigma=0.03, full_depth_every=5, seed=5)
+    stages = sw.Answers(1, settings.pop("maps", None))
+    policy = kind(cascade(n_arms, 0.35), stages, d - n_arms + 1, **settings)
     for t in range(N):
-        descent = policy.start(x[t, : sees[0]])
+        descent = policy.start(x[t, : d - n_arms + 1])
         while (arm := descent.next()) is not None:
             seen = len(descent.context)
-            descent.give(int(outputs[t, arm]), x[t, seen : sees[min(arm, n_arms - 2)]].tolist())
+            descent.give(int(outputs[t, arm]), x[t, seen : seen + 1].tolist())
         descent.learn()
-        if t % 4 == 0:
-            outs = tuple(descent.outputs)
-            done = sw.Round("", 0.0, descent.context, outs, outs, len(outs) - 1, descent.rule_stop)
-            policy.audit(done, int(labels[t]))
+        if descent.wants_label:
+            policy.label(descent, int(labels[t]))
     return policy
 
 
@@ -103,15 +99,18 @@ RUNS: dict[str, Callable[[], Any]] = {
     "until explored": partial(at_once, "uss-pd", LINE, 3, 3, forced_rounds="auto"),
     "five arms": partial(at_once, "uss-pd", LINE, 3, 5, sigma=0.03),
     "contexts that repeat": partial(at_once, "uss-pd", LINE, 3, 3, levels=3),
-    "chance": partial(at_once, "uss-pd", LINE, 3, 3, full_depth_every=7, seed=2),
+    "chance": partial(at_once, "uss-pd", LINE, 3, 3, explore=0.5, seed=2),
     "ridge": partial(at_once, "uss-pd-ridge", LINE, 3, 4, lam=0.2, sigma=0.2),
     "ridge by pairs": partial(at_once, "uss-pd-ridge", BY_PAIR, 3, 3, lam=0.3, S=0.5, sigma=0.1),
     "thompson": partial(at_once, "thompson", LINE, 3, 3, seed=9),
     "thompson with 15 features": partial(at_once, "thompson", CURVE, 4, 3, seed=9),
     "supervised": partial(at_once, "supervised", LINE, 4, 3, sigma=0.03),
-    "labels in a replay": partial(recorded, 3, 3, None),
-    "labels in a replay with chance": partial(recorded, 3, 4, 6),
-    "labels and stages that reveal": partial(audited, 5, 4),
+    "laplace": partial(at_once, "uss-laplace", None, 3, 4),
+    "anchor": partial(at_once, "uss-anchor", CURVE, 3, 3, z=3.0),
+    "labels in a replay": partial(recorded, "uss-pd", LINE, 3, 3, sigma=0.03),
+    "labels in a replay, laplace": partial(recorded, "uss-laplace", None, 3, 4, seed=4),
+    "labels and stages that reveal": partial(revealed, sw.USSLaplace, 5, 4, labels=0.2),
+    "stages that reveal": partial(revealed, sw.USSAnchor, 5, 4, maps=[LINE] * 3, seed=5),
     "uss-ucb": partial(at_once, "uss-ucb", None, 2, 4),
     "uss-ts": partial(at_once, "uss-ts", None, 2, 4, seed=3),
 }
@@ -123,7 +122,7 @@ def evidence(policy: Any) -> str:
     d = policy.features.context_dim if policy.features is not None else 2
     for x in [] if policy.sees_revealed else np.random.default_rng(6).uniform(-1, 1, (10, d)):
         for e in policy.decide(x).evidence:
-            numbers = (e.gap, e.disagreement, e.disagreement_ucb, e.harm)
+            numbers = (e.gap, e.disagreement, e.disagreement_ucb, e.gain)
             lines.append(f"{e.first} {e.second} {[float(v).hex() for v in numbers]} {e.gap_won}")
     return "\n".join(lines)
 
@@ -172,7 +171,7 @@ def assert_shows_something(run: str, policy: Any) -> None:
         counted = max(Counter(row.stop for row in rows).values()) <= archive.MAX_DISTINCT
         assert counted == (run == "contexts that repeat")
         assert policy.effort["passes"] > 100
-        assert "labels" not in run or policy.audits > 1000
+        assert "labels" not in run or policy.labelled > 500
 
 
 if __name__ == "__main__":

@@ -22,8 +22,9 @@ POLICIES: dict[str, Callable[[], Any]] = {
     "uss-pd-ridge": lambda: sw.USSPDRidge(CASCADE, lam=0.5, sigma=0.03, **SETTINGS),
     "thompson": lambda: sw.Thompson(CASCADE, forced_rounds=20, **SETTINGS),
     "explored rounds": lambda: sw.USSPD(
-        CASCADE, forced_rounds=20, sigma=0.03, full_depth_every=4, **SETTINGS
+        CASCADE, forced_rounds=20, sigma=0.03, explore=0.5, **SETTINGS
     ),
+    "features that scale themselves": lambda: sw.USSLaplace(CASCADE, context_dim=2, labels=200),
     "uss-ucb": lambda: sw.USSUCB(CASCADE),
     "uss-ts": lambda: sw.USSTS(CASCADE),
 }
@@ -83,6 +84,26 @@ def test_threads_that_do_everything_at_once_lose_no_round(name: str, tmp_path: P
     assert policy.decide_many(x).tolist() == again.decide_many(x).tolist()
 
 
+def test_rounds_of_many_threads_go_on_while_features_are_fitted() -> None:
+    policy = sw.USSLaplace(CASCADE, sw.Answers(reveals=1), 1, labels=0.5)
+
+    def work(k: int) -> None:
+        x, outputs = world(k, 400)
+        for t in range(400):
+            running = policy.start(x[t, :1])
+            while (arm := running.next()) is not None:
+                running.give(int(outputs[t, arm]), x[t, :1].tolist() if arm < 2 else ())
+            running.learn()
+            if running.wants_label:
+                policy.label(running, 0)
+            assert running.decision is not None
+            assert all(e.gain <= 1 for e in running.decision.evidence)
+
+    together(work)
+    assert policy.rounds == THREADS * 400
+    assert policy.labelled == policy.asked > 0
+
+
 def test_what_threads_observe_is_what_is_stored() -> None:
     policy, alone = POLICIES["uss-pd"](), POLICIES["uss-pd"]()
 
@@ -110,7 +131,8 @@ def test_threads_share_one_stream_of_random_numbers(kind: str) -> None:
     together(lambda _: [shared.decide([0.1, 0.2]) for _ in range(200)])
     for _ in range(THREADS * 200):
         alone.decide([0.1, 0.2])
-    np.testing.assert_array_equal(shared.state()["random"], alone.state()["random"])
+    stream = "normals" if kind == "thompson" else "random"
+    np.testing.assert_array_equal(shared.state()[stream], alone.state()[stream])
 
 
 # ------------------------------------------------------------------- the interpreter is free
@@ -159,7 +181,7 @@ def test_whoever_waits_for_a_turn_does_not_hold_up_the_others(ask: str) -> None:
     x, outputs = world(3, n)
     answers = np.stack([outputs[:, i] != outputs[:, j] for i, j in CASCADE.pairs()], axis=1)
     differ = np.ascontiguousarray(answers, dtype=np.uint8)
-    reach, explored = np.full(n, 2, dtype=np.int64), np.zeros(n, dtype=np.uint8)
+    reach, requests = np.full(n, 2, dtype=np.int64), np.zeros((n, 3))
 
     def attempt() -> bool:
         policy = POLICIES["uss-pd"]()
@@ -173,11 +195,11 @@ def test_whoever_waits_for_a_turn_does_not_hold_up_the_others(ask: str) -> None:
             ASK[ask](policy, decision)
             answered.set()
 
-        play = (rows, differ, reach, explored, None, None, stops, rule_stop)
+        play = (rows, differ, reach, None, None, None, stops, rule_stop, requests)
         worker = threading.Thread(target=policy.learner.run, args=play)
         waiter = threading.Thread(target=wait_for_a_turn)
         worker.start()
-        while stops[0] < 0:  # until it has its turn
+        while stops[0] < 0 and worker.is_alive():  # until it has its turn
             pass
         waiter.start()
         asking.wait()

@@ -8,13 +8,15 @@ disagreements ``{(i, j): array of n bools}``, costs the cumulative C_i.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stopwise.engine import native
 from stopwise.reference import estimate, norm, radius, sigmoid
 
 Array = NDArray[np.float64]
@@ -185,3 +187,232 @@ def _play(
             if j <= stops[t]:
                 m.observe(t)
     return Played(stops, closest)
+
+
+# ----------------------------- USS-Laplace and USS-Anchor, labels, revealed contexts
+
+
+def draw(seed: int, t: int, index: int) -> float:
+    """The number in [0, 1) that belongs to a round."""
+    return native.Random((seed * 0xD6E8FEB86659FD93 + 256 * t + index) % 2**64).uniform()
+
+
+class Gain:
+    """E[1{j right} − 1{i right}] where i and j disagree: two ridge regressions around ½."""
+
+    def __init__(self, ridge: float, linear: int) -> None:
+        self.scales, self.linear = (0.12 / math.sqrt(ridge), 2.0 / math.sqrt(ridge)), linear
+        self.rows: list[tuple[Array, Array]] = []
+        self.values: list[float] = []
+        self.residuals = 0.0
+
+    def psi(self, phi: Array) -> tuple[Array, Array]:
+        pooled, local = self.scales
+        return np.append(1.0, pooled * phi), np.append(1.0, local * phi[: self.linear])
+
+    def fitted(self, psi: tuple[Array, Array]) -> tuple[list[float], float]:
+        """Both means at ψ, and the local standard deviation."""
+        noise = (10 + self.residuals) / (10 + len(self.values))
+        means, width = [0.0, 0.0], 0.0
+        for k in range(2) if self.rows else ():
+            table = np.array([row[k] for row in self.rows])
+            a = table.T @ table + noise * np.eye(table.shape[1])
+            means[k] = float(psi[k] @ np.linalg.solve(a, table.T @ np.array(self.values)))
+            width = math.sqrt(noise * psi[k] @ np.linalg.solve(a, psi[k]))
+        return means, width
+
+    def learn(self, phi: Array, gain: float) -> None:
+        psi = self.psi(phi)
+        self.residuals += (gain - 0.5 - self.fitted(psi)[0][0]) ** 2
+        self.rows.append(psi)
+        self.values.append(gain - 0.5)
+
+    def upper(self, phi: Array) -> float:
+        if not self.values:
+            return 1.0
+        means, width = self.fitted(self.psi(phi))
+        return min(max(0.5 + max(means) + 0.25 * width, -1.0), 1.0)
+
+
+@dataclass
+class Referee:
+    """A learner as the docs write it: nothing is stored but what happened.
+
+    ``known[i]`` has what arm i sees of every round, (n, d_i); one array K − 1 times if all is known
+    from the start. ``revealed``: then a round counts for the arms before its stop too, with what
+    later arms would have said drawn.
+    """
+
+    known: Sequence[Array]
+    outputs: NDArray[np.int64]
+    cumulative: Array
+    ridge: float
+    z: float
+    forced: int = 5
+    transitive: bool = False
+    anchor: bool = False
+    revealed: bool = False
+    labels: float = 0
+    explore: float = 0.0
+    seed: int = 0
+    linear: int = 0
+
+    def __post_init__(self) -> None:
+        self.last = len(self.cumulative) - 1
+        self.happened: list[tuple[Any, ...]] = []
+        self.drawn = 0
+        self.again(self.known, self.ridge, self.linear)
+
+    def again(self, known: Sequence[Array], ridge: float, linear: int) -> None:
+        """Learn everything that happened again, with other features."""
+        self.known, self.ridge, self.linear = known, ridge, linear
+        self.rows: dict[Pair, list[Array]] = {p: [] for p in pairs(self.last + 1)}
+        self.answers: dict[Pair, list[bool]] = {p: [] for p in self.rows}
+        self.thetas = {(i, j): np.zeros(known[i].shape[1]) for i, j in self.rows}
+        self.solved = dict.fromkeys(self.rows, 0)
+        self.gains = {p: Gain(ridge, linear) for p in self.rows}
+        self.rounds = self.asked = self.disagreed = 0
+        self.thirds: dict[tuple[int, int, int], list[Any]] = {}
+        self.fixed: int | None = None
+        self.closest = math.inf
+        self.new_trial()
+        happened, self.happened = self.happened, []
+        for kind, *event in happened:
+            getattr(self, kind)(*event)
+
+    def new_trial(self) -> None:
+        self.cost, self.errors, self.variance = np.zeros((3, self.last + 1))
+        self.trial_asked = self.trial_answered = 0
+        self.heaviest, self.trial_since = 0.0, self.rounds
+
+    def theta(self, pair: Pair) -> Array:
+        if self.solved[pair] != len(self.rows[pair]):
+            x, d = np.array(self.rows[pair]), np.array(self.answers[pair], dtype=float)
+            self.thetas[pair] = estimate(x, d, self.ridge, self.thetas[pair])
+            self.solved[pair] = len(d)
+        return self.thetas[pair]
+
+    def upper(self, t: int, i: int, j: int) -> float:
+        """p̃, by z standard deviations of the posterior; for `anchor` p̃_iK − p̂_jK."""
+        x = self.known[i][t]
+        first = (i, self.last if self.anchor else j)
+        rows = np.array(self.rows[first]).reshape(-1, len(x))
+        h = hessian(rows, self.theta(first), self.ridge)
+        value = float(mu(x @ self.theta(first) + self.z * math.sqrt(x @ np.linalg.solve(h, x))))
+        if self.anchor and j < self.last:
+            value -= float(mu(x @ self.theta((i, j))))
+        return value
+
+    def passes(self, t: int, i: int, j: int) -> bool:
+        gain = self.gains[i, j].upper(self.known[i][t])
+        gap = self.cumulative[j] - self.cumulative[i]
+        if gain > 0:
+            margin = gap / gain - self.upper(t, i, j)
+            self.closest = min(self.closest, abs(margin))
+            won = margin > 0
+        else:
+            won = gap > 0 or (gap == 0 and gain < 0)
+        between = range(i + 1, j) if self.transitive and not won else ()
+        return won or any(self.passes(t, i, k) and self.passes(t, k, j) for k in between)
+
+    def decide(self, t: int) -> int:
+        if self.rounds < self.forced:
+            return self.last
+        if self.fixed is not None:
+            return self.fixed
+        for i in range(self.last):
+            if all(self.passes(t, i, j) for j in range(i + 1, self.last + 1)):
+                return i
+        return self.last
+
+    def explore_rate(self) -> float:
+        return self.explore * max(1 / (1 + self.rounds / 200), 1 / 30)
+
+    def learn(self, t: int, stop: int, rule_stop: int) -> tuple[float, float, float] | None:
+        """Learn a round; return whether its label is asked for, and with which chances."""
+        self.happened.append(("learn", t, stop, rule_stop))
+        y, last = self.outputs[t], self.last
+        said = {(i, j): bool(y[i] != y[j]) for i, j in pairs(stop + 1)}
+        if self.revealed and 0 < stop < last:
+            for j in [last] if self.anchor else range(stop + 1, last + 1):
+                p = float(mu(self.known[stop][t] @ self.theta((stop, j))))
+                said[stop, j] = draw(self.seed, self.rounds, j) < p
+                self.drawn += 1
+                for i in range(stop):
+                    said[i, j] = said[stop, j] != said[i, stop]
+                    if said[stop, j] and said[i, stop]:  # what i said, or a third answer
+                        before = self.thirds.get((i, stop, j), [])
+                        u = draw(self.seed, self.rounds, 16 + 16 * i + j)
+                        said[i, j] = u * (len(before) + 1) < sum(before) + 1
+        for i, s, j in combinations(range(stop + 1), 3):
+            if y[i] != y[s] != y[j]:
+                self.thirds.setdefault((i, s, j), []).append(y[i] != y[j])
+        for i, j in self.rows:
+            asked = (j, last) if self.anchor and j < last else (i, j)
+            enough = (
+                stop >= (j if self.anchor and j < last else i + 1)
+                if self.revealed
+                else (stop >= (last if self.anchor else j))
+            )
+            if enough:
+                self.rows[i, j].append(self.known[i][t])
+                self.answers[i, j].append(said[asked])
+        request = self.ask(stop, rule_stop, len(set(y[: stop + 1].tolist())) > 1)
+        self.rounds += 1
+        return request
+
+    def ask(self, stop: int, rule_stop: int, differ: bool) -> tuple[float, float, float] | None:
+        in_all = self.labels >= 1
+        if not self.labels:
+            return None
+        if self.rounds >= 64 and self.rounds & (self.rounds - 1) == 0:
+            self.fixed = None if self.fixed is not None else self.better_depth()
+            self.new_trial()
+        if in_all and self.asked >= self.labels:
+            return None
+        self.cost += self.cumulative - self.cumulative[rule_stop]
+        if not differ:
+            return None
+        self.disagreed += 1
+        chance = min(1.0, (self.labels / 3 if in_all else 30) / self.disagreed)
+        chance = chance if in_all else max(chance, self.labels)
+        if rule_stop == stop and draw(self.seed, self.rounds, 0) >= chance:
+            return None
+        self.asked += 1
+        self.trial_asked += 1
+        explored = self.explore_rate() if rule_stop < self.last else 0.0
+        return explored + (1 - explored) * chance, explored, float(self.rounds)
+
+    def better_depth(self) -> int | None:
+        if not self.trial_answered:
+            return None
+        each = max(1.0, self.trial_asked / self.trial_answered)
+        deviation = np.sqrt(self.variance + self.heaviest**2)
+        worst = self.cost + each * (self.errors + 3 * deviation)
+        return int(worst.argmin()) if worst.min() < 0 else None
+
+    def label(self, t: int, stop: int, rule_stop: int, answer: int, request: Any) -> None:
+        """Learn which of the arms that ran were right."""
+        self.happened.append(("label", t, stop, rule_stop, answer, request))
+        y = self.outputs[t]
+        right = (y == answer).astype(int)
+        for i, j in pairs(stop + 1):
+            if y[i] != y[j]:
+                self.gains[i, j].learn(self.known[i][t], float(right[j] - right[i]))
+        if request[2] < self.trial_since:  # too late for its trial
+            return
+        self.trial_answered += 1
+        self.heaviest = max(self.heaviest, 1 / request[0])
+        for k in range(stop + 1):
+            weight = 1 / request[1 if k > rule_stop else 0] if right[k] != right[rule_stop] else 0.0
+            self.errors[k] += weight * (right[rule_stop] - right[k])
+            self.variance[k] += weight**2
+
+    def play(self, t: int, answer: int | None = None, chance: float = 1.0) -> int:
+        """One round to its end; ``chance`` decides whether it goes to the last arm at random."""
+        rule_stop = self.decide(t)
+        stop = self.last if chance < self.explore_rate() else rule_stop
+        request = self.learn(t, stop, rule_stop)
+        if request is not None and answer is not None:
+            self.label(t, stop, rule_stop, answer, request)
+        return stop

@@ -59,7 +59,7 @@ def test_the_rule_stops_only_where_the_gap_is_strictly_larger(
     oracle = reference.ReferenceUSSPD(costs, 1, forced_rounds=0)
     policies: list[Any] = [sw.USSPD(sw.Cascade(costs), context_dim=1, forced_rounds=0)]
     if seen:  # a Thompson draw has no spread at zero
-        policies.append(sw.Thompson(sw.Cascade(costs), context_dim=1, forced_rounds=0))
+        policies.append(sw.Thompson(sw.Cascade(costs), sw.Identity(), 1, forced_rounds=0))
     for policy in (oracle, *policies):
         for _ in range(seen):
             policy.observe(np.ones(1), [0, 1])

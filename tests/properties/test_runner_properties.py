@@ -14,7 +14,7 @@ from tests.unit.running.test_runner import frozen
 
 ARMS = 3
 CASCADE = sw.Cascade([0.05, 0.1, 0.15])
-STAGED: dict[str, Any] = {"forced_rounds": 4, "full_depth_every": 3}  # arm 1 reveals a number
+STAGED: dict[str, Any] = {"forced_rounds": 4, "explore": 0.3}  # arm 1 reveals a number
 # What a stage does with a case: answer something, or one of the ways not to.
 outcomes = st.integers(0, 2) | st.sampled_from(["raises", "interrupted", "nan", "unhashable"])
 number = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0])
@@ -24,13 +24,13 @@ case = st.tuples(st.tuples(number, number), st.tuples(*[outcomes] * ARMS))
 def policies() -> list[sw.Policy]:
     return [
         sw.USSPD(CASCADE, sw.Polynomial(degree=2), 2, forced_rounds=4),
-        sw.USSPD(CASCADE, sw.Identity(), 2, forced_rounds=4, full_depth_every=3, seed=2),
+        sw.USSPD(CASCADE, sw.Identity(), 2, forced_rounds=4, explore=0.3, seed=2),
         sw.USSPDRidge(CASCADE, sw.Identity(), 2, lam=0.5, S=0.5),
         sw.Thompson(CASCADE, sw.Identity(), 2, forced_rounds=4, seed=1),
         sw.USSUCB(CASCADE, a=0.1),
         sw.USSTS(CASCADE, seed=3),
         sw.RandomDepth(CASCADE, seed=4),
-        sw.USSPD(CASCADE, sw.PerStage([sw.Polynomial(degree=1)] * 2, sees=[1, 2]), 2, **STAGED),
+        sw.USSPD(CASCADE, sw.Answers([0, 1], [sw.Polynomial(degree=1)] * 2), 1, **STAGED),
     ]
 
 

@@ -30,6 +30,8 @@ SPEC = {
         {"name": "insulin", "cost": 0.25},
     ],
     "context": ["age", "bmi"],
+    "features": {"kind": "polynomial", "degree": 1},
+    "policy": {"kind": "uss-pd"},
 }
 ROUNDS, STAGED = "/v1/cascades/triage/rounds", "/v1/cascades/stages/rounds"
 CONTEXT = {"context": [0.2, 0.7]}
@@ -41,11 +43,11 @@ REVEALING = {
         {"name": "model", "cost": 0.2},
         {"name": "person", "cost": 0.5},
     ],
-    "context": 3,
+    "context": 1,
     "features": {
-        "kind": "per_stage",
+        "kind": "answers",
         "maps": [{"kind": "polynomial", "degree": 1}] * 2,
-        "sees": [2, 3],  # one number from the start, and one from each of the first two arms
+        "reveals": 1,
     },
 }
 

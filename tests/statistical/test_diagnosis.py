@@ -1,9 +1,9 @@
 """A diagnosis distinguishes a bad cascade from a good one; its intervals hold.
 
 The cascades are those of tests/helpers/cascades.py: arms err independently given the context, which
-makes some cases hard for all. An arm is asked about if both halves of the rows put it 0.03 below a
-cheaper one; on the good cascades every arm is better than the one before by 0.1, which is more
-than ten standard errors of a half: false alarms are rarer than one in a million.
+makes some cases hard for all. An arm is asked about if in both halves of the rows it agrees with
+the others less than a cheaper one does, by 0.03; on the good cascades every arm agrees more, so
+that it takes four standard errors of a half: false alarms are rarer than one in 10,000.
 """
 
 from collections.abc import Callable
@@ -42,9 +42,8 @@ def test_only_a_bad_expensive_arm_raises_a_question(kind, seeds, tmp_path):
     draw, worst = CASCADES[kind]
     for seed in range(seeds):
         found = diagnosed(draw(8000, seed), tmp_path)
-        assert found.hint is not None
-        assert found.hint.worse == worst
-        assert found.verdict.answer == "probably"  # a hint is no verdict
+        assert (None if found.hint is None else found.hint.worse) == worst
+        assert found.verdict.answer != "not from disagreement alone"  # a hint is no verdict
 
 
 def test_labels_distinguish_a_good_cascade_from_one_that_misleads_the_rule(tmp_path):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from stopwise.cascade import Cascade
+from stopwise.features import Identity
 from stopwise.policies.thompson import Thompson
 from stopwise.policies.uss_pd import USSPD, USSPDRidge
 from tests.helpers import archive
@@ -71,7 +72,7 @@ def fresh(kind: str) -> Contextual:
         return USSPD(cascade, context_dim=D)
     if kind == "uss-pd-ridge":
         return USSPDRidge(cascade, context_dim=D, lam=1e-3, S=1.0, ridge=1e-6)
-    return Thompson(cascade, context_dim=D)
+    return Thompson(cascade, Identity(), D)
 
 
 KINDS = ["uss-pd", "uss-pd-ridge", "thompson"]

@@ -51,3 +51,4 @@ def test_evidence_reads_as_a_sentence() -> None:
             f"{verdict}"
         )
     assert "at most 0 (" in str(PairEvidence(0, 1, 0.2, 0.1, 5.55e-17, True))  # a rounding error
+    assert "at most 0 (estimate 0)" in str(PairEvidence(0, 1, 0.2, 1.3e-39, 2e-39, True))

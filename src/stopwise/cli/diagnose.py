@@ -14,6 +14,7 @@ from stopwise.cli.log_options import (
     LogFile,
     Out,
     Outputs,
+    Prices,
     Seed,
     command_line,
     open_log,
@@ -28,13 +29,20 @@ if TYPE_CHECKING:
 STYLES: "dict[Answer, str]" = {
     "learnable": "bold green",
     "probably": "bold yellow",
+    "nothing to learn": "bold yellow",
     "not from disagreement alone": "bold red",
 }
+PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+LABEL_ROWS = (
+    "Write the rows to label: random ones in which arms disagree, as many as settle whether the "
+    "last arm is worth its cost."
+)
 
 
 def diagnose(
     log: LogFile,
     costs: Costs,
+    prices: Prices = "",
     error_cost: ErrorCost = None,
     cumulative: Cumulative = False,
     context: Context = None,
@@ -51,6 +59,12 @@ def diagnose(
             "predictions do not fit.",
         ),
     ] = 1,
+    label_rows: Annotated[
+        Path | None, typer.Option(metavar="FILE.csv", help=LABEL_ROWS, dir_okay=False)
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace FILE.csv if it exists.")
+    ] = False,
     out: Out = None,
     seed: Seed = 0,
     json: Annotated[
@@ -74,27 +88,37 @@ def diagnose(
 
     from stopwise.cli.progress import follow
     from stopwise.reporting.drawing import need_matplotlib
+    from stopwise.reporting.wording import plural
 
     need_matplotlib("logs")
     folder = out if out is not None else Path(f"{log.stem}-diagnosis")
+    if label_rows is not None and label_rows.exists() and not overwrite:
+        text = f"{label_rows} exists; name another file, or replace it with --overwrite"
+        raise typer.BadParameter(text, param_hint="--label-rows")
     given: dict[str, Any] = {"error_cost": error_cost, "cumulative": cumulative}
     given |= {"context": context, "outputs": outputs, "label": label}
-    opened, cascade = open_log(log, costs, **given)
+    opened, cascade = open_log(log, costs or prices, **given)
     more = ["--degree", str(degree)] if degree != 1 else []
     more += ["--seed", str(seed)] if seed else []
-    command = command_line("diagnose", log, costs, **given, more=more)
+    command = command_line("diagnose", log, costs or prices, given, more)
+    from stopwise.logs.diagnosis import report
     from stopwise.logs.diagnosis.diagnose import diagnose as run
-    from stopwise.logs.diagnosis.report import as_json, write_report
 
     console = Console(stderr=json)
     with follow("Nothing was written.") as progress:
         found = run(opened, cascade, degree=degree, seed=seed, progress=progress)
-        page = write_report(found, folder, command=command, progress=progress)
+        page = report.write_report(found, folder, command=command, progress=progress)
+        if label_rows is not None:
+            report.write_label_rows(opened, found.plan.rows, label_rows)
     if json:
-        typer.echo(as_json(found, command), nl=False)
+        typer.echo(report.as_json(found, command), nl=False)
     else:
         _summarise(console, found)
-    console.print(f"Open {page}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"Compare policies: {report.replay_command(found, command)}", **PLAIN)
+    words = f"Open {page}"
+    if label_rows is not None:
+        words += f"\nTo label: {plural(len(found.plan.rows), 'row')}, in {label_rows}"
+    console.print(words, **PLAIN)
 
 
 def _summarise(console: "Console", found: "Diagnosis") -> None:
@@ -125,7 +149,8 @@ def _arms(found: "Diagnosis") -> "Table":
 
     from stopwise.reporting.wording import number, percent, short
 
-    table = Table("arm", box=box.SIMPLE_HEAD, pad_edge=False)
+    unit = "costs in units of one wrong answer"
+    table = Table("arm", box=box.SIMPLE_HEAD, pad_edge=False, caption=unit)
     heads = ["would stop here", "own cost", "total cost", "differs from last", "wrong (labels)"]
     for heading in heads[: 4 if found.audit is None else 5]:
         table.add_column(heading, justify="right")

@@ -173,7 +173,7 @@ def export(
         few = (
             f"Too few for stopwise diagnose, which needs {LEAST_ROWS} with the outputs of all arms"
         )
-        _print(f"{few}; full_depth_every in the policy gives some.")
+        _print(f"{few}; explore in the policy gives some.")
 
 
 @log.command()
@@ -254,7 +254,7 @@ def _cascades(state: "State") -> list[str]:
     for learner in state.order:
         view, tally, arms = learner.view(), learner.counts, learner.cascade.names
         kind = learner.policy.name + ("" if learner.status == "active" else ", retired")
-        counts = f"{view.learned:,} learned, {view.open:,} open, {view.audited:,} labelled"
+        counts = f"{view.learned:,} learned, {view.open:,} open, {view.labelled:,} labelled"
         lines += ["", f"{learner.spec.name} ({kind}): {plural(view.rounds, 'round')}, {counts}"]
         if total := sum(view.stops):
             shares = "/".join(f"{100 * n / total:.0f}" for n in view.stops)

@@ -3,9 +3,9 @@
 import math
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -28,12 +28,12 @@ Costs: TypeAlias = Annotated[
     str,
     typer.Option(
         "--costs",
-        "--prices",
         metavar="C,C,…",
         help="Needed: what running each arm costs, in cascade order. The unit is the cost of one "
         "wrong answer: an arm of cost 0.01 is worth running if it corrects one answer in 100. "
         "With --error-cost: what each arm charges, in money.",
         default_factory=str,  # without them, open_log can say for which arms
+        is_eager=True,  # known to the check of the prices
         show_default=False,
     ),
 ]
@@ -46,7 +46,23 @@ ErrorCost: TypeAlias = Annotated[
         help="What one wrong answer costs you, in the currency of the prices: what you would pay "
         "to prevent it.",
         show_default=False,
+        is_eager=True,  # known to the check of the prices
     ),
+]
+
+
+def _priced(context: typer.Context, prices: str) -> str:
+    if prices and (context.params.get("error_cost") is None or context.params.get("costs")):
+        raise typer.BadParameter(
+            "prices need --error-cost, what one wrong answer costs you in the same currency, and "
+            "no --costs, which are in units of one wrong answer"
+        )
+    return prices
+
+
+Prices: TypeAlias = Annotated[
+    str,
+    typer.Option(metavar="P,P,…", help="Instead of --costs: amounts of money.", callback=_priced),
 ]
 Cumulative: TypeAlias = Annotated[
     bool,
@@ -101,9 +117,9 @@ def open_log(
     label: str | None = None,
 ) -> "tuple[Log, Cascade]":
     """Turn what was typed into a log and its cascade, or raise `typer.BadParameter`."""
-    from stopwise.cascade import Cascade
+    from stopwise.cascade import Cascade, costs_doubt
     from stopwise.errors import CostUnitWarning, InvalidCascadeError
-    from stopwise.logs.columns import Columns
+    from stopwise.logs.columns import Columns, MissingColumnsError
     from stopwise.logs.formats.registry import SUFFIXES
     from stopwise.logs.log import Log
     from stopwise.reporting.wording import plural
@@ -117,7 +133,12 @@ def open_log(
     columns = Columns(
         context=_names(context, "--context"), outputs=_names(outputs, "--outputs"), label=label
     )
-    log = Log(file, columns=columns)
+    try:
+        log = Log(file, columns=columns)
+    except MissingColumnsError as error:
+        none = ' ("" if there are none)' if error.role == "context" else ""
+        text = f"{error.problem}. Name your own with --{error.role}{none}"
+        raise typer.BadParameter(text, param_hint=f"--{error.role}") from error
     arms = ", ".join(log.arms)
     if log.layout.label in log.layout.outputs:
         raise typer.BadParameter(
@@ -140,44 +161,32 @@ def open_log(
         )
     build = Cascade.from_cumulative if cumulative else Cascade
     try:
-        with warnings.catch_warnings(record=True) as doubts:
-            warnings.simplefilter("always", CostUnitWarning)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CostUnitWarning)  # said below
             cascade = build(numbers, names=log.arms, tradeoff=1 / (error_cost or 1))
     except InvalidCascadeError as error:
         raise typer.BadParameter(str(error), param_hint="--costs") from error
-    if doubts:
-        typer.echo(
-            f"stopwise: {str(doubts[0].message).partition(';')[0]}; if these are amounts of money, "
-            "say with --error-cost what one wrong answer costs",
-            err=True,
-        )
+    if doubt := costs_doubt(log.arms, cascade.cumulative):
+        typer.echo(f"stopwise: {doubt}; amounts of money need --error-cost", err=True)
     return log, cascade
 
 
 def command_line(
-    verb: str,
-    file: Path,
-    costs: str,
-    *,
-    error_cost: float | None = None,
-    cumulative: bool = False,
-    context: str | None = None,
-    outputs: str | None = None,
-    label: str | None = None,
-    more: Sequence[str] = (),
+    verb: str, file: Path, costs: str, options: Mapping[str, Any], more: Sequence[str] = ()
 ) -> str:
     """Return the command that gives the same numbers, without the folder of the log.
 
     Examples
     --------
-    >>> command_line("diagnose", Path("/data/triage.csv"), "1,2", label="truth")
+    >>> command_line("diagnose", Path("/data/triage.csv"), "1,2", {"label": "truth"})
     'stopwise diagnose triage.csv --costs 1,2 --label truth'
     """
     words = ["stopwise", verb, file.name, "--costs", costs]
-    words += [] if error_cost is None else ["--error-cost", f"{error_cost:.12g}"]
-    words += ["--cumulative"] * cumulative
-    for option, value in (("--context", context), ("--outputs", outputs), ("--label", label)):
-        words += [option, value] if value is not None else []
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if value not in (None, False):
+            text = f"{value:.12g}" if isinstance(value, float) else str(value)
+            words += [option] if value is True else [option, text]
     return shlex.join([*words, *more])
 
 

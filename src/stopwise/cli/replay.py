@@ -15,6 +15,7 @@ from stopwise.cli.log_options import (
     LogFile,
     Out,
     Outputs,
+    Prices,
     Seed,
     open_log,
 )
@@ -40,34 +41,28 @@ def replay(
             metavar="NAME[:KEY=VALUE,…]|FILE",
             help="A policy by name, with parameters if you like, or the file of a saved policy, "
             "which continues from its saved state; may be repeated.",
-            show_default="uss-pd",
+            show_default="uss-laplace, uss-anchor and uss-pd",
         ),
     ] = None,
+    prices: Prices = "",
     error_cost: ErrorCost = None,
     cumulative: Cumulative = False,
     context: Context = None,
     outputs: Outputs = None,
     label: Label = None,
-    degree: Annotated[
-        int,
-        typer.Option(
-            "--degree",
-            min=1,
-            max=4,
-            metavar="N",
-            help="Degree of the polynomial features of policies given by name.",
-        ),
-    ] = 1,
-    audit: Annotated[
+    labels: Annotated[
         float,
         typer.Option(
-            "--audit",
+            "--labels",
             min=0.0,
-            max=1.0,
-            metavar="SHARE",
-            help="Give this share of the labels, at random, to policies that can use them.",
+            metavar="N",
+            help="How many labels each policy may ask for; below 1, of what share of rounds.",
         ),
     ] = 0.0,
+    answers: Annotated[
+        bool,
+        typer.Option("--answers", help="Let policies see which arms have agreed so far."),
+    ] = False,
     out: Out = None,
     seed: Seed = 0,
     json: Annotated[
@@ -85,6 +80,10 @@ def replay(
         stopwise replay visits.parquet --costs 0.01,0.24,0.25 \
             --policy uss-pd:sigma=0.2 --policy thompson:scale=0.5
 
+    With a hundred labels of the log, asked for by the policies, and agreement of the arms so far:
+
+        stopwise replay visits.parquet --costs 0.01,0.24,0.25 --labels 100 --answers
+
     To repeat a live run, decision for decision, give the policy that was saved before it:
 
         stopwise replay live.jsonl --costs 0.01,0.24,0.25 --policy before.stopwise
@@ -101,6 +100,7 @@ def replay(
         PersistenceError,
         UnknownPolicyError,
     )
+    from stopwise.logs.replay.replay import CANDIDATES
     from stopwise.logs.replay.replay import replay as run
 
     folder = out if out is not None else Path(f"{log.stem}-replay")
@@ -109,7 +109,7 @@ def replay(
         with follow("Nothing was written.") as progress:
             opened, cascade = open_log(
                 log,
-                costs,
+                costs or prices,
                 error_cost=error_cost,
                 cumulative=cumulative,
                 context=context,
@@ -119,10 +119,10 @@ def replay(
             found = run(
                 opened,
                 cascade,
-                policy or ["uss-pd"],
+                policy or CANDIDATES,
                 out=folder,
-                audit=audit,
-                degree=degree,
+                labels=int(labels) if labels.is_integer() else labels,
+                answers=answers,
                 seed=seed,
                 progress=progress,
             )

@@ -65,7 +65,7 @@ class Requests:
         *,
         context: int | Sequence[str] | None = None,
         features: Features | None = None,
-        policy: str = "uss-pd",
+        policy: str = "uss-laplace",
         keep_open: int | None = None,
         idempotency_key: str | None = None,
         **settings: Any,
@@ -80,8 +80,8 @@ class Requests:
             The arms, their costs and the trade-off.
         context : int or sequence of str
             How many numbers a context has, or their names.
-        features : feature map, PerStage or dict, optional
-            By default ``Polynomial(degree=1)``. Not your own functions: code cannot be sent.
+        features : feature map, Answers or dict, optional
+            By default ``Standard()``. Not your own functions: code cannot be sent.
         policy : str
             Its name, as in `sw.make`.
         keep_open : int, optional
@@ -208,9 +208,13 @@ class Requests:
         return self._post(_path(name, "rounds", id, "outputs"), m.RoundAnswer, body)
 
     def label(self, name: str, id: str, label: Any) -> Exchange[m.LabelAnswer]:
-        """Report the right answer of a round that was chosen at random for an audit."""
+        """Report the right answer of a round, best of one that wants it (``wants_label``)."""
         body = m.LabelRequest(known_value(label, "the label"))
         return self._post(_path(name, "rounds", id, "label"), m.LabelAnswer, body)
+
+    def label_requests(self, name: str) -> Exchange[m.WantedLabels]:
+        """Return rounds whose labels the policy asks for, the oldest first."""
+        return self._get(_path(name, "label-requests"), m.WantedLabels)
 
     def look_up(self, name: str, id: str) -> Exchange[m.RoundView]:
         """Look up a round: its state, and what was reported."""

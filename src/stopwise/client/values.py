@@ -16,12 +16,14 @@ from stopwise.errors import (
     InvalidOutputsError,
     InvalidParameterError,
 )
-from stopwise.features import FeatureMap, PerPair, PerStage, Shared, bind
+from stopwise.features import Answers, FeatureMap, PerPair, PerStage, Shared, bind
 from stopwise.service.messages import Arm, CascadeSpec
 
 ContextLike = ArrayLike | Mapping[str, SupportsFloat]
 OutputsLike = Sequence[Any] | Mapping[str, Any]
-Features = FeatureMap | Shared | PerStage | PerPair | Mapping[str, Any]  # or plain JSON values
+Features = (
+    FeatureMap | Shared | PerStage | PerPair | Answers | Mapping[str, Any]
+)  # or plain JSON values
 
 
 def context_value(given: ContextLike, where: str = "") -> list[float] | dict[str, float]:
@@ -121,7 +123,7 @@ def described(
     cascade: Cascade | None,
     context: int | Sequence[str] | None,
     features: Features | None = None,
-    policy: str = "uss-pd",
+    policy: str = "uss-laplace",
     keep_open: int | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> CascadeSpec:
@@ -129,9 +131,9 @@ def described(
 
     Examples
     --------
-    >>> spec = described("triage", Cascade([0.01, 0.24]), ["age", "bmi"], settings={"sigma": 0.2})
+    >>> spec = described("triage", Cascade([0.01, 0.24]), ["age", "bmi"], settings={"labels": 100})
     >>> spec.arms[1], spec.policy
-    (Arm(name='arm 1', cost=0.24), {'kind': 'uss-pd', 'sigma': 0.2})
+    (Arm(name='arm 1', cost=0.24), {'kind': 'uss-laplace', 'labels': 100})
     """
     if cascade is None or context is None:
         raise InvalidParameterError(
@@ -173,4 +175,4 @@ def _feature_spec(features: Features, context_dim: int, n_arms: int) -> dict[str
         )
     if spec["kind"] == Shared.kind:
         return spec["maps"][0]
-    return {key: spec[key] for key in ("kind", "maps", "sees") if key in spec}
+    return {key: spec[key] for key in ("kind", "maps", "reveals") if key in spec}

@@ -9,6 +9,7 @@ Monomials::Monomials(std::size_t context_dim, std::size_t width, std::vector<Mon
     : context_dim_(context_dim), width_(width), blocks_(std::move(blocks)) {
     for (const MonomialBlock& block : blocks_) {
         bool fits = block.center.size() == context_dim && block.scale.size() == context_dim &&
+                    block.factors.size() == block.monomials.size() &&
                     block.offset + block.monomials.size() <= width;
         for (const auto& monomial : block.monomials) {
             for (const std::size_t c : monomial) fits = fits && c < context_dim;
@@ -31,11 +32,10 @@ std::int64_t Monomials::fill(const double* x, double* out) const {
             }
             if (std::fabs(z[c]) > block.bound) z[c] = std::copysign(block.bound, z[c]);
         }
-        double* feature = out + block.offset;
-        for (const auto& monomial : block.monomials) {
-            double product = block.factor;
-            for (const std::size_t c : monomial) product *= z[c];
-            *feature++ = product;
+        for (std::size_t k = 0; k < block.monomials.size(); ++k) {
+            double product = block.factors[k];
+            for (const std::size_t c : block.monomials[k]) product *= z[c];
+            out[block.offset + k] = product;
         }
     }
     return 0;

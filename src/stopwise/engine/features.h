@@ -1,6 +1,6 @@
 // The loop behind every built-in feature map: monomials of a shifted and scaled context.
 //
-//     z = (x − center)/scale, clamped to [−bound, bound];   φₖ = factor · Π z[index[k, :]]
+//     z = (x − center)/scale, clamped to [−bound, bound];   φₖ = factorₖ · Π z[index[k, :]]
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace stopwise {
 struct MonomialBlock {
     std::size_t offset;  // where its features begin in the row
     std::vector<std::vector<std::size_t>> monomials;  // coordinates multiplied; none: the constant
-    double bound, limit, factor;
-    std::vector<double> center, scale;
+    double bound, limit;
+    std::vector<double> factors, center, scale;
 };
 
 class Monomials {

@@ -12,18 +12,16 @@ constexpr std::int32_t kMostOften = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
 
-History::Block::Block(std::size_t width, std::size_t n_questions, bool counted, bool weighted)
+History::Block::Block(std::size_t width, std::size_t n_questions, bool counted)
     : x(width * kBlock, 0.0), answers(counted ? 0 : n_questions, 0),
-      counts(counted ? kBlock : 0, 0), positives(counted ? n_questions * kBlock : 0, 0),
-      rule_stops(weighted ? kBlock : 0, 0) {}
+      counts(counted ? kBlock : 0, 0), positives(counted ? n_questions * kBlock : 0, 0) {}
 
-History::History(std::size_t n_arms, std::size_t width, std::vector<std::size_t> question_arms,
-                 std::size_t weight)
-    : n_arms_(n_arms), width_(width), question_arms_(std::move(question_arms)), weight_(weight),
-      counted_(n_arms), single_(n_arms) {}
+History::History(std::size_t n_arms, std::size_t width, std::vector<std::size_t> answered_from)
+    : n_arms_(n_arms), width_(width), answered_from_(std::move(answered_from)), counted_(n_arms),
+      single_(n_arms) {}
 
-std::uint64_t History::hash(const double* row, std::size_t stop, std::size_t rule_stop) const {
-    std::uint64_t h = 0x9e3779b97f4a7c15ULL ^ (stop * 64 + (weight_ > 1 ? rule_stop : 0));
+std::uint64_t History::hash(const double* row, std::size_t stop) const {
+    std::uint64_t h = 0x9e3779b97f4a7c15ULL ^ stop;
     for (std::size_t c = 0; c < width_; ++c) {
         const double value = row[c] + 0.0;  // −0 and 0 are one context
         std::uint64_t bits;
@@ -35,14 +33,13 @@ std::uint64_t History::hash(const double* row, std::size_t stop, std::size_t rul
 }
 
 // The place of this row among those that are counted, or kNowhere.
-std::size_t History::find(const double* row, std::size_t stop, std::size_t rule_stop,
-                          std::uint64_t hash) const {
+std::size_t History::find(const double* row, std::size_t stop, std::uint64_t hash) const {
     const auto [first, last] = index_.equal_range(hash);
     for (auto entry = first; entry != last; ++entry) {
         const std::size_t place = entry->second, r = place % kBlock;
         if (place / kBlock >= counted_[stop].size()) continue;  // the hash of another stop
         const Block& block = counted_[stop][place / kBlock];
-        bool same = r < block.rows && (weight_ == 1 || block.rule_stops[r] == rule_stop);
+        bool same = r < block.rows;
         for (std::size_t c = 0; c < width_ && same; ++c) same = block.x[c * kBlock + r] == row[c];
         if (same) return place;
     }
@@ -51,50 +48,46 @@ std::size_t History::find(const double* row, std::size_t stop, std::size_t rule_
 
 History::Block& History::with_room(Blocks& blocks, bool counted) {
     if (blocks.empty() || blocks.back().rows == kBlock) {
-        blocks.emplace_back(width_, question_arms_.size(), counted, weight_ > 1);
+        blocks.emplace_back(width_, answered_from_.size(), counted);
     }
     return blocks.back();
 }
 
-void History::put(Block& block, const double* row, std::size_t rule_stop) {
+void History::put(Block& block, const double* row) {
     for (std::size_t c = 0; c < width_; ++c) block.x[c * kBlock + block.rows] = row[c];
-    if (weight_ > 1) block.rule_stops[block.rows] = static_cast<std::uint8_t>(rule_stop);
     ++block.rows;
     ++rows_;
 }
 
-void History::append(const double* row, std::size_t stop, std::size_t rule_stop,
-                     const unsigned char* answers) {
-    rule_stop = std::min(rule_stop, stop);
-    const auto yes = [&](std::size_t q) { return question_arms_[q] <= stop && answers[q] != 0; };
-    const std::uint64_t h = hash(row, stop, rule_stop);
-    std::size_t place = find(row, stop, rule_stop, h);
+void History::append(const double* row, std::size_t stop, const unsigned char* answers) {
+    const auto yes = [&](std::size_t q) { return answered_from_[q] <= stop && answers[q] != 0; };
+    const std::uint64_t h = hash(row, stop);
+    std::size_t place = find(row, stop, h);
     Blocks& blocks = counted_[stop];
     const bool full = blocks.size() == kMaxDistinct / kBlock && blocks.back().rows == kBlock;
     if (place == kNowhere ? full : blocks[place / kBlock].counts[place % kBlock] == kMostOften) {
         Block& block = with_room(single_[stop], false);
         const std::uint64_t bit = std::uint64_t{1} << block.rows;
-        for (std::size_t q = 0; q < question_arms_.size(); ++q) {
+        for (std::size_t q = 0; q < answered_from_.size(); ++q) {
             if (yes(q)) block.answers[q] |= bit;
         }
-        put(block, row, rule_stop);
+        put(block, row);
         return;
     }
     if (place == kNowhere) {
         Block& block = with_room(blocks, true);
         place = (blocks.size() - 1) * kBlock + block.rows;
         index_.emplace(h, place);
-        put(block, row, rule_stop);
+        put(block, row);
     }
     Block& block = blocks[place / kBlock];
     ++block.counts[place % kBlock];
-    for (std::size_t q = 0; q < question_arms_.size(); ++q) {
+    for (std::size_t q = 0; q < answered_from_.size(); ++q) {
         if (yes(q)) ++block.positives[q * kBlock + place % kBlock];
     }
 }
 
-void History::tally(const Block& block, std::size_t question, const Scope& scope, double* seen,
-                    double* positive) const {
+void History::tally(const Block& block, std::size_t question, double* seen, double* positive) {
     if (block.counts.empty()) {
         const std::uint64_t bits = block.answers[question];
         for (std::size_t r = 0; r < kBlock; ++r) {
@@ -108,20 +101,13 @@ void History::tally(const Block& block, std::size_t question, const Scope& scope
             positive[r] = static_cast<double>(positives[r]);
         }
     }
-    if (weight_ > 1 && scope.stage < scope.arm) {
-        for (std::size_t r = 0; r < block.rows; ++r) {
-            const auto times = static_cast<double>(weight_of(scope, block.rule_stops[r]));
-            seen[r] *= times;
-            positive[r] *= times;
-        }
-    }
 }
 
-double History::observations(const Scope& scope) const {
-    double seen[kBlock], positive[kBlock], n = 0.0;
-    each_block(scope.arm, [&](const Block& block) {
-        tally(block, 0, scope, seen, positive);
-        for (std::size_t r = 0; r < kBlock; ++r) n += seen[r];
+double History::observations(std::size_t from) const {
+    double n = 0.0;
+    each_block(from, [&](const Block& block) {
+        if (block.counts.empty()) n += static_cast<double>(block.rows);
+        for (const std::int32_t count : block.counts) n += static_cast<double>(count);
     });
     return n;
 }
@@ -131,8 +117,7 @@ std::size_t History::nbytes() const {
     each_block(0, [&](const Block& block) {
         n += sizeof(Block) + block.x.size() * sizeof(double) +
              block.answers.size() * sizeof(std::uint64_t) +
-             (block.counts.size() + block.positives.size()) * sizeof(std::int32_t) +
-             block.rule_stops.size();
+             (block.counts.size() + block.positives.size()) * sizeof(std::int32_t);
     });
     return n;
 }
@@ -165,7 +150,6 @@ void History::archive(Block& block, Archive& with, std::size_t stop, std::int64_
         with.between(block.x.data() + c * kBlock, block.rows, -largest, largest, "a feature");
     }
     with.pass(block.answers.data(), block.answers.size());
-    with.pass(block.rule_stops.data(), block.rule_stops.size());
     with.pass(block.counts.data(), block.counts.size());
     with.pass(block.positives.data(), block.positives.size());
     if (!with.reading()) return;
@@ -175,16 +159,15 @@ void History::archive(Block& block, Archive& with, std::size_t stop, std::int64_
         const std::int64_t n = counted ? block.counts[r] : here ? 1 : 0;
         with.check((here ? n >= 1 : n == 0) && n <= rounds, "how often a context was seen");
         rounds -= n;
-        with.check(weight_ == 1 || block.rule_stops[r] <= (here ? stop : 0), "where a rule stopped");
-        for (std::size_t q = 0; counted && q < question_arms_.size(); ++q) {
+        for (std::size_t q = 0; counted && q < answered_from_.size(); ++q) {
             const std::int64_t yes = block.positives[q * kBlock + r];
-            with.check(yes >= 0 && yes <= (question_arms_[q] <= stop ? n : 0),
+            with.check(yes >= 0 && yes <= (answered_from_[q] <= stop ? n : 0),
                        "how often an answer was yes");
         }
     }
     for (std::size_t q = 0; q < block.answers.size(); ++q) {
         const std::uint64_t beyond = block.rows == kBlock ? 0 : block.answers[q] >> block.rows;
-        with.check(beyond == 0 && (question_arms_[q] <= stop || block.answers[q] == 0),
+        with.check(beyond == 0 && (answered_from_[q] <= stop || block.answers[q] == 0),
                    "an answer to no question");
     }
     rows_ += block.rows;
@@ -201,9 +184,8 @@ void History::index(Archive& with) {
                 listed.push_back(stop | std::uint64_t{place} << 32);
                 if (!with.reading()) continue;
                 for (std::size_t c = 0; c < width_; ++c) row[c] = block.x[c * kBlock + r];
-                const std::size_t rule_stop = weight_ > 1 ? block.rule_stops[r] : 0;
-                const std::uint64_t h = hash(row.data(), stop, rule_stop);
-                with.check(find(row.data(), stop, rule_stop, h) == kNowhere,
+                const std::uint64_t h = hash(row.data(), stop);
+                with.check(find(row.data(), stop, h) == kNowhere,
                            "a distinct context that it holds twice");
                 index_.emplace(h, place);
             }

@@ -17,59 +17,47 @@ namespace stopwise {
 
 // What a question ("do arms i and j disagree?", "is arm i wrong?") reads: ``dim`` features from
 // ``offset`` on, in the rounds that stopped at ``arm`` or beyond. Questions that read the same share
-// a matrix V. Where stages reveal the context, its pairs are judged at arm ``stage``; kNoStage where
-// the complete context is known from the start.
+// a matrix V. Where stages reveal the context, the rounds that stopped at ``from`` or beyond count,
+// with answers that were drawn where the arm did not run; ``from`` is ``arm`` otherwise. The first
+// ``linear`` features are the constant and the coordinates, the others products.
 struct Scope {
-    std::size_t offset, dim, arm, stage;
+    std::size_t offset, dim, arm, from, linear;
 };
 
-inline constexpr std::size_t kNoStage = 1 << 30;
 inline constexpr std::size_t kMaxDistinct = 4096;  // heuristic: small beside a long history
 
 class History {
 public:
-    // ``question_arms``: for each question the arm of its scope. ``weight``: how many rounds one
-    // counts for that continued at random to the last arm.
-    History(std::size_t n_arms, std::size_t width, std::vector<std::size_t> question_arms,
-            std::size_t weight);
+    // ``answered_from``: for each question the first stop of the rounds that count.
+    History(std::size_t n_arms, std::size_t width, std::vector<std::size_t> answered_from);
 
-    // Append one round: its features, where it stopped, where the rule itself would have stopped,
-    // and 0 or 1 for each question that it answers.
-    void append(const double* row, std::size_t stop, std::size_t rule_stop,
-                const unsigned char* answers);
+    // Append one round: its features, where it stopped, and 0 or 1 for each question that it
+    // answers.
+    void append(const double* row, std::size_t stop, const unsigned char* answers);
 
     struct Block {
-        Block(std::size_t width, std::size_t n_questions, bool counted, bool weighted);
+        Block(std::size_t width, std::size_t n_questions, bool counted);
         std::size_t rows = 0;
         Numbers x;                             // width columns of kBlock
         std::vector<std::uint64_t> answers;    // a bit per row, for each question
         std::vector<std::int32_t> counts;      // of a counted block: how often each row was seen …
         std::vector<std::int32_t> positives;   // … and each question answered by yes: (Q, kBlock)
-        std::vector<std::uint8_t> rule_stops;  // where rounds have weights
     };
 
-    // Call ``visit(block)`` for all blocks of rounds that stopped at ``arm`` or beyond.
+    // Call ``visit(block)`` for all blocks of rounds that stopped at ``from`` or beyond.
     template <class Visit>
-    void each_block(std::size_t arm, Visit visit) const {
-        for (std::size_t stop = arm; stop < n_arms_; ++stop) {
+    void each_block(std::size_t from, Visit visit) const {
+        for (std::size_t stop = from; stop < n_arms_; ++stop) {
             for (const Block& block : counted_[stop]) visit(block);
             for (const Block& block : single_[stop]) visit(block);
         }
     }
 
-    // How often each row of a block counts for a question, and how often the answer was yes.
-    void tally(const Block& block, std::size_t question, const Scope& scope, double* seen,
-               double* positive) const;
+    // How often each row of a block was seen, and how often it answered a question by yes.
+    static void tally(const Block& block, std::size_t question, double* seen, double* positive);
 
-    // How many rounds one counts for, as evidence for a scope. What a pair's model does not see can
-    // decide whether the pair is seen only where the rule stops between its arms: such a round was
-    // seen by chance, once in ``weight`` times (Horvitz and Thompson's weights, docs/revealed.md).
-    std::size_t weight_of(const Scope& scope, std::size_t rule_stop) const {
-        return scope.stage < rule_stop && rule_stop < scope.arm ? weight_ : 1;
-    }
-
-    // How many rounds count for a scope, each by its weight.
-    double observations(const Scope& scope) const;
+    // How many rounds stopped at ``from`` or beyond.
+    double observations(std::size_t from) const;
 
     std::size_t rows() const { return rows_; }
     std::size_t nbytes() const;
@@ -79,18 +67,17 @@ public:
 private:
     using Blocks = std::vector<Block>;
 
-    std::uint64_t hash(const double* row, std::size_t stop, std::size_t rule_stop) const;
-    std::size_t find(const double* row, std::size_t stop, std::size_t rule_stop,
-                     std::uint64_t hash) const;
+    std::uint64_t hash(const double* row, std::size_t stop) const;
+    std::size_t find(const double* row, std::size_t stop, std::uint64_t hash) const;
     Block& with_room(Blocks& blocks, bool counted);
-    void put(Block& block, const double* row, std::size_t rule_stop);
+    void put(Block& block, const double* row);
     void archive(Block& block, Archive& with, std::size_t stop, std::int64_t& rounds,
                  double largest);
     void index(Archive& with);
 
     std::size_t n_arms_, width_;
-    std::vector<std::size_t> question_arms_;
-    std::size_t weight_, rows_ = 0;
+    std::vector<std::size_t> answered_from_;
+    std::size_t rows_ = 0;
     std::vector<Blocks> counted_, single_;  // by the stop
     std::unordered_multimap<std::uint64_t, std::size_t> index_;  // hash → place among the counted
 };

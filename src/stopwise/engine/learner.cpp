@@ -13,25 +13,25 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 // What V starts from without λ: far below any direction seen, far above rounding. An unseen
 // direction then has the norm 10⁹, huge but finite: optimism sends such a context deep.
 constexpr double kFloor = 1e-18;
-constexpr double kSlope = 0.5;  // heuristic: how much the logit of q is expected to vary with x
+// Exploration falls like 1/t from round kExploreFor on, to a share kExploreFloor of where it began.
+// Heuristics, by simulation: flat optima.
+constexpr double kExploreFor = 200.0, kExploreFloor = 1.0 / 30.0;
+constexpr double kEarly = 1.0 / 3.0;     // heuristic: of the labels in all, those asked at once
+constexpr double kEarlyOfRate = 30.0;    // … and their number where a rate is given
+constexpr double kConfident = 3.0;       // standard deviations from which a fixed depth is trusted
+constexpr std::int64_t kTrial = 64;      // rounds from which the rule is on trial
 
 constexpr double kLongest = 1.01;  // ‖φ‖² ≤ 1, with room for rounding
 constexpr double kLargest = 1.001;  // |φ_c| ≤ 1, likewise
-
-// The largest p(1 − 2q) for a logit of p within ± spread and this one of q.
-double repair(double at_p, double spread, double at_q) {
-    const double gain = 1.0 - 2.0 * sigmoid(at_q);
-    return gain * sigmoid(gain > 0.0 ? at_p + spread : at_p - spread);
-}
 
 }  // namespace
 
 // The context at hand, seen with some set of models: the learner's own, or refined copies.
 class Learner::At final : public View {
 public:
-    At(const Learner& learner, const std::vector<Model>& models,
-       const std::vector<Labelled>& labels, Scratch& scratch, const double* noise)
-        : learner_(learner), models_(models), labels_(labels), scratch_(scratch), noise_(noise) {}
+    At(const Learner& learner, const std::vector<Model>& models, Scratch& scratch,
+       const double* noise)
+        : learner_(learner), models_(models), scratch_(scratch), noise_(noise) {}
 
     std::size_t pair(std::size_t i, std::size_t j) const override { return learner_.pair(i, j); }
 
@@ -68,13 +68,18 @@ public:
     double hessian_turn(std::size_t k) override {
         return models_[k].anchored() ? models_[k].hessian_turn() : kInfinity;
     }
-    double noise(std::size_t k) const override { return noise_ == nullptr ? 0.0 : noise_[k]; }
+    double noise(std::size_t k) const override { return noise_ == nullptr ? 1.0 : noise_[k]; }
+    std::size_t last_arm() const override { return learner_.plan_.n_arms - 1; }
 
     const double* phi(std::size_t k) const {
         return scratch_.phi[learner_.plan_.questions[k]].data();
     }
-    const Labelled* labelled(std::size_t k) const {
-        return labels_.empty() || labels_[k].rounds == 0 ? nullptr : &labels_[k];
+    // The most that going on gains where the pair disagrees; 1 without labels.
+    double gain(std::size_t k) {
+        if (learner_.gains_.empty()) return 1.0;
+        double& gain = scratch_.gains[k];
+        if (std::isnan(gain)) gain = learner_.gains_[k].upper(phi(k));
+        return gain;
     }
     Scratch& scratch() { return scratch_; }
 
@@ -91,20 +96,22 @@ private:
 
     const Learner& learner_;
     const std::vector<Model>& models_;
-    const std::vector<Labelled>& labels_;
     Scratch& scratch_;
     const double* noise_;
 };
 
 Learner::Learner(Plan plan, std::shared_ptr<const Rule> rule)
     : plan_(std::move(plan)), rule_(std::move(rule)), pairs_(plan_.n_arms * plan_.n_arms, 0),
-      history_(plan_.n_arms, plan_.width, plan_.question_arms(), plan_.weight) {
+      history_(plan_.n_arms, plan_.width, plan_.answered_from()),
+      fixed_(plan_.n_arms), depths_(plan_.n_arms) {
     std::size_t k = 0;
     for (std::size_t i = 0; i < plan_.n_arms; ++i) {
         beaten_by_.push_back(i + 1);
         for (std::size_t j = i + 1; j < plan_.n_arms; ++j) pairs_[i * plan_.n_arms + j] = k++;
     }
     for (const double gap : plan_.gaps) thresholds_.push_back(rule_->threshold(gap));
+    const Scope& whole = scope_of(pair(0, plan_.n_arms - 1));
+    if (whole.from < whole.arm) thirds_.resize(plan_.n_arms * plan_.n_arms * plan_.n_arms);
     for (const Scope& gram : plan_.grams) {
         grams_.push_back({Factor(gram.dim, std::max(rule_->lam(), kFloor))});
     }
@@ -119,10 +126,9 @@ Learner::Scratch Learner::scratch() const {
     std::size_t widest = 0;
     for (const Scope& gram : plan_.grams) {
         created.phi.emplace_back(padded(gram.dim), 0.0);
-        widest = std::max(widest, padded(gram.dim + 1));
+        widest = std::max(widest, padded(gram.dim));
     }
     created.work.assign(widest, 0.0);
-    created.label.assign(widest, 0.0);
     return created;
 }
 
@@ -132,19 +138,13 @@ void Learner::load(const double* row, Scratch& scratch) const {
     }
     scratch.norms.assign(grams_.size(), -1.0);
     scratch.bonuses.assign(grams_.size(), -1.0);
+    scratch.gains.assign(n_pairs(), kNaN);
     scratch.judged.assign(n_pairs(), Judged{});
     scratch.sweep = 1;
 }
 
-// Weighted rows of V have noise whose variance is at most their weight times what V accounts for,
-// hence the root of the weight (docs/revealed.md).
 double Learner::radius_of(const Gram& gram) const {
-    return std::sqrt(gram.heaviest) * rule_->radius(gram.count, static_cast<double>(rounds_));
-}
-
-// A gap of one exceeds every probability but one that may be certain; a larger one every one.
-bool Learner::wins_always(std::size_t i, std::size_t j) const {
-    return plan_.gaps[i * plan_.n_arms + j] > 1.0 && thresholds_[i * plan_.n_arms + j] == kInfinity;
+    return rule_->radius(gram.count, static_cast<double>(rounds_));
 }
 
 bool Learner::forced() const {
@@ -156,8 +156,12 @@ std::size_t Learner::decide(const double* row, const double* noise, Noted* noted
     std::fill_n(noted, n_pairs(), kNotCompared);
     const std::size_t last = plan_.n_arms - 1;
     if (forced()) return last;
+    if (fixed_ <= last) {
+        noted[0].through = kFixedByLabels;
+        return fixed_;
+    }
     load(row, scratch_);
-    At at(*this, models_, labels_, scratch_, noise);
+    At at(*this, models_, scratch_, noise);
     for (std::size_t i = 0; i < last; ++i) {
         if (passes(at, i, noted)) return i;
     }
@@ -166,8 +170,12 @@ std::size_t Learner::decide(const double* row, const double* noise, Noted* noted
 
 bool Learner::should_stop(const double* row, const double* noise, Noted* noted, std::size_t i) {
     if (forced()) return false;
+    if (fixed_ < plan_.n_arms) {
+        noted[0].through = kFixedByLabels;
+        return i >= fixed_;
+    }
     load(row, scratch_);
-    At at(*this, models_, labels_, scratch_, noise);
+    At at(*this, models_, scratch_, noise);
     return passes(at, i, noted);
 }
 
@@ -195,7 +203,8 @@ bool Learner::passes(At& at, std::size_t i, Noted* noted) {
         }
         if (doubt.j == 0) return true;
         const bool cautious = refinements >= static_cast<std::size_t>(kPatience) * plan_.n_arms;
-        sharpen(at, doubt.i, doubt.j, cautious);
+        const std::size_t question = rule_->unsettled(at, doubt.i, doubt.j);
+        models_[question].refine(source(question), rule_->reads_hessian(), cautious, effort_);
     }
     return true;
 }
@@ -231,86 +240,31 @@ const Learner::Judged& Learner::judge(At& at, std::size_t i, std::size_t j, bool
     return judged;
 }
 
-// Compare the gap of (i, j) with its upper value; ``settle`` decides whatever the certificate.
+// Compare the gap of (i, j) with its upper value; ``settle`` decides whatever the certificate. Where
+// labels show that going on gains g < 1 on disagreement, it corrects at most p̃·g, and gap > p̃·g is
+// the test gap/g > p̃.
 Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j, bool settle) const {
-    const double threshold = thresholds_[i * plan_.n_arms + j];
-    const bool always = wins_always(i, j);
-    const bool has_labels = rule_->takes_labels() && at.labelled(pair(i, j)) != nullptr;
-    if (!settle && (always || (threshold == -kInfinity && !has_labels))) {
-        // no upper value is needed to know this
-        return {always ? Verdict::wins : Verdict::loses, 0.0, kNotCompared};
+    const std::size_t ij = i * plan_.n_arms + j;
+    const double gain = at.gain(pair(i, j));
+    double gap = plan_.gaps[ij], threshold = thresholds_[ij];
+    if (gain < 1.0) {
+        const bool loss = gap > 0.0 || (gap == 0.0 && gain < 0.0);  // of going on, if gain ≤ 0
+        gap = gain > 0.0 ? gap / gain : loss ? kInfinity : 0.0;
+        threshold = rule_->threshold(gap);
+    }
+    // A gap of one exceeds every probability but one that may be certain; a larger one every one.
+    const bool always = gap > 1.0 && threshold == kInfinity;
+    if (!settle && (always || threshold == -kInfinity)) {
+        // no upper value is needed to know this; where labels show it, they are the evidence
+        const Noted noted = always && gain < 1.0
+                                ? Noted{at.logit(pair(i, j)), kInfinity, gain, -1.0}
+                                : kNotCompared;
+        return {always ? Verdict::wins : Verdict::loses, 0.0, noted};
     }
     const Upper upper = rule_->upper(at, i, j, threshold);
     const bool exact = settle || upper.high - upper.low <= 2.0 * kExact;
     const Verdict verdict = always ? Verdict::wins : certified(threshold, upper, exact);
-    const Comparison found{
-        verdict, threshold - upper.value, {upper.estimate, upper.value, 0.0, -1.0}};
-    return verdict != Verdict::wins && has_labels ? with_labels(at, i, j, settle, found) : found;
-}
-
-// Judge a gap that does not win by disagreement alone, by what labels have shown besides. Going on
-// from i to j repairs at most p_ij − 2·W_ij with W_ij = P(i right, j wrong), since where arms
-// disagree the deeper one may be the one that errs. W_ij = p_ij·q_ij, and labels estimate
-// q_ij = P(i right | they disagree), so the gap is compared with the upper end of p(1 − 2q): at
-// UCB(p) while LCB(q) < ½, at LCB(p) beyond (docs/audit.md).
-Learner::Comparison Learner::with_labels(At& at, std::size_t i, std::size_t j, bool settle,
-                                         const Comparison& without) const {
-    const std::size_t k = pair(i, j);
-    const double bonus = at.bonus(k);
-    if (bonus == kInfinity) return without;  // nothing of this pair was seen
-    const Labelled& labelled = *at.labelled(k);
-    const double error_p = at.error(k, 0.0);
-    const double at_p = at.logit(k);
-    double error_q = kInfinity, at_q = 0.0;
-    if (labelled.model.anchored()) {
-        const auto [logit, norm] = label_estimate(at, k);
-        const double caution = rule_->label_quantile() * std::sqrt(labelled.heaviest) * norm;
-        at_q = logit - caution;
-        error_q = labelled.model.slack() * norm +
-                  caution * growth(0.5 * labelled.model.hessian_turn());
-    }
-    if ((error_p == kInfinity || !(error_q < kInfinity)) && !settle) {
-        return {Verdict::unsure, -kInfinity, kNotCompared};
-    }
-    // the errors may be of either sign, which makes the optimism more or less by as much
-    const Upper upper{at_p, repair(at_p, bonus, at_q),
-                      repair(at_p, bonus - error_p, at_q + error_q),
-                      repair(at_p, bonus + error_p, at_q - error_q)};
-    const double gap = plan_.gaps[i * plan_.n_arms + j];
-    const bool exact = settle || (error_p <= kExact && error_q <= kExact);
-    return {certified(gap, upper, exact), gap - upper.value,
-            {at_p, at_p + bonus, 0.5 * (sigmoid(at_p + bonus) - upper.value), -1.0}};
-}
-
-// Of the model of a pair's labels: the logit of q at the context, and the norm of its features.
-std::pair<double, double> Learner::label_estimate(At& at, std::size_t k) const {
-    const Model& model = at.labelled(k)->model;
-    double* const phi = at.scratch().label.data();
-    label_features(at.phi(k), scope_of(k).dim, phi);
-    const double norm = model.hessian_norm(phi, at.scratch().work.data());
-    return {model.logit(phi), norm};
-}
-
-// Spend one pass over history on the model that leaves pair (i, j) undecided.
-void Learner::sharpen(At& at, std::size_t i, std::size_t j, bool cautious) {
-    const std::size_t k = pair(i, j);
-    const auto blurred = [](double middle, double error) {
-        return error == kInfinity ? 1.0 : sigmoid(middle + error) - sigmoid(middle - error);
-    };
-    if (rule_->takes_labels() && at.labelled(k) != nullptr) {
-        Labelled& labelled = labels_[k];
-        double off = 1.0;
-        if (labelled.model.anchored()) {
-            const auto [logit, norm] = label_estimate(at, k);
-            off = blurred(logit, labelled.model.slack() * norm);
-        }
-        if (off > blurred(at.logit(k), at.error(k, 0.0))) {
-            labelled.model.refine(source(labelled), true, cautious, effort_);  // reads H itself
-            return;
-        }
-    }
-    const std::size_t question = rule_->unsettled(at, i, j);
-    models_[question].refine(source(question), rule_->reads_hessian(), cautious, effort_);
+    return {verdict, threshold - upper.value, {upper.estimate, upper.value, gain, -1.0}};
 }
 
 bool Learner::evidence(const double* row, const double* noise, std::size_t stop,
@@ -318,17 +272,12 @@ bool Learner::evidence(const double* row, const double* noise, std::size_t stop,
     Scratch scratch = this->scratch();
     load(row, scratch);
     std::vector<Model> models = models_;
-    std::vector<Labelled> labels = labels_;  // their histories are small
     Effort effort;
     bool settled = true;
     for (std::size_t k = 0; k < models.size(); ++k) {
         settled = models[k].solve(source(k), rule_->reads_hessian(), effort) && settled;
     }
-    for (Labelled& labelled : labels) {
-        if (labelled.rounds == 0) continue;
-        settled = labelled.model.solve(source(labelled), true, effort) && settled;
-    }
-    At at(*this, models, labels, scratch, noise);
+    At at(*this, models, scratch, noise);
     std::fill_n(noted, n_pairs(), kNotCompared);
     ++at.scratch().sweep;
     for (std::size_t i = 0; i <= stop; ++i) {
@@ -345,20 +294,22 @@ std::vector<Evidence> Learner::explain(const Noted* noted, std::size_t stop) con
             if (std::isnan(note.estimate)) continue;
             const std::size_t ij = i * plan_.n_arms + j;
             const double gap = plan_.gaps[ij], upper = rule_->shown(note.upper);
-            const bool won = note.through >= 0.0 ||
-                             (note.harm > 0.0 ? gap > upper - 2.0 * note.harm
-                                              : wins_always(i, j) || thresholds_[ij] > note.upper);
-            all.emplace_back(i, j, gap, rule_->shown(note.estimate), upper, won, note.harm,
+            const bool always = gap > 1.0 && thresholds_[ij] == kInfinity;
+            const bool won = note.through >= 0.0 || always ||
+                             (note.gain < 1.0 ? gap > upper * note.gain
+                                              : thresholds_[ij] > note.upper);
+            all.emplace_back(i, j, gap, rule_->shown(note.estimate), upper, won, note.gain,
                              static_cast<std::ptrdiff_t>(note.through));
         }
     }
     return all;
 }
 
-void Learner::observe(const double* row, std::size_t stop, std::size_t rule_stop,
-                      const unsigned char* answers) {
-    if (stop >= plan_.grams[0].arm) {  // otherwise too soon for any model to learn from
-        load(row, scratch_);
+Request Learner::observe(const double* row, std::size_t stop, std::size_t rule_stop,
+                         const unsigned char* given, bool may_ask) {
+    load(row, scratch_);
+    complete(given, stop);
+    if (stop >= plan_.grams[0].from) {  // otherwise too soon for any model to learn from
         // Features that no model reads in a round that ended here may describe what a later stage
         // would have revealed. A recorded round has them and a live one does not, and both must
         // leave the same history.
@@ -366,26 +317,137 @@ void Learner::observe(const double* row, std::size_t stop, std::size_t rule_stop
         for (std::size_t g = 0; g < grams_.size(); ++g) {
             const Scope& gram = plan_.grams[g];
             // the first of those with the same features belongs to the earliest arm
-            if (gram.arm > stop && (g == 0 || plan_.grams[g - 1].offset != gram.offset)) {
+            if (gram.from > stop && (g == 0 || plan_.grams[g - 1].offset != gram.offset)) {
                 std::fill_n(row_.begin() + static_cast<std::ptrdiff_t>(gram.offset), gram.dim, 0.0);
             }
         }
-        history_.append(row_.data(), stop, rule_stop, answers);
+        history_.append(row_.data(), stop, answers_.data());
         for (std::size_t g = 0; g < grams_.size(); ++g) {
-            if (plan_.grams[g].arm > stop) continue;
+            const Scope& gram = plan_.grams[g];
             const double* const phi = scratch_.phi[g].data();
-            const auto times = static_cast<double>(
-                history_.weight_of(plan_.grams[g], std::min(rule_stop, stop)));
-            grams_[g].factor.add(phi, times);
-            grams_[g].count += times;
-            grams_[g].heaviest = std::max(grams_[g].heaviest, times);
-            for (std::size_t k = 0; k < models_.size(); ++k) {
-                if (plan_.questions[k] == g) models_[k].learn(phi, answers[k] != 0, times);
+            if (gram.arm <= stop) {
+                grams_[g].factor.add(phi, 1.0);
+                grams_[g].count += 1.0;
+            }
+            for (std::size_t k = 0; gram.from <= stop && k < models_.size(); ++k) {
+                if (plan_.questions[k] == g) models_[k].learn(phi, answers_[k] != 0);
             }
         }
     }
+    const Request request = may_ask ? ask(stop, std::min(rule_stop, stop), given) : Request{};
     ++rounds_;
     if (plan_.forced_rounds == kUntilExplored && !explored_) explored_ = explored();
+    return request;
+}
+
+// The answers to all questions of a round that stopped at s. Where stages reveal the context, a
+// round that stops early is no random one: what made it stop is known at s, and models of earlier
+// arms do not see it. So the round counts for them too, with what arm j > s would have said drawn by
+// the model of (s, j), which sees everything known at s: disagreement of s and j is drawn, and i < s
+// disagrees with j where exactly one of (i, s) and (s, j) does. Where both do, j may say what i said
+// or something else: that is drawn with the share seen so far, and a third answer is taken for granted
+// before any was seen (docs/revealed.md).
+void Learner::complete(const unsigned char* given, std::size_t stop) {
+    answers_.assign(given, given + plan_.questions.size());
+    const std::size_t last = plan_.n_arms - 1;
+    const bool against_last = rule_->against_last();
+    if (stop > 0 && stop < last && !thirds_.empty()) {
+        At at(*this, models_, scratch_, nullptr);
+        for (std::size_t j = against_last ? last : stop + 1; j <= last; ++j) {
+            const bool differs = draw(at, pair(stop, j), draw_of(plan_.seed, rounds_, j));
+            answers_[pair(stop, j)] = differs;
+            for (std::size_t i = 0; i < stop; ++i) {
+                const bool before = given[pair(i, stop)] != 0;
+                answers_[pair(i, j)] = differs != before;
+                if (differs && before) {  // the same other answer, or a third
+                    const Third& third = thirds_[(i * plan_.n_arms + stop) * plan_.n_arms + j];
+                    const double u = draw_of(plan_.seed, rounds_, 16 + i * 16 + j);
+                    answers_[pair(i, j)] = u * (third.seen + 1.0) < third.different + 1.0;
+                }
+            }
+        }
+    }
+    for (std::size_t j = 2; j <= stop && !thirds_.empty(); ++j) {
+        for (std::size_t s = 1; s < j; ++s) {
+            for (std::size_t i = 0; i < s; ++i) {
+                if (given[pair(i, s)] == 0 || given[pair(s, j)] == 0) continue;
+                Third& third = thirds_[(i * plan_.n_arms + s) * plan_.n_arms + j];
+                third.seen += 1.0;
+                third.different += given[pair(i, j)] != 0 ? 1.0 : 0.0;
+            }
+        }
+    }
+    if (!against_last) return;
+    for (std::size_t j = 1; j < last; ++j) {  // (i, j) asks about j and the last arm
+        for (std::size_t i = 0; i < j; ++i) answers_[pair(i, j)] = answers_[pair(j, last)];
+    }
+}
+
+// Whether u < p̂ for the exact estimate at this context.
+bool Learner::draw(At& at, std::size_t question, double u) {
+    const double threshold = logit(u);
+    for (int refinements = 0; refinements < kMaxRefinements; ++refinements) {
+        const double margin = std::fabs(at.logit(question) - threshold);
+        const double error = at.error(question, margin);
+        if (error < margin || error <= kExact) break;
+        models_[question].refine(source(question), false, refinements >= kPatience, effort_);
+    }
+    return at.logit(question) > threshold;
+}
+
+double Learner::explore_rate() const {
+    const double falling = 1.0 / (1.0 + static_cast<double>(rounds_) / kExploreFor);
+    return plan_.explore * std::max(falling, kExploreFloor);
+}
+
+// Ask for labels at random among rounds whose arms disagree, more often early; a round that went on
+// at random shows arms that the rule would not have seen, and is always asked for.
+Request Learner::ask(std::size_t stop, std::size_t rule_stop, const unsigned char* differ) {
+    if (plan_.labels == 0.0) return {};
+    if (rounds_ >= kTrial && (rounds_ & (rounds_ - 1)) == 0) {  // a trial of the rule ends
+        fixed_ = fixed_ < plan_.n_arms ? plan_.n_arms : better_depth();
+        depths_.assign(plan_.n_arms, Depth{});
+        trial_asked_ = trial_answered_ = 0;
+        heaviest_ = 0.0;
+        trial_since_ = rounds_;
+    }
+    const bool in_all = plan_.labels >= 1.0;
+    if (in_all && static_cast<double>(asked_) >= plan_.labels) return {};
+    for (std::size_t k = 0; k < plan_.n_arms; ++k) {
+        depths_[k].cost += plan_.gaps[rule_stop * plan_.n_arms + k];
+    }
+    bool any = false;
+    for (std::size_t j = 1; j <= stop; ++j) any = any || differ[pair(0, j)] != 0;
+    if (!any) return {};
+    ++disagreed_;
+    const double early = in_all ? kEarly * plan_.labels : kEarlyOfRate;
+    double chance = std::min(1.0, early / static_cast<double>(disagreed_));
+    if (!in_all) chance = std::max(chance, plan_.labels);
+    if (rule_stop == stop && draw_of(plan_.seed, rounds_, 0) >= chance) return {};
+    ++asked_;
+    ++trial_asked_;
+    const auto round = static_cast<double>(rounds_);
+    if (rule_stop == plan_.n_arms - 1) return {chance, 0.0, round};
+    const double explored = explore_rate();
+    return {explored + (1.0 - explored) * chance, explored, round};
+}
+
+std::size_t Learner::better_depth() const {
+    std::size_t found = plan_.n_arms;
+    double least = 0.0;
+    for (std::size_t k = 0; trial_answered_ > 0 && k < plan_.n_arms; ++k) {
+        const Depth& at = depths_[k];
+        // labels that came speak for those that did not, or not yet
+        const double each = std::max(
+            1.0, static_cast<double>(trial_asked_) / static_cast<double>(trial_answered_));
+        const double deviation = std::sqrt(at.variance + heaviest_ * heaviest_);
+        const double most = at.cost + each * (at.errors + kConfident * deviation);
+        if (most < least) {
+            least = most;
+            found = k;
+        }
+    }
+    return found;
 }
 
 bool Learner::explored() const {
@@ -394,46 +456,39 @@ bool Learner::explored() const {
                        [&](const Gram& gram) { return gram.factor.exceeds(level); });
 }
 
-std::vector<Learner::Labelled> Learner::new_labels() const {
-    std::vector<Labelled> created;
+std::vector<Gain> Learner::new_gains() const {
+    std::vector<Gain> created;
     for (const std::size_t g : plan_.questions) {
-        const std::size_t d = plan_.grams[g].dim + 1;
-        created.push_back({History(3, d, {kLabelScope.arm}, plan_.weight), Model(d, plan_.ridge)});
+        created.emplace_back(plan_.grams[g].dim, plan_.grams[g].linear, plan_.ridge);
     }
     return created;
 }
 
-// The features of q_ij: a constant, and those of p_ij, which count for less. The ridge is the
-// precision of a prior: vague for the constant, kSlope wide for the rest. So q_ij is taken to be
-// much the same everywhere until labels show that it is not.
-void Learner::label_features(const double* phi, std::size_t d, double* out) const {
-    const double shrunk = kSlope * std::sqrt(plan_.ridge);
-    out[0] = 1.0;
-    for (std::size_t c = 0; c < d; ++c) out[1 + c] = shrunk * phi[c];
-    for (std::size_t c = d + 1; c < padded(d + 1); ++c) out[c] = 0.0;
-}
-
 void Learner::label(const double* row, std::size_t n, std::size_t rule_stop,
-                    const unsigned char* right, const unsigned char* differ) {
-    if (labels_.empty()) labels_ = new_labels();
+                    const unsigned char* right, const unsigned char* differ, Request request) {
+    if (gains_.empty()) gains_ = new_gains();
     load(row, scratch_);
     for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = i + 1; j < n; ++j) {
             const std::size_t k = pair(i, j);
             if (differ[k] == 0) continue;
-            Labelled& labelled = labels_[k];
-            const Scope& scope = scope_of(k);
-            const bool between = scope.stage != kNoStage && i < rule_stop && rule_stop < j;
-            label_features(scratch_.phi[plan_.questions[k]].data(), scope.dim,
-                           scratch_.label.data());
-            const double times = between ? static_cast<double>(plan_.weight) : 1.0;
-            labelled.history.append(scratch_.label.data(), 2, between ? 1 : 2, &right[i]);
-            labelled.model.learn(scratch_.label.data(), right[i] != 0, times);
-            labelled.heaviest = std::max(labelled.heaviest, times);
-            ++labelled.rounds;
+            const double* const phi = scratch_.phi[plan_.questions[k]].data();
+            gains_[k].learn(phi, (right[j] != 0 ? 1.0 : 0.0) - (right[i] != 0 ? 1.0 : 0.0));
         }
     }
     ++labelled_rounds_;
+    // only labels of this trial's rounds count for it: others come too late
+    if (request.probability == 0.0 || request.round < static_cast<double>(trial_since_)) return;
+    ++trial_answered_;
+    heaviest_ = std::max(heaviest_, 1.0 / request.probability);
+    const std::size_t ruled = std::min(rule_stop, n - 1);
+    for (std::size_t k = 0; k < n; ++k) {
+        const double chance = k > ruled ? request.explored : request.probability;
+        if ((right[k] != 0) == (right[ruled] != 0) || chance == 0.0) continue;
+        const double weight = 1.0 / chance;
+        depths_[k].errors += right[ruled] != 0 ? weight : -weight;
+        depths_[k].variance += weight * weight;
+    }
 }
 
 std::vector<double> Learner::theta(std::size_t question) const {
@@ -448,9 +503,7 @@ std::size_t Learner::nbytes() const {
     std::size_t n = sizeof(Learner) + history_.nbytes();
     for (const Gram& gram : grams_) n += gram.factor.nbytes();
     for (const Model& model : models_) n += model.nbytes();
-    for (const Labelled& labelled : labels_) {
-        n += labelled.history.nbytes() + labelled.model.nbytes();
-    }
+    for (const Gain& gain : gains_) n += gain.nbytes();
     return n;
 }
 
@@ -478,34 +531,36 @@ void Learner::archive(Archive& with) {
         with.count(beaten_by_[i], static_cast<std::int64_t>(plan_.n_arms) - 1, "an arm");
         with.check(beaten_by_[i] > i, "an arm");
     }
-    const auto weight = static_cast<double>(plan_.weight);
     history_.archive(with, rounds_, kLargest);
     const double start = std::max(rule_->lam(), kFloor);
     for (std::size_t g = 0; g < grams_.size(); ++g) {
         Gram& gram = grams_[g];
-        const double n = with.reading() ? history_.observations(plan_.grams[g]) : gram.count;
+        const double n = history_.observations(plan_.grams[g].arm);
         with.between(&gram.count, 1, n, n, "a number of observations");
-        with.between(&gram.heaviest, 1, 1.0, weight, "a weight");
         gram.factor.archive(with, start, start + kLongest * n);
     }
     for (std::size_t k = 0; k < models_.size(); ++k) {
-        models_[k].archive(with, gram_of(k).count, kLongest);
+        models_[k].archive(with, history_.observations(scope_of(k).from), kLongest);
     }
-    with.count(labelled_rounds_, kMostCounted, "its number of labels");
-    bool any = !labels_.empty();
+    for (std::int64_t* n :
+         {&labelled_rounds_, &asked_, &disagreed_, &trial_asked_, &trial_answered_, &trial_since_}) {
+        with.count(*n, kMostCounted, "its number of labels");
+    }
+    for (Third& third : thirds_) {
+        with.between(&third.seen, 1, 0.0, 1e15, "a number of third answers");
+        with.between(&third.different, 1, 0.0, third.seen, "a number of third answers");
+    }
+    with.count(fixed_, static_cast<std::int64_t>(plan_.n_arms), "an arm");
+    for (Depth& depth : depths_) {
+        with.between(&depth.cost, 1, -1e100, 1e100, "what a depth costs");
+        with.between(&depth.errors, 1, -1e100, 1e100, "how often a depth errs");
+        with.between(&depth.variance, 1, 0.0, 1e100, "a variance");
+    }
+    with.between(&heaviest_, 1, 0.0, 1e100, "a weight");
+    bool any = !gains_.empty();
     with.count(any, rule_->takes_labels() ? 1 : 0, "whether it has labels");
-    if (any && with.reading()) labels_ = new_labels();
-    const double shrunk = kSlope * std::sqrt(plan_.ridge);  // more than 1 with a large ridge
-    for (Labelled& labelled : labels_) {
-        with.count(labelled.rounds, labelled_rounds_, "its number of labels");
-        with.between(&labelled.heaviest, 1, 1.0, weight, "a weight");
-        labelled.history.archive(with, labelled.rounds, kLargest * std::max(1.0, shrunk));
-        const auto seen = [&](std::size_t stage) {
-            return labelled.history.observations({0, 0, kLabelScope.arm, stage});
-        };
-        with.check(seen(kNoStage) == static_cast<double>(labelled.rounds), "its number of labels");
-        labelled.model.archive(with, seen(kLabelScope.stage), kLongest * (1.0 + plan_.ridge));
-    }
+    if (any && with.reading()) gains_ = new_gains();
+    for (Gain& gain : gains_) gain.archive(with);
 }
 
 }  // namespace stopwise

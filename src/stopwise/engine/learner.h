@@ -12,23 +12,32 @@
 #include <vector>
 
 #include "factor.h"
+#include "gain.h"
 #include "history.h"
 #include "model.h"
+#include "random.h"
 #include "rule.h"
 
 namespace stopwise {
 
 inline constexpr std::int64_t kUntilExplored = -1;  // forced_rounds="auto"
-// The question about a pair's labels is stored as that of a cascade of three arms, of which the last
-// always ran; a rule that would have stopped at the second gives the round its weight.
-inline constexpr Scope kLabelScope{0, 0, 2, 0};
 
-// The numbers of a comparison: p̂ and p̃ in the units of the rule, half of what labels take off p̃,
-// and the arm through which it was won, or −1. The estimate is NaN for one that did not take place.
+// The numbers of a comparison: p̂ and p̃ in the units of the rule, the upper value of the gain on
+// disagreement, and the arm through which it was won, or −1. The estimate is NaN for one that did
+// not take place.
 struct Noted {
-    double estimate, upper, harm, through;
+    double estimate, upper, gain, through;
 };
-inline constexpr Noted kNotCompared{std::numeric_limits<double>::quiet_NaN(), 0.0, 0.0, -1.0};
+inline constexpr Noted kNotCompared{std::numeric_limits<double>::quiet_NaN(), 0.0, 1.0, -1.0};
+// `through` of the first pair where every round stops at one arm, because labels show it is better.
+inline constexpr double kFixedByLabels = -2.0;
+
+// A label that is asked for: the probability that it was, and the probability with which the round
+// went to the last arm whatever the rule said. The first is 0 if none is asked for.
+struct Request {
+    double probability = 0.0, explored = 0.0;
+    double round = 0.0;  // how many rounds were learned before it
+};
 
 struct Plan {
     std::size_t n_arms, width;
@@ -37,17 +46,19 @@ struct Plan {
     std::vector<double> gaps;            // (n_arms, n_arms): C_j − C_i
     double ridge;
     std::int64_t forced_rounds;
-    std::size_t weight;  // how many rounds one counts for that continued at random to the last arm
     bool transitive;     // whether (i, k) and (k, j) won win (i, j)
+    double explore;      // the share of rounds that go to the last arm at random, at the beginning
+    double labels;       // how many labels to ask for; below 1: of what share of rounds; 0: none
+    std::uint64_t seed;  // of answers drawn, and of labels asked for
 
-    std::vector<std::size_t> question_arms() const {
-        std::vector<std::size_t> arms;
-        for (const std::size_t g : questions) arms.push_back(grams[g].arm);
-        return arms;
+    std::vector<std::size_t> answered_from() const {
+        std::vector<std::size_t> stops;
+        for (const std::size_t g : questions) stops.push_back(grams[g].from);
+        return stops;
     }
 };
 
-// A comparison: i, j, the gap, p̂, p̃, whether the gap won, the harm, the arm it won through or −1.
+// A comparison: i, j, the gap, p̂, p̃, whether the gap won, the gain, the arm it won through or −1.
 using Evidence =
     std::tuple<std::size_t, std::size_t, double, double, double, bool, double, std::ptrdiff_t>;
 
@@ -77,20 +88,31 @@ public:
     std::vector<Evidence> explain(const Noted* noted, std::size_t stop) const;
 
     // Learn from a round that stopped at ``stop`` where the rule itself would have stopped at
-    // ``rule_stop``. ``answers`` holds 0 or 1 per question; those of arms beyond are not read.
-    void observe(const double* row, std::size_t stop, std::size_t rule_stop,
-                 const unsigned char* answers);
+    // ``rule_stop``. ``given`` holds for each pair 0 or 1, whether its arms disagreed, or for each
+    // arm whether it was wrong; those of arms beyond are not read. Returns whether the round's label
+    // is asked for, if the learner ``may_ask``.
+    Request observe(const double* row, std::size_t stop, std::size_t rule_stop,
+                    const unsigned char* given, bool may_ask = true);
 
     // Learn from the label of a round in which ``n`` arms ran: which of them were right.
-    // ``differ`` holds for each pair whether its arms disagreed.
+    // ``differ`` holds for each pair whether its arms disagreed, ``request`` what `observe`
+    // returned, or {} for a label that was not asked for.
     void label(const double* row, std::size_t n, std::size_t rule_stop, const unsigned char* right,
-               const unsigned char* differ);
+               const unsigned char* differ, Request request);
+
+    // The share of rounds to send to the last arm now, whatever the rule says.
+    double explore_rate() const;
+
+    // The arm at which every round stops now, because labels showed with confidence that this is
+    // better than the rule; the number of arms if there is none.
+    std::size_t fixed_depth() const { return fixed_; }
 
     // θ̂ of a question; empty if it does not settle. Looks only.
     std::vector<double> theta(std::size_t question) const;
 
     std::int64_t rounds() const { return rounds_; }
     std::int64_t labels() const { return labelled_rounds_; }
+    std::int64_t asked() const { return asked_; }
     const Plan& plan() const { return plan_; }
     const Rule& rule() const { return *rule_; }
     const Factor& gram(std::size_t question) const { return gram_of(question).factor; }
@@ -108,15 +130,17 @@ public:
 private:
     struct Gram {
         Factor factor;
-        double count = 0.0;     // observations
-        double heaviest = 1.0;  // the largest weight a row came with
+        double count = 0.0;  // observations
     };
-    // What labels have shown of one pair: how often its first arm is right where they disagree.
-    struct Labelled {
-        History history;
-        Model model;
-        double heaviest = 1.0;
-        std::int64_t rounds = 0;
+    // What stopping every round at one arm would have lost beyond what the rule loses, in all:
+    // exactly for the costs, and for the errors by labels, each for as many rounds as one that was
+    // asked for speaks for (Horvitz and Thompson).
+    struct Depth {
+        double cost = 0.0, errors = 0.0, variance = 0.0;
+    };
+    // Of rounds in which i and s, and s and j disagreed (i < s < j): in how many i and j did.
+    struct Third {
+        double seen = 0.0, different = 0.0;
     };
     struct Comparison {
         Verdict verdict;
@@ -140,9 +164,10 @@ private:
         std::vector<Numbers> phi;     // the features of each V, padded
         std::vector<double> norms;    // ‖φ‖_{V⁻¹} of each V, < 0 while not computed
         std::vector<double> bonuses;
+        std::vector<double> gains;   // of each pair, NaN while not computed
         std::vector<Judged> judged;  // of each pair
         std::size_t sweep = 0;       // passes over the pairs, between which an estimate is refined
-        Numbers work, label;
+        Numbers work;
     };
 
     const Gram& gram_of(std::size_t question) const {
@@ -154,18 +179,15 @@ private:
     Scratch scratch() const;
     void load(const double* row, Scratch& scratch) const;
     Source source(std::size_t question) const { return {history_, question, scope_of(question)}; }
-    static Source source(const Labelled& labelled) { return {labelled.history, 0, kLabelScope}; }
     double radius_of(const Gram& gram) const;
-    bool wins_always(std::size_t i, std::size_t j) const;
     bool passes(At& at, std::size_t i, Noted* noted);
     const Judged& judge(At& at, std::size_t i, std::size_t j, bool settle, Noted* noted) const;
     Comparison compare(At& at, std::size_t i, std::size_t j, bool settle) const;
-    Comparison with_labels(At& at, std::size_t i, std::size_t j, bool settle,
-                           const Comparison& without) const;
-    void sharpen(At& at, std::size_t i, std::size_t j, bool cautious);
-    std::pair<double, double> label_estimate(At& at, std::size_t k) const;
-    void label_features(const double* phi, std::size_t d, double* out) const;
-    std::vector<Labelled> new_labels() const;
+    void complete(const unsigned char* given, std::size_t stop);
+    bool draw(At& at, std::size_t question, double u);
+    std::size_t better_depth() const;
+    Request ask(std::size_t stop, std::size_t rule_stop, const unsigned char* differ);
+    std::vector<Gain> new_gains() const;
     bool explored() const;
     void archive(Archive& with);
 
@@ -179,12 +201,21 @@ private:
     History history_;
     std::vector<Gram> grams_;
     std::vector<Model> models_;
-    std::vector<Labelled> labels_;  // one per pair, or none while there are no labels
-    std::int64_t labelled_rounds_ = 0;
+    std::vector<Third> thirds_;  // (n_arms, n_arms, n_arms) where stages reveal the context
+    std::vector<Gain> gains_;  // one per pair, or none while there are no labels
+    std::int64_t labelled_rounds_ = 0, asked_ = 0;
+    std::int64_t disagreed_ = 0;  // rounds in which any two arms disagreed
+    // From 2ᵏ to 2ᵏ⁺¹ rounds the rule is on trial against fixed depths. If one is better with
+    // confidence, the next 2ᵏ⁺¹ rounds stop there.
+    std::size_t fixed_;
+    std::vector<Depth> depths_;
+    std::int64_t trial_asked_ = 0, trial_answered_ = 0, trial_since_ = 0;
+    double heaviest_ = 0.0;  // the most rounds that one label speaks for
     std::vector<std::size_t> beaten_by_;  // for each arm the deeper arm that last beat it
     Effort effort_;
     Scratch scratch_;
-    std::vector<double> row_;  // scratch of `observe`
+    std::vector<double> row_;             // scratch of `observe`
+    std::vector<unsigned char> answers_;  // likewise
 };
 
 }  // namespace stopwise

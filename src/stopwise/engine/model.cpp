@@ -66,23 +66,22 @@ void Model::update_slack() {
     slack_ = certificate(decrement() + rounding_, reach_, shift_) + rounding_;
 }
 
-void Model::learn(const double* phi, bool answer, double times) {
-    count_ += times;
+void Model::learn(const double* phi, bool answer) {
+    count_ += 1.0;
     if (!anchored_) return;  // nobody has asked yet: the first anchor will read the history
     const Kernels& use = kernels();
     const double at_g = use.dot(phi, theta_g_.data(), stride_);
     double e = exp(-std::fabs(at_g));
     const double off = (answer == (at_g >= 0.0) ? e : 1.0) / (1.0 + e);  // |μ(z) − d|, all digits
-    const double error = times * (answer ? -off : off);
+    const double error = answer ? -off : off;
     double at_h = at_g;
     if (shift_ > 0.0) {  // otherwise θ_h is θ_g
         at_h = use.dot(phi, theta_h_.data(), stride_);
         e = exp(-std::fabs(at_h));
     }
-    double weight = std::max(e, kLightest) / ((1.0 + e) * (1.0 + e));
+    const double weight = std::max(e, kLightest) / ((1.0 + e) * (1.0 + e));
     lightest_ = std::min(lightest_, weight);
     shift_ = std::max(shift_, std::fabs(at_g - at_h));
-    weight *= times;
     trace_ += weight;
     double* const inverse_phi = work_.data();
     const double before = hessian_.add(phi, weight, inverse_phi);
@@ -163,7 +162,7 @@ double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
     double moved = 0.0, least = 0.25;
     std::size_t rows = 0;
     source.each_block([&](const History::Block& block, const double* x, std::size_t n) {
-        source.history.tally(block, source.question, source.scope, seen, error);
+        History::tally(block, source.question, seen, error);
         moved = std::max(moved, use.project(x, n, d_, theta_g_.data(), away.data(), weight));
         least = std::min(least, use.weigh(seen, n, weight, error));
         use.add_gradient(x, n, d_, error, gradient_.data());

@@ -37,7 +37,7 @@ struct Source {
     // Call ``visit(block, its features, its rows to visit)`` for every block.
     template <class Visit>
     void each_block(Visit visit) const {
-        history.each_block(scope.arm, [&](const History::Block& block) {
+        history.each_block(scope.from, [&](const History::Block& block) {
             visit(block, block.x.data() + scope.offset * kBlock, visited(block.rows));
         });
     }
@@ -63,8 +63,8 @@ public:
     // t such that e⁻ᵗH ≼ ∇²L(θ̂) ≼ eᵗH: the shift, the step and what is left of it.
     double hessian_turn() const;
 
-    // Learn from one more row, already in the history, that counts ``times`` times.
-    void learn(const double* phi, bool answer, double times);
+    // Learn from one more row, already in the history.
+    void learn(const double* phi, bool answer);
 
     // Move θ_g along the step and visit the history once. Far from the minimum, and if ``cautious``,
     // the step is damped to ln(1 + s)/s with s = max_s |φ_sᵀv|, which always decreases L.

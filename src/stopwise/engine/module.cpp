@@ -101,7 +101,9 @@ void call(SharedLearner& shared, const Go& go) {
     shared.slow ? shared.long_call(go) : shared.short_call(go);
 }
 
-using ScopeTuple = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>;
+using ScopeTuple =
+    std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, std::size_t>;
+using RequestTuple = std::tuple<double, double, double>;
 
 // A Python object that holds doubles one after another. Cheaper than an ndarray, for the calls of
 // every round.
@@ -148,24 +150,29 @@ const double* draws_of(const Learner& learner, const std::optional<Numbers1>& no
     return noise->data();
 }
 
-// What a decision rested on: the features, then the numbers of every comparison. In a forced round
-// nothing is compared, and the upper value of the first pair is NaN as a sign of it.
+// What a decision rested on: the numbers of every comparison, then the features, whose number may
+// have changed since. In a forced round nothing is compared, and the upper value of the first pair is
+// NaN as a sign of it.
 class Note {
 public:
     explicit Note(const Learner& learner)
-        : width_(learner.plan().width), numbers_(width_ + 4 * learner.n_pairs()) {}
+        : compared_(4 * learner.n_pairs()), numbers_(compared_ + learner.plan().width) {}
     Note(const Learner& learner, const nb::bytes& from) : Note(learner) {
-        require(from.size() == numbers_.size() * sizeof(double), "a note of another learner");
-        std::memcpy(row(), from.data(), from.size());
+        require(from.size() >= compared_ * sizeof(double), "a note of another learner");
+        std::memcpy(numbers_.data(), from.data(),
+                    std::min(from.size(), numbers_.size() * sizeof(double)));
     }
-    double* row() { return numbers_.data(); }
-    Noted* noted() { return reinterpret_cast<Noted*>(row() + width_); }
-    bool forced() { return std::isnan(noted()[0].upper); }
+    double* row() { return numbers_.data() + compared_; }
+    Noted* noted() { return reinterpret_cast<Noted*>(numbers_.data()); }
+    // Nothing was compared: the round was forced, or labels have fixed the depth.
+    bool empty() {
+        return std::isnan(noted()[0].upper) || noted()[0].through == kFixedByLabels;
+    }
     void mark_forced() { noted()[0].upper = std::nan(""); }
-    nb::bytes bytes() { return nb::bytes(row(), numbers_.size() * sizeof(double)); }
+    nb::bytes bytes() { return nb::bytes(numbers_.data(), numbers_.size() * sizeof(double)); }
 
 private:
-    std::size_t width_;
+    std::size_t compared_;
     std::vector<double> numbers_;
 };
 
@@ -207,15 +214,17 @@ nb::tuple should_stop(SharedLearner& shared, const Numbers1& row,
     return nb::make_tuple(stops, note.bytes());
 }
 
-// ``codes`` packs four bits per arm, equal where the outputs are. False if the context is invalid.
-bool observe(SharedLearner& shared, nb::handle context, const Monomials* maps, std::size_t n,
+// ``codes`` packs four bits per arm, equal where the outputs are. Returns the label asked for, or
+// None if the context is invalid.
+std::optional<RequestTuple> observe(SharedLearner& shared, nb::handle context, const Monomials* maps, std::size_t n,
              std::size_t rule_stop, std::uint64_t codes) {
     Learner& learner = shared.value;
     require(n >= 1 && n <= learner.plan().n_arms, "arms");
     require(learner.plan().questions.size() == learner.n_pairs(), "a learner of pairs");
     std::vector<double> row(learner.plan().width);
-    if (!features_of(learner, context, maps, row.data())) return false;
-    unsigned char answers[kMaxArms * (kMaxArms - 1) / 2];
+    if (!features_of(learner, context, maps, row.data())) return std::nullopt;
+    Request request;
+    unsigned char answers[kMaxArms * (kMaxArms - 1) / 2] = {};
     for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = i + 1; j < n; ++j) {
             const std::uint64_t differ = (codes >> (4 * i) ^ codes >> (4 * j)) & 15;
@@ -223,40 +232,45 @@ bool observe(SharedLearner& shared, nb::handle context, const Monomials* maps, s
         }
     }
     call(shared, [&] {
-        learner.observe(row.data(), n - 1, rule_stop, answers);
+        request = learner.observe(row.data(), n - 1, rule_stop, answers);
         update_slow(shared);
     });
-    return true;
+    return RequestTuple(request.probability, request.explored, request.round);
 }
 
 void label(SharedLearner& shared, const Numbers1& row, std::size_t rule_stop, const Answers& right,
-           const Answers& differ) {
+           const Answers& differ, RequestTuple request) {
     Learner& learner = shared.value;
-    require(has_shape(row, learner.plan().width) && right.shape(0) <= learner.plan().n_arms &&
+    const std::size_t n = right.shape(0);
+    require(has_shape(row, learner.plan().width) && n >= 1 && n <= learner.plan().n_arms &&
                 has_shape(differ, learner.n_pairs()) && learner.rule().takes_labels(),
             "a round of another learner");
     shared.short_call([&] {
-        learner.label(row.data(), right.shape(0), rule_stop, right.data(), differ.data());
+        learner.label(row.data(), n, rule_stop, right.data(), differ.data(),
+                      {std::get<0>(request), std::get<1>(request), std::get<2>(request)});
     });
 }
 
 // Run recorded rounds in order. ``reach`` is the last arm whose answers are known (−1: none, decide
 // only): the learner learns nothing from a deeper stop, unless the round ended there because an arm
-// failed (−2 − the last arm known). ``explored`` has bit 1 for rounds that continue to the last arm at random, bit 2
-// for those whose label is known at their end: ``wrong`` has 0 or 1 per arm, 2 where unknown.
+// failed (−2 − the last arm known). A round whose ``chance`` is below the share that explores goes to
+// the last arm. Labels are those of ``wrong``: 0 or 1 per arm, 2 where unknown. The learner has the
+// label of a round that it asks for; ``requests`` gets what it asked for, and NaN where it learned
+// nothing.
 void run(SharedLearner& shared, const Table<const double>& rows,
          const Table<const unsigned char>& answers, const Vector<const std::int64_t>& reach,
-         const Answers& explored, const std::optional<Table<const double>>& noise,
-         const std::optional<Table<const unsigned char>>& wrong, const Vector<std::int64_t>& stops,
-         const Vector<std::int64_t>& rule_stops) {
+         const std::optional<Numbers1>& chance, const std::optional<Table<const double>>& noise,
+         const std::optional<Table<const unsigned char>>& wrong,
+         const Vector<std::int64_t>& stops,
+         const Vector<std::int64_t>& rule_stops, const Table<double>& requests) {
     Learner& learner = shared.value;
     const std::size_t n = rows.shape(0), n_arms = learner.plan().n_arms;
     const std::size_t pairs = learner.n_pairs(), questions = learner.plan().questions.size();
     require(has_shape(rows, n, learner.plan().width) && has_shape(answers, n, questions) &&
-                has_shape(reach, n) && has_shape(explored, n) && has_shape(stops, n) &&
-                has_shape(rule_stops, n),
+                has_shape(reach, n) && has_shape(stops, n) && has_shape(rule_stops, n) &&
+                has_shape(requests, n, std::size_t{3}) && (!chance || has_shape(*chance, n)) &&
+                (!noise || has_shape(*noise, n, pairs)),
             "tables of other rounds");
-    require(!noise || has_shape(*noise, n, pairs), "noise");
     require(!wrong || (has_shape(*wrong, n, n_arms) && questions == pairs &&
                        learner.rule().takes_labels()),
             "labels");
@@ -269,23 +283,29 @@ void run(SharedLearner& shared, const Table<const double>& rows,
         const double* draws = noise ? noise->data() + t * pairs : nullptr;
         const std::size_t rule_stop = learner.decide(row, draws, noted.data());
         rule_stops.data()[t] = static_cast<std::int64_t>(rule_stop);
-        std::int64_t stop = (explored.data()[t] & 1) != 0 ? last : rule_stops.data()[t];
+        const bool explored = chance && chance->data()[t] < learner.explore_rate();
+        std::int64_t stop = explored ? last : rule_stops.data()[t];
         stops.data()[t] = stop;
         std::int64_t known = std::min(reach.data()[t], last);
         if (known < -1) {  // a failed arm ends the round where the answers end
             known = std::min(-2 - known, last);
             stop = std::min(stop, known);
         }
+        double* const request = requests.data() + 3 * t;
+        std::fill_n(request, 3, std::nan(""));
         if (stop < 0 || stop > known) return;
         const auto end = static_cast<std::size_t>(stop);
-        learner.observe(row, end, rule_stop, revealed);
-        if (!wrong || (explored.data()[t] & 2) == 0) return;
+        const Request asked = learner.observe(row, end, rule_stop, revealed);
+        request[0] = asked.probability;
+        request[1] = asked.explored;
+        request[2] = asked.round;
+        if (!wrong || asked.probability == 0.0) return;
         for (std::size_t arm = 0; arm <= end; ++arm) {
             const unsigned char is = wrong->data()[t * n_arms + arm];
             if (is > 1) return;
             right[arm] = is == 0;
         }
-        learner.label(row, end + 1, rule_stop, right.data(), revealed);
+        learner.label(row, end + 1, rule_stop, right.data(), revealed, asked);
     };
     shared.long_call([&] {
         for (std::size_t t = 0; t < n; ++t) one_round(t);
@@ -293,23 +313,33 @@ void run(SharedLearner& shared, const Table<const double>& rows,
     });
 }
 
-// Learn from rounds that ended at ``stops`` (−1: nothing to learn), deciding nothing.
+// Learn from rounds that ended at ``stops`` (−1: nothing to learn), deciding nothing. ``requests``
+// gets the labels asked for; none is without it, nor in a round for which it holds NaN.
 void learn(SharedLearner& shared, const Table<const double>& rows,
            const Table<const unsigned char>& answers, const Vector<const std::int64_t>& stops,
-           const Vector<const std::int64_t>& rule_stops) {
+           const Vector<const std::int64_t>& rule_stops,
+           const std::optional<Table<double>>& requests) {
     Learner& learner = shared.value;
     const std::size_t n = rows.shape(0), questions = learner.plan().questions.size();
     const auto last = static_cast<std::int64_t>(learner.plan().n_arms) - 1;
     require(has_shape(rows, n, learner.plan().width) && has_shape(answers, n, questions) &&
-                has_shape(stops, n) && has_shape(rule_stops, n),
+                has_shape(stops, n) && has_shape(rule_stops, n) &&
+                (!requests || has_shape(*requests, n, std::size_t{3})),
             "tables of other rounds");
     shared.long_call([&] {
         for (std::size_t t = 0; t < n; ++t) {
             const std::int64_t stop = std::min(stops.data()[t], last);
             if (stop < 0) continue;
             const std::int64_t rule_stop = std::max(rule_stops.data()[t], std::int64_t{0});
-            learner.observe(rows.data() + t * rows.shape(1), static_cast<std::size_t>(stop),
-                            static_cast<std::size_t>(rule_stop), answers.data() + t * questions);
+            const bool may_ask = requests && !std::isnan(requests->data()[3 * t]);
+            const Request asked = learner.observe(
+                rows.data() + t * rows.shape(1), static_cast<std::size_t>(stop),
+                static_cast<std::size_t>(rule_stop), answers.data() + t * questions,
+                may_ask);
+            if (!may_ask) continue;
+            requests->data()[3 * t] = asked.probability;
+            requests->data()[3 * t + 1] = asked.explored;
+            requests->data()[3 * t + 2] = asked.round;
         }
         update_slow(shared);
     });
@@ -319,7 +349,7 @@ nb::object evidence(SharedLearner& shared, const nb::bytes& before,
                     const std::optional<Numbers1>& noise, std::size_t stop) {
     const Learner& learner = shared.value;
     Note note(learner, before);
-    if (note.forced()) return before;
+    if (note.empty()) return before;
     const double* draws = draws_of(learner, noise);
     const bool settled = shared.long_call(
         [&] { return learner.evidence(note.row(), draws, stop, note.noted()); });
@@ -329,7 +359,7 @@ nb::object evidence(SharedLearner& shared, const nb::bytes& before,
 
 std::vector<Evidence> explain(SharedLearner& shared, const nb::bytes& before, std::size_t stop) {
     Note note(shared.value, before);
-    if (note.forced()) return {};
+    if (note.empty()) return {};
     return shared.value.explain(note.noted(), stop);
 }
 
@@ -400,7 +430,8 @@ void bind_rules(nb::module_& m) {
     nb::class_<Rule>(m, "Rule");
     nb::class_<UssPd, Rule>(m, "UssPd").def(nb::init<Ellipsoid>());
     nb::class_<UssPdRidge, Rule>(m, "UssPdRidge").def(nb::init<Ellipsoid, double, double>());
-    nb::class_<Thompson, Rule>(m, "Thompson").def(nb::init<double>());
+    nb::class_<Laplace, Rule>(m, "Laplace").def(nb::init<double>());
+    nb::class_<Anchor, Laplace>(m, "Anchor").def(nb::init<double>());
     nb::class_<Supervised, Rule>(m, "Supervised").def(nb::init<Ellipsoid>());
 }
 
@@ -410,29 +441,34 @@ void bind_learner(nb::module_& m) {
              [](SharedLearner* self, std::shared_ptr<const Rule> rule, std::size_t n_arms,
                 std::size_t width, std::vector<std::size_t> questions,
                 const std::vector<ScopeTuple>& grams, std::vector<double> gaps, double ridge,
-                std::int64_t forced_rounds, std::size_t weight, bool transitive) {
+                std::int64_t forced_rounds, bool transitive, double explore, double labels,
+                std::uint64_t seed) {
                  require(n_arms >= 2 && n_arms <= kMaxArms, "2 to 15 arms");
                  require(questions.size() == n_arms || questions.size() == n_arms * (n_arms - 1) / 2,
                          "a question for each pair, or for each arm");
-                 Plan plan{n_arms, width,         std::move(questions), {},        std::move(gaps),
-                           ridge,  forced_rounds, weight,               transitive};
-                 for (const auto& [offset, dim, arm, stage] : grams) {
-                     require(dim > 0 && offset + dim <= width && arm < n_arms, "no such features");
-                     plan.grams.push_back({offset, dim, arm, stage});
+                 Plan plan{n_arms,        width,      std::move(questions), {}, std::move(gaps), ridge,
+                           forced_rounds, transitive, explore,              labels,           seed};
+                 for (const auto& [offset, dim, arm, from, linear] : grams) {
+                     require(dim > 0 && offset + dim <= width && arm < n_arms && from <= arm &&
+                                 linear <= dim,
+                             "no such features");
+                     plan.grams.push_back({offset, dim, arm, from, linear});
                  }
                  new (self) SharedLearner(Learner(std::move(plan), std::move(rule)));
              },
              "rule"_a, nb::kw_only(), "n_arms"_a, "width"_a, "questions"_a, "grams"_a, "gaps"_a,
-             "ridge"_a, "forced_rounds"_a, "weight"_a, "transitive"_a)
+             "ridge"_a, "forced_rounds"_a, "transitive"_a, "explore"_a, "labels"_a, "seed"_a)
         .def("decide", &decide, "x"_a.none(), "maps"_a.none(), "noise"_a.none())
         .def("should_stop", &should_stop, "row"_a, "noise"_a.none(), "note"_a, "arm"_a)
         .def("begin", &begin)
         .def("observe", &observe, "x"_a.none(), "maps"_a.none(), "n"_a, "rule_stop"_a,
              "codes"_a)
-        .def("label", &label, "row"_a, "rule_stop"_a, "right"_a, "differ"_a)
-        .def("run", &run, "rows"_a, "answers"_a, "reach"_a, "explored"_a, "noise"_a.none(),
-             "wrong"_a.none(), "stops"_a.noconvert(), "rule_stops"_a.noconvert())
-        .def("learn", &learn, "rows"_a, "answers"_a, "stops"_a, "rule_stops"_a)
+        .def("label", &label, "row"_a, "rule_stop"_a, "right"_a, "differ"_a, "request"_a)
+        .def("run", &run, "rows"_a, "answers"_a, "reach"_a, "chance"_a.none(), "noise"_a.none(),
+             "wrong"_a.none(), "stops"_a.noconvert(),
+             "rule_stops"_a.noconvert(), "requests"_a.noconvert())
+        .def("learn", &learn, "rows"_a, "answers"_a, "stops"_a, "rule_stops"_a,
+             "requests"_a.none().noconvert())
         .def("evidence", &evidence, "note"_a, "noise"_a.none(), "stop"_a)
         .def("explain", &explain, "note"_a, "stop"_a)
         .def("theta", &theta, "question"_a)
@@ -447,12 +483,15 @@ void bind_learner(nb::module_& m) {
         .def("restore", &restore, "saved"_a)
         .def_prop_ro("rounds", read(&Learner::rounds))
         .def_prop_ro("labels", read(&Learner::labels))
+        .def_prop_ro("asked", read(&Learner::asked))
+        .def_prop_ro("explore_rate", read(&Learner::explore_rate))
+        .def_prop_ro("fixed_depth", read(&Learner::fixed_depth))
         .def_prop_ro("nbytes", read(&Learner::nbytes))
         .def_prop_ro("effort", &effort);
 }
 
 using BlockTuple = std::tuple<std::size_t, std::vector<std::vector<std::size_t>>, double, double,
-                              double, std::vector<double>, std::vector<double>>;
+                              std::vector<double>, std::vector<double>, std::vector<double>>;
 
 void bind_features(nb::module_& m) {
     nb::class_<Monomials>(m, "Monomials")
@@ -460,8 +499,8 @@ void bind_features(nb::module_& m) {
              [](Monomials* self, std::size_t context_dim, std::size_t width,
                 const std::vector<BlockTuple>& given) {
                  std::vector<MonomialBlock> blocks;
-                 for (const auto& [offset, monomials, bound, limit, factor, center, scale] : given) {
-                     blocks.push_back({offset, monomials, bound, limit, factor, center, scale});
+                 for (const auto& [offset, monomials, bound, limit, factors, center, scale] : given) {
+                     blocks.push_back({offset, monomials, bound, limit, factors, center, scale});
                  }
                  new (self) Monomials(context_dim, width, std::move(blocks));
              },
@@ -553,7 +592,7 @@ void bind_counts(nb::module_& m) {
 // One regression by itself, so that tests can look at its certificate.
 struct Regression {
     Regression(std::size_t d, double ridge)
-        : history(2, d, {1}, 1), model(d, ridge), scope{0, d, 1, kNoStage}, row(padded(d), 0.0) {}
+        : history(2, d, {1}), model(d, ridge), scope{0, d, 1, 1, d}, row(padded(d), 0.0) {}
 
     Source source() const { return {history, 0, scope}; }
     const double* load(const Numbers1& x) {
@@ -563,8 +602,8 @@ struct Regression {
     }
     void learn(const Numbers1& phi, bool answer) {
         const unsigned char yes = answer;
-        history.append(load(phi), 1, 1, &yes);
-        model.learn(row.data(), answer, 1.0);
+        history.append(load(phi), 1, &yes);
+        model.learn(row.data(), answer);
     }
     // φᵀθ̃ and the proved bound on its error.
     std::pair<double, double> logit(const Numbers1& phi) {

@@ -8,8 +8,18 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
-# of a map: offset, monomials, bound, limit, factor, center, scale
-Block = tuple[int, Sequence[Sequence[int]], float, float, float, Sequence[float], Sequence[float]]
+# the probability of asking for a label, that of exploring, and the rounds learned before
+Request = tuple[float, float, float]
+# of a map: offset, monomials, bound, limit, factors, center, scale
+Block = tuple[
+    int,
+    Sequence[Sequence[int]],
+    float,
+    float,
+    Sequence[float],
+    Sequence[float],
+    Sequence[float],
+]
 
 class Ellipsoid:
     def __init__(
@@ -26,8 +36,10 @@ class UssPd(Rule):
 class UssPdRidge(Rule):
     def __init__(self, ellipsoid: Ellipsoid, lam: float, S: float, /) -> None: ...
 
-class Thompson(Rule):
+class Laplace(Rule):
     def __init__(self, scale: float, /) -> None: ...
+
+class Anchor(Laplace): ...
 
 class Supervised(Rule):
     def __init__(self, ellipsoid: Ellipsoid, /) -> None: ...
@@ -40,12 +52,14 @@ class Learner:
         n_arms: int,
         width: int,
         questions: Sequence[int],
-        grams: Sequence[tuple[int, int, int, int]],
+        grams: Sequence[tuple[int, int, int, int, int]],
         gaps: Sequence[float],
         ridge: float,
         forced_rounds: int,
-        weight: int,
         transitive: bool,
+        explore: float,
+        labels: float,
+        seed: int,
     ) -> None: ...
     def decide(
         self, x: object, maps: Monomials | None, noise: Floats | None
@@ -56,20 +70,30 @@ class Learner:
     ) -> tuple[bool, bytes]: ...
     def observe(
         self, x: object, maps: Monomials | None, n: int, rule_stop: int, codes: int
-    ) -> bool: ...
-    def label(self, row: Floats, rule_stop: int, right: Bytes, differ: Bytes) -> None: ...
+    ) -> Request | None: ...
+    def label(
+        self, row: Floats, rule_stop: int, right: Bytes, differ: Bytes, request: Request
+    ) -> None: ...
     def run(
         self,
         rows: Floats,
         answers: Bytes,
         reach: Ints,
-        explored: Bytes,
+        chance: Floats | None,
         noise: Floats | None,
         wrong: Bytes | None,
         stops: Ints,
         rule_stops: Ints,
+        requests: Floats,
     ) -> None: ...
-    def learn(self, rows: Floats, answers: Bytes, stops: Ints, rule_stops: Ints) -> None: ...
+    def learn(
+        self,
+        rows: Floats,
+        answers: Bytes,
+        stops: Ints,
+        rule_stops: Ints,
+        requests: Floats | None,
+    ) -> None: ...
     def evidence(self, note: bytes, noise: Floats | None, stop: int) -> bytes | None: ...
     def explain(
         self, note: bytes, stop: int
@@ -83,6 +107,12 @@ class Learner:
     def rounds(self) -> int: ...
     @property
     def labels(self) -> int: ...
+    @property
+    def asked(self) -> int: ...
+    @property
+    def explore_rate(self) -> float: ...
+    @property
+    def fixed_depth(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
     @property

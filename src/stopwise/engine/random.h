@@ -24,4 +24,10 @@ private:
     std::array<std::uint64_t, 4> state_;
 };
 
+// A number in [0, 1) that belongs to a round: draws that need no state of their own.
+inline double draw_of(std::uint64_t seed, std::int64_t round, std::size_t index) {
+    return Random(seed * 0xd6e8feb86659fd93ULL + static_cast<std::uint64_t>(round) * 256 + index)
+        .uniform();
+}
+
 }  // namespace stopwise

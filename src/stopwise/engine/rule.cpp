@@ -9,6 +9,17 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// The upper value of one question by the posterior, in logits.
+Upper posterior(View& at, std::size_t k, double scale) {
+    const double estimate = at.logit(k);
+    const double turn = at.hessian_turn(k);
+    if (turn == kInfinity) return {estimate, estimate, -kInfinity, kInfinity};
+    const double above = at.noise(k) * scale * at.hessian_norm(k);
+    const double value = estimate + above;
+    const double error = at.error(k, 0.0) + std::fabs(above) * growth(0.5 * turn);
+    return {estimate, value, value - error, value + error};
+}
+
 }  // namespace
 
 double Ellipsoid::alpha(double n) const {
@@ -22,8 +33,6 @@ double Ellipsoid::beta(double n, double lam, double S) const {
     const double pairs = log(n_arms * n_arms / (2.0 * delta));
     return 2.0 * sigma / kappa * std::sqrt(volume + pairs) + 2.0 * std::sqrt(lam) * S;
 }
-
-double Ellipsoid::quantile() const { return std::sqrt(2.0 * log(1.0 / delta)); }
 
 double UssPd::radius(double observations, double rounds) const {
     return ellipsoid.alpha(std::max(observations, rounds));
@@ -43,15 +52,28 @@ Upper UssPd::upper(View& at, std::size_t i, std::size_t j, double threshold) con
     return {estimate, value, value - error, value + error};
 }
 
-Upper Thompson::upper(View& at, std::size_t i, std::size_t j, double) const {
-    const std::size_t k = at.pair(i, j);
-    const double estimate = at.logit(k);
-    const double turn = at.hessian_turn(k);
-    if (turn == kInfinity) return {estimate, estimate, -kInfinity, kInfinity};
-    const double draw = at.noise(k) * scale * at.hessian_norm(k);
-    const double value = estimate + draw;
-    const double error = at.error(k, 0.0) + std::fabs(draw) * growth(0.5 * turn);
-    return {estimate, value, value - error, value + error};
+Upper Laplace::upper(View& at, std::size_t i, std::size_t j, double) const {
+    return posterior(at, at.pair(i, j), scale);
+}
+
+Upper Anchor::upper(View& at, std::size_t i, std::size_t j, double) const {
+    const Upper first = posterior(at, at.pair(i, at.last_arm()), scale);
+    Upper found{sigmoid(first.estimate), sigmoid(first.value), sigmoid(first.low),
+                sigmoid(first.high)};
+    if (j < at.last_arm()) {
+        const double second = at.logit(at.pair(i, j)), error = at.error(at.pair(i, j), 0.0);
+        found.estimate -= sigmoid(second);
+        found.value -= sigmoid(second);
+        found.low -= sigmoid(second + error);
+        found.high -= sigmoid(second - error);
+    }
+    return found;
+}
+
+std::size_t Anchor::unsettled(View& at, std::size_t i, std::size_t j) const {
+    const std::size_t first = at.pair(i, at.last_arm()), second = at.pair(i, j);
+    const Upper upper = posterior(at, first, scale);
+    return upper.high - upper.low >= 2.0 * at.error(second, 0.0) ? first : second;
 }
 
 Upper Supervised::upper(View& at, std::size_t i, std::size_t j, double) const {

@@ -27,8 +27,9 @@ public:
     // ‖φ‖_{H⁻¹}, and t: the norm with the Hessian at θ̂ is within a factor e^{±t/2} of it.
     virtual double hessian_norm(std::size_t question) = 0;
     virtual double hessian_turn(std::size_t question) = 0;
-    // A standard normal draw for each pair.
+    // A standard normal draw for each pair; 1 where the rule draws nothing.
     virtual double noise(std::size_t pair) const = 0;
+    virtual std::size_t last_arm() const = 0;
 };
 
 struct Rule {
@@ -53,7 +54,7 @@ struct Rule {
     virtual double explored() const { return 1.0; }     // λ_min(V) from which the radius is proved
     virtual bool reads_hessian() const { return false; }  // then H must be near θ̂, not only θ_g
     virtual bool takes_labels() const { return false; }   // labels can lower the upper value
-    virtual double label_quantile() const { return 0.0; }
+    virtual bool against_last() const { return false; }   // every question is about the last arm
 };
 
 // α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ))            (Lemma "Confidence Ellipsoid")
@@ -61,7 +62,6 @@ struct Ellipsoid {
     double sigma, kappa, delta, n_arms, n_features;
     double alpha(double n) const;
     double beta(double n, double lam, double S) const;
-    double quantile() const;
 };
 
 // USS-PD: p̃ = μ(φᵀθ̂ + α‖φ‖_{V⁻¹}).
@@ -70,7 +70,6 @@ struct UssPd : Rule {
     Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
     double radius(double observations, double rounds) const override;
     bool takes_labels() const override { return true; }
-    double label_quantile() const override { return ellipsoid.quantile(); }
     Ellipsoid ellipsoid;
 };
 
@@ -83,13 +82,27 @@ struct UssPdRidge : UssPd {
     double lam_, S_;
 };
 
-// Thompson sampling: μ of a draw from N(φᵀθ̂, scale²·‖φ‖²_{H⁻¹}).
-struct Thompson : Rule {
-    explicit Thompson(double s) : scale(s) {}
+// USS-Laplace: p̃ = μ(φᵀθ̂ + scale·‖φ‖_{H⁻¹}), by the Laplace approximation of the posterior. With a
+// standard normal draw as a factor of the scale it is Thompson sampling.
+struct Laplace : Rule {
+    explicit Laplace(double s) : scale(s) {}
     Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
     double radius(double, double) const override { return 0.0; }
     bool reads_hessian() const override { return true; }
+    bool takes_labels() const override { return true; }
     double scale;
+};
+
+// USS-Anchor: p̃_iK − p̂_jK, by which stopping at i and not at j may cost errors against the last arm
+// K. Question (i, j) is "do j and K disagree?" as seen at arm i, and (i, K) the same of i and K.
+struct Anchor : Laplace {
+    explicit Anchor(double s) : Laplace(s) {}
+    Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
+    double threshold(double gap) const override { return gap; }
+    double shown(double value) const override { return value; }
+    std::size_t unsettled(View& at, std::size_t i, std::size_t j) const override;
+    bool takes_labels() const override { return false; }
+    bool against_last() const override { return true; }
 };
 
 // The supervised comparator: UCB(γ_i) − LCB(γ_j), with one question per arm ("is it wrong?").

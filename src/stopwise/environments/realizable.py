@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
 from stopwise.checks import real, table
-from stopwise.environments.base import Batch, Environment, Floats
+from stopwise.environments.base import Batch, Environment, Floats, Ints
+from stopwise.environments.cuts import cut_weights, cuts
 from stopwise.errors import InvalidParameterError
 from stopwise.features import BoundFeatures, Polynomial, bind
 from stopwise.theory.dominance import dominance_margins, first_candidates
@@ -21,15 +22,16 @@ FEWEST = 0.01
 
 
 class Realizable(Environment):
-    """Pair (i, j) disagrees with chance μ(φᵀθ_ij), drawn independently of other pairs.
+    """Arms answer 0 or 1, drawn jointly, so that pair (i, j) disagrees with chance μ(φᵀθ_ij).
 
     Without a ``degree``, contexts are uniform in [−1, 1]^d, the first coordinate fixed to 1 as
     an intercept, and φ = x/√d: a policy with ``features=Identity()`` has a model that is exactly
     true. With a ``degree``, all coordinates are uniform in [−1, 1] and φ are the features of
     ``Polynomial(degree)``, so that a policy with that map has.
 
-    There are no outputs and no error rates here, only disagreements; the optimal arm is the one
-    of the paper's Lemma 2, min{i : C_j − C_i > p_ij(x) for all j > i}.
+    Such arms exist if the p_ij of each context lie in [a, 2a] with 2a ≤ 2/3 (five arms: [a, 1.5a]
+    with 1.5a ≤ 0.6; ``docs/environments.md``). Otherwise `sample` may refuse θ. Without labels,
+    the optimal arm is that of the paper's Lemma 2, min{i : C_j − C_i > p_ij(x) for all j > i}.
 
     Parameters
     ----------
@@ -77,7 +79,7 @@ class Realizable(Environment):
                 )
 
     def sample(self, rounds: int, random: np.random.Generator) -> Batch:
-        """Draw rounds: contexts until enough have the margin, then all disagreements."""
+        """Draw rounds: contexts until enough have the margin, then all outputs."""
         accepted = list(self._accepted(rounds, random))
         x, p = (np.concatenate(part)[:rounds] for part in zip(*accepted, strict=True))
         table = self._table(p)
@@ -87,8 +89,20 @@ class Realizable(Environment):
             disagreement=table,
             optimal=optimal,
             margins=dominance_margins(self.cascade, table, optimal),
-            differ=(random.random(p.shape) < p).astype(np.uint8),
+            outputs=self._outputs(x, p, random),
         )
+
+    def _outputs(self, x: Floats, p: Floats, random: np.random.Generator) -> Ints:
+        weights, exist = cut_weights(p, self.cascade.n_arms)
+        if not exist.all():
+            at, chances = (part[~exist][0].round(3).tolist() for part in (x, p))
+            raise InvalidParameterError(
+                f"in {np.sum(~exist)} of {len(p)} contexts no arms can disagree as theta says: at "
+                f"{at} the pairs {self.cascade.pairs()} with chances {chances}. Keep the chances "
+                "at a context at most 0.6, and within a factor of 1.5 of each other"
+            )
+        drawn = random.random((len(p), 1))
+        return cuts(self.cascade.n_arms)[(weights.cumsum(axis=1) <= drawn).sum(axis=1)]
 
     def _accepted(
         self, rounds: int, random: np.random.Generator

@@ -4,6 +4,7 @@ Maps are in `maps`, which pair of arms uses which map in `arrangements`; `bind` 
 cascade.
 """
 
+from stopwise.features.arrangements import Answers as Answers
 from stopwise.features.arrangements import PerPair as PerPair
 from stopwise.features.arrangements import PerStage as PerStage
 from stopwise.features.arrangements import Shared as Shared
@@ -16,4 +17,5 @@ from stopwise.features.maps import Identity as Identity
 from stopwise.features.maps import MapLike as MapLike
 from stopwise.features.maps import Polynomial as Polynomial
 from stopwise.features.maps import Scaled as Scaled
+from stopwise.features.maps import Standard as Standard
 from stopwise.features.maps import map_from_spec as map_from_spec

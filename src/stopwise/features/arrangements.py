@@ -7,7 +7,7 @@ from typing import ClassVar, TypeAlias
 
 from stopwise.checks import integer
 from stopwise.errors import InvalidParameterError
-from stopwise.features.maps import FeatureMap, MapLike, as_map
+from stopwise.features.maps import FeatureMap, MapLike, Standard, as_map
 
 
 @dataclass(frozen=True, init=False)
@@ -37,41 +37,26 @@ class Shared:
 
 @dataclass(frozen=True, init=False)
 class PerStage:
-    """A map for each stage: map i sees what is known at arm i, and serves each pair (i, j).
+    """A map for each stage: map i sees the complete context, and serves each pair (i, j).
 
     Parameters
     ----------
     maps : sequence of feature maps or callables
         One for each arm but the last, where nothing is left to decide.
-    sees : sequence of int, optional
-        Where stages reveal parts of the context: map i sees the first ``sees[i]`` coordinates,
-        those known once arm i has run. By default each sees the complete context.
 
     Examples
     --------
-    Two numbers are known from the start, and the second arm adds a third:
-
     >>> import stopwise as sw
-    >>> revealed = PerStage([sw.Identity(), sw.Identity()], sees=[2, 3])
-    >>> features = sw.bind(revealed, context_dim=3, n_arms=3)
+    >>> features = sw.bind(PerStage([sw.Identity(), sw.Polynomial()]), context_dim=2, n_arms=3)
     >>> features.dims, features.slot_of(0, 2), features.slot_of(1, 2)
-    ((2, 3), 0, 1)
+    ((2, 6), 0, 1)
     """
 
     kind: ClassVar[str] = "per_stage"
     maps: tuple[FeatureMap, ...]
-    sees: tuple[int, ...] | None = None
 
-    def __init__(self, maps: Sequence[MapLike], sees: Sequence[int] | None = None) -> None:
+    def __init__(self, maps: Sequence[MapLike]) -> None:
         object.__setattr__(self, "maps", tuple(as_map(m) for m in maps))
-        if sees is not None:
-            sees = tuple(integer("what a stage sees", n, least=1) for n in sees)
-            if len(sees) != len(self.maps) or list(sees) != sorted(sees):
-                raise InvalidParameterError(
-                    f"sees needs one number for each of the {len(self.maps)} maps, none smaller "
-                    f"than the one before: what is known stays known; not {sees}"
-                )
-        object.__setattr__(self, "sees", sees)
 
     def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:
         """Return the map of each slot in a cascade of this size."""
@@ -81,6 +66,61 @@ class PerStage:
                 f"there are {len(self.maps)}"
             )
         return self.maps
+
+
+@dataclass(frozen=True, init=False)
+class Answers:
+    """What the arms have said so far is context, and so are numbers that they reveal.
+
+    At arm i a pair (i, j) is judged by what is known there: the context that the round began with,
+    the numbers that arms 0 to i revealed (a confidence, say), and for every two of these arms
+    whether they agree. Rounds are decided arm by arm (docs/revealed.md).
+
+    Parameters
+    ----------
+    reveals : int or sequence of int
+        How many numbers each arm reveals, the last arm apart: one number for all, or one each.
+    maps : sequence of feature maps or callables, optional
+        One for each arm but the last, of everything known there: numbers first, then the
+        agreements 0-1, 0-2, 1-2, 0-3, …, each 0 or 1. `Standard` by default.
+
+    Examples
+    --------
+    Two numbers are known from the start, and each arm reveals one:
+
+    >>> import stopwise as sw
+    >>> features = sw.bind(Answers(reveals=1), context_dim=2, n_arms=3)
+    >>> features.sees, [stage.context_dim for stage in features.stages]
+    ((3, 4), [3, 5])
+    """
+
+    kind: ClassVar[str] = "answers"
+    reveals: int | tuple[int, ...] = 0
+    maps: tuple[FeatureMap, ...] | None = None
+
+    def __init__(
+        self, reveals: int | Sequence[int] = 0, maps: Sequence[MapLike] | None = None
+    ) -> None:
+        each = reveals if isinstance(reveals, Sequence) else [reveals]
+        found = tuple(integer("what an arm reveals", n) for n in each)
+        object.__setattr__(self, "reveals", found if isinstance(reveals, Sequence) else found[0])
+        object.__setattr__(self, "maps", None if maps is None else tuple(map(as_map, maps)))
+
+    def revealed(self, n_arms: int) -> tuple[int, ...]:
+        """Return how many numbers each arm but the last reveals."""
+        each = self.reveals if isinstance(self.reveals, tuple) else (self.reveals,) * (n_arms - 1)
+        if len(each) != n_arms - 1:
+            raise InvalidParameterError(
+                f"Answers needs what each arm but the last reveals, {n_arms - 1} numbers for "
+                f"{n_arms} arms; there are {len(each)}"
+            )
+        return each
+
+    def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:
+        """Return the map of each slot in a cascade of this size."""
+        return PerStage([Standard()] * (n_arms - 1) if self.maps is None else self.maps).slots(
+            n_arms
+        )
 
 
 @dataclass(frozen=True, init=False)
@@ -120,7 +160,7 @@ class PerPair:
         return tuple(given[pair] for pair in needed)
 
 
-Arrangement: TypeAlias = Shared | PerStage | PerPair
+Arrangement: TypeAlias = Shared | PerStage | PerPair | Answers
 
 
 def pairs(n_arms: int) -> list[tuple[int, int]]:

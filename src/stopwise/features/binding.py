@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -16,7 +17,14 @@ from stopwise.errors import (
     InvalidFeaturesError,
     InvalidParameterError,
 )
-from stopwise.features.arrangements import Arrangement, PerPair, PerStage, Shared, pairs
+from stopwise.features.arrangements import (
+    Answers,
+    Arrangement,
+    PerPair,
+    PerStage,
+    Shared,
+    pairs,
+)
 from stopwise.features.maps import (
     SLACK,
     Custom,
@@ -26,6 +34,7 @@ from stopwise.features.maps import (
     Monomial,
     Polynomial,
     Scaled,
+    Standard,
     map_from_spec,
 )
 
@@ -43,15 +52,19 @@ class BoundFeatures:
     Attributes
     ----------
     context_dim, n_arms : int
-        d, the number of coordinates of a context, and K.
-    arrangement : Shared, PerStage or PerPair
+        d, the number of coordinates of a context (with all that stages reveal), and K.
+    arrangement : Shared, PerStage, PerPair or Answers
         Which pair uses which map.
     maps : tuple of feature maps
         The map of each slot.
     dims, offsets : tuple of int
         d′ of each slot, and where it begins in a row.
+    linear : tuple of int
+        How many of these come first that are no products of coordinates.
     width : int
         The length of a row.
+    sees : tuple of int or None
+        How many numbers are known at each arm but the last; None if all from the start.
     stages : tuple of BoundFeatures
         Where stages reveal parts of the context: the features at each arm but the last, each of
         what is known there. Else empty.
@@ -69,20 +82,45 @@ class BoundFeatures:
     maps: tuple[FeatureMap, ...] = field(repr=False)
     dims: tuple[int, ...]
     offsets: tuple[int, ...] = field(repr=False)
+    linear: tuple[int, ...] = field(repr=False)
     width: int = field(repr=False)
+    sees: tuple[int, ...] | None = field(repr=False)
     stages: "tuple[BoundFeatures, ...]" = field(repr=False, compare=False)
     _customs: tuple[tuple[Custom, int, int, int], ...] = field(repr=False, compare=False)
     _monomials: Monomials = field(repr=False, compare=False)  # of all maps that are built in
 
     @property
     def maps_in_engine(self) -> Monomials | None:
-        """The maps as the engine has them, or None if one is a function of your own."""
-        return None if self._customs else self._monomials
+        """The maps as the engine has them, or None if the engine cannot apply them to a context."""
+        return None if self._customs or self.sees is not None else self._monomials
 
     @property
-    def sees(self) -> tuple[int, ...] | None:
-        """How many coordinates are known at each arm but the last; None if all from the start."""
-        return self.arrangement.sees if isinstance(self.arrangement, PerStage) else None
+    def scales_itself(self) -> bool:
+        """Whether a policy fits these features to its first rounds."""
+        return all(isinstance(m, Standard) for m in self.maps)
+
+    def fitted(self, known: Sequence[Floats], degree: int) -> "BoundFeatures":
+        """Return these features with every `Standard` map fitted to what its slot has seen."""
+        maps = [
+            m.fit(X, degree) if isinstance(m, Standard) else m
+            for m, X in zip(self.maps, known, strict=True)
+        ]
+        return bind(self._arranged(maps), self.starts_with, self.n_arms)
+
+    @property
+    def starts_with(self) -> int:
+        """How many numbers a round begins with."""
+        if not isinstance(self.arrangement, Answers):
+            return self.context_dim
+        return self.context_dim - sum(self.arrangement.revealed(self.n_arms))
+
+    def _arranged(self, maps: Sequence[FeatureMap]) -> Arrangement:
+        """Return the arrangement with other maps."""
+        if isinstance(self.arrangement, Answers):
+            return Answers(self.arrangement.reveals, maps)
+        if isinstance(self.arrangement, PerPair):
+            return PerPair(dict(zip(pairs(self.n_arms), maps, strict=True)))
+        return Shared(maps[0]) if isinstance(self.arrangement, Shared) else PerStage(maps)
 
     @property
     def n_features(self) -> int:
@@ -103,7 +141,7 @@ class BoundFeatures:
             )
         if isinstance(self.arrangement, PerPair):
             return pairs(self.n_arms).index((i, j))
-        return i if isinstance(self.arrangement, PerStage) else 0
+        return 0 if isinstance(self.arrangement, Shared) else i
 
     def row(self, x: ArrayLike) -> Floats:
         """Return the features of one context, all slots side by side, in a fresh array.
@@ -120,6 +158,7 @@ class BoundFeatures:
         InvalidFeaturesError
             If a custom map gives what it must not.
         """
+        self._check_complete()
         context = self._vector(x).copy()  # in the form that the engine reads; np.require is slow
         out = np.empty(self.width)
         _, status = self._monomials.rows(context[None], out[None])
@@ -133,6 +172,7 @@ class BoundFeatures:
 
         All contexts are checked; an error names the first bad row and coordinate.
         """
+        self._check_complete()
         contexts = np.require(numbers("contexts", X, InvalidContextError), requirements=["C", "A"])
         if contexts.ndim != 2 or contexts.shape[1] != self.context_dim:
             raise InvalidContextError(
@@ -172,10 +212,10 @@ class BoundFeatures:
         """
         return {
             "kind": self.arrangement.kind,
-            "context_dim": self.context_dim,
+            "context_dim": self.starts_with,
             "n_arms": self.n_arms,
             "maps": [m.to_spec() for m in self.maps],
-            **({} if self.sees is None else {"sees": list(self.sees)}),
+            **({} if self.sees is None else {"reveals": self._reveals()}),
         }
 
     @staticmethod
@@ -194,7 +234,8 @@ class BoundFeatures:
             n_arms = integer("n_arms", spec["n_arms"], least=2)
             arrangement = {
                 Shared.kind: lambda: Shared(*maps),
-                PerStage.kind: lambda: PerStage(maps, spec.get("sees")),
+                PerStage.kind: lambda: PerStage(maps),
+                Answers.kind: lambda: Answers(spec["reveals"], maps),
                 PerPair.kind: lambda: PerPair(dict(zip(pairs(n_arms), maps, strict=True))),
             }[spec["kind"]]
             return bind(arrangement(), spec["context_dim"], n_arms)
@@ -205,7 +246,18 @@ class BoundFeatures:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments of `bind`, not what it created."""
-        return bind, (self.arrangement, self.context_dim, self.n_arms)
+        return bind, (self._arranged(self.maps), self.starts_with, self.n_arms)
+
+    def _reveals(self) -> list[int]:
+        assert isinstance(self.arrangement, Answers)
+        return list(self.arrangement.revealed(self.n_arms))
+
+    def _check_complete(self) -> None:
+        if self.sees is not None:
+            raise InvalidContextError(
+                "these features see what arms answer and reveal, so a round is decided arm by arm: "
+                "use policy.start(x), a Runner or recorded rounds"
+            )
 
     def _vector(self, x: ArrayLike) -> Floats:
         context = numbers("a context", x, InvalidContextError)
@@ -251,10 +303,10 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
 
     Parameters
     ----------
-    features : feature map, callable, Shared, PerStage, PerPair or BoundFeatures
+    features : feature map, callable, Shared, PerStage, PerPair, Answers or BoundFeatures
         The maps; a single one is shared by all pairs.
     context_dim : int
-        d, the number of coordinates of a context.
+        d, the number of coordinates of a context; for `Answers`, of what is known before arm 0.
     n_arms : int
         K, the number of arms.
 
@@ -263,38 +315,51 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
     >>> bind(Polynomial(degree=2), context_dim=8, n_arms=3).n_features
     45
     """
-    context_dim = integer("context_dim", context_dim, least=1)
     n_arms = integer("n_arms", n_arms, least=2)
     if isinstance(features, BoundFeatures):
-        if (features.context_dim, features.n_arms) != (context_dim, n_arms):
+        if (features.starts_with, features.n_arms) != (context_dim, n_arms):
             raise InvalidParameterError(
-                f"these features are bound to contexts of {features.context_dim} coordinates and "
+                f"these features are bound to contexts of {features.starts_with} coordinates and "
                 f"{features.n_arms} arms, not {context_dim} and {n_arms}"
             )
         return features
     arrangement = features if isinstance(features, Arrangement) else Shared(features)
     given = arrangement.slots(n_arms)
-    revealed = arrangement.sees if isinstance(arrangement, PerStage) else None
-    if revealed is not None and revealed[-1] != context_dim:
-        raise InvalidParameterError(
-            f"the last map sees {revealed[-1]} coordinates, all that can be known before the last "
-            f"arm; so context_dim must be {revealed[-1]}, not {context_dim}"
-        )
+    revealed: tuple[int, ...] | None = None
+    if isinstance(arrangement, Answers):
+        context_dim = integer("context_dim", context_dim)
+        revealed = tuple(context_dim + n for n in accumulate(arrangement.revealed(n_arms)))
+        context_dim = revealed[-1]
+        sees = tuple(seen + arm * (arm + 1) // 2 for arm, seen in enumerate(revealed))
+    else:
+        scaled = all(isinstance(m, Standard) for m in given)  # which have a constant
+        context_dim = integer("context_dim", context_dim, least=0 if scaled else 1)
+        sees = (context_dim,) * len(given)
+    norms = [m.norm(n) for m, n in zip(given, sees, strict=True) if isinstance(m, Standard)]
     maps: list[FeatureMap] = []
     dims: list[int] = []
     blocks: list[Block] = []
+    linear: list[int] = []
     customs: list[tuple[Custom, int, int, int]] = []
-    sees = revealed or (context_dim,) * len(given)
+    if 0 < len(norms) < len(given):
+        raise InvalidParameterError(
+            "Standard scales itself only where every map is Standard: use Standard() for all of "
+            "them, or Scaled.fit for these"
+        )
+    if norms:  # one number for all maps, as one ridge serves them
+        given = [_sized(m, 1 / max(norms)) for m in given]
     for m, seen in zip(given, sees, strict=True):
         offset = sum(dims)
         if isinstance(m, Custom):
             maps.append(custom := m.resolved(seen))
             dims.append(custom.n_features or 0)
             customs.append((custom, offset, offset + dims[-1], seen))
+            linear.append(dims[-1])
         else:
             maps.append(m)
-            blocks.append(_block(m, offset, seen, context_dim))
+            blocks.append(_block(m, offset, seen))
             dims.append(len(blocks[-1][1]))
+            linear.append(sum(len(monomial) <= 1 for monomial in blocks[-1][1]))
     return BoundFeatures(
         context_dim=context_dim,
         n_arms=n_arms,
@@ -302,16 +367,32 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
         maps=tuple(maps),
         dims=tuple(dims),
         offsets=tuple(sum(dims[:slot]) for slot in range(len(dims))),
+        linear=tuple(linear),
         width=sum(dims),
-        stages=tuple(bind(*stage, 2) for stage in zip(maps, revealed or (), strict=False)),
+        sees=revealed,
+        stages=() if revealed is None else tuple(map(bind, maps, sees, [2] * len(maps))),
         _customs=tuple(customs),
-        _monomials=Monomials(context_dim, sum(dims), blocks),
+        _monomials=Monomials(context_dim, sum(dims), blocks if revealed is None else []),
     )
 
 
-def _block(m: Identity | Polynomial | Scaled, offset: int, seen: int, context_dim: int) -> "Block":
+def _sized(m: FeatureMap, size: float) -> FeatureMap:
+    return replace(m, size=size) if isinstance(m, Standard) and m.size is None else m
+
+
+def _block(m: Identity | Polynomial | Scaled | Standard, offset: int, seen: int) -> "Block":
     """Return a built-in map as the engine takes it."""
     inner, center, scale, limit = m, [0.0] * seen, [1.0] * seen, 1 + SLACK
+    if isinstance(m, Standard):
+        monomials = m.monomials(seen)
+        center, scale = list(m.center) or center, list(m.scale) or scale
+        if len(center) != seen:
+            raise InvalidParameterError(
+                f"this Standard map was fitted to {len(center)} coordinates, not {seen}"
+            )
+        size = m.size or 1.0
+        factors = [size * m.weights[len(monomial)] for monomial in monomials]
+        return offset, [list(one) for one in monomials], m.bound, math.inf, factors, center, scale
     if isinstance(m, Scaled):
         if len(m.center) != seen:
             raise InvalidParameterError(
@@ -319,18 +400,11 @@ def _block(m: Identity | Polynomial | Scaled, offset: int, seen: int, context_di
             )
         inner, center, scale = m.inner, list(m.center), list(m.scale)
         limit = math.inf if m.outside == "clip" else limit
-    assert not isinstance(inner, Scaled)
+    assert not isinstance(inner, Scaled | Standard)
     monomials = inner.monomials(seen)
-    unseen = context_dim - seen  # on an infinite scale every value counts as zero
-    return (
-        offset,
-        [list(monomial) for monomial in monomials],
-        inner.bound,
-        inner.bound * limit,
-        1 / _largest_norm(inner.bound, monomials),
-        center + [0.0] * unseen,
-        scale + [math.inf] * unseen,
-    )
+    factors = [1 / _largest_norm(inner.bound, monomials)] * len(monomials)
+    listed = [list(monomial) for monomial in monomials]
+    return offset, listed, inner.bound, inner.bound * limit, factors, center, scale
 
 
 def _largest_norm(bound: float, monomials: Sequence[Monomial]) -> float:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, combinations_with_replacement
-from typing import Any, Literal, Self, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,8 @@ from stopwise.errors import (
 Monomial: TypeAlias = tuple[int, ...]  # the coordinates it multiplies
 Outside: TypeAlias = Literal["error", "clip"]
 
+# Beyond the 5 % and 95 % quantiles by so often their distance, a number is taken for a mistake.
+FAR = 10.0
 # How far beyond a limit counts as rounding (heuristic: far above float64's, far below data's).
 SLACK = 1e-9
 # A heuristic guard against degrees that explode: every pair has arrays of n_features² numbers.
@@ -246,6 +248,78 @@ class Scaled(BuiltIn):
 
 
 @dataclass(frozen=True)
+class Standard(BuiltIn):
+    """Features that scale themselves: a policy fits them to its first rounds.
+
+    A coordinate z is in standard deviations from its mean, at most 3 either way, and the features
+    are (3, z₀, z₁, …, ½·z₀z₀, ½·z₀z₁, …), all times one number that makes the norm at most one.
+    With a policy's default ridge that is the prior of a logit with an intercept of standard
+    deviation 3, slopes of 1 and products of ½.
+
+    Parameters
+    ----------
+    Give none: they are what a policy has found, and it finds them again.
+
+    degree : int
+        0: the constant alone; 1: coordinates too; 2: squares and products too. A policy takes these
+        in for up to ten numbers.
+    center, scale : sequence of float, optional
+        Mean and standard deviation of each coordinate; 0 and 1 until they are fitted.
+    two_valued : tuple of int
+        Coordinates without a square, which would be an affine copy of them.
+    size : float, optional
+        The number that multiplies all features; `bind` finds it.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> features = sw.bind(Standard(degree=2), context_dim=1, n_arms=2)
+    >>> (features.row([2.0]) / features.maps[0].size).tolist()
+    [3.0, 2.0, 2.0]
+    """
+
+    kind: str = field(default="standard", init=False, repr=False)
+    degree: int = 1
+    center: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+    two_valued: tuple[int, ...] = ()
+    size: float | None = None
+
+    bound: ClassVar[float] = 3.0
+    weights: ClassVar[tuple[float, ...]] = (3.0, 1.0, 0.5)  # of a monomial, by its degree
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "degree", integer("degree", self.degree, most=2))
+        for name in ("center", "scale", "two_valued"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    def fit(self, X: Floats, degree: int) -> "Standard":
+        """Return the map of this degree, scaled to contexts."""
+        if not len(X):
+            return replace(self, degree=degree, size=None)
+        two = [c for c in range(X.shape[1]) if len(np.unique(X[:, c])) <= 2]
+        with np.errstate(all="ignore"):  # numbers near the ends of float64 overflow
+            low, high = np.quantile(X, [0.05, 0.95], axis=0)
+            room = np.where(high > low, FAR * (high - low), np.inf)
+            x = np.clip(X, low - room, high + room)  # -999999 for "unknown" does not set the scale
+            center, spread = x.mean(axis=0), x.std(axis=0)
+            usable = (spread > 1e-9 * (1.0 + np.abs(x).max(axis=0))) & np.isfinite(center + spread)
+        center, scale = np.where(np.isfinite(center), center, 0.0), np.where(usable, spread, 1.0)
+        return Standard(degree, tuple(center.tolist()), tuple(scale.tolist()), tuple(two))
+
+    def monomials(self, context_dim: int) -> list[Monomial]:
+        """Return the features in order, each as the coordinates it multiplies."""
+        everything = Polynomial(degree=max(self.degree, 1)).monomials(context_dim)
+        squares = {(c, c) for c in self.two_valued}
+        return [m for m in everything if len(m) <= self.degree and m not in squares]
+
+    def norm(self, context_dim: int) -> float:
+        """Return the largest norm of the features before they are multiplied by ``size``."""
+        by_degree = [len(m) for m in self.monomials(context_dim)]
+        return math.sqrt(sum((self.weights[n] * self.bound**n) ** 2 for n in by_degree))
+
+
+@dataclass(frozen=True)
 class Custom:
     """Any function of a context, checked each time it is used.
 
@@ -322,7 +396,7 @@ class Custom:
         return {"kind": "custom", "name": self.name, "n_features": self.n_features}
 
 
-FeatureMap: TypeAlias = Identity | Polynomial | Scaled | Custom
+FeatureMap: TypeAlias = Identity | Polynomial | Scaled | Standard | Custom
 MapLike: TypeAlias = FeatureMap | Callable[[Floats], ArrayLike]
 
 
@@ -356,7 +430,7 @@ def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
             )
         if kind == Scaled.kind:
             rest["inner"] = map_from_spec(rest["inner"])
-        kinds = {cls.kind: cls for cls in (Identity, Polynomial, Scaled)}
+        kinds = {cls.kind: cls for cls in (Identity, Polynomial, Scaled, Standard)}
         return kinds[kind](**rest)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidParameterError(f"{spec!r} describes no feature map: {error!r}") from error

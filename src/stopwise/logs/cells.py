@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Family: TypeAlias = Literal["number", "text"]  # answers of one family can be compared
-Use: TypeAlias = Literal["number", "answer", "arm"]  # what a column is read for
+Use: TypeAlias = Literal["number", "answer", "arm", "text"]  # what a column is read for
 
 EXACT = 2**53  # whole numbers up to here are floats exactly
 
@@ -58,6 +58,8 @@ def gather(values: Sequence[Any], use: Use = "answer") -> Cells:
     >>> gather(["cat", "dog", "cat", 5]).wrong
     {3: WrongCell(words='the number 5', family='number')}
     """
+    if use == "text":  # whatever they are
+        values = [None if value is None else str(value) for value in values]
     null = np.array([value is None for value in values], dtype=np.bool_)
     types: set[type] = set(map(type, values)) - {type(None)}
     if types == {str}:

@@ -22,6 +22,16 @@ class Field(msgspec.Struct, frozen=True):
     holds: Literal["text", "time", "number", "answer"]
 
 
+class MissingColumnsError(InvalidLogError):
+    """A log lacks columns: the ``problem``, and for which ``role`` to name others."""
+
+    def __init__(self, problem: str, role: str) -> None:
+        value = {"context": '("age", …)', "outputs": '("small", …)'}.get(role, '"…"')
+        none = "; Columns(context=()) if there are no contexts" if role == "context" else ""
+        super().__init__(f"{problem}. Name your own with Columns({role}={value}){none}")
+        self.problem, self.role = problem, role
+
+
 class Columns(msgspec.Struct, frozen=True):
     """The columns of a table that was not written by Stopwise.
 
@@ -174,16 +184,11 @@ def _chosen(
     return found
 
 
-def _missing(absent: Sequence[str], names: Sequence[str], what: str, file: str) -> InvalidLogError:
-    how = {
-        "context": 'Columns(context=("age", …)), or --context age,…; Columns(context=()) '
-        "if there are no contexts",
-        "outputs": 'Columns(outputs=("small", …)), or --outputs small,…',
-    }.get(what, f'Columns({what}="…")')
-    return InvalidLogError(
-        f"{file} has no column {_listed(absent)}; its columns are {_listed(names)}. "
-        f"Name your own with {how}"
-    )
+def _missing(
+    absent: Sequence[str], names: Sequence[str], role: str, file: str
+) -> MissingColumnsError:
+    problem = f"{file} has no column {_listed(absent)}; its columns are {_listed(names)}"
+    return MissingColumnsError(problem, role)
 
 
 def _check_distinct(names: Sequence[str], what: str, file: str) -> None:

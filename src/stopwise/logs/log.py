@@ -1,8 +1,10 @@
 """A log, read in bounded memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
+
+import msgspec
 
 from stopwise.checks import integer
 from stopwise.logs.chunk import Chunk, make_chunk
@@ -104,6 +106,18 @@ class Log:
             If cells of a chunk are wrong; it lists the first ten.
         """
         return self._chunks(integer("size", size, least=1), progress)
+
+    def texts(self, columns: Sequence[str], rows: Sequence[int]) -> list[list[str]]:
+        """Return those of the columns that there are as text: names, then cells of some rows."""
+        names = [name for name in columns if name in self._file.names]
+        found: dict[int, list[str]] = {}
+        layout = msgspec.structs.replace(self.layout, base=tuple(names))
+        for batch in self._file.batches(layout, 65_536):
+            cells = [batch.cells(name, "text") for name in names]
+            for k in {row - batch.first for row in rows}.intersection(range(batch.n)):
+                row = ["" if c.null[k] else c.words[int(c.values[k])] for c in cells]
+                found[batch.first + k] = row
+        return [names, *(found[row] for row in rows)]
 
     def _chunks(self, size: int, progress: Progress) -> Iterator[Chunk]:
         family, done, expected = None, 0, self.rows or self._guessed_rows()

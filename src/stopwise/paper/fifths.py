@@ -1,16 +1,19 @@
-"""Values at the end of a run and by fifths of it: whether regret flattens."""
+"""Values at the end of a run and by fifths of it: how fast regret grows."""
 
 from collections.abc import Callable
 
-from stopwise.experiments.summary import Interval, mean_interval, paired_difference
+import numpy as np
+
+from stopwise.experiments.summary import Interval, What, mean_interval
 from stopwise.paper.evidence import ClaimEvidence
-from stopwise.paper.section import Claim, verdict
+from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim
 from stopwise.paper.settings import NAMES
 from stopwise.reporting.parts import Table
 from stopwise.reporting.wording import format_value as fmt
 
 FIFTHS = tuple((k / 5, (k + 1) / 5) for k in range(5))
 SECOND, LAST = FIFTHS[1], FIFTHS[4]
+NEAR_LINE = 0.75  # heuristic: half-way from √t to a line
 
 
 def final_table(
@@ -40,12 +43,13 @@ def fifths_table(evidence: ClaimEvidence, name: str) -> Table:
     """Return what each fifth of the rounds added to the regret of USS-PD."""
     return Table(
         name,
-        "What each fifth of the rounds added to the regret of USS-PD",
-        ("setting", "instance", "first", "second", "third", "fourth", "last"),
+        "What each fifth of the rounds added to the regret of USS-PD, and the exponent",
+        ("setting", "instance", "first", "second", "third", "fourth", "last", "exponent"),
         tuple(
             (
                 *(setting, instance),
                 *(mean_interval(evidence.added(setting, instance, part=fifth)) for fifth in FIFTHS),
+                exponent(evidence, setting, instance),
             )
             for setting in NAMES
             for instance in evidence.instances()
@@ -53,21 +57,46 @@ def fifths_table(evidence: ClaimEvidence, name: str) -> Table:
     )
 
 
-def flattens(
-    evidence: ClaimEvidence, setting: str, instance: str, text: str, where: str = "", why: str = ""
-) -> Claim:
-    """Judge whether USS-PD's regret flattens: the last fifth adds less than half of the second.
+def exponent(
+    evidence: ClaimEvidence, setting: str, instance: str, what: What = "regret"
+) -> Interval:
+    """Return b of tᵇ, as which USS-PD's regret grows: 1 for a line, ½ for √t, 0 for a logarithm.
 
-    Of a logarithm it adds about a third, of a straight line as much.
+    b − 1 is the slope of ln(what a fifth adds, mean over runs) against ln(its middle), over the
+    last four: what the first rounds lost is not taken for a curve that flattens. The interval is
+    Student's over the jackknife's pseudo-values, n·b − (n − 1)·(b without run i).
     """
-    early, late = (evidence.added(setting, instance, part=part) for part in (SECOND, LAST))
-    flatter = paired_difference([0.5 * e for e in early], late)
+    later = FIFTHS[1:]
+    added = np.array([evidence.added(setting, instance, "USS-PD", what, f) for f in later])
+    n = added.shape[1]
+    x = np.log([sum(fifth) for fifth in later])
+    x -= x.mean()
+    total = added.sum(axis=1, keepdims=True)
+    means = np.concatenate([total / n, (total - added) / max(n - 1, 1)], axis=1)
+    every, *without = 1.0 + x @ np.log(np.maximum(means, 1e-6)) / (x @ x)  # ln 0 does not exist
+    return mean_interval([n * every - (n - 1) * b for b in without])
+
+
+def growth(
+    evidence: ClaimEvidence,
+    setting: str,
+    instance: str,
+    text: str,
+    why: str = "",
+    *,
+    linear: bool = False,
+    what: What = "regret",
+) -> Claim:
+    """Judge whether USS-PD's regret in a setting and instance is sub-linear, or is linear."""
+    late = mean_interval(evidence.added(setting, instance, "USS-PD", what, LAST))
+    b = exponent(evidence, setting, instance, what)
+    below, line = b.high < 1, b.high >= 1 and b.low > NEAR_LINE
+    held, failed = (line and late.low > 0, below) if linear else (below, line)
     return Claim(
         f"{instance.capitalize()}: {text}",
-        verdict(flatter),
-        f"second fifth {fmt(mean_interval(early))}, last fifth {fmt(mean_interval(late))}; "
-        f"half of the second minus the last: {fmt(flatter)}",
-        "the last fifth of the rounds adds less than half of what the second fifth adds",
-        why=why,
-        where=where,
+        HELD if held else FAILED if failed else UNDECIDED,
+        f"exponent {fmt(b)}; the last fifth adds {fmt(late)}",
+        "regret grows as tᵇ: sub-linear if the 95 % interval of b lies below 1, linear if it lies "
+        f"above {NEAR_LINE} and reaches 1",
+        why,
     )

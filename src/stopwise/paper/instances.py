@@ -1,8 +1,8 @@
 """The problem instances of the paper, as specs."""
 
 import math
+from itertools import combinations
 
-from stopwise.cascade import Cascade
 from stopwise.experiments.spec import EnvironmentSpec
 from stopwise.features import Polynomial
 from stopwise.paper import choices
@@ -31,21 +31,16 @@ def realizable(n_arms: int, case: int, margin: float) -> EnvironmentSpec:
 
     Examples
     --------
-    >>> realizable(4, 1, 0.14).build().context_dim
+    >>> realizable(4, 1, 0.04).build().context_dim
     3
     """
     monomials = Polynomial(choices.DEGREE).monomials(3)
-    middle = Cascade(choices.realizable_costs(n_arms, 2))
     theta: list[list[float]] = []
-    for i, j in middle.pairs():
-        gap = min(float(middle.gaps[i, j]), choices.LARGEST_GAP)
-        direction = (i,) if i < 3 else (0, 0)
-        steepness = choices.SLOPE * (1 if i < 3 else choices.FOURTH_STEEPNESS)
-        edge = choices.EDGE if i < 3 else choices.FOURTH_EDGE
+    for i, j in combinations(range(n_arms), 2):
         weights = dict.fromkeys(monomials, 0.0)
-        weights[()] = math.log(gap / (1 - gap)) - choices.SLOPE * edge
-        weights[()] -= choices.SPREAD * (j - i - 1)
-        weights[direction] = steepness
+        weights[()] = choices.LEVEL + choices.SPREAD * (j - i - 1)
+        weights[0,] = choices.SCALE
+        weights[1 + i % 2,] = choices.OWN if i < 2 else -choices.OWN
         # features are the monomials divided by √d', and θ undoes that
         theta.append([weights[m] * math.sqrt(len(monomials)) for m in monomials])
     return EnvironmentSpec(

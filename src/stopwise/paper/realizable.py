@@ -5,7 +5,7 @@ from functools import partial
 from stopwise.paper import choices, instances
 from stopwise.paper.drawing import curve_grid, instance_panels
 from stopwise.paper.evidence import cells_of
-from stopwise.paper.fifths import fifths_table, final_table, flattens
+from stopwise.paper.fifths import fifths_table, final_table, growth
 from stopwise.paper.section import Exhibit
 from stopwise.paper.settings import SETTING_FREE
 from stopwise.reporting.parts import Picture
@@ -22,8 +22,8 @@ def _exhibit(n_arms: int, where: str) -> Exhibit:
         name,
         f"Realizable setting with {WORDS[n_arms]} classifiers",
         where,
-        "Disagreement probabilities are exactly logistic and weak dominance holds everywhere, as "
-        "the theorem requires. Arms have no error rates here, so the curve is the paper's upper "
+        "Disagreement of arms that exist is exactly logistic and weak dominance holds everywhere, "
+        "as the theorem requires. There are no error rates, so the curve is the paper's upper "
         "bound on regret, Σ |C_I − C_i*| + p_i*I. The *clairvoyant* rule is optimal by definition.",
         cells=lambda: cells_of(
             {
@@ -54,7 +54,7 @@ def _exhibit(n_arms: int, where: str) -> Exhibit:
             ),
         ],
         claims=lambda evidence, setting: [
-            flattens(evidence, setting, case, "the pseudo-regret flattens")
+            growth(evidence, setting, case, "the pseudo-regret is sub-linear")
             for case in evidence.instances()
         ],
     )

@@ -3,11 +3,11 @@
 from functools import partial
 from itertools import pairwise
 
-from stopwise.experiments.summary import What, mean_interval, paired_difference
+from stopwise.experiments.summary import mean_interval, paired_difference
 from stopwise.paper import choices, instances
 from stopwise.paper.drawing import curve_grid, instance_panels
 from stopwise.paper.evidence import ClaimEvidence, cells_of
-from stopwise.paper.fifths import LAST, SECOND, fifths_table, final_table, flattens
+from stopwise.paper.fifths import fifths_table, final_table, growth
 from stopwise.paper.section import Claim, Exhibit, all_of, verdict
 from stopwise.reporting.parts import Picture
 from stopwise.reporting.wording import format_value as fmt
@@ -16,46 +16,26 @@ FIRST, *DOMINANT = choices.SYNTHETIC_COSTS
 
 
 def _claims(evidence: ClaimEvidence, setting: str) -> list[Claim]:
-    linear = partial(_linear, evidence, setting)
+    linear = partial(growth, evidence, setting, FIRST, linear=True)
     why = (
         "Weak dominance holds here, but disagreement is not logistic in features of degree two: "
-        "the model errs for good on some contexts. The supervised learner's regret goes on in the "
-        "same way."
+        "the model errs for good on some contexts, with labels too."
     )
     return [
         linear(
-            "regret",
             "regret grows linearly",
-            why="Its regret is mostly that of learning, which falls. Contexts without weak "
+            "Its regret is mostly that of learning, which falls. Contexts without weak "
             "dominance are 16 of 5,000, and even the clairvoyant rule loses little on them.",
         ),
         linear(
-            "undominated",
             "the part from contexts without weak dominance grows linearly",
-            why="USS-PD pays less there than the clairvoyant rule: its logistic model of degree "
-            "two does not see how often arms 4 and 5 disagree on those few contexts.",
+            "USS-PD pays less there than the clairvoyant rule: its logistic model of degree two "
+            "does not see how often arms 4 and 5 disagree on those few contexts.",
+            what="undominated",
         ),
         _falling(evidence, setting),
-        *(
-            flattens(evidence, setting, k, "regret is sub-linear", "Theorem 2, on Figure 1a", why)
-            for k in DOMINANT
-        ),
+        *(growth(evidence, setting, k, "regret is sub-linear (Theorem 2)", why) for k in DOMINANT),
     ]
-
-
-def _linear(evidence: ClaimEvidence, setting: str, what: What, text: str, why: str) -> Claim:
-    early, late = (evidence.added(setting, FIRST, "USS-PD", what, p) for p in (SECOND, LAST))
-    goes_on = paired_difference(late, [0.5 * e for e in early])
-    true = mean_interval(evidence.added(setting, FIRST, "clairvoyant", what, LAST))
-    return Claim(
-        f"Instance 1: {text}",
-        all_of([verdict(mean_interval(late)), verdict(goes_on)]),
-        f"second fifth {fmt(mean_interval(early))}, last fifth {fmt(mean_interval(late))}; the "
-        f"last minus half of the second: {fmt(goes_on)}; clairvoyant, last fifth {fmt(true)}",
-        "in the last fifth of the rounds it is above zero, and more than half of that in the "
-        "second",
-        why,
-    )
 
 
 def _falling(evidence: ClaimEvidence, setting: str) -> Claim:

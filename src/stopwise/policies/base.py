@@ -3,6 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from inspect import Parameter
 from os import PathLike
 from typing import Any, ClassVar, Self, cast
@@ -12,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.checks import as_table, rounds_in
-from stopwise.errors import AuditNotSupportedError, InvalidParameterError
+from stopwise.errors import InvalidParameterError, LabelsNotSupportedError
 from stopwise.features import BoundFeatures
 from stopwise.policies import checking, overrides
 from stopwise.policies.checking import Answers, Bools, Differ, GivenTruth, Ints, KnownTruth, ToPlay
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import (
     Decision,
+    LabelRequest,
     PairCoverage,
     PairEvidence,
     Progress,
@@ -93,8 +95,13 @@ class Policy(ABC):
 
     @property
     def learns_from_labels(self) -> bool:
-        """Whether `audit` is supported."""
-        return type(self).audit is not Policy.audit
+        """Whether `label` is supported."""
+        return type(self).label is not Policy.label
+
+    @property
+    def asks_for_labels(self) -> bool:
+        """Whether rounds may want a label (`LabelRequest`)."""
+        return self.learns_from_labels and bool(getattr(self, "labels", 0))
 
     @property
     def nbytes(self) -> int:
@@ -123,8 +130,8 @@ class Policy(ABC):
 
     def observe(
         self, x: ArrayLike, outputs: Sequence[Hashable], *, rule_stop: int | None = None
-    ) -> None:
-        """Learn from the outputs of arms 0 … stop.
+    ) -> LabelRequest | None:
+        """Learn from the outputs of arms 0 … stop; return a request if the label is wanted.
 
         Parameters
         ----------
@@ -142,9 +149,11 @@ class Policy(ABC):
             if len(self._codes) < MAX_CODED:
                 self._codes[outputs] = n, codes
         rule = n - 1 if rule_stop is None else checking.checked_stop(rule_stop, self._n_arms)
-        self._learn(x, n, codes, rule)
+        return self._learn(x, n, codes, rule)
 
-    def observe_disagreements(self, x: ArrayLike, stop: int, pairs: checking.Pairs) -> None:
+    def observe_disagreements(
+        self, x: ArrayLike, stop: int, pairs: checking.Pairs
+    ) -> LabelRequest | None:
         """Learn from a round for which only the pairwise disagreements are known.
 
         Parameters
@@ -157,23 +166,24 @@ class Policy(ABC):
         """
         overrides.check_learns_from_pairs(self)
         stop = checking.checked_stop(stop, self._n_arms)
-        self._learn_pairs(x, stop, checking.checked_pairs(pairs, stop, self._n_arms))
+        return self._learn_pairs(x, stop, checking.checked_pairs(pairs, stop, self._n_arms))
 
-    def audit(self, done: Round, label: Hashable) -> None:
+    def label(self, done: Round | RoundInProgress, answer: Hashable) -> None:
         """Learn from the right answer to a finished round, where the policy can.
 
-        Choose the rounds at random. The label has the form in which outputs are compared.
+        Best for rounds that want it (``wants_label``), early, late or never; of others only if
+        they were chosen at random. The answer has the form in which outputs are compared.
         """
-        del done, label
-        raise AuditNotSupportedError(
-            f"{type(self).__name__} does not learn from labels; USSPD and USSPDRidge do"
+        del done, answer
+        raise LabelsNotSupportedError(
+            f"{type(self).__name__} does not learn from labels; USSLaplace and USSPD do"
         )
 
     def start(self, x: ArrayLike | None) -> RoundInProgress:
         """Begin a round that is decided step by step, as stages answer.
 
         ``x`` is what is known before the first arm (None for a policy without contexts). Stages
-        may add to it where the features say so (`PerStage` with ``sees``).
+        may add to it where the features say so (`Answers`).
         """
         return self._round_class()(self, x)
 
@@ -185,6 +195,10 @@ class Policy(ABC):
         """Return the comparisons behind a decision; none for a rule that does not compare."""
         del decision
         return ()
+
+    def alone(self) -> AbstractContextManager[Any]:
+        """Return what keeps other threads from changing more than one part of this policy."""
+        return nullcontext()
 
     def save(self, path: "str | PathLike[str]") -> None:
         """Write the policy to one file that `stopwise.load` continues from, bit for bit."""
@@ -234,7 +248,8 @@ class Policy(ABC):
             Called as ``progress("rounds", done, of)`` now and then.
         **truth
             What the policy `needs_truth` for, one value per round: ``labels``, ``optimal`` (i*), or
-            ``disagreement`` (p_ij, shape (n, K, K)).
+            ``disagreement`` (p_ij, shape (n, K, K)). ``labels`` may also be given to a policy that
+            asks for them, None where nobody knows; it sees those it asks for.
 
         Returns
         -------
@@ -247,15 +262,23 @@ class Policy(ABC):
             outputs = np.zeros((n, self._n_arms), dtype=np.uint8)
         table = checking.output_table(cast(ArrayLike, outputs), n, self._n_arms)
         labels = known["labels"].tolist() if "labels" in known else None
-        observe = cast(Callable[..., None], self.observe)
+        observe = cast(Callable[..., LabelRequest | None], self.observe)
 
         def learn(t: int, x: NDArray[Any], decision: Decision) -> None:
-            label = () if labels is None else (Truth(label=labels[t]),)
+            label = (Truth(label=labels[t]),) if labels and self.needs_truth else ()
             stop, rule_stop = decision.stop, decision.rule_stop
             explored = {"rule_stop": rule_stop} if rule_stop < stop else {}
-            observe(x, table[t, : stop + 1].tolist(), *label, **explored)
+            outputs = tuple(table[t, : stop + 1].tolist())
+            request = observe(x, outputs, *label, **explored)
+            if request is not None and labels and labels[t] is not None:
+                seen = (outputs, outputs, stop, rule_stop)
+                self.label(Round(str(t), 0.0, tuple(x.tolist()), *seen, request=request), labels[t])
 
-        rounds = ToPlay(contexts, self._answers(table, known), known, progress)
+        wrong = None
+        if labels and not self.needs_truth:
+            wrong = np.ascontiguousarray(table != known["labels"][:, None]).astype(np.uint8)
+            wrong[[label is None for label in labels]] = 2
+        rounds = ToPlay(contexts, self._answers(table, known), known, progress, wrong=wrong)
         return self._play(rounds, learn)
 
     def run_disagreements(
@@ -292,15 +315,18 @@ class Policy(ABC):
             end = min(decision.stop, reach) if record.failed[t] else decision.stop
             if 0 <= end <= reach:
                 differ = checking.square(record.differ[t] > 0, self._n_arms)
-                self.observe_disagreements(x, end, differ)
-                audited = checking.audited_round(record, t, end, differ, decision.rule_stop)
-                if audited is not None and self.learns_from_labels:
-                    self.audit(*audited)
+                request = self.observe_disagreements(x, end, differ)
+                if request is not None:
+                    more = (decision.rule_stop, request, self._n_arms)
+                    labelled = checking.labelled_round(record, t, end, *more)
+                    if labelled is not None:
+                        self.label(*labelled)
 
         def answers(part: slice) -> Differ:
             return record.differ[part]
 
-        return self._play(ToPlay(record.contexts, answers, known, progress, record), learn)
+        to_play = ToPlay(record.contexts, answers, known, progress, record, record.wrong)
+        return self._play(to_play, learn)
 
     def observe_many(
         self, rounds: Rounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
@@ -337,13 +363,13 @@ class Policy(ABC):
 
     # -- what a subclass provides ---------------------------------------------------------
 
-    def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
+    def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> LabelRequest | None:
         """Learn from the outputs of n arms: codes of four bits, equal where the outputs are."""
         del rule_stop
-        self.observe_disagreements(x, n - 1, checking.differing(codes, n))
+        return self.observe_disagreements(x, n - 1, checking.differing(codes, n))
 
     @abstractmethod
-    def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> None:
+    def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> LabelRequest | None:
         """Learn from disagreements: (K, K), read in the upper triangle up to the stop."""
 
     def parameters(self) -> dict[str, Any]:
@@ -378,7 +404,12 @@ class Policy(ABC):
     # -- checks -----------------------------------------------------------------------------
 
     def _checked_truth(self, n: int, truth: GivenTruth) -> KnownTruth:
-        return checking.checked_truth(type(self).__name__, self.needs_truth, n, truth)
+        asks = self.asks_for_labels
+        if "labels" in truth and self.learns_from_labels and not asks:
+            raise InvalidParameterError(
+                f"this {type(self).__name__} asks for no labels: create it with labels=100, say"
+            )
+        return checking.checked_truth(type(self).__name__, self.needs_truth, n, truth, asks)
 
     def _round_class(self) -> type[RoundInProgress]:
         overrides.check_complete_contexts(self)

@@ -16,7 +16,7 @@ from stopwise.errors import (
     InvalidStopError,
     TruthRequiredError,
 )
-from stopwise.records import Progress, Round, Rounds
+from stopwise.records import LabelRequest, Progress, Round, Rounds
 
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -35,6 +35,7 @@ class ToPlay(NamedTuple):
     truth: KnownTruth
     progress: Progress
     record: Rounds | None = None
+    wrong: Differ | None = None  # of each arm, for a policy that asks for labels
 
 
 TRUTH = ("labels", "optimal", "disagreement")  # what a policy may need, as `run` takes it
@@ -108,16 +109,21 @@ def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:
     return differ
 
 
-def checked_truth(name: str, needed: Sequence[str], n: int, truth: GivenTruth) -> KnownTruth:
-    """Return the truth that a policy needs, one value per round, or refuse what was given."""
-    if unknown := truth.keys() - set(TRUTH if needed else ()):
+def checked_truth(
+    name: str, needed: Sequence[str], n: int, truth: GivenTruth, asks: bool = False
+) -> KnownTruth:
+    """Return the truth that a policy needs, one value per round, or refuse what was given.
+
+    A policy that ``asks`` for labels may be given them.
+    """
+    if unknown := truth.keys() - set(TRUTH if needed else ("labels",) if asks else ()):
         raise InvalidParameterError(f"{name} has no use for {', '.join(sorted(unknown))}")
     checked: dict[str, NDArray[Any]] = {}
-    for kind in needed:
+    for kind in (*needed, *(("labels",) if asks and "labels" in truth else ())):
         if (given := truth.get(kind)) is None:
             raise TruthRequiredError(f"{name} needs {kind}=, one value for each round")
         values = checked[kind] = as_table(given) if kind == "labels" else np.asarray(given)
-        if values.ndim == 0 or len(values) != n:
+        if values.ndim == 0 or len(values) != n or (kind == "labels" and values.ndim > 1):
             raise InvalidParameterError(f"{kind} must have one value for each of {n} rounds")
         if kind == "labels" and bool(np.any(values != values)):
             raise InvalidOutputsError("labels must be right answers, none of them NaN")
@@ -191,14 +197,12 @@ def checked_rounds(rounds: Rounds, cascade: Cascade, uses_context: bool) -> Roun
     reach = np.ascontiguousarray(rounds.reach, dtype=np.int64)
     if reach.ndim != 1 or not ((reach >= -1) & (reach <= last)).all():
         raise InvalidStopError(f"reach is an arm for each round, from -1 to {last}")
-    failed, wrong, audited = np.asarray(rounds.failed, dtype=np.bool_), rounds.wrong, rounds.audited
+    failed, wrong = np.asarray(rounds.failed, dtype=np.bool_), rounds.wrong
     if failed.shape != (n,):
         raise InvalidOutputsError(f"failed must be {n} values, not of shape {failed.shape}")
-    if audited is not None and (audited.shape != (n,) or wrong is None):
-        raise InvalidOutputsError("audited rounds need a flag each, and `wrong` beside it")
     if wrong is not None and wrong.shape != (n, last + 1):
         raise InvalidOutputsError(f"wrong must be {n} rounds by {last + 1} arms")
-    return Rounds(contexts, differ_table(rounds.differ, n, cascade), reach, failed, wrong, audited)
+    return Rounds(contexts, differ_table(rounds.differ, n, cascade), reach, failed, wrong)
 
 
 def learned_ends(rounds: Rounds, stops: ArrayLike, n_arms: int) -> Ints:
@@ -212,18 +216,18 @@ def learned_ends(rounds: Rounds, stops: ArrayLike, n_arms: int) -> Ints:
     return np.where(ends <= rounds.reach, ends, -1)
 
 
-def audited_round(
-    rounds: Rounds, t: int, end: int, differ: NDArray[np.bool_], rule_stop: int
+def labelled_round(
+    rounds: Rounds, t: int, end: int, rule_stop: int, request: LabelRequest, n_arms: int
 ) -> tuple[Round, int] | None:
     """Return a round and its label; each output becomes the index of the first arm that gave it.
 
-    None if it was not audited, or if it is not known for every arm whether it was wrong.
+    None if it is not known for every arm whether it was wrong.
     """
-    audited = rounds.audited is not None and rounds.audited[t]
-    wrong = rounds.wrong[t, : end + 1].tolist() if audited and rounds.wrong is not None else [2]
+    wrong = [2] if rounds.wrong is None else rounds.wrong[t, : end + 1].tolist()
     if 2 in wrong:
         return None
+    differ = square(rounds.differ[t] > 0, n_arms)
     outputs = tuple(int(differ[: k + 1, k].argmin()) for k in range(end + 1))
     label = outputs[wrong.index(0)] if 0 in wrong else -1
     context = tuple(rounds.contexts[t].tolist())
-    return Round(str(t), 0.0, context, outputs, outputs, end, rule_stop), label
+    return Round(str(t), 0.0, context, outputs, outputs, end, rule_stop, request=request), label

@@ -1,47 +1,73 @@
 """What the contextual policies share: features in, the native engine, evidence out."""
 
+import copy
+import threading
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import integer, real
+from stopwise.checks import comparable, integer, real
 from stopwise.engine.native import Learner, Rule
-from stopwise.errors import InvalidParameterError, StopwiseError, WideFeaturesWarning
-from stopwise.features import BoundFeatures, FeaturesLike, Identity, bind
-from stopwise.policies.base import CHUNK, Policy
-from stopwise.policies.checking import Bools, Ints, ToPlay, learned_ends
+from stopwise.errors import (
+    InvalidOutputsError,
+    InvalidParameterError,
+    WideFeaturesWarning,
+)
+from stopwise.features import Answers, BoundFeatures, FeaturesLike, Identity, Standard, bind
+from stopwise.policies.checking import (
+    Bools,
+    Differ,
+    Ints,
+    ToPlay,
+    differing,
+    encode_outputs,
+    learned_ends,
+    square,
+)
+from stopwise.policies.estimates import Estimates
 from stopwise.policies.overrides import check_record
+from stopwise.policies.playing import learn_recorded, play
 from stopwise.policies.randomness import checked_seed, generator, restored, stored
 from stopwise.policies.round_in_progress import RoundInProgress
-from stopwise.policies.staged import StagedRound, known_row, recorded_rows
-from stopwise.records import Decision, PairCoverage, PairEvidence, Rounds
+from stopwise.policies.self_scaling import LAST as MOST_HELD
+from stopwise.policies.self_scaling import HeldRounds
+from stopwise.policies.staged import StagedRound, known_row
+from stopwise.records import (
+    Decision,
+    LabelRequest,
+    PairEvidence,
+    Round,
+    Rounds,
+)
 
 Floats = NDArray[np.float64]
-Bytes = NDArray[np.uint8]
-Found = TypeVar("Found")
+Request: TypeAlias = tuple[float, float, float]  # `LabelRequest` as the engine has it
 
 SMALLEST_RIDGE = 1e-9  # with 10⁶ rounds, H is then still positive definite in double precision
-LARGEST_EVERY = 10_000  # of `full_depth_every`: the weight of a round continued at random
 MOST_FORCED = (1 << 53) - 1  # forced rounds: a double holds them exactly
-NO_STAGE = 1 << 30  # for the engine: features that see the complete context from the start
+EXPLORED = 0.06  # heuristic, by simulation: of rounds that explore at the beginning, if needed
+NOT_ASKED = (0.0, 0.0, 0.0)  # a request for no label
+OWN_RIDGE = 1 / 16  # precision of the prior for features that are not `Standard`: a logit of ±4
 WIDE = 250  # heuristic: features from which a round costs more than some 10 ms (docs/features.md)
 GRAM_RESIDUAL = 1e-7  # ‖V·V⁻¹ − I‖ of what `gram` returns
 
 
-class Contextual(Policy):
+class Contextual(Estimates):
     """A policy that models each question's answer by a logistic regression on features.
 
     Subclasses choose the engine's rule to decide by (`_rule`).
     """
 
-    estimates_disagreement: ClassVar[bool] = True
     draws: ClassVar[bool] = False  # decisions use random numbers
+    always_explores: ClassVar[bool] = False  # unless told otherwise
+    default_map: ClassVar[type[Identity] | type[Standard]] = Standard
 
     def __init__(
         self,
@@ -49,18 +75,21 @@ class Contextual(Policy):
         features: FeaturesLike | None,
         context_dim: int | None,
         forced_rounds: int | str,
-        ridge: float,
-        full_depth_every: int | None = None,
+        ridge: float | None,
+        explore: float | None = None,
+        labels: float = 0,
         seed: int = 0,
         transitive: bool = False,
     ) -> None:
         super().__init__(cascade)
         if context_dim is None:
-            raise InvalidParameterError(
-                "give the number of values in a context: context_dim=8, for instance"
-            )
+            if not isinstance(features, Answers):
+                raise InvalidParameterError(
+                    "give the number of values in a context: context_dim=8, for instance"
+                )
+            context_dim = 0
         self.features: BoundFeatures = bind(  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
-            Identity() if features is None else features, context_dim, cascade.n_arms
+            self.default_map() if features is None else features, context_dim, cascade.n_arms
         )
         if (wide := self.features.n_features) > WIDE:
             warnings.warn(
@@ -70,36 +99,60 @@ class Contextual(Policy):
                 WideFeaturesWarning,
                 stacklevel=3,
             )
-        self.ridge = real("ridge", ridge, least=SMALLEST_RIDGE)
+        self.ridge = None if ridge is None else real("ridge", ridge, least=SMALLEST_RIDGE)
         if forced_rounds != "auto":
             name = 'forced_rounds, unless "auto",'
             forced_rounds = integer(name, forced_rounds, most=MOST_FORCED)
         self.forced_rounds = forced_rounds
-        if full_depth_every is not None:
-            full_depth_every = integer("full_depth_every", full_depth_every, 2, LARGEST_EVERY)
-        self.full_depth_every = full_depth_every
+        self.explore = None if explore is None else real("explore", explore, least=0, most=1)
+        self.labels = real("labels", labels, least=0)
+        if not 0 < self.labels < 1:
+            self.labels = integer("labels", labels)
         self.seed = checked_seed(seed)
-        self.transitive = bool(transitive)
+        self.transitive = transitive
         if transitive and self.features.sees is not None:
             words = (
                 "transitive=True needs the complete context from the start; stages reveal it here"
             )
             raise InvalidParameterError(words)
-        self.learner = self._new_learner()
-        # Not the stream of default_rng(seed), from which a caller may draw the contexts.
-        explores = full_depth_every is not None
-        self._random = generator([self.seed, *b"chance"]) if explores else None
         self._n_pairs = len(cascade.pairs())
         self._last = cascade.n_arms - 1
-        self._maps = self.features.maps_in_engine
+        self._share = self._explore
+        self.use_features(self.features)
+        # Not the stream of default_rng(seed), from which a caller may draw the contexts.
+        self._random = generator([self.seed, *b"chance"]) if self._share else None
+        self._lock = threading.RLock()
+        self.held = None
+        if self.features.scales_itself:
+            self.held = HeldRounds(self.features.context_dim, cascade.n_arms)
+
+    @property
+    def _explore(self) -> float:
+        """The share of rounds that go to the last arm at random, at the beginning."""
+        if self.explore is not None:
+            return self.explore
+        needed = self.always_explores or self.features.sees is not None or self.labels
+        return EXPLORED if needed else 0.0
+
+    def prior_precision(self, features: BoundFeatures) -> float:
+        """The ridge: as given, or what makes the prior that `Standard` describes."""
+        if self.ridge is not None:
+            return self.ridge
+        first = features.maps[0]
+        return first.size**2 if isinstance(first, Standard) and first.size else OWN_RIDGE
 
     @abstractmethod
     def _rule(self) -> Rule:
         """Return the engine's rule, with its constants."""
 
-    def _questions(self) -> list[tuple[int, int]]:
+    def questions(self) -> list[tuple[int, int]]:
         """Return each question's slot of features, and the arm that must have run to answer it."""
         return [(self.features.slot_of(i, j), j) for i, j in self.cascade.pairs()]
+
+    def answered_from(self, i: int, j: int) -> int:
+        """Return the first stop of the rounds that count for a pair where stages reveal."""
+        del j
+        return i + 1
 
     # -- the protocol ---------------------------------------------------------------------
 
@@ -109,36 +162,50 @@ class Contextual(Policy):
         return self.learner.rounds
 
     @property
-    def audits(self) -> int:
-        """Rounds whose label was given to `audit`."""
+    def labelled(self) -> int:
+        """Rounds whose label was given to `label`."""
         return self.learner.labels
+
+    @property
+    def asked(self) -> int:
+        """Labels asked for so far."""
+        return self.learner.asked
 
     def decide(self, x: ArrayLike) -> Decision:
         """Return how deep to go for context ``x``; learns nothing."""
+        if self.held is None:
+            return self._decide(x)
+        with self._lock:  # features and learner may be about to change together
+            return self._decide(x)
+
+    def _decide(self, x: ArrayLike) -> Decision:
         noise = self._noise() if self.draws else None
         found = None if (maps := self._maps) is None else self.learner.decide(x, maps, noise)
         if found is None:  # own features, another form of context, or an invalid one
             found = self.learner.decide(self.features.row(x), None, noise)
             assert found is not None  # features are valid
         stop, seen, note = found
-        if self.full_depth_every is not None and self._explored(1)[0]:
+        if self._share > 0 and self._explores():
             return self.decided(self._last, stop, noise, note, seen)
         return Decision(stop, self._names[stop], self._costs[stop], self, note, noise, seen)
 
     def decide_many(self, X: ArrayLike) -> Ints:
         """Return the rule's own stop for every row (see `Policy.decide_many`)."""
-        rows = self.features.rows(X)
-        n = len(rows)
-        stops, rule_stop = np.empty((2, n), dtype=np.int64)
-        differ, explored = np.zeros((n, len(self._questions())), np.uint8), np.zeros(n, np.uint8)
-        nothing, noise = np.full(n, -1), self._noise_table(n)  # nothing is revealed
-        self.learner.run(rows, differ, nothing, explored, noise, None, stops, rule_stop)
+        with self._lock:
+            rows = self.features.rows(X)
+            n = len(rows)
+            stops, rule_stop = np.empty((2, n), dtype=np.int64)
+            differ, nothing = np.zeros((n, len(self.questions())), np.uint8), np.full(n, -1)
+            ends = stops, rule_stop, np.empty((n, 3))
+            self.learner.run(rows, differ, nothing, None, self.noise_table(n), None, *ends)
         return rule_stop
 
     def decide_batch(self, X: ArrayLike) -> tuple[Ints, Ints]:
         """Decide for every row as `decide` would one by one (see `Policy.decide_batch`)."""
         rule_stop = Contextual.decide_many(self, X)  # not a subclass's, which may call this
-        return np.where(self._explored(len(rule_stop)), self._last, rule_stop), rule_stop
+        chance = self.chances(len(rule_stop))
+        explored = False if chance is None else chance < self.learner.explore_rate
+        return np.where(explored, self._last, rule_stop), rule_stop
 
     def observe_many(
         self, rounds: Rounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
@@ -150,7 +217,8 @@ class Contextual(Policy):
         record = check_record(self, rounds)
         ends = learned_ends(record, stops, self._n_arms)
         rule_ends = ends if rule_stop is None else learned_ends(record, rule_stop, self._n_arms)
-        self.learner.learn(recorded_rows(self.features, record), record.differ, ends, rule_ends)
+        with self._lock:
+            learn_recorded(self, record, ends, rule_ends)
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""
@@ -159,73 +227,13 @@ class Contextual(Policy):
         learner = self.learner
         if decision.round == learner.rounds + learner.labels:  # by the same rule, exact estimates
             note = learner.evidence(decision.note, decision.noise, decision.rule_stop)
-            force_setattr(decision, "note", self._converged(note))  # the same evidence later
+            force_setattr(decision, "note", self.converged(note))  # the same evidence later
         found = learner.explain(decision.note, decision.rule_stop)
         return tuple(PairEvidence(*comparison) for comparison in found)
 
-    # -- looking inside ---------------------------------------------------------------------
-
-    def theta(self, i: int, j: int) -> Floats:
-        """Return θ̂_ij, the exact estimate of a pair over everything observed so far."""
-        return self._converged(self.learner.theta(self._model(i, j)))
-
-    def _converged(self, found: Found | None) -> Found:
-        if found is None:
-            raise StopwiseError(
-                "this estimate has not converged: the data are so nearly separable that the ridge "
-                f"({self.ridge:g}) is too small. Use a larger ridge"
-            )
-        return found
-
-    def gram(self, i: int, j: int) -> tuple[Floats, Floats]:
-        """Return V_ij and its inverse.
-
-        Where V has no inverse in double precision (directions never seen), both include the
-        smallest multiple of I that gives it one. The bonus needs none: it uses factors of V.
-        """
-        matrix, inverse = self.learner.gram(self._model(i, j))
-        if not matrix.trace() > 1e-12:
-            return np.zeros_like(matrix), np.full_like(matrix, np.inf)
-        eye, floor = np.eye(len(matrix)), 0.0
-        while np.linalg.norm((matrix + floor * eye) @ inverse - eye) > GRAM_RESIDUAL:
-            floor = max(10.0 * floor, 1e-15 * matrix.trace())
-            inverse = np.asarray(np.linalg.inv(matrix + floor * eye), dtype=np.float64)
-        return matrix + floor * eye, inverse
-
-    def condition(self, i: int, j: int) -> float:
-        """Return λ_max/λ_min of V_ij, inf while it is singular.
-
-        Large where contexts hardly vary in some direction, about which little is then known.
-        """
-        values = np.linalg.eigvalsh(self.learner.gram(self._model(i, j))[0])
-        least, most = float(values[0]), float(values[-1])
-        seen = self.observations(i, j) > 0 and least > most * np.finfo(float).eps * len(values)
-        return most / least if seen else np.inf
-
-    def observations(self, i: int, j: int) -> int:
-        """Return n_ij, how many rounds revealed both arms of a pair, counted by their weights."""
-        return int(self.learner.observations(self._model(i, j)))
-
-    def least_observed_pair(self) -> PairCoverage | None:
-        """Return the pair of arms with the fewest observations."""
-        n, i, j = min((self.observations(i, j), i, j) for i, j in self.cascade.pairs())
-        return PairCoverage(i, j, n, self.condition(i, j))
-
-    def _model(self, i: int, j: int) -> int:
-        if not self.estimates_disagreement:
-            raise InvalidParameterError("the supervised comparator models arms, not pairs")
-        self.features.slot_of(i, j)  # refuses what is no pair
-        return self.cascade.pairs().index((i, j))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the learned state occupies."""
-        return self.learner.nbytes
-
-    @property
-    def effort(self) -> dict[str, int]:
-        """What exactness has cost so far: passes over history, and rows visited by them."""
-        return self.learner.effort
+    def alone(self) -> AbstractContextManager[Any]:
+        """Return what keeps others from changing this policy (see `Policy`)."""
+        return self._lock
 
     # -- for a `StagedRound` ------------------------------------------------------------------
 
@@ -235,7 +243,19 @@ class Contextual(Policy):
 
     def begin(self) -> tuple[Floats | None, bytes, bool]:
         """Draw what a round's decisions depend on: noise, and whether it goes to the last arm."""
-        return self._noise(), self.learner.begin(), bool(self._explored(1)[0])
+        return self._noise(), self.learner.begin(), self._explores()
+
+    def should_stop(
+        self,
+        known: Sequence[float],
+        outputs: Sequence[Hashable],
+        noise: Floats | None,
+        note: bytes,
+    ) -> tuple[bool, bytes]:
+        """Return whether to stop at the last arm that answered, and what that rested on."""
+        with self._lock:
+            row = known_row(self.features, known, outputs)
+            return self.learner.should_stop(row, noise, note, len(outputs) - 1)
 
     def decided(
         self, stop: int, rule_stop: int, noise: Floats | None, note: bytes, seen: int | None = None
@@ -249,79 +269,151 @@ class Contextual(Policy):
 
     # -- learning ---------------------------------------------------------------------------
 
-    def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
-        maps = self._maps
-        if maps is None or not self.learner.observe(x, maps, n, rule_stop, codes):
-            self.learner.observe(known_row(self.features, x, n), None, n, rule_stop, codes)
+    def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> LabelRequest | None:
+        return self.learn_round(x, n, codes, rule_stop)
 
-    def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> None:
-        answers = np.array([differ[pair] for pair in self.cascade.pairs()], dtype=np.uint8)
-        ends = np.array([stop])
-        self.learner.learn(known_row(self.features, x, stop + 1)[None], answers[None], ends, ends)
+    def learn_round(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> LabelRequest | None:
+        """Learn from the outputs of n arms, given as codes; return a request for the label."""
+        if self.held is None:
+            return _request(self._learn_outputs(x, n, codes, rule_stop))
+        with self._lock:
+            request = self._learn_outputs(x, n, codes, rule_stop)
+            self.hold(x, n - 1, rule_stop, self._listed(differing(codes, n)))
+            return _request(request)
+
+    def _learn_outputs(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> Request:
+        maps = self._maps
+        found = None if maps is None else self.learner.observe(x, maps, n, rule_stop, codes)
+        if found is None:
+            row = known_row(self.features, x, [codes >> 4 * arm & 15 for arm in range(n)])
+            found = self.learner.observe(row, None, n, rule_stop, codes)
+            assert found is not None  # features are valid
+        return found
+
+    def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> LabelRequest | None:
+        answers = self._listed(differ)
+        ends, request = np.array([stop]), np.zeros((1, 3))
+        with self._lock:
+            row = self.row_of(x, stop + 1, answers)
+            self.learner.learn(row[None], answers[None], ends, ends, request)
+            self.hold(x, stop, stop, answers)
+        return _request(tuple(request[0].tolist()))
+
+    def _listed(self, differ: Bools) -> Differ:
+        """Return what differs, (n, n), in the order of the pairs; 0 for arms beyond."""
+        n = len(differ)
+        pairs = self.cascade.pairs()
+        return np.array([j < n and differ[i, j] for i, j in pairs], dtype=np.uint8)
+
+    def row_of(self, x: ArrayLike, n: int, differ: Differ) -> Floats:
+        """Return the features of a round of n arms, of which these pairs differed."""
+        table = square(differ > 0, self._n_arms)
+        return known_row(self.features, x, [int(table[: k + 1, k].argmin()) for k in range(n)])
+
+    def label(self, done: Round | RoundInProgress, answer: Hashable) -> None:
+        """Learn from the right answer to a finished round (see `Policy.label`).
+
+        Where arms i < j disagree, labels estimate the gain g_ij(x) of going on: how much more often
+        j is right there than i. Going on then corrects p_ij·g_ij, and the rule becomes
+        C_j − C_i > UCB(p_ij)·UCB(g_ij).
+        """
+        if not self.learns_from_labels:
+            super().label(done, answer)
+        outputs = list(done.outputs)
+        if answer is None or not comparable(answer):
+            raise InvalidOutputsError(
+                f"the label of a round is a value like its outputs, not {answer!r}"
+            )
+        if not outputs:
+            return
+        n, codes = encode_outputs(outputs, self._n_arms)
+        right = np.array([output == answer for output in outputs], dtype=np.uint8)
+        differ, request = self._listed(differing(codes, n)), done.request or NOT_ASKED
+        with self._lock:
+            row = known_row(self.features, done.context, outputs)
+            self.learner.label(row, done.rule_stop, right, differ, request)
+            if self.held is not None:
+                context, shown = list(done.context), right.tolist()
+                self.held.hold_label(context, done.rule_stop, shown, differ.tolist(), request)
 
     def _at_once(self, rounds: ToPlay) -> Ints:
-        contexts, answers, _, progress, record = rounds
-        if record is None:
-            rows = self.features.rows(contexts)
-            reach = np.full(len(rows), self._last)
-        else:
-            rows, known = recorded_rows(self.features, record), record.reach
-            # as the engine reads it: what a failed round knows differs from what a record lacks
-            reach = np.where(record.failed & (known >= 0), -2 - known, known)
-        n = len(rows)
-        stops, rule_stop = np.empty((2, n), dtype=np.int64)
-        for start in range(0, n, CHUNK):
-            here = slice(start, min(start + CHUNK, n))
-            size = here.stop - start
-            explored, wrong = self._explored(size), None
-            if record is not None and record.audited is not None and record.wrong is not None:
-                explored |= record.audited[here].astype(np.uint8) << 1
-                wrong = np.ascontiguousarray(record.wrong[here])
-            noise, ends = self._noise_table(size), (stops[here], rule_stop[here])
-            self.learner.run(rows[here], answers(here), reach[here], explored, noise, wrong, *ends)
-            progress("rounds", here.stop, n)
-        return stops
+        with self._lock:
+            return play(self, rounds)
 
-    def _explored(self, n: int) -> Bytes:
-        """Draw which of n rounds go to the last arm whatever the rule says: 0 or 1 each."""
-        if self.full_depth_every is None or self._random is None:
-            return np.zeros(n, dtype=np.uint8)
-        return (self._random.random(n) < 1.0 / self.full_depth_every).astype(np.uint8)
+    # -- features that scale themselves -------------------------------------------------------
 
-    def _noise_table(self, n: int) -> Floats | None:
+    def use_features(self, features: BoundFeatures) -> None:
+        """Begin to learn again, with other features."""
+        self.features = features  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
+        self._maps = features.maps_in_engine
+        self.learner = self.new_learner(features)
+
+    def hold(
+        self, x: ArrayLike, stop: int, rule_stop: int, differ: Differ, asks: bool = True
+    ) -> None:
+        """Hold a round that was learned, while features are still to be fitted."""
+        if (held := self.held) is None:
+            return
+        context = np.asarray(x, dtype=np.float64).ravel().tolist()
+        if held.hold(context, stop, rule_stop, differ.tolist(), asks):
+            held.fit(self)
+            if held.full:
+                self.held = None
+
+    # -- randomness ---------------------------------------------------------------------------
+
+    def chances(self, n: int) -> Floats | None:
+        """Draw numbers in [0, 1) by which rounds go to the last arm, or None if none does."""
+        return None if self._share == 0 or self._random is None else self._random.random(n)
+
+    def _explores(self) -> bool:
+        """Draw whether a round goes to the last arm whatever the rule says."""
+        chance = self.chances(1)
+        return chance is not None and bool(chance[0] < self.learner.explore_rate)
+
+    def noise_table(self, n: int) -> Floats | None:
         """Return draws for n decisions, one row each; rules that draw override this."""
         del n
 
     def _noise(self) -> Floats | None:
         """Return a draw per pair for one decision, of the same stream."""
-        table = self._noise_table(1)
+        table = self.noise_table(1)
         return None if table is None else table[0]
 
     # -- construction and persistence ---------------------------------------------------------
 
-    def _new_learner(self) -> Learner:
-        features, asked = self.features, self._questions()
+    def new_learner(self, features: BoundFeatures) -> Learner:
+        """Return a learner that has seen nothing."""
+        scopes = [(slot, arm, arm) for slot, arm in self.questions()]
+        if features.sees is not None:
+            pairs = zip(scopes, self.cascade.pairs(), strict=True)
+            scopes = [(slot, arm, self.answered_from(*pair)) for (slot, arm, _), pair in pairs]
         # Questions that see the same features in the same rounds have the same V.
-        grams = list(dict.fromkeys(asked))
-        offsets, dims, staged = features.offsets, features.dims, features.sees is not None
+        grams = list(dict.fromkeys(scopes))
+        offsets, dims, linear = features.offsets, features.dims, features.linear
         return Learner(
             self._rule(),
             n_arms=self.cascade.n_arms,
             width=features.width,
-            questions=[grams.index(one) for one in asked],
-            grams=[(offsets[s], dims[s], arm, s if staged else NO_STAGE) for s, arm in grams],
+            questions=[grams.index(one) for one in scopes],
+            grams=[(offsets[s], dims[s], arm, first, linear[s]) for s, arm, first in grams],
             gaps=self.cascade.gaps.ravel().tolist(),
-            ridge=self.ridge,
+            ridge=self.prior_precision(features),
             forced_rounds=-1 if isinstance(self.forced_rounds, str) else self.forced_rounds,
-            weight=self.full_depth_every or 1,
             transitive=self.transitive,
+            explore=self._share,
+            labels=float(self.labels),
+            seed=self.seed,
         )
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was learned, and the random state if there is one, as arrays by name."""
-        arrays: dict[str, NDArray[Any]] = {
-            "learner": np.frombuffer(self.learner.save(), dtype=np.uint8)
-        }
+        with self._lock:
+            arrays: dict[str, NDArray[Any]] = {
+                "learner": np.frombuffer(self.learner.save(), dtype=np.uint8)
+            }
+            if self.held is not None:
+                arrays |= self.held.state()
         return arrays if self._random is None else {**arrays, "random": stored(self._random)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -330,14 +422,25 @@ class Contextual(Policy):
         learner = state["learner"]
         if learner.dtype != np.uint8 or learner.ndim != 1:
             raise ValueError(f"learner is {learner.dtype}{learner.shape}, expected bytes")
-        self.learner.restore(learner.tobytes())
-        self._random = random
+        restored_learner = self.new_learner(self.features)
+        restored_learner.restore(learner.tobytes())
+        held = None
+        if self.features.scales_itself and restored_learner.rounds < MOST_HELD:
+            held = HeldRounds(self.features.context_dim, self._n_arms)
+            held.restore(state, restored_learner.rounds)
+        self.learner, self._random, self.held = restored_learner, random, held
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "learner": self.learner.save(), "_maps": None}
+        with self._lock:
+            apart = {"learner": self.learner.save(), "held": copy.deepcopy(self.held)}
+            return {**self.__dict__, **apart, "_maps": None, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.learner = self._new_learner()
+        self._lock = threading.RLock()
+        self.use_features(self.features)
         self.learner.restore(state["learner"])
-        self._maps = self.features.maps_in_engine
+
+
+def _request(found: Request) -> LabelRequest | None:
+    return LabelRequest(*found) if found[0] > 0 else None

@@ -35,7 +35,7 @@ class ContextFreePolicy(Policy):
         return self._rounds
 
     def _at_once(self, rounds: ToPlay) -> Ints | None:
-        contexts, answers, truth, progress, record = rounds
+        contexts, answers, truth, progress, record, _ = rounds
         if record is not None and (record.failed | (record.reach < self._n_arms - 1)).any():
             return None
         n = len(as_table(contexts))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 FROM_OUTPUTS = frozenset({"observe", "_learn"})
 FROM_PAIRS = frozenset({"observe_disagreements", "_learn_pairs"})
-STEPS = FROM_OUTPUTS | FROM_PAIRS | {"decide"}
+STEPS = FROM_OUTPUTS | FROM_PAIRS | {"decide", "label"}
 ESTIMATES = ("radius", "theta", "gram", "disagreement")  # for callers; no decision reads them
 
 
@@ -48,7 +48,7 @@ def check_complete_contexts(policy: "Policy") -> None:
         raise OverrideNotSupportedError(
             f"{type(policy).__name__} has its own {', '.join(sorted(policy.overridden_steps))}, "
             "which needs the complete context, but its features see more from stage to stage: "
-            "give it features without `sees`"
+            "give it other features than Answers"
         )
 
 
@@ -70,11 +70,4 @@ def check_learns_from_pairs(policy: "Policy") -> None:
 def check_record(policy: "Policy", rounds: Rounds) -> Rounds:
     """Return recorded rounds, checked, that a policy can learn from."""
     check_learns_from_pairs(policy)
-    checked = checked_rounds(rounds, policy.cascade, policy.uses_context)
-    overridden = policy.learns_from_labels and type(policy).audit is not policy.builtin.audit
-    if overridden and checked.audited is not None and checked.audited.any():
-        raise OverrideNotSupportedError(
-            f"{type(policy).__name__} overrides audit, which takes a label, but recorded rounds "
-            "only have which arms were wrong: run them without audited labels"
-        )
-    return checked
+    return checked_rounds(rounds, policy.cascade, policy.uses_context)

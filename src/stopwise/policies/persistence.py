@@ -33,7 +33,7 @@ from stopwise.policies.base import Policy
 from stopwise.policies.registry import POLICIES
 
 MAGIC = b"STOPWISE"
-VERSION = 3
+VERSION = 4
 _HEAD = len(MAGIC) + 4 + 32
 _DTYPES = ("<f8", "<i8", "<i4", "|u1")  # of policies' arrays; others are refused
 
@@ -55,14 +55,15 @@ class _Saved(msgspec.Struct, frozen=True):
 
 def encode(policy: Policy) -> bytes:
     """Return a policy as bytes, from which `decode` continues bit for bit."""
-    bound = policy.features
+    with policy.alone():
+        bound, arrays = policy.features, policy.state()
     saved = _Saved(
         policy=policy.name,
         cascade=policy.cascade.to_dict(),
         parameters=policy.parameters(),
         features=None if bound is None else bound.to_spec(),
         probes=None if bound is None else _probes(bound),
-        arrays={name: _packed(array) for name, array in policy.state().items()},
+        arrays={name: _packed(array) for name, array in arrays.items()},
     )
     body = msgspec.msgpack.encode(saved)
     return MAGIC + VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest() + body
@@ -149,7 +150,7 @@ def decode(
         parameters, part = dict(saved.parameters), "features"
         if saved.features is not None:
             bound = _features(path, saved.features, saved.probes, features, own)
-            parameters |= {"features": bound.arrangement, "context_dim": bound.context_dim}
+            parameters |= {"features": bound.arrangement, "context_dim": bound.starts_with}
         part = "parameters or arrays"
         policy = kind(own, **parameters)
         policy.restore({name: _unpacked(name, array) for name, array in saved.arrays.items()})

@@ -10,9 +10,11 @@ from stopwise.policies.noncontextual import USSTS, USSUCB
 from stopwise.policies.overrides import constructor_parameters
 from stopwise.policies.supervised import Supervised
 from stopwise.policies.thompson import Thompson
+from stopwise.policies.uss_anchor import USSAnchor
+from stopwise.policies.uss_laplace import USSLaplace
 from stopwise.policies.uss_pd import USSPD, USSPDRidge
 
-_CONTEXTUAL = (USSPD, USSPDRidge, Thompson)
+_CONTEXTUAL = (USSLaplace, USSAnchor, USSPD, USSPDRidge, Thompson)
 _OTHERS = (USSUCB, USSTS, Supervised, FixedDepth, RandomDepth, Oracle, Clairvoyant)
 POLICIES: dict[str, type[Policy]] = {kind.name: kind for kind in (*_CONTEXTUAL, *_OTHERS)}
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from stopwise.checks import comparable
 from stopwise.errors import InvalidContextError, InvalidOutputsError
-from stopwise.records import Decision
+from stopwise.records import Decision, LabelRequest
 
 if TYPE_CHECKING:
     from stopwise.policies.base import Policy
@@ -20,7 +20,8 @@ class RoundInProgress:
 
     Ask for the next arm, run it, give its output; when there is none left to run, learn. Other
     rounds may be in progress meanwhile. A round whose stage failed may learn from the arms that
-    answered. ``decision`` is where the round ends, once `next` has returned None.
+    answered. ``decision`` is where the round ends, once `next` has returned None; ``request`` says
+    whether the policy wants its label (`Policy.label`), once it has learned.
 
     Examples
     --------
@@ -41,6 +42,7 @@ class RoundInProgress:
         self._policy = policy
         self.outputs: list[Hashable] = []
         self.decision: Decision | None = None
+        self.request: LabelRequest | None = None
         self._plan(x)
 
     @property
@@ -73,7 +75,7 @@ class RoundInProgress:
                 "an output must be hashable and equal to itself (a number, a string, a tuple …; "
                 f"not NaN), which this {type(output).__name__} is not"
             )
-        self._reveal(revealed)
+        self._reveal(output, revealed)
         self.outputs.append(output)
         self._asked = False
 
@@ -83,7 +85,12 @@ class RoundInProgress:
             raise InvalidOutputsError("this round was learned already")
         self._learned = True
         if self.outputs:
-            self._learn_outputs()
+            self.request = self._learn_outputs()
+
+    @property
+    def wants_label(self) -> bool:
+        """Whether the policy asks for the right answer, once the round was learned."""
+        return self.request is not None
 
     # -- a round that outlives its process -----------------------------------------------------
 
@@ -99,6 +106,7 @@ class RoundInProgress:
         current._policy = policy
         current._asked = bool(state["asked"])
         current.outputs = list(state["outputs"])
+        current.request = None
         current._restore(state)
         current.decision = current._decided() if state["ended"] else None
         return current
@@ -135,17 +143,18 @@ class RoundInProgress:
     def _decided(self) -> Decision:
         return self._settled
 
-    def _reveal(self, revealed: Sequence[float]) -> None:
+    def _reveal(self, output: Hashable, revealed: Sequence[float]) -> None:
+        del output
         if len(revealed):
             raise InvalidContextError(
                 f"arm {len(self.outputs)} reveals {len(revealed)} numbers, but this policy sees "
                 "the complete context from the start; to let it see more from stage to stage, give "
-                "it features=PerStage(maps, sees=[...])"
+                "it features=Answers(reveals=...)"
             )
 
-    def _learn_outputs(self) -> None:
+    def _learn_outputs(self) -> LabelRequest | None:
         explored = {"rule_stop": self.rule_stop} if self.rule_stop < len(self.outputs) - 1 else {}
-        self._policy.observe(cast(ArrayLike, self._x), self.outputs, **explored)
+        return self._policy.observe(cast(ArrayLike, self._x), self.outputs, **explored)
 
     def __repr__(self) -> str:
         state = "in progress" if self.decision is None else str(self.decision)

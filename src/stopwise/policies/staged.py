@@ -1,6 +1,6 @@
 """A round whose stages reveal the context as it goes: decided arm by arm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from stopwise.checks import numbers
 from stopwise.errors import InvalidContextError, InvalidInputError
 from stopwise.features import BoundFeatures
+from stopwise.features.arrangements import pairs
 from stopwise.policies.checking import encode_outputs
 from stopwise.policies.round_in_progress import RoundInProgress
-from stopwise.records import Decision, Rounds
+from stopwise.records import Decision, LabelRequest, Rounds
 
 if TYPE_CHECKING:
     from stopwise.policies.contextual import Contextual
@@ -21,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 class StagedRound(RoundInProgress):
-    """A round for features that see more from stage to stage (`PerStage` with ``sees``).
+    """A round for features that see more from stage to stage (`Answers`).
 
     At arm i, pair (i, j) is judged by what is known there. Whether the round continues to the last
     arm at random is drawn before anything is known, so that it depends on nothing; the rule is
@@ -33,13 +34,11 @@ class StagedRound(RoundInProgress):
     _rule_stops: int | None = None  # the first arm at which the rule would stop
 
     def _plan(self, x: ArrayLike | None) -> None:
-        self._known, features = _known(x), self._policy.features
-        if len(self._known) > (most := features.stages[0].context_dim):
+        self._known, starts_with = _known(x), self._policy.features.starts_with
+        if len(self._known) != starts_with:
             raise InvalidContextError(
-                f"a round starts with at most {most} numbers, which is what the features see once "
-                f"arm 0 has run; these are {len(self._known)}"
+                f"a round starts with {starts_with} numbers; these are {len(self._known)}"
             )
-        self._row = np.zeros(features.width)
         self._noise, self._note, self._explored = self._policy.begin()
 
     def _planned(self) -> dict[str, Any]:
@@ -55,7 +54,6 @@ class StagedRound(RoundInProgress):
     def _restore(self, state: Mapping[str, Any]) -> None:
         noise = state["noise"]
         self._known = list(state["known"])
-        self._row = _partial_row(self._policy.features, self._known, len(self.outputs))
         self._noise = None if noise is None else np.array(noise, dtype=np.float64)
         self._note = np.array(state["note"], dtype=np.float64).tobytes()
         self._explored = bool(state["sent_on"])
@@ -84,8 +82,8 @@ class StagedRound(RoundInProgress):
             return arm >= 0
         if self._rule_stops is None and self._judged != arm:
             self._judged = arm
-            should_stop = self._policy.learner.should_stop
-            stops, self._note = should_stop(self._row, self._noise, self._note, arm)
+            known = self._known, self.outputs
+            stops, self._note = self._policy.should_stop(*known, self._noise, self._note)
             self._rule_stops = arm if stops else None
         return self._rule_stops is not None and not self._explored
 
@@ -93,64 +91,75 @@ class StagedRound(RoundInProgress):
         stop = len(self.outputs) - 1
         return self._policy.decided(stop, self.rule_stop, self._noise, self._note)
 
-    def _reveal(self, revealed: Sequence[float]) -> None:
+    def _reveal(self, output: Hashable, revealed: Sequence[float]) -> None:
         arm, features = len(self.outputs), self._policy.features
+        sees = features.sees or ()
         if arm == self._last:
             return  # nothing is left to decide by what the last arm reveals
         known = [*self._known, *_known(revealed)]
-        stage, start = features.stages[arm], features.offsets[arm]
-        if len(known) != stage.context_dim:
+        if len(known) != sees[arm]:
             raise InvalidContextError(
-                f"once arm {arm} has run the features see {stage.context_dim} numbers; there are "
-                f"{len(self._known)} so far and {len(known) - len(self._known)} that it reveals"
+                f"arm {arm} reveals {sees[arm] - len(self._known)} numbers, as the features say; "
+                f"these are {len(revealed)}"
             )
-        self._row[start : start + stage.width] = stage.row(known)
+        known_row(features, known, [*self.outputs, output])  # or it refuses these numbers
         self._known = known
 
-    def _learn_outputs(self) -> None:
+    def _learn_outputs(self) -> LabelRequest | None:
         n, codes = encode_outputs(self.outputs, self._policy.cascade.n_arms)
-        self._policy.learner.observe(self._row, None, n, self.rule_stop, codes)
+        return self._policy.learn_round(self._known, n, codes, self.rule_stop)
 
 
-def known_row(features: BoundFeatures, x: ArrayLike, n: int) -> Floats:
-    """Return the features of a round in which n arms ran.
+def known_row(features: BoundFeatures, x: ArrayLike, outputs: Sequence[Hashable]) -> Floats:
+    """Return the features of a round by what its arms have answered.
 
-    Where stages reveal the context, only what was known before the last of them is used.
+    Where stages reveal the context, zeros for arms that have not run.
     """
     if features.sees is None:
         return features.row(x)
-    known = _known(x)
-    needed = features.sees[n - 2] if n > 1 else 0
-    if not needed <= len(known) <= features.context_dim:
+    known, row = _known(x), np.zeros(features.width)
+    arms = min(len(outputs), len(features.sees))
+    if len(known) < (needed := features.sees[arms - 1] if arms else 0):
         raise InvalidContextError(
-            f"a round in which {n} arms ran has a context of {needed} to {features.context_dim} "
-            f"numbers; this has {len(known)}"
+            f"a round in which {len(outputs)} arms ran has a context of at least {needed} numbers; "
+            f"this has {len(known)}"
         )
-    return _partial_row(features, known, n - 1)
+    for arm, stage in enumerate(features.stages[:arms]):
+        agree = [float(outputs[a] == outputs[b]) for b in range(arm + 1) for a in range(b)]
+        start = features.offsets[arm]
+        row[start : start + stage.width] = stage.row([*known[: features.sees[arm]], *agree])
+    return row
+
+
+def known_at(features: BoundFeatures, recorded: Rounds, arm: int, ran: NDArray[np.int64]) -> Floats:
+    """Return all that is known at an arm in some recorded rounds: numbers, then agreements."""
+    order = pairs(features.n_arms)
+    agree = [order.index((a, b)) for b in range(arm + 1) for a in range(b)]
+    seen = (features.sees or ())[arm]
+    known = [recorded.contexts[ran, :seen], 1.0 - recorded.differ[ran][:, agree]]
+    return np.hstack(known).astype(np.float64)
 
 
 def recorded_rows(features: BoundFeatures, recorded: Rounds) -> Floats:
     """Return the features of recorded rounds; zeros for stages that did not run."""
     contexts = recorded.contexts
-    if features.sees is None or contexts.shape[1] != features.context_dim:
-        return features.rows(contexts)  # which refuses a wrong shape
+    if features.sees is None:
+        return features.rows(contexts)
+    if contexts.ndim != 2 or contexts.shape[1] != features.context_dim:
+        raise InvalidContextError(
+            f"recorded contexts have {features.context_dim} columns, with what stages reveal; "
+            f"these have shape {contexts.shape}"
+        )
     rows = np.zeros((len(contexts), features.width))
     for arm, stage in enumerate(features.stages):
         ran = np.flatnonzero(recorded.reach >= arm)
-        start, seen = features.offsets[arm], stage.context_dim
+        start = features.offsets[arm]
         try:
-            rows[ran, start : start + features.dims[arm]] = stage.rows(contexts[ran, :seen])
+            known = known_at(features, recorded, arm, ran)
+            rows[ran, start : start + stage.width] = stage.rows(known)
         except InvalidInputError as error:
             raise type(error)(f"at arm {arm}: {error}") from error
     return rows
-
-
-def _partial_row(features: BoundFeatures, known: list[float], arms: int) -> Floats:
-    """Return a row with the features at the first arms; zeros for the others."""
-    row = np.zeros(features.width)
-    for stage, start in zip(features.stages[:arms], features.offsets, strict=False):
-        row[start : start + stage.width] = stage.row(known[: stage.context_dim])
-    return row
 
 
 def _known(values: ArrayLike | None) -> list[float]:

@@ -39,12 +39,13 @@ class Supervised(ConfidencePolicy):
     name: ClassVar[str] = "supervised"
     needs_truth: ClassVar[tuple[str, ...]] = ("labels",)
     estimates_disagreement: ClassVar[bool] = False
-    audit = Policy.audit  # its labels come with the outputs
+    label = Policy.label  # its labels come with the outputs
 
     def _rule(self) -> native.Rule:
         return native.Supervised(self.ellipsoid)
 
-    def _questions(self) -> list[tuple[int, int]]:
+    def questions(self) -> list[tuple[int, int]]:
+        """Return the slot of features and the arm of each question: whether an arm is wrong."""
         if not self.features.shared:
             raise InvalidParameterError(
                 "the supervised comparator models arms, not pairs: give it one feature map, "
@@ -72,7 +73,7 @@ class Supervised(ConfidencePolicy):
         wrong = np.zeros((1, self._n_arms), dtype=np.uint8)
         wrong[0, :n] = [output != truth.label for output in outputs]
         ends = np.array([n - 1]), np.array([rule_stop])
-        self.learner.learn(self.features.row(x)[None], wrong, *ends)
+        self.learner.learn(self.features.row(x)[None], wrong, *ends, None)
 
     def _answers(self, outputs: NDArray[Any], truth: KnownTruth) -> Answers:
         """Return which arms were wrong."""

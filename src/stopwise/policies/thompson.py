@@ -1,16 +1,17 @@
 """Thompson sampling on pairwise disagreement: random optimism instead of a radius."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.checks import real
 from stopwise.engine import native
 from stopwise.features import FeaturesLike
+from stopwise.policies.base import Policy
 from stopwise.policies.contextual import Contextual, Floats
-from stopwise.policies.randomness import generator
+from stopwise.policies.randomness import generator, restored, stored
 from stopwise.records import Decision
 
 
@@ -28,7 +29,7 @@ class Thompson(Contextual):
     Parameters
     ----------
     features, context_dim, forced_rounds, ridge
-        As in `USSPD`. The ridge is the precision of the prior here.
+        As in `USSLaplace`.
     scale : float
         v ≥ 0; larger explores more.
     seed : int
@@ -52,21 +53,34 @@ class Thompson(Contextual):
         context_dim: int | None = None,
         *,
         scale: float = 1.0,
-        forced_rounds: int | str = 50,
-        ridge: float = 1e-3,
+        forced_rounds: int | str = 5,
+        ridge: float | None = None,
         seed: int = 0,
     ) -> None:
         self.scale = real("scale", scale, least=0)
         super().__init__(cascade, features, context_dim, forced_rounds, ridge, seed=seed)
-        self._random: np.random.Generator = generator(self.seed)  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
+        self._normals = generator(self.seed)
 
     def _rule(self) -> native.Rule:
-        return native.Thompson(self.scale)
+        return native.Laplace(self.scale)
 
     def decide(self, x: ArrayLike) -> Decision:
         """Return how deep to go for context ``x``; learns nothing, but draws."""
         self.features.row(x)  # a context that is refused draws nothing
         return super().decide(x)
 
-    def _noise_table(self, n: int) -> Floats:
-        return self._random.standard_normal((n, self._n_pairs))
+    label = Policy.label  # it does not learn from labels
+
+    def noise_table(self, n: int) -> Floats:
+        """Return normal draws for n decisions."""
+        return self._normals.standard_normal((n, self._n_pairs))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what was learned, and the random states, as arrays by name."""
+        return {**super().state(), "normals": stored(self._normals)}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from what `state` returned; if it does not fit, ValueError and no change."""
+        normals = restored(state["normals"])
+        super().restore(state)
+        self._normals = normals

@@ -4,24 +4,19 @@ The rule is in C++: p̃ in ``engine/rule.cpp``, the stopping test in ``engine/le
 `stopwise.reference` writes both out on one page of plain numpy and takes the same decisions.
 """
 
-from collections.abc import Hashable
 from typing import Any, ClassVar
 
-import numpy as np
-
 from stopwise.cascade import Cascade
-from stopwise.checks import comparable, real
+from stopwise.checks import real
 from stopwise.engine.native import Ellipsoid, Rule, UssPd, UssPdRidge
-from stopwise.errors import InvalidOutputsError
-from stopwise.features import FeaturesLike
-from stopwise.policies.checking import encode_outputs
+from stopwise.features import FeaturesLike, Identity
 from stopwise.policies.contextual import Contextual
-from stopwise.policies.staged import known_row
-from stopwise.records import Round
 
 
 class ConfidencePolicy(Contextual):
     """A contextual policy with δ, σ and κ (see `USSPD` for the parameters)."""
+
+    default_map = Identity
 
     def __init__(
         self,
@@ -34,14 +29,15 @@ class ConfidencePolicy(Contextual):
         kappa: float = 0.25,
         forced_rounds: int | str = 50,
         ridge: float = 1e-3,
-        full_depth_every: int | None = None,
+        explore: float | None = None,
+        labels: float = 0,
         seed: int = 0,
         transitive: bool = False,
     ) -> None:
         self.delta = real("delta", delta, above=0, below=1)
         self.sigma = real("sigma", sigma, above=0)
         self.kappa = real("kappa", kappa, above=0, most=0.25)
-        more = (forced_rounds, ridge, full_depth_every, seed, transitive)
+        more = (forced_rounds, ridge, explore, labels, seed, transitive)
         super().__init__(cascade, features, context_dim, *more)
 
     @property
@@ -52,30 +48,9 @@ class ConfidencePolicy(Contextual):
 
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that create an equal, untrained policy (see `Policy`)."""
+        unset = {"explore": None, "labels": 0, "seed": 0, "transitive": False}
         given = super().parameters()
-        unused = ["full_depth_every", "seed"] if self.full_depth_every is None else []
-        unused += [] if self.transitive else ["transitive"]
-        return {name: value for name, value in given.items() if name not in unused}
-
-    def audit(self, done: Round, label: Hashable) -> None:
-        """Learn from the right answer to a finished round (see `Policy.audit`).
-
-        Where arm i was right and a deeper arm j wrong, going on did harm. The probability that i is
-        right where the two disagree, q_ij(x), is modelled as p_ij(x) is; with W_ij = p_ij·q_ij the
-        rule becomes C_j − C_i > UCB(p_ij − 2·W_ij).
-        """
-        outputs = list(done.outputs)
-        if label is None or not comparable(label):
-            raise InvalidOutputsError(
-                f"the label of an audited round is a value like its outputs, not {label!r}"
-            )
-        if not outputs:
-            return
-        n, _ = encode_outputs(outputs, self._n_arms)
-        right = np.array([output == label for output in outputs], dtype=np.uint8)
-        differ = [j < n and outputs[i] != outputs[j] for i, j in self.cascade.pairs()]
-        row = known_row(self.features, done.context, n)
-        self.learner.label(row, done.rule_stop, right, np.array(differ, dtype=np.uint8))
+        return {k: v for k, v in given.items() if k not in unset or v != unset[k]}
 
 
 class USSPD(ConfidencePolicy):
@@ -116,10 +91,13 @@ class USSPD(ConfidencePolicy):
         nearly dependent that can take very long.
     ridge : float
         A small ridge keeps θ̂ finite when a pair never disagrees; → 0 is the paper's equation.
-    full_depth_every : int, optional
-        n: one round in n, at random, goes to the last arm whatever the context; none by default,
-        as in the paper. It keeps the rule from settling too deep (docs/theory.md), and is needed
-        where stages reveal the context (docs/revealed.md).
+    explore : float, optional
+        The share of rounds that go to the last arm at random, whatever the context: so much in the
+        beginning, falling like 1/t to a thirtieth of it. By default none, as in the paper, but 0.06
+        where labels are asked for or stages reveal the context (docs/revealed.md).
+    labels : int or float
+        How many labels to ask for in all, or below 1, of what share of rounds; none by default
+        (docs/labels.md).
     seed : int
         Seed for these choices.
     transitive : bool
@@ -161,7 +139,7 @@ class USSPDRidge(ConfidencePolicy):
 
     Parameters
     ----------
-    features, context_dim, delta, sigma, kappa, ridge, full_depth_every, seed, transitive
+    features, context_dim, delta, sigma, kappa, ridge, explore, labels, seed, transitive
         As in `USSPD`.
     lam : float
         λ > 0, the multiple of I that V starts from. Not the ridge of the estimate.
@@ -194,7 +172,8 @@ class USSPDRidge(ConfidencePolicy):
         S: float = 1.0,
         forced_rounds: int | str = 1,
         ridge: float = 1e-3,
-        full_depth_every: int | None = None,
+        explore: float | None = None,
+        labels: float = 0,
         seed: int = 0,
         transitive: bool = False,
     ) -> None:
@@ -209,7 +188,8 @@ class USSPDRidge(ConfidencePolicy):
             kappa=kappa,
             forced_rounds=forced_rounds,
             ridge=ridge,
-            full_depth_every=full_depth_every,
+            explore=explore,
+            labels=labels,
             seed=seed,
             transitive=transitive,
         )

@@ -178,7 +178,7 @@ def stages_for(
             raise InvalidParameterError(
                 f"stage {name!r} reveals numbers, but this policy sees the complete context from "
                 "the start; let it see more from stage to stage: "
-                "features=PerStage(maps, sees=[...])"
+                "features=Answers(reveals=[...])"
             )
         stages.append(
             replace(

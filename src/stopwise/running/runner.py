@@ -1,6 +1,7 @@
 """Runs a cascade: asks its stages, only as deep as the policy decides, and lets it learn."""
 
 import asyncio
+import logging
 import time
 import uuid
 import warnings
@@ -16,11 +17,13 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 from itertools import islice
 from threading import Lock
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from stopwise.checks import choice, integer, short_repr
@@ -37,6 +40,7 @@ from stopwise.running.round_loop import RoundLoop, check_blocking, drive, drive_
 from stopwise.running.stage import StageLike, check_equality, seconds
 
 WATCHED = 20  # rounds; if more than half of the latest failed, there is a warning (heuristic)
+LOG = logging.getLogger("stopwise.runner")
 INSTEAD = "`await runner.arun(case)` in async code, `asyncio.run(runner.arun(case))` elsewhere"
 
 
@@ -73,7 +77,7 @@ class Runner:
     context : callable, optional
         case → the numbers known before the first arm. By default the case is these numbers.
     canonical : callable, optional
-        For stages that have no ``canonical`` of their own, and for the labels of `audit`.
+        For stages that have no ``canonical`` of their own, and for the answers given to `label`.
     timeout : float, optional
         Seconds, for stages that have no ``timeout`` of their own.
     log : LogWriter, optional
@@ -81,6 +85,10 @@ class Runner:
     on_error : {"end", "raise"}
         Whether a stage that fails ends the round with a record of it, or its exception propagates
         to the caller (to find mistakes while you write stages; nothing is then learned or logged).
+    on_label_request : callable, optional
+        Called with each round that ``wants_label``, once it was learned: note it for whoever knows
+        the right answer, and give that to `label`, at once or later. What it raises is logged
+        (``stopwise.runner``), and the round is returned all the same.
 
     Examples
     --------
@@ -103,6 +111,7 @@ class Runner:
         timeout: float | None = None,
         log: RoundLog | None = None,
         on_error: Literal["end", "raise"] = "end",
+        on_label_request: Callable[[Round], object] | None = None,
     ) -> None:
         if policy.needs_truth:
             raise TruthRequiredError(
@@ -110,6 +119,9 @@ class Runner:
                 "policy that learns without, such as USSPD"
             )
         choice("on_error", on_error, ("end", "raise"))
+        if iscoroutinefunction(on_label_request):
+            words = "on_label_request is called, not awaited: give a function that starts a task"
+            raise InvalidParameterError(words)
         self.policy = policy
         self.blind = not policy.uses_context
         self.stages = stages_for(
@@ -123,6 +135,7 @@ class Runner:
         self.canonical = canonical
         self.log = log
         self.on_error = on_error
+        self.on_label_request = on_label_request
         self.lock = Lock()
         self._failures: deque[bool] = deque(maxlen=WATCHED)
         self._warned = False
@@ -211,14 +224,14 @@ class Runner:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    def audit(self, done: Round, label: Any) -> None:
+    def label(self, done: Round, answer: Any) -> None:
         """Give the policy the right answer to a finished round.
 
-        ``label`` is what a stage would have answered; it is made canonical in the same way.
+        ``answer`` is what a stage would have answered; it is made canonical in the same way.
 
         Raises
         ------
-        AuditNotSupportedError
+        LabelsNotSupportedError
             If the policy has no use for labels.
         InvalidParameterError
             If stages have a ``canonical`` of their own and the runner has none: it cannot know
@@ -229,11 +242,11 @@ class Runner:
             raise InvalidParameterError(
                 f"labels must be made canonical like answers, but only stages ({', '.join(own)}) "
                 "have a `canonical`: give Runner a canonical= for labels, or call "
-                "policy.audit(round, label) with the label in the form of the round's outputs"
+                "policy.label(round, answer) with the answer in the form of the round's outputs"
             )
-        right = self.canonical(label) if self.canonical is not None else label
+        right = self.canonical(answer) if self.canonical is not None else answer
         with self.lock:
-            self.policy.audit(done, right)
+            self.policy.label(done, right)
 
     def watch(self, done: Round) -> None:
         """Warn, once, when most of the latest rounds failed."""
@@ -323,7 +336,13 @@ class _LocalRound:
                     )
                     raise
             current.learn()
+            done = replace(done, request=current.request)
             runner.watch(done)
+        if done.wants_label and runner.on_label_request is not None:
+            try:
+                runner.on_label_request(done)  # without the lock, for it may call `label`
+            except Exception:
+                LOG.exception("on_label_request failed for round %s", done.id)
         return done
 
 

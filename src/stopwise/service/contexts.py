@@ -67,10 +67,7 @@ class ContextTable:
         """Return what is known before the first arm, where stages reveal the rest."""
         if len(contexts) != 1:
             raise conflict("stages of this cascade reveal its context: open its rounds one by one")
-        if isinstance(contexts[0], dict):
-            words = "stages of this cascade reveal its context: give the numbers known before"
-            raise invalid(f"{words} the first arm as a list", field="context")
-        return np.array([contexts[0]], dtype=np.float64)
+        return self.rows(contexts)
 
     def refusal(self, error: StopwiseError) -> Refusal:
         """Return an error of the policy in words for somebody who sees no Python."""

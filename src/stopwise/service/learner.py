@@ -11,7 +11,7 @@ from typing import Literal, cast
 import msgspec
 import numpy as np
 
-from stopwise.errors import AuditNotSupportedError, StopwiseError
+from stopwise.errors import LabelsNotSupportedError, StopwiseError
 from stopwise.policies.base import Policy
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Decision, PairEvidence, Round
@@ -74,13 +74,13 @@ class Learner:
         self.divergences = 0  # decisions that differ on this machine
         self.staged = self.policy.sees_revealed  # stages reveal the context
         self.contexts = ContextTable(spec, self.policy)
-        self._work = float(len(self.cascade.pairs()) * self.policy.n_features**2)
         self._costs = cast(list[float], self.cascade.cumulative.tolist())
         self._arms = self.cascade.names
 
     def work(self, rounds: int, *, evidence: bool = False) -> float:
         """Return the most multiplications that a request may take: a pass over all history."""
-        needed = self._work * (self.ledger.learned + rounds)
+        each = float(len(self.cascade.pairs()) * self.policy.n_features**2)  # features may change
+        needed = each * (self.ledger.learned + rounds)
         return needed + EVIDENCE_WORK * rounds if evidence else needed
 
     # -- open ---------------------------------------------------------------------------------
@@ -246,17 +246,22 @@ class Learner:
                 partial = ledger.partial.setdefault(number, {})
                 partial.update(zip(event.arms, event.outputs, strict=True))
             return
+        request = None
         if isinstance(waiting, RoundInProgress):
             stop = len(waiting.outputs) - 1
             ledger.stops[number], ledger.rule_stops[number] = stop, waiting.rule_stop
             waiting.learn()
+            request = waiting.request
             if stop >= 0:
                 self.counts.opened(event.time, [stop])
                 reason = waiting.decision or "It ended early: a stage failed."
                 self._note(number, event.time, stop, reason)
         elif event.outputs:
             rule_stop = ledger.rule_stops[number]
-            self.policy.observe(np.frombuffer(waiting), event.outputs, rule_stop=rule_stop)
+            x = np.frombuffer(waiting)
+            request = self.policy.observe(x, event.outputs, rule_stop=rule_stop)
+        if request is not None:
+            ledger.want(number, request)
         if event.outputs:
             self.counts.learned(event.outputs)
         ledger.end(number, position)
@@ -333,7 +338,7 @@ class Learner:
         event = Labelled(self.index, number, label, context, outputs, rule_stop, time)
         try:
             self.labelled(event)
-        except AuditNotSupportedError as error:
+        except LabelsNotSupportedError as error:
             raise conflict(str(error)) from None
         return event
 
@@ -341,8 +346,18 @@ class Learner:
         """Apply a recorded label."""
         context = tuple(np.frombuffer(event.context).tolist())
         outputs = tuple(event.outputs)
-        done = Round("", 0.0, context, outputs, outputs, len(outputs) - 1, event.rule_stop)
-        self.policy.audit(done, event.label)
+        done = Round(
+            "",
+            0.0,
+            context,
+            outputs,
+            outputs,
+            len(outputs) - 1,
+            event.rule_stop,
+            request=self.ledger.wanted.get(event.number),
+        )
+        self.policy.label(done, event.label)
+        self.ledger.wanted.pop(event.number, None)
         self.ledger.labels[event.number] = fingerprint(event.label)
         self.counts.labels_total += 1
 
@@ -366,11 +381,12 @@ class Learner:
             known_stop,
             next_arm,
             repeated=repeated,
+            wants_label=number in ledger.wanted,
         )
         if reason is None:
             return answer
         decided = as_decided(reason)
-        fields = ("gap", "disagreement", "disagreement_ucb", "gap_won")
+        fields = ("gap", "disagreement", "disagreement_ucb", "gap_won", "gain")
         evidence = [
             Evidence(arms[e.first], arms[e.second], *(getattr(e, name) for name in fields))
             for e in decided.evidence
@@ -389,7 +405,8 @@ class Learner:
             rounds=len(self.ledger),
             open=len(self.ledger.open),
             learned=self.ledger.learned,
-            audited=len(self.ledger.labels),
+            labelled=len(self.ledger.labels),
+            labels_wanted=len(self.ledger.wanted),
             stops=stops,
             mean_cost=float(np.dot(stops, self._costs)) / n if n else None,
         )

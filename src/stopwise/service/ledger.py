@@ -14,11 +14,13 @@ from zlib import crc32
 import msgspec
 
 from stopwise.policies.round_in_progress import RoundInProgress
+from stopwise.records import LabelRequest
 from stopwise.service.refusals import Refusal, conflict
 
 OPEN, LEARNED, EXPIRED = range(3)
 NAMES = ("open", "learned", "expired")
 KEEP_KEYS = 100_000  # Idempotency-Keys remembered for each cascade; the oldest go first
+KEEP_WANTED = 10_000  # labels that are asked for and have not come
 MAX_BUCKETS = 240  # of `Counts`
 FIRST_WIDTH = 10.0  # seconds that each of them lasts at first
 
@@ -76,6 +78,7 @@ class Ledger:
         self.open: dict[int, bytes | RoundInProgress] = {}
         self.partial: dict[int, dict[int, bytes]] = {}  # outputs of open rounds
         self.labels: dict[int, int] = {}  # fingerprints of labels
+        self.wanted: dict[int, LabelRequest] = {}  # labels asked for, the oldest first
         self.repeats = Repeats()
         self.learned = 0
         self._oldest = 0  # no round before this one is open
@@ -128,6 +131,12 @@ class Ledger:
         del self.open[number]
         self.partial.pop(number, None)
 
+    def want(self, number: int, request: LabelRequest) -> None:
+        """Note that a label is asked for, and give up the oldest beyond `KEEP_WANTED`."""
+        self.wanted[number] = request
+        if len(self.wanted) > KEEP_WANTED:
+            del self.wanted[next(iter(self.wanted))]
+
     def _expire(self) -> None:
         # A function of the log alone, so that every replica gives up the same rounds.
         waiting, number = self.open, self._oldest
@@ -171,6 +180,7 @@ class Ledger:
             {n: one.state() for n, one in self.open.items() if isinstance(one, RoundInProgress)},
             self.partial,
             self.labels,
+            self.wanted,
             dict(self.repeats),
             self.learned,
         )
@@ -188,6 +198,7 @@ class Ledger:
         self.open = dict(sorted((saved.contexts | in_progress).items()))
         self.partial = saved.partial
         self.labels = saved.labels
+        self.wanted = saved.wanted
         self.repeats = Repeats(saved.repeats)
         self._oldest = min(self.open, default=len(self))
         self.learned = saved.learned
@@ -201,6 +212,7 @@ class LedgerSnapshot(msgspec.Struct, frozen=True, array_like=True):
     in_progress: dict[int, dict[str, Any]]
     partial: dict[int, dict[int, bytes]]
     labels: dict[int, int]
+    wanted: dict[int, LabelRequest]
     repeats: dict[str, Repeat]
     learned: int
 

@@ -42,10 +42,11 @@ class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tradeoff : float
         λ, what a unit of cost is worth in error probability.
     features : dict
-        A feature map as `to_spec` writes it: ``{"kind": "polynomial", "degree": 2}``; or
-        ``{"kind": "per_stage", "maps": […], "sees": […]}`` where stages reveal the context.
+        A feature map as `to_spec` writes it: ``{"kind": "polynomial", "degree": 2}``; by default
+        ``{"kind": "standard"}``, which scales itself. ``{"kind": "answers", "reveals": 1}`` where
+        what arms say and reveal is context.
     policy : dict
-        ``{"kind": "uss-pd", …}`` with the parameters of that policy.
+        ``{"kind": "uss-laplace", "labels": 100}``, for instance: the parameters of that policy.
     keep_open : int
         Rounds that may wait for their outputs; the oldest beyond that are given up.
     """
@@ -53,12 +54,12 @@ class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     arms: Annotated[list[Arm], Meta(min_length=2, max_length=15)]
     context: (
-        Annotated[int, Meta(ge=1)]
+        Annotated[int, Meta(ge=0)]
         | Annotated[list[Annotated[str, Meta(min_length=1, max_length=100)]], Meta(min_length=1)]
     )
     tradeoff: Annotated[float, Meta(gt=0)] = 1.0
-    features: dict[str, Any] = field(default_factory=lambda: {"kind": "polynomial", "degree": 1})
-    policy: dict[str, Any] = field(default_factory=lambda: {"kind": "uss-pd"})
+    features: dict[str, Any] = field(default_factory=lambda: {"kind": "standard"})
+    policy: dict[str, Any] = field(default_factory=lambda: {"kind": "uss-laplace"})
     keep_open: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
 
 
@@ -72,7 +73,8 @@ class CascadeView(msgspec.Struct, frozen=True):
     rounds: Annotated[int, Meta(description="Opened so far.")]
     open: Annotated[int, Meta(description="Of these, waiting for outputs.")]
     learned: Annotated[int, Meta(description="Rounds that the policy has learned from.")]
-    audited: Annotated[int, Meta(description="Rounds that were labelled.")]
+    labelled: Annotated[int, Meta(description="Rounds whose label was reported.")]
+    labels_wanted: Annotated[int, Meta(description="Labels that the policy asks for.")]
     stops: Annotated[list[int], Meta(description="How many stopped at each arm.")]
     mean_cost: Annotated[float | None, Meta(description="Cost per round; null before the first.")]
 
@@ -106,6 +108,7 @@ class Evidence(msgspec.Struct, frozen=True):
     disagreement: Annotated[float, Meta(description="Estimated chance that they disagree.")]
     disagreement_ucb: Annotated[float, Meta(description="Its upper confidence bound.")]
     gap_won: Annotated[bool, Meta(description="Whether going on is not worth it.")]
+    gain: Annotated[float, Meta(description="The most it gains on disagreement, by labels.")] = 1.0
 
 
 Status = Literal["open", "learned", "expired"]
@@ -131,6 +134,8 @@ class RoundAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
         Why it stops there, in words, where evidence was requested.
     repeated : bool
         Nothing in the request was new.
+    wants_label : bool
+        The policy asks for the round's label.
     """
 
     id: Annotated[str, Meta(examples=["17-0c3fa"])]
@@ -142,6 +147,7 @@ class RoundAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     evidence: list[Evidence] | None = None
     repeated: bool = False
+    wants_label: bool = False
 
 
 class RoundList(msgspec.Struct, frozen=True):
@@ -170,7 +176,7 @@ class OutputsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LabelRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Report the right answer of a round chosen at random for an audit."""
+    """Report the right answer of a round, best of one that wants it."""
 
     label: Annotated[Any, Meta(description="A JSON value like the outputs; not null.")]
 
@@ -179,8 +185,25 @@ class LabelAnswer(msgspec.Struct, frozen=True):
     """A labelled round."""
 
     id: str
-    audited: Annotated[int, Meta(description="Rounds labelled so far.")]
+    labelled: Annotated[int, Meta(description="Rounds labelled so far.")]
     repeated: bool
+
+
+class WantedLabel(msgspec.Struct, frozen=True):
+    """A round whose label is asked for: what was known of it, and what its arms said."""
+
+    id: str
+    time: float
+    context: list[float]
+    outputs: dict[str, Any]
+    probability: Annotated[float, Meta(description="Of asking for the label of such a round.")]
+
+
+class WantedLabels(msgspec.Struct, frozen=True):
+    """Labels that the policy asks for, the oldest first."""
+
+    wanted: Annotated[int, Meta(description="How many there are.")]
+    rounds: Annotated[list[WantedLabel], Meta(description="The first of them.")]
 
 
 class RoundView(msgspec.Struct, frozen=True):
@@ -195,7 +218,8 @@ class RoundView(msgspec.Struct, frozen=True):
     time: float | None
     context: list[float] | None
     outputs: dict[str, Any] | None
-    audited: bool
+    labelled: bool
+    wants_label: bool
 
 
 class StateAnswer(msgspec.Struct, frozen=True):

@@ -17,9 +17,8 @@ from stopwise.service import spec as specs
 from stopwise.service.contexts import Contexts
 from stopwise.service.events import Created, Event, Opened, Reported, Retired, context_of, decode
 from stopwise.service.learner import Learner
-from stopwise.service.ledger import LEARNED
 from stopwise.service.metrics import Counters
-from stopwise.service.outputs import canonical, decode_output
+from stopwise.service.outputs import decode_output
 from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal, conflict, invalid
 from stopwise.service.server_log import LOG
@@ -220,11 +219,11 @@ class Service:
 
     async def cascades(self) -> list[m.CascadeView]:
         """Return every cascade, in the order of creation."""
-        return await self._look_up(lambda: [learner.view() for learner in self.state.order])
+        return await self.look_up(lambda: [learner.view() for learner in self.state.order])
 
     async def cascade(self, name: str) -> m.CascadeView:
         """Return one cascade."""
-        return await self._look_up(lambda: self.state.learner(name).view())
+        return await self.look_up(lambda: self.state.learner(name).view())
 
     async def create(self, spec: m.CascadeSpec, key: str | None) -> tuple[m.CascadeView, bool]:
         """Create a cascade; also return whether it is new."""
@@ -308,7 +307,7 @@ class Service:
             )
             return event, (answers, event is not None)
 
-        return await self.submit(open_rounds, slow=self._slow(name, len(contexts), evidence))
+        return await self.submit(open_rounds, slow=self.slow_for(name, len(contexts), evidence))
 
     async def report(self, name: str, id_: str, request: m.OutputsRequest) -> m.RoundAnswer:
         """Add outputs of a round."""
@@ -318,42 +317,16 @@ class Service:
             number, given = learner.ledger.number(id_), (request.outputs, request.revealed)
             return learner.report(number, *given, request.final, time, state.position + 1)
 
-        return await self.submit(report, slow=self._slow(name))
-
-    async def label(self, name: str, id_: str, request: m.LabelRequest) -> m.LabelAnswer:
-        """Add the right answer of a round that has ended."""
-        label = canonical(request.label, "label")
-
-        def find_learned() -> tuple[Learner, int]:
-            learner, number = self._find(name, id_)
-            if learner.ledger.status[number] != LEARNED:
-                raise conflict("a label is for a round that was learned: report its outputs first")
-            return learner, number
-
-        learner, number = await self._look_up(find_learned)
-        opened, reported = await self._round_events(learner, number)
-        if opened is None or reported is None:
-            words = "the events of this round were compacted away: it is too late for a label"
-            raise Refusal(410, "gone", words)
-        context, outputs = context_of(opened, reported, number), reported.outputs
-        if not outputs:
-            raise conflict("no arm of this round answered: nothing can be learned from a label")
-
-        def give(state: State, time: float) -> Applied:
-            learner = state.learner(name)
-            event = learner.label(number, label, context, outputs, time)
-            return event, m.LabelAnswer(id_, len(learner.ledger.labels), event is None)
-
-        return await self.submit(give, slow=self._slow(name))
+        return await self.submit(report, slow=self.slow_for(name))
 
     async def round(self, name: str, id_: str) -> m.RoundView:
         """Return a round, with what the log has of it."""
-        learner, number = await self._look_up(lambda: self._find(name, id_))
+        learner, number = await self.look_up(lambda: self.find(name, id_))
         while True:
             ended = learner.ledger.ended_at[number]
-            opened, reported = await self._round_events(learner, number)
+            opened, reported = await self.round_events(learner, number)
             await self.readable()
-            learner, number = self._find(name, id_)
+            learner, number = self.find(name, id_)
             if learner.ledger.ended_at[number] == ended:
                 break  # else the round ended meanwhile
         answer, ledger = learner.answer(number), learner.ledger
@@ -373,7 +346,8 @@ class Service:
             time=None if opened is None else opened.time,
             context=None if context is None else np.frombuffer(context).tolist(),
             outputs=None if opened is None else outputs,
-            audited=number in ledger.labels,
+            labelled=number in ledger.labels,
+            wants_label=number in ledger.wanted,
         )
 
     async def state_hash(self) -> m.StateAnswer:
@@ -395,12 +369,12 @@ class Service:
         self.check_recovered()
         return cast(Writer, self._writer).submit(command, slow=slow)
 
-    def _slow(self, name: str, rounds: int = 1, evidence: bool = False) -> bool:
+    def slow_for(self, name: str, rounds: int = 1, evidence: bool = False) -> bool:
         """Return whether a request for a cascade may hold up the event loop."""
         learner = self.state.cascades.get(name)
         return learner is not None and learner.work(rounds, evidence=evidence) > ON_LOOP
 
-    async def _look_up(self, look: Callable[[], T]) -> T:
+    async def look_up(self, look: Callable[[], T]) -> T:
         """Look something up; what another replica did just now is read before it is refused."""
         await self.readable()
         self.check_recovered()
@@ -413,7 +387,7 @@ class Service:
         await self.readable()
         return look()
 
-    async def _round_events(
+    async def round_events(
         self, learner: Learner, number: int
     ) -> tuple[Opened | None, Reported | None]:
         """Return how a round was opened and how it ended; None: not in the log, or not yet."""
@@ -434,7 +408,8 @@ class Service:
             ended if isinstance(ended, Reported) else None,
         )
 
-    def _find(self, name: str, id_: str) -> tuple[Learner, int]:
+    def find(self, name: str, id_: str) -> tuple[Learner, int]:
+        """Return the cascade and the number of a round, or refuse: there is none."""
         learner = self.state.learner(name)
         return learner, learner.ledger.number(id_)
 

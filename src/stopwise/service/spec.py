@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from stopwise.cascade import Cascade
 from stopwise.errors import CostUnitWarning, StopwiseError, WideFeaturesWarning
-from stopwise.features import BoundFeatures, PerPair, PerStage, bind, map_from_spec
+from stopwise.features import Answers, BoundFeatures, PerPair, PerStage, bind, map_from_spec
 from stopwise.policies.base import Policy
 from stopwise.policies.registry import POLICIES, takes
 from stopwise.service.messages import CascadeSpec
@@ -109,13 +109,17 @@ def _check_degrees(given: object, size: int, most: int) -> None:
 def _features(given: Mapping[str, Any], size: int, n_arms: int) -> BoundFeatures:
     try:
         kind = given.get("kind")
-        if kind in (PerStage.kind, PerPair.kind):
-            allowed = {"kind", "maps", "sees"} if kind == PerStage.kind else {"kind", "maps"}
+        if kind in (PerStage.kind, PerPair.kind, Answers.kind):
+            allowed = {"kind", "maps", "reveals"} if kind == Answers.kind else {"kind", "maps"}
             if extra := set(given) - allowed:
                 raise _invalid("features", f"has no {', '.join(sorted(extra))}")
+            if kind == Answers.kind and "maps" not in given:
+                return bind(Answers(given.get("reveals", 0)), size, n_arms)
             maps = [map_from_spec(m) for m in cast(list[Any], given["maps"])]
+            if kind == Answers.kind:
+                return bind(Answers(given.get("reveals", 0), maps), size, n_arms)
             if kind == PerStage.kind:
-                return bind(PerStage(maps, given.get("sees")), size, n_arms)
+                return bind(PerStage(maps), size, n_arms)
             pairs = list(combinations(range(n_arms), 2))
             if len(maps) != len(pairs):
                 raise _invalid("features", f"{len(maps)} maps for {len(pairs)} pairs of arms")

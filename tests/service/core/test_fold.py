@@ -20,6 +20,7 @@ import stopwise as sw
 from stopwise.policies.registry import POLICIES
 from stopwise.service import messages as m
 from stopwise.service import service as service_module
+from stopwise.service.labelling import give_label
 from stopwise.service.outputs import canonical, decode_output
 from stopwise.service.service import Service
 from stopwise.service.spec import build
@@ -32,9 +33,11 @@ ANSWERS = ["spam", "ham", 1, 1.5, {"a": [1, True]}, "long " * 300]
 Context = list[float]
 
 OFFERED: dict[str, dict[str, Any]] = {
-    "uss-pd": {"kind": "uss-pd", "forced_rounds": 5, "sigma": 0.05, "full_depth_every": 4},
+    "uss-pd": {"kind": "uss-pd", "forced_rounds": 5, "sigma": 0.05, "explore": 0.25},
     "uss-pd-auto": {"kind": "uss-pd", "forced_rounds": "auto", "sigma": 0.05},
-    "uss-pd-ridge": {"kind": "uss-pd-ridge", "lam": 0.5, "S": 2.0, "full_depth_every": 3},
+    "uss-pd-ridge": {"kind": "uss-pd-ridge", "lam": 0.5, "S": 2.0, "explore": 0.3},
+    "uss-laplace": {"kind": "uss-laplace", "labels": 20, "seed": 1},
+    "uss-anchor": {"kind": "uss-anchor", "explore": 0.2},
     "thompson": {"kind": "thompson", "forced_rounds": 4, "seed": 3, "scale": 0.3},
     "uss-ucb": {"kind": "uss-ucb", "a": 0.01},
     "uss-ts": {"kind": "uss-ts", "seed": 5},
@@ -42,13 +45,14 @@ OFFERED: dict[str, dict[str, Any]] = {
     "fixed-depth": {"kind": "fixed-depth", "depth": 1},
 }
 STAGED: dict[str, dict[str, Any]] = {
-    "uss-pd": {"kind": "uss-pd", "forced_rounds": 3, "sigma": 0.05, "full_depth_every": 3},
+    "uss-pd": {"kind": "uss-pd", "forced_rounds": 3, "sigma": 0.05, "explore": 0.3},
+    "uss-laplace": {"kind": "uss-laplace", "labels": 20},
     "thompson": {"kind": "thompson", "forced_rounds": 3, "seed": 8, "scale": 0.3},
 }
 REVEALING: dict[str, Any] = {
-    "kind": "per_stage",
+    "kind": "answers",
     "maps": [{"kind": "identity"}, {"kind": "polynomial", "degree": 2}],
-    "sees": [2, 3],
+    "reveals": [1, 2],
 }
 
 
@@ -69,6 +73,7 @@ class Played:
         self.rule_stop = decided.rule_stop
         self.reported: dict[int, Any] = {}
         self.status: Any = "open"
+        self.request: sw.LabelRequest | None = None  # until the label comes
 
     @property
     def due(self) -> int:
@@ -78,7 +83,8 @@ class Played:
     def done(self) -> sw.Round:
         outputs = tuple(_hashable(self.reported[arm]) for arm in range(self.due))
         context = tuple(self.context)
-        return sw.Round("", 0.0, context, outputs, outputs, len(outputs) - 1, self.rule_stop)
+        seen = (outputs, outputs, len(outputs) - 1, self.rule_stop)
+        return sw.Round("", 0.0, context, *seen, request=self.request)
 
 
 class Walk:
@@ -90,7 +96,7 @@ class Walk:
         self.name = spec.name
         self.random = np.random.default_rng(seed)
         self.policy = build(spec)  # fed through the public interface alone
-        self.staged = spec.features["kind"] == "per_stage"
+        self.staged = spec.features["kind"] == "answers"
         self.open: dict[str, Played] = {}  # oldest first
         self.ended: dict[str, Played] = {}
         self.expired: list[Played] = []
@@ -109,8 +115,7 @@ class Walk:
     # -- random choices -----------------------------------------------------------------------
 
     def context(self) -> Context:
-        size = int(self.random.integers(3)) if self.staged else 3
-        return self.random.uniform(-1, 1, size).round(3).tolist()
+        return self.random.uniform(-1, 1, 3).round(3).tolist()
 
     def output(self, context: Context) -> Any:
         hard = 1 / (1 + math.exp(-3 * context[0])) if context else 0.5
@@ -184,6 +189,7 @@ class Walk:
         arm = "" if shown is None else ARMS[shown].name
         cost = float(self.policy.cascade.cumulative[last]) if last >= 0 else 0.0
         expected = m.RoundAnswer(one.id, one.status, arm, cost, one.stop, following)
+        expected = msgspec.structs.replace(expected, wants_label=one.request is not None)
         found = msgspec.structs.replace(answer, reason=None, evidence=None, repeated=False)
         assert (found, answer.repeated) == (expected, repeated)
 
@@ -196,7 +202,16 @@ class Walk:
         await (self.report_some(one) if one.descent is None else self.report_next(one, one.descent))
         view = await unchanged(self.service, self.service.round(self.name, one.id))
         self.check_answer(
-            m.RoundAnswer(view.id, view.status, view.arm, view.cost, view.stop, view.next), one
+            m.RoundAnswer(
+                view.id,
+                view.status,
+                view.arm,
+                view.cost,
+                view.stop,
+                view.next,
+                wants_label=view.wants_label,
+            ),
+            one,
         )
         stored = {arm: decode_output(canonical(value, "")) for arm, value in one.reported.items()}
         assert view.outputs == {ARMS[arm].name: stored[arm] for arm in sorted(stored)}
@@ -237,8 +252,7 @@ class Walk:
         arm, output = one.due, self.output(one.context)
         revealed: Context = []
         if arm < 2:
-            missing = REVEALING["sees"][arm] - len(descent.context)
-            revealed = self.random.uniform(-1, 1, missing).round(3).tolist()
+            revealed = self.random.uniform(-1, 1, REVEALING["reveals"][arm]).round(3).tolist()
             more = self.send(one, {arm: output}, [*revealed, 0.5])
             await refused(self.service, more, "invalid")
         infinite = self.send(one, {arm: output}, [math.inf, *revealed[1:]])
@@ -289,9 +303,13 @@ class Walk:
         if one.descent is not None:
             one.rule_stop = one.descent.rule_stop
             one.descent.learn()
+            one.request = one.descent.request
         elif one.reported:
-            outputs = [_hashable(value) for value in one.reported.values()]
-            self.policy.observe(np.array(one.context), outputs, rule_stop=one.rule_stop)
+            outputs, rule_stop = (
+                [_hashable(value) for value in one.reported.values()],
+                one.rule_stop,
+            )
+            one.request = self.policy.observe(np.array(one.context), outputs, rule_stop=rule_stop)
         self.ended[one.id] = one
 
     # -- labels -------------------------------------------------------------------------------
@@ -301,18 +319,19 @@ class Walk:
             return
         one = self.one_of(self.ended.values())
         label = self.labels.get(one.id, self.one_of(["spam", "ham"]))
-        asked = self.service.label(self.name, one.id, m.LabelRequest(label))
-        takes_labels = self.spec.policy["kind"].startswith("uss-pd")
+        asked = give_label(self.service, self.name, one.id, m.LabelRequest(label))
+        takes_labels = self.spec.policy["kind"].startswith(("uss-pd", "uss-laplace"))
         if not takes_labels or not one.done().outputs:
             await refused(self.service, asked, "conflict")
         elif one.id in self.labels:
             assert (await unchanged(self.service, asked)).repeated
-            other = self.service.label(self.name, one.id, m.LabelRequest("something else"))
+            other = give_label(self.service, self.name, one.id, m.LabelRequest("something else"))
             await refused(self.service, other, "conflict")
         else:
             assert not (await asked).repeated
-            self.policy.audit(one.done(), label)
+            self.policy.label(one.done(), label)
             self.labels[one.id] = label
+            one.request = None
 
     # -- invalid requests ---------------------------------------------------------------------
 
@@ -341,7 +360,7 @@ class Walk:
         assert learner.divergences == 0
         rounds = [*self.open.values(), *self.ended.values(), *self.expired]
         assert (view.rounds, view.learned) == (len(rounds), len(self.ended))
-        assert (view.open, view.audited) == (len(self.open), len(self.labels))
+        assert (view.open, view.labelled) == (len(self.open), len(self.labels))
         assert view.stops == [sum(one.stop == arm for one in rounds) for arm in range(3)]
 
 

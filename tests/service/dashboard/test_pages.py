@@ -97,13 +97,13 @@ def test_the_page_of_a_cascade_shows_what_was_counted(busy: Learner) -> None:
 
 
 def test_a_round_that_failed_while_exploring_saves_nothing() -> None:
-    learner = Learner(0, spec(features=STAGED), BEGAN)
+    learner = Learner(0, spec(features=STAGED, context=1), BEGAN)
     for k in range(2):
         learner.open([[0.5]], BEGAN + 20 * k, 4 * k + 1)
     for arm, name in enumerate(("history", "glucose", "insulin")):
-        revealed = [0.5] if arm == 1 else []
+        revealed = [0.5] if arm < 2 else []
         learner.report(0, {name: 1}, revealed, False, BEGAN + 1, arm + 10)
-    learner.report(1, {"history": 1}, [], True, BEGAN + 22, 20)
+    learner.report(1, {"history": 1}, [0.5], True, BEGAN + 22, 20)
     assert learner.counts.stops_total == [1, 0, 1]
     page = Taken(page_of(learner)).text
     assert "1 ended early" in Taken(overview_of(learner)).text

@@ -71,7 +71,9 @@ AUTO = {"kind": "uss-pd", "forced_rounds": "auto"}
     ],
 )
 def test_health_in_a_word(rounds: int, reported: int, policy: dict[str, str], word: str) -> None:
-    learner = learner_of(spec(policy=policy or {"kind": "uss-pd"}), rounds, reported=reported)
+    features = {"kind": "polynomial", "degree": 1}
+    given = spec(policy=policy or {"kind": "uss-pd"}, features=features)
+    learner = learner_of(given, rounds, reported=reported)
     assert views.health(learner)[1] == word
     learner.status = "retired"
     assert views.health(learner)[0] == "quiet"  # it raises no alarm
@@ -96,7 +98,7 @@ def test_of_many_comparisons_the_decisive_ones_are_shown() -> None:
 
 
 def test_a_staged_round_on_its_way_counts_as_open_but_stopped_nowhere() -> None:
-    learner = Learner(0, spec(features=STAGED), BEGAN)
+    learner = Learner(0, spec(features=STAGED, context=1), BEGAN)
     learner.open([[0.5]], BEGAN, 1)
     row = views.summary(learner)
     assert (row["rounds"], row["stopped"], row["open"], row["cost"]) == (1, 0, 1, None)

@@ -24,7 +24,7 @@ CLIENTS = 8
 GIVE_UP = 0.03  # of requests that got no answer
 LONGEST = 120.0  # seconds without progress after which something is wrong
 SPECS = [
-    {**SPEC, "policy": {"kind": "uss-pd", "forced_rounds": 20, "full_depth_every": 10}},
+    {**SPEC, "policy": {"kind": "uss-pd", "forced_rounds": 20, "explore": 0.1}},
     {**SPEC, "name": "chance", "policy": {"kind": "thompson", "seed": 4}, "keep_open": 60},
     {**REVEALING, "policy": {"kind": "uss-pd", "forced_rounds": 20}},
 ]
@@ -270,5 +270,5 @@ def check(server: ServerProcess, where: str, load: Load) -> dict[str, Any]:
                 assert there["status"] == "learned"
             elif there["status"] == "open":
                 assert {arms[arm] for arm in known.reported} <= there["outputs"].keys()
-            assert known.label is None or there["audited"]
+            assert known.label is None or there["labelled"]
     return shown

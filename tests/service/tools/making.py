@@ -10,6 +10,7 @@ import numpy as np
 import psycopg
 
 from stopwise.service.events import Block
+from stopwise.service.labelling import give_label
 from stopwise.service.messages import (
     Arm,
     BatchRequest,
@@ -32,13 +33,13 @@ TRIAGE = CascadeSpec(
     "triage",
     ARMS,
     ["age", "fever"],
-    policy={"kind": "uss-pd", "forced_rounds": 10, "sigma": 0.05, "full_depth_every": 5},
+    policy={"kind": "uss-pd", "forced_rounds": 10, "sigma": 0.05, "explore": 0.2},
 )
 STAGED = CascadeSpec(
     "staged",
     ARMS,
-    ["age", "fever", "pulse"],
-    features={"kind": "per_stage", "maps": [{"kind": "identity"}] * 2, "sees": [2, 3]},
+    ["age"],
+    features={"kind": "answers", "maps": [{"kind": "identity"}] * 2, "reveals": 1},
     policy={"kind": "thompson", "forced_rounds": 5, "seed": 3},
 )
 
@@ -79,7 +80,7 @@ async def live(service: Service, seed: int = 0) -> None:
     await service.create(STAGED, None)
     ids = await play(service, 25, seed)
     for id_ in ids[:4]:
-        await service.label("triage", id_, LabelRequest("ill"))
+        await give_label(service, "triage", id_, LabelRequest("ill"))
     rng = np.random.default_rng(seed + 1)
     contexts = rng.uniform(-1, 1, (5, 2)).tolist()
     batch, _ = await service.open_rounds("triage", BatchRequest(contexts), "a batch")
@@ -91,17 +92,14 @@ async def live(service: Service, seed: int = 0) -> None:
     await service.report("triage", silent.id, OutputsRequest([], final=True))
     for k in range(8):
         context = rng.uniform(-1, 1, 3).tolist()
-        answer = await open_round(service, context[: k % 3], "staged")
-        known = k % 3
+        answer = await open_round(service, context[:1], "staged")
         while answer.next is not None:
             arm = answer.next
             if k == 7 and arm == 1:
                 answer = await service.report("staged", answer.id, OutputsRequest([], final=True))
                 break
-            sees = (2, 3, 3)[arm]
             output: dict[str, Any] = {ARMS[arm].name: output_of(rng, context, arm)}
-            request = OutputsRequest(output, revealed=context[known:sees])
-            known = sees
+            request = OutputsRequest(output, revealed=context[arm + 1 : arm + 2])
             answer = await service.report("staged", answer.id, request)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stopwise.errors import CorruptLogError
+from stopwise.service.labelling import give_label
 from stopwise.service.messages import BatchRequest, LabelRequest
 from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal
@@ -87,10 +88,10 @@ async def test_the_last_days_remain(where: str) -> None:
         # the service has been running all the time, and continues
         assert await service.state_hash() == before
         with pytest.raises(Refusal) as caught:
-            await service.label("triage", old[0], LabelRequest("ill"))
+            await give_label(service, "triage", old[0], LabelRequest("ill"))
         assert caught.value.status == 410
         assert (await service.round("triage", old[0])).context is None
-        await service.label("triage", new[0], LabelRequest("ill"))
+        await give_label(service, "triage", new[0], LabelRequest("ill"))
         assert (await service.round("triage", new[0])).context is not None
         assert await report(service, waiting, lambda arm: "ill") == "learned"
         after = await service.state_hash()

@@ -59,7 +59,7 @@ async def test_every_row_is_what_the_service_has_of_the_round(log: Lived, tmp_pa
             found = {arm: output for arm, output in row["outputs"].items() if output is not None}
             assert found == view.outputs
             assert (row["failed"] is None) == (len(found) == (view.stop or 0) + 1)
-            assert (row["label"] is not None) == view.audited
+            assert (row["label"] is not None) == view.labelled
             rule_stop = ledger.rule_stops[ledger.number(row["id"])]
             assert row["rule_stop"] == ARMS[rule_stop].name
 
@@ -67,18 +67,19 @@ async def test_every_row_is_what_the_service_has_of_the_round(log: Lived, tmp_pa
 async def test_what_stages_revealed(sqlite: Lived, tmp_path: Path) -> None:
     where, out = sqlite.where, tmp_path / "staged.jsonl"
     done = await exported(where, out, "staged")
-    assert (done.counts["written"], done.counts["failed"], done.bare) == (8, 1, True)
+    assert (done.counts["written"], done.counts["failed"], done.bare) == (8, 1, False)
     async with running(where) as service:
         for row in rows(out):
             view = await service.round("staged", row["id"])
             revealed = [row["revealed"].get(arm, {}) for arm in ("rules", "model")]
-            known = [x for part in revealed for x in part.values() if x is not None]
+            known = [row["context"]["age"]]
+            known += [x for part in revealed for x in part.values() if x is not None]
             assert known == (view.context or [])[: len(known)]
             answered = sum(output is not None for output in row["outputs"].values())
-            assert len(known) == (0, 2, 3, 3)[answered]
+            assert len(known) == (1, 2, 3, 3)[answered]
     # rounds came one after the other, so that a new policy that replays them does the same
     policy = build(STAGED)
-    (chunk,) = sw.Log(out, sw.Columns(context=())).chunks()
+    (chunk,) = sw.Log(out).chunks()
     stops = policy.run_recorded(chunk.rounds)
     answered = ~chunk.rounds.failed
     assert stops[answered].tolist() == chunk.stops[answered].tolist()

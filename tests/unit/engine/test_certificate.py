@@ -206,6 +206,6 @@ def test_labels_count_where_the_deeper_arm_is_free() -> None:
         policy.observe([1.0], outputs)
         if t % 2:
             done = sw.Round("", 0.0, (1.0,), outputs, outputs, stop=1, rule_stop=1)
-            policy.audit(done, "a" if t % 20 != 1 else "b")
+            policy.label(done, "a" if t % 20 != 1 else "b")
     assert policy.decide([1.0]).stop == 0
     assert policy.decide([1.0]).evidence[0].gap_won

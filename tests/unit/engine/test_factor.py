@@ -25,30 +25,32 @@ class Gram:
             n_arms=2,
             width=d,
             questions=[0],
-            grams=[(0, d, 1, 1 << 30)],
+            grams=[(0, d, 1, 1, d)],
             gaps=[0.0, 0.5, -0.5, 0.0],
             ridge=1e6,
             forced_rounds=forced,
-            weight=1,
             transitive=False,
+            explore=0.0,
+            labels=0.0,
+            seed=0,
         )
 
     def add(self, rows: Array) -> None:
         n = len(rows)
         stops = np.ones(n, dtype=np.int64)
-        self.learner.learn(rows, np.zeros((n, 1), dtype=np.uint8), stops, stops)
+        self.learner.learn(rows, np.zeros((n, 1), dtype=np.uint8), stops, stops, None)
         self.n += n
 
     def norm(self, x: Array) -> float:
         """‖x‖_{V⁻¹}: with so large a radius the estimate is 0, the upper value the bonus."""
         found = self.learner.decide(x, None, None)
         assert found is not None
-        estimate, upper, *_ = np.frombuffer(found[2])[self.d :].tolist()
+        estimate, upper, *_ = np.frombuffer(found[2]).tolist()
         assert estimate == 0.0
         return upper / self.ellipsoid.beta(self.n, self.scale, 0.0)
 
     def forced(self) -> bool:
-        return bool(np.isnan(np.frombuffer(self.learner.begin())[self.d + 1]))
+        return bool(np.isnan(np.frombuffer(self.learner.begin())[1]))
 
 
 def rows(n: int, d: int, seed: int = 0) -> Array:

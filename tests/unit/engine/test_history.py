@@ -20,31 +20,27 @@ class Unchanged:
         return x
 
 
-def new(n_arms: int, d: int, *, every: int | None = None) -> sw.USSPD:
+def new(n_arms: int, d: int) -> sw.USSPD:
     cascade = sw.Cascade([0.1] * n_arms)
-    return sw.USSPD(cascade, Unchanged(), d, forced_rounds=0, full_depth_every=every)
+    return sw.USSPD(cascade, Unchanged(), d, forced_rounds=0)
 
 
 class Plain:
     """The same history in Python's own containers."""
 
-    def __init__(self, n_arms: int, weighted: bool) -> None:
-        self.weighted = weighted
+    def __init__(self, n_arms: int) -> None:
         self.pairs = [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
-        self.counted: dict[tuple[object, ...], list[int]] = {}
+        self.counted: dict[tuple[tuple[float, ...], int], list[int]] = {}
         self.distinct: Counter[int] = Counter()
         self.single: list[archive.Row] = []
 
-    def remember(
-        self, row: tuple[float, ...], stop: int, rule_stop: int | None, outputs: list[int]
-    ) -> None:
+    def remember(self, row: tuple[float, ...], stop: int, outputs: list[int]) -> None:
         if stop == 0:  # no pair was complete: nothing to learn
             return
-        rule_stop = rule_stop if self.weighted else None
         answers = [int(j <= stop and outputs[i] != outputs[j]) for i, j in self.pairs]
-        key = (row, stop, rule_stop)
+        key = (row, stop)
         if key not in self.counted and self.distinct[stop] == MAX_DISTINCT:
-            self.single.append(archive.Row(row, stop, rule_stop, 1, tuple(answers)))
+            self.single.append(archive.Row(row, stop, 1, tuple(answers)))
             return
         self.distinct[stop] += key not in self.counted
         counts = self.counted.setdefault(key, [0] * (1 + len(self.pairs)))
@@ -53,30 +49,27 @@ class Plain:
 
     def rows(self) -> Counter[archive.Row]:
         counted = [
-            archive.Row(row, stop, rule_stop, n, tuple(yes))  # pyright: ignore[reportArgumentType]
-            for (row, stop, rule_stop), (n, *yes) in self.counted.items()
+            archive.Row(row, stop, n, tuple(yes)) for (row, stop), (n, *yes) in self.counted.items()
         ]
         return Counter([*counted, *self.single])
 
 
-@pytest.mark.parametrize("every", [None, 7])
 @pytest.mark.parametrize(
     ("n_arms", "rounds", "levels"),
     [(2, 1500, 4), (2, 20_000, 17), (5, 4000, 18)],
 )
 def test_history_is_what_a_dictionary_and_a_list_hold(
-    n_arms: int, rounds: int, levels: int, every: int | None
+    n_arms: int, rounds: int, levels: int
 ) -> None:
     rng = np.random.default_rng(n_arms)
     signs = [-0.0, 0.0]  # one context
-    policy, plain = new(n_arms, 3, every=every), Plain(n_arms, weighted=every is not None)
+    policy, plain = new(n_arms, 3), Plain(n_arms)
     for t in range(rounds):
         row = [x or signs[t % 2] for x in (rng.integers(0, levels, 3) / levels - 0.5).tolist()]
         stop = int(rng.integers(0, n_arms))
         outputs = rng.integers(0, 2, stop + 1).tolist()
-        rule_stop = int(rng.integers(0, stop + 1))
-        policy.observe(row, outputs, rule_stop=rule_stop)
-        plain.remember(tuple(row), stop, rule_stop, outputs)
+        policy.observe(row, outputs)
+        plain.remember(tuple(row), stop, outputs)
     assert policy.rounds == rounds
     assert policy.effort["rows_stored"] == len(plain.counted) + len(plain.single)
     assert Counter(archive.rows(policy)) == plain.rows()

@@ -69,6 +69,8 @@ def tabular(columns: Any) -> sw.Environment:
         (lambda: drawing([[0]], [[0, 1, 0]], [1]), r"says_one of shape \(1, 2\)"),
         (lambda: drawing([[0]], [[0, 1.1]], [1]), "from 0 to 1 as says_one"),
         (lambda: drawing([[0]], [[0, 1]], [-0.1]), "from 0 to 1 as is_one"),
+        # p = 0.1, 0.1 and 0.5: p₁₂ > p₀₁ + p₀₂
+        (lambda: sw.Realizable(THREE, [[-3.1, 0], [-3.1, 0], [0, 0]]), r"1 of 1 .*0\.5\]"),
         # p = μ(−1.4) ≈ 0.2 < 0.3 everywhere: ξ(x) is about 0.1
         (lambda: sw.Realizable(TWO, [[-2.0, 0.0]], margin=0.2), "only 0 of 1000 contexts"),
     ],
@@ -116,7 +118,7 @@ def test_extreme_weights_make_certain_answers_not_overflow() -> None:
 def test_realizable_is_logistic_in_what_a_policy_sees(degree: int | None) -> None:
     map_ = sw.Identity() if degree is None else sw.Polynomial(degree)
     features = sw.USSPD(THREE, features=map_, context_dim=2).features
-    theta = 9 * generator(1).normal(size=(3, features.n_features))
+    theta = generator(1).normal(size=(3, features.n_features)) * 0.5
     environment = sw.Realizable(THREE, dict(zip(THREE.pairs(), theta, strict=True)), degree=degree)
     assert environment.context_dim == 2
     batch = environment.sample(60, generator(2))
@@ -130,7 +132,7 @@ def test_realizable_is_logistic_in_what_a_policy_sees(degree: int | None) -> Non
 
 
 def test_a_margin_redraws_contexts_and_nothing_else() -> None:
-    theta = [[-1.0, 3.0], [-1.0, 4.0], [-2.0, 5.0]]
+    theta = [[-2.5, 3.0], [-2.5, 3.5], [-2.0, 3.0]]
     free = sw.Realizable(THREE, theta).sample(4000, generator())
     left = sw.Realizable(THREE, theta, margin=0.1).sample(4000, generator())
     clear = np.array([_decided_by(p) for p in free.disagreement])

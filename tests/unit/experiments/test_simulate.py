@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -10,7 +11,20 @@ from stopwise.experiments.simulate import Run, measure
 
 CASCADE = sw.Cascade([0.05, 0.1, 0.1])
 ARMS = sw.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0])
-PAIRS = sw.Realizable(CASCADE, {(0, 1): [-3.0, 4.0], (0, 2): [-1.0, 3.0], (1, 2): [-4.0, 1.0]})
+
+
+class Pairs(sw.Realizable):
+    """Says which pairs disagree, not what arms answer."""
+
+    def sample(self, rounds: int, random: np.random.Generator) -> sw.Batch:
+        batch = super().sample(rounds, random)
+        y = batch.outputs
+        assert y is not None
+        differ = np.stack([y[:, i] != y[:, j] for i, j in self.cascade.pairs()], axis=1)
+        return msgspec.structs.replace(batch, outputs=None, differ=differ.astype(np.uint8))
+
+
+PAIRS = Pairs(CASCADE, {(0, 1): [-3.0, 2.0], (0, 2): [-2.5, 2.0], (1, 2): [-3.5, 1.5]})
 N = 1500  # enough for several reports of progress
 WORLDS = {"outputs": ARMS, "disagreements": PAIRS}
 

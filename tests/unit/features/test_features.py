@@ -19,6 +19,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import stopwise as sw
 from stopwise.features import (
+    Answers,
     BoundFeatures,
     Custom,
     Identity,
@@ -27,6 +28,7 @@ from stopwise.features import (
     Polynomial,
     Scaled,
     Shared,
+    Standard,
     bind,
 )
 from stopwise.features.maps import monomial_name
@@ -216,8 +218,11 @@ def test_the_first_context_outside_the_bound_is_named(features: Any, X: Any, wor
         (lambda: bind(Identity(), 2, 1), "n_arms"),
         (lambda: bind(bind(Identity(), 2, 2), 2, 3), "bound to contexts of 2 .* and 2 arms"),
         (lambda: bind(PerStage([half]), 2, 3), "2 for 3 arms; there are 1"),
-        (lambda: PerStage([half, half], sees=[2, 1]), "none smaller than the one before"),
-        (lambda: bind(PerStage([half, half], sees=[1, 2]), 3, 3), "context_dim must be 2, not 3"),
+        (lambda: Answers([0, -1]), "what an arm reveals must be a whole number"),
+        (lambda: bind(Answers([1, 2, 3]), 2, 3), "2 numbers for 3 arms; there are 3"),
+        (lambda: bind(Answers(1, [half]), 2, 3), "2 for 3 arms; there are 1"),
+        (lambda: Standard(degree=3), "degree must be a whole number from 0 to 2"),
+        (lambda: bind(Standard(2, [0.0], [1.0]), 2, 2), "fitted to 1 coordinates, not 2"),
         (lambda: bind(PerPair({(0, 1): half, (1, 2): half}), 2, 3), r"arms: \(0, 2\) is missing$"),
         (
             lambda: bind(PerPair({(1, 0): half, "01": half}), 2, 2),
@@ -389,3 +394,12 @@ def test_a_spec_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
     for wrong in (spec | change, {key: spec[key] for key in spec if key not in change}):
         with pytest.raises(sw.CorruptFileError, match="makes no sense"):
             BoundFeatures.from_spec(wrong)
+
+
+def test_many_numbers_scale_themselves_and_maps_are_not_mixed() -> None:
+    policy = sw.USSLaplace(sw.Cascade([0.1, 0.2]), context_dim=220)
+    for k in range(8):
+        policy.observe([float(k)] * 220, ["a", "b"])
+    assert policy.n_features == 221
+    with pytest.raises(sw.InvalidParameterError, match="every map is Standard"):
+        sw.bind(sw.PerStage([sw.Standard(), sw.Identity()]), 2, 3)

@@ -66,7 +66,7 @@ def test_a_log_without_contexts_must_be_meant() -> None:
         (
             ["age", "small"],
             Columns(),
-            r"log.csv has no column 'output.<name>'.*'age', 'small'.*--outputs",
+            r"log.csv has no column 'output.<name>'.*'age', 'small'.*Columns\(outputs=",
         ),
         (["output.a", "output.b", "age"], Columns(), r"'context.<name>'.*Columns\(context"),
         (["output.a", "context.x"], Columns(), "two arms or more"),

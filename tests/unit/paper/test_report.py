@@ -70,7 +70,7 @@ def test_everything_is_on_the_page_and_escaped(page: Reader) -> None:
     claims = [claim for section in REPORT.sections for claim in section.claims]
     for words in (
         *(claim.numbers for claim in claims),
-        *(REPORT.title, REPORT.command, REPORT.scale, "As we recommend.", "Cut off | here."),
+        *(REPORT.title, REPORT.command, REPORT.scale, "Less exploration.", "Cut off | here."),
         *("Criterion: by a paired interval.", "2024-05-01 12:00:00 UTC", "1 min 15 s", EVIL),
         "always stops at arm 3",  # what I_t=3 means
     ):
@@ -87,7 +87,7 @@ def test_everything_is_on_the_page_and_escaped(page: Reader) -> None:
 
 
 def test_claims_meet_under_their_settings() -> None:
-    assert settings_of(REPORT) == ["literal", "practical"]
+    assert settings_of(REPORT) == ["literal", "near-greedy"]
     assert [len(one.verdicts) for one in judged(REGRET)] == [2, 2]
     assert [one.under("") for one in judged(FRACTIONS)] == [FRACTIONS.claims]
     assert tally(*REPORT.sections) == {"held": 3, "did not hold": 1, "undecided": 1}

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::stopwise.CostUnitWarning")  # r
 Array = NDArray[np.float64]
 TWO = sw.Cascade([0.1, 0.3])
 THREE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])
-CONTEXTUAL = [sw.USSPD, sw.USSPDRidge, sw.Thompson, sw.Supervised]
-PAIRWISE = [sw.USSPD, sw.USSPDRidge, sw.Thompson]
+PAIRWISE = [sw.USSPD, sw.USSPDRidge, sw.Thompson, sw.USSLaplace, sw.USSAnchor]
+CONTEXTUAL = [*PAIRWISE, sw.Supervised]
 NAN, INF = math.nan, math.inf
 MAPS = {
     "shared": sw.Polynomial(degree=1),
@@ -50,13 +50,16 @@ REFUSED: list[tuple[str, str, list[Any]]] = [
     ("uss-pd-ridge", "S", [-0.1, NAN]),
     ("thompson", "scale", [-0.1, INF]),
     ("thompson", "forced_rounds", [-1, 1.5, "always", NAN, None, [3]]),
-    ("uss-pd", "full_depth_every", [1, 2.5, 10_001, "x"]),
+    ("uss-pd", "explore", [-0.1, 1.1, NAN, "x"]),
+    ("uss-laplace", "labels", [-1, 1.5, NAN, "x"]),
+    ("uss-laplace", "z", [-0.1, INF, None]),
+    ("uss-anchor", "z", [-0.1, NAN]),
     ("uss-ucb", "a", [0, -1, NAN, INF]),
     *(
         (name, "seed", [-1, 1.5, "a", 2**70, None])
         for name in ("thompson", "uss-ts", "random-depth")
     ),
-    *((kind.name, "context_dim", [None, 0]) for kind in CONTEXTUAL),
+    *((kind.name, "context_dim", [None, -1]) for kind in CONTEXTUAL),
 ]
 
 
@@ -67,7 +70,7 @@ def test_a_parameter_out_of_range_is_refused_by_name() -> None:
                 sw.make(kind, TWO, **{"context_dim": 2, name: value})
     with pytest.raises(sw.InvalidParameterError, match='"auto"'):
         sw.USSPD(TWO, context_dim=2, forced_rounds="always")
-    staged = sw.PerStage([sw.Identity(), sw.Identity()], sees=[1, 2])
+    staged = sw.Answers(reveals=1)
     with pytest.raises(
         sw.InvalidParameterError, match="transitive=True needs the complete context"
     ):
@@ -138,7 +141,8 @@ def test_a_free_arm_always_runs_and_one_that_costs_more_than_one_never_does(kind
     policy = kind(sw.Cascade([0.1, 0.0, 0.9]), context_dim=2, forced_rounds=2)
     assert set(policy.run(contexts, np.ones((300, 3)))) == {1, 2}  # they always agree
     policy = kind(sw.Cascade([0.1, 1.5]), context_dim=2, forced_rounds=0)
-    assert set(policy.run(contexts, np.tile([0, 1], (300, 1)))) == {0}  # they always disagree
+    policy.run(contexts, np.tile([0, 1], (300, 1)))
+    assert set(policy.decide_many(contexts)) == {0}  # though they always disagree
 
 
 DEGENERATE: dict[str, Callable[[Array, NDArray[np.int64]], tuple[Any, Any]]] = {
@@ -158,7 +162,8 @@ def test_degenerate_data_give_finite_answers(kind: Any, data: str) -> None:
     policy = kind(sw.Cascade([0.05, 0.3, 0.3]), features, 2, forced_rounds=5)
     contexts, outputs = DEGENERATE[data](*world(5, 250))
     policy.run(contexts, outputs, **({"labels": outputs[:, 2]} if kind is sw.Supervised else {}))
-    low, high = (-INF, INF) if kind is sw.Supervised else (0.0, 1.0)
+    differences = kind in (sw.Supervised, sw.USSAnchor)
+    low, high = (-INF, INF) if differences else (0.0, 1.0)
     for x in (*contexts[:10], [1.0, -1.0], [0.0, 0.0]):  # the last two were never seen
         decision = policy.decide(x)
         for e in decision.evidence:
@@ -215,9 +220,12 @@ def test_evidence_is_what_theta_gram_and_radius_say(kind: Any, features: str) ->
     assert len(seen) > 1
 
 
-@pytest.mark.parametrize("name", ["uss-pd", "uss-pd-ridge", "thompson", "uss-ucb", "uss-ts"])
+@pytest.mark.parametrize(
+    "name", ["uss-laplace", "uss-anchor", "uss-pd", "uss-pd-ridge", "thompson", "uss-ucb", "uss-ts"]
+)
 def test_evidence_supports_the_decision_whatever_is_learned_later(name: str) -> None:
-    policy: Any = sw.make(name, THREE, context_dim=2)
+    more = {"explore": 0} if name == "uss-anchor" else {}
+    policy: Any = sw.make(name, THREE, context_dim=2, **more)
     contexts, outputs = world(14, 300, differ=0.1)
     policy.run(contexts, outputs)
     for t, x in enumerate(contexts[:50]):

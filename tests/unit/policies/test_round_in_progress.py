@@ -1,5 +1,6 @@
 """Rounds decided step by step: the same decisions and the same learning, arm by arm."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,11 @@ assert WORLD.outputs is not None
 OUTPUTS = WORLD.outputs
 NAMES = [name for name, kind in sw.POLICIES.items() if not kind.needs_truth]
 MAPS = [sw.Polynomial(degree=1), sw.Polynomial(degree=2)]
-SEES = [1, 2]
 
 
 def staged(name: str = "uss-pd", cascade: sw.Cascade = CASCADE, **parameters: Any) -> Any:
-    features = sw.PerStage(MAPS, sees=SEES)
-    return sw.make(name, cascade, features=features, context_dim=2, **parameters)
+    features = sw.Answers([0, 1], MAPS)
+    return sw.make(name, cascade, features=features, context_dim=1, **parameters)
 
 
 def play(policy: Any, t: int, *, interrupted: bool = False) -> sw.RoundInProgress:
@@ -52,7 +52,7 @@ def play(policy: Any, t: int, *, interrupted: bool = False) -> sw.RoundInProgres
 def test_step_by_step_equals_decide_and_observe(name: str) -> None:
     def make() -> sw.Policy:
         if name == "exploring":
-            return sw.USSPD(CASCADE, MAPS[0], 2, forced_rounds=5, sigma=0.002, full_depth_every=3)
+            return sw.USSPD(CASCADE, MAPS[0], 2, forced_rounds=5, sigma=0.002, explore=0.5)
         return sw.make(name, CASCADE, context_dim=2)
 
     step, whole = make(), make()
@@ -73,7 +73,7 @@ def test_step_by_step_equals_decide_and_observe(name: str) -> None:
             explored += rule_stop < answered - 1
             whole.observe(x, OUTPUTS[t, :answered].tolist(), rule_stop=rule_stop)
     assert_same(step.state(), whole.state())
-    assert (explored > 0) == (name == "exploring")
+    assert (explored > 0) == (name in ("exploring", "uss-anchor"))
 
 
 def test_misuse_is_refused_and_changes_nothing() -> None:
@@ -85,7 +85,7 @@ def test_misuse_is_refused_and_changes_nothing() -> None:
     for output in ([1], float("nan")):
         with pytest.raises(sw.InvalidOutputsError):
             running.give(output)  # pyright: ignore[reportArgumentType] (the point)
-    with pytest.raises(sw.InvalidContextError, match="sees"):
+    with pytest.raises(sw.InvalidContextError, match="Answers"):
         running.give(1, [0.5])
     running.give(1)
     assert running.outputs == [1]
@@ -100,7 +100,7 @@ def test_misuse_is_refused_and_changes_nothing() -> None:
         sw.Oracle(CASCADE).start([0.1, 0.2])
 
 
-EXPLORING = {"forced_rounds": 20, "sigma": 0.02, "full_depth_every": 10, "seed": 2}
+EXPLORING = {"forced_rounds": 20, "sigma": 0.02, "explore": 0.2, "seed": 2}
 
 
 @pytest.mark.parametrize(
@@ -143,6 +143,8 @@ def test_a_round_follows_the_record_where_the_rule_differs() -> None:
         ("uss-pd", {"forced_rounds": 20, "sigma": 0.02}),
         ("uss-pd-ridge", {"sigma": 0.02, "S": 0.1}),
         ("thompson", {"seed": 3}),
+        ("uss-laplace", {}),
+        ("uss-anchor", {"seed": 2}),
         ("uss-pd", EXPLORING),
     ],
 )
@@ -171,7 +173,7 @@ def test_revealed_step_by_step_or_known_before_is_the_same(
 
 def test_what_stages_reveal_must_be_what_the_features_see() -> None:
     policy = staged(forced_rounds=5)
-    with pytest.raises(sw.InvalidContextError, match="at most 1"):
+    with pytest.raises(sw.InvalidContextError, match="starts with 1"):
         policy.start([0.5, 0.5])
     running = policy.start([0.5])
     for revealed, wrong in (([], [[0.1]]), ([0.25], [[], [float("nan")], [0.1, 0.2]])):
@@ -185,8 +187,8 @@ def test_what_stages_reveal_must_be_what_the_features_see() -> None:
 
 
 def test_an_early_stop_depends_on_and_shows_only_what_was_known() -> None:
-    cascade = sw.Cascade([0.02, 0.6, 0.5])
-    policy = staged(cascade=cascade, forced_rounds=20, sigma=0.02, full_depth_every=4, seed=1)
+    cascade = sw.Cascade([0.02, 0.3, 0.3])
+    policy = staged(cascade=cascade, forced_rounds=20, sigma=0.02, explore=0.25, seed=1)
     explored = 0
     for t in range(300):
         decision = play(policy, t).decision
@@ -196,6 +198,9 @@ def test_an_early_stop_depends_on_and_shows_only_what_was_known() -> None:
             explored += 1
             assert f"stopped at arm {decision.rule_stop}" in str(decision)
     assert 10 < explored < 150
-    early = WORLD.contexts[policy.decide_many(WORLD.contexts) == 0]
-    assert len(early)
-    assert not policy.decide_many(early * [1, -1]).any()  # the second number is revealed later
+    early = 0
+    for x, outputs in zip(WORLD.contexts[:, None], OUTPUTS[:, None], strict=True):
+        stop, other = (copy.deepcopy(policy).run(x * [1, s], outputs)[0] for s in (1, -1))
+        early += stop == 0  # before the second number is revealed
+        assert (stop == 0) == (other == 0)
+    assert 0 < early < 300

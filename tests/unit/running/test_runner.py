@@ -1,12 +1,13 @@
 """The runner: lazy, honest about failures, and never a danger to what the policy has learned."""
 
+import asyncio
 import re
 import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -217,8 +218,8 @@ def test_a_policy_that_looks_at_no_context_needs_none_but_records_it(policy: sw.
 
 def staged() -> sw.USSPD:
     """One number is known at first; arm 0 adds one, arm 1 adds two."""
-    features = sw.PerStage([sw.Polynomial(degree=1)] * 2, sees=[2, 4])
-    return sw.USSPD(CASCADE, features, 4, forced_rounds=10)
+    features = sw.Answers([1, 2], [sw.Polynomial(degree=1)] * 2)
+    return sw.USSPD(CASCADE, features, 1, forced_rounds=10)
 
 
 def revealing(second: Any) -> list[Any]:
@@ -233,7 +234,7 @@ def revealing(second: Any) -> list[Any]:
     ("second", "says"),
     [
         ((0.5, -0.5), None),
-        ((0.5,), "arm 1 .* 4 numbers"),
+        ((0.5,), "arm 1 reveals 2 numbers"),
         ((0.5, 99.0), "coordinate 3"),  # outside the bound that the features promise
     ],
 )
@@ -339,7 +340,7 @@ def test_every_round_is_logged_before_it_is_learned() -> None:
         ([Stage(abs, name="model"), abs, abs], {}, "order of the arms"),
         ([Stage(abs, cost=1), abs, abs], {}, "without `cost`: 'model', 'expert'"),
         (STAGES, {"on_error": "ignore"}, "on_error"),
-        (revealing((1.0, 1.0)), {}, r"'rule' reveals numbers.*PerStage"),
+        (revealing((1.0, 1.0)), {}, r"'rule' reveals numbers.*Answers"),
         (STAGES, {"timeout": 0}, "timeout"),
     ],
 )
@@ -357,22 +358,56 @@ def test_names_come_from_the_cascade_or_from_stages() -> None:
         Runner(sw.Oracle(CASCADE), STAGES)
 
 
-def test_an_audit_reaches_the_policy_with_the_label_made_canonical() -> None:
+def test_a_label_reaches_the_policy_made_canonical() -> None:
     policy, twin, own = trained(), trained(), trained()
     words = {True: "Yes", False: "No"}
     stages = [lambda x, stage=stage: words[stage(x)] for stage in STAGES]
     runner = Runner(policy, stages, canonical=str.lower)
-    runner.audit(runner.run(CASES[0]), "YES")
+    runner.label(runner.run(CASES[0]), "YES")
     done = Runner(twin, stages, canonical=str.lower).run(CASES[0])
-    unaudited = frozen(twin)
-    twin.audit(done, "yes")
-    assert frozen(policy) == frozen(twin) != unaudited
+    unlabelled = frozen(twin)
+    twin.label(done, "yes")
+    assert frozen(policy) == frozen(twin) != unlabelled
 
     runner = Runner(own, [Stage(stage, canonical=str.lower) for stage in stages])
     done = runner.run(CASES[0])
-    with pytest.raises(sw.InvalidParameterError, match=r"canonical= for labels.*policy\.audit"):
-        runner.audit(done, "Yes")  # it cannot know in what form labels are
-    assert frozen(own) == unaudited
+    with pytest.raises(sw.InvalidParameterError, match=r"canonical= for labels.*policy\.label"):
+        runner.label(done, "Yes")  # it cannot know in what form labels are
+    assert frozen(own) == unlabelled
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_labels_asked_for_are_handed_out_once_their_round_was_learned(awaited: bool) -> None:
+    policy, log, handed = learner(labels=20, seed=1), InMemory(), []
+
+    def hand_out(done: sw.Round) -> None:
+        assert policy.rounds == len(log.rounds)  # learned, and not under the lock: labels go in
+        handed.append(done)
+        runner.label(done, STAGES[-1](done.context))
+
+    runner = Runner(policy, STAGES, log=log, on_label_request=hand_out)
+    rounds = [asyncio.run(runner.arun(x)) if awaited else runner.run(x) for x in CASES[:120]]
+    assert handed == [done for done in rounds if done.wants_label]
+    assert 0 < len(handed) == policy.asked == policy.labelled < 120
+    twin = learner(labels=20, seed=1)
+    for done in rounds:  # a request is what the policy said when it learned, and labels count
+        explored = {"rule_stop": done.rule_stop} if done.rule_stop != done.stop else {}
+        assert done.stop == twin.decide(done.context).stop
+        assert done.request == twin.observe(done.context, done.outputs, **explored)
+        if done.wants_label:
+            twin.label(done, STAGES[-1](done.context))
+    assert frozen(twin) == frozen(policy)
+
+
+def test_a_request_that_fails_breaks_no_round(caplog: pytest.LogCaptureFixture) -> None:
+    policy = learner(labels=20, seed=1)
+    runner = Runner(policy, STAGES, on_label_request=lambda _: 1 / 0)
+    rounds = list(runner.run_many(CASES[:60]))
+    wanted = [f"on_label_request failed for round {done.id}" for done in rounds if done.wants_label]
+    assert caplog.messages == wanted != []
+    assert policy.rounds == 60
+    with pytest.raises(sw.InvalidParameterError, match="called, not awaited"):
+        Runner(policy, STAGES, on_label_request=cast(Any, asyncio.sleep))
 
 
 def test_a_stage_that_hangs_does_not_keep_the_program_from_ending() -> None:

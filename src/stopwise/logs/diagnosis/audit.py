@@ -1,4 +1,7 @@
-"""What labels on some rows show, and how many would be needed. Labelled rows must be random."""
+"""What labels on some rows show, and how many more would be needed.
+
+Labelled rows are a random choice of all rows, or of those in which arms disagree.
+"""
 
 import math
 
@@ -8,54 +11,72 @@ from stopwise.cascade import Cascade
 from stopwise.logs.chunk import Bytes, Floats
 from stopwise.logs.diagnosis.findings import Audit, Hint, LabelPlan
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
-from stopwise.reporting.intervals import Z95, mean, wilson
+from stopwise.logs.diagnosis.sampling import UNKNOWN, Sample
+from stopwise.logs.labels import ENOUGH
+from stopwise.reporting.intervals import Z95, Estimate, around, mean, wilson
 
-SIZES = (100, 300, 1000, 3000, 10_000)
+# Half a 95 % interval of the gain: planned for while nothing is known of it (heuristic), and the
+# least: nearer to the gain needed than that, either choice costs almost the same.
+PLANNED, LEAST = 0.1, 0.02
 
 
-def read_audit(cascade: Cascade, predicted: Floats, wrong: Bytes) -> Audit:
-    """Return what the labelled rows show: p̂ (n, pairs), and which arm erred (n, K)."""
+def read_audit(cascade: Cascade, predicted: Floats, wrong: Bytes, added: int = 0) -> Audit:
+    """Return what the labelled rows show: p̂ (n, pairs), and which arm erred (n, K).
+
+    ``added`` counts those that have no label, from `with_agreed`.
+    """
     n = len(wrong)
     stops = plug_in_stops(cascade, predicted)
     missed = wrong[np.arange(n), stops]
     rule, fixed = missed + cascade.cumulative[stops], wrong + cascade.cumulative
     best = int(np.argmin(fixed.mean(axis=0)))
     return Audit(
-        rows=n,
+        rows=n - added,
         rule_error=wilson(int(missed.sum()), n),
         rule_loss=mean(rule),
         rule_depth=float(stops.mean()),
         best_fixed=best,
         best_fixed_loss=mean(fixed[:, best]),
         lost=mean(rule - fixed[:, best]),
+        differing=added > 0,
     )
 
 
-def plan_labels(cascade: Cascade, predicted: Floats, rates: Floats, hint: Hint | None) -> LabelPlan:
-    """Return how many labels answer the open question, given how often each pair disagrees.
+def gain_where_they_disagree(labelled: Sample, pair: int, i: int, j: int) -> Estimate | None:
+    """Return E[1{j right} − 1{i right} | i and j disagree]; None of fewer than 30 such rows.
 
-    The errors of two arms differ on a row only where their outputs do, so over n rows the
-    difference of their error rates has a variance of at most p_ij/n: half a 95 % interval is at
-    most 1.96·√(p_ij/n), and it must be less than half the gap. The question is about the arm
-    that seems worse, or else the pair whose disagreement makes the rule spend most.
-
-    Examples
-    --------
-    >>> plan = plan_labels(Cascade([0.1, 0.2]), np.full((9, 1), 0.25), np.array([0.25]), None)
-    >>> [round(h, 3) for h in plan.half_width], plan.enough
-    ([0.098, 0.057, 0.031, 0.018, 0.01], 100)
+    The spread is that with one more row of each sign, lest rows that all agree seem certain.
     """
-    pairs = cascade.pairs()
-    if hint is not None and hint.worse is not None and hint.better is not None:
+    rows = labelled.take(labelled.differ[:, pair] == 1)
+    if rows.n < ENOUGH:
+        return None
+    better = rows.wrong[:, i].astype(np.float64) - rows.wrong[:, j]
+    spread = float(np.append(better, [1.0, -1.0]).std())
+    return around(float(better.mean()), spread / math.sqrt(rows.n))
+
+
+def plan_labels(
+    cascade: Cascade, rows: Sample, labelled: Sample, hint: Hint | None = None
+) -> LabelPlan:
+    """Return how many more labels answer the open question, and on which rows.
+
+    Arm j is worth C_j − C_i more than arm i if p_ij·gain ≥ C_j − C_i. The question is about the arm
+    that seems worse, or else the last one, beside the best cheaper one by the labels, if any. A
+    gain is between −1 and 1, so n rows in which i and j disagree give it to within 1.96/√n or
+    better. Labels are drawn where any arms disagree, so that they serve every pair.
+    """
+    i, j = cascade.n_arms - 2, cascade.n_arms - 1
+    if hint is not None:
         i, j = hint.better, hint.worse
-    else:
-        stops = plug_in_stops(cascade, predicted)
-        gaps = np.array([cascade.gaps[pair] for pair in pairs])
-        continues = stops[:, None] > np.array([i for i, _ in pairs])
-        spent = ((predicted >= gaps) & continues).mean(axis=0) * gaps
-        # if it never continues, what it might miss is in the last arm
-        i, j = pairs[int(np.argmax(spent))] if spent.any() else (0, cascade.n_arms - 1)
-    rate, gap = float(rates[pairs.index((i, j))]), float(cascade.gaps[i, j])
-    half = tuple(Z95 * math.sqrt(rate / n) for n in SIZES)
-    enough = next((n for n, h in zip(SIZES, half, strict=True) if h < gap / 2), None)
-    return LabelPlan(i, j, gap, SIZES, half, enough)
+    elif labelled.n >= ENOUGH:
+        i = int(np.argmin((labelled.wrong.mean(axis=0) + cascade.cumulative)[:j]))
+    k, some = cascade.pairs().index((i, j)), rows.differ.any(axis=1)
+    gap, rate = float(cascade.gaps[i, j]), float(rows.differ[:, k].mean())
+    gain, have = gain_where_they_disagree(labelled, k, i, j), int(labelled.differ[:, k].sum())
+    needed, width, n = gap / max(rate, 1e-9), PLANNED, (Z95 / PLANNED) ** 2
+    if gain is not None:
+        width = max(abs(gain.value - needed), LEAST)
+        n = have * ((gain.high - gain.value) / width) ** 2
+    more = math.ceil(max(n - have, 0) * some.mean() / rate) if needed <= 1 else 0
+    asked = rows.number[some & (rows.wrong[:, 0] == UNKNOWN)][:more]
+    return LabelPlan(i, j, gap, rate, needed, gain, width, more, tuple(asked.tolist()))

@@ -5,26 +5,27 @@ import numpy as np
 from stopwise import checks
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidLogError, InvalidParameterError
-from stopwise.logs.chunk import Bytes, Ints
+from stopwise.logs.chunk import Ints
 from stopwise.logs.diagnosis import plug_in
 from stopwise.logs.diagnosis.agreement import read_hint
-from stopwise.logs.diagnosis.audit import plan_labels, read_audit
-from stopwise.logs.diagnosis.findings import Diagnosis, PairSummary, Reliability
+from stopwise.logs.diagnosis.audit import gain_where_they_disagree, plan_labels, read_audit
+from stopwise.logs.diagnosis.findings import Audit, Diagnosis, PairSummary, Reliability
 from stopwise.logs.diagnosis.models import Disagreement, group_disagreements, reliability
-from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, survey
-from stopwise.logs.diagnosis.verdict import MOST_DEGREE, judge
+from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, Sample, survey, with_agreed
+from stopwise.logs.diagnosis.verdict import MOST_DEGREE, SHARED, judge
 from stopwise.logs.labels import ENOUGH
 from stopwise.logs.log import Log
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.intervals import wilson
-from stopwise.reporting.wording import percent
+from stopwise.reporting.wording import number, percent
 
 LEAST_ROWS = 50
 DRAWS = 200
 INTERVALS = "Intervals are at 95 %. They cover the choice of rows, not later changes of the data."
 THE_RULE = (
-    "The results are those of USS-PD when it has learned; while it learns it goes deeper now and "
-    "then. Each row is decided by models that were fitted on other rows."
+    'The results are those of USS-PD when it has learned; "stopwise replay" also counts rounds in '
+    "which it goes deeper to learn, so it shows a smaller saving. Each row is decided by models "
+    "that were fitted on other rows."
 )
 
 
@@ -84,7 +85,9 @@ def diagnose(
         # a rounding error must not make an arm that costs nothing lower the total
         totals = np.maximum.accumulate(cascade.cumulative / cascade.tradeoff)
         cascade = Cascade.from_cumulative(totals, names=log.arms, tradeoff=cascade.tradeoff)
-    found = survey(log.chunks(progress=progress), cascade.n_arms, sample=sample, seed=seed)
+    known = [len(log.layout.base), *(log.sees or ())]  # when rounds end before each arm
+    chunks = log.chunks(progress=progress)
+    found = survey(chunks, cascade.n_arms, known, sample=sample, seed=seed)
     _check(log, found)
     rows = found.sample
     model = Disagreement(
@@ -97,20 +100,21 @@ def diagnose(
     redrawn = model.redrawn(rows.contexts, DRAWS, random)
     saving = plug_in.saving(cascade, stops, rows.differ, redrawn, model.flattened())
     progress("estimating", 1, 2)
-    labels = audit = hint = plan = None
+    labels = audit = hint = None
+    labelled = with_agreed(found.audited, rows)
     if found.audited.n >= ENOUGH:
-        audited = found.audited
-        labels = model.predict(audited.contexts, _halves(found, model)), audited.wrong
-        audit = read_audit(cascade, *labels)
+        labels = model.predict(labelled.contexts, _halves(labelled, rows, model)), labelled.wrong
+        added = 0 if labelled is found.audited else int((~labelled.differ.any(axis=1)).sum())
+        audit = read_audit(cascade, *labels, added)
     else:
-        hint = read_hint(cascade, predicted, rows.outputs, found.classes)
-        plan = plan_labels(cascade, predicted, rows.differ.mean(axis=0), hint)
+        hint = read_hint(cascade, predicted, rows.differ)
+    plan = plan_labels(cascade, rows, labelled, hint)
     wrong = None if labels is None else labels[1]
     arms = plug_in.summarise_arms(cascade, found.answered, stops, rows.differ, wrong)
     calibration = reliability(predicted, rows.differ, model.n_features)
-    pairs = _pairs(cascade, found, calibration, wrong)
+    pairs = _pairs(cascade, found, calibration, labelled)
     verdict = judge(
-        arms, pairs, saving, hint=hint, audit=audit, plan=plan, unseen=found.unseen, degree=degree
+        arms, pairs, saving, plan, hint=hint, audit=audit, unseen=found.unseen, degree=degree
     )
     diagnosis = Diagnosis(
         log=log.path.name,
@@ -129,7 +133,7 @@ def diagnose(
         hint=hint,
         plan=plan,
         verdict=verdict,
-        notes=_notes(log, found, cascade),
+        notes=_notes(log, found, cascade, audit),
         seed=seed,
         unseen=found.unseen,
         degree=degree,
@@ -157,31 +161,32 @@ def _pairs(
     cascade: Cascade,
     found: LogSurvey,
     calibration: tuple[Reliability, ...],
-    wrong: Bytes | None,
+    labelled: Sample,
 ) -> tuple[PairSummary, ...]:
     pairs: list[PairSummary] = []
     for k, (i, j) in enumerate(cascade.pairs()):
-        harm = repair = None
-        if wrong is not None:
-            harm = wilson(int((wrong[:, i] < wrong[:, j]).sum()), len(wrong))
-            repair = wilson(int((wrong[:, i] > wrong[:, j]).sum()), len(wrong))
         n, gap = int(found.pair_rows[k]), float(cascade.gaps[i, j])
         rate = wilson(int(found.pair_differ[k]), n)
-        pairs.append(PairSummary(i, j, gap, n, rate, calibration[k], harm, repair))
+        gain = gain_where_they_disagree(labelled, k, i, j)
+        pairs.append(PairSummary(i, j, gap, n, rate, calibration[k], gain))
     return tuple(pairs)
 
 
-def _halves(seen: LogSurvey, model: Disagreement) -> Ints:
+def _halves(labelled: Sample, rows: Sample, model: Disagreement) -> Ints:
     """Return for every labelled row the half of the sample it is in; any, if it is in none."""
-    order = np.argsort(seen.sample.number)
-    place = np.searchsorted(seen.sample.number[order], seen.audited.number)
+    order = np.argsort(rows.number)
+    place = np.searchsorted(rows.number[order], labelled.number)
     place = order[np.minimum(place, len(order) - 1)]
-    inside = seen.sample.number[place] == seen.audited.number
-    return np.where(inside, model.half[place], seen.audited.number % 2)
+    inside = rows.number[place] == labelled.number
+    return np.where(inside, model.half[place], labelled.number % 2)
 
 
-def _notes(log: Log, found: LogSurvey, cascade: Cascade) -> tuple[str, ...]:
-    notes = [INTERVALS, THE_RULE]
+def _notes(log: Log, found: LogSurvey, cascade: Cascade, audit: Audit | None) -> tuple[str, ...]:
+    unit = "Costs are in units of one wrong answer"
+    weights = np.unique(cascade.tradeoff)
+    if len(weights) == 1 and weights[0] != 1:
+        unit += f", which is {number(1 / weights[0])} in the currency of the prices"
+    notes = [f"{unit}.", INTERVALS, THE_RULE]
     if found.sample.n < found.full_depth:
         notes.append(
             f"Models, shares and savings use a random sample of {found.sample.n:,} of the "
@@ -191,14 +196,15 @@ def _notes(log: Log, found: LogSurvey, cascade: Cascade) -> tuple[str, ...]:
         notes.append(
             f"{found.rows - found.full_depth:,} of {found.rows:,} rows stop before "
             f"{cascade.names[-1]}. The sample gives each place where the policy decided to stop "
-            "its share of the log. That corrects for the choice of rows if some of them went "
-            "deeper at random, as forced full-depth rounds do; the rates by pair are of the rows "
+            "its share of the log. That corrects for the choice of rows if chance decided which of "
+            "them went deeper, as in forced full-depth rounds; the rates by pair are of the rows "
             "that both arms answered."
         )
     if found.unseen > 0.01:
         notes.append(
-            f"{percent(found.unseen)} of the rows are of kinds that never went to the last arm; "
-            "these results do not cover them."
+            f"{percent(found.unseen)} of the rows are of kinds that never went to "
+            f"{cascade.names[-1]}: what was known of them differs from those that did. These "
+            "results do not cover them."
         )
     if log.sees is not None:
         notes.append(
@@ -206,9 +212,12 @@ def _notes(log: Log, found: LogSurvey, cascade: Cascade) -> tuple[str, ...]:
             "used earlier."
         )
     if found.labelled:
+        which = "rows; labels of hard cases only would mislead."
+        if audit is not None and audit.differing:
+            which = f"the rows in which arms disagree, as most of them are. {SHARED}"
         notes.append(
             f"Labels: {found.labelled:,} rows, {found.labelled_deep:,} of them with every output. "
-            "They are taken to be a random choice of rows; labels of hard cases only would mislead."
+            f"They are taken to be a random choice of {which}"
         )
         if found.audited.n < ENOUGH:
             notes.append(f"Fewer than {ENOUGH} labelled rows have every output: too few to use.")

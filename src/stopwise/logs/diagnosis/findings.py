@@ -10,7 +10,7 @@ import msgspec
 
 from stopwise.reporting.intervals import Estimate
 
-Answer = Literal["learnable", "probably", "not from disagreement alone"]
+Answer = Literal["learnable", "probably", "nothing to learn", "not from disagreement alone"]
 Fit = Literal["good", "rough", "bad"]
 
 
@@ -51,7 +51,8 @@ class Reliability(msgspec.Struct, frozen=True):
 class PairSummary(msgspec.Struct, frozen=True):
     """Two arms i < j: how often they disagree, beside the gap C_j − C_i it is compared with.
 
-    By the labels: ``harm`` is W_ij = P(i right, j wrong), ``repair`` is P(i wrong, j right).
+    By the labels, ``gain`` is E[1{j right} − 1{i right} | they disagree]; None of fewer than 30
+    labelled rows in which they do. Arm j is worth it on average if gain·rate ≥ gap.
     """
 
     first: int
@@ -60,8 +61,7 @@ class PairSummary(msgspec.Struct, frozen=True):
     rows: int
     rate: Estimate
     reliability: Reliability
-    harm: Estimate | None
-    repair: Estimate | None
+    gain: Estimate | None
 
 
 class GroupDisagreement(msgspec.Struct, frozen=True):
@@ -97,15 +97,14 @@ class Saving(msgspec.Struct, frozen=True):
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """How often each arm seems right, from agreement alone; only if arms err independently.
+    """A question that labels answer: whether arm ``worse`` is better than the cheaper ``better``.
 
-    ``worse`` is an expensive arm that seems less accurate than ``better``, a cheaper one: a
-    question that labels answer. None if there is no such arm.
+    ``agrees`` is how often each of the two agrees with the other arms, on average.
     """
 
-    accuracies: tuple[float, ...]
-    worse: int | None = None
-    better: int | None = None
+    worse: int
+    better: int
+    agrees: tuple[float, float]
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -113,7 +112,8 @@ class Audit(msgspec.Struct, frozen=True):
 
     ``rule_error``, ``rule_loss`` (error plus cost) and ``rule_depth`` (mean position of the stop)
     are the rule's; ``best_fixed`` is the arm of the best fixed depth. ``lost`` is the rule's loss
-    less that of the best fixed depth, row by row: above zero the rule is worse.
+    less that of the best fixed depth, row by row: above zero the rule is worse. If ``differing``,
+    the labels are of rows in which arms disagree: errors that all arms make alike are not counted.
     """
 
     rows: int
@@ -123,21 +123,27 @@ class Audit(msgspec.Struct, frozen=True):
     best_fixed: int
     best_fixed_loss: Estimate
     lost: Estimate
+    differing: bool
 
 
 class LabelPlan(msgspec.Struct, frozen=True):
     """How many labels show whether arm ``second`` is worth the ``gap`` C_second − C_first.
 
-    Labels on so many random ``rows`` give the difference of the two error rates to within
-    ``half_width`` (95 %). The fewest that are ``enough``; None if more are needed.
+    It is if its ``gain`` by the labels so far (as of a pair) is ``needed`` or more: the gap divided
+    by the ``rate`` at which the two disagree; above 1 it never is. So many more ``labels``, on
+    random rows in which any arms disagree, give the gain to within ``width`` (95 %); 0 if that is
+    settled. ``rows`` are such rows of the log, by their numbers from 0.
     """
 
     first: int
     second: int
     gap: float
+    rate: float
+    needed: float
+    gain: Estimate | None
+    width: float
+    labels: int
     rows: tuple[int, ...]
-    half_width: tuple[float, ...]
-    enough: int | None
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -165,15 +171,15 @@ class Diagnosis(msgspec.Struct, frozen=True):
     saving, frontier
         What the rule would do, cross-fitted.
     audit, plan
-        What the labels show; or, without labels, how many are needed.
+        What the labels show, None of fewer than 30; how many more are needed.
     hint : Hint or None
-        None with labels, fewer than three arms, few rows, or free text.
+        None if agreement raises no question; with labels, fewer than three arms, or few rows.
     notes : tuple of str
         Assumptions, sampling and truncation.
     seed, degree : int
         Of the sampling; of the models of disagreement.
     unseen : float
-        The share of rows of kinds that never went to the last arm: nothing is known of them.
+        The share of rows that stopped before the last arm and are unlike those that went there.
     """
 
     log: str
@@ -190,7 +196,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     frontier: tuple[FrontierPoint, ...]
     audit: Audit | None
     hint: Hint | None
-    plan: LabelPlan | None
+    plan: LabelPlan
     verdict: Verdict
     notes: tuple[str, ...]
     seed: int
@@ -200,4 +206,4 @@ class Diagnosis(msgspec.Struct, frozen=True):
     @property
     def asks(self) -> bool:
         """Whether the first point of the verdict is a question that labels answer."""
-        return self.hint is not None and self.hint.worse is not None
+        return self.hint is not None

@@ -48,16 +48,13 @@ class Disagreement:
         sees: Sequence[int] | None = None,
         progress: Progress = no_progress,
     ) -> None:
-        # PerStage needs a coordinate at the first arm: a constant, where nothing is known there
-        self._constant = contexts.shape[1] == 0 or (sees is not None and sees[0] == 0)
-        if sees is not None and self._constant:
-            sees = [s + 1 for s in sees]
+        self._constant = contexts.shape[1] == 0
         x = self._inputs(contexts)
         self._cascade = cascade
         features: FeaturesLike = _feature_map(x, degree)
         if sees is not None:
             known = list(sees)[: cascade.n_arms - 1]
-            features = PerStage([_feature_map(x[:, :s], degree) for s in known], sees=known)
+            features = PerStage([_feature_map(x, degree, s) for s in known])
         self._features = bind(features, x.shape[1], cascade.n_arms)
         self.half = (np.arange(len(x)) >= len(x) // 2).astype(np.int64)
         self._thetas: list[list[Floats]] = []  # by the half that is left out
@@ -228,8 +225,12 @@ def mu(z: Floats) -> Floats:
     return 0.5 * (1.0 + np.tanh(0.5 * z))
 
 
-def _feature_map(x: Floats, degree: int) -> Scaled:
+def _feature_map(x: Floats, degree: int, seen: int | None = None) -> Scaled:
+    """Return the map of contexts of which the first ``seen`` coordinates are known, or all."""
     some = x[:ROWS_FOR_SCALE]  # in random order
     low, high = np.quantile(some, [STRAY, 1 - STRAY], axis=0)
     some = np.clip(some, low, high)
-    return Scaled.fit(some, Polynomial(degree), outside="clip").independent(some)
+    every = Polynomial(degree).monomials(x.shape[1])
+    unseen = [m for m in every if seen is not None and any(c >= seen for c in m)]
+    inner = Polynomial(degree, without=tuple(unseen))
+    return Scaled.fit(some, inner, outside="clip").independent(some)

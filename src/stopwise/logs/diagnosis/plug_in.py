@@ -40,12 +40,13 @@ def summarise_arms(
 ) -> tuple[ArmSummary, ...]:
     """Return each arm: how often the rule stops there, and what always stopping there would do."""
     found: list[ArmSummary] = []
+    steps = np.diff(cascade.cumulative, prepend=0.0)  # with their trade-off, as the totals
     for i, total in enumerate(cascade.cumulative.tolist()):
         error = None if wrong is None else wilson(int(wrong[:, i].sum()), len(wrong))
         found.append(
             ArmSummary(
                 name=cascade.names[i],
-                cost=float(cascade.costs[i]),
+                cost=float(steps[i]),
                 total=total,
                 answered=int(answered[i]),
                 stops=wilson(int((stops == i).sum()), len(stops)),

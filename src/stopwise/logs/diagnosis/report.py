@@ -1,6 +1,6 @@
 """The report of a diagnosis as files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,6 +9,8 @@ from stopwise.logs.diagnosis.figures import colours
 from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.sections import main_numbers, sections
 from stopwise.logs.diagnosis.verdict import ANSWERS
+from stopwise.logs.formats.csv import csv_line
+from stopwise.logs.log import Log
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.drawing import Drawn, draw, need_matplotlib
 from stopwise.reporting.files import write_files
@@ -66,6 +68,19 @@ def write_report(
     return folder / PAGE
 
 
+def write_label_rows(log: Log, rows: Sequence[int], path: Path) -> None:
+    """Write `LabelPlan.rows` of a log as CSV, with empty labels; they are numbered from 1."""
+    header, *cells = log.texts(["id", "time", *log.layout.outputs], rows)
+    lines = [[str(row + 1), *texts, ""] for row, texts in zip(rows, cells, strict=True)]
+    path.write_bytes(b"".join(map(csv_line, [["row", *header, "label"], *lines])))
+
+
+def replay_command(diagnosis: Diagnosis, command: str) -> str:
+    """Return the command that compares policies on the log that a command diagnosed."""
+    labels = " --labels 100" if diagnosis.labelled else ""
+    return f"{command.replace('diagnose', 'replay', 1)} --answers{labels}"
+
+
 def _html(diagnosis: Diagnosis, drawn: Mapping[str, Drawn], command: str) -> str:
     """Return the page: the verdict first, then the evidence. ``drawn`` are pictures by name."""
     found = sections(diagnosis)
@@ -93,4 +108,5 @@ def _html(diagnosis: Diagnosis, drawn: Mapping[str, Drawn], command: str) -> str
             ("Stopwise", __version__),
         ],
         command=command,
+        compare=replay_command(diagnosis, command),
     )

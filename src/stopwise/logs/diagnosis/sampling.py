@@ -7,29 +7,29 @@ has in the log. That is exact where some rounds of each group went to the last a
 changes nothing where every row has every output.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stopwise.logs.chunk import Bools, Bytes, Chunk, Floats, Ints
 from stopwise.logs.labels import LabelCheck
 
-# More different outputs than this count as free text.
-MOST_CLASSES = 50
 # A group smaller than this share of the log must not decide how large the sample is.
 SMALL_GROUP = 0.01
 UNKNOWN = 2  # in Sample.wrong
 # A simulated log may have been drawn from the same seed: the choice of its rows must not repeat it.
 STREAM = 20201
+# Rows that stopped early are compared with the others: so many, with this chance of a false alarm.
+MOST_COMPARED, CHANCE = 20_000, 0.001
+CHOSEN = 4.0  # standard errors by which labels are too often of rows in which arms disagree
 
 
 class Sample(NamedTuple):
     """Rows on which every arm answered, in random order: that of ``key`` (n,).
 
-    ``number`` (n,) of the row in the log; ``contexts`` (n, d); ``differ`` (n, pairs);
-    ``outputs`` (n, K), the same codes throughout the sample, meaningless for free text; ``wrong``
+    ``number`` (n,) of the row in the log; ``contexts`` (n, d); ``differ`` (n, pairs); ``wrong``
     (n, K): 1, 0, or 2 where there is no label.
     """
 
@@ -37,7 +37,6 @@ class Sample(NamedTuple):
     number: Ints
     contexts: Floats
     differ: Bytes
-    outputs: NDArray[np.int16]
     wrong: Bytes
 
     @property
@@ -61,8 +60,8 @@ class Sample(NamedTuple):
 class LogSurvey(NamedTuple):
     """What one pass over a log found; ``labelled`` rows have a label and an output.
 
-    ``classes`` is the number of different outputs, None for free text; ``audited`` a sample of
-    labelled rows; ``unseen`` the share of rows in groups none of whose rows went deep; ``unlike``
+    ``audited`` is a sample of labelled rows; ``unseen`` the share of rows in groups none of whose
+    rows went deep and that are unlike the others in what was known when they stopped; ``unlike``
     says, if no label equals an output, how they differ.
     """
 
@@ -73,7 +72,6 @@ class LogSurvey(NamedTuple):
     answered: Ints
     pair_rows: Ints
     pair_differ: Ints
-    classes: int | None
     sample: Sample
     audited: Sample
     unseen: float
@@ -83,18 +81,20 @@ class LogSurvey(NamedTuple):
 def survey(
     chunks: Iterable[Chunk],
     n_arms: int,
+    known: Sequence[int],
     *,
     sample: int,
     seed: int,
 ) -> LogSurvey:
     """Read every chunk once; the result does not depend on how rows are cut into chunks.
 
-    ``sample`` is the most rows to hold, ``seed`` that of their choice.
+    ``known`` is how many coordinates are known before each arm (as many before those not given as
+    before the last one that is); ``sample`` the most rows to hold, ``seed`` that of their choice.
     """
     deeper = np.array([j for i in range(n_arms) for j in range(i + 1, n_arms)])
     random = np.random.default_rng([seed, STREAM])
-    outputs = _Outputs()
     retained, audited = _Groups(sample), _Groups(sample)
+    shallow = _Groups(min(sample, MOST_COMPARED))
     done = full_depth = 0
     labels = LabelCheck()
     answered = np.zeros(n_arms, dtype=np.int64)
@@ -105,22 +105,30 @@ def survey(
         n = len(reach)
         keys = random.random(n)  # the rows with the least keys are the sample
         answered += (reach[:, None] >= np.arange(n_arms)).sum(axis=0)
-        seen = reach[:, None] >= deeper
-        pair_rows += seen.sum(axis=0)
-        pair_differ += (seen & (differ > 0)).sum(axis=0)
+        both = reach[:, None] >= deeper
+        pair_rows += both.sum(axis=0)
+        pair_differ += (both & (differ > 0)).sum(axis=0)
         group = np.clip(chunk.rule_stop, -1, n_arms - 1) + 1
         group_rows += np.bincount(group, minlength=n_arms + 1)
-        known = labels.add(chunk)
+        labelled = labels.add(chunk)
         unequal = chunk.codes != chunk.labels[:, None]
-        wrong = np.where(known[:, None], unequal, UNKNOWN).astype(np.uint8)
+        wrong = np.where(labelled[:, None], unequal, UNKNOWN).astype(np.uint8)
         number, contexts = chunk.first + np.arange(n), chunk.rounds.contexts
-        everything = Sample(keys, number, contexts, differ, outputs.codes(chunk), wrong)
+        everything = Sample(keys, number, contexts, differ, wrong)
         deep = reach == n_arms - 1
         retained.add(everything, group, deep)
-        audited.add(everything, group, deep & known)
+        audited.add(everything, group, deep & labelled)
+        shallow.add(everything, group, ~deep)
         full_depth += int(deep.sum())
         done += n
-    unseen = sum(int(group_rows[g]) for g in range(n_arms + 1) if g not in retained.seen)
+    covered, unseen = retained.balanced(group_rows), 0
+    for g in sorted(shallow.seen.keys() - retained.seen) if covered.n else ():
+        seen = slice(known[min(g, len(known) - 1)])
+        one, other = (
+            np.hstack([rows.contexts[:, seen], rows.differ[:, deeper < g].astype(np.float64)])
+            for rows in (shallow.least(g), covered)
+        )
+        unseen += 0 if _alike(one, other) else int(group_rows[g])
     return LogSurvey(
         rows=done,
         full_depth=full_depth,
@@ -129,34 +137,42 @@ def survey(
         answered=answered,
         pair_rows=pair_rows,
         pair_differ=pair_differ,
-        classes=outputs.count(),
-        sample=retained.balanced(group_rows),
+        sample=covered,
         audited=audited.balanced(group_rows),
         unseen=unseen / max(done, 1),
         unlike=labels.unlike(),
     )
 
 
-class _Outputs:
-    """Gives equal outputs equal codes in all chunks, until there are too many."""
+def _alike(one: Floats, other: Floats) -> bool:
+    """Return whether two sets of rows have the same distribution in each column.
 
-    def __init__(self) -> None:
-        self._codes: dict[Any, int] = {}
+    By the statistic of Kolmogorov and Smirnov, P(D > d) ≤ 2·exp(−2d²·nm/(n + m)), over all columns.
+    """
+    n, m, columns = len(one), len(other), max(one.shape[1], 1)
+    limit = math.sqrt(math.log(2 * columns / CHANCE) / 2 * (1 / n + 1 / m))
+    for a, b in zip(np.sort(one, axis=0).T, np.sort(other, axis=0).T, strict=True):
+        shares = [np.searchsorted(c, np.append(a, b), side="right") / len(c) for c in (a, b)]
+        if np.abs(shares[0] - shares[1]).max() > limit:
+            return False
+    return True
 
-    def count(self) -> int | None:
-        """Return how many there are; None for free text."""
-        return None if len(self._codes) > MOST_CLASSES else len(self._codes)
 
-    def codes(self, chunk: Chunk) -> NDArray[np.int16]:
-        """Translate the codes of a chunk; −1 beyond the reach, and once this is free text."""
-        if self.count() is None:
-            return np.full(chunk.codes.shape, -1, dtype=np.int16)
-        present, place = np.unique(chunk.codes, return_inverse=True)
-        named = np.full(len(present), -1, dtype=np.int16)
-        for k, code in enumerate(present.tolist()):
-            if code >= 0 and self.count() is not None:
-                named[k] = self._codes.setdefault(chunk.meaning(code), len(self._codes))
-        return named[place.reshape(chunk.codes.shape)]
+def with_agreed(labelled: Sample, rows: Sample) -> Sample:
+    """Return labelled rows with the share of agreement that all rows have.
+
+    Labels may have been asked for only where arms disagree. Then rows of the sample in which all
+    agree are added, with no error counted: whatever it is, all arms make it, so that differences
+    between arms are right. Where labels seem a random choice of rows, nothing is changed.
+    """
+    if not labelled.n:
+        return rows.take(slice(0))
+    some, share = labelled.differ.any(axis=1), float(rows.differ.any(axis=1).mean())
+    n, hits = labelled.n, int(some.sum())
+    if hits <= n * share + CHOSEN * math.sqrt(n * share * (1 - share)):
+        return labelled
+    agreed = rows.take(~rows.differ.any(axis=1)).take(slice(round(hits * (1 / share - 1))))
+    return Sample.joined([labelled.take(some), agreed._replace(wrong=np.zeros_like(agreed.wrong))])
 
 
 class _Groups:
@@ -178,10 +194,11 @@ class _Groups:
                 held.append(part)
             # a quarter more are allowed, so that sorting is rare
             if sum(part.n for part in held) > self._most + self._most // 4 + 1024:
-                self._rows[g] = [self._least(g)]
+                self._rows[g] = [self.least(g)]
                 self._limit[g] = float(self._rows[g][0].key[-1])
 
-    def _least(self, g: int) -> Sample:
+    def least(self, g: int) -> Sample:
+        """Return the rows of a group that are retained."""
         return Sample.joined(self._rows[g]).take(slice(self._most))
 
     def balanced(self, group_rows: Ints) -> Sample:
@@ -189,7 +206,7 @@ class _Groups:
         if not self._rows:
             nothing: Any = np.empty((0, 0))
             return Sample(*[nothing] * len(Sample._fields))
-        least = {g: self._least(g) for g in sorted(self._rows)}
+        least = {g: self.least(g) for g in sorted(self._rows)}
         covered = sum(int(group_rows[g]) for g in least)
         shares = {g: int(group_rows[g]) / covered for g in least}
         large = [rows.n / shares[g] for g, rows in least.items() if shares[g] >= SMALL_GROUP]

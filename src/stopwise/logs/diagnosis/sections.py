@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from stopwise.experiments.summary import Interval
 from stopwise.logs.diagnosis.figures import POLICY, draw_frontier, draw_losses, draw_reliability
 from stopwise.logs.diagnosis.findings import (
@@ -12,7 +14,7 @@ from stopwise.logs.diagnosis.findings import (
     LabelPlan,
     PairSummary,
 )
-from stopwise.logs.diagnosis.verdict import MUCH_UNSEEN, UNVERIFIED
+from stopwise.logs.diagnosis.verdict import MUCH_UNSEEN, SHARED, UNVERIFIED
 from stopwise.reporting.intervals import Estimate
 from stopwise.reporting.parts import Picture, Table
 from stopwise.reporting.wording import (
@@ -24,7 +26,6 @@ from stopwise.reporting.wording import (
     number,
     percent,
     percent_interval,
-    plain,
 )
 
 COORDINATES = 8  # of the context, in the table of groups: those along which rates vary most
@@ -167,17 +168,9 @@ def _disagreement(diagnosis: Diagnosis) -> ReportSection:
     columns: dict[str, list[GroupDisagreement]] = {}
     for group in diagnosis.groups:
         columns.setdefault(group.coordinate, []).append(group)
-    chosen = sorted(columns.items(), key=lambda one: -_widest(one[1])[0])[:COORDINATES]
+    chosen = sorted(columns.items(), key=lambda one: -_spread(one[1]))[:COORDINATES]
     if chosen:
-        column, members = chosen[0]
-        _, k, low, high = _widest(members)
-        first, second = _named(diagnosis, diagnosis.pairs[k])
-        text += (
-            f"\n\nDisagreement varies most between {first} and {second}: from "
-            f"{percent(low.rates[k].value)} where {code(column)} is {plain(low.group)} to "
-            f"{percent(high.rates[k].value)} where it is {plain(high.group)}. A column whose "
-            "groups are alike does not help."
-        )
+        text += " A column of the context whose groups are alike does not help."
         title = "How often two arms disagree, %, by group of rounds"
         if len(columns) > COORDINATES:
             title += f": the {COORDINATES} columns along which it varies most"
@@ -195,16 +188,10 @@ def _disagreement(diagnosis: Diagnosis) -> ReportSection:
     return ReportSection("disagreement", "Who disagrees with whom, and where", text, tuple(found))
 
 
-def _widest(
-    members: Sequence[GroupDisagreement],
-) -> tuple[float, int, GroupDisagreement, GroupDisagreement]:
-    """Return the spread and the place of the pair that varies most, and its extreme groups."""
-    found: list[tuple[float, int, GroupDisagreement, GroupDisagreement]] = []
-    for k in range(len(members[0].rates)):
-        ordered = sorted(members, key=lambda group: group.rates[k].value)
-        spread = ordered[-1].rates[k].value - ordered[0].rates[k].value
-        found.append((spread, k, ordered[0], ordered[-1]))
-    return max(found, key=lambda one: one[0])
+def _spread(members: Sequence[GroupDisagreement]) -> float:
+    """Return by how much the rate of the pair that varies most does."""
+    rates = np.array([[rate.value for rate in group.rates] for group in members])
+    return float(np.ptp(rates, axis=0).max())
 
 
 def _reliability(diagnosis: Diagnosis) -> ReportSection:
@@ -242,35 +229,16 @@ def _reliability(diagnosis: Diagnosis) -> ReportSection:
 
 
 def _without_labels(diagnosis: Diagnosis) -> ReportSection:
-    plan, hint = diagnosis.plan, diagnosis.hint
     text = UNVERIFIED
-    found: list[Panel] = []
-    if plan is not None:
-        first, second = _named(diagnosis, plan)
+    if diagnosis.asks:
         text += (
-            f"\n\nLabels show whether {second} is worth {number(plan.gap)} more than {first} if "
-            "they give the difference of the two error rates to within half of that."
-        )
-        rows = tuple(
-            (n, f"± {percent(half)}", "yes" if half < plan.gap / 2 else "no")
-            for n, half in zip(plan.rows, plan.half_width, strict=True)
-        )
-        columns = ("labels, on random rows", "difference of the error rates", "enough")
-        found.append(Panel(Table("plan", "How many labels answer the question", columns, rows)))
-    if hint is not None:
-        text += (
-            "\n\n*A hint.* If arms err independently of one another and most are right more often "
-            "than not, their agreement shows how often each is right. Arms that share mistakes "
+            "\n\n*The question.* If arms err independently of one another, and most beat chance, "
+            "the one that agrees more with the rest is right more often. Both are assumptions. "
+            "Exchanging right and wrong explains the same agreement; arms that share mistakes "
             "(models of one family, or trained on the same data) look better than they are, and "
             "a better arm that does not share them looks worse. Never drop an arm for this."
         )
-        right = tuple(
-            (_tabled(arm.name), f"about {percent(accuracy)}")
-            for arm, accuracy in zip(diagnosis.arms, hint.accuracies, strict=True)
-        )
-        title = "How often each arm seems right, if arms err independently"
-        found.append(Panel(Table("hint", title, ("arm", "seems right"), right)))
-    return ReportSection("labels", "What cannot be verified without labels", text, tuple(found))
+    return ReportSection("labels", "What cannot be verified without labels", text)
 
 
 def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
@@ -300,21 +268,23 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
     table = Table("losses", "Cost and errors together", heads, tuple(rows))
     rows = []
     for p in diagnosis.pairs:
-        effects = (_cell(rate, audit.rows, 100) for rate in (p.repair, p.harm))
-        rows.append((names[p.first], names[p.second], *effects))
-    repairs = Table(
-        "repairs",
-        "What continuing from one arm to another does to the answer",
-        ("from", "to", "corrects a wrong answer, %", "spoils a right one, %"),
-        tuple(rows),
-        note="A step pays only if it corrects more answers than it spoils by more than it costs.",
-    )
+        gain = _cell(p.gain, audit.rows, 100) if p.gain is not None else NOTHING
+        needed = 100 * p.gap / p.rate.value if p.rate.value else NOTHING
+        rows.append((names[p.first], names[p.second], gain, needed))
     picture = Picture("losses", found, f"Bars. {found}", lambda: draw_losses(losses))
+    gains = Table(
+        "gains",
+        "What continuing does to the answer, where the two arms disagree",
+        ("from", "to", "corrected less spoiled, %", "needed to pay, %"),
+        tuple(rows),
+        note="Needed is what the step costs, divided by how often the two disagree.",
+    )
     return ReportSection(
         "labels",
         "What the labels show",
-        f"{audit.rows:,} labelled rows have every output. They decide the verdict.",
-        (Panel(table, picture), Panel(repairs)),
+        f"{audit.rows:,} labelled rows have every output. They decide the verdict. "
+        f"{SHARED if audit.differing else ''}",
+        (Panel(table, picture), Panel(gains)),
     )
 
 

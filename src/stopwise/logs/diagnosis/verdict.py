@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from stopwise.cascade import costs_doubt
 from stopwise.logs.diagnosis.findings import (
     Answer,
     ArmSummary,
@@ -12,7 +13,7 @@ from stopwise.logs.diagnosis.findings import (
     Saving,
     Verdict,
 )
-from stopwise.reporting.wording import number, percent
+from stopwise.reporting.wording import number, percent, percent_interval
 
 MOST_DEGREE = 4  # beyond, there are more features than any log could determine
 # The rule may lose this share of the best fixed depth's loss and still count as learnable …
@@ -27,6 +28,11 @@ MUCH_UNSEEN = 0.10  # a share of rows about which nothing is known, large enough
 ANSWERS: dict[Answer, tuple[str, str, str]] = {
     "learnable": ("This cascade can learn where to stop, without labels", "✓", "held"),
     "probably": ("This cascade can probably learn where to stop, without labels", "?", "open"),
+    "nothing to learn": (
+        "Without labels there is nothing to learn: one arm takes nearly all rounds",
+        "=",
+        "open",
+    ),
     "not from disagreement alone": (
         "This cascade cannot learn where to stop from disagreement alone",
         "✗",
@@ -40,14 +46,23 @@ UNVERIFIED = (
 )
 
 
+WHICH = (
+    "Which policy: uss-anchor with answers so far if nobody can label (whichever arms are right, "
+    "once it has learned it loses no more than always running every arm); uss-laplace with "
+    "labels=100 if somebody can label a hundred rounds (it learns where going on corrects); uss-pd "
+    "if you need proofs. stopwise replay compares them on this log."
+)
+SHARED = "Errors that all arms make alike are not counted: they change no comparison."
+
+
 def judge(
     arms: Sequence[ArmSummary],
     pairs: Sequence[PairSummary],
     saving: Saving,
+    plan: LabelPlan,
     *,
     hint: Hint | None = None,
     audit: Audit | None = None,
-    plan: LabelPlan | None = None,
     unseen: float = 0.0,
     degree: int = 1,
 ) -> Verdict:
@@ -56,7 +71,8 @@ def judge(
     With labels the losses decide: "learnable" if the label-free rule loses at most 2 % to the best
     fixed depth (and the labels exclude 10 %) and saves something; "not from disagreement alone" if
     it surely loses more than 2 %; else "probably". Without labels it is "probably" at best, and
-    "not from disagreement alone" if the models do not fit. A hint only adds a question.
+    "not from disagreement alone" if the models do not fit. A hint only adds a question. Where
+    nothing is wrong and one arm takes all but 0.5 % of the rows, there is "nothing to learn".
     """
     names = [arm.name for arm in arms]
     worst = max(pairs, key=lambda p: p.reliability.calibration_error)
@@ -65,7 +81,7 @@ def judge(
     question = ""
     if audit is not None:
         answer, reason = _by_labels(names, saving, audit, degree)
-        points = [_worse_by_labels(names, pairs)]
+        points = [_worse_by_labels(names, pairs), _labels_needed(names, plan)]
     else:
         answer: Answer = "probably"
         if any(p.reliability.fit == "bad" for p in off):
@@ -81,20 +97,30 @@ def judge(
                 f"{100 * worst.reliability.calibration_error:.1f} points on average, and stopping "
                 "early saves something; but without labels that is no proof."
             )
-        if hint is not None and hint.worse is not None and hint.better is not None:
-            question = _question(names, hint.accuracies, hint.worse, hint.better)
+        if hint is not None:
+            question = _question(names, hint)
             reason += f" First answer the question about {names[hint.worse]} with labels."
-        points = [question, UNVERIFIED, _labels_needed(names, plan) if plan else ""]
-    good = answer != "not from disagreement alone" and not question
-    reason = " ".join([*_first(arms, unseen, good=good), reason])
-    return Verdict(answer, reason, tuple(filter(None, [*points, misfit])))
+        points = [question, UNVERIFIED, _labels_needed(names, plan)]
+    good = answer != "not from disagreement alone"
+    most = max(arms, key=lambda arm: arm.stops.value)
+    if most.stops.value >= ALL_BUT_ALWAYS:
+        same = f"always {most.name} would {'do' if good and not question else 'be the same'}"
+        share = f"{percent(most.stops.value)} of the rows"
+        reason = f"Stopwise would stop at {most.name} in {share}: {same}. {reason}"
+        answer = "nothing to learn" if good else answer
+    if unseen > MUCH_UNSEEN:
+        kinds = f"are of kinds that never went to {names[-1]}: these results do not cover them"
+        reason = f"{100 * unseen:.0f} % of the rows {kinds}. {reason}"
+    if doubt := costs_doubt(names, [arm.total for arm in arms]):
+        reason = f"Warning: {doubt}; amounts of money need --error-cost. {reason}"
+    return Verdict(answer, reason, tuple(filter(None, [*points, misfit, WHICH])))
 
 
-def _question(names: Sequence[str], right: Sequence[float], arm: int, cheaper: int) -> str:
-    worse, better = names[arm], names[cheaper]
+def _question(names: Sequence[str], hint: Hint) -> str:
+    worse, better = names[hint.worse], names[hint.better]
     return (
-        f"Is {worse} really better than {better}, which costs less? By their agreement it seems "
-        f"right in {percent(right[arm])} of the rows, and {better} in {percent(right[cheaper])}. "
+        f"Is {worse} really better than {better}, which costs less? It agrees with the other arms "
+        f"in {percent(hint.agrees[0])} of the rows, and {better} in {percent(hint.agrees[1])}. "
         f"Either {worse} is worse, and Stopwise pays for worse answers, or the cheaper arms share "
         f"mistakes that {worse} does not make. Agreement cannot show which; labels can."
     )
@@ -102,49 +128,42 @@ def _question(names: Sequence[str], right: Sequence[float], arm: int, cheaper: i
 
 def _labels_needed(names: Sequence[str], plan: LabelPlan) -> str:
     first, second = names[plan.first], names[plan.second]
-    asked = f"whether {second} is worth the {number(plan.gap)} that it costs more than {first}"
-    if plan.enough is None:
-        return f"More than {plan.rows[-1]:,} labels are needed to learn {asked}."
-    half = plan.half_width[plan.rows.index(plan.enough)]
+    gap, gain = number(plan.gap), plan.gain
+    if plan.needed > 1:
+        return (
+            f"{second} costs {gap} more than {first}, and the two disagree in {percent(plan.rate)} "
+            f"of the rows: on all rows {second} is not worth it, even if it is always right. That "
+            "takes no labels."
+        )
+    if not plan.labels and gain is not None:
+        settled = percent_interval(gain.value, gain.low, gain.high)
+        return (
+            f"The labels settle that {second} on all rows is "
+            f"{'' if gain.value >= plan.needed else 'not '}worth the {gap} that it costs more than "
+            f"{first}: where the two disagree, what it corrects less what it spoils is {settled} "
+            f"of the rows, and must be {percent(plan.needed)}."
+        )
+    few = f" (the log has {len(plan.rows):,})" if len(plan.rows) < plan.labels else ""
     return (
-        f"Labels on {plan.enough:,} random rows would show {asked}: they give the difference of "
-        f"the two error rates to within ±{100 * half:.1f} points (95 %)."
+        f"Labels on {plan.labels:,} {'more ' if gain else ''}random rows in which arms disagree"
+        f"{few} would settle whether {second} on all rows is worth the {gap} that it costs more "
+        f"than {first}: where the two disagree, what it corrects less what it spoils must be "
+        f"{percent(plan.needed)} of the rows, and the labels give that to within "
+        f"±{100 * plan.width:.2g} points (95 %). --label-rows FILE.csv writes which rows."
     )
 
 
 def _worse_by_labels(names: Sequence[str], pairs: Sequence[PairSummary]) -> str:
-    """Name the arm that surely spoils more answers of a cheaper one than it repairs, if any."""
-    worse = [
-        (p.harm.value, p.repair.value, p)
-        for p in pairs
-        if p.harm is not None and p.repair is not None and p.harm.low > p.repair.high
-    ]
+    """Name the arm that surely spoils more answers of a cheaper one than it corrects, if any."""
+    worse = [(p.rate.value * p.gain.value, p) for p in pairs if p.gain and p.gain.high < 0]
     if not worse:
         return ""
-    harm, repair, p = max(worse, key=lambda found: found[0] - found[1])
+    change, p = min(worse, key=lambda found: found[0])
     return (
-        f"By the labels {names[p.second]} spoils {percent(harm)} of the answers of "
-        f"{names[p.first]} and corrects {percent(repair)}, and it costs more. Leave it out of the "
-        "outputs and diagnose the rest again."
+        f"By the labels {names[p.second]} spoils more answers of {names[p.first]} than it corrects "
+        f"(by {percent(-change)} of the rows), and it costs more. Leave it out of the outputs and "
+        "diagnose the rest again."
     )
-
-
-def _first(arms: Sequence[ArmSummary], unseen: float, *, good: bool) -> list[str]:
-    """Return what to know before anything else."""
-    first: list[str] = []
-    if unseen > MUCH_UNSEEN:
-        first.append(
-            f"{100 * unseen:.0f} % of the rows are of kinds that never went to {arms[-1].name}: "
-            "these results do not cover them."
-        )
-    most = max(arms, key=lambda arm: arm.stops.value)
-    if most.stops.value >= ALL_BUT_ALWAYS:
-        first.append(
-            f"Stopwise would stop at {most.name} in {percent(most.stops.value)} of the rows: "
-            f"always {most.name} would {'do' if good else 'be the same'}; there is nothing to "
-            "learn."
-        )
-    return first
 
 
 def _by_labels(
@@ -153,7 +172,8 @@ def _by_labels(
     lost, best = audit.lost, audit.best_fixed_loss.value
     losses = (
         f"on {audit.rows:,} labelled rows it loses {number(audit.rule_loss.value)} per round "
-        f"(errors and costs), and stopping always at {names[audit.best_fixed]} loses {number(best)}"
+        f"({'errors not common to all arms' if audit.differing else 'errors'} and costs), and "
+        f"stopping always at {names[audit.best_fixed]} loses {number(best)}"
     )
     difference = (
         f"{number(abs(lost.value))} {'more' if lost.value > 0 else 'less'} "

@@ -92,7 +92,7 @@ class CsvReader(LineReader):
             texts = columns[column]
             if use == "answer" and layout.kind is not None:
                 return _declared(column, columns, layout)
-            if use == "arm" or (use == "answer" and self._text):
+            if use in ("arm", "text") or (use == "answer" and self._text):
                 return gather([text.strip() or None for text in texts])
             if use == "number" and "_" not in "".join(texts):  # which float would ignore
                 try:
@@ -137,7 +137,7 @@ class CsvWriter(LineWriter):
 
     def __init__(self, path: Path, fields: Sequence[Field], *, append: bool) -> None:
         self._header = [*(field.name for field in fields), "kind"]
-        self._opening = _csv_line(self._header)
+        self._opening = csv_line(self._header)
         super().__init__(path, fields, append=append)
 
     @property
@@ -161,7 +161,7 @@ class CsvWriter(LineWriter):
         kind = "" if not answers else "text" if isinstance(answers[0], str) else "number"
         if kind == "number" and all(isinstance(answer, bool) for answer in answers):
             kind = "bool"
-        return _csv_line([*(self._cell(field, value, kind) for field, value in cells), kind])
+        return csv_line([*(self._cell(field, value, kind) for field, value in cells), kind])
 
     def _cell(self, field: Field, value: Any, kind: str) -> str:
         if value is None:
@@ -182,7 +182,8 @@ class CsvWriter(LineWriter):
         return text
 
 
-def _csv_line(cells: Sequence[str]) -> bytes:
+def csv_line(cells: Sequence[str]) -> bytes:
+    """Return cells as a line of CSV."""
     # The csv module of Python 3.11 leaves a carriage return unquoted, which its reader refuses.
     quoted = (
         '"' + cell.replace('"', '""') + '"' if _SPECIAL.search(cell) else cell for cell in cells

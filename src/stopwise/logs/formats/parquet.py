@@ -83,6 +83,7 @@ class ParquetReader:
             return Cells("text", codes, null, tuple(coded.dictionary.to_pylist()))
         if (
             types.is_uint64(kind)
+            or use == "text"
             or (types.is_decimal(kind) and use == "answer")
             or (types.is_boolean(kind) and use == "arm")
         ):

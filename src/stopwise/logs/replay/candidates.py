@@ -18,7 +18,7 @@ from stopwise.errors import (
     InvalidParameterError,
     UnknownPolicyError,
 )
-from stopwise.features import FeaturesLike, Identity, PerStage, Polynomial, Scaled
+from stopwise.features import Answers, FeaturesLike, Identity, Polynomial, Scaled, Standard
 from stopwise.logs.cells import parsed
 from stopwise.logs.log import Log
 from stopwise.logs.problems import place
@@ -51,15 +51,15 @@ class Candidate(NamedTuple):
     def run(self, rounds: Rounds, first: int) -> Ints:
         """Decide rounds in order, and learn from them; ``first`` is the number of the first."""
         features = self.policy.features
-        if not self.policy.learns_from_labels:
-            rounds = msgspec.structs.replace(rounds, audited=None)
+        if not self.policy.asks_for_labels:
+            rounds = msgspec.structs.replace(rounds, wrong=None)
         if features is not None and features.context_dim > rounds.contexts.shape[1]:
             contexts = np.insert(rounds.contexts, 0, 1.0, axis=1)  # see `features_of`
             rounds = msgspec.structs.replace(rounds, contexts=contexts)
         try:
             return self.policy.run_recorded(rounds)
         except InvalidContextError:
-            if features is not None:
+            if features is not None and features.sees is None:
                 for row, context in enumerate(rounds.contexts, first):
                     try:
                         features.row(context)
@@ -72,7 +72,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(
-    given: Sequence[PolicyLike], log: Log, cascade: Cascade, seed: int
+    given: Sequence[PolicyLike], log: Log, cascade: Cascade, seed: int, labels: float
 ) -> "dict[str, Policy | Named]":
     """Check the policies that were given, before the log is read; return them by name.
 
@@ -82,27 +82,33 @@ def candidates(
         If one cannot be used with this log.
     """
     if not given:
-        raise InvalidParameterError("name a policy to replay the log with: 'uss-pd', for instance")
+        raise InvalidParameterError(
+            "name a policy to replay the log with: 'uss-laplace', for instance"
+        )
     found: dict[str, Policy | Named] = {}
     for k, one in enumerate(given):
         if not isinstance(one, Policy) and one in given[:k]:
             raise InvalidParameterError(f"{fspath(one)!r} is given twice")
-        name, policy = _candidate(one, log, cascade, seed)
+        name, policy = _candidate(one, log, cascade, seed, labels)
         numbered = (f"{name} {n}" if n > 1 else name for n in range(1, len(found) + 2))
         found[next(unused for unused in numbered if unused not in found)] = policy
     return found
 
 
 def prepare(
-    chosen: "dict[str, Policy | Named]", log: Log, cascade: Cascade, found: LogSummary, degree: int
+    chosen: "dict[str, Policy | Named]",
+    log: Log,
+    cascade: Cascade,
+    found: LogSummary,
+    answers: bool,
 ) -> list[Candidate]:
     """Create the policies that were given by name, for the contexts of the log."""
-    features, dim = features_of(log, found, degree)
     prepared: list[Candidate] = []
     for name, one in chosen.items():
         if isinstance(one, Policy):
             policy = one
         else:
+            features, dim = features_of(POLICIES[one[0]], log, found, answers)
             policy = make(one[0], cascade, features=features, context_dim=dim, **one[1])
         prepared.append(Candidate(name, policy, log))
     return prepared
@@ -124,26 +130,23 @@ def summarise(log: Log, progress: Progress = no_progress) -> LogSummary:
     return LogSummary(rows, np.where(never, 0.0, low), np.where(never, 0.0, high))
 
 
-def features_of(log: Log, found: LogSummary, degree: int) -> tuple[FeaturesLike, int]:
+def features_of(
+    kind: type[Policy], log: Log, found: LogSummary, answers: bool
+) -> tuple[FeaturesLike | None, int]:
     """Return features for the contexts of a log, and how many numbers they take.
 
-    Each coordinate is scaled to [−1, 1] over the log, so that no row is outside; then come all
-    products of up to ``degree`` of them. Where nothing is known before the first arm, the context
-    begins with a constant 1.
+    `Answers` where arms reveal numbers, or if ``answers``. Else a policy has its own default, if
+    that scales itself; for others, each coordinate is scaled to [−1, 1] over the log, so that no
+    row is outside, after a constant.
     """
-    low, high, sees = found.low, found.high, log.sees
+    low, high = found.low, found.high
+    if log.sees is not None or answers:
+        return Answers([len(names) for names in log.layout.revealed]), len(log.layout.base)
+    if getattr(kind, "default_map", None) is Standard:
+        return None, max(len(low), 1)
     if not len(low):
         return Identity(), 1
-    if sees is not None and sees[0] == 0:
-        low, high = np.append(1.0, low), np.append(1.0, high)
-        sees = tuple(n + 1 for n in sees)
-
-    def scaled(n: int) -> Scaled:
-        return Scaled.fit(np.stack([low[:n], high[:n]]), Polynomial(degree=degree))
-
-    if sees is None:
-        return scaled(len(low)), len(low)
-    return PerStage([scaled(n) for n in sees], sees=sees), len(low)
+    return Scaled.fit(np.stack([low, high]), Polynomial(degree=1)), len(low)
 
 
 def parse_policy(text: str) -> Named | None:
@@ -181,7 +184,7 @@ def _parameters_of(name: str) -> list[str]:
 
 
 def _candidate(
-    given: PolicyLike, log: Log, cascade: Cascade, seed: int
+    given: PolicyLike, log: Log, cascade: Cascade, seed: int, labels: float
 ) -> "tuple[str, Policy | Named]":
     if isinstance(given, Policy):
         _check_fits(given, given.name, log, cascade)
@@ -190,8 +193,9 @@ def _candidate(
     named = parse_policy(text) if isinstance(given, str) else None
     if named is not None:
         name, parameters = named
-        if "seed" in _parameters_of(name):
-            parameters.setdefault("seed", seed)
+        for key, value in {"seed": seed, "labels": labels}.items():
+            if key in _parameters_of(name):
+                parameters.setdefault(key, value)
         # parameters out of range are refused before the log is read
         make(name, cascade, features=Identity(), context_dim=1, **parameters)
         return text, named

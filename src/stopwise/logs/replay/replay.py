@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from stopwise.cascade import Cascade
-from stopwise.checks import integer, real
+from stopwise.checks import real
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.chunk import Bytes, Chunk
 from stopwise.logs.labels import ENOUGH, LabelCheck
@@ -18,10 +17,12 @@ from stopwise.logs.replay.picture import png
 from stopwise.logs.replay.results import CandidateResult, Criterion, Replay, result_of, values_of
 from stopwise.logs.replay.totals import Outcomes, ReplayTotals
 from stopwise.policies.base import CHUNK
-from stopwise.policies.randomness import checked_seed, generator
+from stopwise.policies.contextual import Contextual
+from stopwise.policies.randomness import checked_seed
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.files import write_files
 
+CANDIDATES = ("uss-laplace", "uss-anchor", "uss-pd")
 OTHER_WORDS = "Are they the same answers in other words? Every answer counts as wrong now."
 SAME = 1e-12  # losses that differ by less are equal but for rounding
 
@@ -29,11 +30,11 @@ SAME = 1e-12  # losses that differ by less are equal but for rounding
 def replay(
     log: Log,
     cascade: Cascade,
-    policies: Sequence[PolicyLike] = ("uss-pd",),
+    policies: Sequence[PolicyLike] = CANDIDATES,
     *,
     out: "str | PathLike[str] | None" = None,
-    audit: float = 0.0,
-    degree: int = 1,
+    labels: float = 0,
+    answers: bool = False,
     seed: int = 0,
     progress: Progress = no_progress,
     chunk_rows: int = CHUNK,
@@ -51,17 +52,17 @@ def replay(
     cascade : Cascade
         The arms of the log and their costs.
     policies : sequence of str, path or Policy
-        A policy by name, ``"uss-pd"``, ``"thompson:scale=0.5"``, created for the contexts of the
-        log; the path of a saved policy, or a policy: a copy of it continues from there.
+        A policy by name, ``"uss-laplace"``, ``"thompson:scale=0.5"``, created for the contexts of
+        the log; the path of a saved policy, or a policy: a copy of it continues from there.
     out : path, optional
         A folder for ``replay.json`` and, with matplotlib, ``replay.png``.
-    audit : float
-        The share of the labels, drawn at random, that policies which learn from labels get, each
-        after its round.
-    degree : int
-        Policies given by name see products of up to so many coordinates of the context.
+    labels : int or float
+        How many labels each policy given by name may ask for (see `USSLaplace`); it gets the answer
+        if the log has it.
+    answers : bool
+        Whether policies given by name see what the arms have said so far (`Answers`).
     seed : int
-        Of the audit, and of policies by name that use random numbers.
+        Of policies by name that use random numbers.
     progress : callable
         Called as ``progress(stage, done, of)``.
     chunk_rows : int
@@ -87,14 +88,14 @@ def replay(
     (True, 'slow')
     >>> folder.cleanup()
     """
-    _check(log, cascade, audit, degree)
-    chosen = candidates(policies, log, cascade, checked_seed(seed))
+    _check(log, cascade, labels)
+    chosen = candidates(policies, log, cascade, checked_seed(seed), labels)
     found = summarise(log, progress)
-    run = _Run(log, cascade, prepare(chosen, log, cascade, found, degree), audit, seed)
+    run = _Run(log, cascade, prepare(chosen, log, cascade, found, answers), seed)
     for chunk in log.chunks(chunk_rows):
         run.add(chunk)
         progress("replaying", run.rows, found.rows)
-    result = run.result(degree)
+    result = run.result()
     if out is not None:
         files = {"replay.json": result.to_json()}
         if picture := png(result):
@@ -106,26 +107,19 @@ def replay(
 class _Run:
     """One pass over a log."""
 
-    def __init__(
-        self, log: Log, cascade: Cascade, chosen: Sequence[Candidate], audit: float, seed: int
-    ) -> None:
+    def __init__(self, log: Log, cascade: Cascade, chosen: Sequence[Candidate], seed: int) -> None:
         k = cascade.n_arms
         self._log, self._cascade, self._candidates = log, cascade, chosen
-        self._audit, self._seed, self._random = audit, seed, generator(seed)
+        self._seed = seed
         self._totals = [ReplayTotals(k, compare=True) for _ in chosen]
         self._fixed = [ReplayTotals(k, compare=False) for _ in range(k)]
         self._decisions: list[list[Bytes]] = [[] for _ in chosen]
-        self.rows = self._labelled = self._failed = self._truncated = self._audited = 0
+        self.rows = self._labelled = self._failed = self._truncated = 0
         self._labels = LabelCheck()
 
     def add(self, chunk: Chunk) -> None:
         """Let every candidate decide these rounds."""
         rounds, known = chunk.rounds, Outcomes.of(chunk)
-        if self._audit:
-            audited = (chunk.labels >= 0) & (self._random.random(chunk.n) < self._audit)
-            rounds = msgspec.structs.replace(rounds, audited=audited)
-            if any(one.policy.learns_from_labels for one in self._candidates):
-                self._audited += int(audited.sum())
         for one, totals, decisions in zip(
             self._candidates, self._totals, self._decisions, strict=True
         ):
@@ -140,7 +134,7 @@ class _Run:
         self._truncated += int(((rounds.reach < self._cascade.n_arms - 1) & ~rounds.failed).sum())
         self._labels.add(chunk)
 
-    def result(self, degree: int) -> Replay:
+    def result(self) -> Replay:
         """Turn all counts into numbers."""
         log, unanswered = self._log, self._fixed[0].unanswered
         if unanswered == self.rows:
@@ -158,6 +152,8 @@ class _Run:
         fixed = self._results(log.arms, self._fixed, None)
         if values := values_of(policies, by):
             policies = [policies[i] for i in sorted(range(len(values)), key=values.__getitem__)]
+        played = [(one.name, one.policy) for one in self._candidates]
+        asking = [(name, p) for name, p in played if isinstance(p, Contextual) and p.asked]
         best = None
         if values := values_of(fixed, by):  # the shallowest of equals
             best = next(i for i, value in enumerate(values) if value <= min(values) + SAME)
@@ -170,10 +166,9 @@ class _Run:
             failed=self._failed,
             unanswered=unanswered,
             truncated=self._truncated,
-            degree=degree,
             seed=self._seed,
-            audit=self._audit,
-            audited=self._audited,
+            asked={name: policy.asked for name, policy in asking},
+            answered={name: policy.labelled for name, policy in asking},
             judged_by=by,
             policies=tuple(policies),
             fixed=tuple(fixed),
@@ -192,15 +187,14 @@ class _Run:
         ]
 
 
-def _check(log: Log, cascade: Cascade, audit: float, degree: int) -> None:
+def _check(log: Log, cascade: Cascade, labels: float) -> None:
     if cascade.names != log.arms:
         raise InvalidParameterError(
             f"the arms of {log.path.name} are {', '.join(log.arms)}, those of the cascade "
             f"{', '.join(cascade.names)}; write Cascade(costs, names=log.arms)"
         )
-    real("audit", audit, least=0, most=1)
-    integer("degree", degree, least=1, most=4)
-    if audit and not log.has_labels:
+    real("labels", labels, least=0)
+    if labels and not log.has_labels:
         raise InvalidParameterError(
-            f"{log.path.name} has no labels to audit with; name their column if it is not 'label'"
+            f"{log.path.name} has no labels to answer with; name their column if it is not 'label'"
         )

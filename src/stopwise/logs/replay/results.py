@@ -95,10 +95,10 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
         Rounds in which an arm failed; in which it was the first arm.
     truncated : int
         Rounds without the outputs of the deeper arms, though no arm failed.
-    degree, seed : int
+    seed : int
         As given.
-    audit, audited : float, int
-        The share of labels that were given to policies that use them, and how many those are.
+    asked, answered : dict of str to int
+        How many labels each policy asked for, of those that did, and how many the log had.
     judged_by : {"total loss", "cost + disagreement"}
         What lines are compared by: the loss, if at least 30 rounds have labels.
     policies : tuple of CandidateResult
@@ -121,10 +121,9 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     failed: int
     unanswered: int
     truncated: int
-    degree: int
     seed: int
-    audit: float
-    audited: int
+    asked: dict[str, int]
+    answered: dict[str, int]
     judged_by: Criterion
     policies: tuple[CandidateResult, ...]
     fixed: tuple[CandidateResult, ...]

@@ -1,5 +1,6 @@
 """The conclusions of a replay, in sentences."""
 
+from stopwise.cascade import costs_doubt
 from stopwise.logs.labels import ENOUGH
 from stopwise.logs.replay.results import CandidateResult, Replay
 from stopwise.reporting.wording import number, percent, plural
@@ -11,19 +12,24 @@ def sentences(found: Replay) -> list[str]:
     """Return warnings, the best policy, then what the numbers rest on."""
     best = found.policies[0]
     words = list(found.notes)
+    if doubt := costs_doubt(found.arms, found.costs):
+        words.append(f"Warning: {doubt}; amounts of money need --error-cost.")
     if found.exact:
-        words += [_saving(best, found), *_against_best(best, found)]
+        words += [_saving(best, found), *_against_best(best, found), *_recommended(found)]
+        words.append(
+            "Costs are in units of one wrong answer and count the rounds that went deeper to "
+            'learn; "stopwise diagnose" leaves these out, so it shows a larger saving.'
+        )
     else:
         words += [*(_beyond(one, found) for one in found.policies), _only_known(found)]
     if found.unanswered:
         words.append(
             f"In {plural(found.unanswered, 'round')} the first arm failed; they are not counted."
         )
-    if found.audited:
-        words.append(
-            f"The policies that learn from labels got the right answers of {found.audited:,} "
-            "rounds; what such labels cost is not counted."
-        )
+    if found.asked:
+        had = found.answered
+        each = ", ".join(f"{name} {n:,} (got {had[name]:,})" for name, n in found.asked.items())
+        words.append(f"Labels asked for: {each}; what labels cost is not counted.")
     if found.labelled and found.judged_by == "cost + disagreement":
         words.append(
             f"The log has {plural(found.labelled, 'label')}, too few to compare losses (that "
@@ -78,6 +84,24 @@ def _against_best(one: CandidateResult, found: Replay) -> list[str]:
     near, far = sorted((abs(more.low), abs(more.high)))
     by = f"{number(abs(more.value))} ({number(near)} to {number(far)})"
     return [f"{what} is {by} {'lower' if more.value < 0 else 'higher'} than {other}."]
+
+
+def _recommended(found: Replay) -> list[str]:
+    """Recommend one of several policies, with the reason."""
+    best, by = found.policies[0], found.judged_by
+    least = best.value(by)
+    if len(found.policies) < 2 or least is None:
+        return []
+    chosen, why = best, f"of these policies the one with the least {by}"
+    if by == "total loss":
+        return [f"Recommended: {best.name}, {why} ({plural(best.labelled, 'labelled round')})."]
+    for one in found.policies:
+        mine, over = one.value(by), one.over_fixed  # it may have learned too little for that
+        safe = mine and mine.low <= least.high and not (over and over[-1].low > 0)
+        if safe and one.name.partition(":")[0] == "uss-anchor":
+            chosen, why = one, "whichever arms are right: once it has learned it loses no more than"
+            why += f" always {found.arms[-1]!r}"
+    return [f"Recommended: {chosen.name}, {why}; without labels nobody knows more."]
 
 
 def _beyond(one: CandidateResult, found: Replay) -> str:

@@ -13,17 +13,24 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
+import msgspec
+
 from stopwise.reporting import pages
+from stopwise.service import messages as m
 from stopwise.service.dashboard import drawing, views
-from stopwise.service.http.request import Request, Response
+from stopwise.service.http.request import Request, Response, read_json
 from stopwise.service.keys import Key, Keys
+from stopwise.service.labelling import give_label, wanted_labels
+from stopwise.service.learner import Learner
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
+from stopwise.service.spec import context_names
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 Routes: TypeAlias = list[tuple[str, str, Handler]]  # method, pattern of the path, handler
 Values: TypeAlias = dict[str, Any]
+Page: TypeAlias = tuple[str, Values]  # a template and what it shows
 
 # Nothing is loaded from another host, nothing is inline, and nobody frames a page.
 CSP = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -37,6 +44,7 @@ HEADERS = (
 )
 ASK = ("www-authenticate", 'Basic realm="Stopwise: an API key as the password", charset="UTF-8"')
 PER_PAGE = 100  # cascades
+LABEL = msgspec.json.Decoder(m.LabelRequest)
 ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
 <rect width="32" height="32" rx="7" fill="#0a456e"/><path d="M6 6h6v7H6z" fill="#d6e9f6"/>
 <path d="M13 6h6v13h-6z" fill="#8fc1e3"/><path d="M20 6h6v20h-6z" fill="#3f8cc0"/></svg>"""
@@ -61,11 +69,13 @@ def render(template: str, **values: Any) -> str:
 
 
 def dashboard(service: Service, settings: Settings, keys: Keys | None) -> Routes:
-    """Return the routes; nothing can be changed here, and without keys everybody may look."""
+    """Return the routes: to look, and to give labels; without keys everybody may."""
     own = Pages(service, settings, keys)
     return [
         ("GET", "/", partial(own.answer, own.overview)),
         ("GET", "/cascades/{name}", partial(own.answer, own.cascade)),
+        ("GET", "/cascades/{name}/labels", partial(own.answer, own.labels)),
+        ("POST", "/cascades/{name}/labels/{id}", own.give_label),
         ("GET", "/static/{file}", static_file),
     ]
 
@@ -79,14 +89,15 @@ class Pages:
         self._tls = settings.tls_cert is not None
 
     async def answer(
-        self, page: Callable[[Request], tuple[str, Values]], request: Request
+        self, page: Callable[[Request], Awaitable[Page] | Page], request: Request
     ) -> Response:
         """Answer a request with a page or, if it is refused, with one that explains why."""
         headers, status = HEADERS, 200
         try:
             request.key = None if self._keys is None else identify(self._keys, request)
             await self._service.readable()
-            template, values = page(request)
+            found = page(request)
+            template, values = found if isinstance(found, tuple) else await found
             values |= {"service": self._service, "now": time.time(), "key": request.key}
             values["base"] = self._base(request)
         except Refusal as refusal:
@@ -97,7 +108,7 @@ class Pages:
         text = await asyncio.to_thread(render, template, **values)  # its values do not change
         return Response(status, text.encode(), "text/html; charset=utf-8", headers)
 
-    def overview(self, request: Request) -> tuple[str, Values]:
+    def overview(self, request: Request) -> Page:
         """Show all cascades."""
         every = [o for o in self._service.state.order if _visible(request, o.spec.name)]
         every.sort(key=lambda one: (one.status != "active", one.spec.name))
@@ -116,15 +127,45 @@ class Pages:
             "pages": pages,
         }
 
-    def cascade(self, request: Request) -> tuple[str, Values]:
+    def cascade(self, request: Request) -> Page:
         """Show one cascade."""
         name = request.params["name"]
-        learner = self._service.state.cascades.get(name)
-        if learner is None and self._service.recovering:
+        if self._service.recovering and name not in self._service.state.cascades:
             return "base.html", {"title": "Starting"}
+        return "cascade.html", {"title": name, "c": views.detail(self._learner(request))}
+
+    async def labels(self, request: Request) -> Page:
+        """Show the cases whose labels are asked for, with the answers to choose from."""
+        learner = self._learner(request)
+        name, names = learner.spec.name, context_names(learner.spec)
+        if request.key is not None and not request.key.may("observe"):
+            raise Refusal(403, "forbidden", "this page shows contexts: it needs the scope observe")
+        found = await wanted_labels(self._service, name)
+        values = views.labels_page(name, found, names)
+        return "labels.html", {"title": f"Labels of {name}", "c": values}
+
+    async def give_label(self, request: Request) -> Response:
+        """Take the answer that a person chose on the page of labels."""
+        # A browser sends the password with a request of any site; but JSON only from this one.
+        if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            raise Refusal(403, "forbidden", "labels are taken from the page of this service only")
+        request.check_media_type()
+        if self._keys is not None:
+            request.key = identify(self._keys, request)
+            if not request.key.may("observe"):
+                raise Refusal(403, "forbidden", "this needs a key with the scope observe")
+        name = self._learner(request).spec.name
+        label, id_ = read_json(LABEL, await request.body()), request.params["id"]
+        answer = await give_label(self._service, name, id_, label)
+        return Response(200, msgspec.json.encode(answer))
+
+    def _learner(self, request: Request) -> Learner:
+        """Return the cascade of a request, or refuse."""
+        name = request.params["name"]
+        learner = self._service.state.cascades.get(name)
         if learner is None or not _visible(request, name):
             raise Refusal(404, "unknown_cascade", f"no cascade is called {name[:80]!r}")
-        return "cascade.html", {"title": name, "c": views.detail(learner)}
+        return learner
 
     def _base(self, request: Request) -> str:
         """Return the address of the service, as the browser sees it."""

@@ -11,6 +11,7 @@ from stopwise.reporting.intervals import Estimate, wilson
 from stopwise.reporting.wording import plural, short
 from stopwise.service.learner import Learner, RecentDecision
 from stopwise.service.ledger import Counts
+from stopwise.service.messages import WantedLabels
 from stopwise.service.spec import context_names, context_size
 
 Values: TypeAlias = dict[str, Any]
@@ -107,7 +108,22 @@ def detail(learner: Learner) -> Values:
         "facts": facts(learner),
         "context": context,
         "report": report,
+        "wanted": len(learner.ledger.wanted),
     }
+
+
+def labels_page(name: str, found: WantedLabels, names: Sequence[str] | None) -> Values:
+    """Return the page on which a person gives labels: each case, and the answers to choose from."""
+    cases: list[Values] = []
+    for one in found.rounds:
+        said: dict[tuple[str, str], list[str]] = {}  # an answer, as JSON and as text: who gave it
+        for arm, output in one.outputs.items():
+            form = msgspec.json.encode(output).decode()
+            said.setdefault((form, output if isinstance(output, str) else form), []).append(arm)
+        named = [names[k] if names and k < len(names) else f"x{k}" for k in range(len(one.context))]
+        numbers = list(zip(named, one.context, strict=True))
+        cases.append({"id": one.id, "time": one.time, "numbers": numbers, "said": said})
+    return {"name": name, "wanted": found.wanted, "cases": cases}
 
 
 def recent_round(recent: RecentDecision) -> Values:
@@ -161,7 +177,7 @@ def facts(learner: Learner) -> list[tuple[str, str, str]]:
     found = [
         ("Policy", policy.name, f"with {features}"),
         ("Learned from", plural(rounds, "round"), counts),
-        ("Audited", plural(len(ledger.labels), "round"), "with a reported label"),
+        ("Labelled", plural(len(ledger.labels), "round"), f"{len(ledger.wanted):,} are asked for"),
     ]
     if (least := policy.least_observed_pair()) is not None:
         effort, names = policy.effort, learner.cascade.names

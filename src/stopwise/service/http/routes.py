@@ -12,6 +12,7 @@ import msgspec
 from stopwise.service import messages as m
 from stopwise.service.http.request import JSON, Access, Request, Response
 from stopwise.service.keys import Scope
+from stopwise.service.labelling import give_label, wanted_labels
 from stopwise.service.metrics import CONTENT_TYPE, metrics_page
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
@@ -199,10 +200,22 @@ async def report_outputs(api: Api, request: Request) -> Reply:
 async def label_round(api: Api, request: Request) -> Reply:
     """Report the right answer of a round that was learned from.
 
-    Labels are of use only for rounds chosen at random, whatever their outcome.
+    Best of rounds that want it; of others only if they were chosen at random.
     """
     name, id_ = request.params["name"], request.params["id"]
-    return 200, await api.service.label(name, id_, request.content)
+    return 200, await give_label(api.service, name, id_, request.content)
+
+
+@_get(
+    f"{_NAME}/label-requests",
+    "observe",
+    m.WantedLabels,
+    "The oldest.",
+    refuses=("unknown_cascade",),
+)
+async def label_requests(api: Api, request: Request) -> Reply:
+    """List rounds whose labels the policy asks for, the oldest first."""
+    return 200, await wanted_labels(api.service, request.params["name"])
 
 
 # -- the service itself --------------------------------------------------------------------------

@@ -65,13 +65,14 @@ async def export_rounds(
     learner = reading.chosen(state, cascade)
     ledger, arms, policy = learner.ledger, learner.cascade.names, learner.policy
     events = _events(store, start, progress, "reading outputs")
-    labels, begin_with, as_json = await _survey(events, learner)
+    labels, as_json = await _survey(events, learner)
     # How many numbers are known before the first arm, and after each but the last.
-    sees = [specs.context_size(learner.spec)] * len(arms)
+    begin_with = specs.context_size(learner.spec)
+    sees = [begin_with] * len(arms)
     if policy.features is not None and policy.features.sees is not None:
-        sees[1:] = policy.features.sees[: len(arms) - 1]
-        sees[0] = min(begin_with, sees[1])
-    given = specs.context_names(learner.spec) or tuple(f"x{k}" for k in range(sees[-1]))
+        sees[1:] = policy.features.sees
+    given = specs.context_names(learner.spec) or tuple(f"x{k}" for k in range(begin_with))
+    given += tuple(f"x{k}" for k in range(begin_with, sees[-1]))
     names = given if contexts == "plain" else ()
 
     def escaped(value: Any) -> Any:  # different texts stay different
@@ -105,20 +106,18 @@ async def export_rounds(
     return Exported(counts, as_json, costs, not names[: sees[0]])
 
 
-async def _survey(events: Events, learner: Learner) -> tuple[dict[int, bytes], int, bool]:
-    """Return labels, the fewest numbers a round began with, and whether outputs must be JSON."""
-    labels, kinds, begin_with = dict[int, bytes](), set[str](), specs.context_size(learner.spec)
+async def _survey(events: Events, learner: Learner) -> tuple[dict[int, bytes], bool]:
+    """Return labels, and whether outputs must be JSON."""
+    labels, kinds = dict[int, bytes](), set[str]()
     async for event in events:
         if isinstance(event, Created) or event.cascade != learner.index:
             continue
-        if isinstance(event, Opened):
-            begin_with = min(begin_with, _contexts(event).shape[1])
-        elif isinstance(event, Reported):
+        if isinstance(event, Reported):
             kinds.update(map(_kind, event.outputs))
         elif isinstance(event, Labelled):
             labels[event.number] = event.label
             kinds.add(_kind(event.label))
-    return labels, begin_with, "other" in kinds or len(kinds) > 1
+    return labels, "other" in kinds or len(kinds) > 1
 
 
 @lru_cache(100_000)

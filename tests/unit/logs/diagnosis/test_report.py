@@ -74,6 +74,9 @@ def test_everything_is_there_and_nothing_else(
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert set(links) <= set(ids)
+    more = " --answers --labels 100" if which == "audited" else " --answers"
+    assert f"<code>{COMMAND.replace('diagnose', 'replay')}{more}</code>" in written.source
+    assert "uss-laplace with labels=100 if somebody can label a hundred rounds" in written.text
     # every picture has a description and its numbers
     assert [img["alt"] for img in page.all("img")] == [p.alt for p in pictures]
     assert len(page.all("details")) == len(pictures)
@@ -95,8 +98,8 @@ def test_the_verdict_comes_first_then_three_numbers_then_the_question(plain: Wri
     saving, answers = main_numbers(found)
     expected = [
         "4,000 rounds, 4 arms",
-        "This cascade can probably learn where to stop, without labels",
-        "? probably",
+        "Without labels there is nothing to learn: one arm takes nearly all rounds",
+        "= nothing to learn",
         found.verdict.reason,
         f"{saving.label} {saving.number}",
         "Where it would stop rules",
@@ -116,7 +119,7 @@ def test_the_verdict_comes_first_then_three_numbers_then_the_question(plain: Wri
 
 def test_labels_replace_the_hint_and_the_plan(plain: Written, audited: Written) -> None:
     assert audited.page.all("aside") == []
-    for words in ("cannot be verified", "seems right", "How many labels answer the question"):
+    for words in ("cannot be verified", "agrees with the other arms", "Both are assumptions"):
         assert words in plain.text
         assert words not in audited.text
 
@@ -151,7 +154,7 @@ def test_an_arm_called_rule_and_letters_no_font_has(audited: Written, tmp_path: 
 
 def test_a_diagnosis_with_next_to_nothing_in_it() -> None:
     nothing = changed(unlabelled().saving, per_round=Estimate(5.55e-17, -5.55e-17, 5.55e-17))
-    bare = changed(unlabelled(), groups=(), context=(), plan=None, hint=None, saving=nothing)
+    bare = changed(unlabelled(), groups=(), context=(), hint=None, saving=nothing)
     assert len(section(bare, "disagreement").panels) == 1
     assert section(bare, "labels").panels == ()
     assert "No saving can be shown" in section(bare, "saving").text

@@ -1,3 +1,5 @@
+import re
+
 import msgspec
 import pytest
 
@@ -14,8 +16,8 @@ from stopwise.logs.diagnosis.verdict import judge
 from stopwise.reporting.intervals import Estimate, wilson
 
 NAMES = ("rules", "small", "large")
-HINT = Hint((0.7, 0.9, 0.8), worse=2, better=1)
-PLAN = LabelPlan(1, 2, 0.2, (100, 300), (0.12, 0.07), 300)
+HINT = Hint(worse=2, better=1, agrees=(0.63, 0.89))
+PLAN = LabelPlan(1, 2, 0.2, 0.4, 0.5, None, 0.1, 480, tuple(range(480)))
 
 
 def exactly(value):
@@ -23,20 +25,28 @@ def exactly(value):
 
 
 def judged(
-    *, saves=(0.1, 0.2), fits=((0.0, "good"),), shares=(0.5, 0.3, 0.2), harm=(None, None), **more
+    *,
+    saves=(0.1, 0.2),
+    fits=((0.0, "good"),),
+    shares=(0.5, 0.3, 0.2),
+    gain=None,
+    plan=PLAN,
+    totals=(0.1, 0.2, 0.4),
+    **more,
 ):
     saved, one = Estimate(sum(saves) / 2, *saves), exactly(1.0)
     arms = [
-        ArmSummary(name, 0.1, 0.1, 100, exactly(share), one, None, None)
-        for name, share in zip(NAMES, shares, strict=True)
+        ArmSummary(name, 0.1, total, 100, exactly(share), one, None, None)
+        for name, share, total in zip(NAMES, shares, totals, strict=True)
     ]
     pairs = [
-        PairSummary(1, 2, 0.1, 400, one, Reliability((), off, fit), *harm) for off, fit in fits
+        PairSummary(1, 2, 0.1, 400, exactly(0.4), Reliability((), off, fit), gain)
+        for off, fit in fits
     ]
-    return judge(arms, pairs, Saving(saved, saved, wilson(1, 100)), **more)
+    return judge(arms, pairs, Saving(saved, saved, wilson(1, 100)), plan, **more)
 
 
-def audited(lost, low, high, best=0.2, depth=1.5):
+def audited(lost, low, high, best=0.2, depth=1.5, differing=False):
     return Audit(
         rows=400,
         rule_error=exactly(1.0),
@@ -45,6 +55,7 @@ def audited(lost, low, high, best=0.2, depth=1.5):
         best_fixed=1,
         best_fixed_loss=exactly(best),
         lost=Estimate(lost, low, high),
+        differing=differing,
     )
 
 
@@ -66,10 +77,19 @@ def test_with_labels_the_losses_decide(lost, answer):
     assert any("does not fit" in p for p in found.points)  # whatever the verdict
 
 
-@pytest.mark.parametrize(("harm", "named"), [(0.3, True), (0.12, False)])
-def test_an_arm_that_spoils_more_than_it_repairs_is_named(harm, named):
-    found = judged(audit=audited(0.03, 0.01, 0.05), harm=(wilson(400 * harm, 400), wilson(40, 400)))
-    assert [p.partition(" 3")[0] for p in found.points] == ["By the labels large spoils"] * named
+@pytest.mark.parametrize(("high", "named"), [(-0.1, True), (0.1, False)])
+def test_an_arm_that_spoils_more_than_it_corrects_is_named(high, named):
+    found = judged(audit=audited(0.03, 0.01, 0.05), gain=Estimate(-0.5, -0.6, high))
+    assert found.points[0].startswith("By the labels large spoils more") == named
+    assert ("by 20\u00a0% of the rows" in found.points[0]) == named  # 0.4 · 0.5
+
+
+def test_labels_of_disagreement_say_what_they_leave_out():
+    for differing, words in (
+        (True, "(errors not common to all arms and costs)"),
+        (False, "(errors and"),
+    ):
+        assert words in judged(audit=audited(0.0, -0.01, 0.01, differing=differing)).reason
 
 
 @pytest.mark.parametrize("labels", [audited(0, -0.001, 0.001), None])
@@ -78,17 +98,41 @@ def test_nothing_to_save_is_not_learnable(labels):
 
 
 def test_without_labels_nothing_is_proved_and_a_hint_is_a_question():
-    for hint in (None, Hint((0.7, 0.8, 0.9)), HINT):
-        found = judged(hint=hint, plan=PLAN)
+    for hint in (None, HINT):
+        found = judged(hint=hint)
         assert found.answer == "probably"
         assert any("Without labels" in p for p in found.points)
-        assert any("Labels on 300 random rows" in p for p in found.points)
+        assert any("Labels on 480 random rows in which arms disagree" in p for p in found.points)
         asked = [p for p in found.points if "Is large really better than small" in p]
         assert bool(asked) == (hint is HINT) == ("question about large" in found.reason)
         # both readings, and no advice to act on one of them
         assert not asked or "the cheaper arms share mistakes that large does not make" in asked[0]
-    more = msgspec.structs.replace(PLAN, enough=None)
-    assert any("More than 300 labels" in p for p in judged(plan=more).points)
+        assert not asked or "agrees with the other arms in 63\u00a0% of the rows" in asked[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, "Labels on 480 random rows .* must be 50.% of the rows, .* within ±10 points"),
+        ({"rows": (1, 2)}, r"Labels on 480 random rows in which arms disagree \(the log has 2\)"),
+        ({"gain": Estimate(0.6, 0.4, 0.8), "labels": 50}, "Labels on 50 more random rows"),
+        ({"gain": Estimate(0.9, 0.8, 1.0), "labels": 0}, "large on all rows is worth the 0.2 .*90"),
+        ({"gain": Estimate(0.1, 0.0, 0.2), "labels": 0}, "large on all rows is not worth the 0.2"),
+        ({"rate": 0.1, "needed": 2.0, "labels": 0}, "disagree in 10.% .* takes no labels"),
+    ],
+)
+def test_how_many_labels_settle_it(changes, says):
+    plan = msgspec.structs.replace(PLAN, **changes)
+    for audit in (None, audited(0.0, -0.01, 0.01)):
+        points = judged(plan=plan, audit=audit).points
+        assert sum(bool(re.search(says, p)) for p in points) == 1
+
+
+def test_costs_that_seem_to_be_money_are_doubted_in_the_report():
+    reason = judged(totals=(0.1, 1, 40)).reason
+    assert reason.startswith("Warning: running arm 'large' costs as much as 39 wrong answers")
+    assert "--error-cost" in reason
+    assert "--error-cost" not in judged().reason
 
 
 @pytest.mark.parametrize(("depth", "says"), [(1.5, "goes too deep"), (0.2, "stops too early")])
@@ -100,9 +144,16 @@ def test_too_deep_or_too_early(depth, says):
 
 
 def test_what_comes_first():
-    assert judged(shares=(0.996, 0.004, 0.0)).reason.startswith(
+    found = judged(shares=(0.996, 0.004, 0.0))
+    assert found.reason.startswith(
         "Stopwise would stop at rules in 99.6\u00a0% of the rows: always rules would do"
     )
+    # the headline is not that it can learn; and what the labels refute is not made good
+    assert found.answer == "nothing to learn"
+    lost = judged(shares=(0.996, 0.004, 0.0), audit=audited(0.03, 0.01, 0.05))
+    assert lost.answer == "not from disagreement alone"
+    assert "always rules would be the same" in lost.reason
+    assert judged(shares=(0.99, 0.01, 0.0)).answer == "probably"
     assert "always" not in judged(shares=(0.99, 0.01, 0.0)).reason
     reason = judged(shares=(1.0, 0.0, 0.0), unseen=0.3).reason
     assert reason.startswith("30 % of the rows are of kinds that never went to large")

@@ -17,6 +17,7 @@ from stopwise.logs.columns import Columns
 from stopwise.logs.log import Log
 from stopwise.logs.replay.candidates import candidates, features_of, prepare, replayable, summarise
 from stopwise.logs.replay.replay import replay
+from stopwise.reporting.intervals import wilson
 from tests.unit.logs.replay.live import CASCADE, NAMES, arms, full, play, write
 
 
@@ -46,10 +47,13 @@ def test_what_is_not_understood_is_said(
 
 def test_parameters_and_the_seed_arrive(log: Log) -> None:
     asked = ["uss-pd:forced_rounds=auto,sigma=0.3", "thompson", "thompson:seed=9"]
-    chosen = candidates(asked, log, CASCADE, 4)
-    policies = [one.policy for one in prepare(chosen, log, CASCADE, summarise(log), 1)]
+    chosen = candidates(asked, log, CASCADE, 4, 0.5)
+    policies = [one.policy for one in prepare(chosen, log, CASCADE, summarise(log), True)]
     assert policies[0].parameters()["forced_rounds"] == "auto"
     assert policies[0].parameters()["sigma"] == 0.3
+    assert policies[0].parameters()["labels"] == 0.5
+    seen = [policy.features and policy.features.arrangement for policy in policies]
+    assert seen == [sw.Answers((0, 0))] * 3
     assert [policy.parameters()["seed"] for policy in policies[1:]] == [4, 9]
 
 
@@ -67,10 +71,11 @@ def test_the_same_twice_is_refused_and_two_of_a_name_are_told_apart(log: Log) ->
 
 def test_features_fill_the_box_and_all_rows_keep_to_it(log: Log) -> None:
     contexts = np.concatenate([chunk.rounds.contexts for chunk in log.chunks()])
-    features, dim = features_of(log, summarise(log), degree=2)
+    assert features_of(sw.USSLaplace, log, summarise(log), False) == (None, 4)  # scales itself
+    features, dim = features_of(sw.USSPD, log, summarise(log), False)
     policy = sw.USSPD(CASCADE, features, dim)
     phi = policy.features.transform(contexts)
-    assert phi.shape == (60, 15)
+    assert phi.shape == (60, 5)
     linear = phi[:, 1:5] / phi[0, 0]
     assert linear.max(axis=0) == pytest.approx(np.ones(4))
     assert linear.min(axis=0) == pytest.approx(-np.ones(4))
@@ -91,14 +96,14 @@ def test_revealed_context_is_seen_stage_by_stage(tmp_path: Path, base: int) -> N
     said = arms(500)
     sees = (base + 1, base + 2)
     said = said._replace(contexts=said.contexts[:, : base + 2])
-    policy = sw.USSPD(CASCADE, sw.PerStage([sw.Polynomial(degree=1)] * 2, sees=sees), base + 2)
+    policy = sw.USSLaplace(CASCADE, sw.Answers(1), base)
     path = tmp_path / "log.parquet"
     play(policy, said, path, known=(base, *sees))
     log = Log(path, Columns(context=())) if base == 0 else Log(path)
-    features, _ = features_of(log, summarise(log), degree=1)
-    assert isinstance(features, sw.PerStage)
-    assert features.sees == log.sees == sees
-    assert replay(log, CASCADE).rounds == 500
+    features, dim = features_of(sw.USSPD, log, summarise(log), answers=False)
+    assert (features, dim, log.sees) == (sw.Answers([1, 1]), base, sees)
+    found = replay(log, CASCADE, ["uss-laplace", "uss-pd"])
+    assert {one.name: one.as_played for one in found.policies}["uss-laplace"] == wilson(500, 500)
 
 
 def test_a_policy_for_something_else_is_refused(log: Log, tmp_path: Path) -> None:

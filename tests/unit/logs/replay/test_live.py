@@ -18,25 +18,28 @@ def degree_one() -> sw.Polynomial:
     return sw.Polynomial(degree=1)
 
 
-def staged() -> sw.PerStage:
+def staged() -> sw.Answers:
     # shifted, so that a zero where nothing was revealed would be outside of what is promised
-    maps = [sw.Scaled(degree_one(), [3.0] * n, [1.0] * n) for n in KNOWN[1:]]
-    return sw.PerStage(maps, sees=KNOWN[1:])
+    centers = [[3.0] * 3, [3.0] * 4 + [0.0]]  # at the second arm it is known whether it agrees
+    maps = [sw.Scaled(degree_one(), center, [1.0] * len(center)) for center in centers]
+    return sw.Answers([1, 1], maps)
 
 
 POLICIES: dict[str, Callable[[], sw.Policy]] = {
     "uss-pd": lambda: sw.USSPD(CASCADE, degree_one(), 4, sigma=0.05),
-    "chance": lambda: sw.USSPD(CASCADE, degree_one(), 4, sigma=0.05, full_depth_every=20, seed=3),
+    "chance": lambda: sw.USSPD(CASCADE, degree_one(), 4, sigma=0.05, explore=0.1, seed=3),
     "ridge": lambda: sw.USSPDRidge(CASCADE, degree_one(), 4, sigma=0.05, lam=0.5, S=2.0),
-    "thompson": lambda: sw.Thompson(CASCADE, degree_one(), 4, scale=0.5, seed=5),
+    "thompson": lambda: sw.Thompson(CASCADE, degree_one(), 4, seed=5),
     "uss-ucb": lambda: sw.USSUCB(CASCADE, a=0.01),
     "uss-ts": lambda: sw.USSTS(CASCADE, seed=2),
     "random": lambda: sw.RandomDepth(CASCADE, seed=2),
-    "staged uss-pd": lambda: sw.USSPD(CASCADE, staged(), 4, sigma=0.05),
-    "staged chance": lambda: sw.USSPD(
-        CASCADE, staged(), 4, sigma=0.05, full_depth_every=20, seed=3
-    ),
-    "staged thompson": lambda: sw.Thompson(CASCADE, staged(), 4, scale=0.5, seed=5),
+    "laplace": lambda: sw.USSLaplace(CASCADE, context_dim=4),
+    "anchor": lambda: sw.USSAnchor(CASCADE, context_dim=4, explore=0.1, seed=3),
+    "staged uss-pd": lambda: sw.USSPD(CASCADE, staged(), 2, sigma=0.05, explore=0.0),
+    "staged chance": lambda: sw.USSPD(CASCADE, staged(), 2, sigma=0.05, explore=0.1, seed=3),
+    "staged thompson": lambda: sw.Thompson(CASCADE, staged(), 2, seed=5),
+    "staged laplace": lambda: sw.USSLaplace(CASCADE, sw.Answers(1), 2, seed=4),
+    "staged anchor": lambda: sw.USSAnchor(CASCADE, sw.Answers(1), 2, seed=4),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from scipy import stats
 
 import stopwise as sw
@@ -150,6 +151,31 @@ def test_policies_come_best_first(tmp_path: Path) -> None:
     assert None not in values
 
 
+SLOW = "uss-anchor:forced_rounds=2000"  # it costs more than others, clearly
+LEAST = "uss-laplace, of these policies the one with the least"
+
+
+@pytest.mark.parametrize(
+    ("asked", "labels", "says"),
+    [
+        (["uss-pd", "uss-anchor:z=0.7"], False, "uss-anchor:z=0.7, whichever arms are right: once"),
+        (["uss-laplace", SLOW], False, f"{LEAST} cost + disagreement; without labels nobody"),
+        (["uss-laplace", SLOW], True, f"{LEAST} total loss (2,000 labelled rounds)."),
+        (["uss-anchor"], False, ""),
+    ],
+)
+def test_one_is_recommended(tmp_path: Path, asked: list[str], labels: bool, says: str) -> None:
+    said = arms(2000)
+    told = said.labels.tolist() if labels else None
+    found = replay(Log(write(tmp_path / "log.csv", full(said), labels=told)), CASCADE, asked)
+    recommended = [one for one in sentences(found) if one.startswith("Recommended: ")]
+    assert len(recommended) == bool(says)
+    assert says in "".join(recommended)
+    worse = tuple(replace(one, over_fixed=(Estimate(0.2, 0.1, 0.3),) * 3) for one in found.policies)
+    kept = "whichever arms are right" in " ".join(sentences(replace(found, policies=worse)))
+    assert not kept  # not where the log shows that it lost more than always the last arm
+
+
 @pytest.mark.parametrize(
     ("labelled", "by"),
     [(1, "cost + disagreement"), (29, "cost + disagreement"), (30, "total loss")],
@@ -237,13 +263,13 @@ def test_a_round_that_cannot_be_evaluated_teaches_nothing(tmp_path: Path) -> Non
 def test_it_makes_no_difference_how_many_rows_are_read_at_a_time(tmp_path: Path, rows: int) -> None:
     said = arms(N)
     path = write(tmp_path / "log.parquet", full(said), labels=said.labels.tolist())
-    asked = ["uss-pd:sigma=0.05", "uss-pd:full_depth_every=10", "thompson", "uss-ts"]
+    asked = ["uss-pd:sigma=0.05", "uss-laplace", "uss-pd:explore=0.1", "thompson", "uss-ts"]
     seen: list[tuple[str, int, int]] = []
     whole = replay(
-        Log(path), CASCADE, asked, audit=0.2, seed=4, progress=lambda *step: seen.append(step)
+        Log(path), CASCADE, asked, labels=0.2, seed=4, progress=lambda *step: seen.append(step)
     )
     assert seen == [("reading", N, N), ("replaying", N, N)]
-    pieces = replay(Log(path), CASCADE, asked, audit=0.2, seed=4, chunk_rows=rows)
+    pieces = replay(Log(path), CASCADE, asked, labels=0.2, seed=4, chunk_rows=rows)
     assert pieces.to_json() == whole.to_json()
     for name, decided in whole.decisions.items():
         assert np.array_equal(pieces.decisions[name], decided)

@@ -13,10 +13,11 @@
     live.textContent = paused ? "Updates are paused." : lost;
   }
 
-  // What the reader has unfolded, focused, selected or scrolled to stays as it is.
+  // What the reader has unfolded, focused, selected, typed or scrolled to stays as it is.
   function replace(part, fresh) {
     const selected = !getSelection().isCollapsed && getSelection().containsNode(part, true);
-    if (selected || part.innerHTML === fresh.innerHTML) return;
+    const typing = part.contains(document.activeElement) && document.activeElement.value;
+    if (selected || typing || part.innerHTML === fresh.innerHTML) return;
     const open = [...part.querySelectorAll("details[open]")].map((d) => d.id);
     const scrolled = [...part.querySelectorAll(".scroll")].map((s) => [s.id, s.scrollLeft, s.scrollTop]);
     const focused = part.contains(document.activeElement) ? document.activeElement.id : "";
@@ -52,6 +53,33 @@
     busy = false;
     timer = setTimeout(run, Math.min(EVERY * 2 ** failures, SLOWEST));
   }
+
+  // The page of labels: send the answer that was chosen, or typed and confirmed by Enter.
+  async function label(list, round, json) {
+    const said = document.getElementById(`said-${round}`);
+    try {
+      const body = `{"label": ${json}}`; // as it was written: numbers may have more digits than here
+      const headers = { "Content-Type": "application/json" };
+      const reply = await fetch(`${list.dataset.labels}/${round}`, { method: "POST", headers, body });
+      document.activeElement.blur(); // or what was typed would keep the page as it is
+      if (reply.ok) await update();
+      else said.textContent = (await reply.json()).error.message;
+    } catch {
+      said.textContent = "The service does not answer; try again.";
+    }
+  }
+  document.addEventListener("click", (event) => {
+    const chosen = event.target.closest("[data-answer]");
+    if (chosen) label(chosen.closest("[data-labels]"), chosen.dataset.round, chosen.dataset.answer);
+  });
+  document.addEventListener("keydown", (event) => {
+    const typed = event.target;
+    if (event.key !== "Enter" || !typed.matches("input[data-round]") || !typed.value.trim()) return;
+    let json = typed.value.trim(); // like the others: a text, or a value in JSON
+    const texts = typed.parentElement.querySelector("[data-answer^='\"']") !== null;
+    try { JSON.parse(texts ? "" : json); } catch { json = JSON.stringify(json); }
+    label(typed.closest("[data-labels]"), typed.dataset.round, json);
+  });
 
   button.hidden = false;
   button.addEventListener("click", () => {

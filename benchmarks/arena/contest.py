@@ -1,0 +1,115 @@
+"""Everybody plays every setting, on several processes; and the results as a file."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.arena import data
+from benchmarks.arena.players import depths, players
+
+
+class Run(NamedTuple):
+    """What one competitor lost a round in one setting, beside two fixed depths there."""
+
+    player: str
+    cascade: str
+    level: float
+    order: int
+    loss: float
+    best: float
+    last: float
+
+
+class Task(NamedTuple):
+    """One setting, for the competitors named."""
+
+    folder: Path
+    cascade: str
+    level: float
+    order: int
+    titles: tuple[str, ...]
+
+
+def run(
+    folder: Path,
+    cascades: Sequence[str],
+    levels: Sequence[float],
+    orders: int,
+    titles: Sequence[str],
+    jobs: int = 1,
+) -> list[Run]:
+    """Play all, in an order that does not depend on the number of processes."""
+    for name in cascades:
+        data.read(folder, name)  # what is wrong with the data is said before anybody plays
+    tasks = [
+        Task(folder, name, level, order, tuple(titles))
+        for name, level, order in product(cascades, levels, range(orders))
+    ]
+    runs: list[Run] = []
+    for done, played in enumerate(_played(tasks, jobs), 1):
+        runs += played
+        print(f"\r{done}/{len(tasks)} settings", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    place = {title: k for k, title in enumerate(titles)}
+    where = {name: k for k, name in enumerate(cascades)}
+    return sorted(runs, key=lambda r: (place[r.player], where[r.cascade], r.level, r.order))
+
+
+def _played(tasks: list[Task], jobs: int) -> Iterator[list[Run]]:
+    if jobs == 1:
+        yield from map(play, tasks)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(play, task) for task in tasks]):
+            yield future.result()
+
+
+def play(task: Task) -> list[Run]:
+    """Let everybody play one setting. The seed is the order's number."""
+    setting = data.setting(data.read(task.folder, task.cascade), task.level, task.order)
+    fixed = depths(setting)
+    return [
+        Run(
+            player.title,
+            task.cascade,
+            task.level,
+            task.order,
+            float(setting.losses(player.play(setting, player.labels, task.order)).mean()),
+            float(fixed.min()),
+            float(fixed[-1]),
+        )
+        for player in players()
+        if player.title in task.titles
+    ]
+
+
+def write(path: Path, runs: Iterable[Run]) -> None:
+    """Write the runs as CSV."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(Run._fields)
+        rows.writerows(runs)
+
+
+def read(path: Path) -> list[Run]:
+    """Read what `write` wrote."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            Run(
+                row["player"],
+                row["cascade"],
+                float(row["level"]),
+                int(row["order"]),
+                float(row["loss"]),
+                float(row["best"]),
+                float(row["last"]),
+            )
+            for row in csv.DictReader(file)
+        ]

@@ -1,0 +1,111 @@
+"""Regret of policies beside uss-pd, in 20 realizable worlds that can exist.
+
+In each world arms answer 0 or 1, and every pair's disagreement is exactly logistic in the features
+that all policies are given. Worlds are drawn at random, from fixed seeds, and drawn again until
+
+- arms with this disagreement exist in all contexts tried (`stopwise.environments.cuts`), and
+- at least two stops are each best in 10 % of the contexts or more.
+
+The cost of each arm is a quantile of how often it and the arm before disagree.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.lock_in import DEFINITION, locked_in
+from benchmarks.report import table
+from benchmarks.timing import progress
+from stopwise import POLICIES, Cascade, Polynomial, Realizable, make
+from stopwise.environments.cuts import cut_weights
+from stopwise.experiments.simulate import measure
+from stopwise.policies.registry import takes
+
+ROUNDS, SEEDS, WORLDS, PROBE = 5000, 10, 20, 4000
+BASELINE = "uss-pd"
+# A label, the name in the registry and parameters; names that are not registered are left out.
+COMPARED: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (BASELINE, "uss-pd", {}),
+    ("uss-pd, transitive", "uss-pd", {"transitive": True}),
+    ("uss-pd, σ = 0.5", "uss-pd", {"sigma": 0.5}),
+    ("uss-pd, σ = 0.0125", "uss-pd", {"sigma": 0.0125}),
+    ("uss-laplace", "uss-laplace", {}),
+    ("uss-pd-ridge", "uss-pd-ridge", {}),
+    ("thompson", "thompson", {}),
+    ("uss-ucb", "uss-ucb", {}),
+    ("uss-ts", "uss-ts", {}),
+)
+
+
+def world(seed: int) -> Realizable:
+    """Return a world: three to five arms, two numbers a context, features of degree one."""
+    random = np.random.default_rng(seed)
+    n_arms = 3 + seed % 3
+    pairs = Cascade([0.1] * n_arms).pairs()
+    x = np.concatenate(
+        [random.uniform(-1, 1, (PROBE, 2)), [[a, b] for a in (-1, 1) for b in (-1, 1)]]
+    )
+    phi = np.column_stack([np.ones(len(x)), x])
+    while True:
+        shared = [random.uniform(-1.6, -0.6), *random.uniform(-1.0, 1.0, 2)]
+        own = random.uniform(-0.35, 0.35, (n_arms, 3))
+        weights = np.array([shared + own[i] + own[j] for i, j in pairs])
+        p = 1 / (1 + np.exp(-phi @ weights.T))
+        if not cut_weights(p, n_arms)[1].all():
+            continue
+        steps = [p[:, pairs.index((i, i + 1))] for i in range(n_arms - 1)]
+        costs = [0.05, *(float(np.quantile(step, random.uniform(0.3, 0.8))) for step in steps)]
+        # φ of `Polynomial(1)` is (1, x)/√3
+        found = Realizable(Cascade(costs), list(weights * np.sqrt(3)), degree=1)
+        best = found.sample(PROBE, np.random.default_rng(seed)).optimal
+        if (np.bincount(best, minlength=n_arms) >= 0.1 * PROBE).sum() >= 2:
+            return found
+
+
+def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
+    """Play every policy in every world, on the same rounds."""
+    compared = [entry for entry in COMPARED if entry[1] in POLICIES]
+    seeds = range(2 if quick else SEEDS)
+    worlds = [world(k) for k in range(4 if quick else WORLDS)]
+    regret = np.zeros((len(worlds), len(compared), len(seeds)))
+    stuck = np.zeros(regret.shape, dtype=np.bool_)
+    rows: list[tuple[Any, ...]] = []
+    for w, env in enumerate(worlds):
+        progress(f"world {w + 1}")
+        for s in seeds:
+            batch = env.sample(ROUNDS, np.random.default_rng(1000 + s))
+            for c, (_, name, parameters) in enumerate(compared):
+                played = measure(_policy(env, name, parameters), batch)
+                regret[w, c, s] = played.regret[-1]
+                stuck[w, c, s] = locked_in(played.stops, batch.optimal)
+        means = regret[w].mean(axis=1)
+        rows.append((f"{w + 1}, {env.cascade.n_arms} arms", *means.round(1).tolist()))
+    progress("")
+    ratios = regret.mean(axis=2) / regret[:, :1].mean(axis=2)
+    labels = [label for label, _, _ in compared]
+    summary = [
+        (
+            label,
+            float(np.exp(np.log(ratios[:, c]).mean())),
+            float(ratios[:, c].max()),
+            f"{int((ratios[:, c] < 1).sum())} of {len(worlds)}",
+            f"{int(stuck[:, c].sum())} of {stuck[:, c].size}",
+        )
+        for c, label in enumerate(labels)
+    ]
+    text = table(f"Mean regret after {ROUNDS:,} rounds", ["world", *labels], rows)
+    text += table(
+        f"Beside {BASELINE} with its default parameters",
+        ["policy", "ratio of regret", "worst ratio", "worlds with less", "runs locked in"],
+        summary,
+        f"The ratio is a geometric mean over worlds. {DEFINITION}",
+    )
+    return text, {"worlds": rows, "summary": summary}
+
+
+def _policy(env: Realizable, name: str, parameters: dict[str, Any]) -> Any:
+    if takes(POLICIES[name], "features"):
+        parameters = {"features": Polynomial(1), "context_dim": env.context_dim, **parameters}
+    return make(name, env.cascade, **parameters)

@@ -1,0 +1,55 @@
+// What labels have shown of one pair of arms: what going on gains where the two disagree,
+//
+//     g_ij(x) = E[1{j right} − 1{i right} | i and j disagree, x],   between −1 and 1.
+//
+// Going on from i to j then corrects p_ij(x)·g_ij(x). Two linear regressions estimate g, both with a
+// Gaussian prior around ½ and in closed form. In the pooled one slopes are small, so that a few
+// labels count everywhere; the local one has wide slopes and no products, and its width shows where
+// labels are missing. The upper value is the larger mean and a part of the local width: labels of
+// many contexts do not speak for a few others (docs/labels.md).
+#pragma once
+
+#include "factor.h"
+
+namespace stopwise {
+
+class Gain {
+public:
+    // For contexts of ``dim`` features, of which the first ``linear`` are no products, and whose
+    // models have this ridge.
+    Gain(std::size_t dim, std::size_t linear, double ridge);
+
+    // The upper value of g at a context; 1 while there are no labels.
+    double upper(const double* phi) const;
+
+    // Learn from one label of a round in which the two disagreed.
+    void learn(const double* phi, double gain);
+
+    std::int64_t labels() const { return labels_; }
+    std::size_t nbytes() const { return pooled_.nbytes() + local_.nbytes(); }
+    void archive(Archive& with);
+
+private:
+    // Bayesian linear regression on ψ = (1, slope·φ/√ridge), with the prior N(0, I).
+    struct Regression {
+        Regression(std::size_t dim, double slope);
+        Numbers features(const double* phi) const;
+        void add(const Numbers& psi, double value);
+        void fit(double noise);
+        double mean(const Numbers& psi) const;
+        std::size_t nbytes() const { return factor.nbytes() + (gram.size() + 2 * stride) * 8; }
+
+        std::size_t d, stride;
+        double slope;
+        Numbers gram, moment, weights;
+        Factor factor;  // of gram + noise·I
+    };
+
+    double noise() const;
+
+    std::int64_t labels_ = 0;
+    double residuals_ = 0.0;  // squares of what the pooled mean missed, one label ahead
+    Regression pooled_, local_;
+};
+
+}  // namespace stopwise

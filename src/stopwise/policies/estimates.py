@@ -1,0 +1,87 @@
+"""Looking inside a policy: what it has estimated of each pair of arms, and how much it has seen."""
+
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from stopwise.engine.native import Learner
+from stopwise.errors import InvalidParameterError, StopwiseError
+from stopwise.features import BoundFeatures
+from stopwise.policies.base import Policy
+from stopwise.records import Floats, PairCoverage
+
+Found = TypeVar("Found")
+
+GRAM_RESIDUAL = 1e-7  # ‖V·V⁻¹ − I‖ of what `gram` returns
+
+
+class Estimates(Policy):
+    """A policy whose estimates are those of an engine's learner."""
+
+    estimates_disagreement: ClassVar[bool] = True
+    learner: Learner
+    ridge: float | None
+    features: BoundFeatures  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
+
+    def theta(self, i: int, j: int) -> Floats:
+        """Return θ̂_ij, the exact estimate of a pair over everything observed so far."""
+        return self.converged(self.learner.theta(self._model(i, j)))
+
+    def converged(self, found: Found | None) -> Found:
+        """Return what was found, or raise: the estimate does not converge."""
+        if found is None:
+            raise StopwiseError(
+                "this estimate has not converged: the data are so nearly separable that the ridge "
+                f"({self.ridge:g}) is too small. Use a larger ridge"
+            )
+        return found
+
+    def gram(self, i: int, j: int) -> tuple[Floats, Floats]:
+        """Return V_ij and its inverse.
+
+        Where V has no inverse in double precision (directions never seen), both include the
+        smallest multiple of I that gives it one. The bonus needs none: it uses factors of V.
+        """
+        matrix, inverse = self.learner.gram(self._model(i, j))
+        if not matrix.trace() > 1e-12:
+            return np.zeros_like(matrix), np.full_like(matrix, np.inf)
+        eye, floor = np.eye(len(matrix)), 0.0
+        while np.linalg.norm((matrix + floor * eye) @ inverse - eye) > GRAM_RESIDUAL:
+            floor = max(10.0 * floor, 1e-15 * matrix.trace())
+            inverse = np.asarray(np.linalg.inv(matrix + floor * eye), dtype=np.float64)
+        return matrix + floor * eye, inverse
+
+    def condition(self, i: int, j: int) -> float:
+        """Return λ_max/λ_min of V_ij, inf while it is singular.
+
+        Large where contexts hardly vary in some direction, about which little is then known.
+        """
+        values = np.linalg.eigvalsh(self.learner.gram(self._model(i, j))[0])
+        least, most = float(values[0]), float(values[-1])
+        seen = self.observations(i, j) > 0 and least > most * np.finfo(float).eps * len(values)
+        return most / least if seen else np.inf
+
+    def observations(self, i: int, j: int) -> int:
+        """Return n_ij, how many rounds revealed both arms of a pair."""
+        return int(self.learner.observations(self._model(i, j)))
+
+    def least_observed_pair(self) -> PairCoverage | None:
+        """Return the pair of arms with the fewest observations."""
+        n, i, j = min((self.observations(i, j), i, j) for i, j in self.cascade.pairs())
+        return PairCoverage(i, j, n, self.condition(i, j))
+
+    def _model(self, i: int, j: int) -> int:
+        if not self.estimates_disagreement:
+            raise InvalidParameterError("the supervised comparator models arms, not pairs")
+        self.features.slot_of(i, j)  # refuses what is no pair
+        return self.cascade.pairs().index((i, j))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the learned state occupies."""
+        return self.learner.nbytes
+
+    @property
+    def effort(self) -> dict[str, int]:
+        """What exactness has cost so far: passes over history, and rows visited by them."""
+        return self.learner.effort

@@ -1,0 +1,93 @@
+"""Many rounds at once: in the engine, and no further than features that scale themselves allow."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stopwise.policies.base import CHUNK
+from stopwise.policies.checking import Ints, ToPlay
+from stopwise.policies.staged import recorded_rows
+from stopwise.records import Floats, Rounds
+
+if TYPE_CHECKING:
+    from stopwise.policies.contextual import Contextual
+
+
+def play(policy: "Contextual", rounds: ToPlay) -> Ints:
+    """Decide rounds in order, reveal what each stop reveals, learn; return the stops."""
+    record, last = rounds.record, policy.cascade.n_arms - 1
+    if record is None:
+        contexts = np.asarray(rounds.contexts, dtype=np.float64)
+        n = len(contexts)
+        parts = [rounds.answers(slice(a, a + CHUNK)) for a in range(0, max(n, 1), CHUNK)]
+        reach, failed = np.full(n, last), np.zeros(n, dtype=np.bool_)
+        record = Rounds(contexts, np.concatenate(parts), reach, failed, rounds.wrong)
+    n, done = record.n, 0
+    # as the engine reads it: what a failed round knows differs from what a record lacks
+    known = np.where(record.failed & (record.reach >= 0), -2 - record.reach, record.reach)
+    (stops, rule_stop), requests = np.empty((2, n), dtype=np.int64), np.empty((n, 3))
+    _check(policy, record)
+    while done < n:
+        here = _next(policy, done, n)
+        part, reach = _part(record, here), known[here]
+        rows = recorded_rows(policy.features, part)
+        drawn = policy.chances(part.n), policy.noise_table(part.n)
+        ends = stops[here], rule_stop[here], requests[here]
+        policy.learner.run(rows, part.differ, reach, *drawn, part.wrong, *ends)
+        learned = np.flatnonzero(~np.isnan(requests[here, 0]))
+        reached = np.where(reach < -1, np.minimum(stops[here], -2 - reach), stops[here])
+        _hold(policy, part, learned, reached, rule_stop[here], requests[here])
+        done = here.stop
+        rounds.progress("rounds", done, n)
+    return stops
+
+
+def learn_recorded(policy: "Contextual", record: Rounds, ends: Ints, rule_ends: Ints) -> None:
+    """Learn from rounds that ended at ``ends`` (−1: not at all), deciding nothing."""
+    done = 0
+    _check(policy, record)
+    while done < record.n:
+        here = _next(policy, done, record.n)
+        part = _part(record, here)
+        rows = recorded_rows(policy.features, part)
+        policy.learner.learn(rows, part.differ, ends[here], rule_ends[here], None)
+        _hold(policy, part, np.flatnonzero(ends[here] >= 0), ends[here], rule_ends[here], None)
+        done = here.stop
+
+
+def _check(policy: "Contextual", record: Rounds) -> None:
+    """Refuse all rounds before any is played, where they are not played at once."""
+    if policy.held is not None or record.n == 0:
+        recorded_rows(policy.features, record)
+
+
+def _next(policy: "Contextual", done: int, n: int) -> slice:
+    """Return the rounds that can be played before features change."""
+    return slice(done, min(done + (CHUNK if policy.held is None else policy.held.room), n))
+
+
+def _hold(
+    policy: "Contextual",
+    record: Rounds,
+    learned: Ints,
+    stops: Ints,
+    rule_stops: Ints,
+    requests: Floats | None,
+) -> None:
+    """Let a policy hold what it has learned, while features are still to be fitted."""
+    for t in learned.tolist() if policy.held is not None else ():
+        stop, rule_stop, differ = int(stops[t]), int(rule_stops[t]), record.differ[t]
+        if requests is not None and requests[t, 0] > 0 and record.wrong is not None:
+            wrong, asked = record.wrong[t, : stop + 1], requests[t].tolist()
+            if policy.held is not None and not (wrong > 1).any():
+                shown = rule_stop, (wrong == 0).tolist(), differ.tolist()
+                request = (asked[0], asked[1], asked[2])
+                policy.held.hold_label(record.contexts[t].tolist(), *shown, request, of_next=True)
+        policy.hold(record.contexts[t], stop, rule_stop, differ, requests is not None)
+
+
+def _part(record: Rounds, here: slice) -> Rounds:
+    """Return some of the rounds, in the form that the engine reads."""
+    contexts, differ = record.contexts[here], np.ascontiguousarray(record.differ[here])
+    wrong = None if record.wrong is None else np.ascontiguousarray(record.wrong[here])
+    return Rounds(contexts, differ, record.reach[here], record.failed[here], wrong)

@@ -1,0 +1,85 @@
+"""USS-Laplace: the recommended policy, whose caution fits each context."""
+
+from typing import ClassVar
+
+from stopwise.cascade import Cascade
+from stopwise.checks import real
+from stopwise.engine import native
+from stopwise.features import Answers, FeaturesLike
+from stopwise.policies.contextual import Contextual
+
+
+class USSLaplace(Contextual):
+    """The test of USS-PD with the posterior of each context in place of an ellipsoid.
+
+    ::
+
+        the first 5 contexts go to the last arm
+        then, for context x, stop at the first arm i with
+
+            C_j − C_i > p̃_ij(x)·g̃_ij(x)   for all j > i,        or at the last
+            p̃_ij(x) = μ(φᵀθ̂_ij + z·‖φ‖_{H_ij⁻¹})
+
+    H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's log posterior at θ̂, so the
+    second term is z standard deviations of the logit, by Laplace's approximation. g̃_ij is the upper
+    value of what going on gains where i and j disagree, by labels, and 1 without labels
+    (docs/labels.md). There is no proof as for `USSPD`: on real cascades it learns much faster.
+
+    Parameters
+    ----------
+    features : feature map, optional
+        By default `Standard`, which scales itself. `Answers` for what arms say and reveal.
+    context_dim : int
+        How many numbers a context has before the first arm; 0 by default with `Answers`.
+    labels : int or float
+        How many labels to ask for in all, or below 1, of what share of rounds; none by default.
+    z : float
+        z ≥ 0; larger explores more. 0.7 is heuristic (docs/policies.md).
+    forced_rounds : int or "auto"
+        How many rounds go to the last arm first (see `USSPD`).
+    ridge : float, optional
+        Precision of the prior; by default what `Standard` describes, 1/16 for other features.
+    explore : float, optional
+        The share of rounds that go to the last arm at random (see `USSPD`).
+    transitive : bool, optional
+        Whether (i, j) also passes where (i, k) and (k, j) do (see `USSPD`); by default wherever
+        that applies.
+    seed : int
+        Seed of random choices.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> cascade = sw.Cascade(costs=[0.01, 0.3], names=["rule", "model"])
+    >>> policy = sw.USSLaplace(cascade, context_dim=2)
+    >>> for _ in range(30):
+    ...     decision = policy.decide([0.5, 1.0])
+    ...     _ = policy.observe([0.5, 1.0], ["spam", "spam"][: decision.stop + 1])
+    >>> policy.decide([0.5, 1.0]).arm
+    'rule'
+    """
+
+    name: ClassVar[str] = "uss-laplace"
+
+    def __init__(
+        self,
+        cascade: Cascade,
+        features: FeaturesLike | None = None,
+        context_dim: int | None = None,
+        *,
+        labels: float = 0,
+        z: float = 0.7,
+        forced_rounds: int | str = 5,
+        ridge: float | None = None,
+        explore: float | None = None,
+        transitive: bool | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.z = real("z", z, least=0)
+        if transitive is None:
+            transitive = not isinstance(features, Answers)
+        settings = (forced_rounds, ridge, explore, labels, seed, transitive)
+        super().__init__(cascade, features, context_dim, *settings)
+
+    def _rule(self) -> native.Rule:
+        return native.Laplace(self.z)

@@ -1,0 +1,227 @@
+"""USS-Laplace and USS-Anchor take the decisions of a referee that solves every round.
+
+With labels it also asks for the same labels, with the same chances. Seeds are chosen so that no
+comparison is a tie to 1e-9, which is asserted.
+"""
+
+import math
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import stopwise as sw
+from tests.oracles.solve_every_round import Array, Referee, mu
+
+TIE = 1e-9
+Ints = NDArray[np.int64]
+
+
+def world(k: int, n: int, seed: int, d: int = 2, best: int = -1) -> tuple[Array, Ints, Ints]:
+    """Contexts, outputs and labels; cases differ in difficulty, and arm ``best`` errs least."""
+    rng = np.random.default_rng([k, seed])
+    x = rng.uniform(-1, 1, (n, d))
+    labels = rng.integers(0, 3, n)
+    offset = -0.4 - 1.0 * np.arange(k)
+    offset[best] = -4.0
+    wrong = rng.random((n, k)) < mu(2.5 * x[:, :1] + offset)
+    shift = rng.integers(1, 3, (n, k))
+    return x, np.where(wrong, (labels[:, None] + shift) % 3, labels[:, None]), labels
+
+
+def square(x: Array) -> Array:
+    """The polynomial of degree two, in its usual order."""
+    ones = np.column_stack([np.ones(len(x)), x])
+    found = [ones[:, a] * ones[:, b] for a, b in combinations_with_replacement(range(3), 2)]
+    return np.column_stack(found) / math.sqrt(len(found))
+
+
+def chances(policy: Any, n: int) -> Array:
+    """The stream by which a policy explores."""
+    return np.random.Generator(np.random.PCG64([policy.seed, *b"chance"])).random(n)
+
+
+def standard(x: Array, fit: Array | None, degree: int = 2) -> tuple[list[Array], int]:
+    """Features that scale themselves before they are multiplied, by hand, and how many are linear.
+
+    ``fit`` are the contexts so far.
+    """
+    d = x.shape[1]
+    center, scale, two = np.zeros(d), np.ones(d), np.zeros(d, dtype=bool)
+    if fit is not None:
+        center, scale = fit.mean(axis=0), fit.std(axis=0)
+        scale[scale < 1e-9] = 1.0
+        two = np.array([len(set(column)) <= 2 for column in fit.T.tolist()])
+    z = np.clip((x - center) / scale, -3, 3)
+    columns = [np.full(len(x), 3.0), *z.T]
+    largest = [3.0] + [3.0] * d
+    for a, b in combinations_with_replacement(range(d), 2) if degree == 2 else ():
+        if a != b or not two[a]:
+            columns.append(0.5 * z[:, a] * z[:, b])
+            largest.append(4.5)
+    return [np.column_stack(columns), np.array(largest)], 1 + d
+
+
+def scaled(parts: list[list[Array]]) -> tuple[list[Array], float]:
+    """Features of all arms times the number that makes the norm at most one, and the ridge."""
+    size = 1 / max(math.sqrt(float(largest @ largest)) for _, largest in parts)
+    return [size * rows for rows, _ in parts], size**2
+
+
+CASES: dict[str, tuple[type[Any], int, dict[str, Any], dict[str, Any]]] = {
+    "laplace": (sw.USSLaplace, 3, {"transitive": False}, {"z": 0.7}),
+    "laplace, chains": (sw.USSLaplace, 5, {}, {"z": 0.7, "transitive": True}),
+    "laplace, z": (sw.USSLaplace, 2, {"z": 2.0}, {"z": 2.0}),
+    "anchor": (sw.USSAnchor, 3, {"explore": 0}, {"z": 0.25, "anchor": True}),
+    "anchor, z": (sw.USSAnchor, 5, {"z": 1.0, "explore": 0}, {"z": 1.0, "anchor": True}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_decision_is_that_of_solving_every_round(name: str) -> None:
+    kind, k, settings, rule = CASES[name]
+    n, cascade = 250, sw.Cascade(np.full(k, 0.35 / k))
+    x, outputs, _ = world(k, n, 0)
+    policy = kind(cascade, sw.Polynomial(2), 2, ridge=0.05, **settings)
+    referee = Referee([square(x)] * (k - 1), outputs, cascade.cumulative, 0.05, **rule)
+    stops = policy.run(x, outputs).tolist()
+    assert [referee.play(t) for t in range(n)] == stops
+    assert referee.closest > TIE
+    assert len(set(stops)) > 1
+
+
+def test_features_that_scale_themselves_are_fitted_until_1024_rounds() -> None:
+    n, cascade = 1100, sw.Cascade([0.05, 0.3])
+    x, outputs, _ = world(2, n, 4)
+    x = x * [100.0, 0.01] + [7.0, 0.2]
+    x[600:] += [50.0, 0.0]  # what is normal changes: the last fit counts
+    policy = sw.USSLaplace(cascade, context_dim=2)
+    rows, ridge = scaled([standard(x, None, 1)[0]])
+    referee = Referee(rows, outputs, cascade.cumulative, ridge, 0.7)
+    stops: list[int] = []
+    for t in range(n):
+        stops.append(referee.play(t))
+        if t + 1 in (8, 16, 32, 64, 128, 256, 512, 1024):
+            referee.again(*scaled([standard(x, x[: t + 1])[0]]), 0)
+    assert policy.run(x, outputs).tolist() == stops
+    assert referee.closest > TIE
+    assert len(set(stops[1024:])) > 1
+    assert policy.features.to_spec()["maps"][0]["center"] == pytest.approx(x[:1024].mean(axis=0))
+
+
+# ------------------------------------------------------------------------------- revealed contexts
+
+REVEALED: dict[str, tuple[type[Any], int, dict[str, Any]]] = {
+    "laplace, three arms": (sw.USSLaplace, 3, {"z": 0.7}),
+    "laplace, four arms": (sw.USSLaplace, 4, {"z": 0.3}),
+    "anchor, three arms": (sw.USSAnchor, 3, {"z": 0.25, "anchor": True}),
+    "anchor, four arms": (sw.USSAnchor, 4, {"z": 0.25, "anchor": True}),
+}
+
+
+def known_at(x: Array, outputs: Ints, arm: int) -> Array:
+    """What is known at an arm of contexts that begin with one number: each arm adds another."""
+    agree = [outputs[:, a] == outputs[:, b] for b in range(arm + 1) for a in range(b)]
+    return np.column_stack([x[:, : arm + 2], *agree]).astype(float)
+
+
+@pytest.mark.parametrize("scales", [False, True], ids=["fixed features", "standard"])
+@pytest.mark.parametrize("name", REVEALED)
+def test_answers_that_were_drawn_are_those_of_the_exact_estimates(name: str, scales: bool) -> None:
+    kind, k, rule = REVEALED[name]
+    n, cascade = 200, sw.Cascade(np.full(k, 0.35 / k))
+    x, outputs, _ = world(k, n, 1, d=k)
+    linear = [sw.Polynomial(1, bound=1)] * (k - 1)
+    features = sw.Answers(reveals=1, maps=None if scales else linear)
+    policy = kind(cascade, features, 1, z=rule["z"], ridge=None if scales else 0.05, seed=3)
+    known = [known_at(x, outputs, arm) for arm in range(k - 1)]
+
+    def fitted(stops: list[int] | None) -> tuple[list[Array], float]:
+        if not scales:
+            rows = [np.column_stack([np.ones(n), v]) for v in known]
+            return [v / math.sqrt(v.shape[1]) for v in rows], 0.05
+        reached = [
+            None if stops is None else v[: len(stops)][np.array(stops) >= arm]
+            for arm, v in enumerate(known)
+        ]
+        degree = 1 if stops is None else 2
+        return scaled([standard(v, r, degree)[0] for v, r in zip(known, reached, strict=True)])
+
+    more = {"explore": 0.06, "revealed": True, "seed": 3}
+    referee = Referee(*_first(fitted(None), outputs, cascade), **rule, **more)
+    chance, stops = chances(policy, n), []
+    for t in range(n):
+        stops.append(referee.play(t, chance=chance[t]))
+        if scales and len(stops) >= 8 and len(stops) & (len(stops) - 1) == 0:
+            referee.again(*fitted(stops), 0)
+    assert policy.run(x, outputs).tolist() == stops
+    assert referee.closest > TIE
+    assert referee.drawn > 20
+
+
+def _first(fitted: tuple[list[Array], float], outputs: Ints, cascade: sw.Cascade) -> Any:
+    known, ridge = fitted
+    return known, outputs, cascade.cumulative, ridge
+
+
+# ------------------------------------------------------------------------------------------ labels
+
+LABELLED: dict[str, dict[str, Any]] = {
+    "in all": {"labels": 40},
+    "a share": {"labels": 0.2},
+    "no exploration": {"labels": 60, "explore": 0.0},
+    "much exploration": {"labels": 300, "explore": 0.5, "seed": 1},
+    "a rule that is too deep": {"labels": 0.9, "z": 30.0},  # so that a fixed depth is better
+}
+
+
+@pytest.mark.parametrize("scales", [False, True], ids=["fixed features", "standard"])
+@pytest.mark.parametrize("name", LABELLED)
+def test_labels_are_asked_for_and_learned_as_written(name: str, scales: bool) -> None:
+    """Arm 1 is the best of four: labels show that the last arms are not worth it."""
+    given = LABELLED[name]
+    n, k, cascade = 400, 4, sw.Cascade([0.02, 0.06, 0.05, 0.05])
+    x, outputs, labels = world(k, n, 2, best=1)
+    x[:, 1] = np.sign(x[:, 1])  # two values: such a coordinate has no square
+    settings: dict[str, Any] = given if scales else {**given, "ridge": 0.05}
+    policy = sw.USSLaplace(cascade, None if scales else sw.Polynomial(2), 2, **settings)
+
+    def fitted(seen: int) -> tuple[list[Array], float, int]:
+        if not scales:
+            return [square(x)] * (k - 1), 0.05, 3
+        parts, linear = standard(x, x[:seen] if seen else None, 2 if seen else 1)
+        rows, ridge = scaled([parts])
+        return rows * (k - 1), ridge, linear
+
+    rows, ridge, linear = fitted(0)
+    more = {"explore": 0.06, "seed": 0, "z": 0.7, **given}
+    referee = Referee(
+        rows, outputs, cascade.cumulative, ridge, transitive=True, linear=linear, **more
+    )
+    chance, stops, asked, fixed = chances(policy, n), [], 0, 0
+    for t in range(n):
+        rule_stop = referee.decide(t)
+        stops.append(referee.last if chance[t] < referee.explore_rate() else rule_stop)
+        decision = policy.decide(x[t])
+        assert (decision.stop, decision.rule_stop) == (stops[t], rule_stop)
+        assert decision.fixed_by_labels == (referee.fixed is not None)
+        fixed += decision.fixed_by_labels
+        request = referee.learn(t, stops[t], rule_stop)
+        found = policy.observe(x[t], outputs[t, : stops[t] + 1].tolist(), rule_stop=rule_stop)
+        assert (found is None) == (request is None), t
+        if scales and t + 1 >= 8 and t & (t + 1) == 0:
+            referee.again(*fitted(t + 1))
+        if found is not None and request is not None:
+            assert found == pytest.approx(request, rel=1e-12)
+            asked += 1
+            ran = tuple(outputs[t, : stops[t] + 1].tolist())
+            done = sw.Round("", 0.0, tuple(x[t]), ran, ran, stops[t], rule_stop, request=found)
+            policy.label(done, int(labels[t]))
+            referee.label(t, stops[t], rule_stop, int(labels[t]), request)
+    assert referee.closest > TIE
+    assert (asked, policy.asked, policy.labelled) == (referee.asked,) * 3
+    assert asked > 15
+    assert (fixed > 50) == ("z" in given)
+    assert len(set(stops)) > 1

@@ -1,0 +1,74 @@
+"""Histories longer than what is stored once: estimates against scikit-learn and plain sums."""
+
+import copy
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from tests.helpers import archive
+from tests.oracles.test_theta import by_sklearn
+
+CASCADE = sw.Cascade([0.05, 0.1, 0.1, 0.1])
+RIDGE = 0.02
+LINE, CURVE = sw.Polynomial(degree=1), sw.Polynomial(degree=2)
+STAGES = sw.PerStage([LINE, CURVE, LINE])
+
+
+@pytest.mark.parametrize("levels", [None, 4], ids=["single rows", "repeated rows"])
+@pytest.mark.parametrize("features", [CURVE, STAGES], ids=["shared", "by stage"])
+def test_theta_and_gram_are_those_of_the_data(
+    levels: int | None, features: sw.Polynomial | sw.PerStage
+) -> None:
+    rng, n = np.random.default_rng(3), 5500
+    x = rng.uniform(-1, 1, (n, 2))
+    if levels is not None:
+        x = rng.integers(0, levels, (n, 2)) / levels
+    x[5000:] = x[:500]  # old contexts come last
+    outputs = (rng.random((n, 4)) < 0.3 + 0.2 * x[:, :1]).astype(np.int64)
+    stops = rng.choice(4, n, p=[0.03, 0.03, 0.04, 0.9])
+    policy = sw.USSPD(CASCADE, features=features, context_dim=2, ridge=RIDGE)
+    for t in range(n):
+        policy.observe(x[t], outputs[t, : stops[t] + 1].tolist())
+        if t == n // 2:
+            policy.decide(x[t])  # anchors the models: what follows is learned by increments
+            policy.theta(0, 3)
+    single = Counter(row.stop for row in archive.rows(policy))[3] > archive.MAX_DISTINCT
+    assert single == (levels is None)
+    for i, j in CASCADE.pairs():
+        seen = stops >= j
+        phi = policy.features.transform(x[seen], i, j)
+        expected = by_sklearn(phi, outputs[seen, i] != outputs[seen, j], RIDGE)
+        np.testing.assert_allclose(policy.theta(i, j), expected, atol=1e-6)
+        gram, inverse = policy.gram(i, j)
+        np.testing.assert_allclose(gram, phi.T @ phi, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(gram @ inverse, np.eye(len(gram)), atol=1e-6)
+        assert policy.observations(i, j) == seen.sum()
+
+
+def test_a_model_that_learns_row_by_row_decides_as_one_that_reads_its_history() -> None:
+    rng = np.random.default_rng(5)
+    x, grid = rng.uniform(-1, 1, (600, 2)), rng.uniform(-1, 1, (300, 2))
+    asked, silent = (sw.USSPD(CASCADE, STAGES, 2, sigma=0.01, forced_rounds=5) for _ in range(2))
+    for t, outputs in enumerate((rng.random((600, 4)) < 0.1 + 0.1 * x[:, :1]).tolist()):
+        for policy in (asked, silent):
+            policy.observe(x[t], outputs[: 1 + t % 4])
+        asked.decide_many(x[:20])
+        if t % 100 == 99:
+            fresh = copy.deepcopy(silent)  # never asked before
+            assert asked.decide_many(grid).tolist() == fresh.decide_many(grid).tolist()
+    assert len(set(asked.decide_many(grid).tolist())) > 1
+
+
+def test_rounds_are_explored_less_and_less_whatever_the_context() -> None:
+    # the count is within ±4.5 standard deviations (a false alarm in 10⁵), and so is a correlation
+    cascade, n = sw.Cascade([0.01, 0.9]), 20_000
+    policy = sw.USSPD(cascade, context_dim=1, forced_rounds=10, explore=0.9, seed=4)
+    x = np.random.default_rng(0).uniform(0.2, 1, (n, 1))
+    stops = policy.run(x, np.zeros((n, 2), dtype=np.int64))
+    rate = 0.9 * np.maximum(1 / (1 + np.arange(n) / 200), 1 / 30)
+    for part in (slice(1000, 5800), slice(5800, n)):
+        expected, variance = rate[part].sum(), (rate * (1 - rate))[part].sum()
+        assert abs(stops[part].sum() - expected) < 4.5 * np.sqrt(variance)
+    assert abs(np.corrcoef(stops[5800:], x[5800:, 0])[0, 1]) < 4.5 / np.sqrt(n - 5800)

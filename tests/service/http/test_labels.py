@@ -1,0 +1,58 @@
+"""Labels that a policy asks for: listed by the API, given there or on the dashboard's page."""
+
+import re
+
+from tests.service.harness import SPEC, Served
+
+LABELLED = {**SPEC, "name": "asks", "policy": {"kind": "uss-laplace", "labels": 12}}
+PAGE, ROUNDS = "/cascades/asks/labels", "/v1/cascades/asks/rounds"
+
+
+def play(running: Served, *outputs: str) -> str:
+    """Play a round to its end; return its id."""
+    opened = running.post(ROUNDS, {"context": [0.1, 0.4]}).json()
+    given = running.post(f"{ROUNDS}/{opened['id']}/outputs", {"outputs": list(outputs)}).json()
+    assert given["status"] == "learned"
+    assert given.get("wants_label", False) == (len(set(outputs)) > 1)
+    return opened["id"]
+
+
+def test_labels_are_asked_for_listed_and_given(running: Served) -> None:
+    assert running.post("/v1/cascades", LABELLED).status_code == 201
+    assert "Nothing to label" in running.get(PAGE).text
+    play(running, "well", "well", "well")
+    first, second = (play(running, "well", "ill", "<i>ill</i>") for _ in range(2))
+    listed = running.get("/v1/cascades/asks/label-requests").json()
+    assert listed["wanted"] == 2
+    assert [one["id"] for one in listed["rounds"]] == [first, second]
+    assert listed["rounds"][0]["outputs"] == {
+        "history": "well",
+        "glucose": "ill",
+        "insulin": "<i>ill</i>",
+    }
+    assert listed["rounds"][0]["context"] == [0.1, 0.4]
+    assert listed["rounds"][0]["probability"] == 1.0  # of the first ones
+    page = running.get(PAGE).text
+    assert re.findall(r'data-round="([^"]+)" data-answer="([^"]+)"', page)[:2] == [
+        (first, "&#34;well&#34;"),
+        (first, "&#34;ill&#34;"),
+    ]
+    assert "<i>ill</i>" not in page  # escaped
+    assert "2 labels wanted" in running.get("/cascades/asks").text
+    assert running.post(f"{PAGE}/{first}", {"label": "ill"}).json()["labelled"] == 1
+    answered = running.post(f"{ROUNDS}/{second}/label", {"label": "well"}).json()
+    assert answered == {"id": second, "labelled": 2, "repeated": False}
+    assert running.get("/v1/cascades/asks/label-requests").json() == {"wanted": 0, "rounds": []}
+    policy = running.service.state.cascades["asks"].policy
+    assert (policy.asked, policy.labelled) == (2, 2)  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
+
+
+def test_what_the_page_does_not_take(running: Served) -> None:
+    running.post("/v1/cascades", LABELLED)
+    asked = play(running, "well", "ill", "ill")
+    for id_, body, status in (("0-00000", {"label": 1}, 404), (asked, {}, 422)):
+        assert running.post(f"{PAGE}/{id_}", body).status_code == status
+    elsewhere = {"sec-fetch-site": "cross-site"}
+    refused = running.post(f"{PAGE}/{asked}", {"label": 1}, headers=elsewhere)
+    assert refused.status_code == 403
+    assert running.get("/v1/cascades/asks/label-requests").json()["wanted"] == 1

@@ -1,0 +1,245 @@
+"""Labels that a policy asks for: what they show, who is asked, and every way to give them."""
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from tests.helpers.archive import assert_same
+from tests.helpers.cascades import bad_cascade
+
+TWO = sw.Cascade([0.01, 0.1])
+N = 1200  # beyond the last time that features are fitted
+BAD = bad_cascade(N, 3)
+
+
+def bad(**more: Any) -> sw.USSLaplace:
+    return sw.USSLaplace(BAD.cascade, context_dim=4, labels=80, seed=1, **more)
+
+
+def play(policy: Any, rounds: range, late: int = 0) -> list[int]:
+    """Play rounds step by step; every label comes ``late`` rounds after its round."""
+    stops: list[int] = []
+    waiting: list[tuple[sw.RoundInProgress, int]] = []
+    for t in rounds:
+        running = policy.start(BAD.contexts[t])
+        while (arm := running.next()) is not None:
+            running.give(int(BAD.outputs[t, arm]))
+        running.learn()
+        stops.append(len(running.outputs) - 1)
+        if running.wants_label:
+            waiting.append((running, int(BAD.labels[t])))
+        while len(waiting) > late:
+            policy.label(*waiting.pop(0))
+    for done in waiting:
+        policy.label(*done)
+    return stops
+
+
+def at_once(policy: Any, rounds: range, recorded: bool = False) -> list[int]:
+    part = slice(rounds.start, rounds.stop)
+    outputs, labels = BAD.outputs[part], BAD.labels[part]
+    if not recorded:
+        return policy.run(BAD.contexts[part], outputs, labels=labels).tolist()
+    differ = np.array([outputs[:, i] != outputs[:, j] for i, j in BAD.cascade.pairs()]).T
+    record = sw.Rounds(
+        BAD.contexts[part],
+        differ.astype(np.uint8),
+        np.full(len(labels), 3),
+        np.zeros(len(labels), dtype=np.bool_),
+        (outputs != labels[:, None]).astype(np.uint8),
+    )
+    return policy.run_recorded(record).tolist()
+
+
+def test_all_ways_to_give_labels_are_the_same(tmp_path: Path) -> None:
+    step, whole, pieces, recorded = bad(), bad(), bad(), bad()
+    stops = play(step, range(N))
+    assert at_once(whole, range(N)) == stops
+    assert at_once(recorded, range(N), recorded=True) == stops
+    found: list[int] = []
+    for start, end in ((0, 5), (5, 130), (130, 600), (600, 1100), (1100, N)):
+        found += (
+            play(pieces, range(start, end)) if start == 5 else at_once(pieces, range(start, end))
+        )
+        pieces.save(tmp_path / "policy")  # while it holds rounds, and after
+        loaded = sw.load(tmp_path / "policy")
+        for twin in (loaded, pickle.loads(pickle.dumps(pieces)), copy.deepcopy(pieces)):
+            assert_same(pieces.state(), twin.state())
+            assert ("held" in twin.state()) == (end < 1024)
+        pieces = loaded
+    assert found == stops
+    for other in (whole, pieces, recorded):
+        assert_same(step.state(), other.state())
+    assert 0 < step.labelled == step.asked <= 80
+    assert len(set(stops)) > 2
+
+
+@pytest.mark.parametrize("late", [1, 7, 300])
+def test_late_labels_survive_that_features_are_fitted(late: int, tmp_path: Path) -> None:
+    one, other = bad(), bad()
+    stops = play(one, range(400), late)
+    assert play(other, range(400), late) == stops
+    one.save(tmp_path / "policy")
+    again = sw.load(tmp_path / "policy")
+    assert again.labelled == one.labelled > 20  # pyright: ignore[reportAttributeAccessIssue]
+    assert at_once(again, range(400, 1100)) == at_once(other, range(400, 1100))
+    assert_same(again.state(), other.state())
+
+
+def test_a_warm_start_asks_for_no_label_now_or_when_features_are_fitted() -> None:
+    policy = bad()
+    differ = np.ones((30, 6), dtype=np.uint8)
+    record = sw.Rounds(BAD.contexts[:30], differ, np.full(30, 3), np.zeros(30, dtype=np.bool_))
+    policy.observe_many(record, np.full(30, 3))
+    play(policy, range(30, 40))
+    assert (policy.rounds, policy.asked) == (40, policy.labelled)
+    assert policy.labelled <= 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["uss-laplace", "uss-pd", "uss-pd-ridge"])
+def test_labels_that_agree_lower_the_gain_and_end_the_deep_rounds(name: str, seed: int) -> None:
+    """Two arms disagree in 40 % of rounds, the deep one is always wrong there; it costs 0.1 more.
+
+    Three labels suffice for USS-Laplace, ten for the others, whose small ridge allows wide slopes.
+    """
+    rng = np.random.default_rng(seed)
+    policy: Any = sw.make(name, TWO, context_dim=2)
+    x = rng.uniform(-1, 1, (400, 2))
+    for t in range(400):
+        policy.observe(x[t], [0, int(rng.random() < 0.4)])
+    assert policy.decide(x[0]).stop == 1
+    gains = [1.0]
+    for t in range(15):
+        policy.label(sw.Round("", 0.0, tuple(x[t]), (0, 1), (0, 1), 1, 1), 0)
+        (e,) = policy.decide([0.1, -0.2]).evidence
+        assert e.gain < gains[-1] or name != "uss-laplace"
+        assert e.repair == e.disagreement_ucb * e.gain
+        assert e.gap_won == (e.gap > e.repair)
+        assert (f"labels show a gain of at most {e.gain:.3g}" in str(e)) == (e.gain < 1)
+        gains.append(e.gain)
+        if (policy.decide_many(x) == 0).all():
+            break
+    assert (policy.decide_many(x) == 0).all()
+    assert policy.labelled == len(gains) - 1
+
+
+def test_a_fixed_depth_that_is_better_is_used_for_a_while_and_says_so() -> None:
+    """A rule of so much caution always goes on, which is seldom worth it."""
+    rng = np.random.default_rng(1)
+    x, labels = rng.uniform(-1, 1, (600, 1)), rng.integers(0, 2, 600)
+    outputs = labels[:, None] ^ (rng.random((600, 2)) < [0.1, 0.0])
+    policy = sw.USSLaplace(sw.Cascade([0.01, 0.3]), context_dim=1, labels=0.9, z=30.0)
+    fixed: list[int] = []
+    for t in range(600):
+        decision = policy.decide(x[t])
+        if decision.fixed_by_labels:
+            fixed.append(t)
+            assert decision.evidence == ()
+            assert decision.fixed_by_labels
+            assert decision.rule_stop == policy.learner.fixed_depth == 0
+            if decision.stop == 0:
+                assert "labels show that stopping there every time is better" in str(decision)
+        ran = tuple(outputs[t, : decision.stop + 1].tolist())
+        request = policy.observe(x[t], ran, rule_stop=decision.rule_stop)
+        if request is not None:
+            ends = decision.stop, decision.rule_stop
+            done = sw.Round("", 0.0, tuple(x[t]), ran, ran, *ends, request=request)
+            policy.label(done, int(labels[t]))
+    assert fixed == list(range(65, 129)) + list(range(257, 513))  # then the rule has its turn
+
+
+def test_what_is_no_label_is_refused_and_so_are_labels_without_use() -> None:
+    done = sw.Round("", 0.0, (0.1, 0.2), (1, 0), (1, 0), 1, 1)
+    for name in ("thompson", "uss-anchor", "uss-ucb", "fixed-depth"):
+        with pytest.raises(sw.LabelsNotSupportedError, match="USSLaplace"):
+            sw.make(name, TWO, context_dim=2).label(done, 1)
+    policy = sw.USSPD(TWO, context_dim=2)
+    with pytest.raises(sw.InvalidParameterError, match="labels=100"):
+        policy.run([[0.1, 0.2]], [[1, 0]], labels=[1])
+    for label in (None, float("nan"), ["ham"]):
+        with pytest.raises(sw.InvalidOutputsError, match="label"):
+            policy.label(done, label)  # pyright: ignore[reportArgumentType] (the point)
+    assert policy.labelled == 0
+
+
+# ------------------------------------------------------------------- policies beside each other
+
+
+def test_with_two_arms_anchor_is_laplace() -> None:
+    x, outputs, costs = BAD.contexts, BAD.outputs[:, [0, 3]], sw.Cascade([0.01, 0.4])
+    laplace = sw.USSLaplace(costs, context_dim=4, z=0.4)
+    anchor = sw.USSAnchor(costs, context_dim=4, z=0.4, explore=0)
+    stops = laplace.run(x, outputs)
+    assert anchor.run(x, outputs).tolist() == stops.tolist()
+    assert 0.05 < stops.mean() < 0.95
+
+
+@pytest.mark.parametrize(
+    "name", ["uss-laplace", "uss-anchor", "thompson", "uss-pd", "uss-pd-ridge", "uss-ts", "uss-ucb"]
+)
+def test_arms_that_never_disagree_end_deep_rounds(name: str) -> None:
+    """With a constant among the features: without one, a context of zeros means even odds.
+
+    Thompson sampling goes on in some 2 %: where nothing varies, the posterior stays wide.
+    """
+    given = {"features": sw.Polynomial(1)} if name.startswith("uss-pd") else {}
+    policy = sw.make(name, sw.Cascade([0.2, 0.2, 0.2]), context_dim=3, **given)
+    x = np.random.default_rng(2).uniform(-1, 1, (6000, 3))
+    late = policy.run(x, np.zeros((6000, 3), dtype=np.int64))[4000:]
+    assert (late > 0).mean() < (0.05 if name == "thompson" else 0.01)
+
+
+def test_chains_cure_a_rule_that_settles_too_deep() -> None:
+    """The example of docs/theory.md: p01 = 0.25, p12 = 0.05, p02 = 0.3, margins of 0.06 and 0.11.
+
+    Of 12 runs of the default USS-PD about three settle at arm 1, and none with ``transitive``.
+    """
+    cascade, n = sw.Cascade([0.0, 0.31, 0.1]), 6000
+
+    def too_deep(seed: int, **more: Any) -> bool:
+        u = np.random.default_rng(seed).random(n)
+        outputs = np.column_stack([np.zeros(n), u < 0.25, u < 0.3]).astype(np.int64)
+        kind = sw.USSPD if "transitive" in more else sw.USSLaplace
+        stops = kind(cascade, sw.Identity(), 1, **more).run(np.ones((n, 1)), outputs)
+        return bool((stops[-100:] > 0).mean() > 0.5)
+
+    assert any(too_deep(seed, transitive=False) for seed in range(12))
+    assert not any(too_deep(seed, transitive=True) for seed in range(12))
+    assert not any(too_deep(seed) for seed in range(12))
+
+
+def test_a_label_of_a_round_that_the_policy_forgot_can_be_saved(tmp_path: Path) -> None:
+    policy = sw.USSLaplace(sw.Cascade([0.01, 0.3]), context_dim=1, labels=300)
+    late = sw.LabelRequest(0.5, 0.06, 60.0)  # asked for before it was restored from an older file
+    done = sw.Round("", 0.0, (0.5,), (0, 1), (0, 1), 1, 1, request=late)
+    policy.label(done, 1)
+    policy.save(tmp_path / "policy")
+    assert sw.load(tmp_path / "policy").labelled == 1  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
+
+
+def test_labels_of_a_run_may_be_unknown_and_are_one_for_each_round() -> None:
+    x, outputs = BAD.contexts[:400], BAD.outputs[:400]
+    policy = sw.USSLaplace(BAD.cascade, context_dim=4, labels=30)
+    known = [int(outputs[t, 3]) if t % 5 == 0 else None for t in range(400)]
+    policy.run(x, outputs, labels=np.array(known, dtype=object))
+    assert 0 < policy.labelled < policy.asked <= 30
+    for labels in (outputs[:, :1], outputs[:3, 0]):
+        with pytest.raises(sw.InvalidParameterError, match="one value for each of 400 rounds"):
+            policy.run(x, outputs, labels=labels)
+    with pytest.raises(sw.InvalidParameterError, match="labels=100"):
+        sw.USSLaplace(BAD.cascade, context_dim=4).run(x, outputs, labels=outputs[:, 3])
+
+
+def test_a_context_that_is_refused_is_named_and_no_round_is_played() -> None:
+    policy = sw.USSLaplace(sw.Cascade([0.1, 0.2]), context_dim=1)
+    contexts = np.zeros((100, 1))
+    contexts[90] = np.nan
+    with pytest.raises(sw.InvalidContextError, match="row 90"):
+        policy.run(contexts, np.ones((100, 2)))
+    assert policy.rounds == 0
