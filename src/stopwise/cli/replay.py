@@ -56,7 +56,7 @@ def replay(
             "--labels",
             min=0.0,
             metavar="N",
-            help="How many labels each policy may ask for; below 1, of what share of rounds.",
+            help="How many labels each policy may ask for; below 1, a share of disagreements.",
         ),
     ] = 0.0,
     answers: Annotated[

@@ -32,7 +32,8 @@ class USSLaplace(Contextual):
     context_dim : int
         How many numbers a context has before the first arm; 0 by default with `Answers`.
     labels : int or float
-        How many labels to ask for in all, or below 1, of what share of rounds; none by default.
+        How many labels to ask for in all, or below 1, of what share of the rounds whose arms
+        disagree; none by default.
     z : float
         z ≥ 0; larger explores more. 0.7 is heuristic (docs/policies.md).
     forced_rounds : int or "auto"

@@ -96,8 +96,8 @@ class USSPD(ConfidencePolicy):
         beginning, falling like 1/t to a thirtieth of it. By default none, as in the paper, but 0.06
         where labels are asked for or stages reveal the context (docs/revealed.md).
     labels : int or float
-        How many labels to ask for in all, or below 1, of what share of rounds; none by default
-        (docs/labels.md).
+        How many labels to ask for in all, or below 1, of what share of the rounds whose arms
+        disagree; none by default (docs/labels.md).
     seed : int
         Seed for these choices.
     transitive : bool
