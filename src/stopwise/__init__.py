@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from stopwise.errors import InvalidStopError as InvalidStopError
     from stopwise.errors import IrreproducibleRunError as IrreproducibleRunError
     from stopwise.errors import LabelsNotSupportedError as LabelsNotSupportedError
+    from stopwise.errors import LabelWarning as LabelWarning
     from stopwise.errors import MissingPackageError as MissingPackageError
     from stopwise.errors import OverrideNotSupportedError as OverrideNotSupportedError
     from stopwise.errors import PersistenceError as PersistenceError

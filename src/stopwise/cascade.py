@@ -87,14 +87,8 @@ class Cascade:
     ) -> "Cascade":
         """Build a cascade from what stopping at each arm costs in all, before any trade-off.
 
-        The cumulative costs are stored to the last bit; ``costs`` are their differences.
-
-        Parameters
-        ----------
-        cumulative : array_like of shape (K,)
-            Cᵢ, non-negative and never decreasing.
-        names, tradeoff
-            As in `Cascade`.
+        ``cumulative`` are the Cᵢ, non-negative and never decreasing, stored to the last bit;
+        ``costs`` are their differences.
 
         Examples
         --------
@@ -120,14 +114,8 @@ class Cascade:
     ) -> "Cascade":
         """Build a cascade from what arms charge and what one wrong answer costs, in one currency.
 
-        Parameters
-        ----------
-        prices : array_like of shape (K,)
-            What running each arm itself charges.
-        error_cost : float
-            What one wrong answer costs, or what you would pay to prevent it.
-        names
-            As in `Cascade`.
+        ``prices`` are what running each arm itself charges; ``error_cost`` is what one wrong answer
+        costs, or what you would pay to prevent it.
 
         Examples
         --------

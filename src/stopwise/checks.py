@@ -12,6 +12,7 @@ from stopwise.errors import InvalidContextError, InvalidInputError, InvalidParam
 Floats: TypeAlias = NDArray[np.float64]
 Error: TypeAlias = type[InvalidInputError]
 
+ENOUGH = 30  # labelled rounds from which they show anything (heuristic: normal intervals hold)
 FLOAT64 = np.dtype(np.float64)
 NOT_NUMBERS = (bool, np.bool_, str, bytes)  # though Python would make numbers of them
 
@@ -170,6 +171,13 @@ def comparable(output: object) -> bool:
         return bool(output == output)
     except Exception:  # whatever a foreign type does when it is compared
         return False
+
+
+def unlike_labels(equal: bool, rows: int, label: str, output: str) -> str | None:
+    """Return how labels differ from outputs, if no label of many is ``equal`` to any output."""
+    words = f"no label is the output of any arm, in {rows:,} labelled rounds: a label is {label}, "
+    words += f"for instance, where an output is {output}, and every answer counts as wrong"
+    return None if equal or rows < ENOUGH else words
 
 
 def short_repr(value: object) -> str:

@@ -131,6 +131,10 @@ class WideFeaturesWarning(UserWarning):
     """A feature map so wide that rounds will be slow; the message says how slow."""
 
 
+class LabelWarning(UserWarning):
+    """A run from whose labels nothing can be learned; the message says why."""
+
+
 class StageFailureWarning(UserWarning):
     """Most rounds of a `Runner` end because a stage fails; the message names it and the error."""
 
@@ -142,15 +146,8 @@ class CorruptLogError(StopwiseError):
 class ServiceError(StopwiseError):
     """A service refused a request, or could not be reached.
 
-    Attributes
-    ----------
-    status : int
-        The HTTP status; 0 if there was no answer.
-    code : str
-        The reason for a program, such as "unknown_round"; "unreachable" or "timeout" without an
-        answer.
-    field : str or None
-        Where in the body of the request, if that is known.
+    ``status`` is the HTTP status, 0 without an answer; ``code`` the reason for a program, such as
+    "unknown_round", or "unreachable" or "timeout"; ``field`` where in the body, if that is known.
     """
 
     def __init__(

@@ -133,12 +133,27 @@ def test_rows_to_label_are_written_for_a_person(stopwise: Run, tmp_path: Path, k
         assert texts[-3:] == [said[f"output.{arm}"][row] for arm in ARMS]
         assert len(set(texts[-3:])) == 2  # arms disagree
         assert label == ""
+    if kind != "csv":  # what follows is the same for all
+        return
     before = (tmp_path / "todo.csv").read_bytes()
     assert stopwise(*words).returncode == 2
     assert stopwise(*words, "--overwrite", "--seed", "1").returncode == 0
     assert (tmp_path / "todo.csv").read_bytes() != before  # another seed, other rows
     assert stopwise(*words, "--overwrite").returncode == 0
     assert (tmp_path / "todo.csv").read_bytes() == before
+
+
+def test_it_says_that_rows_to_label_are_too_few_or_none(
+    stopwise: Run, log: Path, tmp_path: Path
+) -> None:
+    save(tmp_path / "all.csv", rounds(1500))
+    done = stopwise("diagnose", "all.csv", *COSTS, "--label-rows", "todo.csv")
+    assert "To label: 0 rows; no file written" in done.stdout
+    assert not (tmp_path / "todo.csv").exists()
+    done = stopwise("diagnose", log.name, *COSTS, "--label-rows", "todo.csv")
+    n = len((tmp_path / "todo.csv").read_text().splitlines()) - 1
+    assert f"(the log has {n} without a label: too few to settle it)" in flat(done.stdout)
+    assert re.search(rf"To label: {n} rows, in todo.csv \([\d,]+ would settle", done.stdout)
 
 
 def test_money_is_shown_in_one_unit_and_doubted_in_the_report(

@@ -50,6 +50,19 @@ def test_at_a_narrow_terminal_no_number_is_cut(stopwise: Run, log: Path, tmp_pat
         assert [float(text) for text in shown] == pytest.approx(losses, abs=6e-4)
 
 
+def test_no_number_is_cut_where_every_column_is_shown(stopwise: Run, tmp_path: Path) -> None:
+    table = {name: column.tolist() for name, column in rounds(1200).items()}
+    table["output.large"] = [y if t % 3 else None for t, y in enumerate(table["output.large"])]
+    save(tmp_path / "cut.jsonl", table)
+    done = stopwise("replay", "cut.jsonl", *COSTS, "--labels", "50", COLUMNS="80")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.partition("1,200 rounds")[0].splitlines()
+    assert max(map(len, lines)) <= 80
+    found = json.loads((tmp_path / "cut-replay" / "replay.json").read_bytes())
+    shown = re.findall(r" ([\d,]+) *\n[^\n]* of 1,200 *$", done.stdout, re.MULTILINE)
+    assert shown == [f"{one['rounds']:,}" for one in (*found["policies"], *found["fixed"])]
+
+
 def test_a_log_that_ends_early_is_not_compared(stopwise: Run, tmp_path: Path) -> None:
     table = {name: column.tolist() for name, column in rounds(900).items()}
     table["output.large"] = [y if t % 3 else None for t, y in enumerate(table["output.large"])]
@@ -123,6 +136,7 @@ def test_a_log_that_is_refused_leaves_nothing_behind(stopwise: Run, tmp_path: Pa
     [
         ([*COSTS, "--policy", "uss-dp"], "uss-pd, uss-pd-ridge, thompson"),
         ([*COSTS, "--labels", "-2"], "--labels"),
+        ([*COSTS, "--labels", "9", "--policy", "uss-anchor"], "uss-anchor would not use labels"),
         ([*COSTS, "--seed", "-1"], "--seed"),
         ([], "in the order rules, small, large: its own cost"),
         ([*COSTS, "--outputs", "output.rules,output.small,label"], "right answers and of an arm"),

@@ -89,7 +89,7 @@ STEPS = sw.Answers([0, 1], [sw.Polynomial(degree=1), sw.Polynomial(degree=2)])
 def test_rounds_run_through_the_service_are_those_of_a_runner(
     service: Served, connect: Connect, name: str, features: Any, arms: Any, known: int, more: Any
 ) -> None:
-    cases = np.random.default_rng(known).uniform(-1, 1, (60, 2))
+    cases = np.random.default_rng(known).uniform(-1, 1, (40, 2))
     settings = SETTINGS | more
     policy = sw.USSPD(CASCADE, features, context_dim=known, **settings)
     runner = sw.Runner(policy, arms, context=lambda x: x[:known])
@@ -101,7 +101,7 @@ def test_rounds_run_through_the_service_are_those_of_a_runner(
     assert [(done.stop, done.answer, done.outputs) for done in played] == expected
     assert len({stop for stop, *_ in expected}) > 1  # some stopped early
     view = connect(service.url)("cascade", name)
-    assert (view.rounds, view.learned, view.open) == (60, 60, 0)
+    assert (view.rounds, view.learned, view.open) == (40, 40, 0)
 
 
 def test_async_stages_are_awaited_or_refused(service: Served, name: str) -> None:

@@ -52,10 +52,10 @@ def check(path: Path, at_least: int) -> None:
 
 def test_processes_may_create_a_store_and_write_to_it_at_once(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    for writer in write(path, (0, 60), (30, 90), (0, 90)):  # and may bring the same runs
+    for writer in write(path, (0, 20), (10, 30), (0, 30)):  # and may bring the same runs
         assert ended(writer) == ""
         assert writer.returncode == 0
-    check(path, at_least=90)
+    check(path, at_least=30)
 
 
 def test_writers_killed_at_any_moment_leave_complete_runs_only(tmp_path: Path) -> None:

@@ -65,7 +65,8 @@ def test_threads_that_do_everything_at_once_lose_no_round(name: str, tmp_path: P
             assert not any(math.isnan(e.disagreement_ucb) for e in decision.evidence)
             policy.observe(x[t], outputs[t, : decision.stop + 1].tolist())
             if t % 50 == 10:
-                policy.run(many, outputs_of_many)
+                given = {"labels": outputs_of_many[:, 2]} if policy.asks_for_labels else {}
+                policy.run(many, outputs_of_many, **given)
             elif t % 50 == 20:
                 assert set(policy.decide_many(many).tolist()) <= {0, 1, 2}
             elif t % 50 == 30:

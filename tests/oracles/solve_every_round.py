@@ -127,8 +127,9 @@ def thompson(
     def upper(t: int, i: int, j: int) -> float:
         m = models[i, j]
         x = m.phi[t]
-        spread = scale * math.sqrt(x @ np.linalg.solve(hessian(m.phi[m.seen], m.theta, ridge), x))
-        return float(mu(x @ m.theta + noise[t, numbers[i, j]] * spread))
+        spread = math.sqrt(x @ np.linalg.solve(hessian(m.phi[m.seen], m.theta, ridge), x))
+        v = scale * (1 + 4 / (1 + t / 20))
+        return float(mu(x @ m.theta + noise[t, numbers[i, j]] * v * spread))
 
     return _play(models, cumulative, forced_rounds, upper)
 
@@ -298,7 +299,8 @@ class Referee:
         first = (i, self.last if self.anchor else j)
         rows = np.array(self.rows[first]).reshape(-1, len(x))
         h = hessian(rows, self.theta(first), self.ridge)
-        value = float(mu(x @ self.theta(first) + self.z * math.sqrt(x @ np.linalg.solve(h, x))))
+        z = self.z * (1 if self.anchor else 1 + 4 / (1 + self.rounds / 20))
+        value = float(mu(x @ self.theta(first) + z * math.sqrt(x @ np.linalg.solve(h, x))))
         if self.anchor and j < self.last:
             value -= float(mu(x @ self.theta((i, j))))
         return value

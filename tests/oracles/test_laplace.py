@@ -71,8 +71,8 @@ def scaled(parts: list[list[Array]]) -> tuple[list[Array], float]:
 
 
 CASES: dict[str, tuple[type[Any], int, dict[str, Any], dict[str, Any]]] = {
-    "laplace": (sw.USSLaplace, 3, {"transitive": False}, {"z": 0.7}),
-    "laplace, chains": (sw.USSLaplace, 5, {}, {"z": 0.7, "transitive": True}),
+    "laplace": (sw.USSLaplace, 3, {"transitive": False}, {"z": 0.5}),
+    "laplace, chains": (sw.USSLaplace, 5, {}, {"z": 0.5, "transitive": True}),
     "laplace, z": (sw.USSLaplace, 2, {"z": 2.0}, {"z": 2.0}),
     "anchor": (sw.USSAnchor, 3, {"explore": 0}, {"z": 0.25, "anchor": True}),
     "anchor, z": (sw.USSAnchor, 5, {"z": 1.0, "explore": 0}, {"z": 1.0, "anchor": True}),
@@ -99,7 +99,7 @@ def test_features_that_scale_themselves_are_fitted_until_1024_rounds() -> None:
     x[600:] += [50.0, 0.0]  # what is normal changes: the last fit counts
     policy = sw.USSLaplace(cascade, context_dim=2)
     rows, ridge = scaled([standard(x, None, 1)[0]])
-    referee = Referee(rows, outputs, cascade.cumulative, ridge, 0.7)
+    referee = Referee(rows, outputs, cascade.cumulative, ridge, 0.5)
     stops: list[int] = []
     for t in range(n):
         stops.append(referee.play(t))
@@ -114,7 +114,7 @@ def test_features_that_scale_themselves_are_fitted_until_1024_rounds() -> None:
 # ------------------------------------------------------------------------------- revealed contexts
 
 REVEALED: dict[str, tuple[type[Any], int, dict[str, Any]]] = {
-    "laplace, three arms": (sw.USSLaplace, 3, {"z": 0.7}),
+    "laplace, three arms": (sw.USSLaplace, 3, {"z": 0.5}),
     "laplace, four arms": (sw.USSLaplace, 4, {"z": 0.3}),
     "anchor, three arms": (sw.USSAnchor, 3, {"z": 0.25, "anchor": True}),
     "anchor, four arms": (sw.USSAnchor, 4, {"z": 0.25, "anchor": True}),
@@ -182,7 +182,7 @@ LABELLED: dict[str, dict[str, Any]] = {
 def test_labels_are_asked_for_and_learned_as_written(name: str, scales: bool) -> None:
     """Arm 1 is the best of four: labels show that the last arms are not worth it."""
     given = LABELLED[name]
-    n, k, cascade = 400, 4, sw.Cascade([0.02, 0.06, 0.05, 0.05])
+    n, k, cascade = 300, 4, sw.Cascade([0.02, 0.06, 0.05, 0.05])
     x, outputs, labels = world(k, n, 2, best=1)
     x[:, 1] = np.sign(x[:, 1])  # two values: such a coordinate has no square
     settings: dict[str, Any] = given if scales else {**given, "ridge": 0.05}
@@ -196,7 +196,7 @@ def test_labels_are_asked_for_and_learned_as_written(name: str, scales: bool) ->
         return rows * (k - 1), ridge, linear
 
     rows, ridge, linear = fitted(0)
-    more = {"explore": 0.06, "seed": 0, "z": 0.7, **given}
+    more = {"explore": 0.06, "seed": 0, "z": 0.5, **given}
     referee = Referee(
         rows, outputs, cascade.cumulative, ridge, transitive=True, linear=linear, **more
     )
@@ -223,5 +223,5 @@ def test_labels_are_asked_for_and_learned_as_written(name: str, scales: bool) ->
     assert referee.closest > TIE
     assert (asked, policy.asked, policy.labelled) == (referee.asked,) * 3
     assert asked > 15
-    assert (fixed > 50) == ("z" in given)
+    assert fixed > 50 or "z" not in given
     assert len(set(stops)) > 1

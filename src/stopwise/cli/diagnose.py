@@ -108,7 +108,7 @@ def diagnose(
     with follow("Nothing was written.") as progress:
         found = run(opened, cascade, degree=degree, seed=seed, progress=progress)
         page = report.write_report(found, folder, command=command, progress=progress)
-        if label_rows is not None:
+        if label_rows is not None and found.plan.rows:
             report.write_label_rows(opened, found.plan.rows, label_rows)
     if json:
         typer.echo(report.as_json(found, command), nl=False)
@@ -117,7 +117,11 @@ def diagnose(
         console.print(f"Compare policies: {report.replay_command(found, command)}", **PLAIN)
     words = f"Open {page}"
     if label_rows is not None:
-        words += f"\nTo label: {plural(len(found.plan.rows), 'row')}, in {label_rows}"
+        n, needed = len(found.plan.rows), found.plan.labels
+        words += f"\nTo label: {plural(n, 'row')}" + (
+            f", in {label_rows}" if n else "; no file written"
+        )
+        words += f" ({needed:,} would settle the question)" if n < needed else ""
     console.print(words, **PLAIN)
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MOST_DIGITS = 6
 NARROWEST = 80  # columns of a terminal in which a table fits
+MOST_UNBROKEN = 14  # characters of a name that are not broken where the terminal is narrow
 
 
 def replay(
@@ -60,8 +61,7 @@ def replay(
         ),
     ] = 0.0,
     answers: Annotated[
-        bool,
-        typer.Option("--answers", help="Let policies see which arms have agreed so far."),
+        bool, typer.Option("--answers", help="Let policies see which arms have agreed so far.")
     ] = False,
     out: Out = None,
     seed: Seed = 0,
@@ -105,17 +105,11 @@ def replay(
 
     folder = out if out is not None else Path(f"{log.stem}-replay")
     console = Console(stderr=json)
+    given: dict[str, Any] = {"error_cost": error_cost, "cumulative": cumulative}
+    given |= {"context": context, "outputs": outputs, "label": label}
     try:
         with follow("Nothing was written.") as progress:
-            opened, cascade = open_log(
-                log,
-                costs or prices,
-                error_cost=error_cost,
-                cumulative=cumulative,
-                context=context,
-                outputs=outputs,
-                label=label,
-            )
+            opened, cascade = open_log(log, costs or prices, **given)
             found = run(
                 opened,
                 cascade,
@@ -141,7 +135,7 @@ def replay(
     else:
         console.print()
         room, console.width = console.width, max(console.width, NARROWEST)
-        console.print(_table(found))  # wider than the terminal if need be: no number is cut
+        console.print(_table(found), crop=False)  # wider if need be: no number is cut
         console.width = room
         for sentence in found.sentences:
             console.print(sentence, markup=False, highlight=False)
@@ -165,18 +159,21 @@ def _table(found: "Replay") -> "Table":
     cells = [[_cell(one, column, found) for column in columns] for one in lines]
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=Text(_caption(found)))
-    table.add_column("", overflow="fold")
-    table.add_column("stops at (%)", justify="right", no_wrap=True)
+    longest = max(len(word) for one in lines for word in ("always", *one.name.split()))
+    table.add_column("", overflow="fold", min_width=min(longest, MOST_UNBROKEN))
+    shares = ["/".join(f"{100 * one.value:.0f}" for one in line.depths) for line in lines]
+    table.add_column("stops at (%)", justify="right", width=max(5, *map(len, shares)))
     for k, heading in enumerate(columns):
         widest = max(len(line) for row in cells for line in row[k].plain.split("\n"))
-        table.add_column(Text(heading, overflow="fold"), justify="right", min_width=widest)
+        widest = max(widest, *(min(len(word), MOST_UNBROKEN) for word in heading.split()))
+        table.add_column(Text(heading, overflow="fold"), justify="right", width=widest)
     for k, one in enumerate(lines):
         fixed = k - len(found.policies)
         name = Text(one.name if fixed < 0 else f"always {one.name}")
         if fixed == found.best_fixed:
             name.append("\nbest fixed", "dim")
-        shares = "/".join(f"{100 * share.value:.0f}" for share in one.depths)
-        table.add_row(name, shares if one.rounds else "–", *cells[k], end_section=fixed == -1)
+        stops = shares[k] if one.rounds else "–"
+        table.add_row(name, stops, *cells[k], end_section=fixed == -1)
     return table
 
 

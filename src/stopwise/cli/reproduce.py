@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+RESULT = "A claim that does not hold is a result, no failure; docs/reproduction.md discusses them."
 Engine: TypeAlias = Literal["threads", "dask"]
 
 
@@ -89,7 +90,7 @@ def reproduce(
     table = Table("verdicts", *SIGNS, box=None, pad_edge=False)
     for name, *sections in (*((s.name, s) for s in report.sections), ("all", *report.sections)):
         table.add_row(name, *map(str, tally(*sections).values()))
-    console.print(table, undecided_note(report), sep="\n")
+    console.print(table, undecided_note(report), RESULT, sep="\n")
     console.print(f"Open {out / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -195,17 +195,9 @@ class Client(_ClientBase["httpx.Client"]):
         """Run a complete round: open it, ask the stages, report their outputs.
 
         A stage that fails (it raises, is late, or gives what cannot be used) ends the round; the
-        service learns from those before it.
-
-        Parameters
-        ----------
-        name, context
-            As in `open`.
-        arms : sequence
-            One for each arm, in order: a function of the case, something with ``predict``, or a
-            `Stage`.
-        case : object, optional
-            What stages are asked about; by default the context.
+        service learns from those before it. ``arms`` has one for each arm, in order: a function of
+        the case, something with ``predict``, or a `Stage`. They are asked about ``case``, by
+        default the context.
         """
         return self._do(run(self._requests, name, context, arms, case, INSTEAD))
 

@@ -187,6 +187,8 @@ class Requests:
     ) -> Exchange[m.RoundAnswer]:
         """Report outputs of a round: all, or those that are there; repeats change nothing.
 
+        Another output of the same arm is refused (`ServiceError`, ``code`` "conflict").
+
         Parameters
         ----------
         name, id : str
@@ -198,11 +200,6 @@ class Requests:
             The numbers that the arm adds to the context, where stages reveal it.
         final : bool
             No more will come (a stage failed): learn from the arms before the first one missing.
-
-        Raises
-        ------
-        ServiceError
-            ``code`` "conflict" if another output of the same arm was reported before.
         """
         body = m.OutputsRequest(output_values(outputs), numbers(revealed, "revealed: "), final)
         return self._post(_path(name, "rounds", id, "outputs"), m.RoundAnswer, body)

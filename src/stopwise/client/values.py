@@ -27,13 +27,7 @@ Features = (
 
 
 def context_value(given: ContextLike, where: str = "") -> list[float] | dict[str, float]:
-    """Return a context as JSON: a list of numbers, or numbers by name.
-
-    Examples
-    --------
-    >>> context_value(np.array([0.5, 1], dtype=np.float32)), context_value({"age": np.float64(0.5)})
-    ([0.5, 1.0], {'age': 0.5})
-    """
+    """Return a context as JSON: a list of numbers, or numbers by name."""
     if not isinstance(given, Mapping):
         return numbers(given, where)
     values = numbers(cast(ArrayLike, list(given.values())), where)
@@ -59,13 +53,7 @@ def context_values(
 
 
 def output_values(given: OutputsLike) -> list[Any] | dict[str, Any]:
-    """Return outputs as JSON; None is for an arm that has not answered yet.
-
-    Examples
-    --------
-    >>> output_values((np.int64(1), None)), output_values({"rule": ("spam", 0.5)})
-    ([1, None], {'rule': ['spam', 0.5]})
-    """
+    """Return outputs as JSON; None is for an arm that has not answered yet."""
     if isinstance(given, np.ndarray):
         given = cast(list[Any], given.tolist())
     if isinstance(given, Mapping):
@@ -127,14 +115,7 @@ def described(
     keep_open: int | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> CascadeSpec:
-    """Describe a cascade to the service; see `Requests.create` for the parameters.
-
-    Examples
-    --------
-    >>> spec = described("triage", Cascade([0.01, 0.24]), ["age", "bmi"], settings={"labels": 100})
-    >>> spec.arms[1], spec.policy
-    (Arm(name='arm 1', cost=0.24), {'kind': 'uss-laplace', 'labels': 100})
-    """
+    """Describe a cascade to the service; see `Requests.create` for the parameters."""
     if cascade is None or context is None:
         raise InvalidParameterError(
             'create needs a cascade and its context: create("triage", cascade, '

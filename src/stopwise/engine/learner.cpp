@@ -63,10 +63,17 @@ public:
     }
 
     double hessian_norm(std::size_t k) override {
-        return models_[k].hessian_norm(phi(k), scratch_.work.data());
+        Normed& normed = scratch_.normed[k];
+        if (normed.sweep != scratch_.sweep) {
+            normed = {models_[k].hessian_norm(phi(k), scratch_.work.data()), scratch_.sweep};
+        }
+        return normed.norm;
     }
     double hessian_turn(std::size_t k) override {
         return models_[k].anchored() ? models_[k].hessian_turn() : kInfinity;
+    }
+    double radius(std::size_t k) const override {
+        return learner_.radius_of(learner_.grams_[learner_.plan_.questions[k]]);
     }
     double noise(std::size_t k) const override { return noise_ == nullptr ? 1.0 : noise_[k]; }
     std::size_t last_arm() const override { return learner_.plan_.n_arms - 1; }
@@ -140,6 +147,7 @@ void Learner::load(const double* row, Scratch& scratch) const {
     scratch.bonuses.assign(grams_.size(), -1.0);
     scratch.gains.assign(n_pairs(), kNaN);
     scratch.judged.assign(n_pairs(), Judged{});
+    scratch.normed.assign(models_.size(), Normed{});
     scratch.sweep = 1;
 }
 
@@ -391,6 +399,7 @@ bool Learner::draw(At& at, std::size_t question, double u) {
         const double error = at.error(question, margin);
         if (error < margin || error <= kExact) break;
         models_[question].refine(source(question), false, refinements >= kPatience, effort_);
+        ++at.scratch().sweep;
     }
     return at.logit(question) > threshold;
 }

@@ -160,13 +160,18 @@ private:
         std::size_t sweep = 0;  // when it was last looked at
     };
     class At;
+    struct Normed {  // ‖φ‖_{H⁻¹}, and when it was computed
+        double norm = 0.0;
+        std::size_t sweep = 0;
+    };
     struct Scratch {  // of one context
         std::vector<Numbers> phi;     // the features of each V, padded
         std::vector<double> norms;    // ‖φ‖_{V⁻¹} of each V, < 0 while not computed
         std::vector<double> bonuses;
         std::vector<double> gains;   // of each pair, NaN while not computed
         std::vector<Judged> judged;  // of each pair
-        std::size_t sweep = 0;       // passes over the pairs, between which an estimate is refined
+        std::vector<Normed> normed;  // of each question
+        std::size_t sweep = 0;       // changes when an estimate is refined
         Numbers work;
     };
 

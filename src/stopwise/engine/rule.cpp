@@ -7,14 +7,17 @@ namespace stopwise {
 
 namespace {
 
+// How much wider the posterior is taken at first, since an error of the first rounds would be kept,
+// and the rounds after which half of that is gone. Heuristics, by simulation: flat optima.
+constexpr double kEarly = 4.0, kEarlyRounds = 20.0;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The upper value of one question by the posterior, in logits.
-Upper posterior(View& at, std::size_t k, double scale) {
+Upper posterior(View& at, std::size_t k) {
     const double estimate = at.logit(k);
     const double turn = at.hessian_turn(k);
     if (turn == kInfinity) return {estimate, estimate, -kInfinity, kInfinity};
-    const double above = at.noise(k) * scale * at.hessian_norm(k);
+    const double above = at.noise(k) * at.radius(k) * at.hessian_norm(k);
     const double value = estimate + above;
     const double error = at.error(k, 0.0) + std::fabs(above) * growth(0.5 * turn);
     return {estimate, value, value - error, value + error};
@@ -52,12 +55,16 @@ Upper UssPd::upper(View& at, std::size_t i, std::size_t j, double threshold) con
     return {estimate, value, value - error, value + error};
 }
 
+double Laplace::radius(double, double rounds) const {
+    return scale * (1.0 + kEarly / (1.0 + rounds / kEarlyRounds));
+}
+
 Upper Laplace::upper(View& at, std::size_t i, std::size_t j, double) const {
-    return posterior(at, at.pair(i, j), scale);
+    return posterior(at, at.pair(i, j));
 }
 
 Upper Anchor::upper(View& at, std::size_t i, std::size_t j, double) const {
-    const Upper first = posterior(at, at.pair(i, at.last_arm()), scale);
+    const Upper first = posterior(at, at.pair(i, at.last_arm()));
     Upper found{sigmoid(first.estimate), sigmoid(first.value), sigmoid(first.low),
                 sigmoid(first.high)};
     if (j < at.last_arm()) {
@@ -72,7 +79,7 @@ Upper Anchor::upper(View& at, std::size_t i, std::size_t j, double) const {
 
 std::size_t Anchor::unsettled(View& at, std::size_t i, std::size_t j) const {
     const std::size_t first = at.pair(i, at.last_arm()), second = at.pair(i, j);
-    const Upper upper = posterior(at, first, scale);
+    const Upper upper = posterior(at, first);
     return upper.high - upper.low >= 2.0 * at.error(second, 0.0) ? first : second;
 }
 

@@ -27,6 +27,8 @@ public:
     // ‖φ‖_{H⁻¹}, and t: the norm with the Hessian at θ̂ is within a factor e^{±t/2} of it.
     virtual double hessian_norm(std::size_t question) = 0;
     virtual double hessian_turn(std::size_t question) = 0;
+    // The rule's radius for the question, with as many rounds as were seen.
+    virtual double radius(std::size_t question) const = 0;
     // A standard normal draw for each pair; 1 where the rule draws nothing.
     virtual double noise(std::size_t pair) const = 0;
     virtual std::size_t last_arm() const = 0;
@@ -82,12 +84,12 @@ struct UssPdRidge : UssPd {
     double lam_, S_;
 };
 
-// USS-Laplace: p̃ = μ(φᵀθ̂ + scale·‖φ‖_{H⁻¹}), by the Laplace approximation of the posterior. With a
-// standard normal draw as a factor of the scale it is Thompson sampling.
+// USS-Laplace: p̃ = μ(φᵀθ̂ + radius·‖φ‖_{H⁻¹}), by the Laplace approximation of the posterior; the
+// radius falls from 5·scale to scale. With a standard normal draw as a factor it is Thompson sampling.
 struct Laplace : Rule {
     explicit Laplace(double s) : scale(s) {}
     Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
-    double radius(double, double) const override { return 0.0; }
+    double radius(double observations, double rounds) const override;
     bool reads_hessian() const override { return true; }
     bool takes_labels() const override { return true; }
     double scale;
@@ -98,6 +100,7 @@ struct Laplace : Rule {
 struct Anchor : Laplace {
     explicit Anchor(double s) : Laplace(s) {}
     Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
+    double radius(double, double) const override { return scale; }  // exploring is protection enough
     double threshold(double gap) const override { return gap; }
     double shown(double value) const override { return value; }
     std::size_t unsettled(View& at, std::size_t i, std::size_t j) const override;

@@ -67,16 +67,7 @@ def run_campaign(
 
 
 def tasks(missing: Mapping[ExperimentSpec, Sequence[int]], most: int = 10) -> list[Task]:
-    """Cut runs into tasks, a few of every experiment first, so that early results show them all.
-
-    Examples
-    --------
-    >>> from stopwise.experiments.spec import EnvironmentSpec, PolicySpec
-    >>> where = EnvironmentSpec("pima", (0.1, 0.2, 0.3))
-    >>> a, b = (ExperimentSpec(where, PolicySpec("uss-ts"), rounds=t) for t in (10, 20))
-    >>> [(spec.rounds, seeds) for spec, seeds in tasks({a: [0, 1], b: [7]})]
-    [(10, (0,)), (20, (7,)), (10, (1,))]
-    """
+    """Cut runs into tasks, a few of every experiment first, so that early results show them all."""
     size = min(most, max(1, sum(map(len, missing.values())) // TASKS))
     cut = [
         (start, spec, tuple(seeds[start : start + size]))

@@ -78,16 +78,6 @@ class Threads(Engine):
     """Threads of this process: the native engine lets them run at the same time.
 
     ``jobs`` is how many; by default one for each processor.
-
-    Examples
-    --------
-    >>> from stopwise.experiments.spec import EnvironmentSpec, PolicySpec
-    >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
-    >>> where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
-    >>> spec = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=100)
-    >>> with Threads(jobs=1) as engine:
-    ...     [[trace.seed for trace in traces] for _, traces in engine.run([(spec, (3, 4))])]
-    [[3, 4]]
     """
 
     runs_per_task = 1  # each is stored as soon as it has finished
@@ -173,13 +163,7 @@ class Dask(Engine):
 def make_engine(
     name: str = "threads", jobs: int | None = None, address: str | None = None
 ) -> Engine:
-    """Return `Threads` or `Dask` by name; ``address`` is that of a Dask scheduler.
-
-    Examples
-    --------
-    >>> make_engine("threads", jobs=3).jobs
-    3
-    """
+    """Return `Threads` or `Dask` by name; ``address`` is that of a Dask scheduler."""
     if name == "dask":
         return Dask(address, jobs)
     if name != "threads":

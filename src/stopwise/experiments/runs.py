@@ -20,36 +20,16 @@ CACHED_ROUNDS = 10_000
 
 
 class Trace(msgspec.Struct, frozen=True, eq=False):
-    """What is stored of a run.
+    """What is stored of a run; but for ``seconds``, its spec and seed alone decide it."""
 
-    Attributes
-    ----------
-    key : str
-        Of the spec.
-    seed : int
-        With the key, it names the run.
-    rounds : ndarray of shape (n,)
-        The rounds t, counted from 1 and ending in T, to which the curves belong.
-    regret : ndarray of shape (n,)
-        𝔑_t.
-    total_cost : ndarray of shape (n,) or None
-        Σ (γ_I + C_I) up to t, where the environment has error rates.
-    undominated : ndarray of shape (n,)
-        The part of 𝔑_t from rounds whose context is not weakly dominant.
-    depths : ndarray of shape (K,)
-        How many rounds stopped at each arm.
-    seconds : float
-        How long it took; the only value that depends on the machine.
-    """
-
-    key: str
-    seed: int
-    rounds: Ints
-    regret: Floats
-    total_cost: Floats | None
-    undominated: Floats
-    depths: Ints
-    seconds: float
+    key: str  # of the spec
+    seed: int  # with the key, it names the run
+    rounds: Ints  # (n,): the rounds t, from 1 and ending in T, to which the curves belong
+    regret: Floats  # (n,): 𝔑_t
+    total_cost: Floats | None  # (n,): Σ (γ_I + C_I) up to t, where error rates are known
+    undominated: Floats  # (n,): the part of 𝔑_t from contexts that are not weakly dominant
+    depths: Ints  # (K,): how many rounds stopped at each arm
+    seconds: float  # how long it took
 
     def agrees(self, other: "Trace") -> bool:
         """Return whether this is the same run with the same numbers, to the last bit."""

@@ -55,19 +55,6 @@ class RunStore:
     Several processes may write at once. A process that is killed loses what it had not `put`,
     and nothing else. A missing file is created; `CorruptFileError` if it is damaged or not a store,
     `UnsupportedVersionError` if it has another format.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from stopwise.experiments.runs import execute
-    >>> from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
-    >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
-    >>> where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
-    >>> spec = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=100)
-    >>> with tempfile.TemporaryDirectory() as folder, RunStore(f"{folder}/runs.db") as store:
-    ...     store.put(spec, [execute(spec, 0), execute(spec, 2)])
-    ...     store.missing(spec, range(4))
-    [1, 3]
     """
 
     def __init__(self, path: "str | PathLike[str]") -> None:

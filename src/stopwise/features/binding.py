@@ -263,8 +263,8 @@ class BoundFeatures:
         context = numbers("a context", x, InvalidContextError)
         if context.shape != (self.context_dim,):
             raise InvalidContextError(
-                f"a context is a flat list of {self.context_dim} numbers; this has shape "
-                f"{context.shape}"
+                f"a context is a flat list of context_dim={self.context_dim} numbers; this has "
+                f"shape {context.shape}"
             )
         return context
 

@@ -19,37 +19,16 @@ Bools = NDArray[np.bool_]
 
 
 class Chunk(msgspec.Struct, frozen=True, eq=False):
-    """Rows ``first``, ``first + 1``, … of a log.
+    """Rows ``first``, ``first + 1``, … of a log."""
 
-    Attributes
-    ----------
-    first : int
-        The number of the first of them, from 0.
-    rounds : Rounds
-        What a policy needs to run them.
-    codes : ndarray of int64, shape (n, K)
-        Equal codes mean equal outputs, within this chunk; −1 where there is none.
-    labels : ndarray of int64, shape (n,)
-        The right answers in the same codes; −1 where unknown.
-    values : tuple or None
-        What a code means, ``values[code]``. None where codes are the answers themselves.
-    stops : ndarray of int64, shape (n,)
-        The arm at which the round stopped; −1 if none answered. (``rounds.reach`` is deeper where
-        the log has outputs beyond the stop.)
-    rule_stop : ndarray of int64, shape (n,)
-        Where the rule would have stopped, if the log says; else ``stops``.
-    costs : ndarray of float64, shape (n, K), or None
-        What each call really cost; NaN where the log does not say.
-    """
-
-    first: int
-    rounds: Rounds
-    codes: Ints
-    labels: Ints
-    values: tuple[Any, ...] | None
-    stops: Ints
-    rule_stop: Ints
-    costs: Floats | None
+    first: int  # from 0
+    rounds: Rounds  # what a policy needs to run them
+    codes: Ints  # (n, K): equal codes mean equal outputs, within this chunk; −1 where there is none
+    labels: Ints  # (n,): the right answers in the same codes; −1 where unknown
+    values: tuple[Any, ...] | None  # of each code; None where codes are the answers themselves
+    stops: Ints  # (n,): where rounds stopped, perhaps before ``rounds.reach``; −1 if none answered
+    rule_stop: Ints  # (n,): where the rule would have stopped, if the log says; else ``stops``
+    costs: Floats | None  # (n, K): what calls really cost; NaN where the log does not say
 
     @property
     def n(self) -> int:

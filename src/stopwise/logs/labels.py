@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from stopwise.checks import unlike_labels
 from stopwise.logs.chunk import Bools, Chunk
-
-ENOUGH = 30  # labelled rounds from which they show anything (heuristic: normal intervals hold)
 
 
 class LabelCheck:
@@ -28,10 +27,4 @@ class LabelCheck:
 
     def unlike(self) -> str | None:
         """Return how labels differ from outputs, if none of many is the output of any arm."""
-        if self._equal or self.rows < ENOUGH:
-            return None
-        label, output = self._first
-        return (
-            f"no label is the output of any arm, in {self.rows:,} labelled rounds: a label is "
-            f"{label}, for instance, where an output is {output}"
-        )
+        return unlike_labels(self._equal, self.rows, *self._first)

@@ -51,11 +51,8 @@ class Log:
     Raises
     ------
     InvalidLogError
-        If the file is damaged, empty or lacks a column; from `chunks`, if cells are wrong.
-    FileNotFoundError
-        If there is no such file.
-    MissingPackageError
-        If it is a Parquet file and pyarrow is not installed.
+        If the file is damaged, empty or lacks a column; from `chunks`, if cells are wrong (it
+        lists the first ten).
 
     Examples
     --------
@@ -99,11 +96,6 @@ class Log:
         """Yield the rounds in order, up to ``size`` at a time.
 
         Calls ``progress("reading", done, of)``; in text files ``of`` is a guess until the end.
-
-        Raises
-        ------
-        InvalidLogError
-            If cells of a chunk are wrong; it lists the first ten.
         """
         return self._chunks(integer("size", size, least=1), progress)
 

@@ -57,8 +57,6 @@ class LogWriter:
         If the file exists, and neither ``append`` nor ``overwrite`` is given.
     InvalidLogError
         If a round does not fit, with nothing written of it; if the file cannot be appended to.
-    MissingPackageError
-        If it is to be a Parquet file and pyarrow is not installed.
 
     Examples
     --------
@@ -119,11 +117,7 @@ class LogWriter:
     def write(self, done: Round, label: Any = None) -> None:
         """Write a round, as `Runner` returns it, with the right answer if it is known.
 
-        Raises
-        ------
-        InvalidLogError
-            If the round does not fit the columns, or an output is not a number, bool or text;
-            nothing of the round is written.
+        Outputs must be numbers, bools or text.
         """
         with self._lock:
             if self._closed:

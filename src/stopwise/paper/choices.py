@@ -48,13 +48,7 @@ SWEPT_MARGINS = (0.01, 0.03, 0.05, 0.07)
 
 
 def realizable_costs(n_arms: int, case: int) -> tuple[float, ...]:
-    """Return the c_i of the captions: 0.1 + (i − 1)(0.09 + (j − 1)·0.01), 0.06 for five arms.
-
-    Examples
-    --------
-    >>> [round(c, 2) for c in realizable_costs(4, 2)]
-    [0.1, 0.2, 0.3, 0.4]
-    """
+    """Return the c_i of the captions: 0.1 + (i − 1)(0.09 + (j − 1)·0.01), 0.06 for five arms."""
     step = {4: 0.09, 5: 0.06}[n_arms] + 0.01 * (case - 1)
     return tuple(0.1 + i * step for i in range(n_arms))
 

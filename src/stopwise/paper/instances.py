@@ -27,13 +27,7 @@ def heart(costs: Costs) -> EnvironmentSpec:
 
 
 def realizable(n_arms: int, case: int, margin: float) -> EnvironmentSpec:
-    """Return a realizable instance: its θ as in `choices`, its costs as in the captions.
-
-    Examples
-    --------
-    >>> realizable(4, 1, 0.04).build().context_dim
-    3
-    """
+    """Return a realizable instance: its θ as in `choices`, its costs as in the captions."""
     monomials = Polynomial(choices.DEGREE).monomials(3)
     theta: list[list[float]] = []
     for i, j in combinations(range(n_arms), 2):

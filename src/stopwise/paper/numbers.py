@@ -20,11 +20,6 @@ def number_files(name: str, table: Sequence[Row]) -> dict[str, bytes]:
     r"""Return rows, which have the same columns, as ``name.csv`` and ``name.parquet``.
 
     The same rows give the same bytes; a missing value is left empty; floats lose no digit.
-
-    Examples
-    --------
-    >>> number_files("regret", [{"policy": "uss-pd", "regret": 0.1}])["regret.csv"]
-    b'policy,regret\nuss-pd,0.1\n'
     """
     text, parquet = io.StringIO(), io.BytesIO()
     writer = csv.DictWriter(text, table[0] if table else (), lineterminator="\n")
@@ -41,11 +36,6 @@ def table_rows(table: Table) -> list[Row]:
     ``line`` and ``label`` identify the row of the table, ``label`` being the words it begins with;
     ``column`` names the column. Words are in ``text``; a number is in ``value``, with ``low``,
     ``high`` and ``n`` if it is a mean.
-
-    Examples
-    --------
-    >>> table_rows(Table("t", "T", ("case", "ξ"), (("first", 0.5),)))[1]["value"]
-    0.5
     """
     rows: list[Row] = []
     for line, cells in enumerate(table.rows):

@@ -57,23 +57,11 @@ def reproduce(
     Runs that are already in ``out`` are not done again; killed at any moment and called again, it
     resumes and comes to the same numbers.
 
-    Parameters
-    ----------
-    out : Path
-        The folder; created if it is missing. Runs of all calls are stored there; figures, numbers
-        and the report are those of the last call.
-    quick : bool
-        A few repetitions only: most intervals are too wide to decide a claim.
-    only : sequence of str
-        Names from ``EXHIBITS``; all by default.
-    engine, jobs, address
-        What does the runs, as in `make_engine`.
-    seed : int
-        Of the first repetition; the others follow it.
-    progress : callable, optional
-        Called as ``progress(stage, done, of)``.
-    command : str
-        How the report says to repeat this.
+    Runs of all calls are stored in ``out``; figures, numbers and the report are those of the last.
+    With ``quick`` most intervals are too wide to decide a claim. ``only`` has names from
+    ``EXHIBITS``; ``engine``, ``jobs`` and ``address`` are those of `make_engine`; ``seed`` is that
+    of the first repetition, which the others follow; ``command`` is how the report says to repeat
+    this.
     """
     if unknown := [name for name in only if name not in EXHIBITS]:
         raise InvalidParameterError(

@@ -46,31 +46,17 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Exhibit(msgspec.Struct, frozen=True):
-    """A table or figure of the paper.
+    """A table or figure of the paper."""
 
-    Attributes
-    ----------
-    name, title, where, text : str
-        The name for ``--only``, the title, the place in the paper, and the text of the section.
-    tables, pictures : callable
-        From the evidence to the section's own.
-    claims : callable
-        From the evidence and a setting to the claims; called for each of ``settings``.
-    cells : callable
-        Which runs it needs; none by default.
-    many : tuple of str
-        The policies that are repeated 500 times, as in the realizable plots, rather than 100.
-    """
-
-    name: str
+    name: str  # for ``--only``
     title: str
-    where: str
-    text: str
+    where: str  # in the paper
+    text: str  # of the section
     tables: Callable[[ClaimEvidence], Sequence[Table]]
-    claims: Callable[[ClaimEvidence, str], Sequence[Claim]]
+    claims: Callable[[ClaimEvidence, str], Sequence[Claim]]  # under each of ``settings``
     pictures: Callable[[ClaimEvidence], Sequence[Picture]] = lambda _: []
-    cells: Callable[[], list[Cell]] = list
-    many: tuple[str, ...] = ()
+    cells: Callable[[], list[Cell]] = list  # which runs it needs
+    many: tuple[str, ...] = ()  # policies repeated 500 times, as in the realizable plots
     settings: tuple[str, ...] = NAMES
 
     def build(self, evidence: ClaimEvidence) -> Section:

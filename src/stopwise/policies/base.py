@@ -1,6 +1,7 @@
 """The protocol that every policy follows: deciding and learning, one round or many."""
 
 import copy
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.checks import as_table, rounds_in
-from stopwise.errors import InvalidParameterError, LabelsNotSupportedError
+from stopwise.errors import InvalidParameterError, LabelsNotSupportedError, LabelWarning
 from stopwise.features import BoundFeatures
 from stopwise.policies import checking, overrides
 from stopwise.policies.checking import Answers, Bools, Differ, GivenTruth, Ints, KnownTruth, ToPlay
@@ -249,7 +250,8 @@ class Policy(ABC):
         **truth
             What the policy `needs_truth` for, one value per round: ``labels``, ``optimal`` (i*), or
             ``disagreement`` (p_ij, shape (n, K, K)). ``labels`` may also be given to a policy that
-            asks for them, None where nobody knows; it sees those it asks for.
+            asks for them, None where nobody knows; it sees those it asks for (`LabelWarning` if
+            none is given, or if none of 30 or more is the output of any arm).
 
         Returns
         -------
@@ -276,8 +278,11 @@ class Policy(ABC):
 
         wrong = None
         if labels and not self.needs_truth:
-            wrong = np.ascontiguousarray(table != known["labels"][:, None]).astype(np.uint8)
-            wrong[[label is None for label in labels]] = 2
+            wrong = checking.wrong_arms(table, known["labels"])
+        elif self.asks_for_labels and n:
+            words = f"{type(self).__name__} asks for labels and `run` was given none"
+            words += ": what it asks for is used up in vain. Give labels=, None where unknown"
+            warnings.warn(words, LabelWarning, stacklevel=2)
         rounds = ToPlay(contexts, self._answers(table, known), known, progress, wrong=wrong)
         return self._play(rounds, learn)
 

@@ -1,5 +1,6 @@
 """Checks of what a policy is given: outputs, stops, disagreements, recorded rounds."""
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -8,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import as_table, comparable, integer, numbers, short_repr
+from stopwise.checks import as_table, comparable, integer, numbers, real, short_repr, unlike_labels
 from stopwise.errors import (
     InvalidContextError,
     InvalidOutputsError,
     InvalidParameterError,
     InvalidStopError,
+    LabelWarning,
     TruthRequiredError,
 )
 from stopwise.records import LabelRequest, Progress, Round, Rounds
@@ -38,6 +40,8 @@ class ToPlay(NamedTuple):
     wrong: Differ | None = None  # of each arm, for a policy that asks for labels
 
 
+NOT_ASKED = (0.0, 0.0, 0.0)  # a request for no label
+RAREST = 1e-40  # probability of a request: the square of its weight, 1/p, is far from overflow
 TRUTH = ("labels", "optimal", "disagreement")  # what a policy may need, as `run` takes it
 NOT_A_BOOL = "whether two arms disagreed is True or False, not"  # the value follows
 
@@ -78,9 +82,19 @@ def differing(codes: int, n: int) -> Bools:
     return values[:, None] != values[None, :]
 
 
-def checked_stop(stop: int, n_arms: int) -> int:
+def checked_stop(stop: int, n_arms: int, name: str = "stop") -> int:
     """Return a stop as an int."""
-    return integer("stop", stop, most=n_arms - 1, error=InvalidStopError)
+    return integer(name, stop, most=n_arms - 1, error=InvalidStopError)
+
+
+def checked_request(request: LabelRequest | None) -> tuple[float, float, float]:
+    """Return a request for a label as the engine takes it."""
+    if request is None:
+        return NOT_ASKED
+    probability = real("request.probability", request.probability, least=RAREST, most=1)
+    explored = real("request.explored", request.explored, least=0, most=1)
+    round_ = real("request.round", request.round, least=0)
+    return probability, explored if explored >= RAREST else 0.0, round_
 
 
 def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:
@@ -128,6 +142,18 @@ def checked_truth(
         if kind == "labels" and bool(np.any(values != values)):
             raise InvalidOutputsError("labels must be right answers, none of them NaN")
     return checked
+
+
+def wrong_arms(outputs: NDArray[Any], labels: NDArray[Any]) -> Differ:
+    """Return which outputs (n, K) are wrong: 1, 0, or 2 where the label is not known, None."""
+    wrong = np.ascontiguousarray(outputs != labels[:, None]).astype(np.uint8)
+    given = labels.tolist()
+    known = [t for t, label in enumerate(given) if label is not None] or [0]
+    shown = short_repr(given[known[0]]), short_repr(outputs[known[0]].tolist()[0])
+    if unlike := unlike_labels(not wrong[known].all(), len(known), *shown):
+        warnings.warn(unlike, LabelWarning, stacklevel=3)
+    wrong[[label is None for label in given]] = 2
+    return wrong
 
 
 def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]:

@@ -15,17 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 from stopwise.cascade import Cascade
 from stopwise.checks import comparable, integer, real
 from stopwise.engine.native import Learner, Rule
-from stopwise.errors import (
-    InvalidOutputsError,
-    InvalidParameterError,
-    WideFeaturesWarning,
-)
+from stopwise.errors import InvalidOutputsError, InvalidParameterError, WideFeaturesWarning
 from stopwise.features import Answers, BoundFeatures, FeaturesLike, Identity, Standard, bind
 from stopwise.policies.checking import (
     Bools,
     Differ,
     Ints,
     ToPlay,
+    checked_request,
+    checked_stop,
     differing,
     encode_outputs,
     learned_ends,
@@ -39,13 +37,7 @@ from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.policies.self_scaling import LAST as MOST_HELD
 from stopwise.policies.self_scaling import HeldRounds
 from stopwise.policies.staged import StagedRound, known_row
-from stopwise.records import (
-    Decision,
-    LabelRequest,
-    PairEvidence,
-    Round,
-    Rounds,
-)
+from stopwise.records import Decision, LabelRequest, PairEvidence, Round, Rounds
 
 Floats = NDArray[np.float64]
 Request: TypeAlias = tuple[float, float, float]  # `LabelRequest` as the engine has it
@@ -53,7 +45,6 @@ Request: TypeAlias = tuple[float, float, float]  # `LabelRequest` as the engine 
 SMALLEST_RIDGE = 1e-9  # with 10⁶ rounds, H is then still positive definite in double precision
 MOST_FORCED = (1 << 53) - 1  # forced rounds: a double holds them exactly
 EXPLORED = 0.06  # heuristic, by simulation: of rounds that explore at the beginning, if needed
-NOT_ASKED = (0.0, 0.0, 0.0)  # a request for no label
 OWN_RIDGE = 1 / 16  # precision of the prior for features that are not `Standard`: a logit of ±4
 WIDE = 250  # heuristic: features from which a round costs more than some 10 ms (docs/features.md)
 GRAM_RESIDUAL = 1e-7  # ‖V·V⁻¹ − I‖ of what `gram` returns
@@ -118,7 +109,7 @@ class Contextual(Estimates):
         self._n_pairs = len(cascade.pairs())
         self._last = cascade.n_arms - 1
         self._share = self._explore
-        self.use_features(self.features)
+        self.learner = self.use_features(self.features)
         # Not the stream of default_rng(seed), from which a caller may draw the contexts.
         self._random = generator([self.seed, *b"chance"]) if self._share else None
         self._lock = threading.RLock()
@@ -328,13 +319,14 @@ class Contextual(Estimates):
             return
         n, codes = encode_outputs(outputs, self._n_arms)
         right = np.array([output == answer for output in outputs], dtype=np.uint8)
-        differ, request = self._listed(differing(codes, n)), done.request or NOT_ASKED
+        differ, request = self._listed(differing(codes, n)), checked_request(done.request)
+        rule_stop = checked_stop(done.rule_stop, self._n_arms, "rule_stop")
         with self._lock:
             row = known_row(self.features, done.context, outputs)
-            self.learner.label(row, done.rule_stop, right, differ, request)
+            self.learner.label(row, rule_stop, right, differ, request)
             if self.held is not None:
                 context, shown = list(done.context), right.tolist()
-                self.held.hold_label(context, done.rule_stop, shown, differ.tolist(), request)
+                self.held.hold_label(context, rule_stop, shown, differ.tolist(), request)
 
     def _at_once(self, rounds: ToPlay) -> Ints:
         with self._lock:
@@ -342,11 +334,11 @@ class Contextual(Estimates):
 
     # -- features that scale themselves -------------------------------------------------------
 
-    def use_features(self, features: BoundFeatures) -> None:
-        """Begin to learn again, with other features."""
+    def use_features(self, features: BoundFeatures) -> Learner:
+        """Use other features from now on; return an empty learner for them."""
         self.features = features  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
         self._maps = features.maps_in_engine
-        self.learner = self.new_learner(features)
+        return self.new_learner(features)
 
     def hold(
         self, x: ArrayLike, stop: int, rule_stop: int, differ: Differ, asks: bool = True
@@ -438,7 +430,7 @@ class Contextual(Estimates):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._lock = threading.RLock()
-        self.use_features(self.features)
+        self.learner = self.use_features(self.features)
         self.learner.restore(state["learner"])
 
 

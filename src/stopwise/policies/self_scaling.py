@@ -89,8 +89,8 @@ class HeldRounds:
         """
         table = np.array(self._rounds)
         record, stops, rule_stops = self._record(table)
-        policy.use_features(_fitted(policy.features, record))
-        rows, learner = recorded_rows(policy.features, record), policy.learner
+        learner = policy.use_features(_fitted(policy.features, record))
+        rows = recorded_rows(policy.features, record)
         requests = np.where(table[:, self._dim + 2, None] > 0, np.zeros(3), np.nan)
         done = 0
 
@@ -108,6 +108,7 @@ class HeldRounds:
             row = policy.row_of(context, n, differ)
             learner.label(row, rule_stop, right, differ, request)
         learn(slice(done, None))
+        policy.learner = learner  # complete: other threads may look at any time
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what is held as arrays by name."""

@@ -37,7 +37,8 @@ class StagedRound(RoundInProgress):
         self._known, starts_with = _known(x), self._policy.features.starts_with
         if len(self._known) != starts_with:
             raise InvalidContextError(
-                f"a round starts with {starts_with} numbers; these are {len(self._known)}"
+                f"a round starts with context_dim={starts_with} numbers; these are "
+                f"{len(self._known)}"
             )
         self._noise, self._note, self._explored = self._policy.begin()
 
@@ -96,7 +97,7 @@ class StagedRound(RoundInProgress):
         sees = features.sees or ()
         if arm == self._last:
             return  # nothing is left to decide by what the last arm reveals
-        known = [*self._known, *_known(revealed)]
+        known = [*self._known, *_known(revealed, "revealed")]
         if len(known) != sees[arm]:
             raise InvalidContextError(
                 f"arm {arm} reveals {sees[arm] - len(self._known)} numbers, as the features say; "
@@ -147,8 +148,8 @@ def recorded_rows(features: BoundFeatures, recorded: Rounds) -> Floats:
         return features.rows(contexts)
     if contexts.ndim != 2 or contexts.shape[1] != features.context_dim:
         raise InvalidContextError(
-            f"recorded contexts have {features.context_dim} columns, with what stages reveal; "
-            f"these have shape {contexts.shape}"
+            f"recorded contexts have {features.context_dim} columns, context_dim="
+            f"{features.starts_with} and what stages reveal; these have shape {contexts.shape}"
         )
     rows = np.zeros((len(contexts), features.width))
     for arm, stage in enumerate(features.stages):
@@ -162,9 +163,9 @@ def recorded_rows(features: BoundFeatures, recorded: Rounds) -> Floats:
     return rows
 
 
-def _known(values: ArrayLike | None) -> list[float]:
-    """Return a context as far as it is known."""
-    known = numbers("a context", () if values is None else values, InvalidContextError)
+def _known(values: ArrayLike | None, name: str = "a context") -> list[float]:
+    """Return a context, or a part of it, as a list."""
+    known = numbers(name, () if values is None else values, InvalidContextError)
     if known.ndim != 1 or not np.isfinite(known).all():
-        raise InvalidContextError(f"a context is a flat list of finite numbers, not {values!r}")
+        raise InvalidContextError(f"{name} is a flat list of finite numbers, not {values!r}")
     return known.tolist()

@@ -20,11 +20,13 @@ class Thompson(Contextual):
 
     ::
 
-        for context x, draw for every pair   z_ij ~ N(φᵀθ̂_ij, v²·‖φ‖²_{H_ij⁻¹})
+        for context x, draw for every pair   z_ij ~ N(φᵀθ̂_ij, v_t²·‖φ‖²_{H_ij⁻¹})
         stop at the first arm i with         C_j − C_i > μ(z_ij) for all j > i
 
-    H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's likelihood at θ̂, so v = 1
-    draws from the Laplace approximation of the posterior. It explores less than USS-PD, unproved.
+    H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's likelihood at θ̂, so v_t = 1
+    draws from the Laplace approximation of the posterior, and v_t = v·(1 + 4/(1 + t/20)). It
+    explores less than USS-PD, unproved. Where arms never disagree the posterior is far from normal
+    and its approximation too wide, hence v = ½.
 
     Parameters
     ----------
@@ -52,7 +54,7 @@ class Thompson(Contextual):
         features: FeaturesLike | None = None,
         context_dim: int | None = None,
         *,
-        scale: float = 1.0,
+        scale: float = 0.5,
         forced_rounds: int | str = 5,
         ridge: float | None = None,
         seed: int = 0,

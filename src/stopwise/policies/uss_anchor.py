@@ -23,7 +23,7 @@ class USSAnchor(Contextual):
 
     Stopping at i instead of K costs at most C_i + p_iK − C_K, so with p known the rule is never
     worse than running everything, whether or not deeper arms are better (docs/theory.md). It asks
-    for no label. With two arms it is USS-Laplace.
+    for no label. With two arms it is the test of USS-Laplace, with the same z from the beginning.
 
     Parameters
     ----------

@@ -18,10 +18,11 @@ class USSLaplace(Contextual):
         then, for context x, stop at the first arm i with
 
             C_j − C_i > p̃_ij(x)·g̃_ij(x)   for all j > i,        or at the last
-            p̃_ij(x) = μ(φᵀθ̂_ij + z·‖φ‖_{H_ij⁻¹})
+            p̃_ij(x) = μ(φᵀθ̂_ij + z_t·‖φ‖_{H_ij⁻¹}),   z_t = z·(1 + 4/(1 + t/20))
 
     H_ij = Σ μ'(φ_sᵀθ̂)·φ_sφ_sᵀ + ridge·I is the Hessian of the pair's log posterior at θ̂, so the
-    second term is z standard deviations of the logit, by Laplace's approximation. g̃_ij is the upper
+    second term is z_t standard deviations of the logit, by Laplace's approximation. In the first
+    rounds t it is wider: what is then believed wrongly may never be tested again. g̃_ij is the upper
     value of what going on gains where i and j disagree, by labels, and 1 without labels
     (docs/labels.md). There is no proof as for `USSPD`: on real cascades it learns much faster.
 
@@ -35,7 +36,7 @@ class USSLaplace(Contextual):
         How many labels to ask for in all, or below 1, of what share of the rounds whose arms
         disagree; none by default.
     z : float
-        z ≥ 0; larger explores more. 0.7 is heuristic (docs/policies.md).
+        z ≥ 0; larger explores more. 0.5 is heuristic (docs/policies.md).
     forced_rounds : int or "auto"
         How many rounds go to the last arm first (see `USSPD`).
     ridge : float, optional
@@ -69,7 +70,7 @@ class USSLaplace(Contextual):
         context_dim: int | None = None,
         *,
         labels: float = 0,
-        z: float = 0.7,
+        z: float = 0.5,
         forced_rounds: int | str = 5,
         ridge: float | None = None,
         explore: float | None = None,

@@ -42,17 +42,8 @@ class Decisions(Protocol):
 class RoundLoop:
     """One round: asks the stages that a source of decisions names, until it says stop.
 
-    Parameters
-    ----------
-    stages : sequence of Stage
-        One for each arm.
-    case : object
-        What they are asked about.
-    decisions : Decisions
-        Decide which arm is next.
-    instead : str or None
-        What to write instead of a call that blocks, if a stage must be awaited; None where the
-        steps are awaited.
+    ``case`` is what they are asked about. ``instead`` says what to write instead of a call that
+    blocks, if a stage must be awaited; None where the steps are awaited.
     """
 
     def __init__(

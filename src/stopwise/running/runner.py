@@ -143,12 +143,8 @@ class Runner:
     def run(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002 (the word for it)
         """Run one case to its end, and return its record; ``id`` is random unless given.
 
-        Raises
-        ------
-        InvalidContextError
-            If the context is not what the policy's features need. No stage was asked.
-        InvalidParameterError
-            If a stage is async: await `arun`.
+        `InvalidContextError` means that the context is not what the policy's features need: no
+        stage was asked. If a stage is async, await `arun`.
         """
         check_blocking(self.stages, INSTEAD)
         local = _LocalRound(self, case, id)
@@ -173,12 +169,8 @@ class Runner:
         """Run cases one after another, and yield each round when it has ended.
 
         Nothing runs until you loop over the result. A data frame (pandas or polars) gives its rows
-        as tuples; ``id_of`` maps a case to the id of its round.
-
-        Raises
-        ------
-        InvalidContextError
-            If a case has no proper context; it names the case. The rounds before it are done.
+        as tuples; ``id_of`` maps a case to the id of its round. `InvalidContextError` names the
+        case that has no proper context; the rounds before it are done.
         """
         for number, case in enumerate(_rows(cases), 1):
             with _named_case(number):
@@ -227,15 +219,8 @@ class Runner:
     def label(self, done: Round, answer: Any) -> None:
         """Give the policy the right answer to a finished round.
 
-        ``answer`` is what a stage would have answered; it is made canonical in the same way.
-
-        Raises
-        ------
-        LabelsNotSupportedError
-            If the policy has no use for labels.
-        InvalidParameterError
-            If stages have a ``canonical`` of their own and the runner has none: it cannot know
-            which of them labels need.
+        ``answer`` is what a stage would have answered; it is made canonical in the same way. If
+        only stages have a ``canonical``, it is refused: the runner cannot know which one to take.
         """
         own = [repr(stage.name) for stage in self.stages if stage.canonical is not None]
         if self.canonical is None and own:

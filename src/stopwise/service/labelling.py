@@ -18,19 +18,20 @@ SHOWN = 20  # rounds in one answer
 async def wanted_labels(service: Service, name: str) -> m.WantedLabels:
     """Return the rounds whose labels a cascade asks for, the oldest first."""
     learner = await service.look_up(lambda: service.state.learner(name))
-    wanted, shown = dict(learner.ledger.wanted), list[m.WantedLabel]()
-    for number, request in wanted.items():
+    ledger, shown = learner.ledger, list[m.WantedLabel]()
+    for number, request in ledger.answerable().items():
         opened, reported = await service.round_events(learner, number)
-        if opened is None or reported is None:
-            continue  # compacted away
+        if opened is None or reported is None:  # compacted away while the service runs
+            ledger.logged_from = max(ledger.logged_from, ledger.opened_at[number] + 1)
+            continue
         context = np.frombuffer(context_of(opened, reported, number)).tolist()
         answers = map(decode_output, reported.outputs)
         outputs = dict(zip(learner.cascade.names, answers, strict=False))
-        id_, time = learner.ledger.id(number), reported.time
+        id_, time = ledger.id(number), reported.time
         shown.append(m.WantedLabel(id_, time, context, outputs, request.probability))
         if len(shown) == SHOWN:
             break
-    return m.WantedLabels(len(wanted), shown)
+    return m.WantedLabels(len(ledger.answerable()), shown)
 
 
 async def give_label(

@@ -345,17 +345,9 @@ class Learner:
     def labelled(self, event: Labelled) -> None:
         """Apply a recorded label."""
         context = tuple(np.frombuffer(event.context).tolist())
-        outputs = tuple(event.outputs)
-        done = Round(
-            "",
-            0.0,
-            context,
-            outputs,
-            outputs,
-            len(outputs) - 1,
-            event.rule_stop,
-            request=self.ledger.wanted.get(event.number),
-        )
+        outputs, request = tuple(event.outputs), self.ledger.wanted.get(event.number)
+        end, rule_stop = len(outputs) - 1, event.rule_stop
+        done = Round("", 0.0, context, outputs, outputs, end, rule_stop, request=request)
         self.policy.label(done, event.label)
         self.ledger.wanted.pop(event.number, None)
         self.ledger.labels[event.number] = fingerprint(event.label)
@@ -406,7 +398,7 @@ class Learner:
             open=len(self.ledger.open),
             learned=self.ledger.learned,
             labelled=len(self.ledger.labels),
-            labels_wanted=len(self.ledger.wanted),
+            labels_wanted=len(self.ledger.answerable()),
             stops=stops,
             mean_cost=float(np.dot(stops, self._costs)) / n if n else None,
         )

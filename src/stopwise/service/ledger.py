@@ -82,6 +82,7 @@ class Ledger:
         self.repeats = Repeats()
         self.learned = 0
         self._oldest = 0  # no round before this one is open
+        self.logged_from = 0  # events before this one are known to be compacted away; not saved
 
     def __len__(self) -> int:
         return len(self.status)
@@ -136,6 +137,11 @@ class Ledger:
         self.wanted[number] = request
         if len(self.wanted) > KEEP_WANTED:
             del self.wanted[next(iter(self.wanted))]
+
+    def answerable(self) -> dict[int, LabelRequest]:
+        """Return the labels asked for that can still be given: the log has their rounds."""
+        asked, opened_at = dict(self.wanted), self.opened_at
+        return {n: asked[n] for n in asked if opened_at[n] >= self.logged_from}
 
     def _expire(self) -> None:
         # A function of the log alone, so that every replica gives up the same rounds.

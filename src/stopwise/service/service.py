@@ -46,7 +46,6 @@ class Service:
         self.recovering = "the service has not started"  # how far it has come; "" once done
         self.draining = False  # about to stop: requests are answered, and `ready` is False
         self.failed: asyncio.Future[Exception]  # the error, should it be unable to go on
-        self.started_at = time.time()
         self._store = store
         self._reader = open_store(settings.store)  # a connection of its own, to look up events
         self._reading = asyncio.Lock()
@@ -107,6 +106,9 @@ class Service:
             self.recovering = f"recovering: {done:,} of {of:,} events"
 
         state = await recover_state(self._store, progress=progress)
+        first = await self._store.first() or state.position + 1
+        for learner in state.order:
+            learner.ledger.logged_from = first
         LOG.info("recovered", extra={"events": state.position})
         if self._writer is not None:  # not the first time: the writer goes on at once
             self.recovering = ""

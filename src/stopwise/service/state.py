@@ -26,13 +26,7 @@ _HEAD = len(MAGIC) + 4 + 32
 
 
 class State:
-    """The cascades after some number of events.
-
-    Examples
-    --------
-    >>> State().position, len(State().hash())
-    (0, 64)
-    """
+    """The cascades after some number of events."""
 
     def __init__(self) -> None:
         self.position = 0  # events that were applied

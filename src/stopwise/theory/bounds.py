@@ -147,23 +147,15 @@ def regret_bound(
 
     Parameters
     ----------
-    rounds : float
-        T.
-    n_features, n_arms, delta, sigma, kappa
-        As in `alpha`.
-    min_eigenvalue : float
-        λ_Σ, as in `forced_rounds_bound`.
+    rounds, n_features, n_arms, delta, sigma, kappa, min_eigenvalue
+        T; the others as in `alpha` and `forced_rounds_bound`.
     dominance_margin : float or array_like of shape (K−1,)
         ξ for all arms, or ξ_h for h = 2 … K, as from `stopwise.theory.dominance.arm_margins`.
         Above zero; infinite for an arm never deeper than the best.
-    R_max : float
-        The largest regret of a round, see `largest_regret`.
-    lam, S : float
-        Of USS-PD-λI, as in `beta`.
-    lipschitz : float
-        k_μ, at least κ; 1/4 for the logistic function.
-    C, C1, C2 : float
-        Universal constants of unknown value; 1 is a placeholder.
+    R_max, lipschitz : float
+        The largest regret of a round, see `largest_regret`; k_μ, at least κ.
+    lam, S, C, C1, C2 : float
+        Of USS-PD-λI, as in `beta`; universal constants of unknown value, 1 is a placeholder.
     as_proved : bool
         Whether to take the form that the proof gives.
 

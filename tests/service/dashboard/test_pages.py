@@ -31,7 +31,7 @@ def busy() -> Learner:
 @pytest.fixture(scope="module")
 def pages(busy: Learner) -> dict[str, str]:
     evil = learner_of(spec("evil", [EVIL, f"{EVIL}2", f"{EVIL}3"], [f"{EVIL}a", "b"]), 80)
-    many = learner_of(spec("many", [f"arm {k}" for k in range(15)]), 70)
+    many = learner_of(spec("many", [f"arm {k}" for k in range(15)]), 12)
     new = learner_of(spec("new", context=[EVIL, "b"]), 0)
     return {
         "busy": page_of(busy),

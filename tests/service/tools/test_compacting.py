@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from stopwise.errors import CorruptLogError
-from stopwise.service.labelling import give_label
-from stopwise.service.messages import BatchRequest, LabelRequest
+from stopwise.service.dashboard.views import detail
+from stopwise.service.labelling import give_label, wanted_labels
+from stopwise.service.messages import BatchRequest, CascadeSpec, LabelRequest, WantedLabels
 from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal
 from stopwise.service.tools.checking import rebuild, verify
@@ -19,6 +20,7 @@ from stopwise.service.tools.compacting import DAY, compact, plan
 from stopwise.service.tools.reading import existing
 from tests.service.tools.conftest import Lived
 from tests.service.tools.making import (
+    ARMS,
     TRIAGE,
     blocks_of,
     change,
@@ -96,6 +98,33 @@ async def test_the_last_days_remain(where: str) -> None:
         assert await report(service, waiting, lambda arm: "ill") == "learned"
         after = await service.state_hash()
     async with running(where) as service:
+        assert await service.state_hash() == after
+
+
+async def test_labels_of_deleted_rounds_are_wanted_no_longer(where: str) -> None:
+    policy = {"kind": "uss-laplace", "labels": 12}
+    async with running(where) as service:
+        await service.create(CascadeSpec("triage", ARMS, 2, policy=policy), None)
+
+        async def disagree(rounds: int) -> list[str]:
+            opened = [await open_round(service, [0.1, 0.2]) for _ in range(rounds)]
+            for one in opened:
+                assert await report(service, one, lambda arm: arm) == "learned"
+            return [one.id for one in opened]
+
+        await disagree(3)
+        assert (await wanted_labels(service, "triage")).wanted == 3
+        await compacted(where)
+        assert await wanted_labels(service, "triage") == WantedLabels(0, [])
+        ids = await disagree(2)
+        found = await wanted_labels(service, "triage")
+        assert (found.wanted, [one.id for one in found.rounds]) == (2, ids)
+        view = service.state.learner("triage").view()
+        assert (view.labels_wanted, detail(service.state.learner("triage"))["wanted"]) == (2, 2)
+        await compacted(where)
+        after = await service.state_hash()
+    async with running(where) as service:  # which knows it before anybody looks
+        assert service.state.learner("triage").view().labels_wanted == 0
         assert await service.state_hash() == after
 
 

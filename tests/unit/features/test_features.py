@@ -155,7 +155,7 @@ def test_every_pair_uses_its_own_slot_in_row_major_order() -> None:
 @pytest.mark.parametrize(
     ("x", "words"),
     [
-        ([0, 0], r"flat list of 3 numbers; this has shape \(2,\)"),
+        ([0, 0], r"flat list of context_dim=3 numbers; this has shape \(2,\)"),
         ([0, math.nan, 0], "coordinate 1 is nan; contexts must be finite"),
         (np.array([0, 0, -math.inf]), "coordinate 2 is -inf"),
         (np.array([0, "1", 0], object), "real numbers"),

@@ -173,13 +173,15 @@ def test_revealed_step_by_step_or_known_before_is_the_same(
 
 def test_what_stages_reveal_must_be_what_the_features_see() -> None:
     policy = staged(forced_rounds=5)
-    with pytest.raises(sw.InvalidContextError, match="starts with 1"):
+    with pytest.raises(
+        sw.InvalidContextError, match="starts with context_dim=1 numbers; these are 2"
+    ):
         policy.start([0.5, 0.5])
     running = policy.start([0.5])
     for revealed, wrong in (([], [[0.1]]), ([0.25], [[], [float("nan")], [0.1, 0.2]])):
         running.next()
         for numbers in wrong:
-            with pytest.raises(sw.InvalidContextError):
+            with pytest.raises(sw.InvalidContextError, match="reveal"):
                 running.give(1, numbers)
         assert running.context == (0.5,)
         running.give(1, revealed)

@@ -27,12 +27,6 @@ def read_hint(cascade: Cascade, predicted: Floats, differ: Bytes) -> Hint | None
     """Return the question about the arm that most seems worse than a cheaper one, if any does.
 
     ``predicted`` (n, pairs) is p̂, ``differ`` whether each pair disagreed, of rows in random order.
-
-    Examples
-    --------
-    >>> differ = np.repeat([[0, 1, 1], [0, 0, 0]], 1000, axis=0)  # the third arm is often alone
-    >>> read_hint(Cascade([0.1, 0.1, 0.1]), np.full((2000, 3), 0.5), differ)
-    Hint(worse=2, better=0, agrees=(0.5, 1.0))
     """
     if cascade.n_arms < 3 or len(differ) < LEAST_ROWS:
         return None

@@ -8,11 +8,11 @@ import math
 import numpy as np
 
 from stopwise.cascade import Cascade
+from stopwise.checks import ENOUGH
 from stopwise.logs.chunk import Bytes, Floats
 from stopwise.logs.diagnosis.findings import Audit, Hint, LabelPlan
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 from stopwise.logs.diagnosis.sampling import UNKNOWN, Sample
-from stopwise.logs.labels import ENOUGH
 from stopwise.reporting.intervals import Z95, Estimate, around, mean, wilson
 
 # Half a 95 % interval of the gain: planned for while nothing is known of it (heuristic), and the

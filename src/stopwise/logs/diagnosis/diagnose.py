@@ -13,7 +13,6 @@ from stopwise.logs.diagnosis.findings import Audit, Diagnosis, PairSummary, Reli
 from stopwise.logs.diagnosis.models import Disagreement, group_disagreements, reliability
 from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, Sample, survey, with_agreed
 from stopwise.logs.diagnosis.verdict import MOST_DEGREE, SHARED, judge
-from stopwise.logs.labels import ENOUGH
 from stopwise.logs.log import Log
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.intervals import wilson
@@ -102,7 +101,7 @@ def diagnose(
     progress("estimating", 1, 2)
     labels = audit = hint = None
     labelled = with_agreed(found.audited, rows)
-    if found.audited.n >= ENOUGH:
+    if found.audited.n >= checks.ENOUGH:
         labels = model.predict(labelled.contexts, _halves(labelled, rows, model)), labelled.wrong
         added = 0 if labelled is found.audited else int((~labelled.differ.any(axis=1)).sum())
         audit = read_audit(cascade, *labels, added)
@@ -158,10 +157,7 @@ def _check(log: Log, found: LogSurvey) -> None:
 
 
 def _pairs(
-    cascade: Cascade,
-    found: LogSurvey,
-    calibration: tuple[Reliability, ...],
-    labelled: Sample,
+    cascade: Cascade, found: LogSurvey, calibration: tuple[Reliability, ...], labelled: Sample
 ) -> tuple[PairSummary, ...]:
     pairs: list[PairSummary] = []
     for k, (i, j) in enumerate(cascade.pairs()):
@@ -219,6 +215,8 @@ def _notes(log: Log, found: LogSurvey, cascade: Cascade, audit: Audit | None) ->
             f"Labels: {found.labelled:,} rows, {found.labelled_deep:,} of them with every output. "
             f"They are taken to be a random choice of {which}"
         )
-        if found.audited.n < ENOUGH:
-            notes.append(f"Fewer than {ENOUGH} labelled rows have every output: too few to use.")
+        if found.audited.n < checks.ENOUGH:
+            notes.append(
+                f"Fewer than {checks.ENOUGH} labelled rows have every output: too few to use."
+            )
     return tuple(notes)

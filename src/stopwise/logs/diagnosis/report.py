@@ -34,23 +34,8 @@ def write_report(
     """Write ``report.html``, ``diagnosis.json`` and ``figures`` into a folder; return the page.
 
     The page needs nothing beside it. The same diagnosis gives the same bytes. All files are
-    written, or none.
-
-    Parameters
-    ----------
-    diagnosis : Diagnosis
-        What was found.
-    folder : Path
-        Created if it does not exist.
-    command : str, optional
-        The command that gives the same numbers again.
-    progress : callable, optional
-        Called as ``progress("drawing", done, of)``, in pictures.
-
-    Raises
-    ------
-    MissingPackageError
-        If matplotlib or Jinja2 is not installed.
+    written, or none. ``command`` gives the same numbers again; ``progress`` is called as
+    ``progress("drawing", done, of)``, in pictures.
     """
     need_matplotlib("logs")
     pictures = [p.picture for s in sections(diagnosis) for p in s.panels if p.picture is not None]

@@ -143,13 +143,16 @@ def _labels_needed(names: Sequence[str], plan: LabelPlan) -> str:
             f"{first}: where the two disagree, what it corrects less what it spoils is {settled} "
             f"of the rows, and must be {percent(plan.needed)}."
         )
-    few = f" (the log has {len(plan.rows):,})" if len(plan.rows) < plan.labels else ""
+    some, few = len(plan.rows), ""
+    if some < plan.labels:
+        few = f" (the log has {some:,} without a label: too few to settle it)"
+    rows = "--label-rows FILE.csv writes which rows." if some else "They must come from new rounds."
     return (
         f"Labels on {plan.labels:,} {'more ' if gain else ''}random rows in which arms disagree"
         f"{few} would settle whether {second} on all rows is worth the {gap} that it costs more "
         f"than {first}: where the two disagree, what it corrects less what it spoils must be "
         f"{percent(plan.needed)} of the rows, and the labels give that to within "
-        f"±{100 * plan.width:.2g} points (95 %). --label-rows FILE.csv writes which rows."
+        f"±{100 * plan.width:.2g} points (95 %). {rows}"
     )
 
 

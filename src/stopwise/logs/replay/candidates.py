@@ -74,13 +74,7 @@ class Candidate(NamedTuple):
 def candidates(
     given: Sequence[PolicyLike], log: Log, cascade: Cascade, seed: int, labels: float
 ) -> "dict[str, Policy | Named]":
-    """Check the policies that were given, before the log is read; return them by name.
-
-    Raises
-    ------
-    UnknownPolicyError, InvalidParameterError, PersistenceError
-        If one cannot be used with this log.
-    """
+    """Check the policies that were given, before the log is read; return them by name."""
     if not given:
         raise InvalidParameterError(
             "name a policy to replay the log with: 'uss-laplace', for instance"

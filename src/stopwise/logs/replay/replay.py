@@ -7,23 +7,22 @@ from pathlib import Path
 import numpy as np
 
 from stopwise.cascade import Cascade
-from stopwise.checks import real
+from stopwise.checks import ENOUGH, real
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.chunk import Bytes, Chunk
-from stopwise.logs.labels import ENOUGH, LabelCheck
+from stopwise.logs.labels import LabelCheck
 from stopwise.logs.log import Log
 from stopwise.logs.replay.candidates import Candidate, PolicyLike, candidates, prepare, summarise
 from stopwise.logs.replay.picture import png
 from stopwise.logs.replay.results import CandidateResult, Criterion, Replay, result_of, values_of
 from stopwise.logs.replay.totals import Outcomes, ReplayTotals
-from stopwise.policies.base import CHUNK
+from stopwise.policies.base import CHUNK, Policy
 from stopwise.policies.contextual import Contextual
 from stopwise.policies.randomness import checked_seed
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.files import write_files
 
 CANDIDATES = ("uss-laplace", "uss-anchor", "uss-pd")
-OTHER_WORDS = "Are they the same answers in other words? Every answer counts as wrong now."
 SAME = 1e-12  # losses that differ by less are equal but for rounding
 
 
@@ -90,6 +89,13 @@ def replay(
     """
     _check(log, cascade, labels)
     chosen = candidates(policies, log, cascade, checked_seed(seed), labels)
+    takes = (
+        p.asks_for_labels if isinstance(p, Policy) else "labels" in p[1] for p in chosen.values()
+    )
+    if labels and not any(takes):
+        raise InvalidParameterError(
+            f"{', '.join(chosen)} would not use labels: add 'uss-laplace', or ask for none"
+        )
     found = summarise(log, progress)
     run = _Run(log, cascade, prepare(chosen, log, cascade, found, answers), seed)
     for chunk in log.chunks(chunk_rows):
@@ -173,7 +179,7 @@ class _Run:
             policies=tuple(policies),
             fixed=tuple(fixed),
             best_fixed=best,
-            notes=() if unlike is None else (f"Warning: {unlike}. {OTHER_WORDS}",),
+            notes=() if unlike is None else (f"Warning: {unlike}.",),
             decisions=dict(zip(names, map(np.concatenate, self._decisions), strict=True)),
         )
 

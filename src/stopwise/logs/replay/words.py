@@ -1,7 +1,7 @@
 """The conclusions of a replay, in sentences."""
 
 from stopwise.cascade import costs_doubt
-from stopwise.logs.labels import ENOUGH
+from stopwise.checks import ENOUGH
 from stopwise.logs.replay.results import CandidateResult, Replay
 from stopwise.reporting.wording import number, percent, plural
 
@@ -29,6 +29,8 @@ def sentences(found: Replay) -> list[str]:
     if found.asked:
         had = found.answered
         each = ", ".join(f"{name} {n:,} (got {had[name]:,})" for name, n in found.asked.items())
+        others = ", ".join(one.name for one in found.policies if one.name not in found.asked)
+        each += f"; none by {others}" if others else ""
         words.append(f"Labels asked for: {each}; what labels cost is not counted.")
     if found.labelled and found.judged_by == "cost + disagreement":
         words.append(

@@ -108,7 +108,7 @@ def detail(learner: Learner) -> Values:
         "facts": facts(learner),
         "context": context,
         "report": report,
-        "wanted": len(learner.ledger.wanted),
+        "wanted": len(learner.ledger.answerable()),
     }
 
 
@@ -173,11 +173,12 @@ def facts(learner: Learner) -> list[tuple[str, str, str]]:
     policy, ledger, rounds = learner.policy, learner.ledger, learner.policy.rounds
     expired = len(ledger) - ledger.learned - len(ledger.open)
     features = plural(policy.n_features, "feature") if policy.n_features else "no context"
+    asked = len(ledger.answerable())
     counts = f"of {len(ledger):,}; {len(ledger.open):,} are open, {expired:,} expired"
     found = [
         ("Policy", policy.name, f"with {features}"),
         ("Learned from", plural(rounds, "round"), counts),
-        ("Labelled", plural(len(ledger.labels), "round"), f"{len(ledger.wanted):,} are asked for"),
+        ("Labelled", plural(len(ledger.labels), "round"), f"{asked:,} are asked for"),
     ]
     if (least := policy.least_observed_pair()) is not None:
         effort, names = policy.effort, learner.cascade.names

@@ -186,14 +186,7 @@ def _is_here(host: str, own: str) -> bool:
 
 
 def refused(refusal: Refusal, headers: Iterable[tuple[str, str]] = ()) -> Response:
-    """Return the answer to a request that is refused.
-
-    Examples
-    --------
-    >>> response = refused(Refusal(503, "unavailable", "the disk is full", retry_after=2))
-    >>> response.status, response.body, response.headers
-    (503, b'{"error":{"code":"unavailable","message":"the disk is full"}}', (('retry-after', '2'),))
-    """
+    """Return the answer to a request that is refused."""
     field = msgspec.UNSET if refusal.field is None else refusal.field
     extra = list(headers)
     if refusal.retry_after is not None:
@@ -217,20 +210,7 @@ def unexpected(error: BaseException, request: Request) -> Response:
 
 
 def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
-    """Return the content of a body, or refuse it in words for the person who must fix it.
-
-    Examples
-    --------
-    >>> from stopwise.service.messages import BatchRequest
-    >>> decoder = msgspec.json.Decoder(BatchRequest)
-    >>> read_json(decoder, b'{"contexts": [[0.5, 1]]}').contexts
-    [[0.5, 1.0]]
-    >>> try:
-    ...     read_json(decoder, b'{"contexts": [[0.5, 1], [0.5, "1"]]}')
-    ... except Refusal as refusal:
-    ...     print(refusal.code, refusal.field, "-", refusal)
-    invalid contexts[1][1] - contexts[1][1] must be a number, not "1"
-    """
+    """Return the content of a body, or refuse it in words for the person who must fix it."""
     if not body:
         raise Refusal(400, "bad_request", "the body is empty, and JSON is needed")
     try:

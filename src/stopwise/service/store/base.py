@@ -109,6 +109,10 @@ class EventStore(ABC):
         found = [Block(*row) for row in await self._rows(query, position)]
         return found[0] if found and position <= found[0].end else None
 
+    async def first(self) -> int | None:
+        """Return the position of the first event that is there."""
+        return (await self._rows(f"SELECT min(base) FROM {self._table}"))[0][0]
+
     async def lost(self, known: int = 0) -> str:
         """Return what the log has lost, in words; ``known`` is an event that it must have."""
         position, expected = await self.recorded_end() or (0, START)

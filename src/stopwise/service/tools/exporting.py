@@ -138,14 +138,11 @@ async def _ended(events: Events, before: State, learner: Learner) -> AsyncIterat
         begun = {k: (np.frombuffer(x), 0.0) for k, x in waiting if isinstance(x, bytes)}
     async for event in events:
         if isinstance(event, Opened) and event.cascade == index:
-            for k, context in enumerate(_contexts(event), event.first):
+            contexts = np.frombuffer(event.contexts).reshape(event.count, -1)
+            for k, context in enumerate(contexts, event.first):
                 if learner.ledger.status[k] == LEARNED:
                     begun[k] = context, event.time
         elif isinstance(event, Reported) and event.cascade == index and event.ended:
             context, time = begun.pop(event.number, (None, 0.0))
             context = np.frombuffer(event.context) if learner.staged else context
             yield event, context, time or event.time
-
-
-def _contexts(event: Opened) -> Numbers:
-    return np.frombuffer(event.contexts).reshape(event.count, -1)

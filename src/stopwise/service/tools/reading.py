@@ -61,7 +61,7 @@ class Start(msgspec.Struct, frozen=True):
 async def start_of(store: EventStore) -> Start:
     """Find out where a log begins: at its first event or, once compacted, at a snapshot."""
     end, digest = await store.end()
-    first = await first_event(store) or end + 1
+    first = await store.first() or end + 1
     if first == 1:
         return Start(State(), 1, end, digest)
     for position in await store.snapshots():
@@ -72,13 +72,6 @@ async def start_of(store: EventStore) -> Start:
                 return Start(state, first, end, digest)
     missing = "has no snapshot of the state before it that this version of Stopwise reads"
     raise CorruptLogError(f"the log begins at event {first}, and {missing}; restore a backup")
-
-
-async def first_event(store: EventStore) -> int | None:
-    """Return the position of the first event that is there."""
-    async for block in store.read(0):
-        return block.base
-    return None
 
 
 async def check_end(store: EventStore) -> None:
@@ -112,7 +105,7 @@ async def checked_blocks(store: EventStore, start: Start) -> AsyncIterator[Block
         if digest not in (None, start.digest):
             raise CorruptLogError(f"event {start.end}, the last one, was changed")
     except CorruptLogError:
-        if (await first_event(store) or start.end + 1) > start.first:
+        if (await store.first() or start.end + 1) > start.first:
             raise CorruptLogError("the log was compacted while it was read: try again") from None
         raise
 

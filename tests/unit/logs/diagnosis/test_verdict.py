@@ -114,7 +114,10 @@ def test_without_labels_nothing_is_proved_and_a_hint_is_a_question():
     ("changes", "says"),
     [
         ({}, "Labels on 480 random rows .* must be 50.% of the rows, .* within ±10 points"),
-        ({"rows": (1, 2)}, r"Labels on 480 random rows in which arms disagree \(the log has 2\)"),
+        (
+            {"rows": (1, 2)},
+            r"Labels on 480 random rows in which arms disagree \(the log has 2 without",
+        ),
         ({"gain": Estimate(0.6, 0.4, 0.8), "labels": 50}, "Labels on 50 more random rows"),
         ({"gain": Estimate(0.9, 0.8, 1.0), "labels": 0}, "large on all rows is worth the 0.2 .*90"),
         ({"gain": Estimate(0.1, 0.0, 0.2), "labels": 0}, "large on all rows is not worth the 0.2"),

@@ -43,8 +43,12 @@ POLICIES: dict[str, Callable[[], sw.Policy]] = {
 }
 
 
-@pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize(("fails", "suffix"), [(0.0, "parquet"), (0.05, "csv"), (0.05, "jsonl")])
+# Every policy, with and without failures; JSON lines with and without revealed numbers.
+RUNS = [(name, *how) for name in POLICIES for how in ((0.0, "parquet"), (0.05, "csv"))]
+RUNS += [("uss-pd", 0.05, "jsonl"), ("staged laplace", 0.05, "jsonl")]
+
+
+@pytest.mark.parametrize(("name", "fails", "suffix"), RUNS)
 def test_a_live_run_is_repeated(tmp_path: Path, name: str, fails: float, suffix: str) -> None:
     policy, said = POLICIES[name](), arms(1200)
     if name.startswith("staged"):
