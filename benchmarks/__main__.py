@@ -20,7 +20,9 @@ BENCHMARKS = {
     "replay": "replay",
     "service": "service",
     "recovery": "recovery",
+    "endless": "endless",
 }
+ONLY_BY_NAME = {"endless"}  # too long to be part of all
 
 DESCRIPTION = "Measure what a round of Stopwise costs, beside its peers."
 
@@ -41,6 +43,7 @@ what is measured
   service  decisions over HTTP on one core, durable, beside empty routes of the same server;
            latency at half the load; batches
   recovery reading a log of 1,000,000 events back, with and without a snapshot
+  endless  time and memory of 100,000,000 rounds with a half-life of 100,000; only by its name
   radius   not a speed: what each σ loses and how often it locks a run in, simulated without
            labels on the paper's instances and on one constant context
   worlds   not a speed: regret and lock-in of policies beside uss-pd, in 20 realizable worlds
@@ -76,7 +79,8 @@ def main() -> None:
 
     facts = report.machine()
     print(report.header(facts))
-    for name in [options.only] if options.only else BENCHMARKS:
+    usual = [name for name in BENCHMARKS if name not in ONLY_BY_NAME]
+    for name in [options.only] if options.only else usual:
         text, result = import_module(f"benchmarks.{BENCHMARKS[name]}").run(options.quick)
         print(text, flush=True)
         report.write(name, facts, {"benchmark": name, "quick": options.quick, **result})

@@ -1,6 +1,7 @@
 """Checks of arguments where they enter: each returns the value in one form or raises."""
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias, cast
 
@@ -49,6 +50,21 @@ def real(
         text = " and ".join(f"{word} {b:g}" for word, b in limits.items() if b is not None)
         raise error(f"{name} must be a number{text and ' ' + text}, not {value!r}")
     return v
+
+
+def size_in_bytes(name: str, value: object) -> int:
+    """Return an amount of memory, such as "256 MB" or a number of bytes, as bytes.
+
+    Examples
+    --------
+    >>> size_in_bytes("memory", "1.5 GB")
+    1500000000
+    """
+    units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?B?)\s*", str(value).upper())
+    if found is None or isinstance(value, bool) or found[2] not in units:
+        raise InvalidParameterError(f'{name} is a text like "256 MB", not {value!r}')
+    return int(float(found[1]) * units[found[2]])
 
 
 def integer(

@@ -49,7 +49,7 @@ def estimate(rows: Array, disagreed: Array, ridge: float, start: Array) -> Array
 
 
 def radius(
-    n: int, d: int, n_arms: int, delta: float, sigma: float, kappa: float, lam: float, S: float
+    n: float, d: int, n_arms: int, delta: float, sigma: float, kappa: float, lam: float, S: float
 ) -> float:
     """Radius of the confidence ellipsoid around θ̂: α after n rounds or, if λ > 0, β.
 

@@ -19,6 +19,10 @@ double Factor::add(const double* x, double w, double* inverse_x) {
     return before;
 }
 
+void Factor::scale(double share) {
+    for (double& r : reciprocal_) r /= share;
+}
+
 double Factor::square_norm(const double* x, double* work) const {
     std::copy_n(x, stride_, work);
     kernels().forward(lower_.data(), d_, work);

@@ -21,6 +21,9 @@ public:
     // null, gets A⁻¹x of after.
     double add(const double* x, double w, double* inverse_x = nullptr);
 
+    // Become share·A, share > 0.
+    void scale(double share);
+
     // xᵀA⁻¹x; ``work`` has padded(d) numbers.
     double square_norm(const double* x, double* work) const;
 

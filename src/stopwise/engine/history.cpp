@@ -8,6 +8,7 @@ namespace stopwise {
 namespace {
 
 constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
+constexpr double kLongAgo = 600.0;  // e to the power of this is far from overflow
 constexpr std::int32_t kMostOften = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
@@ -16,9 +17,10 @@ History::Block::Block(std::size_t width, std::size_t n_questions, bool counted)
     : x(width * kBlock, 0.0), answers(counted ? 0 : n_questions, 0),
       counts(counted ? kBlock : 0, 0), positives(counted ? n_questions * kBlock : 0, 0) {}
 
-History::History(std::size_t n_arms, std::size_t width, std::vector<std::size_t> answered_from)
-    : n_arms_(n_arms), width_(width), answered_from_(std::move(answered_from)), counted_(n_arms),
-      single_(n_arms) {}
+History::History(std::size_t n_arms, std::size_t width, std::vector<std::size_t> answered_from,
+                 double rate)
+    : n_arms_(n_arms), width_(width), answered_from_(std::move(answered_from)), rate_(rate),
+      counted_(n_arms), single_(n_arms), dropped_(n_arms, 0) {}
 
 std::uint64_t History::hash(const double* row, std::size_t stop) const {
     std::uint64_t h = 0x9e3779b97f4a7c15ULL ^ stop;
@@ -49,6 +51,10 @@ std::size_t History::find(const double* row, std::size_t stop, std::uint64_t has
 History::Block& History::with_room(Blocks& blocks, bool counted) {
     if (blocks.empty() || blocks.back().rows == kBlock) {
         blocks.emplace_back(width_, answered_from_.size(), counted);
+        if (rate_ > 0.0) {
+            blocks.back().rounds.reserve(kBlock);
+            blocks.back().weights.assign(kBlock, 0.0);
+        }
     }
     return blocks.back();
 }
@@ -59,17 +65,36 @@ void History::put(Block& block, const double* row) {
     ++rows_;
 }
 
-void History::append(const double* row, std::size_t stop, const unsigned char* answers) {
+// Drop the rounds that have no weight left.
+void History::forget(std::int64_t round) {
+    const double oldest = static_cast<double>(round) + log(kForgotten) / rate_;
+    for (Blocks& blocks : single_) {
+        while (!blocks.empty() && blocks.front().rows == kBlock &&
+               blocks.front().rounds.back() < oldest) {
+            rows_ -= kBlock;
+            blocks.pop_front();
+        }
+    }
+}
+
+void History::append(const double* row, std::size_t stop, const unsigned char* answers,
+                     std::int64_t round) {
+    if (rate_ > 0.0) forget(round);
     const auto yes = [&](std::size_t q) { return answered_from_[q] <= stop && answers[q] != 0; };
     const std::uint64_t h = hash(row, stop);
     std::size_t place = find(row, stop, h);
     Blocks& blocks = counted_[stop];
-    const bool full = blocks.size() == kMaxDistinct / kBlock && blocks.back().rows == kBlock;
+    const bool full =
+        rate_ > 0.0 || (blocks.size() == kMaxDistinct / kBlock && blocks.back().rows == kBlock);
     if (place == kNowhere ? full : blocks[place / kBlock].counts[place % kBlock] == kMostOften) {
         Block& block = with_room(single_[stop], false);
         const std::uint64_t bit = std::uint64_t{1} << block.rows;
         for (std::size_t q = 0; q < answered_from_.size(); ++q) {
             if (yes(q)) block.answers[q] |= bit;
+        }
+        if (rate_ > 0.0) {
+            block.rounds.push_back(static_cast<double>(round));
+            block.weights[block.rows] = weight(block, block.rows);
         }
         put(block, row);
         return;
@@ -87,8 +112,24 @@ void History::append(const double* row, std::size_t stop, const unsigned char* a
     }
 }
 
-void History::tally(const Block& block, std::size_t question, double* seen, double* positive) {
-    if (block.counts.empty()) {
+// The weight of a row when that of the block's first row was 1.
+double History::weight(const Block& block, std::size_t r) const {
+    return exp(std::min(rate_ * (block.rounds[r] - block.rounds[0]), kLongAgo));
+}
+
+void History::tally(const Block& block, std::size_t question, double now, double* seen,
+                    double* positive) const {
+    if (rate_ > 0.0) {
+        const std::uint64_t bits = block.answers[question];
+        const double age = rate_ * (now - 1.0 - block.rounds[0]), first = exp(-age);
+        for (std::size_t r = 0; r < kBlock; ++r) {
+            seen[r] = first * block.weights[r];
+            if (age >= kLongAgo && r < block.rows) {  // the product may not be a number
+                seen[r] = exp(-rate_ * (now - 1.0 - block.rounds[r]));
+            }
+            positive[r] = (bits >> r & 1) != 0 ? seen[r] : 0.0;
+        }
+    } else if (block.counts.empty()) {
         const std::uint64_t bits = block.answers[question];
         for (std::size_t r = 0; r < kBlock; ++r) {
             seen[r] = r < block.rows ? 1.0 : 0.0;
@@ -103,8 +144,30 @@ void History::tally(const Block& block, std::size_t question, double* seen, doub
     }
 }
 
-double History::observations(std::size_t from) const {
+void History::drop_old() {
+    for (std::size_t stop = 0; stop < n_arms_; ++stop) {
+        Blocks& blocks = single_[stop];
+        const std::size_t old = blocks.size() / 2;
+        blocks.erase(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(old));
+        dropped_[stop] += static_cast<std::int64_t>(old * kBlock);
+        rows_ -= old * kBlock;
+    }
+}
+
+std::size_t History::single_rows() const {
+    std::size_t n = 0;
+    for (const Blocks& blocks : single_) n += blocks.size() * kBlock;
+    return n;
+}
+
+double History::dropped(std::size_t from) const {
     double n = 0.0;
+    for (std::size_t stop = from; stop < n_arms_; ++stop) n += static_cast<double>(dropped_[stop]);
+    return n;
+}
+
+double History::observations(std::size_t from) const {
+    double n = dropped(from);
     each_block(from, [&](const Block& block) {
         if (block.counts.empty()) n += static_cast<double>(block.rows);
         for (const std::int32_t count : block.counts) n += static_cast<double>(count);
@@ -117,12 +180,16 @@ std::size_t History::nbytes() const {
     each_block(0, [&](const Block& block) {
         n += sizeof(Block) + block.x.size() * sizeof(double) +
              block.answers.size() * sizeof(std::uint64_t) +
-             (block.counts.size() + block.positives.size()) * sizeof(std::int32_t);
+             (block.counts.size() + block.positives.size()) * sizeof(std::int32_t) +
+             (block.rounds.capacity() + block.weights.size()) * sizeof(double);
     });
     return n;
 }
 
-void History::archive(Archive& with, std::int64_t rounds, double largest) {
+void History::archive(Archive& with, std::int64_t rounds, double largest, bool capped) {
+    for (std::size_t stop = 0; capped && stop < n_arms_; ++stop) {
+        with.count(dropped_[stop], rounds, "how many rows were dropped");
+    }
     for (std::size_t stop = 0; stop < n_arms_; ++stop) {
         for (const bool counted : {true, false}) {
             Blocks& blocks = counted ? counted_[stop] : single_[stop];
@@ -144,6 +211,7 @@ void History::archive(Archive& with, std::int64_t rounds, double largest) {
 // Save or restore a block of rounds that stopped at ``stop``; ``rounds`` loses as many as it holds.
 void History::archive(Block& block, Archive& with, std::size_t stop, std::int64_t& rounds,
                       double largest) {
+    const auto most = static_cast<double>(kMostCounted);
     with.count(block.rows, kBlock, "the rows of a block");
     with.check(block.rows > 0, "a block without rows");
     for (std::size_t c = 0; c < width_; ++c) {
@@ -152,6 +220,15 @@ void History::archive(Block& block, Archive& with, std::size_t stop, std::int64_
     with.pass(block.answers.data(), block.answers.size());
     with.pass(block.counts.data(), block.counts.size());
     with.pass(block.positives.data(), block.positives.size());
+    if (rate_ > 0.0) {
+        with.check(block.counts.empty(), "a counted context");
+        block.rounds.resize(block.rows);
+        with.between(block.rounds.data(), block.rows, 0.0, most, "a round");
+        with.check(std::is_sorted(block.rounds.begin(), block.rounds.end()), "the order of rounds");
+        for (std::size_t r = 0; with.reading() && r < block.rows; ++r) {
+            block.weights[r] = weight(block, r);
+        }
+    }
     if (!with.reading()) return;
     const bool counted = !block.counts.empty();
     for (std::size_t r = 0; r < kBlock; ++r) {

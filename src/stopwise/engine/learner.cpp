@@ -109,7 +109,7 @@ private:
 
 Learner::Learner(Plan plan, std::shared_ptr<const Rule> rule)
     : plan_(std::move(plan)), rule_(std::move(rule)), pairs_(plan_.n_arms * plan_.n_arms, 0),
-      history_(plan_.n_arms, plan_.width, plan_.answered_from()),
+      history_(plan_.n_arms, plan_.width, plan_.answered_from(), plan_.rate),
       fixed_(plan_.n_arms), depths_(plan_.n_arms) {
     std::size_t k = 0;
     for (std::size_t i = 0; i < plan_.n_arms; ++i) {
@@ -121,9 +121,10 @@ Learner::Learner(Plan plan, std::shared_ptr<const Rule> rule)
     if (whole.from < whole.arm) thirds_.resize(plan_.n_arms * plan_.n_arms * plan_.n_arms);
     for (const Scope& gram : plan_.grams) {
         grams_.push_back({Factor(gram.dim, std::max(rule_->lam(), kFloor))});
+        if (plan_.rate > 0.0) grams_.back().sums.assign(gram.dim * padded(gram.dim), 0.0);
     }
     for (const std::size_t g : plan_.questions) {
-        models_.emplace_back(plan_.grams[g].dim, plan_.ridge);
+        models_.emplace_back(plan_.grams[g].dim, plan_.ridge, plan_.rate);
     }
     scratch_ = scratch();
 }
@@ -151,8 +152,59 @@ void Learner::load(const double* row, Scratch& scratch) const {
     scratch.sweep = 1;
 }
 
+// Rounds as they count: all, or Σ_k e^{−rate·k}.
+double Learner::effective_rounds() const {
+    const auto n = static_cast<double>(rounds_);
+    return plan_.rate > 0.0 ? (1.0 - exp(-plan_.rate * n)) / (1.0 - exp(-plan_.rate)) : n;
+}
+
 double Learner::radius_of(const Gram& gram) const {
-    return rule_->radius(gram.count, static_cast<double>(rounds_));
+    return rule_->radius(gram.count, effective_rounds());
+}
+
+// With forgetting, rounds lose weight whatever they observed: a context that always stops early
+// becomes uncertain again, and is looked at again.
+void Learner::advance() {
+    if (plan_.rate == 0.0) return;
+    const auto now = static_cast<double>(rounds_);
+    for (std::size_t g = 0; g < grams_.size(); ++g) {
+        advance(grams_[g], plan_.grams[g].dim, nullptr, now);
+    }
+    for (Model& model : models_) model.advance(now);
+}
+
+// Let V lose what it loses until ``now``, add a row if one is given, and factor it if anything reads
+// it. Its base is not forgotten.
+void Learner::advance(Gram& gram, std::size_t d, const double* phi, double now) const {
+    if (gram.now == now && phi == nullptr) return;
+    const double share = exp(-plan_.rate * (now - gram.now));
+    const std::size_t stride = padded(d);
+    gram.now = now;
+    gram.count = share * gram.count + (phi != nullptr ? 1.0 : 0.0);
+    for (std::size_t c = 0; c < d; ++c) {
+        for (std::size_t r = c; r < d; ++r) {
+            double& sum = gram.sums[c * stride + r];
+            sum = share * sum + (phi != nullptr ? phi[c] * phi[r] : 0.0);
+        }
+    }
+    if (rule_->reads_gram() || (plan_.forced_rounds == kUntilExplored && !explored_)) {
+        gram.factor = factored(gram.sums, d);
+    }
+}
+
+Factor Learner::factored(const Numbers& sums, std::size_t d) const {
+    const double base = std::max(rule_->lam(), kFloor);
+    Factor factor(d, base);
+    Numbers whole = sums;
+    for (std::size_t c = 0; c < d; ++c) whole[c * padded(d) + c] += base;
+    factor.take(whole, base);
+    return factor;
+}
+
+Factor Learner::gram(std::size_t question) {
+    advance();
+    const Gram& gram = gram_of(question);
+    return plan_.rate > 0.0 ? factored(gram.sums, scope_of(question).dim) : gram.factor;
 }
 
 bool Learner::forced() const {
@@ -164,6 +216,7 @@ std::size_t Learner::decide(const double* row, const double* noise, Noted* noted
     std::fill_n(noted, n_pairs(), kNotCompared);
     const std::size_t last = plan_.n_arms - 1;
     if (forced()) return last;
+    advance();
     if (fixed_ <= last) {
         noted[0].through = kFixedByLabels;
         return fixed_;
@@ -178,6 +231,7 @@ std::size_t Learner::decide(const double* row, const double* noise, Noted* noted
 
 bool Learner::should_stop(const double* row, const double* noise, Noted* noted, std::size_t i) {
     if (forced()) return false;
+    advance();
     if (fixed_ < plan_.n_arms) {
         noted[0].through = kFixedByLabels;
         return i >= fixed_;
@@ -275,8 +329,8 @@ Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j, bool 
     return {verdict, threshold - upper.value, {upper.estimate, upper.value, gain, -1.0}};
 }
 
-bool Learner::evidence(const double* row, const double* noise, std::size_t stop,
-                       Noted* noted) const {
+bool Learner::evidence(const double* row, const double* noise, std::size_t stop, Noted* noted) {
+    advance();
     Scratch scratch = this->scratch();
     load(row, scratch);
     std::vector<Model> models = models_;
@@ -315,6 +369,7 @@ std::vector<Evidence> Learner::explain(const Noted* noted, std::size_t stop) con
 
 Request Learner::observe(const double* row, std::size_t stop, std::size_t rule_stop,
                          const unsigned char* given, bool may_ask) {
+    advance();
     load(row, scratch_);
     complete(given, stop);
     if (stop >= plan_.grams[0].from) {  // otherwise too soon for any model to learn from
@@ -329,18 +384,28 @@ Request Learner::observe(const double* row, std::size_t stop, std::size_t rule_s
                 std::fill_n(row_.begin() + static_cast<std::ptrdiff_t>(gram.offset), gram.dim, 0.0);
             }
         }
-        history_.append(row_.data(), stop, answers_.data());
+        history_.append(row_.data(), stop, answers_.data(), rounds_);
+        const double now = static_cast<double>(rounds_) + 1.0;
         for (std::size_t g = 0; g < grams_.size(); ++g) {
             const Scope& gram = plan_.grams[g];
             const double* const phi = scratch_.phi[g].data();
-            if (gram.arm <= stop) {
+            if (gram.arm <= stop && plan_.rate > 0.0) {
+                advance(grams_[g], gram.dim, phi, now);
+            } else if (gram.arm <= stop) {
                 grams_[g].factor.add(phi, 1.0);
                 grams_[g].count += 1.0;
             }
             for (std::size_t k = 0; gram.from <= stop && k < models_.size(); ++k) {
-                if (plan_.questions[k] == g) models_[k].learn(phi, answers_[k] != 0);
+                if (plan_.questions[k] == g) models_[k].learn(phi, answers_[k] != 0, now);
             }
         }
+    }
+    if (plan_.most_rows > 0 && history_.single_rows() > plan_.most_rows) {
+        for (std::size_t k = 0; k < models_.size(); ++k) {
+            models_[k].summarise({history_, k, scope_of(k), static_cast<double>(rounds_) + 1.0},
+                                 effort_);
+        }
+        history_.drop_old();
     }
     const Request request = may_ask ? ask(stop, std::min(rule_stop, stop), given) : Request{};
     ++rounds_;
@@ -500,7 +565,8 @@ void Learner::label(const double* row, std::size_t n, std::size_t rule_stop,
     }
 }
 
-std::vector<double> Learner::theta(std::size_t question) const {
+std::vector<double> Learner::theta(std::size_t question) {
+    advance();
     Model model = models_[question];
     Effort effort;
     if (!model.solve(source(question), false, effort)) return {};
@@ -510,7 +576,7 @@ std::vector<double> Learner::theta(std::size_t question) const {
 
 std::size_t Learner::nbytes() const {
     std::size_t n = sizeof(Learner) + history_.nbytes();
-    for (const Gram& gram : grams_) n += gram.factor.nbytes();
+    for (const Gram& gram : grams_) n += gram.factor.nbytes() + gram.sums.size() * sizeof(double);
     for (const Model& model : models_) n += model.nbytes();
     for (const Gain& gain : gains_) n += gain.nbytes();
     return n;
@@ -540,16 +606,23 @@ void Learner::archive(Archive& with) {
         with.count(beaten_by_[i], static_cast<std::int64_t>(plan_.n_arms) - 1, "an arm");
         with.check(beaten_by_[i] > i, "an arm");
     }
-    history_.archive(with, rounds_, kLargest);
+    history_.archive(with, rounds_, kLargest, plan_.most_rows > 0);
     const double start = std::max(rule_->lam(), kFloor);
     for (std::size_t g = 0; g < grams_.size(); ++g) {
         Gram& gram = grams_[g];
         const double n = history_.observations(plan_.grams[g].arm);
-        with.between(&gram.count, 1, n, n, "a number of observations");
-        gram.factor.archive(with, start, start + kLongest * n);
+        with.between(&gram.count, 1, plan_.rate > 0.0 ? 0.0 : n, n, "a number of observations");
+        if (plan_.rate > 0.0) {
+            with.between(gram.sums.data(), gram.sums.size(), -kLongest * n, kLongest * n, "a sum");
+            with.between(&gram.now, 1, 0.0, static_cast<double>(rounds_), "a number of rounds");
+            if (with.reading()) gram.factor = factored(gram.sums, plan_.grams[g].dim);
+        } else {
+            gram.factor.archive(with, start, start + kLongest * n);
+        }
     }
     for (std::size_t k = 0; k < models_.size(); ++k) {
-        models_[k].archive(with, history_.observations(scope_of(k).from), kLongest);
+        models_[k].archive(with, history_.observations(scope_of(k).from), kLongest,
+                           history_.dropped(0) > 0.0);
     }
     for (std::int64_t* n :
          {&labelled_rounds_, &asked_, &disagreed_, &trial_asked_, &trial_answered_, &trial_since_}) {

@@ -50,6 +50,8 @@ struct Plan {
     double explore;      // the share of rounds that go to the last arm at random, at the beginning
     double labels;       // how many labels to ask for; below 1: of what share of rounds; 0: none
     std::uint64_t seed;  // of answers drawn, and of labels asked for
+    double rate;         // of forgetting: a round that is k rounds old counts for e^{−rate·k}
+    std::size_t most_rows;  // to store, of those that are not counted; 0: all
 
     std::vector<std::size_t> answered_from() const {
         std::vector<std::size_t> stops;
@@ -82,7 +84,7 @@ public:
 
     // The numbers of every comparison of arms up to ``stop``, with exact estimates; false if an
     // estimate does not settle. Looks only: models are refined in copies.
-    bool evidence(const double* row, const double* noise, std::size_t stop, Noted* noted) const;
+    bool evidence(const double* row, const double* noise, std::size_t stop, Noted* noted);
 
     // The comparisons of arms up to ``stop`` that noted numbers describe.
     std::vector<Evidence> explain(const Noted* noted, std::size_t stop) const;
@@ -108,14 +110,15 @@ public:
     std::size_t fixed_depth() const { return fixed_; }
 
     // θ̂ of a question; empty if it does not settle. Looks only.
-    std::vector<double> theta(std::size_t question) const;
+    std::vector<double> theta(std::size_t question);
 
     std::int64_t rounds() const { return rounds_; }
+    double effective_rounds() const;  // as they count, with forgetting
     std::int64_t labels() const { return labelled_rounds_; }
     std::int64_t asked() const { return asked_; }
     const Plan& plan() const { return plan_; }
     const Rule& rule() const { return *rule_; }
-    const Factor& gram(std::size_t question) const { return gram_of(question).factor; }
+    Factor gram(std::size_t question);
     double observations(std::size_t question) const { return gram_of(question).count; }
     std::size_t pair(std::size_t i, std::size_t j) const { return pairs_[i * plan_.n_arms + j]; }
     std::size_t n_pairs() const { return plan_.n_arms * (plan_.n_arms - 1) / 2; }
@@ -131,6 +134,8 @@ private:
     struct Gram {
         Factor factor;
         double count = 0.0;  // observations
+        Numbers sums = {};   // with forgetting: Σ φφᵀ, and the rounds learned to which it belongs
+        double now = 0.0;
     };
     // What stopping every round at one arm would have lost beyond what the rule loses, in all:
     // exactly for the costs, and for the errors by labels, each for as many rounds as one that was
@@ -183,7 +188,12 @@ private:
     }
     Scratch scratch() const;
     void load(const double* row, Scratch& scratch) const;
-    Source source(std::size_t question) const { return {history_, question, scope_of(question)}; }
+    Source source(std::size_t question) const {
+        return {history_, question, scope_of(question), static_cast<double>(rounds_)};
+    }
+    void advance();
+    void advance(Gram& gram, std::size_t d, const double* phi, double now) const;
+    Factor factored(const Numbers& sums, std::size_t d) const;
     double radius_of(const Gram& gram) const;
     bool passes(At& at, std::size_t i, Noted* noted);
     const Judged& judge(At& at, std::size_t i, std::size_t j, bool settle, Noted* noted) const;

@@ -7,6 +7,8 @@
 
 namespace stopwise {
 
+inline constexpr double kLn2 = 0.69314718055994530942;
+
 double exp(double x);    // 0 below −746, +∞ above 709
 double log(double x);    // x > 0
 double log1p(double x);  // x > −1

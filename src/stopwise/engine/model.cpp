@@ -23,12 +23,14 @@ constexpr double kStalled = 1e-6;     // what will do where rounding allows no b
 constexpr int kSolveEvery = 64;       // rows after which v is solved for again
 constexpr double kRounding = 1e-15;   // of one row added to the factors, relative to the trace
 constexpr double kLightest = 1e-300;  // a weight is never quite 0: it has an inverse
-constexpr double kLn2 = 0.69314718055994530942;
+constexpr double kFadedPrior = 0.995;  // heuristic: a share of the ridge that is good enough
+constexpr int kRestored = 2;           // heuristic: coordinates of the prior restored in a round
+constexpr double kFaded = 0.5;         // what must be left at once, or the history is read again
 
 }  // namespace
 
-Model::Model(std::size_t d, double ridge)
-    : d_(d), stride_(padded(d)), ridge_(ridge), theta_g_(stride_, 0.0), theta_h_(stride_, 0.0),
+Model::Model(std::size_t d, double ridge, double rate)
+    : d_(d), stride_(padded(d)), ridge_(ridge), rate_(rate), prior_(rate > 0.0 ? d : 0, 1.0), theta_g_(stride_, 0.0), theta_h_(stride_, 0.0),
       gradient_(stride_, 0.0), step_(stride_, 0.0), estimate_(stride_, 0.0), hessian_(d, ridge),
       slack_(kInfinity), work_(stride_, 0.0) {}
 
@@ -37,7 +39,10 @@ double Model::logit(const double* phi) const {
 }
 
 // ‖φ‖ ≤ 1 up to rounding, hence a little more.
-double Model::prior_bound() const { return 1.0001 * std::sqrt(2.0 * kLn2 * count_ / ridge_); }
+double Model::prior_bound() const {
+    if (!summary_hessian_.empty()) return kInfinity;  // a quadratic may be below 0
+    return 1.0001 * std::sqrt(2.0 * kLn2 * count_ / ridge_);
+}
 
 double Model::hessian_norm(const double* phi, double* work) const {
     return std::sqrt(hessian_.square_norm(phi, work));
@@ -47,8 +52,18 @@ double Model::decrement() const {
     return std::sqrt(std::max(-kernels().dot(gradient_.data(), step_.data(), stride_), 0.0));
 }
 
+// z such that H(θ_g) is within e^{±z} of the H stored: the shift, and what the prior in it lacks.
+double Model::hessian_shift() const {
+    return rate_ > 0.0 ? shift_ - log(prior_[oldest_]) : shift_;
+}
+
+// … and what rows that the history has dropped may still have in it.
+double Model::dropped() const {
+    return rate_ > 0.0 ? 0.25 * kForgotten * (1.0 + 1.0 / rate_) / ridge_ : 0.0;
+}
+
 double Model::hessian_turn() const {
-    return shift_ + reach_ * (decrement() + rounding_ + slack_);
+    return hessian_shift() + reach_ * (decrement() + rounding_ + slack_);
 }
 
 void Model::find_step() {
@@ -63,10 +78,51 @@ void Model::update_slack() {
     const double size = std::sqrt(kernels().dot(step_.data(), step_.data(), stride_));
     const double steps = static_cast<double>(d_) + static_cast<double>(since_);
     rounding_ = kRounding * steps * trace_ * size / std::sqrt(ridge_);
-    slack_ = certificate(decrement() + rounding_, reach_, shift_) + rounding_;
+    slack_ = certificate(decrement() + rounding_, reach_, hessian_shift() + dropped()) + rounding_;
 }
 
-void Model::learn(const double* phi, bool answer) {
+// Forget what rows lose until ``now``; return whether anything changed that the step rests on.
+bool Model::fade(double now) {
+    const double rounds = now - now_;
+    if (rate_ == 0.0 || rounds <= 0.0) return false;
+    const double share = exp(-rate_ * rounds);
+    now_ = now;
+    count_ *= share;
+    if (anchored_ && share < kFaded) {
+        anchored_ = false;
+        slack_ = kInfinity;
+    }
+    if (!anchored_) return false;
+    for (std::size_t c = 0; c < d_; ++c) {
+        gradient_[c] = share * gradient_[c] + (1.0 - share) * ridge_ * theta_g_[c];
+        prior_[c] *= share;
+    }
+    hessian_.scale(share);
+    trace_ *= share;
+    reach_ /= std::sqrt(share);
+    reach_age_ += 0.5 * rate_ * rounds;
+    for (int k = 0; k < kRestored && prior_[oldest_] < kFadedPrior; ++k) {
+        const double lost = (1.0 - prior_[oldest_]) * ridge_;
+        std::fill(work_.begin(), work_.end(), 0.0);
+        work_[oldest_] = 1.0;
+        hessian_.add(work_.data(), lost);
+        trace_ += lost;
+        prior_[oldest_] = 1.0;
+        oldest_ = (oldest_ + 1) % d_;
+    }
+    reach_ = std::min(reach_, 1.01 / std::sqrt(prior_[oldest_] * ridge_));  // as ‖φ‖ ≤ 1
+    ++since_;
+    return true;
+}
+
+void Model::advance(double now) {
+    if (!fade(now)) return;
+    find_step();
+    update_slack();
+}
+
+void Model::learn(const double* phi, bool answer, double now) {
+    fade(now);
     count_ += 1.0;
     if (!anchored_) return;  // nobody has asked yet: the first anchor will read the history
     const Kernels& use = kernels();
@@ -92,7 +148,7 @@ void Model::learn(const double* phi, bool answer) {
         step_[c] -= along * inverse_phi[c];
     }
     ++since_;
-    if (since_ % kSolveEvery == 0) find_step();
+    if (rate_ > 0.0 || since_ % kSolveEvery == 0) find_step();
     reach_ = std::max(reach_, std::sqrt(before / (1.0 + weight * before)));
     update_slack();
 }
@@ -137,7 +193,7 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
             reach_age_ = 0.0;
             measured_at_ = count_;
         } else {
-            reach_ *= exp(0.5 * moved);
+            reach_ *= exp(0.5 * (moved + dropped()));
         }
     } else {
         shift_ = moved;
@@ -159,10 +215,14 @@ double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
     Numbers h;
     if (with_hessian) h.assign(d_ * stride_, 0.0);
     alignas(64) double seen[kBlock], error[kBlock], weight[kBlock];
-    double moved = 0.0, least = 0.25;
+    double moved = 0.0, least = summary_lightest_;
+    if (!summary_hessian_.empty()) {
+        add_summary_gradient(theta_g_, gradient_);
+        if (with_hessian) h = summary_hessian_;
+    }
     std::size_t rows = 0;
     source.each_block([&](const History::Block& block, const double* x, std::size_t n) {
-        History::tally(block, source.question, seen, error);
+        source.history.tally(block, source.question, source.now, seen, error);
         moved = std::max(moved, use.project(x, n, d_, theta_g_.data(), away.data(), weight));
         least = std::min(least, use.weigh(seen, n, weight, error));
         use.add_gradient(x, n, d_, error, gradient_.data());
@@ -175,11 +235,49 @@ double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
         hessian_.take(h, ridge_);
         lightest_ = least;
         since_ = 0;
+        std::fill(prior_.begin(), prior_.end(), 1.0);
         ++effort.hessians;
     }
     ++effort.passes;
     effort.rows_visited += static_cast<std::int64_t>(rows);
     return moved;
+}
+
+// Add the gradient of the summary at a point: that of a quadratic.
+void Model::add_summary_gradient(const Numbers& theta, Numbers& gradient) const {
+    for (std::size_t c = 0; c < d_; ++c) {
+        const double* const column = summary_hessian_.data() + c * stride_;
+        const double move = theta[c] - summary_theta_[c];
+        gradient[c] += summary_gradient_[c] + column[c] * move;
+        for (std::size_t r = c + 1; r < d_; ++r) {  // its lower half, used twice
+            gradient[r] += column[r] * move;
+            gradient[c] += column[r] * (theta[r] - summary_theta_[r]);
+        }
+    }
+}
+
+void Model::summarise(const Source& source, Effort& effort) {
+    solve(source, true, effort);
+    refine(source, true, false, effort);  // now θ_h is θ_g, and g and H are what they will be
+    Numbers gradient(stride_, 0.0);
+    if (summary_hessian_.empty()) {
+        summary_hessian_.assign(d_ * stride_, 0.0);
+    } else {
+        add_summary_gradient(theta_g_, gradient);
+    }
+    const Kernels& use = kernels();
+    alignas(64) double seen[kBlock], error[kBlock], weight[kBlock];
+    source.history.each_old_block(source.scope.from, [&](const History::Block& block) {
+        const double* const x = block.x.data() + source.scope.offset * kBlock;
+        const std::size_t n = visited(block.rows);
+        source.history.tally(block, source.question, source.now, seen, error);
+        use.project(x, n, d_, theta_g_.data(), theta_g_.data(), weight);
+        summary_lightest_ = std::min(summary_lightest_, use.weigh(seen, n, weight, error));
+        use.add_gradient(x, n, d_, error, gradient.data());
+        use.add_hessian(x, n, d_, weight, summary_hessian_.data());
+    });
+    summary_theta_ = theta_g_;
+    summary_gradient_ = gradient;
 }
 
 // max_s |φ_sᵀv|: how far the full step moves any logit.
@@ -208,7 +306,7 @@ bool Model::solve(const Source& source, bool fresh_hessian, Effort& effort) {
         update_slack();
     }
     for (int attempt = 0; attempt < kMaxRefinements; ++attempt) {
-        const bool near = !fresh_hessian || shift_ <= kExact;
+        const bool near = !fresh_hessian || hessian_shift() <= kExact;
         const double error = std::max(reach_, 1.0) * slack_;
         if (near && error <= kExact) return true;
         if (attempt % 8 == 0) {  // the last pass was one with a fresh Hessian
@@ -227,12 +325,27 @@ void Model::anchor_at(const double* theta, const Source& source, Effort& effort)
 }
 
 std::size_t Model::nbytes() const {
-    return hessian_.nbytes() + 6 * stride_ * sizeof(double) + sizeof(Model);
+    const std::size_t more = prior_.size() + summary_hessian_.size() + 2 * summary_theta_.size();
+    return hessian_.nbytes() + (6 * stride_ + more) * sizeof(double) + sizeof(Model);
 }
 
-void Model::archive(Archive& with, double count, double longest) {
+void Model::archive(Archive& with, double count, double longest, bool summarised) {
     with.count(anchored_, 1, "whether a model is anchored");
-    with.between(&count_, 1, count, count, "a number of observations");
+    const double least = rate_ > 0.0 ? 0.0 : count;
+    with.between(&count_, 1, least, count, "a number of observations");
+    if (rate_ > 0.0) {
+        with.between(&now_, 1, 0.0, static_cast<double>(kMostCounted), "a number of rounds");
+        with.between(prior_.data(), d_, 1e-9, 1.0, "a share of the prior");
+        with.count(oldest_, static_cast<std::int64_t>(d_) - 1, "a coordinate");
+    }
+    if (summarised) {
+        if (with.reading()) summary_hessian_.assign(d_ * stride_, 0.0);
+        for (Numbers* values : {&summary_theta_, &summary_gradient_, &summary_hessian_}) {
+            values->resize(values == &summary_hessian_ ? d_ * stride_ : stride_, 0.0);
+            with.between(values->data(), values->size(), -1e100, 1e100, "a summary");
+        }
+        with.between(&summary_lightest_, 1, 1e-300, 0.25, "a weight");
+    }
     if (!anchored_) return;
     for (Numbers* values : {&theta_g_, &theta_h_, &gradient_, &step_}) {
         with.between(values->data(), d_, -1e100, 1e100, "an estimate");

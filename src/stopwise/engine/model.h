@@ -12,6 +12,10 @@
 // A new row updates all of these in O(d²). When the certificate does not decide a comparison,
 // `refine` moves θ_g to θ̃ and visits the history once: for the gradient alone, O(d) a row, while the
 // Hessian is still near; for both, O(d²) a row, when the shift has grown.
+//
+// With forgetting, L weighs a row of age k by e^{−rate·k}, and not the prior: g and H lose the same
+// share of all rows in every round. The prior's part of H is added again coordinate by coordinate,
+// so that ``prior_`` of it is there (docs/certificate.md, step 10).
 #pragma once
 
 #include "certificate.h"
@@ -33,6 +37,7 @@ struct Source {
     const History& history;
     std::size_t question;
     const Scope& scope;
+    double now;  // rounds learned
 
     // Call ``visit(block, its features, its rows to visit)`` for every block.
     template <class Visit>
@@ -45,7 +50,7 @@ struct Source {
 
 class Model {
 public:
-    Model(std::size_t d, double ridge);
+    Model(std::size_t d, double ridge, double rate);
 
     // φᵀθ̃, the logit that `slack` is about.
     double logit(const double* phi) const;
@@ -63,8 +68,11 @@ public:
     // t such that e⁻ᵗH ≼ ∇²L(θ̂) ≼ eᵗH: the shift, the step and what is left of it.
     double hessian_turn() const;
 
-    // Learn from one more row, already in the history.
-    void learn(const double* phi, bool answer);
+    // Forget what rows lose until ``now`` rounds were learned.
+    void advance(double now);
+
+    // Learn from one more row, already in the history; with it, ``now`` rounds were learned.
+    void learn(const double* phi, bool answer, double now);
 
     // Move θ_g along the step and visit the history once. Far from the minimum, and if ``cautious``,
     // the step is damped to ln(1 + s)/s with s = max_s |φ_sᵀv|, which always decreases L.
@@ -83,24 +91,38 @@ public:
     const Numbers& estimate() const { return estimate_; }  // θ̃
     const Factor& hessian() const { return hessian_; }
 
+    // Replace the rows of the older blocks by a quadratic with their gradient and Hessian at the
+    // estimate, before they are dropped. What the logits move later is then missing from it.
+    void summarise(const Source& source, Effort& effort);
+
     // Put both anchors at a point (for tests).
     void anchor_at(const double* theta, const Source& source, Effort& effort);
 
     std::size_t nbytes() const;
     // Save or restore; its history has ``count`` observations, none of a squared norm above
-    // ``longest``.
-    void archive(Archive& with, double count, double longest);
+    // ``longest``, and some were dropped if ``summarised``.
+    void archive(Archive& with, double count, double longest, bool summarised);
 
 private:
+    bool fade(double now);
+    double hessian_shift() const;
+    double dropped() const;
     double decrement() const;
     void find_step();
     void update_slack();
     double visit(const Source& source, bool with_hessian, Effort& effort);
+    void add_summary_gradient(const Numbers& theta, Numbers& gradient) const;
     double measure_reach(const Source& source) const;
     double largest_move(const Source& source) const;
 
     std::size_t d_, stride_;
-    double ridge_;
+    double ridge_, rate_;
+    double now_ = 0.0;        // rounds learned, as L counts its rows
+    Numbers prior_;           // with forgetting: of each coordinate the share of the ridge in H
+    std::size_t oldest_ = 0;  // the coordinate with the least
+    // of rows that were dropped: where, and what they were there; empty if none were
+    Numbers summary_theta_, summary_gradient_, summary_hessian_;
+    double summary_lightest_ = 0.25;
     bool anchored_ = false;
     Numbers theta_g_, theta_h_, gradient_, step_, estimate_;
     Factor hessian_;

@@ -347,7 +347,7 @@ void learn(SharedLearner& shared, const Table<const double>& rows,
 
 nb::object evidence(SharedLearner& shared, const nb::bytes& before,
                     const std::optional<Numbers1>& noise, std::size_t stop) {
-    const Learner& learner = shared.value;
+    Learner& learner = shared.value;
     Note note(learner, before);
     if (note.empty()) return before;
     const double* draws = draws_of(learner, noise);
@@ -392,7 +392,7 @@ std::optional<NumpyNumbers> theta(SharedLearner& shared, std::size_t question) {
 nb::tuple gram(SharedLearner& shared, std::size_t question) {
     checked(shared, question);
     auto [matrix, inverse] = shared.long_call([&] {
-        const Factor& factor = shared.value.gram(question);
+        const Factor factor = shared.value.gram(question);
         return std::make_pair(factor.matrix(), factor.inverse());
     });
     const auto d = static_cast<std::size_t>(std::lround(std::sqrt(matrix.size())));
@@ -442,12 +442,13 @@ void bind_learner(nb::module_& m) {
                 std::size_t width, std::vector<std::size_t> questions,
                 const std::vector<ScopeTuple>& grams, std::vector<double> gaps, double ridge,
                 std::int64_t forced_rounds, bool transitive, double explore, double labels,
-                std::uint64_t seed) {
+                std::uint64_t seed, double half_life, std::size_t most_rows) {
                  require(n_arms >= 2 && n_arms <= kMaxArms, "2 to 15 arms");
                  require(questions.size() == n_arms || questions.size() == n_arms * (n_arms - 1) / 2,
                          "a question for each pair, or for each arm");
                  Plan plan{n_arms,        width,      std::move(questions), {}, std::move(gaps), ridge,
-                           forced_rounds, transitive, explore,              labels,           seed};
+                           forced_rounds, transitive, explore,              labels,           seed,
+                           rate_of(half_life), most_rows};
                  for (const auto& [offset, dim, arm, from, linear] : grams) {
                      require(dim > 0 && offset + dim <= width && arm < n_arms && from <= arm &&
                                  linear <= dim,
@@ -457,7 +458,8 @@ void bind_learner(nb::module_& m) {
                  new (self) SharedLearner(Learner(std::move(plan), std::move(rule)));
              },
              "rule"_a, nb::kw_only(), "n_arms"_a, "width"_a, "questions"_a, "grams"_a, "gaps"_a,
-             "ridge"_a, "forced_rounds"_a, "transitive"_a, "explore"_a, "labels"_a, "seed"_a)
+             "ridge"_a, "forced_rounds"_a, "transitive"_a, "explore"_a, "labels"_a, "seed"_a,
+             "half_life"_a, "most_rows"_a)
         .def("decide", &decide, "x"_a.none(), "maps"_a.none(), "noise"_a.none())
         .def("should_stop", &should_stop, "row"_a, "noise"_a.none(), "note"_a, "arm"_a)
         .def("begin", &begin)
@@ -482,6 +484,7 @@ void bind_learner(nb::module_& m) {
         .def("save", &save)
         .def("restore", &restore, "saved"_a)
         .def_prop_ro("rounds", read(&Learner::rounds))
+        .def_prop_ro("effective_rounds", read(&Learner::effective_rounds))
         .def_prop_ro("labels", read(&Learner::labels))
         .def_prop_ro("asked", read(&Learner::asked))
         .def_prop_ro("explore_rate", read(&Learner::explore_rate))
@@ -591,10 +594,12 @@ void bind_counts(nb::module_& m) {
 
 // One regression by itself, so that tests can look at its certificate.
 struct Regression {
-    Regression(std::size_t d, double ridge)
-        : history(2, d, {1}), model(d, ridge), scope{0, d, 1, 1, d}, row(padded(d), 0.0) {}
+    Regression(std::size_t d, double ridge, double half_life)
+        : history(2, d, {1}, rate_of(half_life)),
+          model(d, ridge, rate_of(half_life)), scope{0, d, 1, 1, d},
+          row(padded(d), 0.0) {}
 
-    Source source() const { return {history, 0, scope}; }
+    Source source() const { return {history, 0, scope, static_cast<double>(rounds)}; }
     const double* load(const Numbers1& x) {
         require(has_shape(x, scope.dim), "features of another length");
         std::copy_n(x.data(), scope.dim, row.begin());
@@ -602,8 +607,8 @@ struct Regression {
     }
     void learn(const Numbers1& phi, bool answer) {
         const unsigned char yes = answer;
-        history.append(load(phi), 1, &yes);
-        model.learn(row.data(), answer);
+        history.append(load(phi), 1, &yes, rounds++);
+        model.learn(row.data(), answer, static_cast<double>(rounds));
     }
     // φᵀθ̃ and the proved bound on its error.
     std::pair<double, double> logit(const Numbers1& phi) {
@@ -622,6 +627,7 @@ struct Regression {
     Scope scope;
     Numbers row;
     Effort effort;
+    std::int64_t rounds = 0;
 };
 
 void bind_parts(nb::module_& m) {
@@ -638,7 +644,7 @@ void bind_parts(nb::module_& m) {
         .def("normal", &Random::normal)
         .def("beta", &Random::beta, "a"_a, "b"_a);
     nb::class_<Regression>(m, "Regression")
-        .def(nb::init<std::size_t, double>(), "d"_a, "ridge"_a)
+        .def(nb::init<std::size_t, double, double>(), "d"_a, "ridge"_a, "half_life"_a = 0.0)
         .def("learn", &Regression::learn, "phi"_a, "answer"_a)
         .def("anchor_at",
              [](Regression& r, const Numbers1& theta) {

@@ -54,6 +54,7 @@ struct Rule {
 
     virtual double lam() const { return 0.0; }          // V starts as lam·I
     virtual double explored() const { return 1.0; }     // λ_min(V) from which the radius is proved
+    virtual bool reads_gram() const { return true; }    // the upper value depends on V
     virtual bool reads_hessian() const { return false; }  // then H must be near θ̂, not only θ_g
     virtual bool takes_labels() const { return false; }   // labels can lower the upper value
     virtual bool against_last() const { return false; }   // every question is about the last arm
@@ -90,6 +91,7 @@ struct Laplace : Rule {
     explicit Laplace(double s) : scale(s) {}
     Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
     double radius(double observations, double rounds) const override;
+    bool reads_gram() const override { return false; }
     bool reads_hessian() const override { return true; }
     bool takes_labels() const override { return true; }
     double scale;

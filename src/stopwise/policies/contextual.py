@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import comparable, integer, real
+from stopwise.checks import comparable, integer, real, size_in_bytes
 from stopwise.engine.native import Learner, Rule
 from stopwise.errors import InvalidOutputsError, InvalidParameterError, WideFeaturesWarning
 from stopwise.features import Answers, BoundFeatures, FeaturesLike, Identity, Standard, bind
@@ -30,6 +30,7 @@ from stopwise.policies.checking import (
     square,
 )
 from stopwise.policies.estimates import Estimates
+from stopwise.policies.new_learner import new_learner
 from stopwise.policies.overrides import check_record
 from stopwise.policies.playing import learn_recorded, play
 from stopwise.policies.randomness import checked_seed, generator, restored, stored
@@ -71,6 +72,8 @@ class Contextual(Estimates):
         labels: float = 0,
         seed: int = 0,
         transitive: bool = False,
+        half_life: float | None = None,
+        memory: int | str | None = None,
     ) -> None:
         super().__init__(cascade)
         if context_dim is None:
@@ -100,6 +103,11 @@ class Contextual(Estimates):
         if not 0 < self.labels < 1:
             self.labels = integer("labels", labels)
         self.seed = checked_seed(seed)
+        self.half_life = None if half_life is None else real("half_life", half_life, least=1)
+        self.memory = None if memory is None else size_in_bytes("memory", memory)
+        if half_life is not None and memory is not None:
+            words = "give half_life or memory: a half-life bounds the memory, too"
+            raise InvalidParameterError(words)
         self.transitive = transitive
         if transitive and self.features.sees is not None:
             words = (
@@ -108,10 +116,10 @@ class Contextual(Estimates):
             raise InvalidParameterError(words)
         self._n_pairs = len(cascade.pairs())
         self._last = cascade.n_arms - 1
-        self._share = self._explore
+        self.share_explored = self._explore
         self.learner = self.use_features(self.features)
         # Not the stream of default_rng(seed), from which a caller may draw the contexts.
-        self._random = generator([self.seed, *b"chance"]) if self._share else None
+        self._random = generator([self.seed, *b"chance"]) if self.share_explored else None
         self._lock = threading.RLock()
         self.held = None
         if self.features.scales_itself:
@@ -131,6 +139,11 @@ class Contextual(Estimates):
             return self.ridge
         first = features.maps[0]
         return first.size**2 if isinstance(first, Standard) and first.size else OWN_RIDGE
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that create an equal, untrained policy (see `Policy`)."""
+        given = super().parameters()
+        return {k: v for k, v in given.items() if k not in ("half_life", "memory") or v is not None}
 
     @abstractmethod
     def _rule(self) -> Rule:
@@ -176,7 +189,7 @@ class Contextual(Estimates):
             found = self.learner.decide(self.features.row(x), None, noise)
             assert found is not None  # features are valid
         stop, seen, note = found
-        if self._share > 0 and self._explores():
+        if self.share_explored > 0 and self._explores():
             return self.decided(self._last, stop, noise, note, seen)
         return Decision(stop, self._names[stop], self._costs[stop], self, note, noise, seen)
 
@@ -338,7 +351,7 @@ class Contextual(Estimates):
         """Use other features from now on; return an empty learner for them."""
         self.features = features  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
         self._maps = features.maps_in_engine
-        return self.new_learner(features)
+        return new_learner(self, features, self._rule())
 
     def hold(
         self, x: ArrayLike, stop: int, rule_stop: int, differ: Differ, asks: bool = True
@@ -356,7 +369,7 @@ class Contextual(Estimates):
 
     def chances(self, n: int) -> Floats | None:
         """Draw numbers in [0, 1) by which rounds go to the last arm, or None if none does."""
-        return None if self._share == 0 or self._random is None else self._random.random(n)
+        return None if self.share_explored == 0 or self._random is None else self._random.random(n)
 
     def _explores(self) -> bool:
         """Draw whether a round goes to the last arm whatever the rule says."""
@@ -374,30 +387,6 @@ class Contextual(Estimates):
 
     # -- construction and persistence ---------------------------------------------------------
 
-    def new_learner(self, features: BoundFeatures) -> Learner:
-        """Return a learner that has seen nothing."""
-        scopes = [(slot, arm, arm) for slot, arm in self.questions()]
-        if features.sees is not None:
-            pairs = zip(scopes, self.cascade.pairs(), strict=True)
-            scopes = [(slot, arm, self.answered_from(*pair)) for (slot, arm, _), pair in pairs]
-        # Questions that see the same features in the same rounds have the same V.
-        grams = list(dict.fromkeys(scopes))
-        offsets, dims, linear = features.offsets, features.dims, features.linear
-        return Learner(
-            self._rule(),
-            n_arms=self.cascade.n_arms,
-            width=features.width,
-            questions=[grams.index(one) for one in scopes],
-            grams=[(offsets[s], dims[s], arm, first, linear[s]) for s, arm, first in grams],
-            gaps=self.cascade.gaps.ravel().tolist(),
-            ridge=self.prior_precision(features),
-            forced_rounds=-1 if isinstance(self.forced_rounds, str) else self.forced_rounds,
-            transitive=self.transitive,
-            explore=self._share,
-            labels=float(self.labels),
-            seed=self.seed,
-        )
-
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was learned, and the random state if there is one, as arrays by name."""
         with self._lock:
@@ -414,7 +403,7 @@ class Contextual(Estimates):
         learner = state["learner"]
         if learner.dtype != np.uint8 or learner.ndim != 1:
             raise ValueError(f"learner is {learner.dtype}{learner.shape}, expected bytes")
-        restored_learner = self.new_learner(self.features)
+        restored_learner = new_learner(self, self.features, self._rule())
         restored_learner.restore(learner.tobytes())
         held = None
         if self.features.scales_itself and restored_learner.rounds < MOST_HELD:

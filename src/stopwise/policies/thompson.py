@@ -30,7 +30,7 @@ class Thompson(Contextual):
 
     Parameters
     ----------
-    features, context_dim, forced_rounds, ridge
+    features, context_dim, forced_rounds, ridge, half_life, memory
         As in `USSLaplace`.
     scale : float
         v ≥ 0; larger explores more.
@@ -58,9 +58,13 @@ class Thompson(Contextual):
         forced_rounds: int | str = 5,
         ridge: float | None = None,
         seed: int = 0,
+        half_life: float | None = None,
+        memory: int | str | None = None,
     ) -> None:
         self.scale = real("scale", scale, least=0)
-        super().__init__(cascade, features, context_dim, forced_rounds, ridge, seed=seed)
+        settings = (forced_rounds, ridge)
+        forgets: Any = {"half_life": half_life, "memory": memory}
+        super().__init__(cascade, features, context_dim, *settings, seed=seed, **forgets)
         self._normals = generator(self.seed)
 
     def _rule(self) -> native.Rule:

@@ -1,6 +1,6 @@
 """USS-Anchor: never worse than always running every arm, whatever the arms are."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from stopwise.cascade import Cascade
 from stopwise.checks import real
@@ -27,7 +27,7 @@ class USSAnchor(Contextual):
 
     Parameters
     ----------
-    features, context_dim, forced_rounds, ridge, seed
+    features, context_dim, forced_rounds, ridge, seed, half_life, memory
         As in `USSLaplace`.
     explore : float
         The share of rounds that go to the last arm at random (see `USSPD`); 0.06 by default.
@@ -60,9 +60,13 @@ class USSAnchor(Contextual):
         ridge: float | None = None,
         explore: float | None = None,
         seed: int = 0,
+        half_life: float | None = None,
+        memory: int | str | None = None,
     ) -> None:
         self.z = real("z", z, least=0)
-        super().__init__(cascade, features, context_dim, forced_rounds, ridge, explore, seed=seed)
+        settings = (forced_rounds, ridge, explore)
+        forgets: Any = {"half_life": half_life, "memory": memory}
+        super().__init__(cascade, features, context_dim, *settings, seed=seed, **forgets)
 
     def _rule(self) -> native.Rule:
         return native.Anchor(self.z)

@@ -48,6 +48,10 @@ class USSLaplace(Contextual):
         that applies.
     seed : int
         Seed of random choices.
+    half_life : float, optional
+        Rounds after which a round counts half (see `USSPD`).
+    memory : str or int, optional
+        Most to store of the rounds, such as "256 MB" (see `USSPD`).
 
     Examples
     --------
@@ -76,11 +80,13 @@ class USSLaplace(Contextual):
         explore: float | None = None,
         transitive: bool | None = None,
         seed: int = 0,
+        half_life: float | None = None,
+        memory: int | str | None = None,
     ) -> None:
         self.z = real("z", z, least=0)
         if transitive is None:
             transitive = not isinstance(features, Answers)
-        settings = (forced_rounds, ridge, explore, labels, seed, transitive)
+        settings = (forced_rounds, ridge, explore, labels, seed, transitive, half_life, memory)
         super().__init__(cascade, features, context_dim, *settings)
 
     def _rule(self) -> native.Rule:

@@ -33,11 +33,13 @@ class ConfidencePolicy(Contextual):
         labels: float = 0,
         seed: int = 0,
         transitive: bool = False,
+        half_life: float | None = None,
+        memory: int | str | None = None,
     ) -> None:
         self.delta = real("delta", delta, above=0, below=1)
         self.sigma = real("sigma", sigma, above=0)
         self.kappa = real("kappa", kappa, above=0, most=0.25)
-        more = (forced_rounds, ridge, explore, labels, seed, transitive)
+        more = (forced_rounds, ridge, explore, labels, seed, transitive, half_life, memory)
         super().__init__(cascade, features, context_dim, *more)
 
     @property
@@ -103,6 +105,12 @@ class USSPD(ConfidencePolicy):
     transitive : bool
         Whether (i, j) also passes where (i, k) and (k, j) do, for an arm k between them. It is as
         safe, and the rule cannot settle too deep (docs/theory.md). Off, as in the paper.
+    half_life : float, optional
+        Rounds after which a round counts half, for worlds that change (docs/forgetting.md). By
+        default all rounds count alike.
+    memory : str or int, optional
+        Most to store of the rounds, such as "256 MB": older rounds are then replaced by a summary
+        (docs/forgetting.md). By default all are stored.
 
     Examples
     --------
@@ -124,7 +132,7 @@ class USSPD(ConfidencePolicy):
     def radius(self, i: int, j: int) -> float:
         """Return α after the rounds observed so far, the same for every pair."""
         self._model(i, j)  # refuses what is no pair
-        return self.ellipsoid.alpha(self.rounds)
+        return self.ellipsoid.alpha(self.learner.effective_rounds)
 
 
 class USSPDRidge(ConfidencePolicy):
@@ -139,7 +147,8 @@ class USSPDRidge(ConfidencePolicy):
 
     Parameters
     ----------
-    features, context_dim, delta, sigma, kappa, ridge, explore, labels, seed, transitive
+    features, context_dim, delta, sigma, kappa, ridge, explore, labels, seed, transitive,
+    half_life, memory
         As in `USSPD`.
     lam : float
         λ > 0, the multiple of I that V starts from. Not the ridge of the estimate.
@@ -176,6 +185,8 @@ class USSPDRidge(ConfidencePolicy):
         labels: float = 0,
         seed: int = 0,
         transitive: bool = False,
+        half_life: float | None = None,
+        memory: int | str | None = None,
     ) -> None:
         self.lam = real("lam", lam, least=1e-9)
         self.S = real("S", S, least=0)
@@ -192,6 +203,8 @@ class USSPDRidge(ConfidencePolicy):
             labels=labels,
             seed=seed,
             transitive=transitive,
+            half_life=half_life,
+            memory=memory,
         )
 
     def _rule(self) -> Rule:

@@ -33,6 +33,8 @@ class Gram:
             explore=0.0,
             labels=0.0,
             seed=0,
+            half_life=0.0,
+            most_rows=0,
         )
 
     def add(self, rows: Array) -> None:

@@ -1,0 +1,99 @@
+"""Policies that forget, and policies whose memory is bounded."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import stopwise as sw
+
+CASCADE = sw.Cascade([0.02, 0.1, 0.15])
+
+
+def world(n: int, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1, 1, (n, 2))
+    chance = np.array([0.35, 0.2, 0.1]) * (0.5 + (x[:, :1] > 0))
+    return x, (random.random((n, 3)) < chance).astype(np.int64)
+
+
+def made(name: str, **settings: Any) -> Any:
+    return sw.make(name, CASCADE, features=sw.Polynomial(1), context_dim=2, **settings)
+
+
+FORGETFUL = ["uss-laplace", "uss-anchor", "thompson", "uss-pd", "uss-pd-ridge"]
+
+
+@pytest.mark.parametrize("settings", [{"half_life": 40}, {"memory": "1.2 MB"}], ids=str)
+@pytest.mark.parametrize("name", FORGETFUL)
+def test_rounds_one_by_one_at_once_and_after_loading_are_the_same(
+    name: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    x, outputs = world(400) if "half_life" in settings else world(24_000)
+    at_once, saved = made(name, **settings), made(name, **settings)
+    stops = at_once.run(x, outputs)
+    half = len(x) // 2
+    first = saved.run(x[:half], outputs[:half])
+    saved.save(tmp_path / "policy")
+    loaded = sw.load(tmp_path / "policy")
+    assert loaded.parameters() == at_once.parameters()
+    second = []
+    for case, given in zip(x[half : half + 200], outputs[half : half + 200], strict=True):
+        decision = loaded.decide(case)
+        second.append(decision.stop)
+        loaded.observe(case, given[: decision.stop + 1].tolist(), rule_stop=decision.rule_stop)
+        assert all(np.isfinite(e.disagreement_ucb) for e in loaded.explain(decision))
+    assert [*first, *second] == stops[: half + 200].tolist()
+
+
+def test_a_half_life_bounds_what_is_stored_and_nothing_overflows() -> None:
+    """50,000 rounds are 1,000 half-lives: weights far below the smallest number."""
+    x, outputs = world(50_000)
+    outputs[1000:49_000, 1] = outputs[1000:49_000, 0]  # arm 1 agrees: the last arm is not run then
+    policy = made("uss-laplace", half_life=50, z=0.01)
+    stops = policy.run(x, outputs)
+    assert policy.effort["rows_stored"] <= 32 * 50 + 3 * 64
+    assert np.isfinite(policy.theta(0, 2)).all()
+    assert set(stops.tolist()) == {0, 1, 2}
+
+
+def test_a_bounded_memory_is_kept_and_changes_hardly_a_decision() -> None:
+    x, outputs = world(60_000)
+    every, some = made("uss-pd", sigma=0.02), made("uss-pd", sigma=0.02, memory="1500 KB")
+    same = every.run(x, outputs) == some.run(x, outputs)
+    assert some.nbytes < 1_500_000 < every.nbytes
+    assert some.theta(0, 2) == pytest.approx(every.theta(0, 2), abs=0.01)
+    assert same.mean() > 0.999
+
+
+def test_enough_memory_changes_nothing(tmp_path: Path) -> None:
+    x, outputs = world(3000)
+    one, other = made("uss-laplace"), made("uss-laplace", memory="1 GB")
+    assert one.run(x, outputs).tolist() == other.run(x, outputs).tolist()
+    assert "half_life" not in one.parameters()
+
+
+def test_what_stopped_early_becomes_uncertain_again_and_a_change_is_seen() -> None:
+    """Arms agree, so everything stops at once. When they begin to disagree, only rounds that go on
+    could show it: within two half-lives some have, and the rule goes on."""
+    half_life, before, after = 500, 6000, 1000
+    x = np.random.default_rng(1).uniform(-1, 1, (before + after, 2))
+    outputs = np.zeros((before + after, 3), dtype=np.int64)
+    outputs[before:, 1:] = np.random.default_rng(2).random((after, 1)) < 0.6
+    forgets, remembers = made("uss-laplace", half_life=half_life), made("uss-laplace")
+    late = slice(before + after // 2, None)
+    assert (forgets.run(x, outputs)[late] > 0).mean() > 0.9
+    assert (remembers.run(x, outputs)[late] > 0).mean() < 0.1
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(sw.InvalidParameterError, match="half_life must be a number at least 1"):
+        made("uss-pd", half_life=0)
+    with pytest.raises(sw.InvalidParameterError, match='memory is a text like "256 MB", not'):
+        made("uss-pd", memory="much")
+    with pytest.raises(sw.InvalidParameterError, match=r"memory must be at least 1\.\d MB"):
+        made("uss-pd", memory="1 KB")
+    with pytest.raises(sw.InvalidParameterError, match="give half_life or memory"):
+        made("uss-pd", half_life=10, memory="1 GB")
