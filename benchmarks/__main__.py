@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from importlib import import_module
 
 from benchmarks import report
@@ -18,11 +19,15 @@ BENCHMARKS = {
     "worlds": "worlds",
     "arms": "arms",
     "replay": "replay",
+    "tenants": "tenants",
     "service": "service",
     "recovery": "recovery",
+    "snapshots": "service_snapshot",
+    "replicas": "service_replicas",
+    "level_off": "level_off",
     "endless": "endless",
 }
-ONLY_BY_NAME = {"endless"}  # too long to be part of all
+ONLY_BY_NAME = {"endless", "snapshots", "replicas", "level_off", "tenants"}  # too long for all
 
 DESCRIPTION = "Measure what a round of Stopwise costs, beside its peers."
 
@@ -40,9 +45,16 @@ what is measured
            in fresh interpreters
   replay   a Parquet log of 1,000,000 rounds from file to numbers, on one core, and peak memory;
            `python -m benchmarks.replay 10000000` for a longer one
+  tenants  10,000,000 rounds of 100 tenants in threads and on Dask workers, one of them killed: the
+           same bytes, and two cores against one
   service  decisions over HTTP on one core, durable, beside empty routes of the same server;
            latency at half the load; batches
   recovery reading a log of 1,000,000 events back, with and without a snapshot
+  snapshots  the longest wait of a request while a service with 1,000,000 and 10,000,000 rounds
+           writes a snapshot
+  replicas one replica and two on one PostgreSQL (a new one, or STOPWISE_BENCH_POSTGRES=address)
+  level_off  disk and memory of a service over 200,000 rounds, compacted now and then;
+           --policy '{"kind": "uss-pd"}' gives it the settings of its policy
   endless  time and memory of 100,000,000 rounds with a half-life of 100,000; only by its name
   radius   not a speed: what each σ loses and how often it locks a run in, simulated without
            labels on the paper's instances and on one constant context
@@ -75,13 +87,15 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds; shows that it works")
     parser.add_argument("--only", choices=BENCHMARKS, help="run one benchmark instead of all")
+    parser.add_argument("--policy", type=json.loads, help="settings as JSON, for level_off")
     options = parser.parse_args()
 
     facts = report.machine()
     print(report.header(facts))
     usual = [name for name in BENCHMARKS if name not in ONLY_BY_NAME]
     for name in [options.only] if options.only else usual:
-        text, result = import_module(f"benchmarks.{BENCHMARKS[name]}").run(options.quick)
+        more = {"policy": options.policy} if name == "level_off" else {}
+        text, result = import_module(f"benchmarks.{BENCHMARKS[name]}").run(options.quick, **more)
         print(text, flush=True)
         report.write(name, facts, {"benchmark": name, "quick": options.quick, **result})
 

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from stopwise.logs.columns import Columns as Columns
     from stopwise.logs.diagnosis.diagnose import diagnose as diagnose
     from stopwise.logs.diagnosis.findings import Diagnosis as Diagnosis
+    from stopwise.logs.encoding import Encoding as Encoding
     from stopwise.logs.log import Log as Log
     from stopwise.logs.replay.replay import replay as replay
     from stopwise.logs.replay.results import Replay as Replay
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from stopwise.policies.uss_laplace import USSLaplace as USSLaplace
     from stopwise.policies.uss_pd import USSPD as USSPD
     from stopwise.policies.uss_pd import USSPDRidge as USSPDRidge
+    from stopwise.records import Change as Change
     from stopwise.records import Decision as Decision
     from stopwise.records import Failure as Failure
     from stopwise.records import LabelRequest as LabelRequest
@@ -120,6 +122,7 @@ _NAMES = {
     "logs.columns": "Columns",
     "logs.diagnosis.diagnose": "diagnose",
     "logs.diagnosis.findings": "Diagnosis",
+    "logs.encoding": "Encoding",
     "logs.log": "Log",
     "logs.replay.replay": "replay",
     "logs.replay.results": "Replay",
@@ -135,7 +138,7 @@ _NAMES = {
     "policies.uss_anchor": "USSAnchor",
     "policies.uss_laplace": "USSLaplace",
     "policies.uss_pd": "USSPD USSPDRidge",
-    "records": "Decision Failure LabelRequest PairEvidence Round Rounds Truth",
+    "records": "Change Decision Failure LabelRequest PairEvidence Round Rounds Truth",
     "running.answers": "bucket normalised_text",
     "running.runner": "Runner",
     "running.stage": "Stage",

@@ -82,6 +82,16 @@ class PairCoverage(NamedTuple):
     condition: float  # λ_max/λ_min of V: 1 if contexts vary evenly, inf while V is singular
 
 
+class Change(NamedTuple):
+    """Two arms disagree more, or less, than they did in such contexts (`Policy.watch`)."""
+
+    round: int  # about when it changed, as `Policy.rounds` counts
+    pair: tuple[int, int]
+    before: float  # disagreement that the latest contexts would have shown before
+    after: float
+    noticed: int  # the round after which there was an alarm
+
+
 class LabelRequest(NamedTuple):
     """A label that a policy asks for (`Policy.label`): it is one of many that it might have."""
 

@@ -215,3 +215,15 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path: Path) -> None:
         assert process.wait(60) == 1
     assert rest.endswith("stopwise: interrupted. Nothing was written.\n")
     assert [p.name for p in tmp_path.iterdir()] == ["long.parquet"]
+
+
+def test_the_values_of_a_column_are_listed(stopwise: Run, tmp_path: Path) -> None:
+    clinics = [("north", "south")[t % 2] for t in range(1500)]
+    save(tmp_path / "visits.csv", rounds(1500) | {"clinic": clinics})
+    done = stopwise("diagnose", "visits.csv", *COSTS, "--by", "clinic", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    for clinic in ("north", "south"):
+        assert re.search(rf"^  {clinic}: -?−?[\d.]+ in 750 rounds$", done.stdout, re.MULTILINE)
+    page = (tmp_path / "visits-diagnosis" / "report.html").read_text()
+    assert "By clinic, with models of its own for each" in page
+    assert "--by clinic" in done.stdout  # to be compared in the same way

@@ -151,3 +151,58 @@ def test_what_is_not_understood_is_said_and_nothing_begun(
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == [log]
+
+
+def test_tenants_and_a_target_are_in_the_words_and_in_the_file(
+    stopwise: Run, tmp_path: Path
+) -> None:
+    clinics = [("north", "south", "east")[t % 3] for t in range(1500)]
+    save(tmp_path / "visits.csv", rounds(1500) | {"clinic": clinics})
+    words = ("--by", "clinic", "--policy", "uss-pd", "--cost-weights", "0.5,1,2", "--jobs", "2")
+    done = stopwise("replay", "visits.csv", *COSTS, *words, "--budget", "0.2")
+    assert done.returncode == 0, done.stderr
+    assert "replaying" in done.stderr
+    text = flat(done.stdout)
+    found = json.loads((tmp_path / "visits-replay" / "replay.json").read_bytes())
+    assert f"the best is uss-pd with weight {found['weight']:g}." in text
+    assert "3 values of clinic, each with policies of its own." in text
+    assert {name: one["rounds"] for name, one in found["tenants"].items()} == dict.fromkeys(
+        ("north", "south", "east"), 500
+    )
+    assert [one["weight"] for one in found["grid"]] == [0.5, 1.0, 2.0]
+    again = stopwise("replay", "visits.csv", *COSTS, *words, "--budget", "0.2", "--json")
+    assert json.loads(again.stdout) == found
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--by", "ward"), "no column 'ward'"),
+        (("--cost-weights", "1,x"), "'x' is no number"),
+        (("--cost-weights", "0"), "weights must be"),
+        (("--target-error", "0.1", "--budget", "1"), "and no budget"),
+        (("--by", "label", "--address", "127.0.0.1:1"), "is for the engine 'dask'"),
+    ],
+)
+def test_wrong_grids_are_refused(
+    stopwise: Run, log: Path, words: tuple[str, ...], message: str
+) -> None:
+    done = stopwise("replay", log.name, *COSTS, *words)
+    assert done.returncode == 2
+    assert message in flat(done.stderr)
+
+
+def test_a_messy_table_is_read_and_answers_are_normalised(stopwise: Run, tmp_path: Path) -> None:
+    table = {name: column.tolist() for name, column in rounds(300).items()}
+    table["context.site"] = ["north" if t % 3 else "south" for t in range(300)]
+    table["output.large"] = ["yes" if y else "no" for y in table["output.large"]]
+    save(tmp_path / "messy.csv", table)
+    words = ("replay", "messy.csv", *COSTS, "--policy", "uss-laplace")
+    done = stopwise(*words)
+    assert done.returncode == 0, done.stderr
+    before = flat(done.stdout.partition("stops at (%)")[0])
+    assert "Warning: 'rules' and 'large' have no answer in common" in before
+    assert "site: category: 0 or 1 for each of south, all other values; zeros for north" in before
+    done = stopwise(*words, "--normalise-answers")
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stdout

@@ -6,15 +6,19 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import dask.config
 import distributed
 import pytest
 
+import stopwise as sw
 from stopwise.errors import EngineError
 from stopwise.experiments.engines import Dask
+from stopwise.logs import parts
+from tests.cli.conftest import rounds
 from tests.experiments.campaigns import TASKS, done, expected, python, same, wait_until
+from tests.unit.logs.test_log import save
 
 HERE = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
 
@@ -71,8 +75,33 @@ def test_the_work_of_a_killed_worker_is_done_by_another_and_a_lost_cluster_is_na
         results = engine.run(TASKS)
         next(results)
         os.kill(pids["scheduler"], signal.SIGKILL)
-        with pytest.raises(EngineError, match=r"failed \(\w+: .*start the same campaign"):
+        with pytest.raises(EngineError, match=r"failed \(\w+: .*Start the same command"):
             done(results)
+
+
+def test_a_replay_by_tenants_is_the_same_when_a_worker_is_killed(
+    cluster: tuple[str, dict[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "MOST_ROWS", 400)  # many tasks
+    columns = {name: column.tolist() for name, column in rounds(6000).items()}
+    columns["clinic"] = [f"clinic {t * t % 17}" for t in range(6000)]
+    log = sw.Log(save(tmp_path / "log.parquet", columns))
+    cascade = sw.Cascade([0.02, 0.1, 0.25], names=log.arms)
+    given: dict[str, Any] = {"policies": ["uss-pd", "thompson"], "by": "clinic", "weights": (1, 2)}
+    expected = sw.replay(log, cascade, jobs=1, **given).to_json()
+    address, pids = cluster
+    left: list[int] = []
+
+    def progress(stage: str, done: int, of: int) -> None:
+        if stage == "replaying" and not left:
+            left.append(of - done)
+            os.kill(pids["a"], signal.SIGKILL)
+
+    found = sw.replay(log, cascade, engine="dask", address=address, progress=progress, **given)
+    assert left[0] > 2
+    assert found.to_json() == expected
+    with distributed.Client(address, set_as_default=False) as onlooker:
+        wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 1)
 
 
 @pytest.mark.slow

@@ -6,19 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stopwise.cli.log_options import (
+    By,
     Context,
     Costs,
     Cumulative,
     ErrorCost,
     Label,
     LogFile,
+    NormaliseAnswers,
     Out,
     Outputs,
     Prices,
     Seed,
     command_line,
     open_log,
+    results_folder,
 )
+from stopwise.cli.reproduce import Address, Engine, Jobs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,6 +52,7 @@ def diagnose(
     context: Context = None,
     outputs: Outputs = None,
     label: Label = None,
+    normalise_answers: NormaliseAnswers = False,
     degree: Annotated[
         int,
         typer.Option(
@@ -65,6 +70,10 @@ def diagnose(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace FILE.csv if it exists.")
     ] = False,
+    by: By = None,
+    engine: Engine = "threads",
+    jobs: Jobs = None,
+    address: Address = None,
     out: Out = None,
     seed: Seed = 0,
     json: Annotated[
@@ -91,22 +100,25 @@ def diagnose(
     from stopwise.reporting.wording import plural
 
     need_matplotlib("logs")
-    folder = out if out is not None else Path(f"{log.stem}-diagnosis")
+    folder = out if out is not None else results_folder(log, "diagnosis")
     if label_rows is not None and label_rows.exists() and not overwrite:
         text = f"{label_rows} exists; name another file, or replace it with --overwrite"
         raise typer.BadParameter(text, param_hint="--label-rows")
     given: dict[str, Any] = {"error_cost": error_cost, "cumulative": cumulative}
     given |= {"context": context, "outputs": outputs, "label": label}
-    opened, cascade = open_log(log, costs or prices, **given)
+    given["normalise_answers"] = normalise_answers
+    opened, cascade = open_log(log.absolute(), costs or prices, **given)
     more = ["--degree", str(degree)] if degree != 1 else []
     more += ["--seed", str(seed)] if seed else []
+    more += ["--by", by] if by else []
     command = command_line("diagnose", log, costs or prices, given, more)
     from stopwise.logs.diagnosis import report
     from stopwise.logs.diagnosis.diagnose import diagnose as run
 
     console = Console(stderr=json)
+    where: dict[str, Any] = {"engine": engine, "jobs": jobs, "address": address}
     with follow("Nothing was written.") as progress:
-        found = run(opened, cascade, degree=degree, seed=seed, progress=progress)
+        found = run(opened, cascade, degree=degree, seed=seed, by=by, **where, progress=progress)
         page = report.write_report(found, folder, command=command, progress=progress)
         if label_rows is not None and found.plan.rows:
             report.write_label_rows(opened, found.plan.rows, label_rows)
@@ -130,14 +142,19 @@ def _summarise(console: "Console", found: "Diagnosis") -> None:
 
     from stopwise.logs.diagnosis.sections import main_numbers
     from stopwise.logs.diagnosis.verdict import ANSWERS
-    from stopwise.reporting.wording import plain
+    from stopwise.reporting.wording import number, plain, plural
 
+    for warning in (note for note in found.notes if note.startswith("Warning: ")):
+        console.print(Text(plain(warning), "bold yellow"))
     answer = found.verdict.answer
     headline, sign, _ = ANSWERS[answer]
     verdict = Text.assemble((f"\n{sign} {answer}", STYLES[answer]), "  ", (headline, "bold"))
     console.print(verdict, Text(plain(found.verdict.reason) + "\n"), _arms(found), sep="\n")
     for one in main_numbers(found):
         console.print(Text(plain(f"{one.label}: {one.number} {one.words}.").replace("`", "")))
+    for one in found.tenants:
+        saved = "–" if one.saving is None else number(1000 * one.saving.per_round.value)
+        console.print(Text(f"  {one.name or 'none'}: {saved} in {plural(one.rows, 'round')}"))
     console.print()
     for k, point in enumerate(found.verdict.points):
         console.print(Text(f"• {plain(point)}", "yellow" if found.asks and k == 0 else ""))

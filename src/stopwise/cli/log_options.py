@@ -1,9 +1,11 @@
 """What every verb that reads a log asks for: the log, its costs, and what its columns are."""
 
 import math
+import re
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -17,11 +19,9 @@ LogFile: TypeAlias = Annotated[
     Path,
     typer.Argument(
         metavar="LOG",
-        help="The log: one row per round, as .parquet, .csv or .jsonl.",
+        help="The log: one row per round, as .parquet, .csv or .jsonl; a folder of Parquet files "
+        'or, in quotation marks, a pattern: "logs/2026-*.parquet".',
         show_default=False,
-        exists=True,
-        dir_okay=False,
-        readable=True,
     ),
 ]
 Costs: TypeAlias = Annotated[
@@ -97,6 +97,18 @@ Label: TypeAlias = Annotated[
         show_default="label, if there is one",
     ),
 ]
+By: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--by", metavar="COLUMN", help="Each of its values on its own, and in total."),
+]
+NormaliseAnswers: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--normalise-answers",
+        help="Compare answers without regard to case and space; read 1, true and yes as equal, "
+        "and 0, false and no.",
+    ),
+]
 Out: TypeAlias = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Folder for the results.", file_okay=False),
@@ -115,26 +127,37 @@ def open_log(
     context: str | None = None,
     outputs: str | None = None,
     label: str | None = None,
+    normalise_answers: bool = False,
+    policies: Sequence[str] = (),
 ) -> "tuple[Log, Cascade]":
-    """Turn what was typed into a log and its cascade, or raise `typer.BadParameter`."""
+    """Turn what was typed into a log and its cascade, or raise `typer.BadParameter`.
+
+    Contexts are read as the first of the saved ``policies`` that carries an encoding does.
+    """
     from stopwise.cascade import Cascade, costs_doubt
     from stopwise.errors import CostUnitWarning, InvalidCascadeError
     from stopwise.logs.columns import Columns, MissingColumnsError
+    from stopwise.logs.encoding import Encoding
     from stopwise.logs.formats.registry import SUFFIXES
     from stopwise.logs.log import Log
+    from stopwise.policies.persistence import load
     from stopwise.reporting.wording import plural
 
-    if file.suffix.lower() not in SUFFIXES:
+    if not (pattern := has_magic(str(file)) or file.is_dir()) and not file.exists():
+        raise typer.BadParameter(f"there is no file {str(file)!r}", param_hint="LOG")
+    if not pattern and file.suffix.lower() not in SUFFIXES:
         raise typer.BadParameter(
             f"the format of {file.name} is not known; a log ends in {', '.join(SUFFIXES)}",
             param_hint="LOG",
         )
-    numbers = _numbers(costs) if costs.strip() else []
+    numbers = numbers_of(costs) if costs.strip() else []
     columns = Columns(
         context=_names(context, "--context"), outputs=_names(outputs, "--outputs"), label=label
     )
+    specs = [spec for saved in policies if (spec := load(saved).encoding) is not None]
+    encoding = Encoding.from_spec(specs[0]) if specs else None
     try:
-        log = Log(file, columns=columns)
+        log = Log(file, columns, encoding=encoding, normalise_answers=normalise_answers)
     except MissingColumnsError as error:
         none = ' ("" if there are none)' if error.role == "context" else ""
         text = f"{error.problem}. Name your own with --{error.role}{none}"
@@ -171,6 +194,11 @@ def open_log(
     return log, cascade
 
 
+def results_folder(file: Path, verb: str) -> Path:
+    """Return the folder for results that is named after a log or a pattern of logs."""
+    return Path(re.sub(r"[*?\[\]]+", "", file.stem) + f"-{verb}")
+
+
 def command_line(
     verb: str, file: Path, costs: str, options: Mapping[str, Any], more: Sequence[str] = ()
 ) -> str:
@@ -190,7 +218,8 @@ def command_line(
     return shlex.join([*words, *more])
 
 
-def _numbers(text: str) -> list[float]:
+def numbers_of(text: str, option: str = "--costs") -> list[float]:
+    """Read numbers with commas between them, or raise `typer.BadParameter`."""
     numbers: list[float] = []
     for word in map(str.strip, text.split(",")):
         try:
@@ -199,7 +228,7 @@ def _numbers(text: str) -> list[float]:
             numbers.append(math.nan)
         if not math.isfinite(numbers[-1]):
             raise typer.BadParameter(
-                f"{word!r} is no number; write them as in 0.01,0.24,0.25", param_hint="--costs"
+                f"{word!r} is no number; write them as in 0.01,0.24,0.25", param_hint=option
             )
     return numbers
 

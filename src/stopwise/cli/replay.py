@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stopwise.cli.log_options import (
+    By,
     Context,
     Costs,
     Cumulative,
     ErrorCost,
     Label,
     LogFile,
+    NormaliseAnswers,
     Out,
     Outputs,
     Prices,
     Seed,
+    numbers_of,
     open_log,
+    results_folder,
 )
+from stopwise.cli.reproduce import Address, Engine, Jobs
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,6 +56,7 @@ def replay(
     context: Context = None,
     outputs: Outputs = None,
     label: Label = None,
+    normalise_answers: NormaliseAnswers = False,
     labels: Annotated[
         float,
         typer.Option(
@@ -63,6 +69,21 @@ def replay(
     answers: Annotated[
         bool, typer.Option("--answers", help="Let policies see which arms have agreed so far.")
     ] = False,
+    by: By = None,
+    cost_weights: Annotated[
+        str, typer.Option(metavar="W,W,…", help="Multiply the costs by each of these in turn.")
+    ] = "",
+    target_error: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, metavar="E", help="Find the least cost of at most this error."),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="C", help="Find the least error with at most this mean cost."),
+    ] = None,
+    engine: Engine = "threads",
+    jobs: Jobs = None,
+    address: Address = None,
     out: Out = None,
     seed: Seed = 0,
     json: Annotated[
@@ -88,6 +109,12 @@ def replay(
 
         stopwise replay live.jsonl --costs 0.01,0.24,0.25 --policy before.stopwise
 
+    For each hospital on its own; or the costs to use, for answers that are wrong in 5 % at most:
+
+        stopwise replay visits.parquet --costs 0.01,0.24,0.25 --by hospital
+
+        stopwise replay visits.parquet --costs 0.01,0.24,0.25 --target-error 0.05
+
     Results go to LOG-replay, unless --out names another folder.
     """
     from rich.console import Console
@@ -100,16 +127,19 @@ def replay(
         PersistenceError,
         UnknownPolicyError,
     )
+    from stopwise.logs.encoding import AS_IT_IS
     from stopwise.logs.replay.replay import CANDIDATES
     from stopwise.logs.replay.replay import replay as run
 
-    folder = out if out is not None else Path(f"{log.stem}-replay")
+    folder = out if out is not None else results_folder(log, "replay")
     console = Console(stderr=json)
     given: dict[str, Any] = {"error_cost": error_cost, "cumulative": cumulative}
     given |= {"context": context, "outputs": outputs, "label": label}
+    given["normalise_answers"] = normalise_answers
+    given["policies"] = [name for name in policy or () if Path(name).is_file()]
     try:
         with follow("Nothing was written.") as progress:
-            opened, cascade = open_log(log, costs or prices, **given)
+            opened, cascade = open_log(log.absolute(), costs or prices, **given)
             found = run(
                 opened,
                 cascade,
@@ -118,6 +148,13 @@ def replay(
                 labels=int(labels) if labels.is_integer() else labels,
                 answers=answers,
                 seed=seed,
+                by=by,
+                weights=numbers_of(cost_weights, "--cost-weights") if cost_weights else (),
+                target_error=target_error,
+                budget=budget,
+                engine=engine,
+                jobs=jobs,
+                address=address,
                 progress=progress,
             )
     except (UnknownPolicyError, PersistenceError) as error:
@@ -134,10 +171,15 @@ def replay(
         sys.stdout.flush()
     else:
         console.print()
+        for note in found.notes:
+            console.print(note, markup=False, highlight=False, style="bold yellow")
+        for name, words in found.columns.items():
+            if words != AS_IT_IS:
+                console.print(f"{name}: {words}", markup=False, highlight=False, style="dim")
         room, console.width = console.width, max(console.width, NARROWEST)
         console.print(_table(found), crop=False)  # wider if need be: no number is cut
         console.width = room
-        for sentence in found.sentences:
+        for sentence in found.sentences[len(found.notes) :]:
             console.print(sentence, markup=False, highlight=False)
         console.print()
     where = f"Everything is in {folder / 'replay.json'}"

@@ -8,7 +8,22 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 RESULT = "A claim that does not hold is a result, no failure; docs/reproduction.md discusses them."
-Engine: TypeAlias = Literal["threads", "dask"]
+Jobs: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", min=1, metavar="N", help="How many at once.", show_default="one per core"
+    ),
+]
+Engine: TypeAlias = Annotated[
+    Literal["threads", "dask"],
+    typer.Option("--engine", help="Where: threads of this process, or a Dask cluster."),
+]
+Address: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--address", metavar="HOST:PORT", help="Use this Dask scheduler; else one is started."
+    ),
+]
 
 
 def reproduce(
@@ -27,21 +42,9 @@ def reproduce(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder for the runs and the report.")
     ] = Path("reproduction"),
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs", min=1, metavar="N", help="How many at once.", show_default="one per core"
-        ),
-    ] = None,
-    engine: Annotated[
-        Engine, typer.Option("--engine", help="Where: threads of this process, or a Dask cluster.")
-    ] = "threads",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            "--address", metavar="HOST:PORT", help="Use this Dask scheduler; else one is started."
-        ),
-    ] = None,
+    jobs: Jobs = None,
+    engine: Engine = "threads",
+    address: Address = None,
     seed: Annotated[
         int, typer.Option("--seed", min=0, metavar="N", help="Seed of the first repetition.")
     ] = 0,

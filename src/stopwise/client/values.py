@@ -17,21 +17,22 @@ from stopwise.errors import (
     InvalidParameterError,
 )
 from stopwise.features import Answers, FeatureMap, PerPair, PerStage, Shared, bind
-from stopwise.service.messages import Arm, CascadeSpec
+from stopwise.service.messages import Arm, CascadeSpec, Context
 
-ContextLike = ArrayLike | Mapping[str, SupportsFloat]
+ContextLike = ArrayLike | Mapping[str, SupportsFloat | str | None]
 OutputsLike = Sequence[Any] | Mapping[str, Any]
 Features = (
     FeatureMap | Shared | PerStage | PerPair | Answers | Mapping[str, Any]
 )  # or plain JSON values
 
 
-def context_value(given: ContextLike, where: str = "") -> list[float] | dict[str, float]:
-    """Return a context as JSON: a list of numbers, or numbers by name."""
+def context_value(given: ContextLike, where: str = "") -> Context:
+    """Return a context as JSON: a list of numbers, or values by name."""
     if not isinstance(given, Mapping):
         return numbers(given, where)
-    values = numbers(cast(ArrayLike, list(given.values())), where)
-    return dict(zip(map(str, given), values, strict=True))
+    named = {str(name): cast(Any, value) for name, value in given.items()}
+    plain = {k: v for k, v in named.items() if not isinstance(v, str | bool | None)}
+    return named | dict(zip(plain, numbers(list(plain.values()), where), strict=True))
 
 
 def numbers(given: ArrayLike, where: str = "") -> list[float]:
@@ -44,7 +45,7 @@ def numbers(given: ArrayLike, where: str = "") -> list[float]:
 
 def context_values(
     given: ArrayLike | Iterable[ContextLike],
-) -> list[list[float] | dict[str, float]]:
+) -> list[Context]:
     """Return several contexts as JSON: the rows of a table, or one by one."""
     if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
         raise InvalidContextError("give a list of contexts; for a single one there is `open`")

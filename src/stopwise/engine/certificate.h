@@ -27,7 +27,9 @@ inline double growth(double z) { return z < 1.0 ? 2.0 * z / (2.0 - z) : exp(z) -
 
 // b such that |φᵀ(θ̃ − θ̂)| ≤ ‖φ‖_{H⁻¹}·b for every φ, or +∞ if nothing is proved.
 inline double certificate(double decrement, double reach, double shift) {
-    if (reach <= 0.0) return 0.0;
+    if (reach <= 0.0) {  // a quadratic: exact, but for what H lacks (the limit m → 0 of both bounds)
+        return decrement * std::min(exp(shift) * growth(shift), 1.0 + exp(shift));
+    }
     const double r = decrement * reach;
     const double z = shift + r;
     double bound = std::numeric_limits<double>::infinity();

@@ -96,7 +96,10 @@ private:
     double cheap_norm(std::size_t k) {
         const double norm = scratch_.norms[learner_.plan_.questions[k]];
         if (norm < 0.0) return kInfinity;  // the rule did not ask for it
-        const double base = std::max(learner_.rule_->lam(), kFloor);
+        double base = std::max(learner_.rule_->lam(), kFloor);
+        if (learner_.plan_.rate > 0.0) {  // V has rows that the history dropped, and H may not
+            base += kForgotten * (1.0 + 1.0 / learner_.plan_.rate);
+        }
         const double share = std::min(models_[k].lightest(), models_[k].ridge() / base);
         return norm / std::sqrt(share);
     }
@@ -155,7 +158,10 @@ void Learner::load(const double* row, Scratch& scratch) const {
 // Rounds as they count: all, or Σ_k e^{−rate·k}.
 double Learner::effective_rounds() const {
     const auto n = static_cast<double>(rounds_);
-    return plan_.rate > 0.0 ? (1.0 - exp(-plan_.rate * n)) / (1.0 - exp(-plan_.rate)) : n;
+    const auto lost = [](double x) {  // 1 − e⁻ˣ, also for small x
+        return x < 1e-5 ? x * (1.0 - x / 2.0 + x * x / 6.0) : 1.0 - exp(-x);
+    };
+    return plan_.rate > 0.0 ? lost(plan_.rate * n) / lost(plan_.rate) : n;
 }
 
 double Learner::radius_of(const Gram& gram) const {
@@ -610,7 +616,8 @@ void Learner::archive(Archive& with) {
     const double start = std::max(rule_->lam(), kFloor);
     for (std::size_t g = 0; g < grams_.size(); ++g) {
         Gram& gram = grams_[g];
-        const double n = history_.observations(plan_.grams[g].arm);
+        double n = history_.observations(plan_.grams[g].arm);
+        if (plan_.rate > 0.0) n = 1.0 + 1.0 / plan_.rate;  // also those that were dropped
         with.between(&gram.count, 1, plan_.rate > 0.0 ? 0.0 : n, n, "a number of observations");
         if (plan_.rate > 0.0) {
             with.between(gram.sums.data(), gram.sums.size(), -kLongest * n, kLongest * n, "a sum");

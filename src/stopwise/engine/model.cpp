@@ -52,14 +52,13 @@ double Model::decrement() const {
     return std::sqrt(std::max(-kernels().dot(gradient_.data(), step_.data(), stride_), 0.0));
 }
 
-// z such that H(θ_g) is within e^{±z} of the H stored: the shift, and what the prior in it lacks.
+// z such that H(θ_g) is within e^{±z} of the H stored: the shift, what the prior in it lacks, and what
+// it may still have of rows that the history has dropped since it was computed.
 double Model::hessian_shift() const {
-    return rate_ > 0.0 ? shift_ - log(prior_[oldest_]) : shift_;
-}
-
-// … and what rows that the history has dropped may still have in it.
-double Model::dropped() const {
-    return rate_ > 0.0 ? 0.25 * kForgotten * (1.0 + 1.0 / rate_) / ridge_ : 0.0;
+    if (rate_ == 0.0) return shift_;
+    const bool none = rate_ * now_ < -log(kForgotten);
+    const double dropped = none ? 0.0 : kForgotten * std::min(now_ - visited_, 1.0 + 1.0 / rate_);
+    return shift_ - log(prior_[oldest_]) + 0.25 * dropped / ridge_;
 }
 
 double Model::hessian_turn() const {
@@ -77,8 +76,8 @@ void Model::update_slack() {
     for (std::size_t c = 0; c < stride_; ++c) estimate_[c] = theta_g_[c] + step_[c];
     const double size = std::sqrt(kernels().dot(step_.data(), step_.data(), stride_));
     const double steps = static_cast<double>(d_) + static_cast<double>(since_);
-    rounding_ = kRounding * steps * trace_ * size / std::sqrt(ridge_);
-    slack_ = certificate(decrement() + rounding_, reach_, hessian_shift() + dropped()) + rounding_;
+    rounding_ = kRounding * steps * trace_ * size / std::sqrt(ridge());
+    slack_ = certificate(decrement() + rounding_, reach_, hessian_shift()) + rounding_;
 }
 
 // Forget what rows lose until ``now``; return whether anything changed that the step rests on.
@@ -110,7 +109,12 @@ bool Model::fade(double now) {
         prior_[oldest_] = 1.0;
         oldest_ = (oldest_ + 1) % d_;
     }
-    reach_ = std::min(reach_, 1.01 / std::sqrt(prior_[oldest_] * ridge_));  // as ‖φ‖ ≤ 1
+    if (prior_[oldest_] < kFaded) {
+        anchored_ = false;
+        slack_ = kInfinity;
+        return false;
+    }
+    reach_ = std::min(reach_, 1.01 / std::sqrt(ridge()));  // as ‖φ‖ ≤ 1
     ++since_;
     return true;
 }
@@ -193,7 +197,7 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
             reach_age_ = 0.0;
             measured_at_ = count_;
         } else {
-            reach_ *= exp(0.5 * (moved + dropped()));
+            reach_ *= exp(0.5 * moved);
         }
     } else {
         shift_ = moved;
@@ -236,6 +240,7 @@ double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
         lightest_ = least;
         since_ = 0;
         std::fill(prior_.begin(), prior_.end(), 1.0);
+        visited_ = source.now;
         ++effort.hessians;
     }
     ++effort.passes;
@@ -332,10 +337,12 @@ std::size_t Model::nbytes() const {
 void Model::archive(Archive& with, double count, double longest, bool summarised) {
     with.count(anchored_, 1, "whether a model is anchored");
     const double least = rate_ > 0.0 ? 0.0 : count;
+    if (rate_ > 0.0) count = 1.0 + 1.0 / rate_;  // as they count, also those that were dropped
     with.between(&count_, 1, least, count, "a number of observations");
     if (rate_ > 0.0) {
         with.between(&now_, 1, 0.0, static_cast<double>(kMostCounted), "a number of rounds");
-        with.between(prior_.data(), d_, 1e-9, 1.0, "a share of the prior");
+        with.between(&visited_, 1, 0.0, now_, "a number of rounds");
+        with.between(prior_.data(), d_, anchored_ ? kFaded : 0.0, 1.0, "a share of the prior");
         with.count(oldest_, static_cast<std::int64_t>(d_) - 1, "a coordinate");
     }
     if (summarised) {
@@ -350,7 +357,7 @@ void Model::archive(Archive& with, double count, double longest, bool summarised
     for (Numbers* values : {&theta_g_, &theta_h_, &gradient_, &step_}) {
         with.between(values->data(), d_, -1e100, 1e100, "an estimate");
     }
-    hessian_.archive(with, ridge_, ridge_ + longest * count);
+    hessian_.archive(with, ridge(), ridge_ + longest * count);
     with.count(since_, kMostCounted, "a number of rows");
     with.between(&reach_, 1, 0.0, 2.0 * std::sqrt(longest / ridge_), "a reach");
     for (double* x : {&reach_age_, &measured_at_, &shift_, &lightest_, &trace_}) {

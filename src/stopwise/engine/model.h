@@ -85,7 +85,8 @@ public:
 
     bool anchored() const { return anchored_; }
     double lightest() const { return lightest_; }
-    double ridge() const { return ridge_; }
+    // what of it is in the H stored
+    double ridge() const { return rate_ > 0.0 ? ridge_ * prior_[oldest_] : ridge_; }
     double reach() const { return reach_; }
     double shift() const { return shift_; }
     const Numbers& estimate() const { return estimate_; }  // θ̃
@@ -106,7 +107,6 @@ public:
 private:
     bool fade(double now);
     double hessian_shift() const;
-    double dropped() const;
     double decrement() const;
     void find_step();
     void update_slack();
@@ -117,7 +117,8 @@ private:
 
     std::size_t d_, stride_;
     double ridge_, rate_;
-    double now_ = 0.0;        // rounds learned, as L counts its rows
+    double now_ = 0.0;        // rounds learned, as L counts its rows …
+    double visited_ = 0.0;    // … and when H was computed anew
     Numbers prior_;           // with forgetting: of each coordinate the share of the ridge in H
     std::size_t oldest_ = 0;  // the coordinate with the least
     // of rows that were dropped: where, and what they were there; empty if none were

@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from importlib import import_module
 from itertools import islice
@@ -16,6 +16,7 @@ from stopwise.experiments.spec import ExperimentSpec
 
 Task: TypeAlias = tuple[ExperimentSpec, tuple[int, ...]]
 Result: TypeAlias = tuple[ExperimentSpec, list[Trace]]
+Arguments: TypeAlias = tuple[Any, ...]
 
 # Tasks handed out ahead, per worker: enough that none waits for the next, few enough that finished
 # runs which are not yet stored never fill the memory (heuristic).
@@ -23,7 +24,7 @@ AHEAD = 3
 
 
 class Engine(ABC):
-    """Does tasks, and returns the runs of each as it finishes, in any order.
+    """Does tasks, and returns the result of each as it finishes, in any order.
 
     A context manager: leaving it ends the workers.
     """
@@ -31,27 +32,34 @@ class Engine(ABC):
     jobs: int
     runs_per_task: int = 10  # heuristic: cheap to send to a worker
     _stop: Event  # of the last `run`: set, it ends the runs under way
-    _left: "Sequence[Future[Result]]" = ()
+    _left: "Sequence[Future[Any]]" = ()
 
     @abstractmethod
     def close(self) -> None:
         """End the workers; what is not finished is dropped."""
 
     @abstractmethod
-    def _submit(self, task: Task, stop: Event) -> "Future[Result]": ...
+    def _submit(self, do: Callable[..., Any], task: Arguments, stop: Event) -> "Future[Any]": ...
 
-    def _workers(self) -> int:
+    def workers(self) -> int:
+        """Return how many tasks are done at once."""
         return self.jobs
 
-    def run(self, tasks: Iterable[Task]) -> Generator[Result, None, None]:
-        """Do tasks. Closing the generator early drops what is not finished."""
-        queue = iter(tasks)
-        waiting: set[Future[Result]] = set()  # for its end, or for somebody to take its result
+    def run(
+        self, tasks: Iterable[Arguments], do: "Callable[..., Any] | None" = None
+    ) -> Generator[Any, None, None]:
+        """Do tasks. Closing the generator early drops what is not finished.
+
+        A task is the arguments of ``do``, by default those of a campaign's runs. In threads it gets
+        an event too, ``stop``: set, its result is not wanted any more.
+        """
+        queue, work = iter(tasks), do or _do
+        waiting: set[Future[Any]] = set()  # for its end, or for somebody to take its result
         stop = self._stop = Event()
         try:
             while True:
-                room = max(0, AHEAD * self._workers() - len(waiting))
-                waiting |= {self._submit(task, stop) for task in islice(queue, room)}
+                room = max(0, AHEAD * self.workers() - len(waiting))
+                waiting |= {self._submit(work, task, stop) for task in islice(queue, room)}
                 if not waiting:
                     return
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
@@ -62,7 +70,7 @@ class Engine(ABC):
             stop.set()
             self._left = [future for future in waiting if not future.cancel()]
 
-    def finished(self) -> Iterator[Result]:
+    def finished(self) -> Iterator[Any]:
         """Yield what had finished, and perhaps not been taken, when `run` was closed early."""
         wait(self._left)
         yield from (future.result() for future in self._left if not _failed(future))
@@ -93,10 +101,10 @@ class Threads(Engine):
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
-    def _submit(self, task: Task, stop: Event) -> "Future[Result]":
+    def _submit(self, do: Callable[..., Any], task: Arguments, stop: Event) -> "Future[Any]":
         if self._closed:
             raise EngineError("this engine is closed and does no more runs: make a new one")
-        return self._pool.submit(_do, *task, stop)
+        return self._pool.submit(do, *task, stop)
 
 
 class Dask(Engine):
@@ -119,18 +127,18 @@ class Dask(Engine):
         except ImportError as error:
             raise missing_package("the Dask engine", "dask.distributed", "dask") from error
 
-    def run(self, tasks: Iterable[Task]) -> Generator[Result, None, None]:
+    def run(
+        self, tasks: Iterable[Arguments], do: "Callable[..., Any] | None" = None
+    ) -> Generator[Any, None, None]:
         """Do tasks. Closing the generator early drops what is not finished."""
         try:
-            if self._client is None:
-                self._start()
-            yield from super().run(tasks)
+            yield from super().run(tasks, do)
         except (self._dask.KilledWorker, CancelledError, OSError) as error:
             self.close()
             reason = ": ".join(filter(None, (type(error).__name__, str(error))))
             raise EngineError(
                 f"the Dask cluster failed ({reason}). Are its scheduler and workers running? "
-                "Finished runs are stored: start the same campaign again to do the rest"
+                "Start the same command again; runs of a campaign that have finished are stored"
             ) from error
 
     def close(self) -> None:
@@ -140,7 +148,7 @@ class Dask(Engine):
                 held.close()
         self._client = self._cluster = None
 
-    def _start(self) -> None:
+    def _start(self) -> Any:
         if self.address is None:
             self._cluster = self._dask.LocalCluster(
                 n_workers=self.jobs, threads_per_worker=1, dashboard_address=None
@@ -152,12 +160,15 @@ class Dask(Engine):
         except (OSError, TimeoutError) as error:
             raise EngineError(f"no Dask workers at {target}: {error}") from error
         self._pool = self._client.get_executor(pure=False)
+        return self._client
 
-    def _submit(self, task: Task, stop: Event) -> "Future[Result]":
-        return self._pool.submit(_do, *task)  # an event cannot travel
+    def _submit(self, do: Callable[..., Any], task: Arguments, stop: Event) -> "Future[Any]":
+        return self._pool.submit(do, *task)  # an event cannot travel
 
-    def _workers(self) -> int:
-        return max(1, sum(self._client.nthreads().values()))  # workers come and go
+    def workers(self) -> int:
+        """Return how many tasks are done at once, by the workers there are now."""
+        client: Any = self._client or self._start()
+        return max(1, sum(client.nthreads().values()))  # workers come and go
 
 
 def make_engine(
@@ -181,7 +192,7 @@ def _do(spec: ExperimentSpec, seeds: tuple[int, ...], stop: Event | None = None)
     return spec, [execute(spec, seed, progress) for seed in seeds]
 
 
-def _failed(future: "Future[Result]") -> bool:
+def _failed(future: "Future[Any]") -> bool:
     return future.cancelled() or future.exception() is not None
 
 

@@ -6,10 +6,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.logs.cells import EXACT, Cells, Family
+from stopwise.logs.cells import EXACT, Cells, Family, RowBatch, parsed
 from stopwise.logs.problems import MOST, Problems
 
 Codes: TypeAlias = list[NDArray[np.int64]]
+SAME = {"true": "1", "yes": "1", "false": "0", "no": "0"}
 ALLOWED = "text, bools or numbers of 64 bits"
 
 
@@ -33,8 +34,30 @@ def mixed(found: str, expected: Family | None) -> str:
     """Word the error of two kinds of outputs in one log."""
     return (
         f"mixed types: is {found}, where the outputs so far are {expected}s; outputs and labels "
-        "must be all numbers or all text, to be compared"
+        "must be all numbers or all text, to be compared (--normalise-answers, "
+        "Log(normalise_answers=True) reads 1, true and yes alike)"
     )
+
+
+def normal(answer: Any) -> str:
+    """Return an answer in its normal form: "1" for 1, 1.0, true and " Yes"."""
+    text = str(answer).strip().casefold()
+    number = parsed(text)
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    return SAME.get(text, text if number is None else str(number))
+
+
+def normalised(batch: RowBatch, name: str) -> Cells:
+    """Return answers in their normal form, all of them texts; those of space only are none."""
+    wrong = batch.cells(name, "answer").wrong.items()
+    cells = batch.cells(name, "text")
+    words = [normal(word) for word in cells.words]
+    index = {word: k for k, word in enumerate(dict.fromkeys(words))}
+    codes = np.array([index[word] for word in words] or [0])[cells.values]
+    null = cells.null | (codes == index.get("", -1))
+    neither = {row: cell for row, cell in wrong if cell.family is None}  # a text nor a number
+    return Cells("text", codes, null, tuple(index), neither)
 
 
 def _family(

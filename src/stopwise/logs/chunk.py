@@ -6,9 +6,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.logs.answers import encode
+from stopwise.logs.answers import encode, normalised
 from stopwise.logs.cells import Family, RowBatch
 from stopwise.logs.columns import Layout
+from stopwise.logs.encoding import Encoding
 from stopwise.logs.problems import MOST, Problems
 from stopwise.records import Rounds
 
@@ -41,15 +42,23 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
 
 
 def make_chunk(
-    batch: RowBatch, layout: Layout, expected: Family | None, file: str
+    batch: RowBatch,
+    layout: Layout,
+    expected: Family | None,
+    file: str,
+    encoding: Encoding,
+    normalise: bool = False,
 ) -> tuple[Chunk, Family | None]:
     """Check rows and turn them into arrays.
 
     ``expected`` is the family of the outputs of earlier rows, None if they held none; that of all
-    rows so far is returned too. Raises `InvalidLogError` if cells are wrong.
+    rows so far is returned too. ``encoding`` is that of the context; ``normalise`` says whether
+    answers are normalised. Raises `InvalidLogError` if cells are wrong.
     """
     problems = Problems(file, batch.first, batch.lines)
     answers = [batch.cells(name, "answer") for name in layout.answers]
+    if normalise:
+        answers = [normalised(batch, name) for name in layout.answers]
     columns, values, family = encode(answers, layout.answers, expected, problems)
     outputs = columns[: len(layout.arms)]
     labels = columns[-1] if layout.label is not None else np.full(batch.n, -1)
@@ -57,7 +66,7 @@ def make_chunk(
     reach = _reach(outputs, layout, problems)
     problems.raise_any()
     stops, rule_stop, failed = _ends(batch, layout, reach, problems)
-    contexts = _contexts(batch, layout, reach, problems)
+    contexts = _contexts(batch, layout, reach, problems, encoding)
     costs = _costs(batch, layout, problems)
     problems.raise_any()
 
@@ -157,13 +166,12 @@ COST = "what a call cost is a number ≥ 0"
 FINITE = "contexts must be finite numbers (with a decimal point)"
 
 
-def _contexts(batch: RowBatch, layout: Layout, reach: Ints, problems: Problems) -> Floats:
-    contexts = np.empty((batch.n, len(layout.context)))
-    for k, name in enumerate(layout.base):
-        contexts[:, k], null = _numbers(batch, name, FINITE, problems)
-        problems.where(null, name, "is empty; contexts must be known in every row")
+def _contexts(
+    batch: RowBatch, layout: Layout, reach: Ints, problems: Problems, encoding: Encoding
+) -> Floats:
+    parts: list[Floats] = [encoding.rows(batch, layout.sources, problems)]
     columns = [(arm, name) for arm, names in enumerate(layout.revealed) for name in names]
-    for k, (arm, name) in enumerate(columns, len(layout.base)):
+    for arm, name in columns:
         values, null = _numbers(batch, name, FINITE, problems)
         answered, who = reach >= arm, layout.arms[arm]
         problems.where(
@@ -176,8 +184,8 @@ def _contexts(batch: RowBatch, layout: Layout, reach: Ints, problems: Problems) 
                 f"is {v[row]}, but {who!r} gave no output that would reveal it"
             ),
         )
-        contexts[:, k] = np.where(answered, values, 0.0)
-    return contexts
+        parts.append(np.where(answered, values, 0.0)[:, None])
+    return np.hstack(parts)
 
 
 def _costs(batch: RowBatch, layout: Layout, problems: Problems) -> Floats | None:

@@ -41,7 +41,7 @@ class Columns(msgspec.Struct, frozen=True):
     Attributes
     ----------
     context : tuple of str or None
-        The numbers known before the first arm; default: every ``context.*``. An empty tuple
+        What is known before the first arm; default: every ``context.*``. An empty tuple
         means that the log has no contexts.
     outputs : tuple of str or None
         The output of each arm, in the order of the cascade; default: every ``output.*``.
@@ -101,6 +101,17 @@ class Layout(msgspec.Struct, frozen=True):
         optional = [self.stop, self.rule_stop, self.failed, self.kind, *self.costs]
         names = [*self.base, *chain(*self.revealed), *self.answers, *filter(None, optional)]
         return tuple(dict.fromkeys(names))
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The columns of the context before the first arm, by their names in it."""
+        return dict(zip(self.context, self.base, strict=False))
+
+    def only_context(self) -> "Layout":
+        """Return a layout that reads nothing but the context before the first arm."""
+        none = dict.fromkeys(("kind", "label", "stop", "rule_stop", "failed"))
+        empty = dict.fromkeys(("arms", "revealed", "outputs", "costs"), ())
+        return msgspec.structs.replace(self, **none, **empty)
 
 
 def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:

@@ -25,6 +25,12 @@ class LabelCheck:
         self._equal |= bool((chunk.codes == chunk.labels[:, None])[both].any())
         return both
 
+    def add_counts(self, other: "LabelCheck") -> None:
+        """Add the counts of other rounds, which come later."""
+        self._first = self._first if self.rows else other._first
+        self.rows += other.rows
+        self._equal |= other._equal
+
     def unlike(self) -> str | None:
         """Return how labels differ from outputs, if none of many is the output of any arm."""
         return unlike_labels(self._equal, self.rows, *self._first)

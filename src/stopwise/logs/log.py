@@ -1,14 +1,20 @@
 """A log, read in bounded memory."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from stopwise.checks import integer
+from stopwise.errors import InvalidParameterError
 from stopwise.logs.chunk import Chunk, make_chunk
 from stopwise.logs.columns import Columns, arrange
+from stopwise.logs.encoding import FIRST, Column, Encoding, fit
+from stopwise.logs.formats import RowReader
+from stopwise.logs.formats.arrow import open_stream
 from stopwise.logs.formats.registry import format_of, open_rows
 from stopwise.records import Progress, no_progress
 
@@ -16,22 +22,31 @@ SAMPLE = 1 << 20  # bytes from which the number of lines is guessed, for progres
 
 
 class Log:
-    r"""Rounds in a file: one row per round, in Parquet, CSV or JSON lines (docs/logs.md).
+    r"""Rounds in a table: one row per round, in files or in memory (docs/logs.md).
 
     Opening a log reads the names of its columns; `chunks` reads the rows, as often as you like, in
-    memory that does not grow with the file.
+    memory that does not grow with the file. An `Encoding` is fitted to the contexts before.
 
     Parameters
     ----------
-    path : str or path
+    source : str, path or table
+        A file (Parquet, CSV, JSON lines), a glob or a folder of Parquet files, or what has
+        ``__arrow_c_stream__``: a frame of pandas or Polars, a relation of DuckDB, an Arrow table.
     columns : Columns, optional
         The names of the columns, if they are not those of the format.
     format : {"parquet", "csv", "jsonl"}, optional
         Default: by the suffix, ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``.
+    encoding : Encoding, optional
+        That of the contexts, if it should not be fitted to this log.
+    normalise_answers : bool
+        Whether to compare answers without regard to case and space, and 1, true and yes as equal.
+    name : str, optional
+        What messages and results call it.
 
     Attributes
     ----------
     path : Path
+        Of a table, its name.
     columns : Columns
     layout : Layout
         What each column is for.
@@ -40,6 +55,8 @@ class Log:
     context : tuple of str
         Names of the coordinates: those known from the start, then what each arm but the last
         reveals, ``<arm>.<name>``.
+    encoding : Encoding
+        How the columns known from the start become coordinates.
     sees : tuple of int or None
         How many coordinates are known after each arm but the last, as `PerStage` takes it; None
         where no arm reveals any.
@@ -76,21 +93,63 @@ class Log:
 
     def __init__(
         self,
-        path: "str | PathLike[str]",
+        source: "str | PathLike[str] | Any",
         columns: Columns | None = None,
         *,
         format: str | None = None,  # noqa: A002 - the word people look for
+        encoding: Encoding | None = None,
+        normalise_answers: bool = False,
+        name: str | None = None,
     ) -> None:
-        self.path = Path(path)
         self.columns = columns or Columns()
-        self._file = open_rows(self.path, format_of(self.path, format))
+        if hasattr(source, "__arrow_c_stream__"):
+            self.path = Path(name or type(source).__name__)
+            self._file: RowReader = open_stream(source, self.path.name)
+        else:
+            self.path = Path(source)
+            self._file = open_rows(self.path, format_of(self.path, format))
+        self._sample, self.path = self.path, Path(name or self.path)
         self.layout = arrange(self._file.names, self.columns, self.path.name)
         self.rows = self._file.rows
         self.arms = self.layout.arms
-        self.context = self.layout.context
-        self.sees = self.layout.sees
         self.has_labels = self.layout.label is not None
         self.has_costs = bool(self.layout.costs)
+        self.normalise_answers, self._given = normalise_answers, encoding
+        if (
+            absent := {c.name for c in (encoding.columns if encoding else ())}
+            - self.layout.sources.keys()
+        ):
+            raise InvalidParameterError(
+                f"the context of {self.path.name}, {', '.join(self.layout.sources) or 'empty'}, "
+                f"has no {', '.join(sorted(absent))}, which the encoding takes"
+            )
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """How the columns of the context become numbers; reads them, unless it was given."""
+        sources = self.layout.sources
+        if self._given is not None:
+            return self._given
+        if getattr(self._file, "once", False) or not sources:  # to be read only once
+            return Encoding(tuple(map(Column, sources)))
+        batches = self._file.batches(self.layout.only_context(), FIRST)
+        return fit(batches, sources, self.path.name)
+
+    @property
+    def begins_with(self) -> int:
+        """How many coordinates are known before the first arm."""
+        return len(self.encoding.coordinates)
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        """The names of all coordinates."""
+        return (*self.encoding.coordinates, *self.layout.context[len(self.layout.base) :])
+
+    @property
+    def sees(self) -> tuple[int, ...] | None:
+        """How many coordinates are known after each arm but the last."""
+        more = self.begins_with - len(self.layout.base)
+        return self.layout.sees and tuple(more + n for n in self.layout.sees)
 
     def chunks(self, size: int = 65_536, progress: Progress = no_progress) -> Iterator[Chunk]:
         """Yield the rounds in order, up to ``size`` at a time.
@@ -113,19 +172,26 @@ class Log:
 
     def _chunks(self, size: int, progress: Progress) -> Iterator[Chunk]:
         family, done, expected = None, 0, self.rows or self._guessed_rows()
+        encoding = self.encoding  # before the rows are read
         for batch in self._file.batches(self.layout, size):
             if batch.n:
                 if done:
                     progress("reading", done, max(done + 1, expected))
-                chunk, family = make_chunk(batch, self.layout, family, self.path.name)
+                chunk, family = make_chunk(
+                    batch, self.layout, family, self.path.name, encoding, self.normalise_answers
+                )
                 yield chunk
                 done += batch.n
         progress("reading", done, done)
 
     def _guessed_rows(self) -> int:
-        with self.path.open("rb") as file:
+        if not self._sample.is_file():
+            return 0
+        with self._sample.open("rb") as file:
             sample = file.read(SAMPLE)
-        return self.path.stat().st_size * sample.count(b"\n") // max(len(sample), 1)
+        return self._sample.stat().st_size * sample.count(b"\n") // max(len(sample), 1)
 
     def __repr__(self) -> str:
-        return f"Log({self.path.name!r}, arms={list(self.arms)}, context={list(self.context)})"
+        return (
+            f"Log({self.path.name!r}, arms={list(self.arms)}, context={list(self.layout.context)})"
+        )

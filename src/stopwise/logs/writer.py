@@ -15,6 +15,7 @@ from stopwise.logs.answers import mixed
 from stopwise.logs.cells import EXACT, describe_value
 from stopwise.logs.chunk import make_chunk
 from stopwise.logs.columns import Columns, Row, arrange, fields_of
+from stopwise.logs.encoding import Column, Encoding
 from stopwise.logs.formats import RowWriter
 from stopwise.logs.formats.registry import FORMATS, format_of, open_rows
 from stopwise.logs.problems import NoRowsError
@@ -277,9 +278,9 @@ def _types_in(path: Path, kind: str, columns: Columns) -> set[AnswerType]:
     except NoRowsError:
         return types  # `append` has checked the columns
     layout = arrange(file.names, columns, path.name)
-    family = None
+    family, plain = None, Encoding(tuple(map(Column, layout.sources)))
     for batch in file.batches(layout, 65_536):
-        chunk, family = make_chunk(batch, layout, family, path.name)
+        chunk, family = make_chunk(batch, layout, family, path.name, plain)
         for codes, name in zip((*chunk.codes.T, chunk.labels), layout.answers, strict=False):
             cells = batch.cells(name, "answer")
             types.update(map(_type, cells.words or cells.values[codes >= 0].tolist()))

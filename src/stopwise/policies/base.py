@@ -52,6 +52,7 @@ class Policy(ABC):
     builtin: "ClassVar[type[Policy]]"  # the nearest class of the package
     features: BoundFeatures | None = None
     forced_rounds: int | str = 0
+    encoding: dict[str, Any] | None = None  # how named values become a context: `Encoding.to_spec`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

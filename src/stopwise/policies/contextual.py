@@ -17,6 +17,7 @@ from stopwise.checks import comparable, integer, real, size_in_bytes
 from stopwise.engine.native import Learner, Rule
 from stopwise.errors import InvalidOutputsError, InvalidParameterError, WideFeaturesWarning
 from stopwise.features import Answers, BoundFeatures, FeaturesLike, Identity, Standard, bind
+from stopwise.policies.change import ChangeAlarm
 from stopwise.policies.checking import (
     Bools,
     Differ,
@@ -48,7 +49,6 @@ MOST_FORCED = (1 << 53) - 1  # forced rounds: a double holds them exactly
 EXPLORED = 0.06  # heuristic, by simulation: of rounds that explore at the beginning, if needed
 OWN_RIDGE = 1 / 16  # precision of the prior for features that are not `Standard`: a logit of ±4
 WIDE = 250  # heuristic: features from which a round costs more than some 10 ms (docs/features.md)
-GRAM_RESIDUAL = 1e-7  # ‖V·V⁻¹ − I‖ of what `gram` returns
 
 
 class Contextual(Estimates):
@@ -103,11 +103,18 @@ class Contextual(Estimates):
         if not 0 < self.labels < 1:
             self.labels = integer("labels", labels)
         self.seed = checked_seed(seed)
-        self.half_life = None if half_life is None else real("half_life", half_life, least=1)
+        self.half_life = (
+            None if half_life is None else real("half_life", half_life, least=1, most=1e15)
+        )
         self.memory = None if memory is None else size_in_bytes("memory", memory)
         if half_life is not None and memory is not None:
             words = "give half_life or memory: a half-life bounds the memory, too"
             raise InvalidParameterError(words)
+        if half_life is not None and forced_rounds == "auto":
+            raise InvalidParameterError(
+                'forced_rounds="auto" may never end with a half_life, which keeps V from growing; '
+                "give a number"
+            )
         self.transitive = transitive
         if transitive and self.features.sees is not None:
             words = (
@@ -278,7 +285,7 @@ class Contextual(Estimates):
 
     def learn_round(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> LabelRequest | None:
         """Learn from the outputs of n arms, given as codes; return a request for the label."""
-        if self.held is None:
+        if self.held is None and self.alarm is None:
             return _request(self._learn_outputs(x, n, codes, rule_stop))
         with self._lock:
             request = self._learn_outputs(x, n, codes, rule_stop)
@@ -356,11 +363,13 @@ class Contextual(Estimates):
     def hold(
         self, x: ArrayLike, stop: int, rule_stop: int, differ: Differ, asks: bool = True
     ) -> None:
-        """Hold a round that was learned, while features are still to be fitted."""
+        """Hold a round that was learned while features are still to be fitted; watch it after."""
+        context = np.asarray(x, dtype=np.float64).ravel()
         if (held := self.held) is None:
+            if self.alarm is not None:
+                self.alarm.add(context[None], differ[None], np.array([stop]), np.array([rule_stop]))
             return
-        context = np.asarray(x, dtype=np.float64).ravel().tolist()
-        if held.hold(context, stop, rule_stop, differ.tolist(), asks):
+        if held.hold(context.tolist(), stop, rule_stop, differ.tolist(), asks):
             held.fit(self)
             if held.full:
                 self.held = None
@@ -395,6 +404,7 @@ class Contextual(Estimates):
             }
             if self.held is not None:
                 arrays |= self.held.state()
+            arrays |= {} if self.alarm is None else self.alarm.state()
         return arrays if self._random is None else {**arrays, "random": stored(self._random)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -409,6 +419,7 @@ class Contextual(Estimates):
         if self.features.scales_itself and restored_learner.rounds < MOST_HELD:
             held = HeldRounds(self.features.context_dim, self._n_arms)
             held.restore(state, restored_learner.rounds)
+        self.alarm = ChangeAlarm(self, state) if "alarm" in state else None
         self.learner, self._random, self.held = restored_learner, random, held
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Looking inside a policy: what it has estimated of each pair of arms, and how much it has seen."""
 
+from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -8,7 +9,8 @@ from stopwise.engine.native import Learner
 from stopwise.errors import InvalidParameterError, StopwiseError
 from stopwise.features import BoundFeatures
 from stopwise.policies.base import Policy
-from stopwise.records import Floats, PairCoverage
+from stopwise.policies.change import ChangeAlarm
+from stopwise.records import Change, Floats, PairCoverage
 
 Found = TypeVar("Found")
 
@@ -22,6 +24,26 @@ class Estimates(Policy):
     learner: Learner
     ridge: float | None
     features: BoundFeatures  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
+    alarm: ChangeAlarm | None = None
+
+    def watch(self, on_change: Callable[[Change], object]) -> None:
+        """Call a function when two arms begin to disagree more, or less (docs/change.md).
+
+        It is called in the thread that lets the policy learn. A saved policy goes on watching once
+        it is loaded; but for whom must be said again.
+
+        Examples
+        --------
+        >>> import stopwise as sw
+        >>> cascade = sw.Cascade(costs=[0.01, 0.3])
+        >>> policy = sw.USSPD(cascade, sw.Polynomial(1), context_dim=1, forced_rounds=1000)
+        >>> policy.watch(lambda change: print(f"arms {change.pair} at about {change.round}"))
+        >>> _ = policy.run([[0.5]] * 1000, [[1, 1]] * 640 + [[1, 2]] * 360)
+        arms (0, 1) at about 640
+        """
+        self._model(0, 1)  # refuses a policy that has no models of pairs
+        self.alarm = self.alarm or ChangeAlarm(self)
+        self.alarm.on_change = on_change
 
     def theta(self, i: int, j: int) -> Floats:
         """Return θ̂_ij, the exact estimate of a pair over everything observed so far."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from stopwise.engine.native import Learner, Rule
 from stopwise.errors import InvalidParameterError
 from stopwise.features import BoundFeatures
+from stopwise.policies.self_scaling import MOST_FEATURES
 
 if TYPE_CHECKING:
     from stopwise.policies.contextual import Contextual
@@ -44,8 +45,10 @@ def _most_rows(policy: "Contextual", features: BoundFeatures) -> int:
     """Return how many rows of features may be stored one by one, 0 for all."""
     if policy.memory is None:
         return 0
-    n_questions = len(policy.questions())
-    row, counted = 8 * features.width + n_questions / 8, 8 * features.width + 4 * n_questions + 48
+    n_questions, width = len(policy.questions()), features.width
+    if features.scales_itself:  # as wide as they may become
+        width = max(width, MOST_FEATURES * len(features.maps))
+    row, counted = 8 * width + n_questions / 8, 8 * width + 4 * n_questions + 48
     least = COUNTED * policy.cascade.n_arms * counted + 1024 * row
     if policy.memory < least:
         raise InvalidParameterError(

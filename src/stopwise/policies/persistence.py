@@ -44,13 +44,14 @@ class _Array(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class _Saved(msgspec.Struct, frozen=True):
+class _Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     policy: str
     cascade: dict[str, Any]
     parameters: dict[str, Any]
     features: dict[str, Any] | None
     probes: list[list[float]] | None  # features of a few fixed contexts, for maps without a spec
     arrays: dict[str, _Array]
+    encoding: dict[str, Any] | None = None  # of named values as contexts, if the policy has one
 
 
 def encode(policy: Policy) -> bytes:
@@ -64,6 +65,7 @@ def encode(policy: Policy) -> bytes:
         features=None if bound is None else bound.to_spec(),
         probes=None if bound is None else _probes(bound),
         arrays={name: _packed(array) for name, array in arrays.items()},
+        encoding=policy.encoding,
     )
     body = msgspec.msgpack.encode(saved)
     return MAGIC + VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest() + body
@@ -154,6 +156,7 @@ def decode(
         part = "parameters or arrays"
         policy = kind(own, **parameters)
         policy.restore({name: _unpacked(name, array) for name, array in saved.arrays.items()})
+        policy.encoding = saved.encoding
     except (CorruptFileError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise CorruptFileError(f"{path}: its {part} cannot be read ({error})") from error
     return policy

@@ -63,7 +63,8 @@ def _check(policy: "Contextual", record: Rounds) -> None:
 
 def _next(policy: "Contextual", done: int, n: int) -> slice:
     """Return the rounds that can be played before features change."""
-    return slice(done, min(done + (CHUNK if policy.held is None else policy.held.room), n))
+    room = CHUNK if policy.alarm is None else policy.alarm.room
+    return slice(done, min(done + (room if policy.held is None else policy.held.room), n))
 
 
 def _hold(
@@ -74,7 +75,10 @@ def _hold(
     rule_stops: Ints,
     requests: Floats | None,
 ) -> None:
-    """Let a policy hold what it has learned, while features are still to be fitted."""
+    """Let a policy hold what it has learned while features are to be fitted; watch it after."""
+    if policy.held is None and policy.alarm is not None:
+        ends = stops[learned], rule_stops[learned]
+        policy.alarm.add(record.contexts[learned], record.differ[learned], *ends)
     for t in learned.tolist() if policy.held is not None else ():
         stop, rule_stop, differ = int(stops[t]), int(rule_stops[t]), record.differ[t]
         if requests is not None and requests[t, 0] > 0 and record.wrong is not None:

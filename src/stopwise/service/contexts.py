@@ -1,20 +1,22 @@
 """Contexts as requests give them, and as a policy takes them."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.errors import StopwiseError
+from stopwise.errors import InvalidContextError, StopwiseError
+from stopwise.logs.encoding import Encoding
 from stopwise.policies.base import Policy
 from stopwise.service import spec as specs
 from stopwise.service.messages import CascadeSpec
 from stopwise.service.refusals import Refusal, conflict, invalid
 
 Rows: TypeAlias = NDArray[np.float64]
-Contexts: TypeAlias = Sequence[list[float] | dict[str, float]]
+Named: TypeAlias = dict[str, float | str | bool | None]
+Contexts: TypeAlias = Sequence[list[float] | Named]
 
 
 class ContextTable:
@@ -24,6 +26,8 @@ class ContextTable:
         self._size = specs.context_size(spec)
         self._places = {name: k for k, name in enumerate(specs.context_names(spec) or ())}
         self._features = policy.features
+        given = spec.context
+        self._encoding = Encoding.from_spec(given) if isinstance(given, dict) else None
 
     def rows(self, contexts: Contexts) -> Rows:
         """Return contexts as a table, or refuse the first that does not fit."""
@@ -44,7 +48,7 @@ class ContextTable:
         if self._features is not None:
             self._features.rows(rows)
 
-    def _row(self, context: list[float] | dict[str, float], field: str) -> list[float]:
+    def _row(self, context: list[float] | Named, field: str) -> list[float]:
         if isinstance(context, dict):
             return self._ordered(context, field)
         if len(context) != self._size:
@@ -52,7 +56,12 @@ class ContextTable:
             raise invalid(words, field=field)
         return context
 
-    def _ordered(self, context: Mapping[str, float], field: str) -> list[float]:
+    def _ordered(self, context: Named, field: str) -> list[float]:
+        if self._encoding is not None:
+            try:
+                return self._encoding.vector(context)
+            except InvalidContextError as error:
+                raise invalid(f"{field}: {error}", field=field) from None
         if context.keys() != self._places.keys():
             if not self._places:
                 words = f"{field}: this cascade's context has no names; give a list of numbers"
@@ -61,7 +70,10 @@ class ContextTable:
             parts = (("missing", missing), ("unknown", unknown))
             faults = [f"{what}: {', '.join(sorted(names))}" for what, names in parts if names]
             raise invalid(f"{field}: {'; '.join(faults)}", field=field)
-        return [context[name] for name in self._places]
+        values = [context[name] for name in self._places]
+        if any(type(value) not in (int, float) for value in values):
+            raise invalid(f"{field}: this cascade's context has numbers only", field=field)
+        return cast(list[float], values)
 
     def beginning(self, contexts: Contexts) -> Rows:
         """Return what is known before the first arm, where stages reveal the rest."""

@@ -20,9 +20,12 @@ async def wanted_labels(service: Service, name: str) -> m.WantedLabels:
     learner = await service.look_up(lambda: service.state.learner(name))
     ledger, shown = learner.ledger, list[m.WantedLabel]()
     for number, request in ledger.answerable().items():
+        if number < ledger.first:  # forgotten meanwhile
+            continue
+        position = ledger.opened_at[ledger.row(number)]
         opened, reported = await service.round_events(learner, number)
         if opened is None or reported is None:  # compacted away while the service runs
-            ledger.logged_from = max(ledger.logged_from, ledger.opened_at[number] + 1)
+            ledger.logged_from = max(ledger.logged_from, position + 1)
             continue
         context = np.frombuffer(context_of(opened, reported, number)).tolist()
         answers = map(decode_output, reported.outputs)
@@ -42,7 +45,7 @@ async def give_label(
 
     def find_learned() -> tuple[Learner, int]:
         learner, number = service.find(name, id_)
-        if learner.ledger.status[number] != LEARNED:
+        if learner.ledger.status[learner.ledger.row(number)] != LEARNED:
             raise conflict("a label is for a round that was learned: report its outputs first")
         return learner, number
 
@@ -60,4 +63,4 @@ async def give_label(
         event = learner.label(number, label, context, outputs, time)
         return event, m.LabelAnswer(id_, len(learner.ledger.labels), event is None)
 
-    return await service.submit(give, slow=service.slow_for(name))
+    return await service.loaded(lambda: service.submit(give, slow=service.slow_for(name)))

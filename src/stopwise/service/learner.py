@@ -13,8 +13,9 @@ import numpy as np
 
 from stopwise.errors import LabelsNotSupportedError, StopwiseError
 from stopwise.policies.base import Policy
+from stopwise.policies.estimates import Estimates
 from stopwise.policies.round_in_progress import RoundInProgress
-from stopwise.records import Decision, PairEvidence, Round
+from stopwise.records import Change, Decision, PairEvidence, Round
 from stopwise.service import spec as specs
 from stopwise.service.contexts import Contexts, ContextTable, Rows
 from stopwise.service.events import Labelled, Opened, Reported
@@ -22,6 +23,7 @@ from stopwise.service.ledger import EXPIRED, LEARNED, NAMES, OPEN, Counts, Ledge
 from stopwise.service.messages import CascadeSpec, CascadeView, Evidence, RoundAnswer
 from stopwise.service.outputs import canonical, fingerprint
 from stopwise.service.refusals import Refusal, conflict, invalid
+from stopwise.service.server_log import LOG
 
 KEEP_RECENT = 50
 EVIDENCE_WORK = 1e5  # of explaining one decision, in multiplications
@@ -76,6 +78,9 @@ class Learner:
         self.contexts = ContextTable(spec, self.policy)
         self._costs = cast(list[float], self.cascade.cumulative.tolist())
         self._arms = self.cascade.names
+        self._time, self._live = created, False  # of the outputs that are being learned
+        if isinstance(self.policy, Estimates):
+            self.policy.watch(self._changed)
 
     def work(self, rounds: int, *, evidence: bool = False) -> float:
         """Return the most multiplications that a request may take: a pass over all history."""
@@ -189,7 +194,8 @@ class Learner:
         position: int,
     ) -> tuple[Reported | None, RoundAnswer]:
         """Add outputs of arms; return the event (None: nothing is new) and the answer."""
-        ledger, state = self.ledger, self.ledger.status[number]
+        ledger = self.ledger
+        state = ledger.status[ledger.row(number)]
         addition = np.array(revealed, dtype=np.float64)
         new = self._new(number, self._given(outputs), addition)
         if state == EXPIRED and new:
@@ -209,7 +215,7 @@ class Learner:
             reached = len(known)
         else:
             known = {**ledger.partial.get(number, {}), **new}
-            stop, context = ledger.stops[number], b""
+            stop, context = ledger.stops[ledger.row(number)], b""
             reached = next((arm for arm in range(stop + 1) if arm not in known), stop + 1)
             stopped = reached > stop
         ended = stopped or final
@@ -219,11 +225,13 @@ class Learner:
         event = Reported(
             self.index, number, arms, given, ended, time, early, addition.tobytes(), context
         )
+        self._live = True
         self._apply(event, addition, position)
         return event, self.answer(number)
 
     def reported(self, event: Reported, position: int) -> None:
         """Apply recorded outputs."""
+        self._live = False  # a change in them was logged when they were reported
         waiting = self.ledger.open[event.number]
         addition = np.frombuffer(event.revealed)
         if isinstance(waiting, RoundInProgress):
@@ -246,10 +254,10 @@ class Learner:
                 partial = ledger.partial.setdefault(number, {})
                 partial.update(zip(event.arms, event.outputs, strict=True))
             return
-        request = None
+        request, self._time = None, event.time
         if isinstance(waiting, RoundInProgress):
-            stop = len(waiting.outputs) - 1
-            ledger.stops[number], ledger.rule_stops[number] = stop, waiting.rule_stop
+            stop, row = len(waiting.outputs) - 1, ledger.row(number)
+            ledger.stops[row], ledger.rule_stops[row] = stop, waiting.rule_stop
             waiting.learn()
             request = waiting.request
             if stop >= 0:
@@ -257,7 +265,7 @@ class Learner:
                 reason = waiting.decision or "It ended early: a stage failed."
                 self._note(number, event.time, stop, reason)
         elif event.outputs:
-            rule_stop = ledger.rule_stops[number]
+            rule_stop = ledger.rule_stops[ledger.row(number)]
             x = np.frombuffer(waiting)
             request = self.policy.observe(x, event.outputs, rule_stop=rule_stop)
         if request is not None:
@@ -265,6 +273,16 @@ class Learner:
         if event.outputs:
             self.counts.learned(event.outputs)
         ledger.end(number, position)
+
+    def _changed(self, change: Change) -> None:
+        """Note that two arms disagree more, or less, than before."""
+        self.counts.changes_total += 1
+        self.counts.changes = [*self.counts.changes, (self._time, change)][-KEEP_RECENT:]
+        if self._live:
+            pair = [self._arms[arm] for arm in change.pair]
+            fields = {"cascade": self.spec.name, "pair": pair, "rounds": change.noticed}
+            fields |= {"before": round(change.before, 4), "after": round(change.after, 4)}
+            LOG.warning("disagreement has changed", extra=fields)
 
     def _advance(self, started: RoundInProgress, new: dict[int, bytes], revealed: Rows) -> bool:
         """Give the output of the next arm to a round; return whether the rule stops there."""
@@ -306,7 +324,7 @@ class Learner:
             raise invalid(words, field="revealed")
         if not np.isfinite(revealed).all():
             raise invalid("what is revealed must be finite numbers", field="revealed")
-        last = len(self._arms) - 1 if self.staged else ledger.stops[number]
+        last = len(self._arms) - 1 if self.staged else ledger.stops[ledger.row(number)]
         new: dict[int, bytes] = {}
         for arm, output in given.items():
             if arm > last:
@@ -334,7 +352,7 @@ class Learner:
             if before != fingerprint(label):
                 raise conflict("another label was reported before; the first one counts")
             return None
-        rule_stop = self.ledger.rule_stops[number]
+        rule_stop = self.ledger.rule_stops[self.ledger.row(number)]
         event = Labelled(self.index, number, label, context, outputs, rule_stop, time)
         try:
             self.labelled(event)
@@ -359,8 +377,8 @@ class Learner:
         self, number: int, *, repeated: bool = False, reason: Decision | None = None
     ) -> RoundAnswer:
         """Return the state of a round as the API answers it."""
-        ledger, arms = self.ledger, self._arms
-        state, stop, due = ledger.status[number], ledger.stops[number], ledger.next_arm(number)
+        ledger, arms, row = self.ledger, self._arms, self.ledger.row(number)
+        state, stop, due = ledger.status[row], ledger.stops[row], ledger.next_arm(number)
         known_stop = stop if stop >= 0 else None
         next_arm = due if state == OPEN else None
         shown = next_arm if known_stop is None else stop

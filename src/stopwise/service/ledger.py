@@ -1,4 +1,4 @@
-"""The rounds of one cascade: in a few bytes each, for as long as the cascade lives.
+"""The rounds of one cascade: in a few bytes each, until their events are compacted away.
 
 Rounds are numbered from 0. What must be known of old ones (a repeat, a conflict, a place in the
 log) takes 19 bytes and 8 for each arm; only open ones hold their context.
@@ -7,6 +7,7 @@ log) takes 19 bytes and 8 for each arm; only open ones hold their context.
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 from itertools import zip_longest
 from typing import Any
 from zlib import crc32
@@ -14,13 +15,14 @@ from zlib import crc32
 import msgspec
 
 from stopwise.policies.round_in_progress import RoundInProgress
-from stopwise.records import LabelRequest
+from stopwise.records import Change, LabelRequest
 from stopwise.service.refusals import Refusal, conflict
 
 OPEN, LEARNED, EXPIRED = range(3)
 NAMES = ("open", "learned", "expired")
 KEEP_KEYS = 100_000  # Idempotency-Keys remembered for each cascade; the oldest go first
 KEEP_WANTED = 10_000  # labels that are asked for and have not come
+BLOCK = 1_000  # rounds that are forgotten together
 MAX_BUCKETS = 240  # of `Counts`
 FIRST_WIDTH = 10.0  # seconds that each of them lasts at first
 
@@ -68,6 +70,8 @@ class Ledger:
         self.keep_open = keep_open
         self._salt = crc32(name.encode())
         self._blank = bytes(8 * n_arms)
+        self.first = 0  # the rounds before this one are forgotten, and in no column
+        self.forgotten = b""  # their digest
         self.status = array("B")
         self.stops = array("b")  # the last arm to run; -1: not known
         self.rule_stops = array("b")
@@ -85,7 +89,7 @@ class Ledger:
         self.logged_from = 0  # events before this one are known to be compacted away; not saved
 
     def __len__(self) -> int:
-        return len(self.status)
+        return self.first + len(self.status)
 
     def id(self, number: int) -> str:
         """Return the name of a round in the API."""
@@ -96,10 +100,16 @@ class Ledger:
         digits = text.partition("-")[0]
         if digits.isascii() and digits.isdecimal() and len(digits) < 19:
             number = int(digits)
-            if number < len(self.status) and self.id(number) == text:
+            if number < len(self) and self.id(number) == text:
                 return number
         shown = repr(text if len(text) <= 40 else f"{text[:37]}...")
         raise Refusal(404, "unknown_round", f"this cascade has no round {shown}")
+
+    def row(self, number: int) -> int:
+        """Return where the columns have a round, or refuse: it is forgotten."""
+        if number < self.first:
+            raise Refusal(410, "gone", "this round has ended, and its events were compacted away")
+        return number - self.first
 
     # -- changes ------------------------------------------------------------------------------
 
@@ -111,7 +121,7 @@ class Ledger:
         position: int,
     ) -> None:
         """Add rounds, which are open from now on."""
-        number, n = len(self.status), len(contexts)
+        number, n = len(self), len(contexts)
         self.status.frombytes(bytes(n))
         self.stops.extend(stops)
         self.rule_stops.extend(rule_stops)
@@ -126,8 +136,8 @@ class Ledger:
 
     def end(self, number: int, position: int) -> None:
         """Note that the policy has learned from a round."""
-        self.status[number] = LEARNED
-        self.ended_at[number] = position
+        row = self.row(number)
+        self.status[row], self.ended_at[row] = LEARNED, position
         self.learned += 1
         del self.open[number]
         self.partial.pop(number, None)
@@ -140,8 +150,31 @@ class Ledger:
 
     def answerable(self) -> dict[int, LabelRequest]:
         """Return the labels asked for that can still be given: the log has their rounds."""
-        asked, opened_at = dict(self.wanted), self.opened_at
-        return {n: asked[n] for n in asked if opened_at[n] >= self.logged_from}
+        asked, first, at = dict(self.wanted), self.first, self.opened_at
+        return {n: asked[n] for n in asked if n >= first and at[n - first] >= self.logged_from}
+
+    def forget(self, logged_from: int) -> None:
+        """Forget ended rounds all of whose events are before this one, which the log has not."""
+        self.logged_from, n = max(self.logged_from, logged_from), 0
+        ended = min(self.open, default=len(self)) - self.first
+        while n + BLOCK <= ended and logged_from > max(
+            self.opened_at[n + BLOCK - 1], *self.ended_at[n : n + BLOCK]
+        ):
+            n += BLOCK
+        if n:
+            self.forgotten = self.digest(n)
+            self.first += n
+            for column in self.columns():
+                del column[: n * (self.n_arms if column is self.outputs else 1)]
+
+    def digest(self, rows: int) -> bytes:
+        """Return a digest of the rounds up to a row: the same, however many are forgotten."""
+        digest, widths = self.forgotten, (1, 1, 1, self.n_arms, 1, 1)
+        for k in range(0, rows, BLOCK):
+            parts = zip(self.columns(), widths, strict=True)
+            block = [column[k * w : min(k + BLOCK, rows) * w].tobytes() for column, w in parts]
+            digest = sha256(b"".join([digest, *block])).digest()
+        return digest
 
     def _expire(self) -> None:
         # A function of the log alone, so that every replica gives up the same rounds.
@@ -152,20 +185,20 @@ class Ledger:
                 number += 1
             del waiting[number]
             self.partial.pop(number, None)
-            self.status[number] = EXPIRED
+            self.status[self.row(number)] = EXPIRED
         self._oldest = number
 
     def fingerprint(self, number: int, arm: int) -> int:
         """Return the fingerprint of an arm's output; 0 if it was not reported."""
-        return self.outputs[number * self.n_arms + arm]
+        return self.outputs[self.row(number) * self.n_arms + arm]
 
     def stamp(self, number: int, arm: int, fingerprint: int) -> None:
         """Note the fingerprint of an arm's output."""
-        self.outputs[number * self.n_arms + arm] = fingerprint
+        self.outputs[self.row(number) * self.n_arms + arm] = fingerprint
 
     def next_arm(self, number: int) -> int:
         """Return the first arm whose output was not reported."""
-        start = number * self.n_arms
+        start = self.row(number) * self.n_arms
         for arm in range(self.n_arms):
             if self.outputs[start + arm] == 0:
                 return arm
@@ -174,14 +207,16 @@ class Ledger:
     # -- to and from a snapshot ---------------------------------------------------------------
 
     def columns(self) -> tuple["array[Any]", ...]:
-        """Return what is known of every round, by column."""
+        """Return what is known of every round from `first` on, by column."""
         rounds = (self.status, self.stops, self.rule_stops, self.outputs)
         return (*rounds, self.opened_at, self.ended_at)
 
-    def saved(self) -> "LedgerSnapshot":
-        """Return all but the columns as plain values."""
+    def saved(self, *, hashed: bool = False) -> "LedgerSnapshot":
+        """Return all but the columns as plain values; if ``hashed`` with a digest of them."""
         return LedgerSnapshot(
-            [len(column) * column.itemsize for column in self.columns()],
+            0 if hashed else self.first,
+            self.digest(len(self.status)) if hashed else self.forgotten,
+            [] if hashed else [len(column) * column.itemsize for column in self.columns()],
             {n: one for n, one in self.open.items() if isinstance(one, bytes)},
             {n: one.state() for n, one in self.open.items() if isinstance(one, RoundInProgress)},
             self.partial,
@@ -198,6 +233,7 @@ class Ledger:
         resume: Callable[[Any], RoundInProgress],
     ) -> None:
         """Become what `saved` returned; ``columns(n)`` gives the next n bytes of the columns."""
+        self.first, self.forgotten = saved.first, saved.forgotten
         for column, size in zip(self.columns(), saved.sizes, strict=True):
             column.frombytes(columns(size))
         in_progress = {number: resume(one) for number, one in saved.in_progress.items()}
@@ -213,6 +249,8 @@ class Ledger:
 class LedgerSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """A ledger in a snapshot, without its columns."""
 
+    first: int
+    forgotten: bytes
     sizes: list[int]
     contexts: dict[int, bytes]
     in_progress: dict[int, dict[str, Any]]
@@ -246,6 +284,8 @@ class Counts(msgspec.Struct):
     differed_total: list[int]  # of these: rounds in which they disagreed
     outputs_total: int = 0  # rounds that were learned from
     labels_total: int = 0
+    changes_total: int = 0  # noticed in how often a pair disagrees
+    changes: list[tuple[float, Change]] = []  # the latest, with the time
 
     @staticmethod
     def blank(n_arms: int) -> "Counts":

@@ -17,7 +17,10 @@ Name = Annotated[
 ]
 Context = (
     Annotated[list[float], Meta(description="The numbers, in order.", examples=[[0.2, 0.7]])]
-    | Annotated[dict[str, float], Meta(description="The numbers, by the names of the context.")]
+    | Annotated[
+        dict[str, float | str | bool | None],
+        Meta(description="The numbers by name; with an encoding, values as the columns have them."),
+    ]
 )
 
 
@@ -37,8 +40,9 @@ class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         In the path of requests; never used again, even once retired.
     arms : list of Arm
         In the order in which they run.
-    context : list of str or int
-        Names of the numbers in a context, or just how many there are.
+    context : list of str, int or dict
+        Names of the numbers in a context, or just how many there are; or an encoding, as
+        `Encoding.to_spec` writes it, of texts, dates and gaps.
     tradeoff : float
         λ, what a unit of cost is worth in error probability.
     features : dict
@@ -56,6 +60,7 @@ class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: (
         Annotated[int, Meta(ge=0)]
         | Annotated[list[Annotated[str, Meta(min_length=1, max_length=100)]], Meta(min_length=1)]
+        | dict[str, Any]
     )
     tradeoff: Annotated[float, Meta(gt=0)] = 1.0
     features: dict[str, Any] = field(default_factory=lambda: {"kind": "standard"})

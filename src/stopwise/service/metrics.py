@@ -1,6 +1,7 @@
 """Metrics for Prometheus: counts of this process, and counts of the log, read from the state.
 
-Those of the log do not start at zero with the process, and every replica has the same.
+Those of the log do not start at zero with the process, and every replica that follows a cascade has
+the same.
 """
 
 import asyncio
@@ -133,6 +134,7 @@ def _cost(one: "Learner") -> float:
 _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
     (_COUNTER, "outputs", "Rounds that were learned from.", lambda one: one.counts.outputs_total),
     (_COUNTER, "labels", "Rounds that were labelled.", lambda one: one.counts.labels_total),
+    (_COUNTER, "changes", "Changes of disagreement.", lambda one: one.counts.changes_total),
     (_COUNTER, "cost", "Cost of all rounds, in the unit of the cascade.", _cost),
     (_COUNTER, "refits", "Passes over history that exact decisions needed.", _effort("passes")),
     (_COUNTER, "hessians", "Hessians computed in these passes.", _effort("hessians")),
@@ -144,7 +146,7 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
 
 
 def _of_cascades(service: "Service") -> Iterable[Metric]:
-    cascades = [(one.spec.name, one) for one in service.state.cascades.values()]
+    cascades = [(one.spec.name, one) for one in service.state.followed()]
     for kind, name, words, value in _PER_CASCADE:
         values = (([cascade], value(one)) for cascade, one in cascades)
         yield _family(kind, name, words, "cascade", values)

@@ -1,7 +1,7 @@
 """Recovery: the newest snapshot, then every event since."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 
 from stopwise.errors import CorruptLogError, StopwiseError
 from stopwise.service.events import Block
@@ -15,22 +15,27 @@ Progress = Callable[[int, int], object]
 
 
 async def recover_state(
-    store: EventStore, *, snapshots: bool = True, progress: Progress = lambda done, of: None
+    store: EventStore,
+    *,
+    snapshots: bool = True,
+    follows: Collection[str] | None = None,
+    progress: Progress = lambda done, of: None,
 ) -> State:
     """Return the state at the end of the log, from the newest snapshot or the first event.
 
-    ``progress(position, end)`` is called from time to time.
+    ``follows`` are the cascades whose events are applied (None: all). ``progress(position, end)``
+    is called from time to time.
     """
     end = 0
     for _ in range(ATTEMPTS):  # the log may be compacted while it is read
         end, _ = await store.end()
-        state = await from_snapshot(store) if snapshots else State()
+        state = await from_snapshot(store, follows) if snapshots else State(follows)
         complete = True
         async for blocks in paged(store.read(state.position)):
             base = blocks[0].base
             if base > state.position + 1:
                 # Compacted: the log begins with a snapshot, also without `snapshots`.
-                later = await from_snapshot(store)
+                later = await from_snapshot(store, follows)
                 if later.position < base - 1:
                     raise CorruptLogError(
                         f"the log goes on at event {base} where {state.position + 1} should be, "
@@ -44,8 +49,10 @@ async def recover_state(
             await asyncio.to_thread(apply_all, state, blocks)
             progress(state.position, end)
         if complete and state.position < end:  # nothing left but a snapshot
-            state = await from_snapshot(store)
+            state = await from_snapshot(store, follows)
         if complete and state.position >= end:
+            first = await store.first() or state.position + 1
+            await asyncio.to_thread(state.forget, first)
             return state
     raise CorruptLogError(
         f"the log has {end} events, and there is no snapshot of them that can be read"
@@ -72,18 +79,20 @@ async def paged(blocks: AsyncIterator[Block]) -> AsyncIterator[list[Block]]:
         yield page
 
 
-async def from_snapshot(store: EventStore) -> State:
+async def from_snapshot(store: EventStore, follows: Collection[str] | None = None) -> State:
     """Return the state of the newest snapshot that belongs to this log; empty if none."""
     for position in reversed(await store.snapshots()):
         snapshot = await store.latest_snapshot(position)
         try:
-            state = None if snapshot is None else await asyncio.to_thread(State.restored, snapshot)
+            if snapshot is None:
+                continue
+            state = await asyncio.to_thread(State.restored, snapshot, follows)
             if state is not None:
                 await _check(store, state)
                 return state
         except StopwiseError as error:  # the log has it all: start before it
             LOG.warning("a snapshot is skipped", extra={"reason": str(error)})
-    return State()
+    return State(follows)
 
 
 async def _check(store: EventStore, state: State) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
@@ -17,21 +18,24 @@ from stopwise.service import spec as specs
 from stopwise.service.contexts import Contexts
 from stopwise.service.events import Created, Event, Opened, Reported, Retired, context_of, decode
 from stopwise.service.learner import Learner
+from stopwise.service.loading import Loading
 from stopwise.service.metrics import Counters
 from stopwise.service.outputs import decode_output
 from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal, conflict, invalid
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
+from stopwise.service.snapshotting import snapshot_process, write_snapshot
 from stopwise.service.state import State, spec_digest
 from stopwise.service.store import open_store
-from stopwise.service.store.base import EventStore, Snapshot
+from stopwise.service.store.base import EventStore
 from stopwise.service.writer import WAIT, Applied, Command, Writer, unavailable
 
 T = TypeVar("T")
 END = 1 << 60  # beyond any event
 GROWTH = 4  # a new snapshot when the log has grown by a quarter: their cost stays in proportion
 LOOK_EVERY = 1.0  # seconds between looks whether a snapshot is due
+KEEP_UNUSED = 600.0  # seconds that a replica follows a cascade about which nobody asks it
 ON_LOOP = 2e7  # multiplications, about 5 ms: what may take longer runs in a thread
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -53,6 +57,7 @@ class Service:
         self._hash: m.StateAnswer | None = None  # of the newest state asked for
         self._empty = State()
         self._writer: Writer | None = None
+        self.loaded = Loading(settings.store, lambda: cast(Writer, self._writer))
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- start and stop -----------------------------------------------------------------------
@@ -105,10 +110,8 @@ class Service:
         def progress(done: int, of: int) -> None:
             self.recovering = f"recovering: {done:,} of {of:,} events"
 
-        state = await recover_state(self._store, progress=progress)
-        first = await self._store.first() or state.position + 1
-        for learner in state.order:
-            learner.ledger.logged_from = first
+        follows = (self.state.follows or ()) if self._store.shared else None
+        state = await recover_state(self._store, follows=follows, progress=progress)
         LOG.info("recovered", extra={"events": state.position})
         if self._writer is not None:  # not the first time: the writer goes on at once
             self.recovering = ""
@@ -126,7 +129,8 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         complete = finished and writer is not None and writer.settled and not self.write_error
         if complete and self.state.position > self._last_snapshot:
-            await self._save(asyncio.to_thread(self.state.snapshot))
+            state = None if self._store.shared else self.state
+            await self._save(write_snapshot(self.settings.store, state))
         for store in (self._store, self._reader):
             await store.close()
 
@@ -141,31 +145,34 @@ class Service:
         """Write a snapshot whenever the log has grown enough since the last."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
+            if self._writer is not None:
+                with suppress(Refusal, StoreError):  # nothing can be read or written: later
+                    await self._forget(self._writer)
             position = self.state.position
             due = max(self.settings.snapshot_every, position // GROWTH)
             if self._writer is not None and position - self._last_snapshot >= due:
-                await self._save(self._writer.read(State.snapshot))
+                await self._save(snapshot_process(self.settings.store))
 
-    async def _save(self, making: Awaitable[Snapshot]) -> None:
+    async def _forget(self, writer: Writer) -> None:
+        """Forget cascades that nobody asks about, and rounds that were compacted away."""
+        async with self._reading:
+            await self._reader.open()
+            first = await self._reader.first() or 0
+        if self.state.follows or first > self.state.logged_from:
+            await writer.read(lambda state: (state.unfollow(KEEP_UNUSED), state.forget(first)))
+
+    async def _save(self, writing: Awaitable[int]) -> None:
         """Write a snapshot. Whatever goes wrong, the log has it all, and the next may succeed."""
         position = self.state.position
-        store = open_store(self.settings.store)
         try:
-            snapshot = await making
-            # It must be readable, since it replaces an older one that is.
-            await asyncio.to_thread(State.restored, snapshot)
-            await store.open()
-            await store.save_snapshot(snapshot)
-        except Refusal:  # it stops, or nothing can be written: later
-            return
+            written = await writing
         except Exception as error:
             LOG.warning("no snapshot could be written", extra={"reason": str(error)})
         else:
-            position = snapshot.position
-            self.counters.snapshots += 1
-            LOG.info("snapshot", extra={"events": position})
-        finally:
-            await store.close()
+            if written:  # else another replica writes one
+                position = written
+                self.counters.snapshots += 1
+                LOG.info("snapshot", extra={"events": position})
         self._last_snapshot = max(self._last_snapshot, position)
 
     # -- state and health ---------------------------------------------------------------------
@@ -221,7 +228,9 @@ class Service:
 
     async def cascades(self) -> list[m.CascadeView]:
         """Return every cascade, in the order of creation."""
-        return await self.look_up(lambda: [learner.view() for learner in self.state.order])
+        return await self.look_up(
+            lambda: [self.state.learner(name).view() for name in self.state.cascades]
+        )
 
     async def cascade(self, name: str) -> m.CascadeView:
         """Return one cascade."""
@@ -239,14 +248,14 @@ class Service:
 
         def repeated(state: State) -> m.CascadeView | None:
             known = state.repeats.find(key, digest)
-            return None if known is None else state.order[known.first].view()
+            return known and state.learner(state.order[known.first].spec.name).view()
 
         def create(state: State, time: float) -> Applied:
             if (view := repeated(state)) is not None:
                 return None, (view, False)
             existing = state.cascades.get(spec.name)
             if existing is not None and existing.spec == spec:
-                return None, (existing.view(), False)
+                return None, (state.learner(spec.name).view(), False)
             if existing is not None:
                 raise conflict(
                     f"another cascade is called {spec.name!r}. A cascade cannot be changed, since "
@@ -266,15 +275,13 @@ class Service:
             state.created(event, policy)
             return event, (state.cascades[spec.name].view(), True)
 
-        await self.readable()
-        self.check_recovered()
-        if (view := repeated(self.state)) is not None:
+        if (view := await self.look_up(lambda: repeated(self.state))) is not None:
             await self.submit(_nothing)  # it may be in memory only
             return view, False
         policy = await asyncio.to_thread(
             specs.build, spec, max_context=limits.max_context, max_features=limits.max_features
         )
-        return await self.submit(create)
+        return await self.loaded(lambda: self.submit(create))
 
     async def retire(self, name: str) -> m.CascadeView:
         """Retire a cascade: it takes no new rounds."""
@@ -286,7 +293,7 @@ class Service:
             learner.status = "retired"
             return Retired(learner.index, time), learner.view()
 
-        return await self.submit(retire)
+        return await self.loaded(lambda: self.submit(retire))
 
     # -- rounds -------------------------------------------------------------------------------
 
@@ -303,33 +310,34 @@ class Service:
         digest = b"" if key is None else blake2b(_encode(request), digest_size=16).digest()
 
         def open_rounds(state: State, time: float) -> Applied:
-            learner = state.cascades.get(name) or state.learner(name)
+            learner = state.learner(name)
             event, answers = learner.open(
                 contexts, time, state.position + 1, evidence=evidence, key=key, digest=digest
             )
             return event, (answers, event is not None)
 
-        return await self.submit(open_rounds, slow=self.slow_for(name, len(contexts), evidence))
+        work = name, len(contexts), evidence
+        return await self.loaded(lambda: self.submit(open_rounds, slow=self.slow_for(*work)))
 
     async def report(self, name: str, id_: str, request: m.OutputsRequest) -> m.RoundAnswer:
         """Add outputs of a round."""
 
         def report(state: State, time: float) -> Applied:
-            learner = state.cascades.get(name) or state.learner(name)
+            learner = state.learner(name)
             number, given = learner.ledger.number(id_), (request.outputs, request.revealed)
             return learner.report(number, *given, request.final, time, state.position + 1)
 
-        return await self.submit(report, slow=self.slow_for(name))
+        return await self.loaded(lambda: self.submit(report, slow=self.slow_for(name)))
 
     async def round(self, name: str, id_: str) -> m.RoundView:
         """Return a round, with what the log has of it."""
         learner, number = await self.look_up(lambda: self.find(name, id_))
         while True:
-            ended = learner.ledger.ended_at[number]
+            ended = learner.ledger.ended_at[learner.ledger.row(number)]
             opened, reported = await self.round_events(learner, number)
             await self.readable()
             learner, number = self.find(name, id_)
-            if learner.ledger.ended_at[number] == ended:
+            if learner.ledger.ended_at[learner.ledger.row(number)] == ended:
                 break  # else the round ended meanwhile
         answer, ledger = learner.answer(number), learner.ledger
         context = None if opened is None else context_of(opened, reported, number)
@@ -355,14 +363,19 @@ class Service:
     async def state_hash(self) -> m.StateAnswer:
         """Return the digest of the state, computed once for each state."""
 
-        def compute(state: State) -> m.StateAnswer:
+        def compute(state: State) -> m.StateAnswer | None:
+            if len(state.followed()) < len(state.order):
+                return None
             now = state.position, state.log_digest.hex()
             if self._hash is None or (self._hash.position, self._hash.log) != now:
                 self._hash = m.StateAnswer(*now, state.hash())
             return self._hash
 
         self.check_recovered()
-        return await cast(Writer, self._writer).read(compute)
+        while True:
+            await self.cascades()  # all are followed, unless another replica created one just now
+            if (answer := await cast(Writer, self._writer).read(compute)) is not None:
+                return answer
 
     # -- how requests are carried out ---------------------------------------------------------
 
@@ -378,28 +391,33 @@ class Service:
 
     async def look_up(self, look: Callable[[], T]) -> T:
         """Look something up; what another replica did just now is read before it is refused."""
-        await self.readable()
-        self.check_recovered()
-        try:
+
+        async def found() -> T:
+            await self.readable()
+            self.check_recovered()
             return look()
+
+        try:
+            return await self.loaded(found)
         except Refusal:
             if not self._store.shared:
                 raise
         await self.submit(_nothing)
-        await self.readable()
-        return look()
+        return await self.loaded(found)
 
     async def round_events(
         self, learner: Learner, number: int
     ) -> tuple[Opened | None, Reported | None]:
         """Return how a round was opened and how it ended; None: not in the log, or not yet."""
+        ledger, row = learner.ledger, learner.ledger.row(number)
+        positions = ledger.opened_at[row], ledger.ended_at[row]
         if self._writer is not None and not self._writer.settled:
             await self.submit(_nothing)  # what is being written now may be what is looked for
         found: list[Event | None] = []
         try:
             async with self._reading:
                 await self._reader.open()
-                for position in (learner.ledger.opened_at[number], learner.ledger.ended_at[number]):
+                for position in positions:
                     block = await self._reader.block_of(position)
                     found.append(block and decode(block.payload)[position - block.base])
         except StoreError as error:

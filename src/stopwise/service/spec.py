@@ -10,6 +10,7 @@ from typing import Any, cast
 from stopwise.cascade import Cascade
 from stopwise.errors import CostUnitWarning, StopwiseError, WideFeaturesWarning
 from stopwise.features import Answers, BoundFeatures, PerPair, PerStage, bind, map_from_spec
+from stopwise.logs.encoding import Encoding
 from stopwise.policies.base import Policy
 from stopwise.policies.registry import POLICIES, takes
 from stopwise.service.messages import CascadeSpec
@@ -21,22 +22,26 @@ NOT_OFFERED = ("cascade", "features", "context_dim")  # given elsewhere in a spe
 
 def context_names(spec: CascadeSpec) -> tuple[str, ...] | None:
     """Return the names of a context's numbers, if they have any."""
+    if isinstance(spec.context, dict):
+        return Encoding.from_spec(spec.context).coordinates
     return None if isinstance(spec.context, int) else tuple(spec.context)
 
 
 def context_size(spec: CascadeSpec) -> int:
     """Return how many numbers a complete context has."""
-    return spec.context if isinstance(spec.context, int) else len(spec.context)
+    return spec.context if isinstance(spec.context, int) else len(context_names(spec) or ())
 
 
 def build(
     spec: CascadeSpec, *, max_context: int | None = None, max_features: int | None = None
 ) -> Policy:
     """Build the policy that a spec describes, or refuse it; limits are for new cascades."""
-    size = context_size(spec)
+    try:
+        size, names = context_size(spec), context_names(spec)
+    except StopwiseError as error:
+        raise _invalid("context", str(error)) from None
     if max_context is not None and size > max_context:
         raise _invalid("context", f"{size} numbers, and this service takes {max_context} at most")
-    names = context_names(spec)
     if names is not None and len(set(names)) < len(names):
         raise _invalid("context", "two numbers of the context have the same name")
     try:
@@ -65,9 +70,11 @@ def build(
     try:
         with warnings.catch_warnings():  # stderr is for the log; ``max_features`` is the limit here
             warnings.simplefilter("ignore", WideFeaturesWarning)
-            return kind(cascade, **parameters)
+            policy = kind(cascade, **parameters)
     except (StopwiseError, TypeError, ValueError, OverflowError) as error:
         raise _invalid("policy", str(error)) from None
+    policy.encoding = spec.context if isinstance(spec.context, dict) else None
+    return policy
 
 
 def _policy(given: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]]:

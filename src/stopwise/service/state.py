@@ -1,6 +1,7 @@
 """The state of the service: the cascades, folded from the events of the log one after the other."""
 
 import hashlib
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -20,28 +21,69 @@ from stopwise.service.store.base import Snapshot
 # A snapshot: magic, format (4 bytes), SHA-256 of all that follows; then what the dashboard shows
 # and the state, each with its length before it (8 bytes); then policies and columns, raw.
 MAGIC = b"STOPSNAP"
-FORMAT = 6  # an older one is ignored, and the log read from before it
-PART = 4 << 20  # bytes that are copied at once
+FORMAT = 7  # an older one is ignored, and the log read from before it
+PART = 256 << 10  # bytes that are copied, and written, at once
 _HEAD = len(MAGIC) + 4 + 32
 
 
-class State:
-    """The cascades after some number of events."""
+class NotFollowed(Refusal):
+    """A cascade is asked about whose events this replica has not applied; load it first."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        super().__init__(503, "unavailable", f"{name!r} is being loaded; try again", retry_after=1)
+        self.name = name
+
+
+class State:
+    """The cascades after some number of events; of those it does not follow, their descriptions."""
+
+    def __init__(self, follows: Iterable[str] | None = None) -> None:
         self.position = 0  # events that were applied
         self.log_digest = ev.START  # of the log up to the last block that is known to be stored
         self.time = 0.0  # of the last event, in seconds since 1970
         self.cascades: dict[str, Learner] = {}  # by name, in the order of creation
         self.order: list[Learner] = []
+        self.logged_from = 0  # events before this one are known to be compacted away; not saved
         self.repeats = Repeats()  # requests that created cascades
+        # When each cascade that it follows was last asked for; None: it follows all.
+        self.follows = None if follows is None else dict.fromkeys(follows, time.monotonic())
 
     def learner(self, name: str) -> Learner:
-        """Return a cascade by name, or refuse: there is none."""
+        """Return a cascade by name, or refuse: there is none, or it must be loaded first."""
         learner = self.cascades.get(name)
         if learner is None:
             raise Refusal(404, "unknown_cascade", f"no cascade is called {name[:80]!r}")
+        if self.follows is not None:
+            if name not in self.follows:
+                raise NotFollowed(name)
+            self.follows[name] = time.monotonic()
         return learner
+
+    def followed(self) -> list[Learner]:
+        """Return the cascades that are followed, in the order of creation."""
+        return [one for one in self.order if self.follows is None or one.spec.name in self.follows]
+
+    def follow(self, learner: Learner) -> None:
+        """Follow a cascade, which has all of its events up to here."""
+        name, before = learner.spec.name, self.order[learner.index]
+        learner.status = before.status
+        self.order[learner.index] = self.cascades[name] = learner
+        if self.follows is not None:
+            self.follows[name] = time.monotonic()
+
+    def unfollow(self, seconds: float) -> None:
+        """Drop what was learned of cascades that nobody has asked for in so many seconds."""
+        follows = self.follows or {}
+        for name in [name for name, at in follows.items() if time.monotonic() - at > seconds]:
+            old = self.cascades[name]
+            self.follow(Learner(old.index, old.spec, old.created))
+            del follows[name]
+
+    def forget(self, logged_from: int) -> None:
+        """Forget what only events before this one tell: they were compacted away."""
+        self.logged_from = logged_from
+        for learner in self.order:
+            learner.ledger.forget(logged_from)
 
     # -- applying events ----------------------------------------------------------------------
 
@@ -77,15 +119,18 @@ class State:
             self.created(event)
             return
         learner = self.order[event.cascade]
+        followed = self.follows is None or learner.spec.name in self.follows
         match event:
+            case ev.Retired():
+                learner.status = "retired"
+            case _ if not followed:
+                pass
             case ev.Opened():
                 learner.opened(event, self.position + 1)
             case ev.Reported():
                 learner.reported(event, self.position + 1)
             case ev.Labelled():
                 learner.labelled(event)
-            case ev.Retired():
-                learner.status = "retired"
 
     def created(self, event: ev.Created, policy: Policy | None = None) -> None:
         """Apply a creation; ``policy`` if it was built from the spec already."""
@@ -93,6 +138,8 @@ class State:
         if event.key is not None:
             self.repeats.add(event.key, Repeat(learner.index, 1, spec_digest(event.spec)))
         self._enter(learner)
+        if policy is not None:  # created here
+            self.follow(learner)
 
     def _enter(self, learner: Learner) -> None:
         self.order.append(learner)
@@ -102,7 +149,7 @@ class State:
 
     def hash(self) -> str:
         """Return a digest of everything that the log determines."""
-        return _sha256(self._core()).hex()
+        return _sha256(self._core(hashed=True)).hex()
 
     def snapshot(self) -> Snapshot:
         """Return all of it in parts, at a moment when every event is in the log."""
@@ -116,7 +163,7 @@ class State:
         return Snapshot(self.position, self.log_digest, (head, *parts))
 
     @staticmethod
-    def restored(snapshot: Snapshot) -> "State | None":
+    def restored(snapshot: Snapshot, follows: Iterable[str] | None = None) -> "State | None":
         """Return the state that a snapshot holds; None if another version wrote it."""
         data = memoryview(b"".join(snapshot.parts))
         damaged = CorruptLogError(f"the snapshot at event {snapshot.position} is damaged")
@@ -135,10 +182,15 @@ class State:
             return None
         if saved.position != snapshot.position:
             raise damaged
-        state = State()
+        state = State(follows)
         state.position, state.log_digest = snapshot.position, snapshot.digest
         state.time, state.repeats = saved.time, Repeats(saved.repeats)
         for one, latest, diverged in zip(saved.cascades, recent, divergences, strict=True):
+            if state.follows is not None and one.spec.name not in state.follows:
+                read.at += one.policy_bytes + sum(one.ledger.sizes)
+                state._enter(Learner(len(state.order), one.spec, one.created))
+                state.order[-1].status = "retired" if one.retired else "active"
+                continue
             try:
                 policy = decode_policy(read(one.policy_bytes), f"the policy of {one.spec.name!r}")
             except UnsupportedVersionError:
@@ -154,8 +206,8 @@ class State:
             state._enter(learner)
         return state
 
-    def _core(self) -> Iterator[bytes]:
-        """Yield everything that the log determines, in parts."""
+    def _core(self, *, hashed: bool = False) -> Iterator[bytes]:
+        """Yield everything that the log determines, in parts; rounds as a digest if ``hashed``."""
         policies = [encode_policy(one.policy) for one in self.order]
         cascades = [
             _CascadeSnapshot(
@@ -163,7 +215,7 @@ class State:
                 one.created,
                 one.status == "retired",
                 len(policy),
-                one.ledger.saved(),
+                one.ledger.saved(hashed=hashed),
                 one.counts,
             )
             for one, policy in zip(self.order, policies, strict=True)
@@ -172,7 +224,7 @@ class State:
         yield from _in_parts(_sized(_encode(state)))
         for one, policy in zip(self.order, policies, strict=True):
             yield from _in_parts(policy)
-            for column in one.ledger.columns():
+            for column in () if hashed else one.ledger.columns():
                 yield from _in_parts(memoryview(column).cast("B"))
 
 
@@ -197,11 +249,11 @@ class _Reader:
 
     def __init__(self, data: memoryview, at: int) -> None:
         self._data = data
-        self._at = at
+        self.at = at
 
     def __call__(self, size: int) -> bytes:
-        self._at += size
-        return bytes(self._data[self._at - size : self._at])
+        self.at += size
+        return bytes(self._data[self.at - size : self.at])
 
     def sized(self) -> bytes:
         return self(int.from_bytes(self(8), "little"))

@@ -69,7 +69,7 @@ class Writer:
         self._committed = committed
         self._queue: list[Waiting] = []
         self._slow: list[Waiting] = []  # those that may take long
-        self._readers: list[tuple[Callable[[State], Any], asyncio.Future[Any]]] = []
+        self._readers: list[tuple[Callable[[], Awaitable[Any]], Future]] = []
         self._wake = asyncio.Event()
         self._stopping = False
         self._held: Block | None = None  # applied in memory, perhaps not in the log
@@ -106,9 +106,26 @@ class Writer:
 
     async def read(self, reader: Callable[[State], T]) -> T:
         """Run a function in a thread, at a moment when the state is exactly that of the log."""
+        return await self._at_rest(lambda: self._in_thread(lambda: reader(self.state)))
+
+    async def follow(self, loaded: State, name: str) -> None:
+        """Follow a cascade from now on, which has been read from the log."""
+
+        async def adopt() -> None:
+            await self._follow()
+            async for blocks in paged(self._store.read(loaded.position)):
+                known = [block for block in blocks if block.end <= self.state.position]
+                await asyncio.to_thread(apply_all, loaded, known)
+            if loaded.position != self.state.position:
+                raise unavailable("the log was compacted while it was read")
+            self.state.follow(loaded.cascades[name])
+
+        await self._at_rest(adopt)
+
+    async def _at_rest(self, work: Callable[[], Awaitable[T]]) -> T:
         self._check_writable()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._readers.append((reader, future))
+        self._readers.append((work, future))
         self._wake.set()
         return await future
 
@@ -159,7 +176,7 @@ class Writer:
             while self._readers and self.settled:
                 reader, future = self._readers.pop(0)
                 try:
-                    answer = await self._in_thread(lambda read=reader: read(self.state))
+                    answer = await reader()
                 except Exception as error:
                     _fail([future], error)
                 else:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise.policies.estimates import Estimates
 from stopwise.policies.registry import POLICIES
 from stopwise.service import messages as m
 from stopwise.service import service as service_module
@@ -96,6 +97,8 @@ class Walk:
         self.name = spec.name
         self.random = np.random.default_rng(seed)
         self.policy = build(spec)  # fed through the public interface alone
+        if isinstance(self.policy, Estimates):
+            self.policy.watch(lambda change: None)  # as the service does
         self.staged = spec.features["kind"] == "answers"
         self.open: dict[str, Played] = {}  # oldest first
         self.ended: dict[str, Played] = {}

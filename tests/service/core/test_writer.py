@@ -16,7 +16,6 @@ from stopwise.service.labelling import give_label
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.state import State
-from stopwise.service.store.base import Snapshot
 from stopwise.service.writer import Applied
 from tests.service.core.services import FailingStore, folded, running, until
 from tests.service.tools.making import using
@@ -123,15 +122,13 @@ async def test_no_snapshot_is_written_of_what_is_not_in_the_log(path: Path) -> N
 async def test_a_snapshot_that_fails_is_tried_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, calls = State.snapshot, list[int]()
+    write, calls = service_module.snapshot_process, list[str]()
 
-    def failing_once(state: State) -> Snapshot:
-        calls.append(state.position)
-        if len(calls) == 1:
-            raise ZeroDivisionError("a defect")
-        return make(state)
+    async def failing_once(where: str) -> int:
+        calls.append(where)
+        return await write(where if len(calls) > 1 else str(path / "no folder" / "log.db"))
 
-    monkeypatch.setattr(State, "snapshot", failing_once)
+    monkeypatch.setattr(service_module, "snapshot_process", failing_once)
     monkeypatch.setattr(service_module, "LOOK_EVERY", 0.001)
     async with created(path, snapshot_every=1) as (service, _):
         await until(lambda: len(calls) == 1)

@@ -1,10 +1,12 @@
 """Two replicas on one PostgreSQL: the same state, and each sees what the other has acknowledged."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -12,11 +14,12 @@ from stopwise.service import messages as m
 from stopwise.service import service as service_module
 from stopwise.service.events import Block
 from stopwise.service.labelling import give_label
+from stopwise.service.service import Service
 from stopwise.service.store.postgres import PostgresStore
-from tests.service.core.services import running, until
+from tests.service.core.services import bits_of, folded, running, until
 from tests.service.durability.load import Load, check
 from tests.service.harness import ServerProcess, process
-from tests.service.tools.making import TRIAGE, open_round, report
+from tests.service.tools.making import TRIAGE, open_round, output_of, report
 
 X = [0.1, 0.2]
 
@@ -99,6 +102,7 @@ async def test_a_replica_that_follows_reads_the_log_once(
         running(postgres, store, follow_every=0.001) as following,
     ):
         await writing.create(TRIAGE, None)
+        await following.cascade("triage")
 
         async def write() -> None:
             await open_round(writing, X)
@@ -110,6 +114,73 @@ async def test_a_replica_that_follows_reads_the_log_once(
         await until(lambda: following.state.position == writing.state.position)
         assert following.state.hash() == writing.state.hash()
     assert len(recoveries) == 2
+
+
+# -- each follows what it is asked about -----------------------------------------------------------
+
+
+async def played(services: list[Service], names: list[str], rounds: int) -> list[m.RoundAnswer]:
+    """Play rounds on services and cascades in turn; return all answers."""
+    rng, answers = np.random.default_rng(5), list[m.RoundAnswer]()
+    for k in range(rounds):
+        service, name, x = services[k % len(services)], names[k % len(names)], rng.uniform(-1, 1, 2)
+        opened = await open_round(service, x.tolist(), name)
+        outputs = [output_of(rng, x.tolist(), arm) for arm in range((opened.stop or 0) + 1)]
+        answers.append(opened)
+        answers.append(await service.report(name, opened.id, m.OutputsRequest(outputs)))
+    return answers
+
+
+async def test_a_replica_that_follows_one_cascade_answers_as_one_that_follows_all(
+    postgres: str, tmp_path: Path
+) -> None:
+    other = replace(TRIAGE, name="other", policy={"kind": "thompson", "seed": 4})
+    async with (
+        running(tmp_path / "log.db") as alone,
+        running(postgres) as first,
+        running(postgres) as second,
+    ):
+        for service in (alone, first):
+            await service.create(TRIAGE, None)
+            await service.create(other, None)
+        names = ["triage", "other"]
+        given = await played([first], names, 60), await played([first, second], ["triage"], 60)
+        expected = await played([alone], names, 60), await played([alone], ["triage"], 60)
+        assert given == expected
+        assert any(answer.stop != 2 for answer in given[1])  # they were decided, not forced
+        assert list(second.state.follows or ()) == ["triage"]
+        assert len(second.state.cascades["other"].ledger) == 0
+        await second.retire("other")  # only now it is loaded
+        await first.state_hash()
+        for name in names:
+            one, same = (service.state.learner(name) for service in (first, second))
+            assert bits_of(one.policy) == bits_of(same.policy)
+            assert one.view() == same.view()
+            assert one.ledger.columns() == same.ledger.columns()
+        assert await second.state_hash() == await first.state_hash()
+    assert second.state.hash() == (await folded(postgres)).hash()
+
+
+async def test_a_cascade_nobody_asks_about_is_dropped_and_loaded_again(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "LOOK_EVERY", 0.001)
+    async with running(postgres) as service:
+        await service.create(TRIAGE, None)
+        await played([service], ["triage"], 20)
+        before = await service.state_hash()
+        monkeypatch.setattr(service_module, "KEEP_UNUSED", 0.0)
+        for _ in range(3):
+            await until(lambda: not service.state.follows)
+            assert len(service.state.cascades["triage"].ledger) == 0
+            assert (await service.cascade("triage")).learned == 20
+        monkeypatch.setattr(service_module, "KEEP_UNUSED", 600.0)
+        assert await service.state_hash() == before
+        monkeypatch.setattr(service_module, "KEEP_UNUSED", -1.0)
+        await until(lambda: not service.state.follows)
+        monkeypatch.setattr(service_module, "KEEP_UNUSED", 600.0)
+        await asyncio.gather(*(open_round(service, X) for _ in range(20)))  # all wait for one load
+        assert service.state.hash() == (await folded(postgres)).hash()
 
 
 # -- what one acknowledged, the other knows --------------------------------------------------------

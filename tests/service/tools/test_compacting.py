@@ -12,12 +12,20 @@ import pytest
 from stopwise.errors import CorruptLogError
 from stopwise.service.dashboard.views import detail
 from stopwise.service.labelling import give_label, wanted_labels
-from stopwise.service.messages import BatchRequest, CascadeSpec, LabelRequest, WantedLabels
+from stopwise.service.ledger import BLOCK
+from stopwise.service.messages import (
+    BatchRequest,
+    CascadeSpec,
+    LabelRequest,
+    RoundAnswer,
+    WantedLabels,
+)
 from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal
 from stopwise.service.tools.checking import rebuild, verify
 from stopwise.service.tools.compacting import DAY, compact, plan
 from stopwise.service.tools.reading import existing
+from tests.service.core.services import until
 from tests.service.tools.conftest import Lived
 from tests.service.tools.making import (
     ARMS,
@@ -101,6 +109,52 @@ async def test_the_last_days_remain(where: str) -> None:
         assert await service.state_hash() == after
 
 
+async def test_ended_rounds_are_forgotten(where: str) -> None:
+    async with running(where) as service:
+        await service.create(TRIAGE, None)
+
+        async def batch(key: str | None = None) -> list[RoundAnswer]:
+            contexts: list[Any] = [[0.5, n / BLOCK] for n in range(BLOCK)]
+            return (await service.open_rounds("triage", BatchRequest(contexts), key))[0]
+
+        async def answered(rounds: list[RoundAnswer]) -> None:
+            await asyncio.gather(*(report(service, one, lambda arm: "ill") for one in rounds))
+
+        old, new = await batch("key"), await batch()
+        await answered(old + new[1:])
+        ledger, before = service.state.order[0].ledger, await service.state_hash()
+        await compacted(where)
+        waiting = await open_round(service, [0.5, 0.5])  # the log has an event again
+        await until(lambda: ledger.first > 0)
+        # the second block has an open round
+        assert (ledger.first, len(ledger), len(ledger.status)) == (BLOCK, 2 * BLOCK + 1, BLOCK + 1)
+        for ask in (
+            service.round("triage", old[7].id),
+            report(service, old[7], lambda arm: "ill"),
+            give_label(service, "triage", old[7].id, LabelRequest("ill")),
+            batch("key"),
+        ):
+            with pytest.raises(Refusal) as caught:
+                await ask
+            assert (caught.value.status, caught.value.code) == (410, "gone")
+        assert (await service.round("triage", new[7].id)).status == "learned"
+        # the digest of the state is as if nothing was forgotten
+        state = await using(where, lambda store: rebuild(store, before.position))
+        assert (state[0].hash(), state[0].order[0].ledger.first) == (before.hash, 0)
+        await answered([new[0], waiting])
+        after = await service.state_hash()
+        assert (await using(where, verify)).hash == after.hash
+    async with running(where) as service:  # from a snapshot without the forgotten
+        await service.cascade("triage")  # loads it
+        assert service.state.order[0].ledger.first == BLOCK
+        assert await service.state_hash() == after
+        await compacted(where)
+        await play(service, 1)
+        await until(lambda: service.state.order[0].ledger.first == 2 * BLOCK)
+        after = await service.state_hash()
+    assert await state_hash(where) == after.hash
+
+
 async def test_labels_of_deleted_rounds_are_wanted_no_longer(where: str) -> None:
     policy = {"kind": "uss-laplace", "labels": 12}
     async with running(where) as service:
@@ -124,7 +178,7 @@ async def test_labels_of_deleted_rounds_are_wanted_no_longer(where: str) -> None
         await compacted(where)
         after = await service.state_hash()
     async with running(where) as service:  # which knows it before anybody looks
-        assert service.state.learner("triage").view().labels_wanted == 0
+        assert (await service.cascade("triage")).labels_wanted == 0
         assert await service.state_hash() == after
 
 

@@ -49,6 +49,7 @@ async def test_every_row_is_what_the_service_has_of_the_round(log: Lived, tmp_pa
     assert n["complete"] == sum(None not in row["outputs"].values() for row in lines)
     assert 0 < n["complete"] < 28
     async with running(where) as service:
+        await service.cascade("triage")  # loads it
         ledger = service.state.cascades["triage"].ledger
         ended = [ledger.ended_at[ledger.number(row["id"])] for row in lines]
         assert ended == sorted(ended)  # the order in which they were learned

@@ -33,3 +33,14 @@ def test_the_bound_covers_the_weighted_estimate(d: int, half_life: float, ridge:
     weighted = weight * np.exp(-np.abs(x @ theta)) / (1 + np.exp(-np.abs(x @ theta))) ** 2
     assert model.hessian() == pytest.approx((x.T * weighted) @ x + ridge * np.eye(d), abs=1e-6)
     assert min(bounds) < 1  # the bound says something, too
+
+
+def test_without_rows_that_matter_what_the_prior_lacks_is_in_the_bound() -> None:
+    """All rows are zero, so the estimate is 0, wherever the anchor was."""
+    model = native.Regression(8, 1.0, 4.0)
+    model.learn(np.zeros(8), True)
+    model.anchor_at(np.full(8, 5.0))
+    for _ in range(3):
+        model.learn(np.zeros(8), True)
+        logit, bound = model.logit(np.full(8, 8**-0.5))
+        assert abs(logit) <= bound + 1e-9

@@ -88,7 +88,31 @@ def test_what_stopped_early_becomes_uncertain_again_and_a_change_is_seen() -> No
     assert (remembers.run(x, outputs)[late] > 0).mean() < 0.1
 
 
+@pytest.mark.parametrize("half_life", [1, 1.5, 30, 500])
+def test_a_policy_whose_deep_rounds_are_all_forgotten_is_saved(
+    half_life: float, tmp_path: Path
+) -> None:
+    """Also with a rare level among the contexts, of which the prior is all that is known."""
+    x = np.eye(6)[np.random.default_rng(0).choice(6, 1500, p=[0.3, 0.3, 0.2, 0.1, 0.099, 0.001])]
+    policy = sw.USSLaplace(CASCADE, context_dim=6, half_life=half_life, forced_rounds=64)
+    policy.run(x, np.zeros((1500, 3), dtype=np.int64))
+    policy.save(tmp_path / "policy")
+    loaded = sw.load(tmp_path / "policy")
+    assert loaded.decide_many(x).tolist() == policy.decide_many(x).tolist()
+
+
+def test_an_enormous_half_life_changes_nothing_and_memory_is_checked_for_features_to_come() -> None:
+    x, outputs = world(600)
+    assert made("uss-pd", half_life=1e15).run(x, outputs).tolist() == (
+        made("uss-pd").run(x, outputs).tolist()
+    )
+    with pytest.raises(sw.InvalidParameterError, match="memory must be at least"):
+        sw.USSLaplace(CASCADE, context_dim=1, memory=900_000)
+
+
 def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(sw.InvalidParameterError, match="may never end with a half_life"):
+        made("uss-pd", half_life=10, forced_rounds="auto")
     with pytest.raises(sw.InvalidParameterError, match="half_life must be a number at least 1"):
         made("uss-pd", half_life=0)
     with pytest.raises(sw.InvalidParameterError, match='memory is a text like "256 MB", not'):

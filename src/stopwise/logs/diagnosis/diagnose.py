@@ -1,19 +1,32 @@
 """Diagnose a log: how deep it should have gone, what that would save, whether to trust it."""
 
+from functools import partial
+
+import msgspec
 import numpy as np
 
 from stopwise import checks
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.experiments.engines import make_engine
 from stopwise.logs.chunk import Ints
 from stopwise.logs.diagnosis import plug_in
 from stopwise.logs.diagnosis.agreement import read_hint
 from stopwise.logs.diagnosis.audit import gain_where_they_disagree, plan_labels, read_audit
-from stopwise.logs.diagnosis.findings import Audit, Diagnosis, PairSummary, Reliability
+from stopwise.logs.diagnosis.findings import (
+    Audit,
+    Diagnosis,
+    PairSummary,
+    Reliability,
+    TenantFinding,
+)
 from stopwise.logs.diagnosis.models import Disagreement, group_disagreements, reliability
+from stopwise.logs.diagnosis.over_time import over_time
 from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, Sample, survey, with_agreed
 from stopwise.logs.diagnosis.verdict import MOST_DEGREE, SHARED, judge
 from stopwise.logs.log import Log
+from stopwise.logs.parts import spread
+from stopwise.logs.vocabulary import Vocabulary
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.intervals import wilson
 from stopwise.reporting.wording import number, percent
@@ -35,6 +48,10 @@ def diagnose(
     degree: int = 1,
     sample: int = 200_000,
     seed: int = 0,
+    by: str | None = None,
+    engine: str = "threads",
+    jobs: int | None = None,
+    address: str | None = None,
     progress: Progress = no_progress,
 ) -> Diagnosis:
     r"""Find out from a log whether its cascade can be learned, and what that would save.
@@ -51,6 +68,10 @@ def diagnose(
         The most rows that are held in memory, and that models are fitted on.
     seed : int
         Of the choice of rows. The same log and seed give the same diagnosis.
+    by : str, optional
+        A column: the rows with each of its values are diagnosed alone too.
+    engine, jobs, address
+        Where that is done (see `make_engine`). Every worker reads the log itself.
     progress : callable, optional
         Called as ``progress(stage, done, of)``.
 
@@ -84,8 +105,9 @@ def diagnose(
         # a rounding error must not make an arm that costs nothing lower the total
         totals = np.maximum.accumulate(cascade.cumulative / cascade.tradeoff)
         cascade = Cascade.from_cumulative(totals, names=log.arms, tradeoff=cascade.tradeoff)
-    known = [len(log.layout.base), *(log.sees or ())]  # when rounds end before each arm
-    chunks = log.chunks(progress=progress)
+    known = [log.begins_with, *(log.sees or ())]  # when rounds end before each arm
+    answers = Vocabulary(log.arms)
+    chunks = answers.watch(log.chunks(progress=progress))
     found = survey(chunks, cascade.n_arms, known, sample=sample, seed=seed)
     _check(log, found)
     rows = found.sample
@@ -115,6 +137,7 @@ def diagnose(
     verdict = judge(
         arms, pairs, saving, plan, hint=hint, audit=audit, unseen=found.unseen, degree=degree
     )
+    warnings = (f"Warning: {doubt}." for doubt in answers.doubts())
     diagnosis = Diagnosis(
         log=log.path.name,
         rows=found.rows,
@@ -132,13 +155,32 @@ def diagnose(
         hint=hint,
         plan=plan,
         verdict=verdict,
-        notes=_notes(log, found, cascade, audit),
+        notes=(*warnings, *_notes(log, found, cascade, audit)),
+        columns=log.encoding.described(),
         seed=seed,
         unseen=found.unseen,
         degree=degree,
+        over_time=over_time(rows, cascade.pairs(), predicted),
     )
     progress("estimating", 2, 2)
-    return diagnosis
+    if by is None:
+        return diagnosis
+    work = [partial(_tenant, cascade, degree, sample, seed)]
+    with make_engine(engine, jobs, address) as workers:
+        parts = dict(spread(workers, log, by, work, "diagnosing", progress))
+    tenants = [msgspec.structs.replace(parts[name], name=name) for name in sorted(parts)]
+    tenants.sort(key=lambda one: -one.saving.per_round.value if one.saving else np.inf)
+    return msgspec.structs.replace(diagnosis, by=by, tenants=tuple(tenants))
+
+
+def _tenant(
+    cascade: Cascade, degree: int, sample: int, seed: int, log: Log, progress: Progress
+) -> TenantFinding:
+    try:
+        found = diagnose(log, cascade, degree=degree, sample=sample, seed=seed, progress=progress)
+    except InvalidLogError as error:
+        return TenantFinding("", log.rows or 0, None, None, str(error))
+    return TenantFinding("", found.rows, found.verdict.answer, found.saving)
 
 
 def _check(log: Log, found: LogSurvey) -> None:

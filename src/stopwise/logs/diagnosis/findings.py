@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from stopwise.records import Change
 from stopwise.reporting.intervals import Estimate
 
 Answer = Literal["learnable", "probably", "nothing to learn", "not from disagreement alone"]
@@ -154,6 +155,23 @@ class Verdict(msgspec.Struct, frozen=True):
     points: tuple[str, ...]
 
 
+class OverTime(msgspec.Struct, frozen=True):
+    """Changes of disagreement, by row from 0, and the best half-life in rounds; None is no end."""
+
+    changes: tuple[Change, ...]
+    half_life: int | None
+
+
+class TenantFinding(msgspec.Struct, frozen=True):
+    """The rows with one value of a column, diagnosed alone; or why they cannot be."""
+
+    name: str
+    rows: int
+    answer: Answer | None
+    saving: Saving | None
+    problem: str = ""
+
+
 class Diagnosis(msgspec.Struct, frozen=True):
     """Everything found in one log.
 
@@ -176,10 +194,16 @@ class Diagnosis(msgspec.Struct, frozen=True):
         None if agreement raises no question; with labels, fewer than three arms, or few rows.
     notes : tuple of str
         Assumptions, sampling and truncation.
+    columns : dict of str to str
+        What was done to each column of the context.
     seed, degree : int
         Of the sampling; of the models of disagreement.
     unseen : float
         The share of rows that stopped before the last arm and are unlike those that went there.
+    over_time : OverTime
+        Whether disagreement has changed.
+    by, tenants
+        The column by which rows were told apart, and its values, those that save most first.
     """
 
     log: str
@@ -199,9 +223,13 @@ class Diagnosis(msgspec.Struct, frozen=True):
     plan: LabelPlan
     verdict: Verdict
     notes: tuple[str, ...]
+    columns: dict[str, str]
     seed: int
     unseen: float
     degree: int
+    over_time: OverTime
+    by: str | None = None
+    tenants: tuple[TenantFinding, ...] = ()
 
     @property
     def asks(self) -> bool:

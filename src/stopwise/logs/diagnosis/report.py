@@ -89,6 +89,7 @@ def _html(diagnosis: Diagnosis, drawn: Mapping[str, Drawn], command: str) -> str
             ("Fitted on", plural(diagnosis.used, "row")),
             ("Labels", plural(diagnosis.labelled, "row") if diagnosis.labelled else "none"),
             ("Context", listed([code(name) for name in diagnosis.context]) or "none"),
+            *((f"Column {name}", words) for name, words in diagnosis.columns.items()),
             ("Seed", str(diagnosis.seed)),
             ("Stopwise", __version__),
         ],

@@ -29,6 +29,7 @@ from stopwise.reporting.wording import (
 )
 
 COORDINATES = 8  # of the context, in the table of groups: those along which rates vary most
+CHANGES = 12  # in the table of changes
 PAIRS = 6  # panels in the picture of reliability: the worst
 HEADS = ("what", "cost a round", "saved, %", "differs from the last arm, %", "stops here, %")
 
@@ -63,9 +64,11 @@ def sections(diagnosis: Diagnosis) -> tuple[ReportSection, ...]:
     audit = diagnosis.audit
     return (
         _saving(diagnosis),
+        *_tenants(diagnosis),
         _frontier(diagnosis),
         _disagreement(diagnosis),
         _reliability(diagnosis),
+        _over_time(diagnosis),
         _without_labels(diagnosis) if audit is None else _with_labels(diagnosis, audit),
     )
 
@@ -123,6 +126,24 @@ def _saving(diagnosis: Diagnosis) -> ReportSection:
         "answer: a cost of 0.1 a round is worth paying if it prevents one error in ten rounds.",
         (Panel(table),),
     )
+
+
+def _tenants(diagnosis: Diagnosis) -> list[ReportSection]:
+    if diagnosis.by is None:
+        return []
+    heads = ("value", "rows", "verdict", "saved in 1,000 rounds", "differs from the last arm, %")
+    rows: list[tuple[Value, ...]] = []
+    for one in diagnosis.tenants:
+        saved: tuple[Value, ...] = (NOTHING, NOTHING)
+        if one.saving is not None:
+            ends = one.saving.per_round, one.saving.disagreement
+            saved = _cell(ends[0], one.rows, 1000), _cell(ends[1], one.rows, 100)
+        rows.append((one.name or "none", one.rows, one.answer or "too few rows", *saved))
+    title = f"By {diagnosis.by}, with models of its own for each"
+    text = "Each value is diagnosed alone: where it pays most comes first, where least last."
+    return [
+        ReportSection("tenants", title, text, (Panel(Table("tenants", title, heads, (*rows,))),))
+    ]
 
 
 def _frontier(diagnosis: Diagnosis) -> ReportSection:
@@ -225,6 +246,30 @@ def _reliability(diagnosis: Diagnosis) -> ReportSection:
         f"{POLICY} acts on how often arms are *predicted* to disagree in a context. Each "
         "prediction is checked on rounds that it was not fitted on.",
         (Panel(table, picture, wide=len(ordered) > 4),),
+    )
+
+
+def _over_time(diagnosis: Diagnosis) -> ReportSection:
+    """When disagreement changed, and the half-life that fits the log."""
+    found, names = diagnosis.over_time, [_tabled(one.name) for one in diagnosis.arms]
+    largest = sorted(found.changes, key=lambda c: -abs(c.after - c.before))[:CHANGES]
+    rows: list[tuple[Value, ...]] = [
+        (names[i], names[j], row + 1, _percent(before), _percent(after))
+        for row, (i, j), before, after, _ in sorted(largest)
+    ]
+    many = f"{len(rows)} of {len(found.changes)} changes of disagreement, the largest"
+    heads = ("from", "to", "row", "disagree before, %", "after, %")
+    table = Table("changes", many, heads, tuple(rows))
+    text = "Yes: see the table." if rows else "No change was found."
+    best = "without forgetting anything: give the policy no `half_life`"
+    if found.half_life is not None:
+        best = f"with a half-life of {found.half_life:,} rounds: `half_life={found.half_life}`"
+    return ReportSection(
+        "over-time",
+        "Has it changed over time?",
+        f"{text} Rows are counted from 1 and compared in such contexts as came after. What arms "
+        f"would do next was predicted best {best}. That needs no label.",
+        (Panel(table),) if rows else (),
     )
 
 

@@ -76,7 +76,7 @@ class CsvReader(LineReader):
         """Return whether any output or label of the first rows is not a number."""
         columns = [self.names.index(name) for name in layout.answers]
         try:
-            return any(
+            return bool(columns) and any(
                 isinstance(parsed(cells[k].strip()), str)
                 for _, cells in islice(self._records(layout), LOOKED_AT)
                 if not isinstance(cells, str)

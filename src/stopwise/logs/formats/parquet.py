@@ -1,111 +1,81 @@
 """Logs in Parquet: columns straight into arrays; written as JSON lines, converted at the end."""
 
+import re
 import uuid
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from decimal import Decimal
-from functools import partial
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from stopwise.errors import InvalidLogError, missing_package
-from stopwise.logs.cells import Cells, RowBatch, Use, gather
-from stopwise.logs.columns import Field, Layout, Row
+from stopwise.errors import InvalidLogError
+from stopwise.logs.cells import parsed
+from stopwise.logs.columns import Field, Row
+from stopwise.logs.formats.arrow import ArrowReader, arrow
 from stopwise.logs.formats.json_lines import JsonLinesWriter
 from stopwise.logs.problems import NoRowsError
 from stopwise.reporting.files import put_in_place
 
 BUFFER = 1 << 20  # bytes of each column that are read ahead
+NULL = "__HIVE_DEFAULT_PARTITION__"  # a folder of rows without a value
 GROUP = 65_536  # rows that are in memory when a file is written
 
 
-def arrow(module: str = "pyarrow") -> Any:
-    """Import pyarrow, which is optional and slow to import, or a module of it."""
+def open_parquet(path: Path) -> ArrowReader:
+    """Open a file, or a folder or pattern of files; folders ``key=value`` give columns too."""
+    files, root = [path], Path(path.anchor)
+    if not path.is_file():
+        found = path.rglob("*.parquet") if path.is_dir() else root.glob(str(path.relative_to(root)))
+        files = sorted(found, key=lambda file: re.sub(r"\d+", lambda n: n[0].zfill(20), str(file)))
+    pa = arrow()
+    names, rows, many = list[list[str]](), 0, files != [path]
+    for file in files:
+        with _opened(file) as opened:
+            names.append([*opened.schema_arrow.names, *(_keys(file) if many else ())])
+            rows += opened.metadata.num_rows
+        if set(names[-1]) != set(names[0]):
+            differ = ", ".join(sorted(map(repr, set(names[-1]) ^ set(names[0]))))
+            raise InvalidLogError(f"{file} and {files[0]} must have the same columns: {differ}")
+    if not rows:
+        held = f" in {len(files)} Parquet files" if many else ""
+        raise NoRowsError(f"{path.name} has no rows{held}")
+
+    def start(columns: list[str], size: int) -> Iterator[Any]:
+        for file in files:
+            keys = _keys(file) if many else {}
+            wanted = [name for name in columns if name not in keys]
+            with _opened(file) as opened:
+                for record in opened.iter_batches(batch_size=size, columns=wanted):
+                    more = {key: pa.repeat(pa.scalar(keys[key]), len(record)) for key in keys}
+                    yield pa.record_batch(dict(zip(wanted, record.columns, strict=True)) | more)
+
+    return ArrowReader(path.name, names[0], start, rows)
+
+
+def _keys(file: Path) -> dict[str, Any]:
+    """Return the columns that the folders of a file stand for, as Hive writes them."""
+    pairs = (unquote(part).partition("=") for part in file.parts[:-1] if "=" in part)
+    return {name: None if word == NULL else parsed(word) for name, _, word in pairs}
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[Any]:
+    """Open a file; if pyarrow cannot read it, raise an error that names it."""
+    pa, pq = arrow(), arrow("pyarrow.parquet")
     try:
-        return import_module(module)
-    except ImportError as error:
-        raise missing_package("a log in Parquet", "pyarrow", "logs") from error
-
-
-class ParquetReader:
-    """A Parquet file, read a few rows at a time and only the columns that are needed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        with self._opened() as file:
-            self.names: tuple[str, ...] = tuple(file.schema_arrow.names)
-            self.rows: int | None = file.metadata.num_rows
-        if not self.rows:
-            raise NoRowsError(f"{path.name} has no rows")
-
-    def batches(self, layout: Layout, size: int) -> Iterator[RowBatch]:
-        """Yield all rows, up to ``size`` at a time."""
-        first = 0
-        with self._opened() as file:
-            for record in file.iter_batches(batch_size=size, columns=list(layout.used)):
-                yield RowBatch(first, len(record), partial(self._cells, record))
-                first += len(record)
-
-    @contextmanager
-    def _opened(self) -> Generator[Any]:
-        """Open the file; if pyarrow cannot read it, raise an error that names it."""
-        pa, pq = arrow(), arrow("pyarrow.parquet")
-        try:
-            # A buffer for each column; otherwise row groups would be held in memory, however long.
-            with pq.ParquetFile(self._path, buffer_size=BUFFER, pre_buffer=False) as file:
-                yield file
-        except (pa.ArrowException, OSError) as error:
-            if isinstance(error, FileNotFoundError | InvalidLogError):
-                raise
-            raise InvalidLogError(
-                f"{self._path.name} cannot be read as Parquet: it is damaged, cut off or of "
-                f"another format ({str(error).splitlines()[0]})"
-            ) from error
-
-    def _cells(self, record: Any, column: str, use: Use) -> Cells:
-        pa, array = arrow(), record.column(column)
-        types = pa.types
-        if types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        kind = array.type
-        null: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
-        if null.all():
-            return Cells("number", np.zeros(len(array), dtype=np.int64), null)
-        if str(kind) in {"string", "large_string", "string_view"}:
-            coded = array.dictionary_encode()
-            codes = coded.indices.fill_null(0).to_numpy().astype(np.int64)
-            return Cells("text", codes, null, tuple(coded.dictionary.to_pylist()))
-        if (
-            types.is_uint64(kind)
-            or use == "text"
-            or (types.is_decimal(kind) and use == "answer")
-            or (types.is_boolean(kind) and use == "arm")
-        ):
-            return gather(list(map(_exact, array.to_pylist())), use)
-        if types.is_boolean(kind) or types.is_integer(kind):
-            array = array.cast(pa.int64())
-        elif types.is_floating(kind) or types.is_decimal(kind):
-            array = array.cast(pa.float64())
-        else:
-            raise InvalidLogError(
-                f"{self._path.name}: column {column!r} is of type {kind}; logs hold numbers, bools "
-                "and text"
-            )
-        return Cells("number", array.fill_null(0).to_numpy(), null)
-
-
-def _exact(value: Any) -> Any:
-    """Return a decimal as int or float; itself, which is no answer, if neither equals it."""
-    for kind in (int, float) if isinstance(value, Decimal) else ():
-        if Decimal(repr(kind(value))) == value:
-            return kind(value)
-    return value
+        # A buffer for each column; otherwise row groups would be held in memory, however long.
+        with pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError | InvalidLogError):
+            raise
+        raise InvalidLogError(
+            f"{path.name} cannot be read as Parquet: it is damaged, cut off or of another format "
+            f"({str(error).splitlines()[0]})"
+        ) from error
 
 
 class ParquetWriter:

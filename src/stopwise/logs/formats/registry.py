@@ -1,6 +1,7 @@
 """The formats of a log, by name."""
 
 from collections.abc import Callable
+from glob import has_magic
 from pathlib import Path
 
 from stopwise.checks import choice
@@ -8,11 +9,11 @@ from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.formats import RowReader, RowWriter
 from stopwise.logs.formats.csv import CsvReader, CsvWriter
 from stopwise.logs.formats.json_lines import JsonLinesReader, JsonLinesWriter
-from stopwise.logs.formats.parquet import ParquetReader, ParquetWriter
+from stopwise.logs.formats.parquet import ParquetWriter, open_parquet
 from stopwise.logs.problems import NoRowsError
 
 FORMATS: dict[str, tuple[Callable[[Path], RowReader], Callable[..., RowWriter]]] = {
-    "parquet": (ParquetReader, ParquetWriter),
+    "parquet": (open_parquet, ParquetWriter),
     "csv": (CsvReader, CsvWriter),
     "jsonl": (JsonLinesReader, JsonLinesWriter),
 }
@@ -20,9 +21,11 @@ SUFFIXES = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl"}
 
 
 def format_of(path: Path, given: str | None = None) -> str:
-    """Return the name of a file's format, by its suffix unless given."""
+    """Return the name of a file's format, by its suffix unless given; a folder is of Parquet."""
     if given is not None:
         return choice("format", given, FORMATS)
+    if path.is_dir():
+        return "parquet"
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidParameterError(
             f"the format of {path.name} is not known; its name should end in "
@@ -32,11 +35,11 @@ def format_of(path: Path, given: str | None = None) -> str:
 
 
 def open_rows(path: Path, name: str) -> RowReader:
-    """Open a file of a format."""
-    if path.is_dir():
-        raise InvalidLogError(f"{path} is a folder; a log is one file")
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    if path.stat().st_size == 0:
+    """Open a file of a format; in Parquet perhaps many."""
+    if path.is_file() and path.stat().st_size == 0:
         raise NoRowsError(f"{path.name} is empty: it has no columns and no rows")
+    if not path.exists() and not (name == "parquet" and has_magic(str(path))):
+        raise FileNotFoundError(f"there is no file {path}")
+    if path.is_dir() and name != "parquet":
+        raise InvalidLogError(f"{path} is a folder; only a log in Parquet can be one")
     return FORMATS[name][0](path)

@@ -22,6 +22,7 @@ from stopwise.features import Answers, FeaturesLike, Identity, Polynomial, Scale
 from stopwise.logs.cells import parsed
 from stopwise.logs.log import Log
 from stopwise.logs.problems import place
+from stopwise.logs.vocabulary import Vocabulary
 from stopwise.policies.base import Ints, Policy
 from stopwise.policies.persistence import load
 from stopwise.policies.registry import POLICIES, make
@@ -34,9 +35,10 @@ FROM_LOG = ("self", "cascade", "features", "context_dim")  # parameters that the
 
 
 class LogSummary(NamedTuple):
-    """How many rounds a log has, and the range of each coordinate of its contexts."""
+    """How many rounds a log has, its answers, and the range of each coordinate of its contexts."""
 
     rows: int
+    answers: Vocabulary
     low: NDArray[np.float64]
     high: NDArray[np.float64]
 
@@ -112,16 +114,16 @@ def summarise(log: Log, progress: Progress = no_progress) -> LogSummary:
     """Read a log, and so check it, from end to end; raise `InvalidLogError` if rows are wrong."""
     low, high = np.full(len(log.context), np.inf), np.full(len(log.context), -np.inf)
     arms = [arm for arm, names in enumerate(log.layout.revealed) for _ in names]
-    known_from = [-1] * len(log.layout.base) + arms  # after which arm each coordinate is known
-    rows = 0
-    for chunk in log.chunks(progress=progress):
+    known_from = [-1] * log.begins_with + arms  # after which arm each coordinate is known
+    rows, answers = 0, Vocabulary(log.arms)
+    for chunk in answers.watch(log.chunks(progress=progress)):
         for c, arm in enumerate(known_from):
             known = chunk.rounds.contexts[chunk.rounds.reach >= arm, c]
             low[c] = min(low[c], known.min(initial=np.inf))
             high[c] = max(high[c], known.max(initial=-np.inf))
         rows += chunk.n
     never = low > high  # a coordinate that no row has
-    return LogSummary(rows, np.where(never, 0.0, low), np.where(never, 0.0, high))
+    return LogSummary(rows, answers, np.where(never, 0.0, low), np.where(never, 0.0, high))
 
 
 def features_of(
@@ -135,7 +137,7 @@ def features_of(
     """
     low, high = found.low, found.high
     if log.sees is not None or answers:
-        return Answers([len(names) for names in log.layout.revealed]), len(log.layout.base)
+        return Answers([len(names) for names in log.layout.revealed]), log.begins_with
     if getattr(kind, "default_map", None) is Standard:
         return None, max(len(low), 1)
     if not len(low):
@@ -208,6 +210,11 @@ def _check_fits(policy: Policy, name: str, log: Log, cascade: Cascade) -> None:
         raise InvalidParameterError(f"{name}: {policy.name!r} needs the truth")
     if changes := policy.cascade.differences(cascade):
         raise InvalidParameterError(f"{name} is for another cascade: {'; '.join(changes)}")
+    if policy.encoding not in (None, log.encoding.to_spec()):
+        raise InvalidParameterError(
+            f"{name} carries another encoding than {log.path.name}; read the log by that one: "
+            "Log(…, encoding=Encoding.from_spec(policy.encoding))"
+        )
     features = policy.features
     if features is None:
         return

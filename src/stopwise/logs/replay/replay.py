@@ -1,29 +1,34 @@
 """Replay a log: every policy decides its rounds in order, beside every fixed depth."""
 
 from collections.abc import Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
-import numpy as np
-
 from stopwise.cascade import Cascade
-from stopwise.checks import ENOUGH, real
-from stopwise.errors import InvalidLogError, InvalidParameterError
-from stopwise.logs.chunk import Bytes, Chunk
-from stopwise.logs.labels import LabelCheck
+from stopwise.checks import real
+from stopwise.errors import InvalidParameterError
+from stopwise.experiments.engines import make_engine
 from stopwise.logs.log import Log
-from stopwise.logs.replay.candidates import Candidate, PolicyLike, candidates, prepare, summarise
+from stopwise.logs.parts import spread
+from stopwise.logs.replay.candidates import (
+    Candidate,
+    Named,
+    PolicyLike,
+    candidates,
+    prepare,
+    summarise,
+)
+from stopwise.logs.replay.grid import WEIGHTS, choose, merged, weighted
 from stopwise.logs.replay.picture import png
-from stopwise.logs.replay.results import CandidateResult, Criterion, Replay, result_of, values_of
-from stopwise.logs.replay.totals import Outcomes, ReplayTotals
+from stopwise.logs.replay.results import Replay
+from stopwise.logs.replay.tally import Tally
 from stopwise.policies.base import CHUNK, Policy
-from stopwise.policies.contextual import Contextual
 from stopwise.policies.randomness import checked_seed
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.files import write_files
 
 CANDIDATES = ("uss-laplace", "uss-anchor", "uss-pd")
-SAME = 1e-12  # losses that differ by less are equal but for rounding
 
 
 def replay(
@@ -35,6 +40,13 @@ def replay(
     labels: float = 0,
     answers: bool = False,
     seed: int = 0,
+    by: str | None = None,
+    weights: Sequence[float] = (),
+    target_error: float | None = None,
+    budget: float | None = None,
+    engine: str = "threads",
+    jobs: int | None = None,
+    address: str | None = None,
     progress: Progress = no_progress,
     chunk_rows: int = CHUNK,
 ) -> Replay:
@@ -62,6 +74,17 @@ def replay(
         Whether policies given by name see what the arms have said so far (`Answers`).
     seed : int
         Of policies by name that use random numbers.
+    by : str, optional
+        A column: rounds with the same value are a tenant's, and policies start anew with each.
+        Totals are the sums of the tenants' counts.
+    weights : sequence of float
+        By which to multiply the costs, each in its turn. Default: 1, or `WEIGHTS` for a target.
+    target_error, budget : float, optional
+        Return the weight with the least cost of what is wrong at most so often; or with the least
+        error (without labels: disagreement) of what costs at most so much in a round, unweighted.
+    engine, jobs, address
+        Where tenants or weights are replayed (see `make_engine`). Every worker reads the log
+        itself; the numbers are the same.
     progress : callable
         Called as ``progress(stage, done, of)``.
     chunk_rows : int
@@ -87,6 +110,72 @@ def replay(
     (True, 'slow')
     >>> folder.cleanup()
     """
+    if target_error is not None and (budget is not None or not log.has_labels):
+        raise InvalidParameterError(
+            f"a target for the error needs labels in {log.path.name}, and no budget: name the "
+            "column of the labels if it is not 'label', or give a budget alone"
+        )
+    real("target_error", target_error or 0, least=0, most=1)
+    real("budget", budget or 0, least=0)
+    tried = weights or ([1.0] if (target_error, budget) == (None, None) else WEIGHTS)
+    weights = sorted({real("weights", weight, above=0) for weight in tried})
+    cascades = [weighted(cascade, weight) for weight in weights]
+    given = policies, labels, answers, seed
+    found: dict[str, dict[int, Tally]] = {}
+    if by is None and len(weights) == 1:
+        found[""] = play(range(1), cascades, *given, chunk_rows, log, progress)
+    else:
+        with make_engine(engine, jobs, address) as workers:
+            n = 1 if by else min(workers.workers(), len(weights))  # tasks that share the weights
+            shares = (range(k, len(weights), n) for k in range(n))
+            work = [partial(play, share, cascades, *given, chunk_rows) for share in shares]
+            for tenant, tallies in spread(workers, log, by, work, "replaying", progress):
+                found.setdefault(tenant, {}).update(tallies)
+    grid: dict[float, Replay] = {}
+    for k, weight in enumerate(weights):
+        tenants = {tenant: found[tenant][k] for tenant in sorted(found)}
+        grid[weight] = tenants[""].result() if by is None else merged(log, by, tenants)
+    result = grid[1.0] if weights == [1.0] else choose(grid, target_error, budget)
+    if out is not None:
+        files = {"replay.json": result.to_json()}
+        if picture := png(result):
+            files["replay.png"] = picture
+        write_files(Path(out), files)
+    return result
+
+
+def play(
+    share: Sequence[int],
+    cascades: Sequence[Cascade],
+    policies: Sequence[PolicyLike],
+    labels: float,
+    answers: bool,
+    seed: int,
+    chunk_rows: int,
+    log: Log,
+    progress: Progress,
+) -> dict[int, Tally]:
+    """Replay a log with a share of the cascades, in one pass after the one that checks it."""
+    chosen = {k: _chosen(log, cascades[k], policies, labels, seed) for k in share}
+    found, runs = summarise(log, progress), dict[int, tuple[Tally, list[Candidate]]]()
+    for k, some in chosen.items():
+        played = prepare(some, log, cascades[k], found, answers)
+        runs[k] = Tally(log, cascades[k], list(some), seed, found.answers), played
+    done = 0
+    for chunk in log.chunks(chunk_rows):
+        for tally, played in runs.values():
+            tally.add(chunk, [one.run(chunk.rounds, chunk.first) for one in played])
+        done += chunk.n
+        progress("replaying", done, found.rows)
+    for tally, played in runs.values():
+        tally.ask(played)
+    return {k: tally for k, (tally, _) in runs.items()}
+
+
+def _chosen(
+    log: Log, cascade: Cascade, policies: Sequence[PolicyLike], labels: float, seed: int
+) -> "dict[str, Policy | Named]":
+    """Return the policies to play, or refuse what cannot be used with this log."""
     _check(log, cascade, labels)
     chosen = candidates(policies, log, cascade, checked_seed(seed), labels)
     takes = (
@@ -96,101 +185,7 @@ def replay(
         raise InvalidParameterError(
             f"{', '.join(chosen)} would not use labels: add 'uss-laplace', or ask for none"
         )
-    found = summarise(log, progress)
-    run = _Run(log, cascade, prepare(chosen, log, cascade, found, answers), seed)
-    for chunk in log.chunks(chunk_rows):
-        run.add(chunk)
-        progress("replaying", run.rows, found.rows)
-    result = run.result()
-    if out is not None:
-        files = {"replay.json": result.to_json()}
-        if picture := png(result):
-            files["replay.png"] = picture
-        write_files(Path(out), files)
-    return result
-
-
-class _Run:
-    """One pass over a log."""
-
-    def __init__(self, log: Log, cascade: Cascade, chosen: Sequence[Candidate], seed: int) -> None:
-        k = cascade.n_arms
-        self._log, self._cascade, self._candidates = log, cascade, chosen
-        self._seed = seed
-        self._totals = [ReplayTotals(k, compare=True) for _ in chosen]
-        self._fixed = [ReplayTotals(k, compare=False) for _ in range(k)]
-        self._decisions: list[list[Bytes]] = [[] for _ in chosen]
-        self.rows = self._labelled = self._failed = self._truncated = 0
-        self._labels = LabelCheck()
-
-    def add(self, chunk: Chunk) -> None:
-        """Let every candidate decide these rounds."""
-        rounds, known = chunk.rounds, Outcomes.of(chunk)
-        for one, totals, decisions in zip(
-            self._candidates, self._totals, self._decisions, strict=True
-        ):
-            stops = one.run(rounds, chunk.first)
-            totals.add(known, stops)
-            decisions.append(stops.astype(np.uint8))
-        for depth, totals in enumerate(self._fixed):
-            totals.add(known, np.full(chunk.n, depth))
-        self.rows += chunk.n
-        self._labelled += int((chunk.labels >= 0).sum())
-        self._failed += int(rounds.failed.sum())
-        self._truncated += int(((rounds.reach < self._cascade.n_arms - 1) & ~rounds.failed).sum())
-        self._labels.add(chunk)
-
-    def result(self) -> Replay:
-        """Turn all counts into numbers."""
-        log, unanswered = self._log, self._fixed[0].unanswered
-        if unanswered == self.rows:
-            raise InvalidLogError(
-                f"{log.path.name}: the first arm, {log.arms[0]!r}, failed in every round, so there "
-                "is no answer to evaluate"
-            )
-        unlike = self._labels.unlike()
-        by: Criterion = "cost + disagreement"
-        if self._fixed[0].labelled >= ENOUGH:
-            by = "total loss"
-        exact = not any(totals.beyond for totals in (*self._totals, *self._fixed))
-        names = [one.name for one in self._candidates]
-        policies = self._results(names, self._totals, by if exact else None)
-        fixed = self._results(log.arms, self._fixed, None)
-        if values := values_of(policies, by):
-            policies = [policies[i] for i in sorted(range(len(values)), key=values.__getitem__)]
-        played = [(one.name, one.policy) for one in self._candidates]
-        asking = [(name, p) for name, p in played if isinstance(p, Contextual) and p.asked]
-        best = None
-        if values := values_of(fixed, by):  # the shallowest of equals
-            best = next(i for i, value in enumerate(values) if value <= min(values) + SAME)
-        return Replay(
-            log=log.path.name,
-            arms=log.arms,
-            costs=tuple(self._cascade.cumulative.tolist()),
-            rounds=self.rows,
-            labelled=self._labelled,
-            failed=self._failed,
-            unanswered=unanswered,
-            truncated=self._truncated,
-            seed=self._seed,
-            asked={name: policy.asked for name, policy in asking},
-            answered={name: policy.labelled for name, policy in asking},
-            judged_by=by,
-            policies=tuple(policies),
-            fixed=tuple(fixed),
-            best_fixed=best,
-            notes=() if unlike is None else (f"Warning: {unlike}.",),
-            decisions=dict(zip(names, map(np.concatenate, self._decisions), strict=True)),
-        )
-
-    def _results(
-        self, names: Sequence[str], totals: Sequence[ReplayTotals], compare: Criterion | None
-    ) -> list[CandidateResult]:
-        rounds = self.rows if self._log.layout.stop is not None or self._truncated else None
-        return [
-            result_of(name, one, self._cascade, recorded=rounds, compare=compare)
-            for name, one in zip(names, totals, strict=True)
-        ]
+    return chosen
 
 
 def _check(log: Log, cascade: Cascade, labels: float) -> None:

@@ -1,7 +1,7 @@
 """What a replay found: frozen values of plain numbers and words, ready for JSON."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -109,8 +109,17 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
         The best of them in hindsight; None where the log does not say.
     notes : tuple of str
         Warnings: what is likely to be wrong with the log.
+    columns : dict of str to str
+        What was done to each column of the context.
     decisions : dict of str to ndarray of uint8
-        Every policy's stops, round by round. Not in the JSON.
+        Every policy's stops, round by round. Not in the JSON, and empty for several
+        tenants.
+    weight : float
+        By which the costs were multiplied.
+    tenants : dict of str to Replay
+        The same for each tenant.
+    grid : dict of float to Replay
+        The same for each of several weights, of which this is the one that was chosen.
     """
 
     log: str
@@ -129,7 +138,11 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     fixed: tuple[CandidateResult, ...]
     best_fixed: int | None
     notes: tuple[str, ...]
+    columns: dict[str, str]
     decisions: dict[str, Bytes]
+    weight: float = 1.0
+    tenants: "Mapping[str, Replay]" = {}
+    grid: "Mapping[float, Replay]" = {}
 
     @property
     def exact(self) -> bool:
@@ -143,12 +156,22 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
 
         return sentences(self)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything but the decisions; of each tenant, what policies did."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        del fields["decisions"], fields["tenants"], fields["grid"]
+        if self.tenants:
+            fields["tenants"] = {
+                name: {"rounds": one.rounds, "policies": one.policies}
+                for name, one in self.tenants.items()
+            }
+        if self.grid:
+            fields["grid"] = [one.as_dict() | {"weight": w} for w, one in self.grid.items()]
+        return fields | {"exact": self.exact, "sentences": self.sentences}
+
     def to_json(self) -> bytes:
         """Return everything but the decisions, as JSON for people and programs."""
-        fields: dict[str, Any] = {"format": 1}
-        fields |= {name: getattr(self, name) for name in self.__struct_fields__}
-        del fields["decisions"]
-        fields |= {"exact": self.exact, "sentences": self.sentences}
+        fields = {"format": 1} | self.as_dict()
         return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
 
 

@@ -91,6 +91,12 @@ class ReplayTotals:
                 cells = (k * ends + others) * 3 + 1 + mine - other
                 over[depth] += _counts(cells[(mine != UNKNOWN) & (other != UNKNOWN)], (k, k, 3))
 
+    def add_counts(self, other: "ReplayTotals") -> None:
+        """Add the counts of other rounds."""
+        for name in ("outcomes", "over_wrong", "over_differs", "beyond", "unanswered", "same"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.money += other.money
+
     @property
     def labelled(self) -> int:
         """How many rounds are known to be right or wrong."""

@@ -79,6 +79,7 @@ def depth_chart(periods: Sequence[Period], arms: Sequence[str]) -> Markup:
             if n:
                 pieces.append(_rect(shade(arm, len(arms)), x, bar, top, n / period.rounds))
         bars.append(element("g", *pieces))
+    bars += _marks(periods, width)
     label = "Shares of rounds that stopped at each arm, over time; the table below has the numbers"
     shares = _chart(label, {0: "0 %", 0.5: "50 %", 1: "100 %"}, bars, "tall")
     return shares + _chart("Rounds over time", {1: f"{most:,}"}, volumes, "low", periods)
@@ -102,9 +103,16 @@ def cost_chart(periods: Sequence[Period], cumulative: Sequence[float], *, saved:
                 drawn.append(_line("line", k * width, k * width, before, y))
             drawn.append(_rect("tip", k * width, width, 0, 1, title=_title(period, text)))
         before = y
-    drawn.append(_line("limit", 0, 1, limit, limit))
+    drawn += [_line("limit", 0, 1, limit, limit), *_marks(periods, width)]
     label = f"Cost per round over time; always running the last arm costs {number(deepest)}"
     return _chart(label, {0: "0", 1 - limit: number(deepest)}, drawn, "tall alone", periods)
+
+
+def _marks(periods: Sequence[Period], width: float) -> list[Markup]:
+    """Return a line at every period in which a change of disagreement was noticed."""
+    found = [(k * width, p) for k, p in enumerate(periods) if p.changes]
+    titles = (_title(p, f"{plural(p.changes, 'change')} of disagreement") for _, p in found)
+    return [_line("changed", x, x, 0, 1, title=t) for (x, _), t in zip(found, titles, strict=True)]
 
 
 def _title(period: Period, text: str) -> Markup:

@@ -31,6 +31,7 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 Routes: TypeAlias = list[tuple[str, str, Handler]]  # method, pattern of the path, handler
 Values: TypeAlias = dict[str, Any]
 Page: TypeAlias = tuple[str, Values]  # a template and what it shows
+Maker: TypeAlias = Callable[[Request], Awaitable[Page] | Page]
 
 # Nothing is loaded from another host, nothing is inline, and nobody frames a page.
 CSP = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -88,16 +89,12 @@ class Pages:
         self._keys = keys
         self._tls = settings.tls_cert is not None
 
-    async def answer(
-        self, page: Callable[[Request], Awaitable[Page] | Page], request: Request
-    ) -> Response:
+    async def answer(self, page: Maker, request: Request) -> Response:
         """Answer a request with a page or, if it is refused, with one that explains why."""
         headers, status = HEADERS, 200
         try:
             request.key = None if self._keys is None else identify(self._keys, request)
-            await self._service.readable()
-            found = page(request)
-            template, values = found if isinstance(found, tuple) else await found
+            template, values = await self._service.loaded(lambda: self._made(page, request))
             values |= {"service": self._service, "now": time.time(), "key": request.key}
             values["base"] = self._base(request)
         except Refusal as refusal:
@@ -108,9 +105,15 @@ class Pages:
         text = await asyncio.to_thread(render, template, **values)  # its values do not change
         return Response(status, text.encode(), "text/html; charset=utf-8", headers)
 
+    async def _made(self, page: Maker, request: Request) -> Page:
+        await self._service.readable()
+        found = page(request)
+        return found if isinstance(found, tuple) else await found
+
     def overview(self, request: Request) -> Page:
         """Show all cascades."""
-        every = [o for o in self._service.state.order if _visible(request, o.spec.name)]
+        state = self._service.state
+        every = [state.learner(name) for name in state.cascades if _visible(request, name)]
         every.sort(key=lambda one: (one.status != "active", one.spec.name))
         pages = max(1, -(-len(every) // PER_PAGE))
         number = dict(parse_qsl(request.query)).get("page", "")
@@ -154,7 +157,7 @@ class Pages:
             request.key = identify(self._keys, request)
             if not request.key.may("observe"):
                 raise Refusal(403, "forbidden", "this needs a key with the scope observe")
-        name = self._learner(request).spec.name
+        name = (await self._service.look_up(lambda: self._learner(request))).spec.name
         label, id_ = read_json(LABEL, await request.body()), request.params["id"]
         answer = await give_label(self._service, name, id_, label)
         return Response(200, msgspec.json.encode(answer))
@@ -162,10 +165,9 @@ class Pages:
     def _learner(self, request: Request) -> Learner:
         """Return the cascade of a request, or refuse."""
         name = request.params["name"]
-        learner = self._service.state.cascades.get(name)
-        if learner is None or not _visible(request, name):
+        if not _visible(request, name):
             raise Refusal(404, "unknown_cascade", f"no cascade is called {name[:80]!r}")
-        return learner
+        return self._service.state.learner(name)
 
     def _base(self, request: Request) -> str:
         """Return the address of the service, as the browser sees it."""

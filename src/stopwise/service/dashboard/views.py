@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from stopwise.reporting.intervals import Estimate, wilson
-from stopwise.reporting.wording import plural, short
+from stopwise.reporting.wording import percent, plural, short
 from stopwise.service.learner import Learner, RecentDecision
 from stopwise.service.ledger import Counts
 from stopwise.service.messages import WantedLabels
@@ -29,6 +29,7 @@ class Period(msgspec.Struct, frozen=True):
     begin: float
     end: float
     stops: list[int]
+    changes: int = 0  # of disagreement that were noticed
 
     @property
     def rounds(self) -> int:
@@ -192,6 +193,10 @@ def facts(learner: Learner) -> list[tuple[str, str, str]]:
             ("Least seen pair", pair, f"in {plural(least.observations, 'round')}"),
             ("Condition", f"{condition:,.3g}" if math.isfinite(condition) else "singular", even),
         ]
+    for _, (row, arms, before, after, _) in learner.counts.changes[-1:]:
+        pair = " → ".join(short(learner.cascade.names[arm]) for arm in arms)
+        words = f"{pair}: {percent(before)} to {percent(after)}, at about round {row:,}"
+        found.append(("Disagreement", plural(learner.counts.changes_total, "change"), words))
     text = "that this machine would have decided differently from the one that did"
     return [*found, ("Divergence", plural(learner.divergences, "round"), text)]
 
@@ -203,5 +208,7 @@ def periods(counts: Counts, most: int) -> list[Period]:
     each = -(-len(counts.stops) // most)
     groups = range(0, len(counts.stops), each)
     sums = np.add.reduceat(np.array(counts.stops), groups, axis=0).tolist()
-    begins = [counts.start + k * counts.width for k in groups]
-    return [Period(t, t + each * counts.width, row) for t, row in zip(begins, sums, strict=True)]
+    times = [time for time, _ in counts.changes]
+    edges = [counts.start + k * counts.width for k in (*groups, groups[-1] + each)]
+    changes = np.histogram(np.clip(times, edges[0], edges[-1]), edges)[0].tolist()
+    return list(map(Period, edges, edges[1:], sums, changes))

@@ -19,7 +19,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     position: int  # of that event
     digest: bytes  # of the log there
-    parts: tuple[bytes, ...]  # at least one, each of at most 4 MB: they are written one by one
+    parts: tuple[bytes, ...]  # at least one, each of at most 256 kB: they are written one by one
 
 
 class EventStore(ABC):
@@ -73,6 +73,10 @@ class EventStore(ABC):
     @abstractmethod
     async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
         """Store a snapshot, part by part between commits; then delete all but ``keep``."""
+
+    async def claim_snapshot(self) -> bool:
+        """Return whether no other process writes a snapshot now; none does until `close`."""
+        return True
 
     @abstractmethod
     async def drop_before(self, position: int) -> int:

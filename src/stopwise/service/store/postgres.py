@@ -42,6 +42,7 @@ INSERT INTO stopwise_log VALUES (true, {FORMAT}, 0, '\\x{START.hex()}') ON CONFL
 """.encode()
 _LOCK = b"SELECT pg_advisory_xact_lock(x'73746F7077697365'::bigint)"  # "stopwise" in ASCII
 _CLEANING_LOCK = b"SELECT pg_advisory_xact_lock(x'73746F7077697366'::bigint)"
+_CLAIM = "SELECT pg_try_advisory_lock(x'73746F7077697367'::bigint)"
 _AFTER = f"SELECT {COLUMNS} FROM stopwise_block WHERE base > %s ORDER BY base".encode()
 # Deleted blocks are older than those that exist, so the last block decides if there is one.
 _END = """
@@ -220,6 +221,10 @@ class PostgresStore(EventStore):
                 parts = [row[0] for key in keys for row in await self._rows(_GET_PART, *key)]
                 return Snapshot(position, digest, tuple(parts)) if len(parts) == count else None
         return None
+
+    async def claim_snapshot(self) -> bool:
+        """Return whether no other replica writes a snapshot now; none does until `close`."""
+        return (await self._rows(_CLAIM))[0][0]
 
     async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
         """Store a snapshot part by part, then delete all but the newest ``keep``."""

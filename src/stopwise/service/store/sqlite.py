@@ -13,6 +13,7 @@ import asyncio
 import os
 import sqlite3
 import struct
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -47,6 +48,8 @@ _PARTS = "SELECT parts, digest, payload FROM snapshot WHERE position = ? ORDER B
 _SNAPSHOT_END = (
     f"SELECT position, digest FROM snapshot WHERE position = ({_COMPLETE} ORDER BY 1 DESC)"
 )
+
+_UNSYNCED = "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 64"  # pages, about a part
 
 _MAGIC = b"stopwise"
 _RECORD = struct.Struct("<8sQ16s8s")  # magic word, position, digest, checksum of these
@@ -125,8 +128,14 @@ class SqliteStore(EventStore):
         # An interrupted attempt may have left some of its parts.
         await self._rows("DELETE FROM snapshot WHERE position = ?", position)
         insert = "INSERT INTO snapshot VALUES (?, ?, ?, ?, ?)"
+        # A part is synced after its commit, while others commit; only the last one waits for it.
+        await self._run(lambda: self._sql.executescript(_UNSYNCED))
         for k, part in enumerate(snapshot.parts):
+            if k == count - 1:
+                await self._rows("PRAGMA synchronous = FULL")
+            began = time.monotonic()
             await self._rows(insert, position, k, count, digest, part)
+            await asyncio.sleep(time.monotonic() - began)  # half of the disk's time is for others
         for old in (await self.snapshots())[:-keep][-1:]:
             await self._rows("DELETE FROM snapshot WHERE position <= ?", old)
 

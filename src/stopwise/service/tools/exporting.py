@@ -19,7 +19,7 @@ from stopwise.service import spec as specs
 from stopwise.service.events import Created, Event, Labelled, Opened, Reported
 from stopwise.service.files import private_file
 from stopwise.service.learner import Learner
-from stopwise.service.ledger import EXPIRED, LEARNED, OPEN
+from stopwise.service.ledger import LEARNED
 from stopwise.service.outputs import decode_output
 from stopwise.service.recovery import recover_state
 from stopwise.service.state import State
@@ -84,7 +84,7 @@ async def export_rounds(
 
     columns = [escaped(arm) for arm in arms]
     revealed = {arm: names[a:b] for arm, a, b in zip(columns, sees, sees[1:], strict=False)}
-    counts = Counter(open=ledger.status.count(OPEN), expired=ledger.status.count(EXPIRED))
+    counts = Counter(open=len(ledger.open), expired=len(ledger) - ledger.learned - len(ledger.open))
     with (
         private_file(out) as path,
         LogWriter(path, columns, names[: sees[0]], revealed, labels=bool(labels)) as writer,
@@ -98,8 +98,8 @@ async def export_rounds(
             known = sees[min(n, len(sees) - 1)] if names else 0
             numbers, outputs = tuple(context[:known].tolist()), tuple(map(shown, event.outputs))
             failure = Failure(n, "error", "no output was reported") if early else None
-            stop = n - 1 if n else None
-            row = (ledger.id(k), time, numbers, outputs, outputs, stop, ledger.rule_stops[k])
+            stop, rule_stop = n - 1 if n else None, ledger.rule_stops[ledger.row(k)]
+            row = (ledger.id(k), time, numbers, outputs, outputs, stop, rule_stop)
             writer.write(Round(*row, failure=failure), shown(labels[k]) if k in labels else None)
             counts.update(written=1, labelled=k in labels, failed=early, complete=n == len(arms))
     costs = (learner.cascade.costs * learner.cascade.tradeoff).tolist()
@@ -140,7 +140,7 @@ async def _ended(events: Events, before: State, learner: Learner) -> AsyncIterat
         if isinstance(event, Opened) and event.cascade == index:
             contexts = np.frombuffer(event.contexts).reshape(event.count, -1)
             for k, context in enumerate(contexts, event.first):
-                if learner.ledger.status[k] == LEARNED:
+                if learner.ledger.status[learner.ledger.row(k)] == LEARNED:
                     begun[k] = context, event.time
         elif isinstance(event, Reported) and event.cascade == index and event.ended:
             context, time = begun.pop(event.number, (None, 0.0))

@@ -2,6 +2,7 @@
 
 import msgspec
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import stopwise as sw
@@ -9,7 +10,7 @@ from stopwise.logs.columns import Columns
 from stopwise.logs.diagnosis.diagnose import diagnose
 from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.report import write_report
-from stopwise.logs.diagnosis.sections import main_numbers
+from stopwise.logs.diagnosis.sections import main_numbers, sections
 from stopwise.logs.log import Log
 from tests.helpers.cascades import good_cascade, shared_mistakes, simulated, write_log
 from tests.unit.logs.test_log import save
@@ -249,10 +250,11 @@ def test_costs_are_in_one_unit(text_log):
     found = diagnose(log, sw.Cascade.from_prices([100, 300], error_cost=1000))
     assert [arm.cost for arm in found.arms] == pytest.approx([0.1, 0.3])
     assert [arm.total for arm in found.arms] == pytest.approx([0.1, 0.4])
-    assert found.notes[0].endswith(
+    assert found.notes[0].startswith("Warning: 'one' and 'two' have no answer in common")
+    assert found.notes[1].endswith(
         "one wrong answer, which is 1,000 in the currency of the prices."
     )
-    assert diagnose(log, TWO).notes[0] == "Costs are in units of one wrong answer."
+    assert diagnose(log, TWO).notes[1] == "Costs are in units of one wrong answer."
 
 
 def test_costs_have_their_weights(text_log):
@@ -263,3 +265,29 @@ def test_costs_have_their_weights(text_log):
     assert found.logged_cost == pytest.approx(cascade.cumulative[-1])
     gaps = [cascade.gaps[pair] for pair in cascade.pairs()]
     assert [p.gap for p in found.pairs] == pytest.approx(gaps, rel=1e-13)
+
+
+def test_each_value_of_a_column_is_diagnosed_as_if_it_were_alone(tmp_path):
+    drawn = good_cascade(1500, 0)
+    table = pq.read_table(write_log(drawn, tmp_path / "log.parquet", labelled=0.2)).to_pydict()
+    table["clinic"] = ["few" if t < 40 else ("north", "south")[t % 2] for t in range(1500)]
+    log = Log(save(tmp_path / "all.csv", table))
+    found = diagnose(log, drawn.cascade, by="clinic", jobs=2)
+    assert [one.name for one in found.tenants][2:] == ["few"]
+    assert found.tenants[2].rows == 40
+    assert found.tenants[2].saving is None
+    assert "only 40 rows" in found.tenants[2].problem
+    for one in found.tenants[:2]:
+        mine = [t for t in range(1500) if table["clinic"][t] == one.name]
+        part = {name: [column[t] for t in mine] for name, column in table.items()}
+        alone = diagnose(Log(save(tmp_path / f"{one.name}.csv", part)), drawn.cascade)
+        assert (one.rows, one.answer) == (alone.rows, alone.verdict.answer)
+        assert one.saving == alone.saving
+    most, least = (one.saving.per_round.value for one in found.tenants[:2] if one.saving)
+    assert most >= least
+    assert msgspec.structs.replace(found, by=None, tenants=()) == diagnose(log, drawn.cascade)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Diagnosis) == found
+    (section,) = [one for one in sections(found) if one.name == "tenants"]
+    rows = section.panels[0].table.rows
+    assert [row[0] for row in rows] == [one.name for one in found.tenants]
+    assert rows[2][2:] == ("too few rows", "–", "–")

@@ -1,0 +1,141 @@
+"""Replaying a log of a hundred tenants: the same bytes by every engine; two cores against one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.replay import COSTS, write_log
+from benchmarks.report import table
+from benchmarks.timing import progress
+
+ROUNDS, TENANTS, WORKERS = 10_000_000, 100, 4
+POLICIES = ("uss-pd",)
+
+NOTE = """\
+Wall-clock seconds of a fresh process from file to numbers, starting the cluster included; CPU
+seconds are those of the process and its children. "load" is the machine's in the minute before. In
+"one killed", a worker is killed when the first task has finished. Compare rows of a quiet
+machine."""
+
+
+def write_tenants(path: Path, rounds: int) -> None:
+    """Write the log of `benchmarks.replay` with a column of tenants, who take turns at random."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    plain = path.with_name("plain.parquet")
+    write_log(plain, rounds)
+    random = np.random.default_rng(1)
+    names = pa.array([f"tenant {k:02d}" for k in range(TENANTS)])
+    with pq.ParquetFile(plain) as file:
+        schema = file.schema_arrow.append(pa.field("tenant", pa.string()))
+        with pq.ParquetWriter(path, schema) as writer:
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group)
+                of = names.take(pa.array(random.integers(0, TENANTS, len(rows))))
+                writer.write_table(rows.append_column("tenant", of))
+    plain.unlink()
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "threads, 1": {"engine": "threads", "jobs": 1},
+    "threads, 2": {"engine": "threads", "jobs": 2},
+    "Dask, 1 worker": {"engine": "dask", "jobs": 1},
+    "Dask, 2 workers": {"engine": "dask", "jobs": 2},
+    f"Dask, {WORKERS} workers": {"engine": "dask", "jobs": WORKERS},
+    f"Dask, {WORKERS} workers, one killed": {"engine": "dask", "jobs": WORKERS, "kill": True},
+}
+
+
+def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
+    """Write a log and replay it in every way; return the table and the result."""
+    return measure(200_000 if quick else ROUNDS)
+
+
+def measure(rounds: int) -> tuple[str, dict[str, Any]]:
+    """Measure the replay of so many rounds."""
+    rows, found = [], {}
+    with tempfile.TemporaryDirectory(prefix="stopwise-tenants-") as folder:
+        path = Path(folder, "log.parquet")
+        write_tenants(path, rounds)
+        for name, options in WAYS.items():
+            progress(f"tenants: {name}")
+            out = Path(folder, f"{len(found)}.json")
+            words = [str(path), str(out), json.dumps(options)]
+            child = subprocess.run(
+                [sys.executable, "-m", "benchmarks.tenants", "--child", *words],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+            found[name] = json.loads(child.stdout) | {"json": out.read_bytes()}
+    progress("")
+    first = next(iter(found.values()))["json"]
+    for name, one in found.items():
+        one["same_bytes"] = one.pop("json") == first
+        alone = found[f"{name.partition(',')[0]}, 1{' worker' * name.startswith('Dask')}"]
+        one["of_one"] = one["seconds"] / alone["seconds"]
+        same = "yes" if one["same_bytes"] else "NO"
+        rows.append([name, one["seconds"], one["of_one"], one["cpu"], one["load"], same])
+    title = f"Replay of {rounds:,} rounds of {TENANTS} tenants by {', '.join(POLICIES)}"
+    heads = ["", "seconds", "of one", "CPU s", "load", "same bytes"]
+    return table(title, heads, rows, NOTE), {"rounds": rounds, "tenants": TENANTS, "ways": found}
+
+
+def _child(path: Path, out: Path, options: dict[str, Any]) -> None:
+    """Replay in this process and its workers, and print what it took."""
+    import pyarrow
+
+    import stopwise as sw
+
+    pyarrow.set_cpu_count(1)
+    log = sw.Log(path)
+    cascade = sw.Cascade(COSTS, names=log.arms)
+    kill, load = options.pop("kill", False), os.getloadavg()[0]
+
+    def report(stage: str, done: int, of: int) -> None:
+        nonlocal kill
+        if stage == "replaying" and kill:
+            kill = False
+            os.kill(_workers()[0], signal.SIGKILL)
+
+    start = time.perf_counter()
+    found = sw.replay(log, cascade, POLICIES, by="tenant", progress=report, **options)
+    seconds = time.perf_counter() - start
+    out.write_bytes(found.to_json())
+    print(json.dumps({"seconds": seconds, "cpu": sum(os.times()[:4]), "load": load}))
+
+
+def _workers() -> list[int]:
+    """Return the processes of Dask's workers: children of this one that were spawned (Linux)."""
+    threads = Path("/proc/self/task").iterdir()
+    mine = [pid for thread in threads for pid in (thread / "children").read_text().split()]
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in mine}
+    return [int(pid) for pid, line in words.items() if b"spawn_main" in line]
+
+
+def main() -> None:
+    """Parse the command line: ``python -m benchmarks.tenants [ROUNDS]``."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tenants", description=__doc__)
+    parser.add_argument("rounds", type=int, nargs="?", default=ROUNDS)
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child is not None:
+        path, out, words = options.child
+        _child(Path(path), Path(out), json.loads(words))
+        return
+    print(measure(options.rounds)[0])
+
+
+if __name__ == "__main__":
+    main()

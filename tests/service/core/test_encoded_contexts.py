@@ -1,0 +1,42 @@
+"""Named values as a table has them: a cascade whose context is an encoding."""
+
+import msgspec
+import pytest
+
+from stopwise.logs.encoding import Column, Encoding
+from stopwise.service import spec as specs
+from stopwise.service.contexts import ContextTable
+from stopwise.service.messages import Arm, CascadeSpec, RoundRequest
+from stopwise.service.refusals import Refusal
+
+ARMS = [Arm("quick", 0.1), Arm("slow", 0.2)]
+ENCODING = Encoding((Column("age", fill=40.0), Column("city", "category", None, ("Rome",), "Oslo")))
+
+
+def rows(context: object, body: str) -> list[list[float]]:
+    spec = msgspec.convert({"name": "t", "arms": ARMS, "context": context}, CascadeSpec)
+    given = msgspec.json.decode(body, type=RoundRequest)
+    return ContextTable(spec, specs.build(spec)).rows([given.context]).tolist()
+
+
+def test_named_values_are_encoded_and_the_policy_carries_the_encoding() -> None:
+    spec = ENCODING.to_spec()
+    assert rows(spec, '{"context": {"age": null, "city": "Rome"}}') == [[40, 1, 1, 0]]
+    assert rows(spec, '{"context": {"city": "Lima", "age": 7}}') == [[7, 0, 0, 1]]
+    assert specs.build(CascadeSpec("t", ARMS, spec)).encoding == spec
+    assert specs.build(CascadeSpec("t", ARMS, ["age"])).encoding is None
+
+
+@pytest.mark.parametrize(
+    ("context", "given", "words"),
+    [
+        (ENCODING.to_spec(), '{"age": "old", "city": "Rome"}', "'age' is the text 'old'"),
+        (ENCODING.to_spec(), '{"age": 1}', "missing or unknown: city"),
+        (["age"], '{"age": "7"}', "numbers only"),
+        (["age"], '{"age": true}', "numbers only"),
+        ({"columns": 3}, "{}", "this is no encoding"),
+    ],
+)
+def test_what_does_not_fit_is_refused(context: object, given: str, words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        rows(context, f'{{"context": {given}}}')

@@ -1,0 +1,54 @@
+"""Snapshots that a service has written while it was used, and was killed."""
+
+import asyncio
+from pathlib import Path
+
+from stopwise.service.state import State
+from stopwise.service.store.base import EventStore, Snapshot
+from tests.service.durability.load import Load
+from tests.service.harness import process
+from tests.service.tools.making import using
+
+
+async def snapshots_in(store: EventStore) -> list[Snapshot]:
+    found = [await store.latest_snapshot(position) for position in await store.snapshots()]
+    return [one for one in found if one is not None]
+
+
+async def hash_at(store: EventStore, state: State, position: int) -> str:
+    """Apply the events of a log up to a position; return the hash there."""
+    async for block in store.read(state.position):
+        if block.end > position:
+            break
+        state.apply(block)
+    assert state.position == position
+    return state.hash()
+
+
+def test_a_snapshot_under_load_equals_a_fold_of_all_events(tmp_path: Path, where: str) -> None:
+    load = Load(3)
+    with process(tmp_path, "--snapshot-every", "40", store=where) as server:
+        with load.running(server.url):
+            while len(asyncio.run(using(where, snapshots_in))) < 2:
+                load.wait_for(20, 200, 201)
+            server.end()  # a snapshot may be half written
+            load.use()
+            load.use(server.start())
+            load.wait_for(100, 200, 201)
+        server.end()
+
+    async def compared(store: EventStore) -> None:
+        end, _ = await store.end()
+        expected = await hash_at(store, State(), end)
+        for snapshot in await snapshots_in(store):
+            restored = State.restored(snapshot)
+            assert restored is not None
+            assert restored.hash() == await hash_at(store, State(), snapshot.position)
+            assert await hash_at(store, restored, end) == expected
+            assert restored.snapshot() == (await whole(store, end)).snapshot()
+
+    async def whole(store: EventStore, end: int) -> State:
+        await hash_at(store, state := State(), end)
+        return state
+
+    asyncio.run(using(where, compared))

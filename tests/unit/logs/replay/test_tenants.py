@@ -1,0 +1,266 @@
+"""Replay by tenants and weights: each part as if it were alone, totals as sums, targets."""
+
+import json
+import threading
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.experiments.engines import Threads
+from stopwise.logs import parts
+from stopwise.logs.parts import Part, grouped, spread
+from stopwise.reporting.intervals import Estimate
+from tests.cli.conftest import ARMS, rounds
+from tests.unit.logs.test_log import save as save_lists
+
+N = 1500
+CLINICS = np.array(["north", "south", "east"])
+POLICIES = ("uss-pd:sigma=0.05", "thompson:scale=0.5", "random-depth")
+
+
+def save(path: Path, columns: dict[str, Any]) -> Path:
+    """Write columns, whether lists or arrays."""
+    return save_lists(path, {name: np.asarray(c, object).tolist() for name, c in columns.items()})
+
+
+def table(n: int = N) -> dict[str, Any]:
+    """Return the columns of a log of three clinics, in no order."""
+    return rounds(n) | {"clinic": CLINICS[np.random.default_rng(1).integers(0, 3, n)]}
+
+
+def costs(*numbers: float) -> sw.Cascade:
+    return sw.Cascade(numbers or (0.02, 0.1, 0.25), names=ARMS)
+
+
+def value(estimate: Estimate | None) -> float:
+    assert estimate is not None
+    return estimate.value
+
+
+def alone(folder: Path, suffix: str, clinic: str) -> sw.Log:
+    """Return a log of the rows of one clinic only."""
+    whole = table()
+    mine = {name: column[whole["clinic"] == clinic] for name, column in whole.items()}
+    return sw.Log(save(folder / f"{clinic}{suffix}", mine))
+
+
+@pytest.fixture
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make several tasks of a short log, and several batches."""
+    monkeypatch.setattr(parts, "MOST_ROWS", 300)
+    monkeypatch.setattr(parts, "BATCH", 200)
+
+
+@pytest.mark.usefixtures("small_tasks")
+def test_a_tenant_is_replayed_as_if_it_were_alone(path: Path, tmp_path: Path) -> None:
+    found = sw.replay(sw.Log(save(path, table())), costs(), POLICIES, by="clinic", labels=0)
+    assert sorted(found.tenants) == sorted(CLINICS)
+    for clinic, mine in found.tenants.items():
+        expected = sw.replay(alone(tmp_path, path.suffix, clinic), costs(), POLICIES)
+        assert mine.policies == expected.policies
+        assert mine.fixed == expected.fixed
+        for name, stops in expected.decisions.items():
+            assert np.array_equal(mine.decisions[name], stops)
+
+
+def test_totals_are_those_of_all_decisions(tmp_path: Path) -> None:
+    whole = table()
+    found = sw.replay(sw.Log(save(tmp_path / "log.csv", whole)), costs(), POLICIES, by="clinic")
+    outputs = np.stack([whole[f"output.{arm}"] for arm in ARMS], axis=1)
+    assert found.rounds == found.labelled == N
+    for one in found.policies:
+        stops = np.empty(N, dtype=np.int64)
+        for clinic, mine in found.tenants.items():
+            stops[whole["clinic"] == clinic] = mine.decisions[one.name]
+        answers = outputs[np.arange(N), stops]
+        spent = costs().cumulative[stops]
+        losses = spent + (answers != whole["label"])
+        always = costs().cumulative[2] + (outputs[:, 2] != whole["label"])
+        assert value(one.cost) == pytest.approx(spent.mean(), abs=1e-12)
+        assert value(one.error) == pytest.approx((answers != whole["label"]).mean(), abs=1e-12)
+        assert value(one.disagreement) == pytest.approx(
+            (answers != outputs[:, 2]).mean(), abs=1e-12
+        )
+        assert value(one.loss) == pytest.approx(losses.mean(), abs=1e-12)
+        assert one.over_fixed
+        more = one.over_fixed[2]
+        assert more.value == pytest.approx((losses - always).mean(), abs=1e-12)
+        half = 1.959963984540054 * (losses - always).std(ddof=1) / np.sqrt(N)
+        assert more.high - more.value == pytest.approx(half, rel=1e-9)
+
+
+@pytest.mark.usefixtures("small_tasks")
+@pytest.mark.parametrize("by", ["clinic", None])
+def test_the_result_does_not_depend_on_the_workers(by: str | None, tmp_path: Path) -> None:
+    log = sw.Log(save(tmp_path / "log.parquet", table()))
+    given: dict[str, Any] = {"by": by, "weights": (0.5, 1, 2), "labels": 20}
+    policies = ("uss-laplace", "thompson:scale=0.5")
+    first, *others = (
+        sw.replay(log, costs(), policies, jobs=jobs, **given).to_json() for jobs in (1, 2, 5)
+    )
+    assert others == [first, first]
+
+
+def test_money_labels_and_rounds_without_answers_add_up(tmp_path: Path) -> None:
+    whole: dict[str, list[Any]] = {k: column.tolist() for k, column in table(600).items()}
+    whole["failed"] = [None] * 600
+    for t, clinic in enumerate(whole["clinic"]):
+        if clinic == "east":  # nothing of it can be evaluated
+            whole["failed"][t] = ARMS[0]
+            for arm in ARMS:
+                whole[f"output.{arm}"][t] = None
+    whole |= {f"cost.{arm}": [0.5 * t for t in range(600)] for arm in ARMS}
+    log = sw.Log(save(tmp_path / "log.jsonl", whole))
+    found = sw.replay(log, costs(), ["uss-laplace"], by="clinic", labels=10)
+    assert sorted(found.tenants) == ["north", "south"]
+    assert found.unanswered == found.failed == whole["clinic"].count("east")
+    assert found.rounds == 600
+    asked = [of.asked["uss-laplace"] for of in found.tenants.values()]
+    assert found.asked["uss-laplace"] == sum(asked) > max(asked)
+    always = found.fixed[0].money
+    paid = [0.5 * t for t, clinic in enumerate(whole["clinic"]) if clinic != "east"]
+    assert value(always) == pytest.approx(np.mean(paid))
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ([7, 12, 7, None], ["", "12", "7"]),
+        ([None, None, None, None], [""]),
+        ([True, False, True, None], ["", "False", "True"]),
+        ([0.5, 2.0, 0.5, 2.0], ["0.5", "2.0"]),
+        (["a", None, "", "a"], ["", "a"]),
+        (["1", 1, "x", True], ["1", "True", "x"]),
+    ],
+)
+def test_any_value_names_a_tenant(values: list[Any], names: list[str], tmp_path: Path) -> None:
+    whole = {name: column.tolist() for name, column in rounds(400).items()} | {"who": values * 100}
+    mixed = len({type(value) for value in values} - {type(None)}) > 1
+    suffixes = ("jsonl",) if mixed else ("parquet", "jsonl")
+    for suffix in suffixes:
+        log = sw.Log(save(tmp_path / f"log.{suffix}", whole))
+        sizes = Part.sizes(log, "who")
+        assert sorted(sizes) == names
+        assert sum(sizes.values()) == 400
+        each = Part.each(log, "who", names)
+        assert {name: sum(chunk.n for chunk in part.chunks()) for name, part in each} == sizes
+
+
+def test_in_csv_text_is_not_taken_for_a_number(tmp_path: Path) -> None:
+    whole = rounds(200) | {"who": ["007", "7"] * 100}
+    assert Part.sizes(sw.Log(save(tmp_path / "log.csv", whole)), "who") == {"007": 100, "7": 100}
+
+
+def test_a_wrong_cell_is_named_by_its_row_in_the_file(tmp_path: Path) -> None:
+    whole = {name: column.tolist() for name, column in table(300).items()}
+    whole["context.hard"][200] = float("nan")
+    log = sw.Log(save(tmp_path / "log.parquet", whole))
+    with pytest.raises(InvalidLogError, match=r"^log\.parquet, row 201, column 'context\.hard'"):
+        sw.replay(log, costs(), ["uss-pd"], by="clinic")
+
+
+def test_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    log = sw.Log(save(tmp_path / "log.csv", table(100)))
+    with pytest.raises(InvalidParameterError, match=r"no column 'ward'.*'clinic'"):
+        sw.replay(log, costs(), ["uss-pd"], by="ward")
+
+
+def test_a_weight_multiplies_every_cost(tmp_path: Path) -> None:
+    log = sw.Log(save(tmp_path / "log.csv", table()))
+    found = sw.replay(log, costs(), POLICIES, weights=(2, 0.5))
+    assert list(found.grid) == [0.5, 2.0]
+    for weight, one in found.grid.items():
+        expected = sw.replay(log, costs(*(weight * c for c in (0.02, 0.1, 0.25))), POLICIES)
+        assert one.costs == pytest.approx(expected.costs, rel=1e-15)
+        assert [p.depths for p in one.policies] == [p.depths for p in expected.policies]
+
+
+@pytest.mark.parametrize(
+    "target", [{"target_error": 0.1}, {"target_error": 0.16}, {"budget": 0.1}, {"budget": 0.3}]
+)
+def test_a_target_takes_the_best_of_the_grid(target: dict[str, Any], tmp_path: Path) -> None:
+    log = sw.Log(save(tmp_path / "log.csv", table()))
+    found = sw.replay(log, costs(), POLICIES[:2], **target)
+    points = [
+        (value(line.cost) / weight, value(line.error), weight, line.name)
+        for weight, one in found.grid.items()
+        for line in one.policies
+    ]
+    limit = next(iter(target.values()))
+    if "budget" in target:
+        reached = sorted((e, c, w, name) for c, e, w, name in points if c <= limit)
+    else:
+        reached = sorted((c, e, w, name) for c, e, w, name in points if e <= limit)
+    *_, weight, name = reached[0]
+    assert len(reached) < len(points)
+    assert found.weight == weight
+    assert found.notes[0].endswith(f"the best is {name} with weight {weight:g}.")
+    weights = list(found.grid)
+    k = weights.index(weight)
+    for w in weights[max(0, k - 1) : k + 2]:
+        assert f"weight {w:g} costs " in found.notes[1]
+    assert json.loads(found.to_json())["weight"] == weight
+
+
+def test_a_target_that_nothing_reaches_is_said_to_be_out_of_reach(tmp_path: Path) -> None:
+    log = sw.Log(save(tmp_path / "log.csv", table(300)))
+    found = sw.replay(log, costs(), ["uss-pd"], target_error=0)
+    assert found.notes[0] == "Of 13 weights with each policy, none is wrong in at most 0\xa0%."
+    assert found.weight == 1
+
+
+def test_targets_that_cannot_be_looked_for_are_refused(tmp_path: Path) -> None:
+    whole = table(100)
+    log = sw.Log(save(tmp_path / "log.csv", whole))
+    del whole["label"]
+    bare = sw.Log(save(tmp_path / "bare.csv", whole))
+    cases: list[tuple[sw.Log, dict[str, Any]]] = [
+        (log, {"target_error": 0.1, "budget": 0.1}),
+        (bare, {"target_error": 0.1}),
+        (log, {"target_error": 1.5}),
+        (log, {"budget": -1.0}),
+        (log, {"weights": (0.0,)}),
+    ]
+    for refused, given in cases:
+        with pytest.raises(InvalidParameterError):
+            sw.replay(refused, costs(), ["uss-pd"], **given)
+
+
+def test_many_parts_share_a_task_and_large_ones_have_their_own() -> None:
+    sizes = {str(k): 1 + k % 7 for k in range(5000)} | {"large": 3 * parts.MOST_ROWS}
+    groups = grouped(sizes, workers=2)
+    assert [value for group in groups for value in group] == list(sizes)
+    assert ["large"] in groups or groups[-1][-1] == "large"
+    assert len(groups) <= 5
+
+
+def test_closing_early_drops_the_work_under_way(tmp_path: Path) -> None:
+    log = sw.Log(save(tmp_path / "log.csv", table(300)))
+    with Threads(jobs=1) as engine:
+        results = spread(engine, log, None, [_name, _endless], "working")
+        assert next(results) == ("", "log.csv")
+        assert BEGUN.wait(60)
+        results.close()
+    assert DROPPED.is_set()
+
+
+BEGUN, DROPPED = threading.Event(), threading.Event()
+
+
+def _name(log: sw.Log, progress: Any) -> str:
+    return log.path.name
+
+
+def _endless(log: sw.Log, progress: Any) -> None:
+    BEGUN.set()
+    try:
+        while True:
+            progress("working", 1, 2)
+    except CancelledError:
+        DROPPED.set()
+        raise

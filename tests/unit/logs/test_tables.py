@@ -1,0 +1,309 @@
+"""The same log as files, data frames, relations and streams; columns and answers as people have."""
+
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import stopwise as sw
+from stopwise.errors import InvalidContextError, InvalidLogError, InvalidParameterError
+from stopwise.logs.columns import Columns
+from stopwise.logs.encoding import Column
+
+N = 600
+CITIES = ["Paris", "Rome", "Oslo"]
+
+
+def messy(n: int = N, seed: int = 7) -> dict[str, list[Any]]:
+    """Return columns of every kind: a number with gaps, texts, a date, a bool."""
+    random = np.random.default_rng(seed)
+    age, hard = random.integers(20, 80, n).tolist(), random.random(n)
+    city = [CITIES[min(int(k), 2)] for k in random.exponential(1.0, n)]
+    ages = [None if k % 9 == 0 else float(a) for k, a in enumerate(age)]
+    return {
+        "context.age": ages,
+        "context.city": ["Ulm" if k in (3, 50) else c for k, c in enumerate(city)],
+        "context.day": [date(2026, 1, 5) + timedelta(days=k // 20) for k in range(n)],
+        "context.new": (random.random(n) < 0.5).tolist(),
+        "output.quick": ["yes" if h < 0.6 else "no" for h in hard],
+        "output.slow": ["yes" if h < 0.4 else "no" for h in hard],
+        "label": ["yes" if h < 0.4 else "no" for h in hard],
+    }
+
+
+def replayed(log: sw.Log) -> bytes:
+    cascade = sw.Cascade([0.01, 0.1], names=log.arms)
+    return sw.replay(log, cascade, ["uss-laplace"]).to_json()
+
+
+def test_the_same_log_in_any_form_gives_the_same_replay(tmp_path: Path) -> None:
+    columns = messy()
+    table = pa.table(columns)
+    pq.write_table(table, tmp_path / "log.parquet")
+    pq.write_table(table.slice(0, 250), tmp_path / "part-9.parquet")
+    pq.write_table(table.slice(250), tmp_path / "part-10.parquet")
+    frame = pd.DataFrame(columns)
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    relation = duckdb.from_arrow(table)
+    forms: dict[str, Any] = {
+        "csv": tmp_path / "log.csv",
+        "parquet": tmp_path / "log.parquet",
+        "glob": str(tmp_path / "part-*.parquet"),
+        "arrow": table,
+        "pandas": frame,
+        "pandas categories": frame.astype({"context.city": "category"}),
+        "polars": pl.DataFrame(columns),
+        "polars categories": pl.DataFrame(columns).cast({"context.city": pl.Categorical}),
+        "duckdb": relation,
+    }
+    wanted = replayed(sw.Log(table, name="log"))
+    assert {form: replayed(sw.Log(one, name="log")) == wanted for form, one in forms.items()} == (
+        dict.fromkeys(forms, True)
+    )
+
+
+def test_what_is_done_to_each_column() -> None:
+    columns = messy()
+    log = sw.Log(pa.table(columns))
+    counts = {city: columns["context.city"].count(city) for city in CITIES}
+    usual, second, third = sorted(CITIES, key=lambda city: -counts[city])
+    assert log.context == (
+        "age",
+        "age is empty",
+        f"city={second}",
+        f"city={third}",
+        "city=(other)",
+        "day",
+        "new",
+    )
+    known = [age for age in columns["context.age"] if age is not None]
+    (chunk,) = log.chunks()
+    for row in (0, 1, 3, 50, 599):
+        age, city = columns["context.age"][row], columns["context.city"][row]
+        wanted = [np.mean(known) if age is None else age, age is None]
+        wanted += [city == second, city == third, city == "Ulm"]
+        wanted += [row // 20, columns["context.new"][row]]
+        assert chunk.rounds.contexts[row] == pytest.approx(list(map(float, wanted)), rel=1e-11)
+    words = {column.name: column.describe() for column in log.encoding.columns}
+    assert words["day"] == "days since 2026-01-05"
+    assert "the mean" in words["age"]
+    assert f"zeros for {usual}" in words["city"]
+    assert words["new"] == "a number as it is"
+
+
+def test_raw_values_give_the_context_of_the_row_and_a_policy_carries_them(tmp_path: Path) -> None:
+    columns = messy()
+    log = sw.Log(pa.table(columns))
+    (chunk,) = log.chunks()
+    cascade = sw.Cascade([0.01, 0.1], names=log.arms)
+    policy = sw.USSLaplace(cascade, context_dim=len(log.context))
+    policy.save(tmp_path / "without")
+    assert sw.load(tmp_path / "without").encoding is None
+    assert b"encoding" not in (tmp_path / "without").read_bytes()
+    policy.encoding = log.encoding.to_spec()
+    policy.save(tmp_path / "with")
+    loaded = sw.load(tmp_path / "with")
+    assert loaded.encoding is not None
+    encoding = sw.Encoding.from_spec(loaded.encoding)
+    assert encoding == log.encoding
+    for row in (0, 1, 3, 77):
+        raw = {name: columns[f"context.{name}"][row] for name in ("age", "city", "new")}
+        vector = encoding.vector(raw | {"day": str(columns["context.day"][row])})
+        assert vector == chunk.rounds.contexts[row].tolist()
+    unknown = encoding.vector({"age": 3, "city": "Lima", "new": False, "day": "2026-02-01T12:00Z"})
+    assert unknown[4:] == [1.0, 27.5, 0.0]
+    for bad, words in (
+        ({"age": "old", "city": "Rome", "new": True, "day": "2026-01-09"}, "'age' is the text"),
+        ({"age": 1, "city": "Rome", "new": None, "day": "2026-01-09"}, "'new' is empty"),
+        ({"age": 1, "city": "Rome", "new": True, "day": 20_000}, "'day' is the number"),
+        ({"age": 1, "city": "Rome", "new": True}, "missing or unknown: day"),
+    ):
+        with pytest.raises(InvalidContextError, match=words):
+            encoding.vector(bad)
+    other = sw.Log(pa.table(messy(seed=8)))
+    with pytest.raises(InvalidParameterError, match="carries another encoding"):
+        sw.replay(other, cascade, [policy])
+    as_saved = sw.Log(pa.table(messy(seed=8)), encoding=encoding)
+    assert as_saved.context == log.context
+    assert sw.replay(as_saved, cascade, [tmp_path / "with"]).rounds == N
+
+
+def test_a_stream_is_read_once() -> None:
+    numbers = {"context.x": [0.1, 0.2], "output.a": [1, 0], "output.b": [1, 1]}
+    log = sw.Log(pa.table(numbers).to_reader())
+    assert sum(chunk.n for chunk in log.chunks()) == 2
+    with pytest.raises(InvalidLogError, match=r"read only once.*read_all"):
+        list(log.chunks())
+    gap = sw.Log(pa.table(numbers | {"context.x": [0.1, None]}).to_reader())
+    with pytest.raises(InvalidLogError, match=r"row 2, column 'context\.x': is empty"):
+        list(gap.chunks())
+
+
+def test_a_long_stream_is_read_batch_by_batch() -> None:
+    schema = pa.schema({"context.x": pa.float64(), "output.a": pa.int8(), "output.b": pa.int8()})
+    batch = pa.record_batch([pa.array([1] * 1000, field.type) for field in schema], schema=schema)
+    given = 0
+
+    def batches() -> Any:
+        nonlocal given
+        while given < 50:
+            given += 1
+            yield batch
+
+    log = sw.Log(pa.RecordBatchReader.from_batches(schema, batches()))
+    rows = 0
+    for chunk in log.chunks(300):
+        assert chunk.n <= 300
+        assert given == chunk.first // 1000 + 1  # no batch is asked for before it is needed
+        rows += chunk.n
+    assert rows == 50_000
+
+
+def test_folders_of_parquet_as_hive_names_them(tmp_path: Path) -> None:
+    table = pa.table(messy())
+    for month in (2, 10, 9):
+        folder = tmp_path / "visits" / "year=2026" / f"month={month}"
+        folder.mkdir(parents=True)
+        pq.write_table(table.slice(10 * month, 4), folder / "part.parquet")
+    log = sw.Log(tmp_path / "visits", Columns(context=("age", "month", "year")))
+    (*chunks,) = log.chunks()
+    contexts = np.concatenate([chunk.rounds.contexts for chunk in chunks])
+    month = log.context.index("month")
+    assert contexts[:, month].tolist() == [2] * 4 + [9] * 4 + [10] * 4
+    assert contexts[:, month + 1].tolist() == [2026] * 12
+    assert [chunk.first for chunk in chunks] == [0, 4, 8]
+    only = sw.Log(tmp_path / "visits", Columns(context=("month",)))
+    assert sum(chunk.n for chunk in only.chunks()) == 12
+    pq.write_table(table.drop_columns(["label"]), tmp_path / "visits" / "year=2026" / "x.parquet")
+    with pytest.raises(InvalidLogError, match=r"must have the same columns: 'label', 'month'"):
+        sw.Log(tmp_path / "visits")
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "words"),
+    [
+        ("context.age", "n/a", "is the text 'n/a', where cells before it hold a number"),
+        ("context.age", "1,5", "is the text '1,5'"),
+        ("context.age", "inf", "is inf; this must be a finite number"),
+        ("context.age", "nan", "is nan; this must be a finite number"),
+        ("context.day", "soon", "is the text 'soon', where cells before it hold a date"),
+        ("context.day", "31/01/2026", "is the text '31/01/2026'"),
+        ("context.city", "7", "is the text '7', where cells before it hold a category"),
+        ("output.quick", "", "is empty, but 'output.slow', a deeper arm, is not"),
+    ],
+)
+def test_a_wrong_cell_of_a_messy_table(tmp_path: Path, column: str, cell: str, words: str) -> None:
+    frame = pd.DataFrame(messy()).astype({column: "object"})
+    frame.loc[40, column] = cell
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    with pytest.raises(InvalidLogError) as caught:
+        list(sw.Log(tmp_path / "log.csv").chunks())
+    assert f"log.csv, row 41 (line 42), column '{column}': {words}" in str(caught.value)
+
+
+def test_plain_numbers_are_not_read_twice_and_a_late_gap_is_the_mean(tmp_path: Path) -> None:
+    n, late = 3_000, 2_500
+    frame = pd.DataFrame({"context.x": [k % 4 for k in range(n)], "output.a": 1, "output.b": 1})
+    frame = frame.astype({"context.x": "object"})
+    frame.loc[late, "context.x"] = None
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    log = sw.Log(tmp_path / "log.csv")
+    assert log.context == ("x",)
+    (chunk,) = log.chunks()
+    assert chunk.rounds.contexts[late - 1 : late + 2].tolist() == [[3.0], [1.5], [1.0]]
+    spec = log.encoding.to_spec()
+    assert sw.Encoding.from_spec(spec).vector({"x": None}) == [1.5]
+    frame.loc[late, "context.x"] = "half"  # nobody sees it before its row is read
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    log = sw.Log(tmp_path / "log.csv")
+    assert log.context == ("x",)
+    with pytest.raises(InvalidLogError, match=f"row {late + 1} .*is the text 'half'"):
+        list(log.chunks())
+    frame.loc[[5, late], "context.x"] = None
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    assert sw.Log(tmp_path / "log.csv").context == ("x", "x is empty")
+
+
+def test_categories_that_are_numbers_and_too_many_texts() -> None:
+    columns = messy() | {"context.code": [75001 + k % 3 for k in range(N)]}
+    code = Column("code", "category", values=("75002", "75003"), usual="75001")
+    with_gap = [None, *map(float, columns["context.code"][1:])]
+    table = pa.table(columns | {"context.code": with_gap})
+    gap = sw.Log(table, Columns(context=("code",)), encoding=sw.Encoding((code,)))
+    assert gap.context == ("code=75002", "code=75003", "code=(other)")
+    assert next(gap.chunks()).rounds.contexts[:3].tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
+    with pytest.raises(InvalidParameterError, match="has no code"):
+        sw.Log(pa.table(messy()), encoding=sw.Encoding((code,)))
+    free = {name: values * 20 for name, values in columns.items()}
+    free |= {"context.code": [f"text {k}" for k in range(20 * N)]}
+    with pytest.raises(InvalidLogError, match=r"more than 10,000 distinct texts.*leave the column"):
+        list(sw.Log(pa.table(free)).chunks())
+
+
+@pytest.mark.parametrize(
+    ("slow", "words"),
+    [
+        ({"yes": 1, "no": 0}, "mixed types"),
+        ({"yes": "1", "no": "0"}, "have no answer in common: 'no', 'yes' against '0', '1'"),
+        ({"yes": " Yes", "no": "No"}, "have no answer in common: 'no', 'yes' against ' Yes', 'No'"),
+        ({"yes": "YES", "no": "no"}, "write answers differently: 'YES', 'yes'"),
+    ],
+)
+def test_answers_that_mean_the_same(slow: dict[str, Any], words: str) -> None:
+    columns = messy()
+    plain = replayed(sw.Log(pa.table(columns), normalise_answers=True, name="log"))
+    columns["output.slow"] = [slow[answer] for answer in columns["output.slow"]]
+    table = pa.table(columns)
+    cascade = sw.Cascade([0.01, 0.1], names=("quick", "slow"))
+    if words == "mixed types":
+        with pytest.raises(InvalidLogError, match=r"mixed types.*--normalise-answers"):
+            sw.replay(sw.Log(table), cascade)
+    else:
+        found = sw.replay(sw.Log(table), cascade, ["uss-laplace"])
+        assert words in found.notes[0]
+        assert "--normalise-answers" in found.notes[0]
+        assert any(words in one for one in sw.diagnose(sw.Log(table), cascade).notes)
+    assert replayed(sw.Log(table, normalise_answers=True, name="log")) == plain
+
+
+def test_answers_that_are_alike_raise_no_doubt() -> None:
+    found = sw.replay(sw.Log(pa.table(messy())), sw.Cascade([0.01, 0.1], names=("quick", "slow")))
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_tenants_of_a_messy_table_share_its_encoding_and_its_doubts(normalise: bool) -> None:
+    columns = messy() | {"clinic": ["north", "south", "west"] * (N // 3)}
+    columns["output.slow"] = [answer.upper() for answer in columns["output.slow"]]
+    log = sw.Log(pa.table(columns), normalise_answers=normalise, name="log")
+    cascade = sw.Cascade([0.01, 0.1], names=log.arms)
+    found = sw.replay(log, cascade, ["uss-laplace"], by="clinic", jobs=2)
+    for clinic, one in found.tenants.items():
+        rows = [k for k, name in enumerate(columns["clinic"]) if name == clinic]
+        part = pa.table(columns).take(rows)
+        alone = sw.Log(part, encoding=log.encoding, normalise_answers=normalise)
+        expected = sw.replay(alone, cascade, ["uss-laplace"])
+        assert one.policies == expected.policies
+        assert one.columns == found.columns == log.encoding.described()
+    doubt = "Warning: 'quick' and 'slow' have no answer in common"
+    assert found.notes[0].startswith(doubt) != normalise
+
+
+def test_normalised_answers_of_mixed_types_in_one_column(tmp_path: Path) -> None:
+    rows = ('"yes","b":1', '1,"b":true', '" No","b":0.0', '"maybe","b":"Maybe "', '"maybe","b":" "')
+    text = "".join(f'{{"context":{{"x":0.5}},"outputs":{{"a":{row}}}}}\n' for row in rows)
+    (tmp_path / "log.jsonl").write_text(text)
+    (chunk,) = sw.Log(tmp_path / "log.jsonl", normalise_answers=True).chunks()
+    assert [chunk.meaning(code) for code in chunk.codes[:, 0]] == ["1", "1", "0", "maybe", "maybe"]
+    assert chunk.rounds.differ[:, 0].tolist() == [0] * 5
+    assert chunk.rounds.reach.tolist() == [1, 1, 1, 1, 0]
+    (tmp_path / "log.jsonl").write_text(text.replace('"yes"', "[1]"))
+    with pytest.raises(InvalidLogError, match=r"row 1.*column 'output.a': is a list"):
+        list(sw.Log(tmp_path / "log.jsonl", normalise_answers=True).chunks())
