@@ -24,6 +24,7 @@ MOST_TEXTS = 10_000  # distinct texts of a column; one that has more is no categ
 DIGITS = 12  # of a mean: how rows were cut into batches must not show
 AS_IT_IS = "a number as it is"
 NEEDED = {"number": "a finite number (with a point)", "date": "a date such as 2026-01-31"}
+NO_GAPS = f"where no cell of the log, or of its first {FIRST:,} rows, was"
 BOOLS = {"true": 1.0, "false": 0.0}
 UNCLEAR = re.compile(r"(?=.*\d)[\d\s.,:/_-]+")  # 0,5 or 31/1/2026, if they have no other kind
 DAY, EPOCH = timedelta(days=1), datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,14 +39,13 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     values: tuple[str, ...] = ()  # categories that have a coordinate each
     usual: str = ""  # the most frequent category, which has none
     first: str = ""  # the date from which days are counted
-    marked: bool = True  # whether a gap has a coordinate of its own, 1
 
     @property
     def coordinates(self) -> tuple[str, ...]:
         """The names of its numbers."""
         if self.kind == "category":
             return tuple(f"{self.name}={v or '(empty)'}" for v in (*self.values, "(other)"))
-        gap = (f"{self.name} is empty",) if self.marked and self.fill is not None else ()
+        gap = (f"{self.name} is empty",) if self.fill is not None else ()
         return (self.name, *gap)
 
     def numbers(self, raw: Raw) -> list[float]:
@@ -54,10 +54,10 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
             places = [float(_word(raw) == value) for value in self.values]
             return [*places, float(_word(raw) not in (self.usual, *self.values))]
         if raw is None and self.fill is not None:
-            return [self.fill, 1.0][: 1 + self.marked]
+            return [self.fill, 1.0]
         kind, value = _read(raw)
         if kind != self.kind or not math.isfinite(value):
-            found = "empty, as it never was in the log" if raw is None else describe_value(raw)
+            found = f"empty, {NO_GAPS}" if raw is None else describe_value(raw)
             raise ValueError(f"is {found}; this must be {NEEDED[self.kind]}; leave out such rows")
         value -= _read(self.first)[1] if self.kind == "date" else 0.0
         return [value, 0.0][: len(self.coordinates)]
@@ -68,8 +68,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
             each = ", ".join(v or "(empty)" for v in (*self.values, "all other values"))
             return f"category: 0 or 1 for each of {each}; zeros for {self.usual or '(empty)'}"
         words = f"days since {self.first}" if self.kind == "date" else AS_IT_IS
-        gaps = self.marked and self.fill is not None
-        return words + (f"; gaps are {self.fill:.6g}, the mean, and 1" if gaps else "")
+        gaps = f"; gaps are {self.fill:.6g}, the mean, and 1" if self.fill is not None else ""
+        return words + gaps
 
 
 class Encoding(msgspec.Struct, frozen=True):
@@ -145,7 +145,7 @@ def fit(batches: Iterable[RowBatch], sources: Mapping[str, str], log: str) -> En
             one.add(batch, problems)
         problems.raise_any()
         if batch.first + batch.n >= FIRST and all(one.plain for one in found):
-            return Encoding(tuple(one.column(marked=False) for one in found))
+            return Encoding(tuple(Column(name) for name in sources))
     return Encoding(tuple(one.column() for one in found))
 
 
@@ -197,8 +197,8 @@ class _Fit:
         """Whether it holds numbers only so far."""
         return self._kind == "number" and not self._empty
 
-    def column(self, marked: bool = True) -> Column:
-        """Return how the column becomes numbers; ``marked``: whether all rows were read."""
+    def column(self) -> Column:
+        """Return how the column becomes numbers."""
         if self._kind == "category":
             self._texts[""] += self._empty
             usual, *others = sorted(self._texts, key=lambda word: (-self._texts[word], word))
@@ -210,8 +210,8 @@ class _Fit:
             first = (EPOCH + self._first * DAY).isoformat(" ").removesuffix("+00:00")
             first = first.removesuffix(" 00:00:00")
             mean -= _read(first)[1]
-        fill = float(f"{mean:.{DIGITS}g}") if self._empty or not marked else None
-        return Column(self._name, self._kind or "number", fill, first=first, marked=marked)
+        fill = float(f"{mean:.{DIGITS}g}") if self._empty else None
+        return Column(self._name, self._kind or "number", fill, first=first)
 
 
 def _numbers(
