@@ -17,12 +17,16 @@ NATIVE := $(STAMPS)/native-$(shell find src -name '*.py' | LC_ALL=C sort | cksum
 # uv: trust the authorities this machine trusts.
 export UV_SYSTEM_CERTS := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
+# Containers often tell Python to keep no bytecode. Each of the many processes that tests start would
+# then compile all that it imports.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help run example browser compiler installed test test-full sanitize sanitized bench \
-        lint types format constraints clean
+        docs lint types format constraints clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +86,9 @@ sanitized: $(STAMPS)/test
 bench: $(STAMPS)/bench  ## Measure speed and regret beside other libraries (BENCH_ARGS=...)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
+docs: $(STAMPS)/docs  ## Build the documentation as a site to open, .cache/site/index.html, and llms.txt
+	@$(BIN)/python -m docs.site.build .cache/site --llms llms.txt
+
 lint: $(STAMPS)/lint  ## Check style, docstrings and formatting
 	@$(BIN)/ruff check -q .
 	@$(BIN)/ruff format -q --check .
@@ -110,15 +117,17 @@ clean:  ## Remove the virtual environment, the caches and what was built
 
 $(STAMPS)/build: WHAT = --group build
 $(STAMPS)/run:   WHAT = -e .[paper,logs,service,client]
-$(STAMPS)/test:  WHAT = -e .[paper,logs,dask,service,postgres,client] --group test
+$(STAMPS)/test:  WHAT = -e .[paper,logs,sklearn,dask,service,postgres,client,otel] --group test --group docs
 $(STAMPS)/lint:  WHAT = --group lint
-$(STAMPS)/types: WHAT = -e .[paper,logs,dask,service,postgres,client] --group test --group types
-$(STAMPS)/bench: WHAT = -e .[paper,service] --group bench
+$(STAMPS)/types: WHAT = -e .[paper,logs,sklearn,dask,service,postgres,client,otel] --group test --group docs --group types
+$(STAMPS)/bench: WHAT = -e .[paper,service,sklearn] --group bench
+$(STAMPS)/docs:  WHAT = -e .[client] --group docs
 
 # uv is the faster installer, but it does not read pip's configuration:
 # where only pip knows the way to the packages, pip (new enough for --group) does the work.
 # stopwise is built with the tools in $(VENV): without isolation, nothing is downloaded to build it.
-$(STAMPS)/build $(STAMPS)/run $(STAMPS)/test $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/bench: \
+$(STAMPS)/build $(STAMPS)/run $(STAMPS)/test $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/bench \
+$(STAMPS)/docs: \
     pyproject.toml constraints.txt | $(STAMPS)/uv
 	@echo "Installing what '$(@F)' needs into $(VENV) ..." >&2
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-build-isolation-package stopwise \
@@ -128,7 +137,7 @@ $(STAMPS)/build $(STAMPS)/run $(STAMPS)/test $(STAMPS)/lint $(STAMPS)/types $(ST
 	      $(BIN)/python -m pip install -qq --no-build-isolation -c constraints.txt $(BUILD_SETTINGS) $(WHAT); }
 	@touch $@
 
-$(STAMPS)/run $(STAMPS)/test $(STAMPS)/types $(STAMPS)/bench: | $(NATIVE)
+$(STAMPS)/run $(STAMPS)/test $(STAMPS)/types $(STAMPS)/bench $(STAMPS)/docs: | $(NATIVE)
 
 # After an edit, only the changed sources are compiled again: build/ keeps the other objects.
 $(NATIVE): $(STAMPS)/build CMakeLists.txt \

@@ -44,13 +44,14 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
         progress(f"{done + CHUNK:,} rounds, {spent:.1f} µs a round, peak {peak:.0f} MB")
     progress("")
     times = np.array([row[1] for row in rows])
-    end, start = np.median(times[-50:]), np.median(times[:50])
+    end, start, million = np.median(times[-50:]), np.median(times[:50]), np.mean(times[:5])
     full = np.median(times[FULL // CHUNK :][:50]) if rounds > FULL else start
     minutes = (time.perf_counter() - began) / 60
     note = (
         f"{rounds:,} rounds in {minutes:.0f} minutes, drawing them included. A round at the end "
         f"(CPU time, median of the last 50 parts of {CHUNK:,} rounds) takes {end / start:.2f} of "
-        f"one in the first 50 and {end / full:.2f} of one in the 50 after the history is full."
+        f"one in the first 50, {end / million:.2f} of one in the first million, while the history "
+        f"is short, and {end / full:.2f} of one in the 50 after the history is full."
     )
     headings = ["rounds", "µs a round", "rows stored", "MB of the policy", "peak MB", "mean stop"]
     shown = rows if quick else rows[:25:5] + rows[49::50]

@@ -111,18 +111,19 @@ def _child(path: Path) -> None:
 
     import stopwise as sw
     from stopwise.logs import log as logs
-    from stopwise.logs.replay import candidates, replay, totals
+    from stopwise.logs.replay import candidates, replay, tally
 
     _warm_up(path, sw, logs, replay)
     before = _peak()
     clock = _Clock()
     clock.wrap_steps(logs.Log, "chunks", "reading and checking")
     clock.wrap(candidates.Candidate, "run", "deciding and learning")
-    clock.wrap(totals.ReplayTotals, "add", "counting")
-    clock.wrap(totals.Outcomes, "of", "counting")
+    clock.wrap(tally.ReplayTotals, "add", "counting")
+    clock.wrap(tally.Outcomes, "of", "counting")
     held: list[Any] = []
-    prepare = replay.prepare
-    replay.prepare = lambda *words: held.extend(prepare(*words)) or held
+    kind: Any = candidates.Candidate
+    prepared = kind.prepared
+    kind.prepared = lambda *words: held.append(prepared(*words)) or held[-1]
     log = logs.Log(path)
     cascade = sw.Cascade(costs=COSTS, names=log.arms)
     start = time.process_time()

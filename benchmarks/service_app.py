@@ -15,7 +15,7 @@ import uvloop
 
 from stopwise.service.http.app import App
 from stopwise.service.http.request import Request
-from stopwise.service.http.routes import Api, Reply, Route
+from stopwise.service.http.routes import Reply, Route
 from stopwise.service.serve import run_service
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
@@ -30,8 +30,8 @@ class Ok(msgspec.Struct):
     ok: bool = True
 
 
-async def empty(api: Api, request: Request) -> Reply:
-    del api, request
+async def empty(app: App, request: Request) -> Reply:
+    del app, request
     return 200, Ok()
 
 

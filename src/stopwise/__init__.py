@@ -4,10 +4,11 @@ Everything a user needs is here: ``import stopwise as sw``. A name is loaded whe
 used, so that importing the package costs next to nothing.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from stopwise import errors
+from stopwise.errors import *  # noqa: F403 (each with the name it has there)
 from stopwise.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -25,36 +26,6 @@ if TYPE_CHECKING:
     from stopwise.environments.tabular import Heart as Heart
     from stopwise.environments.tabular import Pima as Pima
     from stopwise.environments.tabular import Tabular as Tabular
-    from stopwise.errors import CascadeMismatchError as CascadeMismatchError
-    from stopwise.errors import CorruptFileError as CorruptFileError
-    from stopwise.errors import CorruptLogError as CorruptLogError
-    from stopwise.errors import CostUnitWarning as CostUnitWarning
-    from stopwise.errors import EngineError as EngineError
-    from stopwise.errors import FeaturesMismatchError as FeaturesMismatchError
-    from stopwise.errors import FolderBusyError as FolderBusyError
-    from stopwise.errors import InvalidCascadeError as InvalidCascadeError
-    from stopwise.errors import InvalidContextError as InvalidContextError
-    from stopwise.errors import InvalidFeaturesError as InvalidFeaturesError
-    from stopwise.errors import InvalidInputError as InvalidInputError
-    from stopwise.errors import InvalidLogError as InvalidLogError
-    from stopwise.errors import InvalidOutputsError as InvalidOutputsError
-    from stopwise.errors import InvalidParameterError as InvalidParameterError
-    from stopwise.errors import InvalidStopError as InvalidStopError
-    from stopwise.errors import IrreproducibleRunError as IrreproducibleRunError
-    from stopwise.errors import LabelsNotSupportedError as LabelsNotSupportedError
-    from stopwise.errors import LabelWarning as LabelWarning
-    from stopwise.errors import MissingPackageError as MissingPackageError
-    from stopwise.errors import OverrideNotSupportedError as OverrideNotSupportedError
-    from stopwise.errors import PersistenceError as PersistenceError
-    from stopwise.errors import ServiceError as ServiceError
-    from stopwise.errors import StageFailureWarning as StageFailureWarning
-    from stopwise.errors import StopwiseError as StopwiseError
-    from stopwise.errors import StoreError as StoreError
-    from stopwise.errors import TruthRequiredError as TruthRequiredError
-    from stopwise.errors import UnknownEnvironmentError as UnknownEnvironmentError
-    from stopwise.errors import UnknownPolicyError as UnknownPolicyError
-    from stopwise.errors import UnsupportedVersionError as UnsupportedVersionError
-    from stopwise.errors import WideFeaturesWarning as WideFeaturesWarning
     from stopwise.experiments.simulate import Run as Run
     from stopwise.experiments.simulate import measure as measure
     from stopwise.experiments.simulate import simulate as simulate
@@ -106,57 +77,27 @@ if TYPE_CHECKING:
     from stopwise.running.runner import Runner as Runner
     from stopwise.running.stage import Stage as Stage
 
-# The module of each public name; a test compares it with the list above.
-_NAMES = {
-    "cascade": "Cascade",
-    "client.client": "AsyncClient Client",
-    "environments.base": "Batch Environment",
-    "environments.binary_arms": "BinaryArms",
-    "environments.logistic_arms": "LogisticArms",
-    "environments.realizable": "Realizable",
-    "environments.registry": "ENVIRONMENTS make_environment",
-    "environments.synthetic": "Synthetic",
-    "environments.tabular": "Heart Pima Tabular",
-    "experiments.simulate": "Run measure simulate",
-    "features": "Answers Custom Identity PerPair PerStage Polynomial Scaled Shared Standard bind",
-    "logs.columns": "Columns",
-    "logs.diagnosis.diagnose": "diagnose",
-    "logs.diagnosis.findings": "Diagnosis",
-    "logs.encoding": "Encoding",
-    "logs.log": "Log",
-    "logs.replay.replay": "replay",
-    "logs.replay.results": "Replay",
-    "logs.writer": "LogWriter",
-    "policies.base": "Policy",
-    "policies.baselines": "Clairvoyant FixedDepth Oracle RandomDepth",
-    "policies.noncontextual": "USSTS USSUCB",
-    "policies.persistence": "load",
-    "policies.registry": "POLICIES make",
-    "policies.round_in_progress": "RoundInProgress",
-    "policies.supervised": "Supervised",
-    "policies.thompson": "Thompson",
-    "policies.uss_anchor": "USSAnchor",
-    "policies.uss_laplace": "USSLaplace",
-    "policies.uss_pd": "USSPD USSPDRidge",
-    "records": "Change Decision Failure LabelRequest PairEvidence Round Rounds Truth",
-    "running.answers": "bucket normalised_text",
-    "running.runner": "Runner",
-    "running.stage": "Stage",
-}
-_HOME = {name: module for module, names in _NAMES.items() for name in names.split()} | {
-    name: "errors"
-    for name in vars(errors)
-    if name.endswith(("Error", "Warning")) and name[0] != "_"
-}
+
+@cache
+def _homes() -> dict[str, str]:
+    """Return the module of each name above, which only type checkers import there."""
+    import ast
+    from pathlib import Path
+
+    tree = ast.parse(Path(__file__).read_text("utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    found = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {one.name: str(node.module) for node in found for one in node.names}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
+    if name.startswith("_") or name not in _homes():
         raise AttributeError(f"module 'stopwise' has no attribute {name!r}")
-    value = getattr(import_module(f"stopwise.{_HOME[name]}"), name)
+    value = getattr(import_module(_homes()[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return [*sorted(_HOME), "__version__"]
+    errors = {name for name in globals() if name.endswith(("Error", "Warning"))}
+    return [*sorted(errors | _homes().keys()), "__version__"]

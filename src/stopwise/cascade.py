@@ -27,6 +27,7 @@ class Cascade:
 
     The loss of stopping at arm i is γᵢ(x) + λᵢ·Cᵢ (the paper, Problem setting). The trade-off
     weights λᵢ turn money into error probability; only ``cumulative`` and ``gaps`` contain them.
+    The arguments are attributes too, with one value for each of the ``n_arms`` arms.
 
     A cascade is a value: it cannot be changed, compares by content and may be a dictionary key.
 
@@ -38,17 +39,6 @@ class Cascade:
         Distinct names, for people to read; "arm 0", "arm 1", … by default.
     tradeoff : float or array_like of shape (K,), optional
         The weights λᵢ > 0, one for all arms or one for each; 1 by default.
-
-    Attributes
-    ----------
-    n_arms : int
-        K.
-    costs, names, tradeoff
-        As given, one for each arm; arrays are read-only.
-    cumulative : ndarray of shape (K,)
-        λᵢ·Cᵢ, what stopping at arm i costs.
-    gaps : ndarray of shape (K, K)
-        What going from arm i on to arm j adds to the cost.
 
     Examples
     --------

@@ -28,13 +28,7 @@ def real(
     most: float | None = None,
     error: Error = InvalidParameterError,
 ) -> float:
-    """Return a finite float within the limits; text is no number, nor is True.
-
-    Examples
-    --------
-    >>> real("delta", 0.05, above=0, below=1)
-    0.05
-    """
+    """Return a finite float within the limits; text is no number, nor is True."""
     try:
         v = math.nan if isinstance(value, NOT_NUMBERS) else float(cast(Any, value))
     except (TypeError, ValueError, OverflowError):
@@ -53,13 +47,7 @@ def real(
 
 
 def size_in_bytes(name: str, value: object) -> int:
-    """Return an amount of memory, such as "256 MB" or a number of bytes, as bytes.
-
-    Examples
-    --------
-    >>> size_in_bytes("memory", "1.5 GB")
-    1500000000
-    """
+    """Return an amount of memory, such as "256 MB" or a number of bytes, as bytes."""
     units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?B?)\s*", str(value).upper())
     if found is None or isinstance(value, bool) or found[2] not in units:
@@ -74,13 +62,7 @@ def integer(
     most: int | None = None,
     error: Error = InvalidParameterError,
 ) -> int:
-    """Return a whole number within the limits; 2.0, which JSON may hold, is one; True is not.
-
-    Examples
-    --------
-    >>> integer("rounds", 1e3, least=1)
-    1000
-    """
+    """Return a whole number within the limits; 2.0, which JSON may hold, is one; True is not."""
     whole = least - 1
     try:
         if not isinstance(value, NOT_NUMBERS) and int(cast(Any, value)) == value:
@@ -128,26 +110,16 @@ def vector(
     least: float | None = None,
     error: Error = InvalidParameterError,
 ) -> Floats:
-    """Return a fresh flat array of numbers within the limits; with a size, one number is repeated.
-
-    Examples
-    --------
-    >>> vector("costs", [1, 2.5], least=0), vector("C", 2, size=3)
-    (array([1. , 2.5]), array([2., 2., 2.]))
-    """
+    """Return a fresh flat array of numbers within the limits; with a size, repeat a single one."""
     given = np.array(values, dtype=object)  # which keeps True apart from 1
     if given.ndim == 0 and size is not None:
         given = np.full(size, given)
     if given.ndim != 1 or size not in (None, given.size):
         count = "" if size is None else f"{size} "
         raise error(f"{name} must be a flat list of {count}numbers; its shape is {given.shape}")
-    return np.array(
-        [
-            real(f"{name}[{i}]", value, above=above, least=least, error=error)
-            for i, value in enumerate(given)
-        ],
-        dtype=np.float64,
-    )
+    limits: Any = {"above": above, "least": least, "error": error}
+    checked = [real(f"{name}[{i}]", value, **limits) for i, value in enumerate(given)]
+    return np.array(checked, dtype=np.float64)
 
 
 def table(name: str, values: ArrayLike, error: Error = InvalidParameterError) -> Floats:

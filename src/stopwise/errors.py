@@ -94,29 +94,25 @@ class EngineError(StopwiseError):
     """A Dask cluster failed or did not answer, or an engine was used after it was closed."""
 
 
-class FolderBusyError(StopwiseError):
-    """Another process writes to the folder where results are to go."""
-
-
 class MissingPackageError(StopwiseError, ImportError):
     """An optional package is needed and not installed; the message says how to install it."""
 
+    @classmethod
+    def of(cls, purpose: str, package: str, extra: str) -> "MissingPackageError":
+        """Return the error, with the command that installs the extra beside this stopwise."""
+        import json
+        from importlib.metadata import PackageNotFoundError, distribution
+        from typing import Any
+        from urllib.parse import urlsplit
+        from urllib.request import url2pathname
 
-def missing_package(purpose: str, package: str, extra: str) -> MissingPackageError:
-    """Return the error to raise, with the command that installs the extra beside this stopwise."""
-    import json
-    from importlib.metadata import PackageNotFoundError, distribution
-    from typing import Any
-    from urllib.parse import urlsplit
-    from urllib.request import url2pathname
-
-    try:  # from the checkout that stopwise was installed from, if any
-        origin: Any = json.loads(distribution("stopwise").read_text("direct_url.json") or "{}")
-        editable = "-e " if origin["dir_info"].get("editable") else ""
-        source = f"{editable}'{url2pathname(urlsplit(str(origin['url'])).path)}[{extra}]'"
-    except (PackageNotFoundError, ValueError, KeyError):
-        source = f"'stopwise[{extra}]'"
-    return MissingPackageError(f"{purpose} needs {package}: pip install {source}")
+        try:  # from the checkout that stopwise was installed from, if any
+            origin: Any = json.loads(distribution("stopwise").read_text("direct_url.json") or "{}")
+            editable = "-e " if origin["dir_info"].get("editable") else ""
+            source = f"{editable}'{url2pathname(urlsplit(str(origin['url'])).path)}[{extra}]'"
+        except (PackageNotFoundError, ValueError, KeyError):
+            source = f"'stopwise[{extra}]'"
+        return cls(f"{purpose} needs {package}: pip install {source}")
 
 
 class StoreError(StopwiseError):

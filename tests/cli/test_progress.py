@@ -11,8 +11,8 @@ def test_a_line_for_every_tenth_or_every_ten_seconds_and_one_for_the_end() -> No
         lines.report("running", done, 1000)
         now += 0.01
     assert 10 <= len(written) <= 12
-    assert written[0] == "running 0/1000, 0:00"
-    assert written[-1] == "running 1000/1000, 0:10"
+    assert written[0] == "running 0/1000, 0.0 s"
+    assert written[-1] == "running 1000/1000, 10.0 s"
 
     written.clear()
     now = 100.0
@@ -22,7 +22,7 @@ def test_a_line_for_every_tenth_or_every_ten_seconds_and_one_for_the_end() -> No
         lines.report("drawing", done, 10_000)
         lines.report("drawing", done, 10_000)  # too soon
     assert len(written) == 4
-    assert written[1] == "drawing 1/10000, 0:12, about 33:19:48 left"
+    assert written[1] == "drawing 1/10000, 12.0 s, about 1 d 9 h left"
 
 
 def test_what_was_stored_before_does_not_count_as_fast_work() -> None:
@@ -31,4 +31,4 @@ def test_what_was_stored_before_does_not_count_as_fast_work() -> None:
     lines.report("running", 900, 1000)
     now = 10.0
     lines.report("running", 910, 1000)
-    assert written == ["running 900/1000, 0:00", "running 910/1000, 0:10, about 1:30 left"]
+    assert written == ["running 900/1000, 0.0 s", "running 910/1000, 10.0 s, about 1 min 30 s left"]

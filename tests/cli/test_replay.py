@@ -178,7 +178,7 @@ def test_tenants_and_a_target_are_in_the_words_and_in_the_file(
     ("words", "message"),
     [
         (("--by", "ward"), "no column 'ward'"),
-        (("--cost-weights", "1,x"), "'x' is no number"),
+        (("--cost-weights", "1,x"), "'x'; write numbers as in 0.01,0.24"),
         (("--cost-weights", "0"), "weights must be"),
         (("--target-error", "0.1", "--budget", "1"), "and no budget"),
         (("--by", "label", "--address", "127.0.0.1:1"), "is for the engine 'dask'"),

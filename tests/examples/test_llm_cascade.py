@@ -25,7 +25,7 @@ def test_it_saves_much_and_logs_every_round(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "rounds.jsonl"
-    numbers = llm_cascade.main(rounds=600, log=path)
+    numbers = llm_cascade.main(rounds=250, log=path)
     assert f"saved {numbers['saved']:.0%}" in capsys.readouterr().out
     assert numbers["saved"] > 0.35
     assert numbers["differ"] < 0.08

@@ -36,7 +36,7 @@ def running(*arguments: str) -> Iterator[int]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the address of a scheduler, and the process ids of it and its two workers by name."""
+    """Yield the address of a scheduler, and the process ids of it and its three workers by name."""
     file = tmp_path / "scheduler.json"
     worker = ("worker", *HERE, "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny")
     with ExitStack() as stack:
@@ -47,18 +47,43 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
             name: stack.enter_context(
                 running(*worker, "--name", name, "--local-directory", str(tmp_path))
             )
-            for name in ("a", "b")
+            for name in ("a", "b", "c")
         }
         with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(3, timeout=60)
         yield json.loads(file.read_text())["address"], pids
 
 
+def replay_by_tenants(
+    address: str, victim: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replay a log, the same although a worker is killed."""
+    monkeypatch.setattr(parts, "MOST_ROWS", 400)  # many tasks
+    columns = {name: column.tolist() for name, column in rounds(6000).items()}
+    columns["clinic"] = [f"clinic {t * t % 17}" for t in range(6000)]
+    log = sw.Log(save(tmp_path / "log.parquet", columns))
+    cascade = sw.Cascade([0.02, 0.1, 0.25], names=log.arms)
+    given: dict[str, Any] = {"policies": ["uss-pd", "thompson"], "by": "clinic", "weights": (1, 2)}
+    expected = sw.replay(log, cascade, jobs=1, **given).to_json()
+    left: list[int] = []
+
+    def progress(stage: str, done: int, of: int) -> None:
+        if stage == "replaying" and not left:
+            left.append(of - done)
+            os.kill(victim, signal.SIGKILL)
+
+    found = sw.replay(log, cascade, engine="dask", address=address, progress=progress, **given)
+    assert left[0] > 2
+    assert found.to_json() == expected
+
+
 def test_the_work_of_a_killed_worker_is_done_by_another_and_a_lost_cluster_is_named(
-    cluster: tuple[str, dict[str, int]],
+    cluster: tuple[str, dict[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, pids = cluster
+    replay_by_tenants(address, pids["a"], tmp_path, monkeypatch)
     with Dask(address) as engine, distributed.Client(address, set_as_default=False) as onlooker:
+        wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 2)  # of three
         results = engine.run(TASKS)
         found = done([next(results)])
 
@@ -77,31 +102,6 @@ def test_the_work_of_a_killed_worker_is_done_by_another_and_a_lost_cluster_is_na
         os.kill(pids["scheduler"], signal.SIGKILL)
         with pytest.raises(EngineError, match=r"failed \(\w+: .*Start the same command"):
             done(results)
-
-
-def test_a_replay_by_tenants_is_the_same_when_a_worker_is_killed(
-    cluster: tuple[str, dict[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parts, "MOST_ROWS", 400)  # many tasks
-    columns = {name: column.tolist() for name, column in rounds(6000).items()}
-    columns["clinic"] = [f"clinic {t * t % 17}" for t in range(6000)]
-    log = sw.Log(save(tmp_path / "log.parquet", columns))
-    cascade = sw.Cascade([0.02, 0.1, 0.25], names=log.arms)
-    given: dict[str, Any] = {"policies": ["uss-pd", "thompson"], "by": "clinic", "weights": (1, 2)}
-    expected = sw.replay(log, cascade, jobs=1, **given).to_json()
-    address, pids = cluster
-    left: list[int] = []
-
-    def progress(stage: str, done: int, of: int) -> None:
-        if stage == "replaying" and not left:
-            left.append(of - done)
-            os.kill(pids["a"], signal.SIGKILL)
-
-    found = sw.replay(log, cascade, engine="dask", address=address, progress=progress, **given)
-    assert left[0] > 2
-    assert found.to_json() == expected
-    with distributed.Client(address, set_as_default=False) as onlooker:
-        wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 1)
 
 
 @pytest.mark.slow

@@ -195,6 +195,5 @@ def test_the_rule_can_settle_one_arm_too_deep_for_good() -> None:
             C=constant,
             C1=constant,
             C2=constant,
-            as_proved=True,
         )
         assert lost > bound

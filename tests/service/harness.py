@@ -66,8 +66,8 @@ class Served:
         self._life.add_done_callback(self._failed)
         self.url = self._url.result(60)
         self.port = int(self.url.rpartition(":")[2])
-        verify = settings.tls_cert is None
-        self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False, verify=verify)
+        # Reading the certificates of the system would take longer than most tests.
+        self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False, verify=False)
 
     def _failed(self, life: "Future[None]") -> None:
         if not self._url.done():
@@ -178,8 +178,9 @@ class ServerProcess:
 
     def wait_until_ready(self) -> dict[str, Any]:
         """Wait until it has read its log; return its state."""
-        while (answer := httpx.get(f"{self.url}/v1/state", trust_env=False)).status_code != 200:
-            assert self.process.poll() is None, self.printed
+        with httpx.Client(base_url=self.url, trust_env=False, verify=False) as client:
+            while (answer := client.get("/v1/state")).status_code != 200:
+                assert self.process.poll() is None, self.printed
         return answer.json()
 
     def end(self, how: int = signal.SIGKILL) -> int:

@@ -57,3 +57,20 @@ def test_a_value_that_cannot_be_shown_is_named_by_its_type() -> None:
 
     assert checks.short_repr(Hidden()) == "a Hidden"
     assert len(checks.short_repr("x" * 1000)) == 80
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [("1.5 GB", 1_500_000_000), ("256mb", 256_000_000), (" 7 B ", 7), ("3k", None), (4096, 4096)],
+)
+def test_an_amount_of_memory_is_a_number_with_a_unit(given: Any, found: int | None) -> None:
+    if found is not None:
+        assert checks.size_in_bytes("memory", given) == found
+        return
+    with pytest.raises(InvalidParameterError, match='memory is a text like "256 MB"'):
+        checks.size_in_bytes("memory", given)
+
+
+def test_one_number_is_repeated_where_a_list_of_a_size_is_wanted() -> None:
+    assert checks.vector("C", 2, size=3).tolist() == [2.0, 2.0, 2.0]
+    assert checks.vector("costs", [1, 2.5], least=0).tolist() == [1.0, 2.5]

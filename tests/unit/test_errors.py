@@ -47,4 +47,6 @@ def test_a_missing_extra_is_installed_beside_the_stopwise_that_runs(
     if origin is not None:
         (installed / "direct_url.json").write_text(json.dumps(origin))
     monkeypatch.syspath_prepend(tmp_path)
-    assert str(errors.missing_package("a log in Parquet", "pyarrow", "logs")).endswith(command)
+    assert str(errors.MissingPackageError.of("a log in Parquet", "pyarrow", "logs")).endswith(
+        command
+    )

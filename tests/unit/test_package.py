@@ -1,6 +1,5 @@
 """The package itself: cheap to import, every public name in its place."""
 
-import ast
 import json
 import subprocess
 import sys
@@ -32,13 +31,10 @@ def test_importing_the_package_imports_nothing_heavy_and_every_public_name_resol
     assert {"Cascade", "USSPD", "load", "simulate", "__version__"} <= set(resolved)
 
 
-def test_type_checkers_see_the_names_that_are_loaded_lazily() -> None:
-    imports = [n for n in ast.walk(ast.parse(INIT.read_text())) if isinstance(n, ast.ImportFrom)]
-    typed = {alias.asname: node.module for node in imports for alias in node.names}
-    lazy = {name: f"stopwise.{module}" for name, module in sw._HOME.items()}
-    assert {name: module for name, module in typed.items() if name in lazy} == lazy
-    assert set(typed) - set(lazy) == {"__version__", None}  # None: imported without an alias
-    assert set(lazy) == set(dir(sw)) - {"__version__"}
+def test_every_error_is_a_public_name_and_nothing_else_of_its_module() -> None:
+    public = {name for name in vars(sw.errors) if name[0] != "_"}
+    assert public <= set(dir(sw))
+    assert all(issubclass(getattr(sw, name), Exception) for name in public)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -5,37 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stopwise.cli.log_options import (
-    By,
-    Context,
-    Costs,
-    Cumulative,
-    ErrorCost,
-    Label,
-    LogFile,
-    NormaliseAnswers,
-    Out,
-    Outputs,
-    Prices,
-    Seed,
-    command_line,
-    open_log,
-    results_folder,
-)
-from stopwise.cli.reproduce import Address, Engine, Jobs
+from stopwise.cli.log_options import LogOptions, reads_log
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from stopwise.logs.diagnosis.findings import Answer, Diagnosis
+    from stopwise.logs.diagnosis.findings import Diagnosis
 
-STYLES: "dict[Answer, str]" = {
-    "learnable": "bold green",
-    "probably": "bold yellow",
-    "nothing to learn": "bold yellow",
-    "not from disagreement alone": "bold red",
-}
+STYLES = {"held": "bold green", "open": "bold yellow", "failed": "bold red"}  # by badge
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 LABEL_ROWS = (
     "Write the rows to label: random ones in which arms disagree, as many as settle whether the "
@@ -43,16 +21,9 @@ LABEL_ROWS = (
 )
 
 
+@reads_log
 def diagnose(
-    log: LogFile,
-    costs: Costs,
-    prices: Prices = "",
-    error_cost: ErrorCost = None,
-    cumulative: Cumulative = False,
-    context: Context = None,
-    outputs: Outputs = None,
-    label: Label = None,
-    normalise_answers: NormaliseAnswers = False,
+    read: LogOptions,
     degree: Annotated[
         int,
         typer.Option(
@@ -69,15 +40,6 @@ def diagnose(
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace FILE.csv if it exists.")
-    ] = False,
-    by: By = None,
-    engine: Engine = "threads",
-    jobs: Jobs = None,
-    address: Address = None,
-    out: Out = None,
-    seed: Seed = 0,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the results as JSON, instead of a summary.")
     ] = False,
 ) -> None:
     r"""Find out how deep a cascade should go, what that saves, and whether to trust it.
@@ -100,29 +62,32 @@ def diagnose(
     from stopwise.reporting.wording import plural
 
     need_matplotlib("logs")
-    folder = out if out is not None else results_folder(log, "diagnosis")
     if label_rows is not None and label_rows.exists() and not overwrite:
         text = f"{label_rows} exists; name another file, or replace it with --overwrite"
         raise typer.BadParameter(text, param_hint="--label-rows")
-    given: dict[str, Any] = {"error_cost": error_cost, "cumulative": cumulative}
-    given |= {"context": context, "outputs": outputs, "label": label}
-    given["normalise_answers"] = normalise_answers
-    opened, cascade = open_log(log.absolute(), costs or prices, **given)
-    more = ["--degree", str(degree)] if degree != 1 else []
-    more += ["--seed", str(seed)] if seed else []
-    more += ["--by", by] if by else []
-    command = command_line("diagnose", log, costs or prices, given, more)
+    opened, cascade = read.open()
+    command = read.command_line("diagnose", degree=None if degree == 1 else degree)
     from stopwise.logs.diagnosis import report
     from stopwise.logs.diagnosis.diagnose import diagnose as run
 
-    console = Console(stderr=json)
-    where: dict[str, Any] = {"engine": engine, "jobs": jobs, "address": address}
+    console = Console(stderr=read.json)
     with follow("Nothing was written.") as progress:
-        found = run(opened, cascade, degree=degree, seed=seed, by=by, **where, progress=progress)
+        found = run(
+            opened,
+            cascade,
+            degree=degree,
+            seed=read.seed,
+            by=read.by,
+            engine=read.engine,
+            jobs=read.jobs,
+            address=read.address,
+            progress=progress,
+        )
+        folder = read.folder("diagnosis")
         page = report.write_report(found, folder, command=command, progress=progress)
         if label_rows is not None and found.plan.rows:
             report.write_label_rows(opened, found.plan.rows, label_rows)
-    if json:
+    if read.json:
         typer.echo(report.as_json(found, command), nl=False)
     else:
         _summarise(console, found)
@@ -147,8 +112,8 @@ def _summarise(console: "Console", found: "Diagnosis") -> None:
     for warning in (note for note in found.notes if note.startswith("Warning: ")):
         console.print(Text(plain(warning), "bold yellow"))
     answer = found.verdict.answer
-    headline, sign, _ = ANSWERS[answer]
-    verdict = Text.assemble((f"\n{sign} {answer}", STYLES[answer]), "  ", (headline, "bold"))
+    headline, sign, badge = ANSWERS[answer]
+    verdict = Text.assemble((f"\n{sign} {answer}", STYLES[badge]), "  ", (headline, "bold"))
     console.print(verdict, Text(plain(found.verdict.reason) + "\n"), _arms(found), sep="\n")
     for one in main_numbers(found):
         console.print(Text(plain(f"{one.label}: {one.number} {one.words}.").replace("`", "")))
@@ -157,7 +122,7 @@ def _summarise(console: "Console", found: "Diagnosis") -> None:
         console.print(Text(f"  {one.name or 'none'}: {saved} in {plural(one.rows, 'round')}"))
     console.print()
     for k, point in enumerate(found.verdict.points):
-        console.print(Text(f"• {plain(point)}", "yellow" if found.asks and k == 0 else ""))
+        console.print(Text(f"• {plain(point)}", "yellow" if found.hint and k == 0 else ""))
     for note in found.notes:  # the report has them in full
         console.print(Text(f"• {plain(note).partition('. ')[0].rstrip('.')}.", "dim"))
     console.print()

@@ -3,7 +3,6 @@
 import asyncio
 import shlex
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,8 +29,6 @@ SAVE = "Save the policy of the cascade to this file, for stopwise.load."
 OUT = "Needed: the file to write, .parquet, .csv or .jsonl."
 CONTEXTS = "plain: write the contexts; none: leave them out, as they may be personal."
 DEFAULT = "stopwise.db"  # as in the settings of the service
-PATIENCE = 1.0  # seconds: work that takes less shows no progress
-BETWEEN = 0.05  # seconds between two reports of progress
 
 log = typer.Typer(no_args_is_help=True)
 
@@ -43,8 +40,6 @@ def log_() -> None:
     All data of a service is in its log: a file, stopwise.db, or a PostgreSQL database. Every
     command works while the service is running.
 
-        stopwise log rebuild
-
         stopwise log verify
 
         stopwise log export --cascade triage --out triage.parquet
@@ -54,7 +49,7 @@ def log_() -> None:
 
 
 @log.command()
-def rebuild(
+def verify(
     store: Where = DEFAULT,
     cascade: Cascade = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help=SAVE)] = None,
@@ -62,59 +57,36 @@ def rebuild(
         int | None, typer.Option(metavar="N", min=0, help="Stop after event N.")
     ] = None,
 ) -> None:
-    """Rebuild the state from the events of a log, and show what it holds.
+    """Check that a log is what was written, and show what it holds.
 
-    No snapshot is used, unless the log was compacted and begins with one. The state hash is that
-    of the service (GET /v1/state) after the same event; equal hashes, equal states, bit for bit.
+    No event may have changed, be missing, or contradict those before it; every decision is computed
+    again; every snapshot must equal the state after the events up to it, bit for bit. The first
+    damage is reported, with exit code 1. The state hash is that of the service (GET /v1/state)
+    after the same event; equal hashes, equal states.
 
-        stopwise log rebuild
+        stopwise log verify stopwise.db
 
-        stopwise log rebuild --cascade triage --save triage.stopwise
+        stopwise log verify --cascade triage --save triage.stopwise
 
     The saved policy decides and learns as that of the service: stopwise.load("triage.stopwise").
     """
     from stopwise.service.files import private_file
-    from stopwise.service.tools.checking import rebuild as run
+    from stopwise.service.tools.checking import verify as run
     from stopwise.service.tools.reading import chosen
 
     if cascade is not None and save is None:
         raise typer.BadParameter("name a file with --save", param_hint="--cascade")
-
-    async def work(log: "EventStore", progress: "Progress") -> "tuple[State, int]":
-        state, began = await run(log, upto, progress)
-        if save is not None:
-            with private_file(save) as path:
-                chosen(state, cascade).policy.save(path)
-        return state, began
-
-    state, began = _with(store, work)
-    _print(
-        f"Applied {plural(state.position - began, 'event')}.{_compacted(began + 1)}",
-        f"State hash: {state.hash()}",
-        *_cascades(state),
-        *([] if save is None else ["", f"Wrote the policy to {save}."]),
-    )
-
-
-@log.command()
-def verify(store: Where = DEFAULT) -> None:
-    """Check that a log is what was written, and that its snapshots agree with it.
-
-    No event may have changed, be missing, or contradict those before it; every decision is computed
-    again; every snapshot must equal the state after the events up to it, bit for bit. The first
-    damage is reported, with exit code 1.
-
-        stopwise log verify stopwise.db
-    """
-    from stopwise.service.tools.checking import verify as run
-
-    found = _with(store, run)
+    found = _with(store, lambda log, progress: run(log, progress, upto))
+    if save is not None:
+        with private_file(save) as path:
+            chosen(found.state, cascade).policy.save(path)
     if not found.end:
         typer.echo("The log is empty.")
         return
     held = found.end - found.first + 1
     holds = f"events {found.first:,} to {found.end:,}" if held else "a snapshot, and no events"
-    lines = [f"The log is complete: {holds}.{_compacted(found.first)}"]
+    complete = "complete" if upto is None else "in order"
+    lines = [f"The log is {complete}: {holds}.{_compacted(found.first)}"]
     if found.times:
         lines.append(f"Written: {' to '.join(map(_time, found.times))}.")
     if held > found.applied:
@@ -131,7 +103,9 @@ def verify(store: Where = DEFAULT) -> None:
         "Stopwise decided, and the recorded decisions count."
         for name, n in found.divergences.items()
     ]
-    _print(*lines, f"State hash: {found.hash}")
+    _print(*lines, f"State hash: {found.hash}", *_cascades(found.state))
+    if save is not None:
+        _print("", f"Wrote the policy to {save}.")
 
 
 @log.command()
@@ -218,7 +192,7 @@ def compact(
 
 
 def _with(where: str, work: "Callable[[EventStore, Progress], Awaitable[T]]") -> T:
-    """Do something with the log at an address, and show progress if it takes long."""
+    """Do something with the log at an address, and show progress."""
     from stopwise.cli.progress import follow
     from stopwise.service.tools.reading import existing
 
@@ -226,22 +200,8 @@ def _with(where: str, work: "Callable[[EventStore, Progress], Awaitable[T]]") ->
         async with existing(where) as store:
             return await work(store, progress)
 
-    with follow() as shown:
-        return asyncio.run(run(patient(shown)))
-
-
-def patient(report: "Progress", clock: Callable[[], float] = time.monotonic) -> "Progress":
-    """Report progress only after a while, and then not too often, but every end of a stage."""
-    begin = due = clock() + PATIENCE
-
-    def progress(stage: str, done: int, of: int) -> None:
-        nonlocal due
-        now = clock()
-        if now >= due or (done == of and now >= begin):
-            due = now + BETWEEN
-            report(stage, done, of)
-
-    return progress
+    with follow() as progress:
+        return asyncio.run(run(progress))
 
 
 def _compacted(first: int) -> str:

@@ -6,16 +6,25 @@ from typing import Annotated
 
 import typer
 
+from stopwise.cli.demo import demo
 from stopwise.cli.diagnose import diagnose
+from stopwise.cli.import_ import import_
 from stopwise.cli.keys import keys
 from stopwise.cli.log import log
+from stopwise.cli.proxy import proxy
 from stopwise.cli.replay import replay
 from stopwise.cli.reproduce import reproduce
 from stopwise.cli.serve import serve
-from stopwise.errors import InvalidLogError, InvalidParameterError, StopwiseError
+from stopwise.errors import (
+    CascadeMismatchError,
+    InvalidInputError,
+    StopwiseError,
+    UnknownPolicyError,
+)
 from stopwise.version import __version__
 
 DEBUG = "STOPWISE_DEBUG"
+MISUNDERSTOOD = (InvalidInputError, UnknownPolicyError, CascadeMismatchError, FileNotFoundError)
 
 app = typer.Typer(
     name="stopwise",
@@ -25,10 +34,12 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (diagnose, replay, reproduce, serve):
+for command in (demo, diagnose, replay, reproduce, serve):
     app.command()(command)
+app.command("import")(import_)
 app.add_typer(keys, name="keys")
 app.add_typer(log, name="log")
+app.add_typer(proxy, name="proxy")
 
 
 def _version(asked: bool) -> None:
@@ -44,6 +55,10 @@ def stopwise_(
     ] = False,
 ) -> None:
     """Learn, online and without labels, how deep to go in a cascade.
+
+    To watch a cascade of three medical tests learn, in thirty seconds:
+
+        stopwise demo
 
     From a table of what your arms answered in the past, find out how deep they should have gone,
     and whether that can be learned without labels:
@@ -76,4 +91,4 @@ def main() -> None:
         if os.environ.get(DEBUG):
             raise
         typer.echo(f"stopwise: {error}", err=True)
-        sys.exit(2 if isinstance(error, InvalidLogError | InvalidParameterError) else 1)
+        sys.exit(2 if isinstance(error, MISUNDERSTOOD) else 1)

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 from stopwise import records
-from stopwise.reporting.wording import clock
+from stopwise.reporting.wording import duration
 
 EVERY_SECONDS = 10.0
 EVERY_SHARE = 0.1
@@ -49,9 +49,9 @@ class Lines:
             return
         self._written, self._share = now, share
         elapsed = now - self._began
-        line = f"{stage} {done}/{of}, {clock(elapsed)}"
+        line = f"{stage} {done}/{of}, {duration(elapsed)}"
         if self._stored < done < of:
-            line += f", about {clock(elapsed / (done - self._stored) * (of - done))} left"
+            line += f", about {duration(elapsed / (done - self._stored) * (of - done))} left"
         self._write(line)
 
 

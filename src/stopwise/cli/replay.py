@@ -2,28 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stopwise.cli.log_options import (
-    By,
-    Context,
-    Costs,
-    Cumulative,
-    ErrorCost,
-    Label,
-    LogFile,
-    NormaliseAnswers,
-    Out,
-    Outputs,
-    Prices,
-    Seed,
-    numbers_of,
-    open_log,
-    results_folder,
-)
-from stopwise.cli.reproduce import Address, Engine, Jobs
+from stopwise.cli.log_options import LogOptions, numbers_of, reads_log
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,14 +15,14 @@ if TYPE_CHECKING:
     from stopwise.logs.replay.results import CandidateResult, Replay
     from stopwise.reporting.intervals import Estimate
 
-MOST_DIGITS = 6
+SHARES = ("wrong", "as in log")
 NARROWEST = 80  # columns of a terminal in which a table fits
 MOST_UNBROKEN = 14  # characters of a name that are not broken where the terminal is narrow
 
 
+@reads_log
 def replay(
-    log: LogFile,
-    costs: Costs,
+    read: LogOptions,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,13 +33,6 @@ def replay(
             show_default="uss-laplace, uss-anchor and uss-pd",
         ),
     ] = None,
-    prices: Prices = "",
-    error_cost: ErrorCost = None,
-    cumulative: Cumulative = False,
-    context: Context = None,
-    outputs: Outputs = None,
-    label: Label = None,
-    normalise_answers: NormaliseAnswers = False,
     labels: Annotated[
         float,
         typer.Option(
@@ -69,7 +45,6 @@ def replay(
     answers: Annotated[
         bool, typer.Option("--answers", help="Let policies see which arms have agreed so far.")
     ] = False,
-    by: By = None,
     cost_weights: Annotated[
         str, typer.Option(metavar="W,W,…", help="Multiply the costs by each of these in turn.")
     ] = "",
@@ -81,14 +56,6 @@ def replay(
         float | None,
         typer.Option(min=0, metavar="C", help="Find the least error with at most this mean cost."),
     ] = None,
-    engine: Engine = "threads",
-    jobs: Jobs = None,
-    address: Address = None,
-    out: Out = None,
-    seed: Seed = 0,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print replay.json instead of a table.")
-    ] = False,
 ) -> None:
     r"""Find out what policies would have done with a log.
 
@@ -120,53 +87,31 @@ def replay(
     from rich.console import Console
 
     from stopwise.cli.progress import follow
-    from stopwise.errors import (
-        InvalidContextError,
-        InvalidInputError,
-        InvalidLogError,
-        PersistenceError,
-        UnknownPolicyError,
-    )
     from stopwise.logs.encoding import AS_IT_IS
     from stopwise.logs.replay.replay import CANDIDATES
     from stopwise.logs.replay.replay import replay as run
 
-    folder = out if out is not None else results_folder(log, "replay")
-    console = Console(stderr=json)
-    given: dict[str, Any] = {"error_cost": error_cost, "cumulative": cumulative}
-    given |= {"context": context, "outputs": outputs, "label": label}
-    given["normalise_answers"] = normalise_answers
-    given["policies"] = [name for name in policy or () if Path(name).is_file()]
-    try:
-        with follow("Nothing was written.") as progress:
-            opened, cascade = open_log(log.absolute(), costs or prices, **given)
-            found = run(
-                opened,
-                cascade,
-                policy or CANDIDATES,
-                out=folder,
-                labels=int(labels) if labels.is_integer() else labels,
-                answers=answers,
-                seed=seed,
-                by=by,
-                weights=numbers_of(cost_weights, "--cost-weights") if cost_weights else (),
-                target_error=target_error,
-                budget=budget,
-                engine=engine,
-                jobs=jobs,
-                address=address,
-                progress=progress,
-            )
-    except (UnknownPolicyError, PersistenceError) as error:
-        raise typer.BadParameter(str(error), param_hint="--policy") from error
-    except InvalidLogError:
-        raise
-    except InvalidContextError as error:  # a saved policy was created for other numbers
-        typer.echo(f"stopwise: {error}", err=True)
-        raise typer.Exit(2) from error
-    except InvalidInputError as error:
-        raise typer.BadParameter(str(error)) from error
-    if json:
+    folder, console = read.folder("replay"), Console(stderr=read.json)
+    with follow("Nothing was written.") as progress:
+        opened, cascade = read.open([name for name in policy or () if Path(name).is_file()])
+        found = run(
+            opened,
+            cascade,
+            policy or CANDIDATES,
+            out=folder,
+            labels=int(labels) if labels.is_integer() else labels,
+            answers=answers,
+            seed=read.seed,
+            by=read.by,
+            weights=numbers_of(cost_weights, "--cost-weights"),
+            target_error=target_error,
+            budget=budget,
+            engine=read.engine,
+            jobs=read.jobs,
+            address=read.address,
+            progress=progress,
+        )
+    if read.json:
         sys.stdout.write(found.to_json().decode())
         sys.stdout.flush()
     else:
@@ -222,29 +167,28 @@ def _table(found: "Replay") -> "Table":
 def _cell(one: "CandidateResult", column: str, found: "Replay") -> "Text":
     from rich.text import Text
 
+    from stopwise.reporting.wording import estimate
+
     if column == "rounds":
         return Text(f"{one.rounds:,}\nof {found.rounds:,}")
-    numbers: dict[str, tuple[Estimate | None, bool]] = {
-        "cost": (one.cost, False),
-        "wrong": (one.error, True),
-        "total loss": (one.loss, False),
-        "cost + unlike": (one.cost_and_disagreement, False),
-        "paid": (one.money, False),
-        "as in log": (one.as_played, True),
+    numbers: dict[str, Estimate | None] = {
+        "cost": one.cost,
+        "wrong": one.error,
+        "total loss": one.loss,
+        "cost + unlike": one.cost_and_disagreement,
+        "paid": one.money,
+        "as in log": one.as_played,
     }
-    estimate, share = numbers.get(column, (one.disagreement, True))
-    if estimate is None:
+    known = numbers.get(column, one.disagreement)
+    if known is None:
         return Text("–")
-    value, low, high = (
-        100 * v if share else v for v in (estimate.value, estimate.low, estimate.high)
-    )
-    digits = 2 if share else 4 if abs(value) < 0.1 else 3
+    scale, unit = (100, "%") if column not in numbers or column in SHARES else (1, "")
+    value, low, high = (scale * end for end in known)
     off = max(value - low, high - value)
-    while 0 < off < 0.5 * 10**-digits and digits < MOST_DIGITS:
-        digits += 1
-    cell = Text(f"{value:,.{digits}f}{'%' if share else ''}")
+    words, _, reach = estimate(value, value - off, value + off).partition(" ± ")
+    cell = Text(words + unit)
     if off:
-        cell.append(f"\n±{off:,.{digits}f}", "dim")
+        cell.append(f"\n±{reach}", "dim")
     if "unlike" in column and one.compared < one.rounds:
         cell.append(f"\nof {one.compared:,}", "dim")
     return cell

@@ -1,9 +1,8 @@
 """``stopwise reproduce``: the paper's experiments, done again."""
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import typer
 
@@ -88,7 +87,7 @@ def reproduce(
             address=address,
             seed=seed,
             progress=progress,
-            command=command_line(quick, names, seed),
+            command=command_line("reproduce", quick=quick, only=names, seed=seed),
         )
     table = Table("verdicts", *SIGNS, box=None, pad_edge=False)
     for name, *sections in (*((s.name, s) for s in report.sections), ("all", *report.sections)):
@@ -97,16 +96,19 @@ def reproduce(
     console.print(f"Open {out / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
 
 
-def command_line(quick: bool, only: Sequence[str], seed: int) -> str:
-    """Return the command that gives the same numbers, whatever does the runs.
+def command_line(*words: str, **options: Any) -> str:
+    """Return the command that gives the same numbers, without options that are None, False or 0.
 
     Examples
     --------
-    >>> command_line(True, ["table1"], 0)
-    'stopwise reproduce --quick --only table1'
+    >>> command_line("reproduce", quick=True, only=["table1", "table2"], error_cost=0.5, seed=0)
+    'stopwise reproduce --quick --only table1 --only table2 --error-cost 0.5'
     """
-    words = ["stopwise", "reproduce"]
-    words += ["--quick"] * quick
-    words += [word for name in only for word in ("--only", name)]
-    words += ["--seed", str(seed)] if seed else []
-    return shlex.join(words)
+    found = ["stopwise", *words]
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        for one in cast("list[Any]", value) if isinstance(value, list) else [value]:
+            if one not in (None, False):
+                text = f"{one:.12g}" if isinstance(one, float) else str(one)
+                found += [option] if one is True else [option, text]
+    return shlex.join(found)

@@ -25,7 +25,7 @@ from stopwise.client.exchanges import ConnectionLost, Exchange, Pause, Reply, Re
 from stopwise.client.requests import Requests
 from stopwise.client.rounds import CONTEXT, INSTEAD, Outcome, run
 from stopwise.client.values import ContextLike
-from stopwise.errors import missing_package
+from stopwise.errors import MissingPackageError
 from stopwise.running.calls import ask, ask_async
 from stopwise.running.round_loop import Ask, drive, drive_async
 from stopwise.running.stage import StageLike
@@ -119,12 +119,14 @@ class _ClientBase(Generic[H]):
         try:
             import httpx
         except ImportError:
-            raise missing_package("the client", "httpx", "client") from None
+            raise MissingPackageError.of("the client", "httpx", "client") from None
         self._requests = Requests(url, key, Retries(timeout, deadline, rng))
         self._own = http is None
-        # proxies of the environment are not for this machine
-        trust_env = httpx.URL(self._requests.url).host not in LOOPBACK
-        self._http: H = getattr(httpx, self._kind)(trust_env=trust_env) if http is None else http
+        where = httpx.URL(self._requests.url)
+        # Proxies of the environment are not for this machine; to read the certificates of the
+        # system takes long, and plain HTTP has none to verify (no redirect is followed).
+        own = {"trust_env": where.host not in LOOPBACK, "verify": where.scheme == "https"}
+        self._http: H = getattr(httpx, self._kind)(**own) if http is None else http
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._requests.url!r})"
@@ -234,14 +236,7 @@ class Client(_ClientBase["httpx.Client"]):
 class AsyncClient(_ClientBase["httpx.AsyncClient"]):
     """Asks a Stopwise service without blocking the event loop; otherwise as `Client`.
 
-    One client serves any number of tasks of one event loop.
-
-    Parameters
-    ----------
-    url, key, timeout, deadline, rng
-        As in `Client`.
-    http : httpx.AsyncClient, optional
-        To send with, for certificates and proxies of your own; you close it.
+    One client serves any number of tasks of one event loop. ``http`` is an `httpx.AsyncClient`.
     """
 
     _kind = "AsyncClient"

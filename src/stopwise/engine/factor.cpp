@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "link.h"
+
 namespace stopwise {
 
 Factor::Factor(std::size_t d, double scale)
@@ -72,6 +74,36 @@ std::vector<double> Factor::inverse() const {
         for (std::size_t j = 0; j < i; ++j) a[i * d_ + j] = a[j * d_ + i];
     }
     return a;
+}
+
+double Factor::largest_ratio(const std::vector<double>& b) const {
+    std::vector<double> power(d_ * d_), square(d_ * d_);
+    Numbers column(stride_, 0.0);
+    for (std::size_t k = 0; k < d_; ++k) {
+        std::copy_n(b.begin() + static_cast<std::ptrdiff_t>(k * d_), d_, column.begin());
+        solve(column.data());
+        for (std::size_t r = 0; r < d_; ++r) power[r * d_ + k] = column[r];
+    }
+    double logarithm = 0.0;  // of what the powers were divided by, as a factor of the eigenvalue
+    for (int squarings = 0;; ++squarings) {
+        double trace = 0.0;
+        for (std::size_t k = 0; k < d_; ++k) trace += power[k * d_ + k];
+        if (!(trace > 0.0)) return 0.0;
+        const double exponent = static_cast<double>(1 << squarings);
+        logarithm += log(trace) / exponent;
+        if (squarings == 5) return 1.001 * exp(logarithm);  // with room for rounding
+        for (double& entry : power) entry /= trace;
+        std::fill(square.begin(), square.end(), 0.0);
+        for (std::size_t r = 0; r < d_; ++r) {
+            for (std::size_t k = 0; k < d_; ++k) {
+                const double* const row = power.data() + k * d_;
+                for (std::size_t c = 0; c < d_; ++c) {
+                    square[r * d_ + c] += power[r * d_ + k] * row[c];
+                }
+            }
+        }
+        power.swap(square);
+    }
 }
 
 bool Factor::exceeds(double level) const {

@@ -41,6 +41,10 @@ public:
     std::vector<double> matrix() const;
     std::vector<double> inverse() const;
 
+    // The largest eigenvalue of A⁻¹B, from above: (trace (A⁻¹B)³²)^(1/32), at most d^(1/32) times it.
+    // ``b`` is symmetric and positive, d by d. O(d³).
+    double largest_ratio(const std::vector<double>& b) const;
+
     // Whether A − level·I is positive definite: O(d) if a pivot is too small, O(d³) otherwise.
     bool exceeds(double level) const;
 

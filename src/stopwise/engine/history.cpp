@@ -122,12 +122,12 @@ void History::tally(const Block& block, std::size_t question, double now, double
     if (rate_ > 0.0) {
         const std::uint64_t bits = block.answers[question];
         const double age = rate_ * (now - 1.0 - block.rounds[0]), first = exp(-age);
+        for (std::size_t r = 0; r < kBlock; ++r) seen[r] = first * block.weights[r];
+        for (std::size_t r = 0; age >= kLongAgo && r < block.rows; ++r) {
+            seen[r] = exp(-rate_ * (now - 1.0 - block.rounds[r]));  // the product may not be a number
+        }
         for (std::size_t r = 0; r < kBlock; ++r) {
-            seen[r] = first * block.weights[r];
-            if (age >= kLongAgo && r < block.rows) {  // the product may not be a number
-                seen[r] = exp(-rate_ * (now - 1.0 - block.rounds[r]));
-            }
-            positive[r] = (bits >> r & 1) != 0 ? seen[r] : 0.0;
+            positive[r] = seen[r] * static_cast<double>(bits >> r & 1);
         }
     } else if (block.counts.empty()) {
         const std::uint64_t bits = block.answers[question];

@@ -11,8 +11,10 @@
 // is left of the weight of their last row: so the rate bounds the memory.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <unordered_map>
 
 #include "archive.h"
@@ -31,6 +33,7 @@ struct Scope {
 };
 
 inline constexpr std::size_t kMaxDistinct = 4096;  // heuristic: small beside a long history
+inline constexpr double kEver = std::numeric_limits<double>::infinity();
 inline constexpr double kForgotten = 1.0 / 4294967296.0;  // heuristic: 32 half-lives
 
 // What a round loses of its weight in each round after it; nothing without a half-life.
@@ -58,18 +61,28 @@ public:
         Numbers weights;                       // … and its weight when the first row's was 1
     };
 
-    // Call ``visit(block)`` for all blocks of rounds that stopped at ``from`` or beyond.
+    // Call ``visit(block)`` for all blocks of rounds that stopped at ``from`` or beyond; with
+    // forgetting, for those full before round ``until`` and not before round ``since``.
     template <class Visit>
-    void each_block(std::size_t from, Visit visit) const {
+    void each_block(std::size_t from, Visit&& visit, double since = -kEver,
+                    double until = kEver) const {
         for (std::size_t stop = from; stop < n_arms_; ++stop) {
             for (const Block& block : counted_[stop]) visit(block);
-            for (const Block& block : single_[stop]) visit(block);
+            const Blocks& blocks = single_[stop];
+            const auto reached = [&](double round) {
+                return std::partition_point(blocks.begin(), blocks.end(), [&](const Block& block) {
+                    return block.rows == kBlock && block.rounds.back() < round;
+                });
+            };
+            auto block = since > -kEver ? reached(since) : blocks.begin();
+            const auto end = until < kEver ? reached(until) : blocks.end();
+            for (; block != end; ++block) visit(*block);
         }
     }
 
     // The older half of the blocks of rows stored one by one: visit them, and drop them.
     template <class Visit>
-    void each_old_block(std::size_t from, Visit visit) const {
+    void each_old_block(std::size_t from, Visit&& visit) const {
         for (std::size_t stop = from; stop < n_arms_; ++stop) {
             for (std::size_t b = 0; b < single_[stop].size() / 2; ++b) visit(single_[stop][b]);
         }

@@ -30,7 +30,8 @@ constexpr double kFaded = 0.5;         // what must be left at once, or the hist
 }  // namespace
 
 Model::Model(std::size_t d, double ridge, double rate)
-    : d_(d), stride_(padded(d)), ridge_(ridge), rate_(rate), prior_(rate > 0.0 ? d : 0, 1.0), theta_g_(stride_, 0.0), theta_h_(stride_, 0.0),
+    : d_(d), stride_(padded(d)), ridge_(ridge), rate_(rate), prior_(rate > 0.0 ? d : 0, 1.0),
+      old_(d, ridge, rate), theta_g_(stride_, 0.0), theta_h_(stride_, 0.0),
       gradient_(stride_, 0.0), step_(stride_, 0.0), estimate_(stride_, 0.0), hessian_(d, ridge),
       slack_(kInfinity), work_(stride_, 0.0) {}
 
@@ -40,7 +41,7 @@ double Model::logit(const double* phi) const {
 
 // ‖φ‖ ≤ 1 up to rounding, hence a little more.
 double Model::prior_bound() const {
-    if (!summary_hessian_.empty()) return kInfinity;  // a quadratic may be below 0
+    if (!summary_.empty()) return kInfinity;  // a quadratic may be below 0
     return 1.0001 * std::sqrt(2.0 * kLn2 * count_ / ridge_);
 }
 
@@ -52,13 +53,13 @@ double Model::decrement() const {
     return std::sqrt(std::max(-kernels().dot(gradient_.data(), step_.data(), stride_), 0.0));
 }
 
-// z such that H(θ_g) is within e^{±z} of the H stored: the shift, what the prior in it lacks, and what
-// it may still have of rows that the history has dropped since it was computed.
+// z such that H(θ_g) is within e^{±z} of the H stored: the shift, that of old rows, what the prior in
+// it lacks, and what it may still have of rows that the history has dropped since it was computed.
 double Model::hessian_shift() const {
     if (rate_ == 0.0) return shift_;
     const bool none = rate_ * now_ < -log(kForgotten);
     const double dropped = none ? 0.0 : kForgotten * std::min(now_ - visited_, 1.0 + 1.0 / rate_);
-    return shift_ - log(prior_[oldest_]) + 0.25 * dropped / ridge_;
+    return shift_ + old_.shift() - log(prior_[oldest_]) + 0.25 * dropped / ridge_;
 }
 
 double Model::hessian_turn() const {
@@ -71,12 +72,13 @@ void Model::find_step() {
 }
 
 // The factors are those of a matrix within (d + since)·1e-15·trace of H, so that the step is wrong
-// by δv with ‖δv‖_H ≤ (d + since)·1e-15·trace·‖v‖/√ridge (docs/certificate.md, step 9).
+// by δv with ‖δv‖_H ≤ (d + since)·1e-15·trace·‖v‖/√ridge (docs/certificate.md, step 9); an error of
+// the gradient has the same effect.
 void Model::update_slack() {
     for (std::size_t c = 0; c < stride_; ++c) estimate_[c] = theta_g_[c] + step_[c];
     const double size = std::sqrt(kernels().dot(step_.data(), step_.data(), stride_));
     const double steps = static_cast<double>(d_) + static_cast<double>(since_);
-    rounding_ = kRounding * steps * trace_ * size / std::sqrt(ridge());
+    rounding_ = kRounding * steps * trace_ * size / std::sqrt(ridge()) + old_.error();
     slack_ = certificate(decrement() + rounding_, reach_, hessian_shift()) + rounding_;
 }
 
@@ -135,7 +137,7 @@ void Model::learn(const double* phi, bool answer, double now) {
     const double off = (answer == (at_g >= 0.0) ? e : 1.0) / (1.0 + e);  // |μ(z) − d|, all digits
     const double error = answer ? -off : off;
     double at_h = at_g;
-    if (shift_ > 0.0) {  // otherwise θ_h is θ_g
+    if (shift_ > 0.0 || rate_ > 0.0) {  // otherwise θ_h is θ_g
         at_h = use.dot(phi, theta_h_.data(), stride_);
         e = exp(-std::fabs(at_h));
     }
@@ -164,8 +166,10 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
     slack_ = kInfinity;
     double expected = kInfinity;
     double r = 1.0;
+    bool read_old = false;
     if (was_anchored) {
-        r = decrement() * reach_;
+        const double from = decrement();
+        r = from * reach_;
         const double full = cautious ? kCautiousStep : kFullStep;
         double move = kTypicalMove * r, fraction = 1.0;
         if (r > full) {  // then it is worth knowing how far the logits really move
@@ -174,10 +178,15 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
         }
         expected = shift_ + fraction * move;
         for (std::size_t c = 0; c < d_; ++c) theta_g_[c] += fraction * step_[c];
+        read_old = old_.review(theta_g_, source.now, from * std::min(r, 1.0), std::min(r, 1.0));
+    } else {
+        old_.clear();
     }
-    bool with_hessian = fresh_hessian || expected > std::min(kShiftLimit, kShiftShare * r);
+    bool with_hessian =
+        fresh_hessian || read_old || expected > std::min(kShiftLimit, kShiftShare * r);
     // For many features a gradient costs next to nothing: see first whether it will do.
-    const bool try_gradient = with_hessian && !fresh_hessian && was_anchored && d_ >= kWide;
+    const bool try_gradient =
+        with_hessian && !fresh_hessian && !read_old && was_anchored && d_ >= kWide;
     double moved = visit(source, with_hessian && !try_gradient, effort);
     if (try_gradient) {
         find_step();
@@ -193,12 +202,14 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
         reach_age_ += 0.5 * moved;
         const double growth = 0.5 * log(std::max(count_, 1.0) / std::max(measured_at_, 1.0));
         if (!was_anchored || reach_age_ + growth > kReachAge) {
-            reach_ = measure_reach(source);
+            reach_ = std::max(old_.reach(hessian_),
+                              std::sqrt(source.largest_square_norm(hessian_, old_.until())));
             reach_age_ = 0.0;
             measured_at_ = count_;
         } else {
             reach_ *= exp(0.5 * moved);
         }
+        if (rate_ > 0.0) reach_ = std::min(reach_, 1.01 / std::sqrt(ridge_));  // as ‖φ‖ ≤ 1
     } else {
         shift_ = moved;
     }
@@ -207,82 +218,61 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
     update_slack();
 }
 
-// Recompute the gradient, and with_hessian the Hessian, at θ_g; return the largest |φ_sᵀ(θ_g − θ_h)|.
+// Recompute the gradient, and with_hessian the Hessian, at θ_g; return the largest |φ_sᵀ(θ_g − θ_h)| of
+// the rows that were read.
 double Model::visit(const Source& source, bool with_hessian, Effort& effort) {
-    const Kernels& use = kernels();
+    Numbers h;
+    double moved = 0.0, least = 0.25;
+    if (with_hessian) {
+        h.assign(d_ * stride_, 0.0);
+        if (rate_ > 0.0) moved = old_.read(source, theta_g_, theta_h_, effort);
+    }
     Numbers& away = work_;
     std::fill(away.begin(), away.end(), 0.0);
     for (std::size_t c = 0; c < d_; ++c) {
         gradient_[c] = ridge_ * theta_g_[c];
         away[c] = theta_g_[c] - theta_h_[c];
     }
-    Numbers h;
-    if (with_hessian) h.assign(d_ * stride_, 0.0);
-    alignas(64) double seen[kBlock], error[kBlock], weight[kBlock];
-    double moved = 0.0, least = summary_lightest_;
-    if (!summary_hessian_.empty()) {
-        add_summary_gradient(theta_g_, gradient_);
-        if (with_hessian) h = summary_hessian_;
+    if (rate_ > 0.0) {
+        least = old_.add_to(theta_g_, source.now, gradient_, with_hessian ? &h : nullptr);
+    } else if (!summary_.empty()) {
+        summary_.add_gradient(theta_g_, gradient_);
+        if (with_hessian) h = summary_.hessian;
+        least = summary_.lightest;
     }
-    std::size_t rows = 0;
-    source.each_block([&](const History::Block& block, const double* x, std::size_t n) {
-        source.history.tally(block, source.question, source.now, seen, error);
-        moved = std::max(moved, use.project(x, n, d_, theta_g_.data(), away.data(), weight));
-        least = std::min(least, use.weigh(seen, n, weight, error));
-        use.add_gradient(x, n, d_, error, gradient_.data());
-        if (with_hessian) use.add_hessian(x, n, d_, weight, h.data());
-        rows += block.rows;
-    });
+    Sums sums{source, theta_g_, away, gradient_, with_hessian ? &h : nullptr};
+    source.each_block(sums, old_.until());
     if (with_hessian) {
         trace_ = 0.0;
         for (std::size_t c = 0; c < d_; ++c) trace_ += h[c * stride_ + c] += ridge_;
         hessian_.take(h, ridge_);
-        lightest_ = least;
+        lightest_ = std::min(least, sums.least);
         since_ = 0;
         std::fill(prior_.begin(), prior_.end(), 1.0);
         visited_ = source.now;
+        old_.compare(source, hessian_);
         ++effort.hessians;
     }
+    old_.stand_at(theta_g_, source.now);
     ++effort.passes;
-    effort.rows_visited += static_cast<std::int64_t>(rows);
-    return moved;
-}
-
-// Add the gradient of the summary at a point: that of a quadratic.
-void Model::add_summary_gradient(const Numbers& theta, Numbers& gradient) const {
-    for (std::size_t c = 0; c < d_; ++c) {
-        const double* const column = summary_hessian_.data() + c * stride_;
-        const double move = theta[c] - summary_theta_[c];
-        gradient[c] += summary_gradient_[c] + column[c] * move;
-        for (std::size_t r = c + 1; r < d_; ++r) {  // its lower half, used twice
-            gradient[r] += column[r] * move;
-            gradient[c] += column[r] * (theta[r] - summary_theta_[r]);
-        }
-    }
+    effort.rows_visited += static_cast<std::int64_t>(sums.rows);
+    return std::max(moved, sums.moved);
 }
 
 void Model::summarise(const Source& source, Effort& effort) {
     solve(source, true, effort);
     refine(source, true, false, effort);  // now θ_h is θ_g, and g and H are what they will be
-    Numbers gradient(stride_, 0.0);
-    if (summary_hessian_.empty()) {
-        summary_hessian_.assign(d_ * stride_, 0.0);
-    } else {
-        add_summary_gradient(theta_g_, gradient);
+    Quadratic sum;
+    sum.begin(theta_g_, d_);
+    if (!summary_.empty()) {
+        summary_.add_gradient(theta_g_, sum.gradient);
+        sum.hessian = summary_.hessian;
+        sum.lightest = summary_.lightest;
     }
-    const Kernels& use = kernels();
-    alignas(64) double seen[kBlock], error[kBlock], weight[kBlock];
-    source.history.each_old_block(source.scope.from, [&](const History::Block& block) {
-        const double* const x = block.x.data() + source.scope.offset * kBlock;
-        const std::size_t n = visited(block.rows);
-        source.history.tally(block, source.question, source.now, seen, error);
-        use.project(x, n, d_, theta_g_.data(), theta_g_.data(), weight);
-        summary_lightest_ = std::min(summary_lightest_, use.weigh(seen, n, weight, error));
-        use.add_gradient(x, n, d_, error, gradient.data());
-        use.add_hessian(x, n, d_, weight, summary_hessian_.data());
-    });
-    summary_theta_ = theta_g_;
-    summary_gradient_ = gradient;
+    Sums sums{source, theta_g_, theta_g_, sum.gradient, &sum.hessian};
+    source.each_old_block(sums);
+    sum.lightest = std::min(sum.lightest, sums.least);
+    summary_ = std::move(sum);
 }
 
 // max_s |φ_sᵀv|: how far the full step moves any logit.
@@ -293,15 +283,6 @@ double Model::largest_move(const Source& source) const {
         most = std::max(most, kernels().project(x, n, d_, step_.data(), step_.data(), z));
     });
     return most;
-}
-
-double Model::measure_reach(const Source& source) const {
-    Numbers work(16 * d_);
-    double most = 0.0;
-    source.each_block([&](const History::Block&, const double* x, std::size_t n) {
-        most = std::max(most, hessian_.largest_square_norm(x, n, work));
-    });
-    return std::sqrt(most);
 }
 
 bool Model::solve(const Source& source, bool fresh_hessian, Effort& effort) {
@@ -330,8 +311,9 @@ void Model::anchor_at(const double* theta, const Source& source, Effort& effort)
 }
 
 std::size_t Model::nbytes() const {
-    const std::size_t more = prior_.size() + summary_hessian_.size() + 2 * summary_theta_.size();
-    return hessian_.nbytes() + (6 * stride_ + more) * sizeof(double) + sizeof(Model);
+    const std::size_t more = prior_.size() + summary_.hessian.size() + 2 * summary_.theta.size();
+    const std::size_t numbers = 6 * stride_ + more;
+    return hessian_.nbytes() + old_.nbytes() + numbers * sizeof(double) + sizeof(Model);
 }
 
 void Model::archive(Archive& with, double count, double longest, bool summarised) {
@@ -345,15 +327,9 @@ void Model::archive(Archive& with, double count, double longest, bool summarised
         with.between(prior_.data(), d_, anchored_ ? kFaded : 0.0, 1.0, "a share of the prior");
         with.count(oldest_, static_cast<std::int64_t>(d_) - 1, "a coordinate");
     }
-    if (summarised) {
-        if (with.reading()) summary_hessian_.assign(d_ * stride_, 0.0);
-        for (Numbers* values : {&summary_theta_, &summary_gradient_, &summary_hessian_}) {
-            values->resize(values == &summary_hessian_ ? d_ * stride_ : stride_, 0.0);
-            with.between(values->data(), values->size(), -1e100, 1e100, "a summary");
-        }
-        with.between(&summary_lightest_, 1, 1e-300, 0.25, "a weight");
-    }
+    if (summarised) summary_.archive(with, d_, stride_);
     if (!anchored_) return;
+    if (rate_ > 0.0) old_.archive(with, ridge_ * kFaded, ridge_ + longest * count);
     for (Numbers* values : {&theta_g_, &theta_h_, &gradient_, &step_}) {
         with.between(values->data(), d_, -1e100, 1e100, "an estimate");
     }

@@ -15,38 +15,16 @@
 //
 // With forgetting, L weighs a row of age k by e^{−rate·k}, and not the prior: g and H lose the same
 // share of all rows in every round. The prior's part of H is added again coordinate by coordinate,
-// so that ``prior_`` of it is there (docs/certificate.md, step 10).
+// so that ``prior_`` of it is there (docs/certificate.md, step 10), and old rows are read rarely.
 #pragma once
 
 #include "certificate.h"
-#include "factor.h"
-#include "history.h"
+#include "old_rows.h"
 
 namespace stopwise {
 
 inline constexpr int kMaxRefinements = 500;  // a damped Newton run needs tens
 inline constexpr int kPatience = 8;  // refinements in a row after which only sure steps are taken
-
-// What exactness has cost so far.
-struct Effort {
-    std::int64_t passes = 0, hessians = 0, rows_visited = 0;
-};
-
-// Where a model's rows are.
-struct Source {
-    const History& history;
-    std::size_t question;
-    const Scope& scope;
-    double now;  // rounds learned
-
-    // Call ``visit(block, its features, its rows to visit)`` for every block.
-    template <class Visit>
-    void each_block(Visit visit) const {
-        history.each_block(scope.from, [&](const History::Block& block) {
-            visit(block, block.x.data() + scope.offset * kBlock, visited(block.rows));
-        });
-    }
-};
 
 class Model {
 public:
@@ -111,8 +89,6 @@ private:
     void find_step();
     void update_slack();
     double visit(const Source& source, bool with_hessian, Effort& effort);
-    void add_summary_gradient(const Numbers& theta, Numbers& gradient) const;
-    double measure_reach(const Source& source) const;
     double largest_move(const Source& source) const;
 
     std::size_t d_, stride_;
@@ -121,9 +97,8 @@ private:
     double visited_ = 0.0;    // … and when H was computed anew
     Numbers prior_;           // with forgetting: of each coordinate the share of the ridge in H
     std::size_t oldest_ = 0;  // the coordinate with the least
-    // of rows that were dropped: where, and what they were there; empty if none were
-    Numbers summary_theta_, summary_gradient_, summary_hessian_;
-    double summary_lightest_ = 0.25;
+    Quadratic summary_;       // without forgetting: of rows that were dropped …
+    OldRows old_;             // … and with it, of rows that count little
     bool anchored_ = false;
     Numbers theta_g_, theta_h_, gradient_, step_, estimate_;
     Factor hessian_;

@@ -662,6 +662,8 @@ void bind_parts(nb::module_& m) {
              })
         .def("estimate", &Regression::estimate)
         .def_prop_ro("prior_bound", [](const Regression& r) { return r.model.prior_bound(); })
+        .def_prop_ro("passes", [](const Regression& r) { return r.effort.passes; })
+        .def_prop_ro("rows_visited", [](const Regression& r) { return r.effort.rows_visited; })
         .def_prop_ro("reach", [](const Regression& r) { return r.model.reach(); })
         .def_prop_ro("shift", [](const Regression& r) { return r.model.shift(); });
 }

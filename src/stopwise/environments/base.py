@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.checks import Floats
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -19,7 +19,6 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     Attributes
     ----------
     contexts : ndarray of shape (n, context_dim)
-        One context per round.
     disagreement : ndarray of shape (n, K, K)
         p_ij(x), in the upper triangle.
     optimal, margins : ndarray of shape (n,)
@@ -50,16 +49,9 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
 
 
 class Environment(ABC):
-    """A source of rounds for one cascade.
+    """A source of rounds for one cascade, whose contexts have ``context_dim`` numbers.
 
-    Attributes
-    ----------
-    name : str
-        Its name for `make_environment`.
-    cascade : Cascade
-        The arms and their costs.
-    context_dim : int
-        How many numbers a context has.
+    ``name`` is that for `make_environment`.
     """
 
     name: ClassVar[str]

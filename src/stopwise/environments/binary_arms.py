@@ -25,14 +25,9 @@ class BinaryArms(Environment):
     def draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats]:
         """Draw contexts, and how likely each answer is there.
 
-        Returns
-        -------
-        contexts : ndarray of shape (rounds, context_dim)
-            One context per round.
-        says_one : ndarray of shape (rounds, K)
-            a_i(x), the chance that each arm answers 1.
-        is_one : ndarray of shape (rounds,)
-            y(x), the chance that 1 is right; 0 or 1 where the label is certain.
+        Returns the contexts, of shape (rounds, context_dim); a_i(x), the chance that each arm
+        answers 1, (rounds, K); and y(x), the chance that 1 is right, (rounds,): 0 or 1 where the
+        label is certain.
         """
 
     def sample(self, rounds: int, random: np.random.Generator) -> Batch:

@@ -30,12 +30,6 @@ def cut_weights(p: Floats, n_arms: int) -> tuple[Floats, NDArray[np.bool_]]:
 
     v_ij = (t_i + t_j − p_ij)/2 for cut {i, j} and t_i − Σ_k v_ik for cut {i} are chances that give
     p. Each step moves t across the half-space that it violates most (Motzkin, Schoenberg, 1954).
-
-    Examples
-    --------
-    >>> weights, exist = cut_weights(np.array([[0.1, 0.2, 0.2], [0.1, 0.4, 0.2]]), 3)
-    >>> weights[0].round(3).tolist(), exist.tolist()
-    ([0.05, 0.05, 0.1, 0.05, 0.0, 0.0], [True, False])
     """
     of_pair = cuts(n_arms)[n_arms:-1]
     sums = -1.0 - (n_arms - 4) * np.eye(n_arms)

@@ -17,16 +17,7 @@ class LogisticArms(BinaryArms):
     """Contexts uniform in [−1, 1]^d; arm i answers 1 with chance μ(xᵀw_i + b_i).
 
     The label is 1 with chance μ(xᵀw + b) of its own. Given the context, arms and label are
-    independent (see `BinaryArms`).
-
-    Parameters
-    ----------
-    cascade : Cascade
-        The arms and their costs.
-    arms : array_like of shape (K, d + 1)
-        A row (w_i, b_i) per arm.
-    label : array_like of shape (d + 1,)
-        (w, b) of the label.
+    independent (see `BinaryArms`). ``arms`` has a row (w_i, b_i) per arm, ``label`` is (w, b).
 
     Examples
     --------

@@ -35,8 +35,6 @@ class Realizable(Environment):
 
     Parameters
     ----------
-    cascade : Cascade
-        The arms and their costs.
     theta : mapping or sequence
         ``{(i, j): θ_ij}`` for every pair of arms, or the θ_ij in the order of
         ``cascade.pairs()``; each has one number for each feature.
@@ -138,8 +136,7 @@ class Realizable(Environment):
 
     def _table(self, p: Floats) -> Floats:
         table = np.zeros((len(p), self.cascade.n_arms, self.cascade.n_arms))
-        for k, (i, j) in enumerate(self.cascade.pairs()):
-            table[:, i, j] = p[:, k]
+        table[:, *np.triu_indices(self.cascade.n_arms, 1)] = p
         return table
 
 

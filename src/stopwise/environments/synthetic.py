@@ -25,16 +25,8 @@ class Synthetic(BinaryArms):
     The data set is drawn once, from ``data_seed``. Arm i is a logistic classifier θ_i of the
     monomials Φ(x) of degree one and two, trained on the data set with its own regularisation;
     it answers 1 with chance μ(Φ(x)ᵀθ_i). Rounds show the data set's rows in random order, and
-    past its end all of them in a fresh order.
-
-    Parameters
-    ----------
-    cascade : Cascade
-        The arms and their costs.
-    C : sequence of float
-        Inverse regularisation strength of each arm, as in `fit_logistic`.
-    samples, data_seed : int
-        The rows and the seed of the data set.
+    past its end all of them in a fresh order. C is the inverse regularisation strength of each arm,
+    as in `fit_logistic`; the data set has ``samples`` rows.
 
     Examples
     --------

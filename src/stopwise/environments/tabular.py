@@ -27,18 +27,13 @@ class Tabular(BinaryArms):
 
     Parameters
     ----------
-    cascade : Cascade
-        The arms and their costs.
     X : array_like of shape (n, d)
         The table, scaled as policies shall see it; `standardised` is one way.
     y : array_like of shape (n,)
         The labels, 0 or 1.
-    columns_per_arm : sequence of int
-        How many leading columns each arm sees.
-    C : float or sequence of float
-        How little the arms are regularised, as in `fit_logistic`; one for all or one each.
-    intercept : bool
-        Whether the classifiers have one.
+    C, intercept
+        How little the arms are regularised, one number for all or one each; whether they have an
+        intercept (see `fit_logistic`).
 
     Examples
     --------

@@ -27,18 +27,9 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, C: float = 1.0, intercept: bool = T
 
         (w, b) = argmin ½‖w‖² + C·Σ ln(1 + exp(−s(xᵀw + b))),    s = ±1 for labels 1 and 0
 
-    by Newton's method with a line search. The intercept b is not penalised.
-
-    Parameters
-    ----------
-    X : array_like of shape (n, d)
-        The data.
-    y : array_like of shape (n,)
-        The labels, 0 or 1.
-    C : float
-        How much the data count beside the penalty, above zero.
-    intercept : bool
-        Whether there is a b; without one the last number of the result is 0.
+    by Newton's method with a line search. The intercept b is not penalised; without one the last
+    number of the result is 0. ``X`` is of shape (n, d), and ``y`` has n labels, 0 or 1. C > 0 is
+    how much the data count beside the penalty.
 
     Examples
     --------

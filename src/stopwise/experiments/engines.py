@@ -10,7 +10,7 @@ from threading import Event
 from typing import Any, Self, TypeAlias
 
 from stopwise.checks import integer
-from stopwise.errors import EngineError, InvalidParameterError, missing_package
+from stopwise.errors import EngineError, InvalidParameterError, MissingPackageError
 from stopwise.experiments.runs import Trace, execute
 from stopwise.experiments.spec import ExperimentSpec
 
@@ -125,7 +125,7 @@ class Dask(Engine):
         try:
             self._dask: Any = import_module("distributed")
         except ImportError as error:
-            raise missing_package("the Dask engine", "dask.distributed", "dask") from error
+            raise MissingPackageError.of("the Dask engine", "dask.distributed", "dask") from error
 
     def run(
         self, tasks: Iterable[Arguments], do: "Callable[..., Any] | None" = None

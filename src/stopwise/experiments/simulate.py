@@ -51,18 +51,9 @@ def simulate(
 ) -> Run:
     """Play rounds of an environment with a policy and measure it.
 
-    Parameters
-    ----------
-    policy : Policy
-        It learns from the run: use a new one for an independent run.
-    environment : Environment
-        Draws the rounds; its truth goes to the regret, and to comparators that need it.
-    rounds : int
-        T.
-    seed : int
-        Of the environment's draws.
-    progress : callable, optional
-        Called as ``progress("rounds", done, of)`` from time to time.
+    The policy learns from the run: use a new one for an independent run. The environment draws the
+    rounds, by ``seed``; its truth goes to the regret, and to comparators that need it. ``progress``
+    is called as ``progress("rounds", done, of)`` from time to time.
 
     Examples
     --------

@@ -6,10 +6,11 @@ come back to the last bit.
 
 import sqlite3
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from time import monotonic, sleep
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ COMMIT;
 """
 
 
-class RunStore:
+class RunStore(AbstractContextManager["RunStore"]):
     """A file of finished runs.
 
     Several processes may write at once. A process that is killed loses what it had not `put`,
@@ -106,9 +107,6 @@ class RunStore:
         """Close the file."""
         self._db.close()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *reason: object) -> None:
         self.close()
 
@@ -118,7 +116,7 @@ class RunStore:
             and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
         ):
             self._db.executescript(SCHEMA)
-            self._db.execute("PRAGMA journal_mode = WAL")  # readers do not block a campaign
+            self._use_write_ahead_log()
         if self._number("application_id") != APPLICATION:
             raise CorruptFileError(f"{self.path} is a database, but not one of Stopwise's runs")
         if (version := self._number("user_version")) != VERSION:
@@ -131,6 +129,18 @@ class RunStore:
             raise CorruptFileError(
                 f"{self.path} is damaged ({report}); restore a copy, or remove it to start afresh"
             )
+
+    def _use_write_ahead_log(self) -> None:
+        """Let readers and a writer work at once; SQLite does not wait for others before this."""
+        give_up = monotonic() + LOCK_TIMEOUT
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError:
+                if monotonic() > give_up:
+                    raise
+                sleep(0.01)
 
     def _number(self, pragma: str) -> int:
         return self._db.execute(f"PRAGMA {pragma}").fetchone()[0]

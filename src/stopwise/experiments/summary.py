@@ -112,11 +112,6 @@ def t_quantile(confidence: float, freedom: int) -> float:
 
     With t = √ν·tan θ the density is cos^{ν−1}θ up to a constant, smooth on a finite interval:
     integrated by Gauss's rule, and solved for θ by bisection. ν ≥ 1 is the degrees of freedom.
-
-    Examples
-    --------
-    >>> round(t_quantile(0.95, 10), 6)
-    2.228139
     """
     if not 0.0 < confidence < 1.0:
         raise InvalidParameterError(f"confidence must be above 0 and below 1, not {confidence!r}")

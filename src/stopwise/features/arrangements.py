@@ -39,10 +39,7 @@ class Shared:
 class PerStage:
     """A map for each stage: map i sees the complete context, and serves each pair (i, j).
 
-    Parameters
-    ----------
-    maps : sequence of feature maps or callables
-        One for each arm but the last, where nothing is left to decide.
+    ``maps`` has one for each arm but the last, where nothing is left to decide.
 
     Examples
     --------
@@ -118,19 +115,13 @@ class Answers:
 
     def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:
         """Return the map of each slot in a cascade of this size."""
-        return PerStage([Standard()] * (n_arms - 1) if self.maps is None else self.maps).slots(
-            n_arms
-        )
+        maps = [Standard()] * (n_arms - 1) if self.maps is None else self.maps
+        return PerStage(maps).slots(n_arms)
 
 
 @dataclass(frozen=True, init=False)
 class PerPair:
-    """A map for each pair of arms, the paper's Φᵢⱼ in full.
-
-    Parameters
-    ----------
-    maps : mapping of (i, j) to feature map or callable
-        One for each pair i < j.
+    """A map for each pair of arms (i, j), i < j: the paper's Φᵢⱼ in full.
 
     Examples
     --------

@@ -17,14 +17,7 @@ from stopwise.errors import (
     InvalidFeaturesError,
     InvalidParameterError,
 )
-from stopwise.features.arrangements import (
-    Answers,
-    Arrangement,
-    PerPair,
-    PerStage,
-    Shared,
-    pairs,
-)
+from stopwise.features.arrangements import Answers, Arrangement, PerPair, PerStage, Shared, pairs
 from stopwise.features.maps import (
     SLACK,
     Custom,
@@ -47,27 +40,10 @@ class BoundFeatures:
     """Feature maps joined to the size of a context and of a cascade; created by `bind`.
 
     A policy holds one of these. Distinct maps fill *slots*: one if shared, one for each stage or
-    one for each pair. A *row* is the features of all slots side by side.
-
-    Attributes
-    ----------
-    context_dim, n_arms : int
-        d, the number of coordinates of a context (with all that stages reveal), and K.
-    arrangement : Shared, PerStage, PerPair or Answers
-        Which pair uses which map.
-    maps : tuple of feature maps
-        The map of each slot.
-    dims, offsets : tuple of int
-        d′ of each slot, and where it begins in a row.
-    linear : tuple of int
-        How many of these come first that are no products of coordinates.
-    width : int
-        The length of a row.
-    sees : tuple of int or None
-        How many numbers are known at each arm but the last; None if all from the start.
-    stages : tuple of BoundFeatures
-        Where stages reveal parts of the context: the features at each arm but the last, each of
-        what is known there. Else empty.
+    one for each pair. A *row* is the features of all slots side by side. ``context_dim`` counts
+    all that stages reveal, too. ``sees`` says how many numbers are known at each arm but the last,
+    None if all are from the start; else ``stages`` are the features at each of these arms, of what
+    is known there.
 
     Examples
     --------
@@ -78,12 +54,12 @@ class BoundFeatures:
 
     context_dim: int
     n_arms: int
-    arrangement: Arrangement
-    maps: tuple[FeatureMap, ...] = field(repr=False)
-    dims: tuple[int, ...]
-    offsets: tuple[int, ...] = field(repr=False)
-    linear: tuple[int, ...] = field(repr=False)
-    width: int = field(repr=False)
+    arrangement: Arrangement  # which pair uses which map
+    maps: tuple[FeatureMap, ...] = field(repr=False)  # of each slot
+    dims: tuple[int, ...]  # d′ of each slot
+    offsets: tuple[int, ...] = field(repr=False)  # where each slot begins in a row
+    linear: tuple[int, ...] = field(repr=False)  # features that come first and are no products
+    width: int = field(repr=False)  # of a row
     sees: tuple[int, ...] | None = field(repr=False)
     stages: "tuple[BoundFeatures, ...]" = field(repr=False, compare=False)
     _customs: tuple[tuple[Custom, int, int, int], ...] = field(repr=False, compare=False)
@@ -116,11 +92,8 @@ class BoundFeatures:
 
     def _arranged(self, maps: Sequence[FeatureMap]) -> Arrangement:
         """Return the arrangement with other maps."""
-        if isinstance(self.arrangement, Answers):
-            return Answers(self.arrangement.reveals, maps)
-        if isinstance(self.arrangement, PerPair):
-            return PerPair(dict(zip(pairs(self.n_arms), maps, strict=True)))
-        return Shared(maps[0]) if isinstance(self.arrangement, Shared) else PerStage(maps)
+        reveals = self.arrangement.reveals if isinstance(self.arrangement, Answers) else 0
+        return _arrange(self.arrangement.kind, maps, self.n_arms, reveals)
 
     @property
     def n_features(self) -> int:
@@ -146,20 +119,17 @@ class BoundFeatures:
     def row(self, x: ArrayLike) -> Floats:
         """Return the features of one context, all slots side by side, in a fresh array.
 
-        Parameters
-        ----------
-        x : array_like of shape (context_dim,)
-            The context: a list, a tuple or an array of any kind of real number.
-
-        Raises
-        ------
-        InvalidContextError
-            If it has the wrong shape, is not finite, or lies outside the bound of a map.
-        InvalidFeaturesError
-            If a custom map gives what it must not.
+        `InvalidContextError` if it has the wrong shape, is not finite, or lies outside the bound of
+        a map; `InvalidFeaturesError` if a custom map gives what it must not.
         """
         self._check_complete()
-        context = self._vector(x).copy()  # in the form that the engine reads; np.require is slow
+        context = numbers("a context", x, InvalidContextError)
+        if context.shape != (self.context_dim,):
+            raise InvalidContextError(
+                f"a context is a flat list of context_dim={self.context_dim} numbers; this has "
+                f"shape {context.shape}"
+            )
+        context = context.copy()  # in the form that the engine reads; np.require is slow
         out = np.empty(self.width)
         _, status = self._monomials.rows(context[None], out[None])
         if status:
@@ -193,12 +163,8 @@ class BoundFeatures:
     def transform(self, X: ArrayLike, i: int = 0, j: int = 1) -> Floats:
         """Return the features that a pair of arms really uses, shape (n, d′), norms at most one.
 
-        Parameters
-        ----------
-        X : array_like of shape (n, context_dim) or (context_dim,)
-            Contexts; a single one counts as a table of one row.
-        i, j : int
-            The pair of arms, i < j; it matters only if maps differ between pairs.
+        A single context counts as a table of one row. The pair (i, j) matters only if maps differ
+        between pairs.
         """
         slot = self.slot_of(i, j)
         rows = self.rows(np.atleast_2d(numbers("contexts", X, InvalidContextError)))
@@ -210,35 +176,28 @@ class BoundFeatures:
 
         A custom map is described by name and size only, since its code cannot be saved.
         """
-        return {
+        spec: dict[str, Any] = {
             "kind": self.arrangement.kind,
             "context_dim": self.starts_with,
             "n_arms": self.n_arms,
             "maps": [m.to_spec() for m in self.maps],
-            **({} if self.sees is None else {"reveals": self._reveals()}),
         }
+        if isinstance(self.arrangement, Answers):
+            spec["reveals"] = list(self.arrangement.revealed(self.n_arms))
+        return spec
 
     @staticmethod
     def from_spec(spec: Mapping[str, Any]) -> "BoundFeatures":
         """Rebuild features from `to_spec`.
 
-        Raises
-        ------
-        FeaturesMismatchError
-            If a map is custom: pass it as ``features=`` when loading.
-        CorruptFileError
-            If this is no description of features.
+        `FeaturesMismatchError` if a map is custom: pass it as ``features=`` when loading.
+        `CorruptFileError` if this is no description of features.
         """
         try:
             maps = [map_from_spec(m) for m in spec["maps"]]
             n_arms = integer("n_arms", spec["n_arms"], least=2)
-            arrangement = {
-                Shared.kind: lambda: Shared(*maps),
-                PerStage.kind: lambda: PerStage(maps),
-                Answers.kind: lambda: Answers(spec["reveals"], maps),
-                PerPair.kind: lambda: PerPair(dict(zip(pairs(n_arms), maps, strict=True))),
-            }[spec["kind"]]
-            return bind(arrangement(), spec["context_dim"], n_arms)
+            arrangement = _arrange(spec["kind"], maps, n_arms, spec.get("reveals"))
+            return bind(arrangement, spec["context_dim"], n_arms)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptFileError(
                 f"the stored description of the features makes no sense: {error!r}"
@@ -248,25 +207,12 @@ class BoundFeatures:
         """Pickle the arguments of `bind`, not what it created."""
         return bind, (self._arranged(self.maps), self.starts_with, self.n_arms)
 
-    def _reveals(self) -> list[int]:
-        assert isinstance(self.arrangement, Answers)
-        return list(self.arrangement.revealed(self.n_arms))
-
     def _check_complete(self) -> None:
         if self.sees is not None:
             raise InvalidContextError(
                 "these features see what arms answer and reveal, so a round is decided arm by arm: "
                 "use policy.start(x), a Runner or recorded rounds"
             )
-
-    def _vector(self, x: ArrayLike) -> Floats:
-        context = numbers("a context", x, InvalidContextError)
-        if context.shape != (self.context_dim,):
-            raise InvalidContextError(
-                f"a context is a flat list of context_dim={self.context_dim} numbers; this has "
-                f"shape {context.shape}"
-            )
-        return context
 
     def _fill_customs(self, x: Floats, out: Floats) -> None:
         for custom, start, stop, seen in self._customs:
@@ -301,14 +247,8 @@ FeaturesLike: TypeAlias = MapLike | Arrangement | BoundFeatures
 def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures:
     """Join feature maps to the size of a context and of a cascade.
 
-    Parameters
-    ----------
-    features : feature map, callable, Shared, PerStage, PerPair, Answers or BoundFeatures
-        The maps; a single one is shared by all pairs.
-    context_dim : int
-        d, the number of coordinates of a context; for `Answers`, of what is known before arm 0.
-    n_arms : int
-        K, the number of arms.
+    A single map or function is shared by all pairs. ``context_dim`` is d, the number of coordinates
+    of a context; for `Answers`, of what is known before arm 0. ``n_arms`` is K.
 
     Examples
     --------
@@ -374,6 +314,15 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
         _customs=tuple(customs),
         _monomials=Monomials(context_dim, sum(dims), blocks if revealed is None else []),
     )
+
+
+def _arrange(kind: str, maps: Sequence[FeatureMap], n_arms: int, reveals: Any) -> Arrangement:
+    return {
+        Shared.kind: lambda: Shared(*maps),
+        PerStage.kind: lambda: PerStage(maps),
+        Answers.kind: lambda: Answers(reveals, maps),
+        PerPair.kind: lambda: PerPair(dict(zip(pairs(n_arms), maps, strict=True))),
+    }[kind]()
 
 
 def _sized(m: FeatureMap, size: float) -> FeatureMap:

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain, combinations_with_replacement
+from itertools import combinations_with_replacement
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 import numpy as np
@@ -25,6 +25,8 @@ Outside: TypeAlias = Literal["error", "clip"]
 FAR = 10.0
 # How far beyond a limit counts as rounding (heuristic: far above float64's, far below data's).
 SLACK = 1e-9
+# A monomial is dropped when less than this share of it lies outside the span of those before it.
+DEPENDENT = 1e-9
 # A heuristic guard against degrees that explode: every pair has arrays of n_features² numbers.
 MAX_MONOMIALS = 20_000
 
@@ -44,11 +46,7 @@ class BuiltIn:
         Monomials are taken in order. One is dropped if it lies, to a relative 1e-9, in the span
         of the remaining ones before it. The square of a two-valued coordinate, for example, is
         an affine copy of the coordinate and would leave the Gram matrix singular for ever.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, context_dim)
-            Contexts that represent those to come: what is constant here is dropped.
+        ``X`` are contexts that represent those to come: what is constant there is dropped.
 
         Examples
         --------
@@ -56,9 +54,23 @@ class BuiltIn:
         >>> Polynomial(degree=2).independent(X).dropped
         ('x0²',)
         """
-        from stopwise.features.independence import independent
+        from stopwise.features.binding import bind
 
-        return cast(Self, independent(cast(Any, self), X))
+        polynomial = getattr(self, "inner", self)
+        if not isinstance(polynomial, Polynomial):
+            raise InvalidParameterError("only a Polynomial has monomials to drop")
+        contexts = table("contexts to fit on", X, InvalidContextError)
+        rows = bind(cast(Any, self), contexts.shape[1], 2).rows(contexts)
+        if not (remaining := _independent_columns(rows)):
+            raise InvalidParameterError(
+                "every monomial is zero on these data, so none is left; give data that vary"
+            )
+        monomials = enumerate(polynomial.monomials(contexts.shape[1]))
+        dropped = [m for k, m in monomials if k not in remaining]
+        smaller = replace(polynomial, without=(*polynomial.without, *dropped))
+        if isinstance(self, Scaled):
+            return cast(Self, Scaled(smaller, self.center, self.scale, self.outside))
+        return cast(Self, smaller)
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -96,18 +108,9 @@ class Polynomial(BuiltIn):
     """All products of up to ``degree`` coordinates, in scikit-learn's order: 1, x₀, x₁, …, x₀², ….
 
     All are divided by the largest norm within the bound, √(Σ bound^(2·degree of the monomial)).
-
-    Parameters
-    ----------
-    degree : int
-        The highest degree, at least one.
-    bias : bool
-        Whether the constant 1 is among the monomials.
-    bound : float
-        Every coordinate lies within [−bound, bound].
-    without : tuple of tuples of int
-        Monomials to leave out, each as the coordinates it multiplies: (3, 3) is x3², () is 1.
-        Usually found by `independent`.
+    Every coordinate lies within [−bound, bound]. ``bias`` says whether the constant 1 is among the
+    monomials. ``without`` has those to leave out, each as the coordinates it multiplies: (3, 3) is
+    x3², () is 1; usually `independent` finds them.
 
     Examples
     --------
@@ -139,13 +142,10 @@ class Polynomial(BuiltIn):
                 f"degree {self.degree} of {context_dim} coordinates makes {count:,} features, "
                 f"more than {MAX_MONOMIALS:,}; lower the degree or the number of coordinates"
             )
-        degrees = range(0 if self.bias else 1, self.degree + 1)
-        everything = list(
-            chain.from_iterable(
-                combinations_with_replacement(range(context_dim), degree) for degree in degrees
-            )
-        )
-        if unknown := set(self.without).difference(everything):
+        degrees, coordinates = range(0 if self.bias else 1, self.degree + 1), range(context_dim)
+        everything = [m for n in degrees for m in combinations_with_replacement(coordinates, n)]
+        without = set(self.without)
+        if unknown := without.difference(everything):
             raise InvalidParameterError(
                 f"cannot leave out {monomial_name(min(unknown))}: no such monomial in degree "
                 f"{self.degree} of {context_dim} coordinates"
@@ -153,7 +153,6 @@ class Polynomial(BuiltIn):
             )
         if len(everything) == len(self.without):
             raise InvalidParameterError("every monomial is left out; leave at least one")
-        without = set(self.without)
         return [monomial for monomial in everything if monomial not in without]
 
 
@@ -161,14 +160,9 @@ class Polynomial(BuiltIn):
 class Scaled(BuiltIn):
     """Shift and scale each coordinate, then apply another map: x ↦ inner((x − center)/scale).
 
-    Parameters
-    ----------
-    inner : Identity or Polynomial
-        The map of the scaled context; scaled coordinates must lie within its ``bound``.
-    center, scale : array_like of shape (context_dim,)
-        One number for each coordinate; scales are above zero.
-    outside : {"error", "clip"}
-        What becomes of a coordinate beyond the bound: an `InvalidContextError`, or the bound.
+    ``inner`` is an `Identity` or a `Polynomial`; ``center`` and ``scale``, above zero, have one
+    number for each coordinate. A scaled coordinate beyond the ``bound`` of the inner map is an
+    `InvalidContextError` or, with ``outside="clip"``, becomes the bound.
 
     Examples
     --------
@@ -218,16 +212,9 @@ class Scaled(BuiltIn):
         """Choose center and scale so that every row of ``X`` lies within the bound.
 
         The center is the middle of the range of each coordinate and the scale half its width. A
-        constant coordinate gets scale 1 and maps to zero.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, context_dim)
-            Contexts like those to come.
-        inner, outside
-            As in `Scaled`; `Identity` by default.
-        margin : float
-            Room left for values beyond those of ``X``, as a share of the scale.
+        constant coordinate gets scale 1 and maps to zero. ``X`` are contexts like those to come;
+        ``margin`` is room left for values beyond them, as a share of the scale. ``inner`` is
+        `Identity` by default.
 
         Examples
         --------
@@ -256,19 +243,10 @@ class Standard(BuiltIn):
     With a policy's default ridge that is the prior of a logit with an intercept of standard
     deviation 3, slopes of 1 and products of ½.
 
-    Parameters
-    ----------
-    Give none: they are what a policy has found, and it finds them again.
-
-    degree : int
-        0: the constant alone; 1: coordinates too; 2: squares and products too. A policy takes these
-        in for up to ten numbers.
-    center, scale : sequence of float, optional
-        Mean and standard deviation of each coordinate; 0 and 1 until they are fitted.
-    two_valued : tuple of int
-        Coordinates without a square, which would be an affine copy of them.
-    size : float, optional
-        The number that multiplies all features; `bind` finds it.
+    Give no argument: they are what a policy has found, and it finds them again. ``degree`` 0 is the
+    constant alone, 1 has coordinates too, 2 (for up to ten numbers) squares and products.
+    ``center`` and ``scale`` are mean and standard deviation of each coordinate; ``two_valued``
+    coordinates have no square, an affine copy of them; ``size`` multiplies all features.
 
     Examples
     --------
@@ -412,13 +390,7 @@ def as_map(candidate: MapLike) -> FeatureMap:
 
 
 def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
-    """Rebuild one map from its own `to_spec`, except a custom one, whose code is not in it.
-
-    Examples
-    --------
-    >>> map_from_spec({"kind": "polynomial", "degree": 3}) == Polynomial(degree=3)
-    True
-    """
+    """Rebuild one map from its own `to_spec`, except a custom one, whose code is not in it."""
     try:
         rest = dict(spec)
         kind = rest.pop("kind")
@@ -445,3 +417,26 @@ def monomial_name(monomial: Sequence[int]) -> str:
         for c, power in powers.items()
     ]
     return "·".join(factors) or "1"
+
+
+def _independent_columns(columns: Floats) -> set[int]:
+    """Return the columns not in the span of those chosen before them, by Gram–Schmidt.
+
+    Each column is orthogonalised twice, which is as good as exactly ("twice is enough", Kahan).
+    """
+    n, k = columns.shape
+    basis = np.empty((n, min(n, k)), order="F")
+    chosen: set[int] = set()
+    for c in range(k):
+        norm = math.sqrt(columns[:, c] @ columns[:, c])
+        if norm == 0 or len(chosen) == n:
+            continue
+        span = basis[:, : len(chosen)]
+        rest = columns[:, c] / norm
+        for _ in range(2):
+            rest = rest - span @ (span.T @ rest)
+        left = math.sqrt(rest @ rest)
+        if left > DEPENDENT:
+            basis[:, len(chosen)] = rest / left
+            chosen.add(c)
+    return chosen

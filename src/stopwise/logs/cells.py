@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Family: TypeAlias = Literal["number", "text"]  # answers of one family can be compared
-Use: TypeAlias = Literal["number", "answer", "arm", "text"]  # what a column is read for
+Use: TypeAlias = Literal["number", "answer", "text"]  # what a column is read for
 
 EXACT = 2**53  # whole numbers up to here are floats exactly
 
@@ -48,7 +48,7 @@ class RowBatch(msgspec.Struct, frozen=True, eq=False):
 
 
 def gather(values: Sequence[Any], use: Use = "answer") -> Cells:
-    """Turn Python values into a column: numbers, bools (which name no arm), texts and None.
+    """Turn Python values into a column: numbers, bools, texts and None.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def gather(values: Sequence[Any], use: Use = "answer") -> Cells:
         index: dict[str, int] = {}
         codes = [0 if v is None else index.setdefault(v, len(index)) for v in values]
         return Cells("text", np.array(codes, dtype=np.int64), null, tuple(index))
-    if types <= {int, float} | ({bool} if use != "arm" else set[type]()):
+    if types <= {int, float, bool}:
         kind, least, most = np.int64, -(2**63), 2**63 - 1
         words = "a number of more than 64 bits"
         if float in types:
@@ -82,7 +82,7 @@ def gather(values: Sequence[Any], use: Use = "answer") -> Cells:
             return Cells("number", np.array(numbers, dtype=kind), null)
     else:
         families = dict[int, Family | None]()
-        families |= {row: _family(v, use) for row, v in enumerate(values) if v is not None}
+        families |= {row: _family(v) for row, v in enumerate(values) if v is not None}
         expected = next((one for one in families.values() if one), None)
         wrong = {
             row: WrongCell(describe_value(values[row]), family)
@@ -118,7 +118,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _family(value: Any, use: Use) -> Family | None:
-    if isinstance(value, int | float) and not (isinstance(value, bool) and use == "arm"):
+def _family(value: Any) -> Family | None:
+    if isinstance(value, int | float):
         return "number"
     return "text" if isinstance(value, str) else None

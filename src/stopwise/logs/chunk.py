@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from stopwise.logs.answers import encode, normalised
 from stopwise.logs.cells import Family, RowBatch
 from stopwise.logs.columns import Layout
-from stopwise.logs.encoding import Encoding
+from stopwise.logs.encoding import Column, Encoding, column_numbers
 from stopwise.logs.problems import MOST, Problems
 from stopwise.records import Rounds
 
@@ -35,6 +35,11 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     def n(self) -> int:
         """How many rows there are."""
         return len(self.stops)
+
+    @property
+    def labelled(self) -> Bools:
+        """Which rows have a label and an output."""
+        return (self.labels >= 0) & (self.rounds.reach >= 0)
 
     def meaning(self, code: int) -> Any:
         """Return the answer that a code ≥ 0 means."""
@@ -142,28 +147,17 @@ def _arms(batch: RowBatch, name: str | None, layout: Layout, problems: Problems)
     """Return arms given by name or 0-based number; −1 where none is given."""
     if name is None:
         return np.full(batch.n, -1)
-    cells, k = batch.cells(name, "arm"), len(layout.arms)
-    if cells.family == "text":
-        known = {str(i): i for i in range(k)} | {arm: i for i, arm in enumerate(layout.arms)}
-        table = [known.get(word, -2) for word in cells.words]
-        arms = np.array(table or [-2])[cells.values]
-    else:
-        numbers = cells.values
-        good = (numbers >= 0) & (numbers < k) & (numbers == np.floor(numbers))
-        arms = np.where(good, numbers, -2).astype(np.int64)
+    cells, k = batch.cells(name, "text"), len(layout.arms)
+    known = {f"{i}{end}": i for i in range(k) for end in ("", ".0")}
+    known |= {arm: i for i, arm in enumerate(layout.arms)}
+    arms = np.array([known.get(word, -2) for word in cells.words] or [-2])[cells.values]
     arms[cells.null] = -1
     naming = (
         f"it must name an arm ({', '.join(map(repr, layout.arms))}) or give its number, from 0 "
         f"to {k - 1}"
     )
-    for row, cell in cells.wrong.items():
-        problems.at(row, name, f"is {cell.words}; {naming}")
     problems.where(arms == -2, name, lambda row: f"is {cells.describe(row)}; {naming}")
     return arms
-
-
-COST = "what a call cost is a number ≥ 0"
-FINITE = "contexts must be finite numbers (with a decimal point)"
 
 
 def _contexts(
@@ -172,7 +166,7 @@ def _contexts(
     parts: list[Floats] = [encoding.rows(batch, layout.sources, problems)]
     columns = [(arm, name) for arm, names in enumerate(layout.revealed) for name in names]
     for arm, name in columns:
-        values, null = _numbers(batch, name, FINITE, problems)
+        values, null = _numbers(batch, name, problems)
         answered, who = reach >= arm, layout.arms[arm]
         problems.where(
             null & answered, name, f"is empty, but {who!r} answered; it must hold what it revealed"
@@ -194,27 +188,18 @@ def _costs(batch: RowBatch, layout: Layout, problems: Problems) -> Floats | None
     costs = np.full((batch.n, len(layout.arms)), np.nan)
     for arm, name in enumerate(layout.costs):
         if name is not None:
-            values, null = _numbers(batch, name, COST, problems)
-            problems.where(values < 0, name, lambda row, v=values: f"is {v[row]}; {COST}")
+            values, null = _numbers(batch, name, problems)
+            problems.where(
+                values < 0, name, lambda row, v=values: f"is {v[row]}; a call costs a number ≥ 0"
+            )
             costs[~null, arm] = values[~null]
     return costs
 
 
-def _numbers(
-    batch: RowBatch, name: str, needed: str, problems: Problems
-) -> tuple[NDArray[Any], Bools]:
+def _numbers(batch: RowBatch, name: str, problems: Problems) -> tuple[Floats, Bools]:
     """Return a column of finite numbers, and which cells are empty."""
-    cells = batch.cells(name, "number")
-    for row, cell in cells.wrong.items():
-        problems.at(row, name, f"is {cell.words}; {needed}")
-    values, null = cells.values, cells.null
-    wrong = ~null if cells.family == "text" else ~np.isfinite(values)
-    problems.where(
-        wrong,
-        name,
-        lambda row: f"is {cells.describe(row) if cells.words else values[row]}; {needed}",
-    )
-    return values, null
+    values, null = column_numbers(Column(name, fill=0.0), batch, name, problems).T
+    return values, null > 0
 
 
 def _differ(outputs: list[Ints]) -> Bytes:

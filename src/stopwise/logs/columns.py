@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -20,16 +20,6 @@ class Field(msgspec.Struct, frozen=True):
     name: str
     path: tuple[str, ...]
     holds: Literal["text", "time", "number", "answer"]
-
-
-class MissingColumnsError(InvalidLogError):
-    """A log lacks columns: the ``problem``, and for which ``role`` to name others."""
-
-    def __init__(self, problem: str, role: str) -> None:
-        value = {"context": '("age", …)', "outputs": '("small", …)'}.get(role, '"…"')
-        none = "; Columns(context=()) if there are no contexts" if role == "context" else ""
-        super().__init__(f"{problem}. Name your own with Columns({role}={value}){none}")
-        self.problem, self.role = problem, role
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -84,13 +74,6 @@ class Layout(msgspec.Struct, frozen=True):
     failed: str | None
 
     @property
-    def sees(self) -> tuple[int, ...] | None:
-        """How many coordinates are known at each arm but the last; None if no arm adds any."""
-        if not any(self.revealed):
-            return None
-        return tuple(accumulate(map(len, self.revealed), initial=len(self.base)))[1:]
-
-    @property
     def answers(self) -> tuple[str, ...]:
         """The columns that are compared with one another: outputs, and the label if any."""
         return self.outputs if self.label is None else (*self.outputs, self.label)
@@ -107,11 +90,11 @@ class Layout(msgspec.Struct, frozen=True):
         """The columns of the context before the first arm, by their names in it."""
         return dict(zip(self.context, self.base, strict=False))
 
-    def only_context(self) -> "Layout":
-        """Return a layout that reads nothing but the context before the first arm."""
+    def only(self, base: Sequence[str]) -> "Layout":
+        """Return a layout that reads nothing but some columns."""
         none = dict.fromkeys(("kind", "label", "stop", "rule_stop", "failed"))
         empty = dict.fromkeys(("arms", "revealed", "outputs", "costs"), ())
-        return msgspec.structs.replace(self, **none, **empty)
+        return msgspec.structs.replace(self, base=tuple(base), **none, **empty)
 
 
 def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
@@ -135,7 +118,7 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
                 of_arm[name] = arm
             elif standard:
                 raise InvalidLogError(
-                    f"{file}: column {name!r} names no arm; the arms are {_listed(arms)}"
+                    f"{file}: column {name!r} names no arm; the arms are {listed(arms)}"
                 )
     revealed = tuple(
         tuple(name for name, arm in of_arm.items() if arm == i and name.startswith(REVEALED))
@@ -149,6 +132,12 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
             raise _missing([name], names, role, file)
         expected = role in names and (standard or role == "label")
         given[role] = role if name is None and expected else name
+    later = {given["label"]: "the label", **dict.fromkeys(outputs, "an output")}
+    if known := [f"{name!r} is {later[name]}" for name in base if name in later]:
+        raise InvalidLogError(
+            f"{file}: {', '.join(known)}, which nobody knows before the first arm runs: leave it "
+            "out of the context"
+        )
     return Layout(
         arms=arms,
         context=(
@@ -195,19 +184,22 @@ def _chosen(
     return found
 
 
-def _missing(
-    absent: Sequence[str], names: Sequence[str], role: str, file: str
-) -> MissingColumnsError:
-    problem = f"{file} has no column {_listed(absent)}; its columns are {_listed(names)}"
-    return MissingColumnsError(problem, role)
+def _missing(absent: Sequence[str], names: Sequence[str], role: str, file: str) -> InvalidLogError:
+    option = f"--{role}, " if role in ("context", "outputs", "label") else ""
+    none = ' ("" and () if there are none)' if role == "context" else ""
+    return InvalidLogError(
+        f"{file} has no column {listed(absent)}; its columns are {listed(names)}. Name your own "
+        f"with {option}Columns({role}=…){none}"
+    )
 
 
 def _check_distinct(names: Sequence[str], what: str, file: str) -> None:
     if twice := [name for name, n in Counter(names).items() if n > 1]:
-        raise InvalidLogError(f"{file}: {what} are named twice: {_listed(twice)}")
+        raise InvalidLogError(f"{file}: {what} are named twice: {listed(twice)}")
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Return names for an error."""
     return ", ".join(map(repr, names)) or "none"
 
 
@@ -268,6 +260,6 @@ def _check_names(
         if arm not in arms[:-1]:
             raise InvalidParameterError(
                 f"revealed names {arm!r}, which is not an arm before the last; these are "
-                f"{_listed(arms[:-1])} (what the last arm reveals comes too late to decide "
+                f"{listed(arms[:-1])} (what the last arm reveals comes too late to decide "
                 "anything)"
             )

@@ -57,8 +57,11 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
             return [self.fill, 1.0]
         kind, value = _read(raw)
         if kind != self.kind or not math.isfinite(value):
-            found = f"empty, {NO_GAPS}" if raw is None else describe_value(raw)
-            raise ValueError(f"is {found}; this must be {NEEDED[self.kind]}; leave out such rows")
+            words = f"is {describe_value(raw)}; this must be {NEEDED[self.kind]}"
+            if raw is None:
+                words = f"is empty, {NO_GAPS}; fill it, or put one such row first: then gaps are "
+                words += "read as the mean"
+            raise ValueError(f"{words}; or leave out such rows")
         value -= _read(self.first)[1] if self.kind == "date" else 0.0
         return [value, 0.0][: len(self.coordinates)]
 
@@ -113,7 +116,7 @@ class Encoding(msgspec.Struct, frozen=True):
         self, batch: RowBatch, sources: Mapping[str, str], problems: Problems
     ) -> NDArray[np.float64]:
         """Return the contexts of a few rows; ``sources`` says which column of the file is which."""
-        parts = [_numbers(c, batch, sources[c.name], problems) for c in self.columns]
+        parts = [column_numbers(c, batch, sources[c.name], problems) for c in self.columns]
         return np.hstack([np.empty((batch.n, 0)), *parts])
 
     def described(self) -> dict[str, str]:
@@ -162,7 +165,6 @@ class _Fit:
     def add(self, batch: RowBatch, problems: Problems) -> None:
         cells = batch.cells(self._source, "number")
         self._rows += batch.n
-        self._empty += int(cells.null.sum())
         for row, cell in cells.wrong.items():
             if cell.family is None:
                 problems.at(row, self._source, f"is {cell.words}; give a number, a text or a date")
@@ -173,6 +175,7 @@ class _Fit:
             cells = batch.cells(self._source, "text")
             counts = np.bincount(cells.values[~cells.null], minlength=len(cells.words)).tolist()
             distinct = [(k, cells.words[k], n) for k, n in enumerate(counts) if n]
+        self._empty += int(cells.null.sum())
         for code, raw, n in distinct:
             kind, value = _read(raw)
             self._kind = self._kind or kind
@@ -214,7 +217,7 @@ class _Fit:
         return Column(self._name, self._kind or "number", fill, first=first)
 
 
-def _numbers(
+def column_numbers(
     column: Column, batch: RowBatch, source: str, problems: Problems
 ) -> NDArray[np.float64]:
     """Return the numbers of a column in a few rows."""
@@ -254,5 +257,7 @@ def _read(raw: Raw) -> tuple[Kind, float]:
 
 def _word(raw: Raw) -> str:
     """Return a category as text: that of a number does not depend on its type."""
-    text = "" if raw is None else str(raw).strip().removesuffix(".0")
+    text = "" if raw is None else str(raw).strip()
+    if isinstance(parsed(text), float):
+        text = text.removesuffix(".0")
     return text.lower() if text in ("True", "False") else text

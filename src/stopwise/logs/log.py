@@ -2,20 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from os import PathLike
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from stopwise.checks import integer
 from stopwise.errors import InvalidParameterError
 from stopwise.logs.chunk import Chunk, make_chunk
 from stopwise.logs.columns import Columns, arrange
 from stopwise.logs.encoding import FIRST, Column, Encoding, fit
-from stopwise.logs.formats import RowReader
 from stopwise.logs.formats.arrow import open_stream
-from stopwise.logs.formats.registry import format_of, open_rows
+from stopwise.logs.formats.registry import RowReader, format_of, open_rows
 from stopwise.records import Progress, no_progress
 
 SAMPLE = 1 << 20  # bytes from which the number of lines is guessed, for progress only
@@ -105,6 +103,11 @@ class Log:
         if hasattr(source, "__arrow_c_stream__"):
             self.path = Path(name or type(source).__name__)
             self._file: RowReader = open_stream(source, self.path.name)
+        elif not hasattr(source, "__fspath__") and not isinstance(source, str):
+            raise InvalidParameterError(
+                f"a log is a file or a table (a data frame, an Arrow table), not a "
+                f"{type(source).__name__}; of a lazy frame, give what .collect() returns"
+            )
         else:
             self.path = Path(source)
             self._file = open_rows(self.path, format_of(self.path, format))
@@ -130,9 +133,9 @@ class Log:
         sources = self.layout.sources
         if self._given is not None:
             return self._given
-        if getattr(self._file, "once", False) or not sources:  # to be read only once
+        if self._file.once or not sources:
             return Encoding(tuple(map(Column, sources)))
-        batches = self._file.batches(self.layout.only_context(), FIRST)
+        batches = self._file.batches(self.layout.only(self.layout.base), FIRST)
         return fit(batches, sources, self.path.name)
 
     @property
@@ -148,8 +151,8 @@ class Log:
     @property
     def sees(self) -> tuple[int, ...] | None:
         """How many coordinates are known after each arm but the last."""
-        more = self.begins_with - len(self.layout.base)
-        return self.layout.sees and tuple(more + n for n in self.layout.sees)
+        known = accumulate(map(len, self.layout.revealed), initial=self.begins_with)
+        return tuple(known)[1:] if any(self.layout.revealed) else None
 
     def chunks(self, size: int = 65_536, progress: Progress = no_progress) -> Iterator[Chunk]:
         """Yield the rounds in order, up to ``size`` at a time.
@@ -162,8 +165,7 @@ class Log:
         """Return those of the columns that there are as text: names, then cells of some rows."""
         names = [name for name in columns if name in self._file.names]
         found: dict[int, list[str]] = {}
-        layout = msgspec.structs.replace(self.layout, base=tuple(names))
-        for batch in self._file.batches(layout, 65_536):
+        for batch in self._file.batches(self.layout.only(names), 65_536):
             cells = [batch.cells(name, "text") for name in names]
             for k in {row - batch.first for row in rows}.intersection(range(batch.n)):
                 row = ["" if c.null[k] else c.words[int(c.values[k])] for c in cells]

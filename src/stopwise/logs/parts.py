@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import closing
-from functools import cache, partial
 from itertools import accumulate, groupby
 from threading import Event
 from typing import Any, TypeVar
@@ -11,15 +10,15 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.errors import InvalidParameterError
 from stopwise.experiments.engines import Engine
-from stopwise.logs.cells import Cells, Family, RowBatch, Use
+from stopwise.logs.cells import RowBatch
 from stopwise.logs.chunk import Chunk, Ints, make_chunk
-from stopwise.logs.columns import Layout
 from stopwise.logs.log import Log
 from stopwise.records import Progress, no_progress
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 MOST_ROWS = 1 << 20  # of a task, which holds them in memory: some 150 bytes each, ten coordinates
 BATCH = 65_536  # rows that are read at a time
 
@@ -45,7 +44,7 @@ class Part(Log):
                 f"{', '.join(map(repr, log._file.names))}"
             )
         found: dict[str, int] = {}
-        for batch in log._file.batches(Layout((), (), (by,), (), (), (), *[None] * 5), BATCH):
+        for batch in log._file.batches(log.layout.only([by]), BATCH):
             for value, rows in _owned(batch, by).items():
                 found[value] = found.get(value, 0) + len(rows)
             progress("listing", batch.first + batch.n, log.rows or 0)
@@ -55,21 +54,15 @@ class Part(Log):
     def each(log: Log, by: str, values: Sequence[str]) -> "Iterator[tuple[str, Part]]":
         """Read the rows of some values, all at once, and yield them value by value."""
         held: dict[str, list[Chunk]] = {value: [] for value in values}
-        family: dict[str, Family | None] = {}
-        read = partial(make_chunk, normalise=log.normalise_answers)
-        reading = msgspec.structs.replace(log.layout, base=(*log.layout.base, by))
+        reading, family = msgspec.structs.replace(log.layout, base=(*log.layout.base, by)), None
         for batch in log._file.batches(reading, BATCH):
-            whole = msgspec.structs.replace(batch, cells=cache(batch.cells))
-            for value, rows in _owned(whole, by).items():
+            given = log.layout, family, log.path.name, log.encoding, log.normalise_answers
+            chunk, family = make_chunk(batch, *given)
+            for value, rows in _owned(batch, by).items():
                 if value in held:
-                    first = sum(chunk.n for chunk in held[value])
-                    given = log.layout, family.get(value), log.path.name, log.encoding
-                    try:
-                        chunk, family[value] = read(_take(whole, rows, first), *given)
-                    except InvalidLogError:
-                        read(whole, *given)  # it names rows by their numbers in the file
-                        raise
-                    held[value].append(chunk)
+                    first = sum(part.n for part in held[value])
+                    rounds = _take(chunk.rounds, rows)
+                    held[value].append(_take(chunk, rows, first=first, rounds=rounds))
         for value in values:
             yield value, Part(log, f"{by}={value}", held.pop(value))
 
@@ -127,24 +120,19 @@ def grouped(sizes: dict[str, int], workers: int) -> list[list[str]]:
 
 def _owned(batch: RowBatch, by: str) -> dict[str, Ints]:
     """Return the rows of each value of a column."""
-    cells = batch.cells(by, "arm")
-    if cells.wrong or (cells.null.any() and not cells.words):
-        cells = batch.cells(by, "text")
+    cells = batch.cells(by, "text")
     none = cells.words.index("") if "" in cells.words else -1  # the same tenant as an empty text
-    values = np.where(cells.null, none, cells.values) if cells.null.any() else cells.values
+    values = np.where(cells.null, none, cells.values)
     kinds, which, n = np.unique(values, return_inverse=True, return_counts=True)
-    found: list[int] = kinds.tolist()  # or floats
-    names = [*map(str, found)]
-    if cells.words or cells.null.any():
-        names = ["" if k < 0 else cells.words[k] for k in found]
+    found: list[int] = kinds.tolist()
+    names = ["" if k < 0 else cells.words[k] for k in found]
     rows = np.split(np.argsort(which, kind="stable"), np.cumsum(n)[:-1])
     return dict(zip(names, rows, strict=True))
 
 
-def _take(batch: RowBatch, rows: Ints, first: int) -> RowBatch:
-    def cells(name: str, use: Use) -> Cells:
-        whole = batch.cells(name, use)
-        wrong = {int((rows < row).sum()): whole.wrong[row] for row in whole.wrong if row in rows}
-        return Cells(whole.family, whole.values[rows], whole.null[rows], whole.words, wrong)
-
-    return RowBatch(first, len(rows), cells)
+def _take(arrays: S, rows: Ints, **others: Any) -> S:
+    """Return a struct with some rows of its arrays, and with other values of other fields."""
+    for name, value in msgspec.structs.asdict(arrays).items():
+        if isinstance(value, np.ndarray):
+            others[name] = value[rows]
+    return msgspec.structs.replace(arrays, **others)

@@ -1,4 +1,4 @@
-"""What each arm answers: arms that do not speak alike disagree always, and nothing is learned."""
+"""What arms answer, and labels: those that write it differently disagree always, for no reason."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, starmap
@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stopwise.checks import ENOUGH
+from stopwise.checks import ENOUGH, unlike_labels
 from stopwise.logs.answers import normal
 from stopwise.logs.chunk import Chunk
 
@@ -17,11 +17,14 @@ Arm: TypeAlias = tuple[str, dict[Any, None]]  # its name and answers
 
 
 class Vocabulary:
-    """The distinct answers of each arm."""
+    """The distinct answers of each arm, and whether any label ever equals one."""
 
     def __init__(self, arms: Sequence[str]) -> None:
         self._answers: dict[str, dict[Any, None]] = {arm: {} for arm in arms}
         self._rows = 0
+        self.labelled = 0  # rounds that have a label and an output
+        self._equal = False
+        self._first = ("", "")  # label and output of the first of them
 
     def watch(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         """Yield chunks, and note the answers in them."""
@@ -31,17 +34,30 @@ class Vocabulary:
                 if len(found) < MOST:
                     known = np.unique(codes[codes >= 0])[:MOST].tolist()
                     found.update(dict.fromkeys(map(chunk.meaning, known)))
+            both = chunk.labelled
+            if not self.labelled and both.any():
+                pair = chunk.labels[both][0], chunk.codes[both][0, 0]
+                self._first = repr(chunk.meaning(int(pair[0]))), repr(chunk.meaning(int(pair[1])))
+            self.labelled += int(both.sum())
+            self._equal |= bool((chunk.codes == chunk.labels[:, None])[both].any())
             yield chunk
 
     def add(self, other: "Vocabulary") -> None:
-        """Add the answers of other rows."""
+        """Add the answers of other rows, which come later."""
         self._rows += other._rows
+        self._first = self._first if self.labelled else other._first
+        self.labelled += other.labelled
+        self._equal |= other._equal
         for arm, found in other._answers.items():
             self._answers[arm] |= dict.fromkeys([*found][: MOST - len(self._answers[arm])])
 
     def doubts(self) -> tuple[str, ...]:
         """Say which arms seem to mean the same by different words."""
         return tuple(filter(None, starmap(self._doubt, combinations(self._answers.items(), 2))))
+
+    def unlike(self) -> str | None:
+        """Return how labels differ from outputs, if none of many is the output of any arm."""
+        return unlike_labels(self._equal, self.labelled, *self._first)
 
     def _doubt(self, one: Arm, other: Arm) -> str | None:
         (name, first), (second_name, second) = one, other

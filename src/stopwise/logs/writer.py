@@ -2,22 +2,22 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
 from stopwise.errors import InvalidLogError
 from stopwise.logs.answers import mixed
 from stopwise.logs.cells import EXACT, describe_value
-from stopwise.logs.chunk import make_chunk
-from stopwise.logs.columns import Columns, Row, arrange, fields_of
+from stopwise.logs.columns import Columns, Row, fields_of
 from stopwise.logs.encoding import Column, Encoding
-from stopwise.logs.formats import RowWriter
-from stopwise.logs.formats.registry import FORMATS, format_of, open_rows
+from stopwise.logs.formats.registry import FORMATS, RowWriter, format_of
+from stopwise.logs.log import Log
 from stopwise.logs.problems import NoRowsError
 from stopwise.records import Round
 
@@ -25,7 +25,7 @@ AnswerType: TypeAlias = Literal["text", "number", "large", "fraction"]
 LONGEST_MESSAGE = 2_000  # of an error, in characters: some quote complete requests (heuristic)
 
 
-class LogWriter:
+class LogWriter(AbstractContextManager["LogWriter"]):
     """Writes rounds to a log, one row each.
 
     Rounds are written line by line: if the program dies, at most the round being written is lost.
@@ -110,7 +110,7 @@ class LogWriter:
         self._file: RowWriter = FORMATS[kind][1](self.path, fields, append=append)
         if append:
             try:
-                self._types = _types_in(self.path, kind, Columns(context=None if context else ()))
+                self._types = _types_in(self.path, kind, context)
             except BaseException:
                 self._file.close()
                 raise
@@ -156,9 +156,6 @@ class LogWriter:
             if not self._closed:
                 self._closed = True
                 self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *reason: object) -> None:
         self.close()
@@ -270,18 +267,15 @@ def _type(value: Any) -> AnswerType:
     return "large" if abs(value) > EXACT else "number"
 
 
-def _types_in(path: Path, kind: str, columns: Columns) -> set[AnswerType]:
+def _types_in(path: Path, kind: str, context: Sequence[str]) -> set[AnswerType]:
     """Return the types of the answers in a file, or refuse it if a row cannot be read."""
     types: set[AnswerType] = set()
     try:
-        file = open_rows(path, kind)
+        columns, plain = Columns(None if context else ()), Encoding(tuple(map(Column, context)))
+        log = Log(path, columns, format=kind, encoding=plain)
     except NoRowsError:
         return types  # `append` has checked the columns
-    layout = arrange(file.names, columns, path.name)
-    family, plain = None, Encoding(tuple(map(Column, layout.sources)))
-    for batch in file.batches(layout, 65_536):
-        chunk, family = make_chunk(batch, layout, family, path.name, plain)
-        for codes, name in zip((*chunk.codes.T, chunk.labels), layout.answers, strict=False):
-            cells = batch.cells(name, "answer")
-            types.update(map(_type, cells.words or cells.values[codes >= 0].tolist()))
+    for chunk in log.chunks():
+        largest = [int(max(chunk.codes.max(), chunk.labels.max()))]  # where codes are the answers
+        types.update(map(_type, largest if chunk.values is None else chunk.values))
     return types

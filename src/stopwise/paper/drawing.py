@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stopwise.experiments.summary import Floats, Interval, What
+from stopwise.experiments.summary import Floats, Interval, What, curves
 from stopwise.paper.evidence import ClaimEvidence
 from stopwise.paper.settings import NAMES
 from stopwise.reporting.drawing import (
@@ -36,13 +36,8 @@ BARS = 10  # confidence intervals drawn on a curve
 
 
 @styled
-def curve_grid(
-    evidence: ClaimEvidence, what: What, ylabel: str, *, scale: str = "linear"
-) -> Figure:
-    """Draw every policy's curve: a row of panels for each setting, a column for each instance.
-
-    ``scale`` "symlog" shows curves of very different size, zeros included.
-    """
+def curve_grid(evidence: ClaimEvidence, what: What, ylabel: str) -> Figure:
+    """Draw every policy's curve: a row of panels for each setting, a column for each instance."""
     rows, columns = len(NAMES), len(evidence.instances())
     if columns == 1:  # side by side, rather than a tower
         rows, columns = columns, rows
@@ -50,8 +45,6 @@ def curve_grid(
     for axes, setting, instance in _cells(figure, evidence):
         for policy in evidence.policies(setting, instance):
             _line(axes, evidence, (setting, instance, policy), what, LOOKS[policy], policy)
-        if scale == "symlog":
-            axes.set_yscale("symlog", linthresh=100)
         from_zero(axes)
     _finish(figure, ylabel)
     return figure
@@ -68,32 +61,6 @@ def instance_panels(evidence: ClaimEvidence, ylabel: str) -> Figure:
         axes.set_title(f"USS-PD · {setting}")
         from_zero(axes)
     _finish(figure, ylabel)
-    return figure
-
-
-@styled
-def bar_grid(evidence: ClaimEvidence) -> Figure:
-    """Draw every policy's total cost for a round as bars, with its interval."""
-    figure = panels(len(NAMES), len(evidence.instances()), height=2.4)
-    longest = 0.0  # end of a bar or of its interval
-    for axes, setting, instance in _cells(figure, evidence):
-        policies = evidence.policies(setting, instance)
-        means, reach = _reaches([evidence.cost_per_round(setting, instance, p) for p in policies])
-        colours = [LOOKS[policy]["color"] for policy in policies]
-        axes.barh(
-            range(len(policies)), means, xerr=reach, color=colours, error_kw={"elinewidth": 1}
-        )
-        for place, (mean, end) in enumerate(zip(means, means + reach, strict=True)):
-            offset = {"xytext": (3, 0), "textcoords": "offset points"}
-            axes.annotate(f"{mean:.3f}", (end, place), va="center", size=7, **offset)
-        axes.set_yticks(range(len(policies)), policies)
-        axes.invert_yaxis()
-        longest = max(longest, *(means + reach))
-        axes.grid(visible=False, axis="y")
-        axes.tick_params(labelleft=axes.get_subplotspec().is_first_col())
-    for axes in figure.axes:  # one scale, so that bars can be compared across panels
-        axes.set_xlim(0, longest * 1.25)
-    figure.supxlabel("total cost for each round")
     return figure
 
 
@@ -121,7 +88,7 @@ def _line(
     look: dict[str, Any],
     label: str,
 ) -> None:
-    rounds, mean, _, high = evidence.curve(*cell, what)
+    rounds, mean, _, high = curves(evidence.traces(*cell), what)
     step = max(len(rounds) // BARS, 1)
     shown = slice(step - 1, None, step)
     axes.plot(rounds, mean, label=label, markevery=shown, **look)

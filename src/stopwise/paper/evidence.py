@@ -7,14 +7,7 @@ import numpy as np
 
 from stopwise.experiments.runs import Trace
 from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
-from stopwise.experiments.summary import (
-    Curve,
-    Interval,
-    What,
-    curves,
-    mean_interval,
-    paired_difference,
-)
+from stopwise.experiments.summary import Interval, What, mean_interval, paired_difference
 from stopwise.paper import choices
 from stopwise.paper.settings import SETTINGS
 
@@ -54,10 +47,6 @@ class ClaimEvidence:
     def instances(self) -> list[str]:
         """Return the instances, in the order of the cells."""
         return list(dict.fromkeys(cell.instance for cell in self.cells))
-
-    def curve(self, setting: str, instance: str, policy: str, what: What) -> Curve:
-        """Return the mean curve of a cell with its intervals."""
-        return curves(self.traces(setting, instance, policy), what)
 
     def added(
         self,
@@ -112,13 +101,6 @@ def cells_of(
     """Return a cell for every policy on every instance under every setting.
 
     ``extra`` policies take no setting; ``supervised`` adds the comparator that sees labels.
-
-    Examples
-    --------
-    >>> from stopwise.paper import instances
-    >>> cells = cells_of({"one": instances.pima((0.01, 0.25, 0.5))})
-    >>> [cell.policy for cell in cells if cell.setting == "literal"]
-    ['USS-PD', 'USS-PD-λI', 'Thompson']
     """
     cells: dict[tuple[str, str, str], Cell] = {}
     for instance, environment in instances.items():

@@ -3,7 +3,7 @@
 from functools import partial
 
 from stopwise.paper import choices, instances
-from stopwise.paper.drawing import curve_grid, instance_panels
+from stopwise.paper.drawing import instance_panels
 from stopwise.paper.evidence import cells_of
 from stopwise.paper.fifths import fifths_table, final_table, growth
 from stopwise.paper.section import Exhibit
@@ -44,13 +44,6 @@ def _exhibit(n_arms: int, where: str) -> Exhibit:
                 f"Pseudo-regret of USS-PD, {WORDS[n_arms]} classifiers",
                 "Cumulative pseudo-regret, a curve for each case and a panel for each setting.",
                 partial(instance_panels, evidence, "pseudo-regret"),
-            ),
-            Picture(
-                f"{name}-everybody",
-                "The same beside the other policies; logarithmic above 100",
-                "Cumulative pseudo-regret of all policies, a column for each case and a row for "
-                "each setting.",
-                partial(curve_grid, evidence, "regret", "pseudo-regret", scale="symlog"),
             ),
         ],
         claims=lambda evidence, setting: [

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-from stopwise.errors import InvalidParameterError, PersistenceError, missing_package
+from stopwise.errors import InvalidParameterError, MissingPackageError, PersistenceError
 from stopwise.experiments.campaign import run_campaign
 from stopwise.experiments.engines import make_engine
 from stopwise.experiments.spec import ExperimentSpec
@@ -68,7 +68,7 @@ def reproduce(
             f"nothing in the paper is called {unknown[0]!r}; there are {', '.join(EXHIBITS)}"
         )
     if missing := [name for name in ("jinja2", "matplotlib", "pyarrow") if find_spec(name) is None]:
-        raise missing_package("the report", " and ".join(missing), "paper")  # before all the runs
+        raise MissingPackageError.of("the report", " and ".join(missing), "paper")
     workers = make_engine(engine, jobs, address)
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from stopwise.experiments.summary import mean_interval, paired_difference
 from stopwise.paper import choices, instances
-from stopwise.paper.drawing import curve_grid, instance_panels
+from stopwise.paper.drawing import instance_panels
 from stopwise.paper.evidence import ClaimEvidence, cells_of
 from stopwise.paper.fifths import fifths_table, final_table, growth
 from stopwise.paper.section import Claim, Exhibit, all_of, verdict
@@ -69,13 +69,6 @@ EXHIBIT = Exhibit(
             "Cumulative regret over 5,000 rounds, one curve for each instance, a panel for each "
             "setting.",
             partial(instance_panels, evidence, "regret"),
-        ),
-        Picture(
-            "synthetic-everybody",
-            "The same beside the other policies: what contexts buy",
-            "Cumulative regret of all policies, a column for each instance and a row for each "
-            "setting.",
-            partial(curve_grid, evidence, "regret", "regret"),
         ),
     ],
     claims=_claims,

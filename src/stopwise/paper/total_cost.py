@@ -5,7 +5,7 @@ from functools import partial
 
 from stopwise.experiments.spec import EnvironmentSpec, PolicySpec
 from stopwise.paper import choices, instances
-from stopwise.paper.drawing import bar_grid, curve_grid
+from stopwise.paper.drawing import curve_grid
 from stopwise.paper.evidence import ClaimEvidence, cells_of, scaled
 from stopwise.paper.fifths import final_table
 from stopwise.paper.section import FAILED, Claim, Exhibit, verdict
@@ -47,13 +47,6 @@ def _exhibit(
                 "Cumulative total cost of all policies and baselines, a column for each instance "
                 "and a row for each setting.",
                 partial(curve_grid, evidence, "total_cost", "total cost"),
-            ),
-            Picture(
-                f"{name}-bars",
-                f"Total cost for each round on {data}; less is better",
-                "Bars of the mean total cost of a round, a column for each instance and a row for "
-                "each setting.",
-                partial(bar_grid, evidence),
             ),
         ],
         claims=lambda evidence, setting: [

@@ -135,12 +135,8 @@ class Policy(ABC):
     ) -> LabelRequest | None:
         """Learn from the outputs of arms 0 … stop; return a request if the label is wanted.
 
-        Parameters
-        ----------
-        outputs : sequence
-            Hashable values, compared by equality. The round stopped at the last of them.
-        rule_stop : int, optional
-            ``decision.rule_stop``, for a policy that continues some rounds at random.
+        Outputs are hashable values, compared by equality; the round stopped at the last of them.
+        ``rule_stop`` is ``decision.rule_stop``, for a policy that continues some rounds at random.
         """
         try:
             if not isinstance(outputs, str | bytes):
@@ -158,13 +154,9 @@ class Policy(ABC):
     ) -> LabelRequest | None:
         """Learn from a round for which only the pairwise disagreements are known.
 
-        Parameters
-        ----------
-        stop : int
-            0-based index of the last arm that ran.
-        pairs : mapping or array_like
-            For every i < j ≤ stop whether arms i and j disagreed: ``{(i, j): bool}``, or the upper
-            triangle of a square table.
+        ``stop`` is the 0-based index of the last arm that ran; ``pairs`` says for every
+        i < j ≤ stop whether arms i and j disagreed: ``{(i, j): bool}``, or the upper triangle of a
+        square table.
         """
         overrides.check_learns_from_pairs(self)
         stop = checking.checked_stop(stop, self._n_arms)
@@ -219,10 +211,20 @@ class Policy(ABC):
 
         Returns the stop of every row, and where the rule itself stops (`Decision.rule_stop`).
         """
-        kind = (
-            type(self) if self.builtin is Policy else self.builtin
-        )  # Policy itself decides nothing
-        return self._decide_each(X, kind)
+        own = self.builtin is Policy  # which itself decides nothing
+        return self._decide_each(X, type(self) if own else self.builtin)
+
+    def should_stop_many(self, rounds: Rounds) -> Bools:
+        """Return whether the rule stops each round at the arm it has reached; learns nothing.
+
+        For rounds that go on together, arm by arm: ``rounds.reach`` is the last arm that answered.
+        A round must be asked about at every arm in turn. A rule that draws draws anew at each.
+        """
+        return self.decide_many(rounds.contexts) <= rounds.reach
+
+    def explore_many(self, n: int) -> Bools:
+        """Draw which of n rounds go to the last arm, whatever the rule says."""
+        return np.zeros(n, dtype=np.bool_)
 
     def _decide_each(self, X: ArrayLike, kind: "type[Policy]") -> tuple[Ints, Ints]:
         decisions = [kind.decide(self, x) for x in self._contexts(X)]
@@ -238,7 +240,7 @@ class Policy(ABC):
         progress: Progress = no_progress,
         **truth: ArrayLike | None,
     ) -> Ints:
-        """Play rounds in order: decide, reveal outputs as deep as decided, learn.
+        """Play rounds in order: decide, reveal outputs as deep as decided, learn; return the stops.
 
         Parameters
         ----------
@@ -253,11 +255,6 @@ class Policy(ABC):
             ``disagreement`` (p_ij, shape (n, K, K)). ``labels`` may also be given to a policy that
             asks for them, None where nobody knows; it sees those it asks for (`LabelWarning` if
             none is given, or if none of 30 or more is the output of any arm).
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            The stops.
         """
         n = rounds_in(as_table(contexts))
         known = self._checked_truth(n, truth)

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
@@ -31,23 +30,22 @@ from stopwise.policies.checking import (
     square,
 )
 from stopwise.policies.estimates import Estimates
-from stopwise.policies.new_learner import new_learner
 from stopwise.policies.overrides import check_record
-from stopwise.policies.playing import learn_recorded, play
+from stopwise.policies.playing import learn_recorded, play, rule_stops
 from stopwise.policies.randomness import checked_seed, generator, restored, stored
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.policies.self_scaling import LAST as MOST_HELD
-from stopwise.policies.self_scaling import HeldRounds
-from stopwise.policies.staged import StagedRound, known_row
-from stopwise.records import Decision, LabelRequest, PairEvidence, Round, Rounds
+from stopwise.policies.self_scaling import MOST_FEATURES, HeldRounds
+from stopwise.policies.staged import StagedRound, known_row, recorded_rows
+from stopwise.records import Decision, Floats, LabelRequest, Round, Rounds
 
-Floats = NDArray[np.float64]
 Request: TypeAlias = tuple[float, float, float]  # `LabelRequest` as the engine has it
 
 SMALLEST_RIDGE = 1e-9  # with 10⁶ rounds, H is then still positive definite in double precision
 MOST_FORCED = (1 << 53) - 1  # forced rounds: a double holds them exactly
 EXPLORED = 0.06  # heuristic, by simulation: of rounds that explore at the beginning, if needed
 OWN_RIDGE = 1 / 16  # precision of the prior for features that are not `Standard`: a logit of ±4
+COUNTED = 4096  # distinct rows for each stop that the engine counts, whatever the memory
 WIDE = 250  # heuristic: features from which a round costs more than some 10 ms (docs/features.md)
 
 
@@ -60,6 +58,7 @@ class Contextual(Estimates):
     draws: ClassVar[bool] = False  # decisions use random numbers
     always_explores: ClassVar[bool] = False  # unless told otherwise
     default_map: ClassVar[type[Identity] | type[Standard]] = Standard
+    unset: ClassVar[dict[str, object]] = {"half_life": None, "memory": None}  # not in `parameters`
 
     def __init__(
         self,
@@ -108,8 +107,7 @@ class Contextual(Estimates):
         )
         self.memory = None if memory is None else size_in_bytes("memory", memory)
         if half_life is not None and memory is not None:
-            words = "give half_life or memory: a half-life bounds the memory, too"
-            raise InvalidParameterError(words)
+            raise InvalidParameterError("give half_life or memory: a half-life bounds memory, too")
         if half_life is not None and forced_rounds == "auto":
             raise InvalidParameterError(
                 'forced_rounds="auto" may never end with a half_life, which keeps V from growing; '
@@ -117,13 +115,14 @@ class Contextual(Estimates):
             )
         self.transitive = transitive
         if transitive and self.features.sees is not None:
-            words = (
+            raise InvalidParameterError(
                 "transitive=True needs the complete context from the start; stages reveal it here"
             )
-            raise InvalidParameterError(words)
         self._n_pairs = len(cascade.pairs())
         self._last = cascade.n_arms - 1
-        self.share_explored = self._explore
+        needed = self.always_explores or self.features.sees is not None or self.labels
+        own = EXPLORED if needed else 0.0
+        self.share_explored = own if self.explore is None else self.explore  # at the beginning
         self.learner = self.use_features(self.features)
         # Not the stream of default_rng(seed), from which a caller may draw the contexts.
         self._random = generator([self.seed, *b"chance"]) if self.share_explored else None
@@ -132,25 +131,10 @@ class Contextual(Estimates):
         if self.features.scales_itself:
             self.held = HeldRounds(self.features.context_dim, cascade.n_arms)
 
-    @property
-    def _explore(self) -> float:
-        """The share of rounds that go to the last arm at random, at the beginning."""
-        if self.explore is not None:
-            return self.explore
-        needed = self.always_explores or self.features.sees is not None or self.labels
-        return EXPLORED if needed else 0.0
-
-    def prior_precision(self, features: BoundFeatures) -> float:
-        """The ridge: as given, or what makes the prior that `Standard` describes."""
-        if self.ridge is not None:
-            return self.ridge
-        first = features.maps[0]
-        return first.size**2 if isinstance(first, Standard) and first.size else OWN_RIDGE
-
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments that create an equal, untrained policy (see `Policy`)."""
         given = super().parameters()
-        return {k: v for k, v in given.items() if k not in ("half_life", "memory") or v is not None}
+        return {k: v for k, v in given.items() if k not in self.unset or v != self.unset[k]}
 
     @abstractmethod
     def _rule(self) -> Rule:
@@ -166,21 +150,6 @@ class Contextual(Estimates):
         return i + 1
 
     # -- the protocol ---------------------------------------------------------------------
-
-    @property
-    def rounds(self) -> int:
-        """Rounds observed so far."""
-        return self.learner.rounds
-
-    @property
-    def labelled(self) -> int:
-        """Rounds whose label was given to `label`."""
-        return self.learner.labels
-
-    @property
-    def asked(self) -> int:
-        """Labels asked for so far."""
-        return self.learner.asked
 
     def decide(self, x: ArrayLike) -> Decision:
         """Return how deep to go for context ``x``; learns nothing."""
@@ -203,20 +172,25 @@ class Contextual(Estimates):
     def decide_many(self, X: ArrayLike) -> Ints:
         """Return the rule's own stop for every row (see `Policy.decide_many`)."""
         with self._lock:
-            rows = self.features.rows(X)
-            n = len(rows)
-            stops, rule_stop = np.empty((2, n), dtype=np.int64)
-            differ, nothing = np.zeros((n, len(self.questions())), np.uint8), np.full(n, -1)
-            ends = stops, rule_stop, np.empty((n, 3))
-            self.learner.run(rows, differ, nothing, None, self.noise_table(n), None, *ends)
-        return rule_stop
+            return rule_stops(self, self.features.rows(X))
 
     def decide_batch(self, X: ArrayLike) -> tuple[Ints, Ints]:
         """Decide for every row as `decide` would one by one (see `Policy.decide_batch`)."""
         rule_stop = Contextual.decide_many(self, X)  # not a subclass's, which may call this
-        chance = self.chances(len(rule_stop))
-        explored = False if chance is None else chance < self.learner.explore_rate
-        return np.where(explored, self._last, rule_stop), rule_stop
+        return np.where(self.explore_many(len(rule_stop)), self._last, rule_stop), rule_stop
+
+    def should_stop_many(self, rounds: Rounds) -> Bools:
+        """Return whether the rule stops each round where it is (see `Policy.should_stop_many`)."""
+        if not self.sees_revealed:
+            return super().should_stop_many(rounds)
+        record = check_record(self, rounds)
+        with self._lock:
+            return rule_stops(self, recorded_rows(self.features, record)) <= record.reach
+
+    def explore_many(self, n: int) -> Bools:
+        """Draw which of n rounds go to the last arm at random (see `Policy.explore_many`)."""
+        chance = self.chances(n)
+        return np.zeros(n, np.bool_) if chance is None else chance < self.learner.explore_rate
 
     def observe_many(
         self, rounds: Rounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
@@ -230,17 +204,6 @@ class Contextual(Estimates):
         rule_ends = ends if rule_stop is None else learned_ends(record, rule_stop, self._n_arms)
         with self._lock:
             learn_recorded(self, record, ends, rule_ends)
-
-    def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
-        """Return the comparisons that a decision of this policy rested on."""
-        if decision.note is None:
-            return ()
-        learner = self.learner
-        if decision.round == learner.rounds + learner.labels:  # by the same rule, exact estimates
-            note = learner.evidence(decision.note, decision.noise, decision.rule_stop)
-            force_setattr(decision, "note", self.converged(note))  # the same evidence later
-        found = learner.explain(decision.note, decision.rule_stop)
-        return tuple(PairEvidence(*comparison) for comparison in found)
 
     def alone(self) -> AbstractContextManager[Any]:
         """Return what keeps others from changing this policy (see `Policy`)."""
@@ -280,9 +243,6 @@ class Contextual(Estimates):
 
     # -- learning ---------------------------------------------------------------------------
 
-    def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> LabelRequest | None:
-        return self.learn_round(x, n, codes, rule_stop)
-
     def learn_round(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> LabelRequest | None:
         """Learn from the outputs of n arms, given as codes; return a request for the label."""
         if self.held is None and self.alarm is None:
@@ -291,6 +251,8 @@ class Contextual(Estimates):
             request = self._learn_outputs(x, n, codes, rule_stop)
             self.hold(x, n - 1, rule_stop, self._listed(differing(codes, n)))
             return _request(request)
+
+    _learn = learn_round
 
     def _learn_outputs(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> Request:
         maps = self._maps
@@ -328,8 +290,6 @@ class Contextual(Estimates):
         j is right there than i. Going on then corrects p_ij·g_ij, and the rule becomes
         C_j − C_i > UCB(p_ij)·UCB(g_ij).
         """
-        if not self.learns_from_labels:
-            super().label(done, answer)
         outputs = list(done.outputs)
         if answer is None or not comparable(answer):
             raise InvalidOutputsError(
@@ -358,7 +318,56 @@ class Contextual(Estimates):
         """Use other features from now on; return an empty learner for them."""
         self.features = features  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
         self._maps = features.maps_in_engine
-        return new_learner(self, features, self._rule())
+        return self._new_learner()
+
+    def _new_learner(self) -> Learner:
+        """Return a learner of the features used now that has seen nothing."""
+        features, cascade = self.features, self.cascade
+        scopes = [(slot, arm, arm) for slot, arm in self.questions()]
+        if features.sees is not None:
+            pairs = zip(scopes, cascade.pairs(), strict=True)
+            scopes = [(slot, arm, self.answered_from(*pair)) for (slot, arm, _), pair in pairs]
+        # Questions that see the same features in the same rounds have the same V.
+        grams = list(dict.fromkeys(scopes))
+        offsets, dims, linear = features.offsets, features.dims, features.linear
+        return Learner(
+            self._rule(),
+            n_arms=cascade.n_arms,
+            width=features.width,
+            questions=[grams.index(one) for one in scopes],
+            grams=[(offsets[s], dims[s], arm, first, linear[s]) for s, arm, first in grams],
+            gaps=cascade.gaps.ravel().tolist(),
+            ridge=self._prior_precision(),
+            forced_rounds=-1 if isinstance(self.forced_rounds, str) else self.forced_rounds,
+            transitive=self.transitive,
+            explore=self.share_explored,
+            labels=float(self.labels),
+            seed=self.seed,
+            half_life=self.half_life or 0.0,
+            most_rows=self._most_rows(),
+        )
+
+    def _prior_precision(self) -> float:
+        """Return the ridge: as given, or what makes the prior that `Standard` describes."""
+        if self.ridge is not None:
+            return self.ridge
+        first = self.features.maps[0]
+        return first.size**2 if isinstance(first, Standard) and first.size else OWN_RIDGE
+
+    def _most_rows(self) -> int:
+        """Return how many rows of features may be stored one by one, 0 for all."""
+        if self.memory is None:
+            return 0
+        n_questions, width = len(self.questions()), self.features.width
+        if self.features.scales_itself:  # as wide as they may become
+            width = max(width, MOST_FEATURES * len(self.features.maps))
+        row, counted = 8 * width + n_questions / 8, 8 * width + 4 * n_questions + 48
+        least = COUNTED * self._n_arms * counted + 1024 * row
+        if self.memory < least:
+            raise InvalidParameterError(
+                f"memory must be at least {least / 1e6:.1f} MB for these features"
+            )
+        return int((self.memory - least) / row) + 1024
 
     def hold(
         self, x: ArrayLike, stop: int, rule_stop: int, differ: Differ, asks: bool = True
@@ -413,7 +422,7 @@ class Contextual(Estimates):
         learner = state["learner"]
         if learner.dtype != np.uint8 or learner.ndim != 1:
             raise ValueError(f"learner is {learner.dtype}{learner.shape}, expected bytes")
-        restored_learner = new_learner(self, self.features, self._rule())
+        restored_learner = self._new_learner()
         restored_learner.restore(learner.tobytes())
         held = None
         if self.features.scales_itself and restored_learner.rounds < MOST_HELD:

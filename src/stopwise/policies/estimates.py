@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 import numpy as np
+from msgspec.structs import force_setattr
 
 from stopwise.engine.native import Learner
 from stopwise.errors import InvalidParameterError, StopwiseError
 from stopwise.features import BoundFeatures
 from stopwise.policies.base import Policy
 from stopwise.policies.change import ChangeAlarm
-from stopwise.records import Change, Floats, PairCoverage
+from stopwise.records import Change, Decision, Floats, PairCoverage, PairEvidence
 
 Found = TypeVar("Found")
 
@@ -44,6 +45,21 @@ class Estimates(Policy):
         self._model(0, 1)  # refuses a policy that has no models of pairs
         self.alarm = self.alarm or ChangeAlarm(self)
         self.alarm.on_change = on_change
+
+    @property
+    def rounds(self) -> int:
+        """Rounds observed so far."""
+        return self.learner.rounds
+
+    @property
+    def labelled(self) -> int:
+        """Rounds whose label was given to `label`."""
+        return self.learner.labels
+
+    @property
+    def asked(self) -> int:
+        """Labels asked for so far."""
+        return self.learner.asked
 
     def theta(self, i: int, j: int) -> Floats:
         """Return θ̂_ij, the exact estimate of a pair over everything observed so far."""
@@ -91,6 +107,17 @@ class Estimates(Policy):
         """Return the pair of arms with the fewest observations."""
         n, i, j = min((self.observations(i, j), i, j) for i, j in self.cascade.pairs())
         return PairCoverage(i, j, n, self.condition(i, j))
+
+    def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
+        """Return the comparisons that a decision of this policy rested on."""
+        if decision.note is None:
+            return ()
+        learner = self.learner
+        if decision.round == learner.rounds + learner.labels:  # by the same rule, exact estimates
+            note = learner.evidence(decision.note, decision.noise, decision.rule_stop)
+            force_setattr(decision, "note", self.converged(note))  # the same evidence later
+        found = learner.explain(decision.note, decision.rule_stop)
+        return tuple(PairEvidence(*comparison) for comparison in found)
 
     def _model(self, i: int, j: int) -> int:
         if not self.estimates_disagreement:

@@ -33,7 +33,7 @@ from stopwise.policies.base import Policy
 from stopwise.policies.registry import POLICIES
 
 MAGIC = b"STOPWISE"
-VERSION = 4
+VERSION = 5
 _HEAD = len(MAGIC) + 4 + 32
 _DTYPES = ("<f8", "<i8", "<i4", "|u1")  # of policies' arrays; others are refused
 
@@ -102,13 +102,9 @@ def load(
 ) -> Policy:
     """Read a policy back; it continues where it was saved, bit for bit.
 
-    Parameters
-    ----------
-    cascade : Cascade, optional
-        The cascade you are about to use. If it differs from the one saved, loading is refused.
-    features : feature map, optional
-        Needed if the policy used a feature map of your own, whose code is not saved; checked
-        against the saved description otherwise.
+    Loading is refused if the ``cascade`` that you are about to use differs from the one saved.
+    ``features`` are needed if the policy used a feature map of your own, whose code is not saved;
+    otherwise they are checked against the saved description.
 
     Examples
     --------

@@ -42,6 +42,20 @@ def play(policy: "Contextual", rounds: ToPlay) -> Ints:
     return stops
 
 
+def rule_stops(policy: "Contextual", rows: Floats) -> Ints:
+    """Return where the rule stops by these features, learning nothing.
+
+    Features of arms that have not run are zeros: a stop beyond the last arm that ran means only
+    that the rule does not stop before.
+    """
+    n = len(rows)
+    stops, rule_stop = np.empty((2, n), dtype=np.int64)
+    differ, nothing = np.zeros((n, len(policy.questions())), np.uint8), np.full(n, -1)
+    ends = stops, rule_stop, np.empty((n, 3))
+    policy.learner.run(rows, differ, nothing, None, policy.noise_table(n), None, *ends)
+    return rule_stop
+
+
 def learn_recorded(policy: "Contextual", record: Rounds, ends: Ints, rule_ends: Ints) -> None:
     """Learn from rounds that ended at ``ends`` (−1: not at all), deciding nothing."""
     done = 0

@@ -79,6 +79,10 @@ class RoundInProgress:
         self.outputs.append(output)
         self._asked = False
 
+    def run_all(self) -> None:
+        """Run every arm, whatever the rule says; `rule_stop` says where it would have stopped."""
+        raise InvalidContextError("run_all is for rounds whose stages reveal the context")
+
     def learn(self) -> None:
         """Let the policy learn from the outputs, once; nothing if no arm has answered."""
         if self._learned:

@@ -6,7 +6,7 @@ what it has seen and learns the rounds again; after the last it forgets them.
 
 from collections.abc import Mapping, Sequence
 from math import comb
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from stopwise.features import BoundFeatures
 from stopwise.features.arrangements import pairs
 from stopwise.policies.staged import known_at, recorded_rows
-from stopwise.records import Floats, Rounds
+from stopwise.records import Rounds
 
 if TYPE_CHECKING:
     from stopwise.policies.contextual import Contextual
 
-Recorded: TypeAlias = tuple[Rounds, NDArray[np.int64], NDArray[np.int64]]  # with both stops
 FIRST, LAST = 8, 1024  # rounds at which features are fitted: these and the powers of two between
 MOST_FEATURES = 66  # of ten numbers; heuristic: more cost more rounds to learn than they tell
 
@@ -88,10 +87,13 @@ class HeldRounds:
         judges its rule, by what it knew then.
         """
         table = np.array(self._rounds)
-        record, stops, rule_stops = self._record(table)
+        contexts, differ = table[:, : self._dim].copy(), table[:, self._dim + 3 :]
+        stops, rule_stops, asks = table[:, self._dim : self._dim + 3].T.astype(np.int64, order="C")
+        failed = np.zeros(len(table), dtype=np.bool_)
+        record = Rounds(contexts, differ.astype(np.uint8), stops, failed)
         learner = policy.use_features(_fitted(policy.features, record))
         rows = recorded_rows(policy.features, record)
-        requests = np.where(table[:, self._dim + 2, None] > 0, np.zeros(3), np.nan)
+        requests = np.where(asks[:, None] > 0, np.zeros(3), np.nan)
         done = 0
 
         def learn(here: slice) -> None:
@@ -144,18 +146,6 @@ class HeldRounds:
 
     def _padded(self, context: Sequence[float]) -> list[float]:
         return [*context, *[0.0] * (self._dim - len(context))]
-
-    def _record(self, table: Floats) -> Recorded:
-        contexts, stops, rule_stops, differ = np.split(
-            np.delete(table, self._dim + 2, axis=1),
-            [self._dim, self._dim + 1, self._dim + 2],
-            axis=1,
-        )
-        ends = stops[:, 0].astype(np.int64)
-        answers = np.ascontiguousarray(differ, dtype=np.uint8)
-        contexts = np.ascontiguousarray(contexts)
-        record = Rounds(contexts, answers, ends, np.zeros(len(table), dtype=np.bool_))
-        return record, ends, rule_stops[:, 0].astype(np.int64)
 
 
 def _fitted(features: BoundFeatures, record: Rounds) -> BoundFeatures:

@@ -4,21 +4,18 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from stopwise.checks import numbers
 from stopwise.errors import InvalidContextError, InvalidInputError
 from stopwise.features import BoundFeatures
 from stopwise.features.arrangements import pairs
-from stopwise.policies.checking import encode_outputs
+from stopwise.policies.checking import Ints, encode_outputs
 from stopwise.policies.round_in_progress import RoundInProgress
-from stopwise.records import Decision, LabelRequest, Rounds
+from stopwise.records import Decision, Floats, LabelRequest, Rounds
 
 if TYPE_CHECKING:
     from stopwise.policies.contextual import Contextual
-
-
-Floats = NDArray[np.float64]
 
 
 class StagedRound(RoundInProgress):
@@ -32,6 +29,7 @@ class StagedRound(RoundInProgress):
     _policy: "Contextual"  # pyright: ignore[reportIncompatibleVariableOverride] (the only maker)
     _judged: int = -1  # the arm last judged: `next` may be called twice
     _rule_stops: int | None = None  # the first arm at which the rule would stop
+    _told: bool = False  # to run every arm: not by chance
 
     def _plan(self, x: ArrayLike | None) -> None:
         self._known, starts_with = _known(x), self._policy.features.starts_with
@@ -50,6 +48,7 @@ class StagedRound(RoundInProgress):
             "sent_on": self._explored,
             "rule_stops": self._rule_stops,
             "judged": self._judged,
+            **({"told": True} if self._told else {}),
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
@@ -60,6 +59,11 @@ class StagedRound(RoundInProgress):
         self._explored = bool(state["sent_on"])
         self._rule_stops = state["rule_stops"]
         self._judged = int(state["judged"])
+        self._told = bool(state.get("told"))
+
+    def run_all(self) -> None:
+        """Run every arm, whatever the rule says; `rule_stop` says where it would have stopped."""
+        self._explored = self._told = True
 
     @property
     def context(self) -> tuple[float, ...]:
@@ -108,7 +112,9 @@ class StagedRound(RoundInProgress):
 
     def _learn_outputs(self) -> LabelRequest | None:
         n, codes = encode_outputs(self.outputs, self._policy.cascade.n_arms)
-        return self._policy.learn_round(self._known, n, codes, self.rule_stop)
+        # Labels are weighted by the chance of going on at random, and here there was none.
+        rule_stop = self._last if self._told else self.rule_stop
+        return self._policy.learn_round(self._known, n, codes, rule_stop)
 
 
 def known_row(features: BoundFeatures, x: ArrayLike, outputs: Sequence[Hashable]) -> Floats:
@@ -132,7 +138,7 @@ def known_row(features: BoundFeatures, x: ArrayLike, outputs: Sequence[Hashable]
     return row
 
 
-def known_at(features: BoundFeatures, recorded: Rounds, arm: int, ran: NDArray[np.int64]) -> Floats:
+def known_at(features: BoundFeatures, recorded: Rounds, arm: int, ran: Ints) -> Floats:
     """Return all that is known at an arm in some recorded rounds: numbers, then agreements."""
     order = pairs(features.n_arms)
     agree = [order.index((a, b)) for b in range(arm + 1) for a in range(b)]

@@ -10,9 +10,9 @@ from stopwise.checks import real
 from stopwise.engine import native
 from stopwise.features import FeaturesLike
 from stopwise.policies.base import Policy
-from stopwise.policies.contextual import Contextual, Floats
+from stopwise.policies.contextual import Contextual
 from stopwise.policies.randomness import generator, restored, stored
-from stopwise.records import Decision
+from stopwise.records import Decision, Floats
 
 
 class Thompson(Contextual):
@@ -30,12 +30,10 @@ class Thompson(Contextual):
 
     Parameters
     ----------
-    features, context_dim, forced_rounds, ridge, half_life, memory
-        As in `USSLaplace`.
+    features, context_dim, forced_rounds, ridge, seed, half_life, memory
+        As in `USSLaplace`; the seed is that of the policy's own random stream.
     scale : float
         v ≥ 0; larger explores more.
-    seed : int
-        Of the policy's own random stream.
 
     Examples
     --------

@@ -32,26 +32,14 @@ class USSLaplace(Contextual):
         By default `Standard`, which scales itself. `Answers` for what arms say and reveal.
     context_dim : int
         How many numbers a context has before the first arm; 0 by default with `Answers`.
-    labels : int or float
-        How many labels to ask for in all, or below 1, of what share of the rounds whose arms
-        disagree; none by default.
     z : float
         z ≥ 0; larger explores more. 0.5 is heuristic (docs/policies.md).
-    forced_rounds : int or "auto"
-        How many rounds go to the last arm first (see `USSPD`).
     ridge : float, optional
         Precision of the prior; by default what `Standard` describes, 1/16 for other features.
-    explore : float, optional
-        The share of rounds that go to the last arm at random (see `USSPD`).
     transitive : bool, optional
-        Whether (i, j) also passes where (i, k) and (k, j) do (see `USSPD`); by default wherever
-        that applies.
-    seed : int
-        Seed of random choices.
-    half_life : float, optional
-        Rounds after which a round counts half (see `USSPD`).
-    memory : str or int, optional
-        Most to store of the rounds, such as "256 MB" (see `USSPD`).
+        As in `USSPD`; by default wherever it applies.
+    labels, forced_rounds, explore, seed, half_life, memory
+        As in `USSPD`.
 
     Examples
     --------

@@ -4,7 +4,7 @@ The rule is in C++: p̃ in ``engine/rule.cpp``, the stopping test in ``engine/le
 `stopwise.reference` writes both out on one page of plain numpy and takes the same decisions.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from stopwise.cascade import Cascade
 from stopwise.checks import real
@@ -17,6 +17,7 @@ class ConfidencePolicy(Contextual):
     """A contextual policy with δ, σ and κ (see `USSPD` for the parameters)."""
 
     default_map = Identity
+    unset = Contextual.unset | {"explore": None, "labels": 0, "seed": 0, "transitive": False}
 
     def __init__(
         self,
@@ -47,12 +48,6 @@ class ConfidencePolicy(Contextual):
         """The radius of the confidence ellipsoid as a function of the observations."""
         n_arms, n_features = self.cascade.n_arms, self.features.n_features
         return Ellipsoid(self.sigma, self.kappa, self.delta, n_arms, n_features)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments that create an equal, untrained policy (see `Policy`)."""
-        unset = {"explore": None, "labels": 0, "seed": 0, "transitive": False}
-        given = super().parameters()
-        return {k: v for k, v in given.items() if k not in unset or v != unset[k]}
 
 
 class USSPD(ConfidencePolicy):
@@ -147,8 +142,9 @@ class USSPDRidge(ConfidencePolicy):
 
     Parameters
     ----------
-    features, context_dim, delta, sigma, kappa, ridge, explore, labels, seed, transitive,
-    half_life, memory
+    features, context_dim, delta, sigma, kappa, ridge, explore
+        As in `USSPD`.
+    labels, seed, transitive, half_life, memory
         As in `USSPD`.
     lam : float
         λ > 0, the multiple of I that V starts from. Not the ridge of the estimate.

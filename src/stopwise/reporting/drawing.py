@@ -8,7 +8,7 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, NamedTuple, ParamSpec, TypeAlias
 
-from stopwise.errors import missing_package
+from stopwise.errors import MissingPackageError
 from stopwise.reporting.parts import Picture
 
 # matplotlib's stubs leave half of every method unknown, and it is loaded late: it is slow.
@@ -73,7 +73,7 @@ def need_matplotlib(extra: str) -> None:
     try:
         import_module("matplotlib")
     except ImportError as error:
-        raise missing_package("drawing the figures", "matplotlib", extra) from error
+        raise MissingPackageError.of("drawing the figures", "matplotlib", extra) from error
 
 
 def draw(picture: Picture) -> Drawn:

@@ -1,6 +1,7 @@
 """95 % intervals for shares and means."""
 
 import math
+from collections.abc import Iterator
 from statistics import NormalDist
 
 import msgspec
@@ -17,6 +18,9 @@ class Estimate(msgspec.Struct, frozen=True):
     value: float
     low: float
     high: float
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.value, self.low, self.high))
 
     def __str__(self) -> str:
         return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from stopwise.errors import missing_package
+from stopwise.errors import MissingPackageError
 from stopwise.reporting import wording
 
 HERE = Path(__file__).parent
@@ -41,7 +41,7 @@ def environment(folder: Path) -> Any:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise missing_package("a page", "jinja2", "logs") from error
+        raise MissingPackageError.of("a page", "jinja2", "logs") from error
     templates: Any = Environment(  # its own types are incomplete
         loader=FileSystemLoader([folder, HERE / "templates"]),
         autoescape=True,

@@ -120,13 +120,6 @@ def duration(seconds: float, parts: int = 2) -> str:
     return " ".join(written[:parts])
 
 
-def clock(seconds: float) -> str:
-    """Write a time span as a clock does: 0:07, 2:02:02."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
 def listed(words: Sequence[str]) -> str:
     """Join words as a sentence does: a, b and c."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from stopwise.checks import vector
 from stopwise.errors import InvalidOutputsError, InvalidParameterError
 
 # Marks that surround an answer and are no part of it. Not among them: signs, "%", "#", "<", and,
@@ -62,11 +63,8 @@ def bucket(edges: Sequence[float]) -> Callable[[float], int]:
     >>> [glucose(v) for v in (5.1, 5.6, 6.9, 11.2)]
     [0, 1, 1, 2]
     """
-    try:
-        borders = [float(edge) for edge in edges]
-    except (TypeError, ValueError):
-        borders = []
-    if not borders or not np.isfinite(borders).all() or (np.diff(borders) <= 0).any():
+    borders = vector("edges", edges).tolist()
+    if not borders or (np.diff(borders) <= 0).any():
         raise InvalidParameterError(
             f"edges must be one or more finite numbers in rising order, not {edges!r}"
         )

@@ -38,6 +38,7 @@ from stopwise.records import Round
 from stopwise.running.calls import ask, ask_async
 from stopwise.running.round_loop import RoundLoop, check_blocking, drive, drive_async, stages_for
 from stopwise.running.stage import StageLike, check_equality, seconds
+from stopwise.running.tracing import RoundSpan
 
 WATCHED = 20  # rounds; if more than half of the latest failed, there is a warning (heuristic)
 LOG = logging.getLogger("stopwise.runner")
@@ -70,8 +71,6 @@ class Runner:
 
     Parameters
     ----------
-    policy : Policy
-        Decides and learns.
     stages : sequence
         One for each arm, in order: a `Stage`, or the ``run`` of one.
     context : callable, optional
@@ -89,6 +88,8 @@ class Runner:
         Called with each round that ``wants_label``, once it was learned: note it for whoever knows
         the right answer, and give that to `label`, at once or later. What it raises is logged
         (``stopwise.runner``), and the round is returned all the same.
+    tracer : opentelemetry.trace.Tracer, optional
+        Makes a span for each round, and one for each stage in it.
 
     Examples
     --------
@@ -112,6 +113,7 @@ class Runner:
         log: RoundLog | None = None,
         on_error: Literal["end", "raise"] = "end",
         on_label_request: Callable[[Round], object] | None = None,
+        tracer: Any = None,
     ) -> None:
         if policy.needs_truth:
             raise TruthRequiredError(
@@ -136,6 +138,7 @@ class Runner:
         self.log = log
         self.on_error = on_error
         self.on_label_request = on_label_request
+        self.tracer = tracer
         self.lock = Lock()
         self._failures: deque[bool] = deque(maxlen=WATCHED)
         self._warned = False
@@ -149,8 +152,12 @@ class Runner:
         check_blocking(self.stages, INSTEAD)
         local = _LocalRound(self, case, id)
         loop = RoundLoop(self.stages, case, local, INSTEAD)
-        drive(loop.steps(), lambda step: ask(*step))
-        return local.finished(loop)
+        if self.tracer is None:
+            drive(loop.steps(), lambda step: ask(*step))
+            return local.finished(loop)
+        with RoundSpan(self.tracer, loop, self.policy.cascade, local.id) as span:
+            drive(loop.steps(), span.ask)
+            return span.ended(local.finished(loop))
 
     async def arun(self, case: Any, *, id: str | None = None) -> Round:  # noqa: A002 (the word for it)
         """Run one case to its end without blocking the event loop (see `run`).
@@ -160,8 +167,12 @@ class Runner:
         """
         local = _LocalRound(self, case, id)
         loop = RoundLoop(self.stages, case, local, None)
-        await drive_async(loop.steps(), lambda step: ask_async(*step))
-        return local.finished(loop)
+        if self.tracer is None:
+            await drive_async(loop.steps(), lambda step: ask_async(*step))
+            return local.finished(loop)
+        with RoundSpan(self.tracer, loop, self.policy.cascade, local.id) as span:
+            await drive_async(loop.steps(), span.ask_async)
+            return span.ended(local.finished(loop))
 
     def run_many(
         self, cases: Iterable[Any], *, id_of: Callable[[Any], str] | None = None
@@ -269,7 +280,7 @@ class _LocalRound:
 
     def __init__(self, runner: Runner, case: Any, id: str | None) -> None:  # noqa: A002 (the word for it)
         self._runner = runner
-        self._id = uuid.uuid4().hex if id is None else str(id)
+        self.id = uuid.uuid4().hex if id is None else str(id)
         self._time = time.time()
         x = runner.known(case)
         with runner.lock:
@@ -297,7 +308,7 @@ class _LocalRound:
             raise loop.error
         counted = runner.stages[0].cost is not None  # then all stages say what they cost
         done = Round(
-            id=self._id,
+            id=self.id,
             time=self._time,
             context=(*current.context, *self._unseen),
             outputs=tuple(current.outputs),

@@ -12,7 +12,7 @@ from stopwise.logs.encoding import Encoding
 from stopwise.policies.base import Policy
 from stopwise.service import spec as specs
 from stopwise.service.messages import CascadeSpec
-from stopwise.service.refusals import Refusal, conflict, invalid
+from stopwise.service.refusals import Refusal, invalid
 
 Rows: TypeAlias = NDArray[np.float64]
 Named: TypeAlias = dict[str, float | str | bool | None]
@@ -43,20 +43,12 @@ class ContextTable:
             raise invalid("a context must be finite numbers", field="context")
         return rows
 
-    def check(self, rows: Rows) -> None:
-        """Raise what the features raise if one of the rows does not fit them."""
-        if self._features is not None:
-            self._features.rows(rows)
-
     def _row(self, context: list[float] | Named, field: str) -> list[float]:
-        if isinstance(context, dict):
-            return self._ordered(context, field)
-        if len(context) != self._size:
+        if isinstance(context, list):
+            if len(context) == self._size:
+                return context
             words = f"{field} has {len(context)} numbers; this cascade's contexts have {self._size}"
             raise invalid(words, field=field)
-        return context
-
-    def _ordered(self, context: Named, field: str) -> list[float]:
         if self._encoding is not None:
             try:
                 return self._encoding.vector(context)
@@ -74,12 +66,6 @@ class ContextTable:
         if any(type(value) not in (int, float) for value in values):
             raise invalid(f"{field}: this cascade's context has numbers only", field=field)
         return cast(list[float], values)
-
-    def beginning(self, contexts: Contexts) -> Rows:
-        """Return what is known before the first arm, where stages reveal the rest."""
-        if len(contexts) != 1:
-            raise conflict("stages of this cascade reveal its context: open its rounds one by one")
-        return self.rows(contexts)
 
     def refusal(self, error: StopwiseError) -> Refusal:
         """Return an error of the policy in words for somebody who sees no Python."""

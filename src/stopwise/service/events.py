@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from stopwise.errors import CorruptLogError
 from stopwise.service.messages import CascadeSpec
 
 
@@ -44,6 +45,7 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, tag="opened"):
     time: float
     key: str | None = None
     digest: bytes = b""  # of the request that came with the key
+    complete: bool = False  # every arm runs, whatever the rule says
 
 
 class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
@@ -107,6 +109,17 @@ class Block(msgspec.Struct, frozen=True):
     def end(self) -> int:
         """Position of its last event."""
         return self.base + self.count - 1
+
+
+def events_of(block: Block) -> list[Event]:
+    """Return the events of a block, or raise `CorruptLogError`: it is damaged."""
+    try:
+        found = decode(block.payload)
+    except msgspec.MsgspecError as error:
+        raise CorruptLogError(f"events {block.base} to {block.end}: {error}") from error
+    if len(found) != block.count:
+        raise CorruptLogError(f"the block at event {block.base} does not hold {block.count} events")
+    return found
 
 
 def chain_digest(before: bytes, payload: bytes) -> bytes:

@@ -29,6 +29,7 @@ from stopwise.service.validation import explain
 Scope: TypeAlias = Literal["read", "decide", "observe", "admin"]
 Time: TypeAlias = Annotated[float, Meta(ge=0, le=253402300799)]  # until the year 9999
 
+UNREAD = "the keys cannot be read again; those read before stay valid"
 LOOK_EVERY = 1.0  # seconds until the file is read again
 _HEADER = re.compile(r"(?i:bearer) +sw_([a-z0-9]+)_(\S+) *")
 
@@ -79,6 +80,14 @@ class Keys:
         """Return how many keys are valid now."""
         return sum(not key.expired for _, key in self._by_id.values())
 
+    def reload(self) -> None:
+        """Read the file now; log how many keys are valid, or why those read before stay."""
+        try:
+            self._read()
+            LOG.info("keys read again", extra={"keys": self.count()})
+        except InvalidParameterError as error:
+            LOG.error(UNREAD, extra={"reason": str(error)})
+
     def check(
         self, header: str | None, scope: Scope | None = None, cascade: str | None = None
     ) -> Key:
@@ -106,8 +115,7 @@ class Keys:
             except InvalidParameterError as error:
                 if self._reported != str(error):
                     self._reported = str(error)
-                    words = "the keys cannot be read again; those read before stay valid"
-                    LOG.warning(words, extra={"reason": self._reported})
+                    LOG.warning(UNREAD, extra={"reason": self._reported})
         if not header:
             raise _refused(401, "send a key: Authorization: Bearer sw_…")
         found = _HEADER.fullmatch(header)

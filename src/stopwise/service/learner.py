@@ -99,6 +99,7 @@ class Learner:
         evidence: bool = False,
         key: str | None = None,
         digest: bytes = b"",
+        complete: bool = False,
     ) -> tuple[Opened | None, list[RoundAnswer]]:
         """Open rounds; return the event (None: the key was used before) and the answers."""
         if key is not None and (known := self.ledger.repeats.find(key, digest)) is not None:
@@ -110,22 +111,27 @@ class Learner:
         if len(contexts) > self.spec.keep_open:
             words = f"{len(contexts):,} rounds, and {self.spec.keep_open:,} may be open (keep_open)"
             raise invalid(words, field="contexts")
+        if self.staged and len(contexts) != 1:
+            raise conflict("stages of this cascade reveal its context: open its rounds one by one")
+        if complete and not self.staged:
+            words = "complete is for cascades whose stages reveal the context; run the arms to stop"
+            raise invalid(words, field="complete")
         decisions, stops, rule_stops = None, list[int](), list[int]()
         try:
+            rows = self.contexts.rows(contexts)
             if self.staged:
-                rows = self.contexts.beginning(contexts)
-                waiting: Sequence[bytes | RoundInProgress] = [self._start(rows[0])]
+                started = self._start(rows[0], complete)
+                waiting: Sequence[bytes | RoundInProgress] = [started]
             else:
-                rows = self.contexts.rows(contexts)
-                if evidence and len(rows) > 1:
-                    self.contexts.check(rows)  # all, before any is decided
+                if evidence and len(rows) > 1 and self.policy.features is not None:
+                    self.policy.features.rows(rows)  # all are checked before any is decided
                 decisions, stops, rule_stops = self._decide(rows, one_by_one=evidence)
-                waiting = _split(rows)
+                waiting = [x.tobytes() for x in rows]  # none holds a batch in memory
         except StopwiseError as error:
             raise self.contexts.refusal(error) from None
         first, other = len(self.ledger), b"" if stops == rule_stops else bytes(rule_stops)
         decided = (len(waiting), rows.tobytes(), bytes(stops), other)
-        event = Opened(self.index, first, *decided, time, key, digest)
+        event = Opened(self.index, first, *decided, time, key, digest, complete)
         self._add(event, waiting, decisions, position)
         reasons = (decisions if evidence else None) or [None] * event.count
         return event, [self.answer(event.first + k, reason=one) for k, one in enumerate(reasons)]
@@ -134,12 +140,12 @@ class Learner:
         """Apply a recorded opening."""
         rows = np.frombuffer(event.contexts).reshape(event.count, -1).copy()
         if self.staged:
-            self._add(event, [self._start(rows[0])], None, position)
+            self._add(event, [self._start(rows[0], event.complete)], None, position)
             return
         decisions, stops, _ = self._decide(rows)
         # Another machine's rounding may differ: the answer that was given counts.
         self.divergences += sum(a != b for a, b in zip(stops, event.stops, strict=True))
-        self._add(event, _split(rows), decisions, position)
+        self._add(event, [x.tobytes() for x in rows], decisions, position)
 
     def _decide(
         self, rows: Rows, *, one_by_one: bool = False
@@ -177,8 +183,10 @@ class Learner:
         cost = self._costs[stop]
         self.recent.append(RecentDecision(self.ledger, number, time, stop, cost, reason))
 
-    def _start(self, row: Rows) -> RoundInProgress:
+    def _start(self, row: Rows, complete: bool) -> RoundInProgress:
         started = self.policy.start(row)
+        if complete:
+            started.run_all()
         started.next()  # always the first arm
         return started
 
@@ -353,6 +361,9 @@ class Learner:
                 raise conflict("another label was reported before; the first one counts")
             return None
         rule_stop = self.ledger.rule_stops[self.ledger.row(number)]
+        asked = self.ledger.wanted.get(number)
+        if asked is not None and asked.explored == 0:
+            rule_stop = len(outputs) - 1  # also if it ran every arm as it was told to
         event = Labelled(self.index, number, label, context, outputs, rule_stop, time)
         try:
             self.labelled(event)
@@ -420,11 +431,6 @@ class Learner:
             stops=stops,
             mean_cost=float(np.dot(stops, self._costs)) / n if n else None,
         )
-
-
-def _split(rows: Rows) -> list[bytes]:
-    """Return each row as bytes of its own, so that none holds a batch in memory."""
-    return [rows.tobytes()] if len(rows) == 1 else [x.tobytes() for x in rows]
 
 
 def _fingerprint(output: bytes, revealed: Rows) -> int:

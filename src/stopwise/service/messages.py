@@ -95,6 +95,13 @@ class RoundRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     context: Context = []
     evidence: Annotated[bool, Meta(description="Whether to explain the decision.")] = False
+    complete: Annotated[
+        bool | msgspec.UnsetType,
+        Meta(
+            description="Run every arm, whatever the rule says, where stages reveal the context; "
+            "where it would have stopped is recorded."
+        ),
+    ] = msgspec.UNSET  # not sent by clients that do not use it
 
 
 class BatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

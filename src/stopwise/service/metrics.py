@@ -6,6 +6,7 @@ the same.
 
 import asyncio
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 from types import SimpleNamespace
@@ -56,6 +57,7 @@ class Counters:
         self.commits = Histogram()
         self.failed_writes = 0  # how often writing began to fail
         self.snapshots = 0
+        self.proxy: Counter[tuple[str, str]] = Counter()  # by cascade and what happened
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count an answer; ``route`` is a name, never a path with ids in it."""
@@ -95,9 +97,14 @@ def _of_process(service: "Service") -> Iterable[Metric]:
     state, counters = service.state, service.counters
     single: list[tuple[Any, str, str, float]] = [
         (_GAUGE, "ready", "1 while requests are served, as /readyz reports it.", service.ready),
-        (_GAUGE, "waiting", "Requests that wait to be written.", service.waiting),
+        (_GAUGE, "waiting", "Requests that wait to be written.", service.writer.waiting),
         (_GAUGE, "lag_seconds", "Seconds since this process last had the entire log.", service.lag),
-        (_GAUGE, "writes_failing", "1 while nothing can be written.", bool(service.write_error)),
+        (
+            _GAUGE,
+            "writes_failing",
+            "1 while nothing can be written.",
+            bool(service.writer.write_error),
+        ),
         (_GAUGE, "cascades", "Cascades, the retired included.", len(state.cascades)),
         (_COUNTER, "events", "Events of the log that this process has read.", state.position),
         (_COUNTER, "failed_writes", "How often writing began to fail.", counters.failed_writes),
@@ -107,6 +114,9 @@ def _of_process(service: "Service") -> Iterable[Metric]:
         yield _family(kind, name, words, "", [([], float(value))])
     version = [([__version__], 1)]
     yield _family(_GAUGE, "build_info", "Always 1; the version is a label.", "version", version)
+    happened = ((list(values), n) for values, n in counters.proxy.items())
+    words = "What a proxy did beside answering: rounds in shadow, stages that failed, and so on."
+    yield _family(_COUNTER, "proxy", words, "cascade event", happened)
     words = "How long commits to the store took; one has many events."
     yield _family(_HISTOGRAM, "commit_seconds", words, "", [([], *_measured(counters.commits))])
     answers = [([route, str(status)], one) for (route, status), one in counters.answers.items()]
@@ -140,6 +150,7 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
     (_COUNTER, "hessians", "Hessians computed in these passes.", _effort("hessians")),
     (_COUNTER, "rows_visited", "Rows visited by these passes.", _effort("rows_visited")),
     (_GAUGE, "open_rounds", "Rounds that wait for outputs.", lambda one: len(one.ledger.open)),
+    (_GAUGE, "labels_wanted", "Labels asked for.", lambda one: len(one.ledger.answerable())),
     (_GAUGE, "rows_stored", "Distinct rows of history in memory.", _effort("rows_stored")),
     (_GAUGE, "policy_bytes", "Memory of what was learned.", lambda one: one.policy.nbytes),
 )
@@ -163,9 +174,9 @@ def _of_cascades(service: "Service") -> Iterable[Metric]:
         for k, (i, j) in enumerate(one.cascade.pairs())
         if one.counts.seen_total[k]  # 15 arms have 105 pairs, most never seen
     ]
-    labels, words = "cascade first second", "Rounds in which both of two arms answered."
-    seen = ((values, counts.seen_total[k]) for values, k, counts in pairs)
-    yield _family(_COUNTER, "pair_seen", words, labels, seen)
-    differed = ((values, counts.differed_total[k]) for values, k, counts in pairs)
-    words = "Of these, rounds in which they disagreed."
-    yield _family(_COUNTER, "pair_differed", words, labels, differed)
+    for name, words in (
+        ("seen", "Rounds in which both of two arms answered."),
+        ("differed", "Of these, rounds in which they disagreed."),
+    ):
+        values = ((labels, getattr(counts, f"{name}_total")[k]) for labels, k, counts in pairs)
+        yield _family(_COUNTER, f"pair_{name}", words, "cascade first second", values)

@@ -15,7 +15,7 @@ from stopwise.service.refusals import invalid
 
 MAX_DEPTH = 32  # of lists and objects in each other: deeper is no answer that anybody compares
 MAX_BYTES = 1024  # of a canonical form; of a longer one a hash is stored
-SHORT = 256  # characters or bytes below which results are cached: classifiers have few outputs
+SHORT = 256  # characters below which forms are cached: classifiers have few outputs
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -52,19 +52,13 @@ def _plain(value: object, field: str, depth: int) -> object:
     return value
 
 
+@lru_cache(4096)
 def fingerprint(form: bytes) -> int:
     """Return 64 bits that stand for a canonical form, and are never 0.
 
     Two forms share it with a chance of 1 in 2⁶³: then a conflicting repeat goes unnoticed.
     """
-    return _short_print(form) if len(form) < SHORT else _print(form)
-
-
-def _print(form: bytes) -> int:
     return int.from_bytes(blake2b(form, digest_size=8).digest(), "little") | 1
-
-
-_short_print = lru_cache(4096)(_print)
 
 
 def decode_output(form: bytes) -> Any:

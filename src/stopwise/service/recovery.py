@@ -16,12 +16,10 @@ Progress = Callable[[int, int], object]
 
 async def recover_state(
     store: EventStore,
-    *,
-    snapshots: bool = True,
     follows: Collection[str] | None = None,
     progress: Progress = lambda done, of: None,
 ) -> State:
-    """Return the state at the end of the log, from the newest snapshot or the first event.
+    """Return the state at the end of the log, from the newest snapshot and the events since.
 
     ``follows`` are the cascades whose events are applied (None: all). ``progress(position, end)``
     is called from time to time.
@@ -29,28 +27,20 @@ async def recover_state(
     end = 0
     for _ in range(ATTEMPTS):  # the log may be compacted while it is read
         end, _ = await store.end()
-        state = await from_snapshot(store, follows) if snapshots else State(follows)
-        complete = True
+        state = await from_snapshot(store, follows)
         async for blocks in paged(store.read(state.position)):
             base = blocks[0].base
             if base > state.position + 1:
-                # Compacted: the log begins with a snapshot, also without `snapshots`.
-                later = await from_snapshot(store, follows)
-                if later.position < base - 1:
-                    raise CorruptLogError(
-                        f"the log goes on at event {base} where {state.position + 1} should be, "
-                        "and there is no snapshot of what was between"
-                    )
-                if later.position > base - 1:
-                    complete, snapshots = False, True
-                    break
-                state = later
+                if max(await store.snapshots(), default=0) >= base - 1:
+                    break  # compacted to a newer snapshot
+                raise CorruptLogError(
+                    f"the log goes on at event {base} where {state.position + 1} should be, "
+                    "and there is no snapshot of what was between"
+                )
             # In a thread: health checks are answered meanwhile.
             await asyncio.to_thread(apply_all, state, blocks)
             progress(state.position, end)
-        if complete and state.position < end:  # nothing left but a snapshot
-            state = await from_snapshot(store, follows)
-        if complete and state.position >= end:
+        if state.position >= end:
             first = await store.first() or state.position + 1
             await asyncio.to_thread(state.forget, first)
             return state

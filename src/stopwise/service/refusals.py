@@ -1,8 +1,7 @@
 """Refusals: one exception for every request that is not carried out, and the table of its codes."""
 
 from dataclasses import KW_ONLY, dataclass
-
-import msgspec
+from typing import NamedTuple
 
 
 @dataclass(eq=False)
@@ -20,74 +19,44 @@ class Refusal(Exception):
         return self.message
 
 
-class Code(msgspec.Struct, frozen=True):
-    """One row of the table of errors: its HTTP status, what happened, what the caller should do."""
+class Code(NamedTuple):
+    """One row of the table of errors: its HTTP status, and what happened."""
 
     status: int
     meaning: str
-    remedy: str
 
 
 CODES: dict[str, Code] = {
     "bad_request": Code(
-        400, "The body is not JSON or is incomplete, or the request is not valid HTTP.", "Fix it."
+        400, "The body is not JSON or is incomplete, or the request is not valid HTTP."
     ),
-    "unauthorized": Code(
-        401, "No key was sent, or an unknown one.", "Send `Authorization: Bearer <key>`."
-    ),
+    "unauthorized": Code(401, "No key was sent, or an unknown one."),
     "forbidden": Code(
-        403,
-        "The key may not do this; or, without keys, the request came through another site.",
-        "Use a key with the scope or the cascade that the message names.",
+        403, "The key may not do this; or, without keys, the request came through another site."
     ),
-    "unknown_path": Code(404, "There is nothing at this path.", "Compare with `/openapi.json`."),
-    "unknown_cascade": Code(404, "No cascade has this name.", "Create it, or correct the name."),
-    "unknown_round": Code(
-        404, "The cascade has no round with this id.", "Send the id as it was answered."
-    ),
-    "method_not_allowed": Code(
-        405, "The path exists and the method does not.", "Use one that `Allow` names."
-    ),
+    "unknown_path": Code(404, "There is nothing at this path."),
+    "unknown_cascade": Code(404, "No cascade has this name."),
+    "unknown_round": Code(404, "The cascade has no round with this id."),
+    "method_not_allowed": Code(405, "The path exists and the method does not."),
     "conflict": Code(
         409,
         "It contradicts an earlier request: another output for the same arm, another body under "
         "the same Idempotency-Key, another cascade of the same name, an arm out of turn.",
-        "Do not send it again. The first one counts; find out which of the two is right.",
     ),
-    "retired": Code(
-        409, "The cascade is retired and takes no new rounds.", "Use another one, or create one."
-    ),
+    "retired": Code(409, "The cascade is retired and takes no new rounds."),
     "gone": Code(
-        410,
-        "The round was given up because too many were open, or its events were compacted away.",
-        "Drop it. Raise `keep_open` if outputs come late.",
+        410, "The round was given up because too many were open, or its events were compacted away."
     ),
-    "too_large": Code(
-        413, "The body is larger than this service takes.", "Send less, or smaller batches."
-    ),
-    "unsupported_media_type": Code(
-        415, "The body is not declared as JSON.", "Send `Content-Type: application/json`."
-    ),
-    "invalid": Code(
-        422,
-        "The body is JSON, but not what the route takes; `field` says where.",
-        "Fix that field. Sending the same again gives the same answer.",
-    ),
+    "too_large": Code(413, "The body is larger than this service takes."),
+    "unsupported_media_type": Code(415, "The body is not declared as JSON."),
+    "invalid": Code(422, "The body is JSON, but not what the route takes; `field` says where."),
     "too_many_requests": Code(
-        429,
-        "The key's rate is used up, or more requests are waiting than the service holds.",
-        "Wait as long as `Retry-After` says and send it again, more slowly.",
+        429, "The key's rate is used up, or more requests are waiting than the service holds."
     ),
     "internal": Code(
-        500,
-        "A defect of the service; its log has it under the `X-Request-Id` of the answer.",
-        "Report it. With an Idempotency-Key it is safe to try again.",
+        500, "A defect of the service; its log has it under the `X-Request-Id` of the answer."
     ),
-    "unavailable": Code(
-        503,
-        "The service is starting, stopping, or cannot write its log.",
-        "Wait as long as `Retry-After` says and send it again.",
-    ),
+    "unavailable": Code(503, "The service is starting, stopping, or cannot write its log."),
 }
 
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
-from signal import SIGINT, SIGTERM
+from signal import SIGINT, SIGTERM, Signals
 from typing import TYPE_CHECKING, Any
 
-from stopwise.errors import InvalidParameterError, StopwiseError, missing_package
+from stopwise.errors import InvalidParameterError, MissingPackageError, StopwiseError
 from stopwise.service.keys import Keys
 from stopwise.service.server_log import LOG, start_server_log
 from stopwise.service.settings import Settings, shown_store
@@ -31,8 +31,12 @@ HEAD_TIMEOUT = 75_000
 HEAD_BUFFER = 32_768  # bytes; with max_connections it bounds the memory that strangers can use
 
 
-def serve(settings: Settings, report: Callable[[str], object]) -> None:
-    """Serve until SIGTERM or SIGINT; report where it listens and when it is ready.
+def serve(
+    settings: Settings,
+    report: Callable[[str], object],
+    app: "Callable[[Service, Settings], App] | None" = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT; report where it listens. ``app`` is an `App` with more routes.
 
     It raises `InvalidParameterError` (a host that others can reach, and no keys), `StoreError` or
     `CorruptLogError` (the log), `OSError` (the port).
@@ -40,7 +44,9 @@ def serve(settings: Settings, report: Callable[[str], object]) -> None:
     keys = checked_keys(settings)
     for name in PACKAGES:
         if find_spec(name) is None:
-            raise missing_package("serving", name, "service")
+            raise MissingPackageError.of("serving", name, "service")
+    if settings.traces is not None and find_spec("opentelemetry") is None:
+        raise MissingPackageError.of("tracing", "opentelemetry-sdk", "otel")
     start_server_log(settings)
     before = os.umask(0o077)  # only their owner can read the files: a log holds contexts
     try:
@@ -49,7 +55,7 @@ def serve(settings: Settings, report: Callable[[str], object]) -> None:
             from uvloop import run  # where there is one
         except ImportError:
             from asyncio import run
-        run(_serve(settings, address, keys, report))
+        run(_serve(settings, address, keys, report, app))
     finally:
         os.umask(before)
 
@@ -92,17 +98,25 @@ def free_address(settings: Settings) -> tuple[str, int]:
 
 
 async def _serve(
-    settings: Settings, address: tuple[str, int], keys: Keys | None, report: Callable[[str], object]
+    settings: Settings,
+    address: tuple[str, int],
+    keys: Keys | None,
+    report: Callable[[str], object],
+    make_app: "Callable[[Service, Settings], App] | None",
 ) -> None:
+    from stopwise.service.http.app import App
     from stopwise.service.service import Service
     from stopwise.service.store import open_store
 
     service = Service(open_store(settings.store), settings)
+    app = (make_app or App)(service, settings)
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (SIGTERM, SIGINT):
         with suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
             loop.add_signal_handler(number, asked.set)
+    if app.access.keys is not None and sys.platform != "win32":
+        loop.add_signal_handler(Signals.SIGHUP, app.access.keys.reload)
 
     def listening(url: str) -> None:
         needs, count = ("no key", None) if keys is None else ("a key", keys.count())
@@ -110,7 +124,7 @@ async def _serve(
         fields = {"url": url, "keys": count, "store": shown_store(settings.store)}
         LOG.info("listens", extra=fields | {"version": __version__})
 
-    await run_service(service, address, asked, listening=listening, report=report)
+    await run_service(service, address, asked, listening, app)
     LOG.info("stopped", extra={"position": service.state.position})
 
 
@@ -118,9 +132,7 @@ async def run_service(
     service: "Service",
     address: tuple[str, int],
     asked: asyncio.Event,
-    *,
     listening: Callable[[str], object],
-    report: Callable[[str], object] = lambda _: None,
     app: "App | None" = None,
 ) -> None:
     """Serve until ``asked`` is set, or until the service cannot go on.
@@ -129,20 +141,23 @@ async def run_service(
     until asked again; then the listener closes, requests in flight are finished, and a snapshot
     is written.
     """
+    from stopwise.service.http.app import App
+
+    app = app or App(service, service.settings)
     await service.start()
+    starting: asyncio.Task[None] | None = None
     try:
-        server = _server(service, address, app)
+        server = _server(service.settings, address, app)
         serving = asyncio.create_task(server.serve())
         try:
             await _accepting(address, serving)
             scheme = "http" if service.settings.tls_cert is None else "https"
             host = service.settings.host
             listening(f"{scheme}://{f'[{host}]' if ':' in host else host}:{address[1]}")
-            announcing = asyncio.create_task(_announce_ready(service, report))
+            starting = asyncio.create_task(_started(app, service))
             asking = asyncio.create_task(asked.wait())
             ends = {service.failed, asking, serving}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            announcing.cancel()
             service.draining = True
             as_asked = asked.is_set()
             drain = service.settings.drain
@@ -155,8 +170,13 @@ async def run_service(
         finally:
             server.stop()
             await asyncio.wait([serving], timeout=service.settings.stop_timeout)
+            await app.stopped()
     finally:
+        if starting is not None:
+            starting.cancel()
         await service.stop()
+        if app.traces is not None:
+            await asyncio.to_thread(app.traces.close)
     if service.failed.done():
         error = service.failed.result()
         if isinstance(error, StopwiseError):
@@ -167,16 +187,21 @@ async def run_service(
         raise StopwiseError("the HTTP server has ended by itself; its log may have the reason")
 
 
-def _server(service: "Service", address: tuple[str, int], app: "App | None") -> "Server":
+async def _started(app: "App", service: "Service") -> None:
+    try:
+        await app.started()
+    except Exception as error:
+        if not service.failed.done():
+            service.failed.set_result(error)
+
+
+def _server(settings: Settings, address: tuple[str, int], app: "App") -> "Server":
     from granian.constants import HTTPModes, Interfaces, SSLProtocols
     from granian.http import HTTP1Settings
     from granian.server.embed import Server
 
-    from stopwise.service.http.app import App
-
-    settings = service.settings
     return Server(
-        app or App(service, settings),
+        app,
         address=address[0],
         port=address[1],
         interface=Interfaces.RSGI,
@@ -202,9 +227,3 @@ async def _accepting(address: tuple[str, int], serving: "asyncio.Task[Any]") -> 
             return
         await asyncio.sleep(0.01)
     await serving  # raises why it could not start
-
-
-async def _announce_ready(service: "Service", report: Callable[[str], object]) -> None:
-    while not service.ready:
-        await asyncio.sleep(0.2)
-    report("Ready.")

@@ -35,21 +35,17 @@ def log_request(method: str, path: str, status: int, seconds: float, **more: str
 
 
 def start_server_log(settings: Settings, stream: TextIO | None = None) -> None:
-    """Send the log to stderr in the format of the settings; also warnings of the HTTP server."""
+    """Send the log to stderr; also warnings of libraries."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(_Lines(settings.log_format))
-    for logger in (LOG, logging.getLogger("_granian"), logging.getLogger("granian.access")):
+    handler.setFormatter(_Lines())
+    for logger in (LOG, *map(logging.getLogger, ("_granian", "granian.access", "opentelemetry"))):
         logger.handlers = [handler]
         logger.setLevel(settings.log_level.upper() if logger is LOG else "WARNING")
         logger.propagate = False
 
 
 class _Lines(logging.Formatter):
-    """Time, level, what, then the fields: a JSON object, or text for people."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self._json = kind == "json"
+    """A JSON object on a line: time, level, what, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
@@ -58,14 +54,5 @@ class _Lines(logging.Formatter):
         fields = {name: value for name, value in vars(record).items() if name not in _USUAL}
         caught = record.exc_info
         error = self.formatException(caught) if caught and caught[1] else ""
-        if self._json:  # no field replaces what comes first
-            return _json(first | fields | first | ({"error": error} if error else {}))
-        words = [time, f"{record.levelname:7}", what if what.isprintable() else _json(what)[1:-1]]
-        for name, value in fields.items():
-            bare = isinstance(value, str) and value.isprintable() and not set(value) & set(' "=')
-            words.append(f"{name}={value if bare and value else _json(value)}")
-        return " ".join(words) + (f"\n{error}" if error else "")
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value, enc_hook=repr).decode()
+        every = first | fields | first | ({"error": error} if error else {})  # none replaces these
+        return msgspec.json.encode(every, enc_hook=repr).decode()

@@ -11,14 +11,13 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
-from stopwise.errors import StoreError
+from stopwise.errors import StopwiseError, StoreError
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.service import messages as m
 from stopwise.service import spec as specs
 from stopwise.service.contexts import Contexts
 from stopwise.service.events import Created, Event, Opened, Reported, Retired, context_of, decode
 from stopwise.service.learner import Learner
-from stopwise.service.loading import Loading
 from stopwise.service.metrics import Counters
 from stopwise.service.outputs import decode_output
 from stopwise.service.recovery import recover_state
@@ -26,7 +25,7 @@ from stopwise.service.refusals import Refusal, conflict, invalid
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
 from stopwise.service.snapshotting import snapshot_process, write_snapshot
-from stopwise.service.state import State, spec_digest
+from stopwise.service.state import NotFollowed, State, spec_digest
 from stopwise.service.store import open_store
 from stopwise.service.store.base import EventStore
 from stopwise.service.writer import WAIT, Applied, Command, Writer, unavailable
@@ -49,22 +48,20 @@ class Service:
         self.counters = Counters()
         self.recovering = "the service has not started"  # how far it has come; "" once done
         self.draining = False  # about to stop: requests are answered, and `ready` is False
-        self.failed: asyncio.Future[Exception]  # the error, should it be unable to go on
+        # The error, should it be unable to go on.
+        self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._store = store
         self._reader = open_store(settings.store)  # a connection of its own, to look up events
         self._reading = asyncio.Lock()
         self._last_snapshot = 0
-        self._hash: m.StateAnswer | None = None  # of the newest state asked for
-        self._empty = State()
-        self._writer: Writer | None = None
-        self.loaded = Loading(settings.store, lambda: cast(Writer, self._writer))
+        self.writer = Writer(store, settings, self.counters, self._recover)
+        self._loading: dict[str, asyncio.Task[None]] = {}  # by the name of the cascade
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- start and stop -----------------------------------------------------------------------
 
     async def start(self) -> None:
         """Open the store and begin to read the log in the background, until `ready`."""
-        self.failed = asyncio.get_running_loop().create_future()
         await self._store.open()
         if not self._store.shared:
             await self._store.begin(END)  # or fail: another process serves this file
@@ -73,21 +70,7 @@ class Service:
 
     async def _live(self) -> None:
         try:
-            state = await self._first_recovery()
-            self._writer = Writer(
-                self._store,
-                state,
-                recover=self._recover,
-                follow_every=self.settings.follow_every if self._store.shared else None,
-                max_waiting=self.settings.max_waiting,
-                report=self._report,
-                committed=self.counters.commits.add,
-            )
-            gc.collect()
-            gc.freeze()  # what is here now stays; the collector need not look at it again
-            self.recovering = ""
-            LOG.info("ready", extra={"events": state.position})
-            await self._writer.run()
+            await self.writer.run()
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -95,71 +78,57 @@ class Service:
             LOG.critical("the service cannot go on", extra={"reason": str(error)}, exc_info=error)
             self.failed.set_result(error)
 
-    async def _first_recovery(self) -> State:
-        while True:  # until the store can be read
-            try:
-                state = await self._recover()
-                self._last_snapshot = max(await self._store.snapshots(), default=0)
-                return state
-            except StoreError as error:
-                self.recovering = f"the log cannot be read yet: {error}"
-                LOG.error("the log cannot be read yet", extra={"reason": str(error)})
-                await asyncio.sleep(1)
-
     async def _recover(self) -> State:
         def progress(done: int, of: int) -> None:
             self.recovering = f"recovering: {done:,} of {of:,} events"
 
         follows = (self.state.follows or ()) if self._store.shared else None
         state = await recover_state(self._store, follows=follows, progress=progress)
-        LOG.info("recovered", extra={"events": state.position})
-        if self._writer is not None:  # not the first time: the writer goes on at once
-            self.recovering = ""
+        self._last_snapshot = max(await self._store.snapshots(), default=0)
+        if not self.state.position:  # the first time
+            gc.collect()
+            gc.freeze()  # what is here now stays; the collector need not look at it again
+        self.recovering = ""
+        LOG.info("ready", extra={"events": state.position})
         return state
 
     async def stop(self) -> None:
         """Finish what is waiting, write a snapshot, and close."""
-        live, writer = self._tasks[:1], self._writer
-        if writer is not None:
+        live, writer = self._tasks[:1], self.writer
+        if not self.recovering:
             writer.stop()
             await asyncio.wait(live, timeout=self.settings.stop_timeout)
         finished = all(task.done() for task in live) and not self.failed.done()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        complete = finished and writer is not None and writer.settled and not self.write_error
+        complete = finished and writer.settled and not self.writer.write_error
         if complete and self.state.position > self._last_snapshot:
             state = None if self._store.shared else self.state
             await self._save(write_snapshot(self.settings.store, state))
         for store in (self._store, self._reader):
             await store.close()
 
-    def _report(self, reason: str) -> None:
-        if reason:
-            self.counters.failed_writes += 1
-            LOG.error("nothing can be written", extra={"reason": reason})
-        else:
-            LOG.warning("writing works again")
-
     async def _snapshots(self) -> None:
         """Write a snapshot whenever the log has grown enough since the last."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            if self._writer is not None:
-                with suppress(Refusal, StoreError):  # nothing can be read or written: later
-                    await self._forget(self._writer)
+            if self.recovering:
+                continue
+            with suppress(Refusal, StoreError):  # nothing can be read or written: later
+                await self._forget()
             position = self.state.position
             due = max(self.settings.snapshot_every, position // GROWTH)
-            if self._writer is not None and position - self._last_snapshot >= due:
+            if position - self._last_snapshot >= due:
                 await self._save(snapshot_process(self.settings.store))
 
-    async def _forget(self, writer: Writer) -> None:
+    async def _forget(self) -> None:
         """Forget cascades that nobody asks about, and rounds that were compacted away."""
         async with self._reading:
             await self._reader.open()
             first = await self._reader.first() or 0
         if self.state.follows or first > self.state.logged_from:
-            await writer.read(lambda state: (state.unfollow(KEEP_UNUSED), state.forget(first)))
+            await self.writer.read(lambda state: (state.unfollow(KEEP_UNUSED), state.forget(first)))
 
     async def _save(self, writing: Awaitable[int]) -> None:
         """Write a snapshot. Whatever goes wrong, the log has it all, and the next may succeed."""
@@ -180,7 +149,7 @@ class Service:
     @property
     def state(self) -> State:
         """The state at the end of the log; read it, do not change it (see `readable`)."""
-        return self._empty if self._writer is None else self._writer.state
+        return self.writer.state
 
     @property
     def ready(self) -> bool:
@@ -192,36 +161,25 @@ class Service:
         """Why requests should not be sent here; "" if they should."""
         return (
             (self.draining and "the service is about to stop")
+            or self.writer.write_error
             or self.recovering
-            or self.write_error
         )
-
-    @property
-    def write_error(self) -> str:
-        """Why nothing can be written now; "" if it can."""
-        return "" if self._writer is None else self._writer.write_error
-
-    @property
-    def waiting(self) -> int:
-        """Requests that wait for their turn."""
-        return 0 if self._writer is None else self._writer.waiting
 
     @property
     def lag(self) -> float:
         """Seconds since memory last had all of the log; 0 where nobody else writes."""
-        if self._writer is None or not (self._store.shared or self._writer.write_error):
-            return 0.0
-        return time.monotonic() - self._writer.up_to_date_at
+        alone = not self._store.shared and not self.writer.write_error
+        return 0.0 if alone else time.monotonic() - self.writer.up_to_date_at
 
     async def readable(self) -> None:
         """Wait until no request is being applied in a thread: then the state can be read."""
-        while self._writer is not None and not self._writer.idle.is_set():
-            await self._writer.idle.wait()
+        while not self.writer.idle.is_set():
+            await self.writer.idle.wait()
 
     def check_recovered(self) -> None:
         """Refuse if the log has not been read yet."""
         if self.recovering:
-            words = f"the service is not ready: {self.recovering}. Try again a little later"
+            words = f"the service is not ready: {self.not_ready}. Try again a little later"
             raise Refusal(503, "unavailable", words, retry_after=WAIT)
 
     # -- cascades -----------------------------------------------------------------------------
@@ -246,14 +204,9 @@ class Service:
             raise invalid(f"this cascade cannot be stored: {error}") from None
         limits = self.settings
 
-        def repeated(state: State) -> m.CascadeView | None:
-            known = state.repeats.find(key, digest)
-            return known and state.learner(state.order[known.first].spec.name).view()
-
         def create(state: State, time: float) -> Applied:
-            if (view := repeated(state)) is not None:
-                return None, (view, False)
-            existing = state.cascades.get(spec.name)
+            known = state.repeats.find(key, digest)
+            existing = state.order[known.first] if known else state.cascades.get(spec.name)
             if existing is not None and existing.spec == spec:
                 return None, (state.learner(spec.name).view(), False)
             if existing is not None:
@@ -275,9 +228,6 @@ class Service:
             state.created(event, policy)
             return event, (state.cascades[spec.name].view(), True)
 
-        if (view := await self.look_up(lambda: repeated(self.state))) is not None:
-            await self.submit(_nothing)  # it may be in memory only
-            return view, False
         policy = await asyncio.to_thread(
             specs.build, spec, max_context=limits.max_context, max_features=limits.max_features
         )
@@ -303,6 +253,7 @@ class Service:
         """Open one round or a batch; also return whether they are new."""
         single = isinstance(request, m.RoundRequest)
         evidence = request.evidence
+        complete = isinstance(request, m.RoundRequest) and request.complete is True
         contexts: Contexts = [request.context] if single else request.contexts
         if len(contexts) > self.settings.max_batch:
             words = f"{len(contexts):,} contexts; a batch has {self.settings.max_batch:,} at most"
@@ -311,8 +262,9 @@ class Service:
 
         def open_rounds(state: State, time: float) -> Applied:
             learner = state.learner(name)
+            told = {"evidence": evidence, "complete": complete}
             event, answers = learner.open(
-                contexts, time, state.position + 1, evidence=evidence, key=key, digest=digest
+                contexts, time, state.position + 1, key=key, digest=digest, **told
             )
             return event, (answers, event is not None)
 
@@ -361,20 +313,17 @@ class Service:
         )
 
     async def state_hash(self) -> m.StateAnswer:
-        """Return the digest of the state, computed once for each state."""
+        """Return the digests of the log and of the state."""
 
         def compute(state: State) -> m.StateAnswer | None:
             if len(state.followed()) < len(state.order):
                 return None
-            now = state.position, state.log_digest.hex()
-            if self._hash is None or (self._hash.position, self._hash.log) != now:
-                self._hash = m.StateAnswer(*now, state.hash())
-            return self._hash
+            return m.StateAnswer(state.position, state.log_digest.hex(), state.hash())
 
         self.check_recovered()
         while True:
             await self.cascades()  # all are followed, unless another replica created one just now
-            if (answer := await cast(Writer, self._writer).read(compute)) is not None:
+            if (answer := await self.writer.read(compute)) is not None:
                 return answer
 
     # -- how requests are carried out ---------------------------------------------------------
@@ -382,12 +331,37 @@ class Service:
     def submit(self, command: Command, *, slow: bool = False) -> "asyncio.Future[Any]":
         """Return a future that has the answer of a command once its event is in the log."""
         self.check_recovered()
-        return cast(Writer, self._writer).submit(command, slow=slow)
+        return self.writer.submit(command, slow=slow)
 
     def slow_for(self, name: str, rounds: int = 1, evidence: bool = False) -> bool:
         """Return whether a request for a cascade may hold up the event loop."""
         learner = self.state.cascades.get(name)
         return learner is not None and learner.work(rounds, evidence=evidence) > ON_LOOP
+
+    async def loaded(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask; where a replica does not follow a cascade yet, load it and ask again."""
+        while True:
+            try:
+                return await ask()
+            except NotFollowed as missing:
+                name = missing.name
+            if name not in self._loading:
+                self._loading[name] = asyncio.create_task(self._load(name))
+            await asyncio.shield(self._loading[name])
+
+    async def _load(self, name: str) -> None:
+        """Read a cascade from the log, and follow it from then on; others are served meanwhile."""
+        store = open_store(self.settings.store)
+        try:
+            await store.open()
+            state = await recover_state(store, follows=[name])
+            await self.writer.follow(state, name)
+            LOG.info("follows", extra={"cascade": name, "events": state.position})
+        except StopwiseError as error:
+            raise unavailable(str(error)) from error
+        finally:
+            del self._loading[name]
+            await store.close()
 
     async def look_up(self, look: Callable[[], T]) -> T:
         """Look something up; what another replica did just now is read before it is refused."""
@@ -411,7 +385,7 @@ class Service:
         """Return how a round was opened and how it ended; None: not in the log, or not yet."""
         ledger, row = learner.ledger, learner.ledger.row(number)
         positions = ledger.opened_at[row], ledger.ended_at[row]
-        if self._writer is not None and not self._writer.settled:
+        if not self.writer.settled:
             await self.submit(_nothing)  # what is being written now may be what is looked for
         found: list[Event | None] = []
         try:
@@ -422,11 +396,7 @@ class Service:
                     found.append(block and decode(block.payload)[position - block.base])
         except StoreError as error:
             raise unavailable(str(error)) from error
-        opened, ended = found
-        return (
-            opened if isinstance(opened, Opened) else None,
-            ended if isinstance(ended, Reported) else None,
-        )
+        return cast(tuple[Opened | None, Reported | None], tuple(found))
 
     def find(self, name: str, id_: str) -> tuple[Learner, int]:
         """Return the cascade and the number of a round, or refuse: there is none."""

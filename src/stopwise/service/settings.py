@@ -48,13 +48,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     stop_timeout: Seconds = 10.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["json", "text"] = "json"
     log_requests: Literal["none", "failed", "all"] = "failed"
+    traces: Text | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict each other."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidParameterError("tls_cert and tls_key belong together: set both, or none")
+        if not (self.traces or "http://").startswith(("http://", "https://")):
+            raise InvalidParameterError(f"traces is {self.traces!r}: write http://HOST:PORT")
 
 
 _HELP = {
@@ -82,9 +84,10 @@ _HELP = {
     "so that load balancers send no more.",
     "stop_timeout": "Seconds that requests in flight have to finish when the service stops.",
     "log_level": "Lowest level of what is logged on stderr.",
-    "log_format": "One JSON object per line, or text for people.",
     "log_requests": "Which requests are logged: `failed` are those answered with 400 and above, "
     "but not 429 and 503, which come in floods and are counted.",
+    "traces": "Address of an OTLP/HTTP collector, such as `http://127.0.0.1:4318`, that is sent "
+    "OpenTelemetry traces; without it, there are none.",
 }
 
 
@@ -97,11 +100,6 @@ class Setting(msgspec.Struct, frozen=True):
     type: Any  # that a value must have, without None
     kind: Any  # str, int or float
     choices: tuple[str, ...]  # if it is one of a few words
-
-    @property
-    def flag(self) -> str:
-        """Its flag."""
-        return "--" + self.name.replace("_", "-")
 
 
 def _setting(field: msgspec.structs.FieldInfo) -> Setting:
@@ -125,14 +123,25 @@ def load_settings(
     Empty variables and flags that are None count as not set. An unknown name or a value that is not
     valid raises `InvalidParameterError`, whose message names the source.
     """
-    found: dict[str, Any] = {}
+    table: Mapping[str, Any] = {}
     if file is not None:
         try:
             table = tomllib.loads(file.read_text("utf-8"))
         except (OSError, ValueError) as error:  # no such file, or not TOML
             raise InvalidParameterError(f"cannot read the settings in {file}: {error}") from error
-        for name, value in table.items():
-            found[name] = _checked(name, value, f"{file}: {name}", strict=True)
+    return combined_settings(table, f"{file}: ", environment, flags)
+
+
+def combined_settings(
+    table: Mapping[str, Any],
+    source: str,
+    environment: Mapping[str, str],
+    flags: Mapping[str, object],
+) -> Settings:
+    """Combine settings as `load_settings` does; ``source`` is what messages call the table."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        found[name] = _checked(name, value, f"{source}{name}", strict=True)
     for variable, text in environment.items():
         name = variable.removeprefix(PREFIX).lower()
         ours = variable.startswith(PREFIX) and variable.isupper()  # written in capitals
@@ -143,7 +152,7 @@ def load_settings(
             found[name] = _checked(name, text, variable)
     for name, value in flags.items():
         if value is not None:
-            found[name] = _checked(name, value, SETTINGS[name].flag)
+            found[name] = _checked(name, value, f"--{name.replace('_', '-')}")
     return Settings(**found)
 
 

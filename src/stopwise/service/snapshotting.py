@@ -5,6 +5,7 @@ module; the address of the store, which may contain a password, comes on stdin.
 """
 
 import asyncio
+import os
 import sys
 from contextlib import suppress
 
@@ -41,6 +42,8 @@ async def snapshot_process(where: str) -> int:
 
 
 if __name__ == "__main__":
+    with suppress(AttributeError):  # Windows
+        os.nice(19)  # requests come first
     try:
         sys.stdout.write(str(asyncio.run(write_snapshot(sys.stdin.read()))))
     except StopwiseError as error:

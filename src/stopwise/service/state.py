@@ -21,7 +21,7 @@ from stopwise.service.store.base import Snapshot
 # A snapshot: magic, format (4 bytes), SHA-256 of all that follows; then what the dashboard shows
 # and the state, each with its length before it (8 bytes); then policies and columns, raw.
 MAGIC = b"STOPSNAP"
-FORMAT = 7  # an older one is ignored, and the log read from before it
+FORMAT = 8  # an older one is ignored, and the log read from before it
 PART = 256 << 10  # bytes that are copied, and written, at once
 _HEAD = len(MAGIC) + 4 + 32
 
@@ -89,20 +89,14 @@ class State:
 
     def apply(self, block: ev.Block) -> None:
         """Apply the events of a stored block."""
-        name = f"the block of events {block.base} to {block.end}"
         if block.base != self.position + 1:
             raise CorruptLogError(
                 f"the log goes on at event {block.base} where {self.position + 1} should be"
             )
         if ev.chain_digest(self.log_digest, block.payload) != block.digest:
-            raise CorruptLogError(f"{name} was changed after it was written: its digest differs")
-        try:
-            events = ev.decode(block.payload)
-        except msgspec.MsgspecError as error:
-            raise CorruptLogError(f"{name} cannot be read: {error}") from error
-        if len(events) != block.count:
-            raise CorruptLogError(f"{name} has lost some of its events")
-        for event in events:
+            events = f"events {block.base} to {block.end}"
+            raise CorruptLogError(f"{events} were changed after they were written: digests differ")
+        for event in ev.events_of(block):
             try:
                 self.apply_event(event)
             except (StopwiseError, Refusal, LookupError, ValueError, TypeError) as error:

@@ -14,9 +14,11 @@ from typing import Any, TypeAlias, TypeVar
 from stopwise.errors import CorruptLogError, StoreError
 from stopwise.service import events as codec
 from stopwise.service.events import Block, Event, chain_digest
+from stopwise.service.metrics import Counters
 from stopwise.service.recovery import apply_all, paged
 from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import LOG
+from stopwise.service.settings import Settings
 from stopwise.service.state import State
 from stopwise.service.store.base import EventStore
 
@@ -34,48 +36,43 @@ Command: TypeAlias = Callable[[State, float], Applied]
 
 
 Future: TypeAlias = "asyncio.Future[Any]"
-Waiting: TypeAlias = tuple[Command, Future]
+Early: TypeAlias = Callable[[Any], bool]  # whether an answer may be given before its commit
+Waiting: TypeAlias = tuple[Command, Future, Early | None]
 
 
 class Writer:
     """Applies requests in groups, each in the log before it is answered.
 
-    ``recover`` reads the state from the log again. Every ``follow_every`` seconds the writer reads
-    events of others (None: there are none). ``report`` is called with the reason when writing
-    fails, and with "" when it works again; ``committed`` with the seconds that each commit took.
+    ``recover`` reads the state from the log. Where others write to the log, the writer reads their
+    events every `follow_every` seconds.
     """
 
     def __init__(
         self,
         store: EventStore,
-        state: State,
-        *,
+        settings: Settings,
+        counters: Counters,
         recover: Callable[[], Awaitable[State]],
-        follow_every: float | None,
-        max_waiting: int,
-        report: Callable[[str], object],
-        committed: Callable[[float], object],
     ) -> None:
-        self.state = state
+        self.state = State()
         self.write_error = ""
         self.up_to_date_at = time.monotonic()  # when memory last had all of the log
         self.idle = asyncio.Event()
         self.idle.set()
         self._store = store
+        self._counters = counters
         self._recover = recover
-        self._follow_every = follow_every
-        self._max_waiting = max_waiting
-        self._report = report
-        self._committed = committed
-        self._queue: list[Waiting] = []
-        self._slow: list[Waiting] = []  # those that may take long
+        self._follow_every = settings.follow_every if store.shared else None
+        self._max_waiting = settings.max_waiting
+        # By whether they may take long.
+        self._queues: dict[bool, list[Waiting]] = {False: [], True: []}
         self._readers: list[tuple[Callable[[], Awaitable[Any]], Future]] = []
         self._wake = asyncio.Event()
         self._stopping = False
         self._held: Block | None = None  # applied in memory, perhaps not in the log
         self._current: list[Waiting] = []  # the group that is being applied
         self._last_group = 0  # how many requests it had
-        self._outdated = False  # memory may differ from the log, which must be read again
+        self._outdated = True  # memory may differ from the log, which must be read (again)
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -86,16 +83,20 @@ class Writer:
     @property
     def waiting(self) -> int:
         """How many requests wait for their turn."""
-        return len(self._queue) + len(self._slow)
+        return len(self._queues[False]) + len(self._queues[True])
 
-    def submit(self, command: Command, *, slow: bool = False) -> Future:
-        """Return a future that has the answer once the event is in the log."""
+    def submit(self, command: Command, *, slow: bool = False, early: Early | None = None) -> Future:
+        """Return a future that has the answer once the event is in the log.
+
+        An answer that ``early`` accepts is there once it is applied: for a step of a round whose
+        last step waits for the log, and so for all steps before it.
+        """
         self._check_writable()
         if self.waiting >= self._max_waiting:
             words = f"{self.waiting:,} requests are waiting already; try again a little later"
             raise Refusal(429, "too_many_requests", words, retry_after=1)
         future: Future = self._loop.create_future()
-        (self._slow if slow else self._queue).append((command, future))
+        self._queues[slow].append((command, future, early))
         if self.waiting == 1:
             self._wake.set()
         return future
@@ -141,14 +142,19 @@ class Writer:
                 try:
                     await self._work()
                 except StoreError as error:
-                    self._degraded(str(error))
+                    reason = str(error)
+                    _fail(self._taken(), unavailable(reason))
+                    if reason != self.write_error:
+                        self.write_error = reason
+                        self._counters.failed_writes += 1
+                        LOG.error("nothing can be written", extra={"reason": reason})
                     if self._stopping:
                         return
                     await asyncio.sleep(RETRY)
         finally:  # no request waits for ever
             self._stopping = True
             stopping = unavailable("the service is stopping")
-            _fail([*(future for _, future in self._current), *self._taken()], stopping)
+            _fail([*(future for _, future, _ in self._current), *self._taken()], stopping)
 
     async def _work(self) -> None:
         if self._outdated:
@@ -157,11 +163,11 @@ class Writer:
         if self._held is not None:
             await self._settle()
         elif self.waiting:
-            if self._queue:
-                if MANY < self._last_group > len(self._queue):
+            if self._queues[False]:
+                if MANY < self._last_group > len(self._queues[False]):
                     await asyncio.sleep(GATHER)  # those just answered may ask again
                 await self._group(slow=False)
-            if self._slow and self.settled:
+            if self._queues[True] and self.settled:
                 await self._group(slow=True)
                 await asyncio.sleep(0)  # those who wait to read have their turn
         elif self._follow_every is not None:
@@ -172,7 +178,7 @@ class Writer:
         if not self._outdated:
             if self.write_error:
                 self.write_error = ""
-                self._report("")
+                LOG.warning("writing works again")
             while self._readers and self.settled:
                 reader, future = self._readers.pop(0)
                 try:
@@ -180,8 +186,7 @@ class Writer:
                 except Exception as error:
                     _fail([future], error)
                 else:
-                    if not future.done():
-                        future.set_result(answer)
+                    _succeed(future, answer)
 
     def stop(self) -> None:
         """Take no more requests; `run` returns when those that wait are done."""
@@ -204,10 +209,7 @@ class Writer:
     async def _group(self, *, slow: bool) -> None:
         if not await self._caught_up(await self._store.begin(self.state.position)):
             return
-        if slow:
-            self._current, self._slow = self._slow, []
-        else:
-            self._current, self._queue = self._queue, []
+        self._current, self._queues[slow] = self._queues[slow], []
         state, now = self.state, time.time()
         base = state.position + 1
         events: list[Event] = []
@@ -228,12 +230,12 @@ class Writer:
             await self._store.release()
             return
         group, rest = self._current[: len(answers)], self._current[len(answers) :]
-        if slow:
-            self._slow = rest + self._slow  # after this commit
-        else:
-            self._queue = rest + self._queue
+        self._queues[slow] = rest + self._queues[slow]  # after this commit
         self._current = group
         self._last_group = 0 if slow else len(group)
+        for (_, future, early), answer in zip(group, answers, strict=True):
+            if early is not None and not isinstance(answer, Refusal) and early(answer):
+                _succeed(future, answer)
         if events:
             digest = chain_digest(state.log_digest, payload)
             self._held = Block(base, len(events), now, digest, payload)
@@ -244,24 +246,24 @@ class Writer:
                 # It may be in the log or not; what is certain is that nobody was answered.
                 self._fail_group("it is not known whether this was stored")
                 raise
-            self._committed(time.perf_counter() - began)
+            self._counters.commits.add(time.perf_counter() - began)
             state.log_digest = digest
             self._held = None
         else:
             await self._store.release()
         self.up_to_date_at = time.monotonic()
-        for (_, future), answer in zip(group, answers, strict=True):
+        for (_, future, _), answer in zip(group, answers, strict=True):
             if isinstance(answer, Refusal):
                 _fail([future], answer)
-            elif not future.done():  # else the client went away
-                future.set_result(answer)
+            else:
+                _succeed(future, answer)
         self._current = []
 
     def _apply_group(self, now: float, events: list[Event], answers: list[object]) -> None:
         """Apply the requests of the group, as many as there is time for."""
         state = self.state
         until = time.perf_counter() + MAX_GROUP_SECONDS
-        for command, _ in self._current:
+        for command, _, _ in self._current:
             try:
                 event, answer = command(state, now)
             except Refusal as refusal:
@@ -333,21 +335,14 @@ class Writer:
     # -- failures -----------------------------------------------------------------------------
 
     def _fail_group(self, reason: str) -> None:
-        _fail([future for _, future in self._current], unavailable(reason))
+        _fail([future for _, future, _ in self._current], unavailable(reason))
         self._current = []
 
     def _taken(self) -> list[Future]:
         """Return the futures of all that wait, and empty the queues."""
-        waiting = [future for _, future in (*self._queue, *self._slow)]
-        waiting += [future for _, future in self._readers]
-        self._queue, self._slow, self._readers = [], [], []
-        return waiting
-
-    def _degraded(self, reason: str) -> None:
-        _fail(self._taken(), unavailable(reason))
-        if reason != self.write_error:
-            self.write_error = reason
-            self._report(reason)
+        waiting = [*self._queues[False], *self._queues[True], *self._readers]
+        self._queues, self._readers = {False: [], True: []}, []
+        return [one[1] for one in waiting]
 
 
 def unavailable(reason: str) -> Refusal:
@@ -355,6 +350,11 @@ def unavailable(reason: str) -> Refusal:
     advice = "Try again; with the same Idempotency-Key it counts once"
     message = f"nothing can be written now ({reason}). {advice}"
     return Refusal(503, "unavailable", message, retry_after=WAIT)
+
+
+def _succeed(future: Future, answer: object) -> None:
+    if not future.done():  # else it was answered early, or the client went away
+        future.set_result(answer)
 
 
 def _fail(futures: list[Future], error: Exception) -> None:

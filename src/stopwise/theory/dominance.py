@@ -6,13 +6,12 @@ A margin within 1e-12 of zero is a tie and counts as zero, as it does for the op
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
+from stopwise.checks import Floats
 from stopwise.errors import InvalidParameterError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from stopwise.theory.regret import Ints
 
 # The same as in `optimal_arms`: a tie there must be a tie here, or Lemma 2 would break by rounding.
 TIE = 1e-12

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.checks import Floats
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -40,7 +40,7 @@ def regret(cascade: Cascade, error_rates: ArrayLike, stops: ArrayLike) -> Floats
 
 
 def pseudo_regret(
-    cascade: Cascade, disagreement: NDArray[np.float64], optimal: ArrayLike, stops: ArrayLike
+    cascade: Cascade, disagreement: Floats, optimal: ArrayLike, stops: ArrayLike
 ) -> Floats:
     """Return |C_I − C_i*| + p_{i* I} of every round, an upper bound on its regret.
 

@@ -437,7 +437,7 @@ def test_cascades_do_not_disturb_each_other(
         monkeypatch.setattr(service_module, "ON_LOOP", -1)
     specs = [spec(f"walk-{name}", policy) for name, policy in OFFERED.items()]
     specs += [spec(f"staged-{name}", policy, features=REVEALING) for name, policy in STAGED.items()]
-    asyncio.run(walked(tmp_path / "log.db", specs, 7, 260))
+    asyncio.run(walked(tmp_path / "log.db", specs, 7, 130))
 
 
 def test_every_policy_that_needs_no_truth_is_walked() -> None:

@@ -142,7 +142,7 @@ async def test_nobody_waits_for_ever_when_the_service_stops(path: Path) -> None:
         first = asyncio.create_task(opened(service))
         await until(lambda: len(service.state.cascades["triage"].ledger) == 1)
         second = asyncio.create_task(opened(service))
-        await until(lambda: service.waiting == 1)
+        await until(lambda: service.writer.waiting == 1)
         await service.stop()
         await until(lambda: first.done() and second.done())
         assert {(await refused(one)).status for one in (first, second)} == {503}
@@ -171,7 +171,7 @@ async def test_a_label_finds_outputs_that_are_being_written(path: Path) -> None:
         await until(lambda: service.state.cascades["triage"].ledger.learned == 1)
         # The outputs are in memory, and not in the log yet.
         labelling = asyncio.create_task(give_label(service, "triage", one.id, m.LabelRequest("no")))
-        await until(lambda: service.waiting == 1)
+        await until(lambda: service.writer.waiting == 1)
         store.allowed.set()
         assert (await labelling).labelled == 1
         assert (await reporting).status == "learned"

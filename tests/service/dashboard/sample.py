@@ -25,10 +25,11 @@ def key(name: str = "ops") -> Key:
     return Key("k1", name, ("admin",), "sha256:" + 64 * "0", created=0.0)
 
 
-def service(**changes: Any) -> Any:
+def service(*, write_error: str = "", **changes: Any) -> Any:
     """What pages show of a service, apart from its cascades."""
     state = SimpleNamespace(position=12_345, time=BEGAN + 3_590)
-    known = {"state": state, "lag": 0.1, "waiting": 0, "write_error": "", "not_ready": ""}
+    writer = SimpleNamespace(waiting=0, write_error=write_error)
+    known = {"state": state, "lag": 0.1, "writer": writer, "not_ready": ""}
     return SimpleNamespace(**{**known, **changes})
 
 
@@ -88,7 +89,7 @@ def overview_of(*learners: Learner, **values: Any) -> str:
         "rounds": sum(len(one.ledger) for one in learners),
         "open": sum(len(one.ledger.open) for one in learners),
     }
-    return shown("overview.html", "Cascades", page=1, pages=1, **{**counts, **values})
+    return shown("overview.html", "Cascades", **{**counts, **values})
 
 
 class Taken(Reader):

@@ -83,9 +83,11 @@ def test_facts_are_the_policys_own_counts() -> None:
     learner = learner_of()
     facts = {name: value for name, value, _ in views.facts(learner)}
     assert facts["Learned from"] == "200 rounds"
-    assert facts["Refits"] == f"{learner.policy.effort['passes']:,}"
+    assert facts["Least seen pair"] == "history → insulin"
     assert facts["Divergence"] == "0 rounds"
-    assert "Refits" not in {n for n, *_ in views.facts(learner_of(spec(policy={"kind": "uss-ts"})))}
+    assert "Condition" not in {
+        n for n, *_ in views.facts(learner_of(spec(policy={"kind": "uss-ts"})))
+    }
 
 
 def test_of_many_comparisons_the_decisive_ones_are_shown() -> None:

@@ -14,7 +14,7 @@ def test_a_server_whose_log_is_damaged_ends_and_does_not_start_again(
 ) -> None:
     with process(tmp_path, store=postgres) as server:
         server.wait_until_ready()
-        with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+        with httpx.Client(base_url=server.url, timeout=60, trust_env=False, verify=False) as client:
             assert client.post("/v1/cascades", json=SPEC).status_code == 201
             assert client.post(ROUNDS, json=CONTEXT).status_code == 201
         forged = encode([Retired(0, 1.0)]).hex()

@@ -23,12 +23,12 @@ def kill_often(folder: Path, where: str, kills: int, seed: int) -> None:
         with load.running(server.url):
             for _ in range(kills):
                 if rng.random() < 0.8:  # else while it reads its log, perhaps
-                    load.wait_for(rng.randint(5, 150), 200, 201)
+                    load.wait_for(rng.randint(5, 60), 200, 201)
                 never.wait(rng.uniform(0, 0.02))
                 server.end()
                 load.use()
                 load.use(server.start())
-            load.wait_for(50, 200, 201)
+            load.wait_for(20, 200, 201)
             load.wait_until(enough)
         state = check(server, where, load)
         # Once more, now that nothing changes: it has the same state.
@@ -41,7 +41,7 @@ def kill_often(folder: Path, where: str, kills: int, seed: int) -> None:
 
 
 def test_nothing_is_lost_when_the_server_is_killed(tmp_path: Path, where: str) -> None:
-    kill_often(tmp_path, where, kills=3, seed=1)
+    kill_often(tmp_path, where, kills=2, seed=1)
 
 
 @pytest.mark.slow

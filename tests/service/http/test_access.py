@@ -10,7 +10,16 @@ import pytest
 from stopwise.service.http.routes import ROUTES, Route
 from stopwise.service.keys import add_key
 from tests.service.conftest import Locked
-from tests.service.harness import CONTEXT, ROUNDS, SPEC, Served, fault, keys_in, served
+from tests.service.harness import (
+    CONTEXT,
+    ROUNDS,
+    SPEC,
+    Served,
+    fault,
+    keys_in,
+    received,
+    served,
+)
 
 NO_KEY_NEEDED = ("/healthz", "/readyz")
 UNLIMITED = ("/metrics", "/v1/state")  # for keys that may use every cascade
@@ -92,7 +101,7 @@ def test_only_who_has_a_key_learns_why_it_is_not_ready(tmp_path: Path) -> None:
     with served(tmp_path, keys=file) as running:
         for holder, attribute in (
             (running.service, "recovering"),
-            (running.service._writer, "write_error"),
+            (running.service.writer, "write_error"),
         ):
             setattr(holder, attribute, "cannot open /srv/secret.db")
             for headers in ({}, {"Authorization": "Bearer sw_x_y"}):
@@ -145,6 +154,19 @@ def test_without_keys_only_names_of_this_machine_are_answered(running: Served) -
     assert running.post(ROUNDS, CONTEXT, headers={"Origin": running.url}).status_code == 201
     view = running.get("/v1/cascades/triage").json()
     assert (view["status"], view["rounds"]) == ("active", len(HERE) + 1)
+
+
+def test_an_answer_without_the_body_says_that_the_connection_is_closed(running: Served) -> None:
+    head = "{} {} HTTP/1.1\r\nHost: {}\r\nContent-Length: 9\r\n\r\n"
+    for method, path, host in (
+        ("POST", ROUNDS, "evil.example"),
+        ("POST", "/nowhere", "localhost"),
+        ("GET", "/v1/cascades", "localhost"),
+    ):
+        with running.connect() as line:
+            line.sendall(head.format(method, path, host).encode())  # and the body never comes
+            assert b"\r\nconnection: close\r\n" in received(line), path
+    assert "connection" not in running.post(ROUNDS, CONTEXT).headers
 
 
 def test_with_keys_any_host_and_site_is_answered(locked: Locked) -> None:

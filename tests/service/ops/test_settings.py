@@ -33,7 +33,7 @@ def test_every_setting_can_come_from_every_source(tmp_path: Path, row) -> None:
     if row.choices:
         value = next(one for one in row.choices if one != row.default)
     elif row.kind is str:
-        value = "some text that is long"
+        value = "http://127.0.0.1/some/text"  # which is an address, too
     else:
         value = row.kind(row.default + 1)
     other = {"tls_cert": "tls_key", "tls_key": "tls_cert"}.get(row.name, "store")
@@ -54,7 +54,7 @@ def test_every_setting_can_come_from_every_source(tmp_path: Path, row) -> None:
         ("PORT", "tcp://10.0.0.1:8350", ["enableServiceLinks"]),
         ("FOLLOW_EVERY", "nan", ["'nan': must be a number of more than 0."]),
         ("STORE", "a\0b", ["must be text without a NUL character."]),
-        ("LOG_FORMAT", "xml", ["'xml': must be json or text."]),
+        ("LOG_REQUESTS", "xml", ["'xml': must be none or failed or all."]),
         ("PROT", "1", ["port"]),
     ],
 )
@@ -108,6 +108,11 @@ def test_the_documented_table_has_every_setting_and_nothing_else() -> None:
         choices = f" ({', '.join(f'`{one}`' for one in row.choices)})" if row.choices else ""
         lines.append(f"| `{row.name}` | {default}{choices} | {row.help} |")
     assert "\n".join(lines) + "\n\n" in DOCS.read_text("utf-8")
+
+
+def test_a_collector_without_a_scheme_is_refused() -> None:
+    with pytest.raises(InvalidParameterError, match=r"traces is '127.0.0.1:4318'.*http://HOST"):
+        load_settings(None, {"STOPWISE_TRACES": "127.0.0.1:4318"}, {})
 
 
 def test_a_password_is_never_shown() -> None:

@@ -15,7 +15,7 @@ from stopwise.service.recovery import recover_state
 from stopwise.service.state import State
 from stopwise.service.store import open_store
 from stopwise.service.store.base import Snapshot
-from stopwise.service.tools.checking import Verified, rebuild, verify
+from stopwise.service.tools.checking import Verified, verify
 from tests.service.tools.conftest import Lived
 from tests.service.tools.making import (
     TRIAGE,
@@ -29,7 +29,7 @@ from tests.service.tools.making import (
 
 
 async def rebuilt(where: str, upto: int | None = None) -> State:
-    return (await using(where, lambda store: rebuild(store, upto)))[0]
+    return (await using(where, lambda store: verify(store, upto=upto))).state
 
 
 async def checked(where: str) -> Verified:

@@ -22,7 +22,7 @@ from stopwise.service.messages import (
 )
 from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal
-from stopwise.service.tools.checking import rebuild, verify
+from stopwise.service.tools.checking import verify
 from stopwise.service.tools.compacting import DAY, compact, plan
 from stopwise.service.tools.reading import existing
 from tests.service.core.services import until
@@ -57,9 +57,8 @@ async def test_recovery_gives_the_same_state(log: Lived) -> None:
     change(where, "DELETE FROM snapshot WHERE position > ?", (0,))  # so that one is written
     position = await compacted(where)
     assert await using(where, blocks_of) == []
-    state, began = await using(where, rebuild)
     found = await using(where, verify)
-    assert (state.hash(), began) == (log.hash, position)
+    assert (found.hash, found.state.position) == (log.hash, position)
     assert (found.end, found.hash, found.applied) == (position, log.hash, 0)
     async with running(where) as service:
         assert (await service.state_hash()).hash == log.hash
@@ -139,8 +138,8 @@ async def test_ended_rounds_are_forgotten(where: str) -> None:
             assert (caught.value.status, caught.value.code) == (410, "gone")
         assert (await service.round("triage", new[7].id)).status == "learned"
         # the digest of the state is as if nothing was forgotten
-        state = await using(where, lambda store: rebuild(store, before.position))
-        assert (state[0].hash(), state[0].order[0].ledger.first) == (before.hash, 0)
+        found = await using(where, lambda store: verify(store, upto=before.position))
+        assert (found.hash, found.state.order[0].ledger.first) == (before.hash, 0)
         await answered([new[0], waiting])
         after = await service.state_hash()
         assert (await using(where, verify)).hash == after.hash

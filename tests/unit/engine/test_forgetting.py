@@ -44,3 +44,85 @@ def test_without_rows_that_matter_what_the_prior_lacks_is_in_the_bound() -> None
         model.learn(np.zeros(8), True)
         logit, bound = model.logit(np.full(8, 8**-0.5))
         assert abs(logit) <= bound + 1e-9
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_the_bound_covers_the_estimate_where_quadratics_stand_for_old_rows(fresh: bool) -> None:
+    """A half-life of 1,200 has old rows from 4,800 rounds on. The arms change twice, so that the
+    estimate leaves the points where the quadratics were taken, and returns."""
+    random = np.random.default_rng(4)
+    n, d, half_life, ridge = 15_000, 3, 1200, 0.05
+    x = np.column_stack([np.ones(n), random.uniform(-1, 1, (n, d - 1))]) / np.sqrt(d)
+    turned = (np.arange(n) // 6000 % 2 == 1)[:, None]
+    slope = np.where(turned, [[-1.0, 3.0, -2.0]], [[-2.0, -3.0, 1.0]])
+    answers = random.random(n) < 1 / (1 + np.exp(-(x * slope).sum(axis=1)))
+    model = native.Regression(d, ridge, half_life)
+    theta, bounds = np.zeros(d), []
+    for t in range(n):
+        model.learn(x[t], bool(answers[t]))
+        if t % 90 == 50:
+            model.refine(fresh)
+        if t > 4000 and t % 311 == 0:
+            weight = 2.0 ** (-(t - np.arange(t + 1)) / half_life)
+            theta = fit(x[: t + 1], answers[: t + 1].astype(float), weight, ridge, theta)
+            phi = random.uniform(-1, 1, d) / np.sqrt(d)
+            logit, bound = model.logit(phi)
+            assert abs(logit - phi @ theta) <= bound + 1e-7
+            bounds.append(bound)
+    assert np.median(bounds) < 0.01
+    assert model.rows_visited < 0.5 * model.passes * n
+    assert model.solve(True)  # to the end, whatever stood for old rows
+    theta = fit(x, answers.astype(float), 2.0 ** (-np.arange(n)[::-1] / half_life), ridge, theta)
+    assert model.estimate() == pytest.approx(theta, abs=1e-7)
+
+
+def exact(x: list[float], answers: list[bool], half_life: float, ridge: float) -> float:
+    """The weighted estimate of one feature, by Newton's method."""
+    features, yes = np.array(x), np.array(answers, dtype=float)
+    weight, theta = 2.0 ** (-np.arange(len(x))[::-1] / half_life), 0.0
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-features * theta))
+        slope = (weight * (p - yes)) @ features + ridge * theta
+        theta -= slope / ((weight * p * (1 - p)) @ features**2 + ridge)
+    return float(theta)
+
+
+@pytest.mark.parametrize("seed", range(24, 28))
+def test_the_bound_holds_where_recent_rows_do_not_see_the_direction_that_moved(seed: int) -> None:
+    """All recent rows are zero, so that a pass over them measures no shift, though θ_g moved."""
+    random = np.random.default_rng(seed)
+    model, x, answers = native.Regression(1, 1.0, 400.0), list[float](), list[bool]()
+
+    def learn(n: int, value: float, yes: list[bool]) -> None:
+        for k in range(n):
+            model.learn(np.array([value]), yes[k % len(yes)])
+            x.append(value)
+            answers.append(yes[k % len(yes)])
+
+    learn(int(random.integers(20, 60)), 1.0, [True])
+    learn(1680, 0.0, [True])
+    for _ in range(5):
+        model.refine(True)
+    learn(int(random.uniform(80, 240)), 0.0, [True])
+    model.refine(False)
+    learn(15, 1.0, [True, True, False])
+    for _ in range(4):
+        logit, bound = model.logit(np.ones(1))
+        assert abs(logit - exact(x, answers, 400.0, 1.0)) <= bound + 1e-12
+        model.refine(False)
+
+
+def test_parts_without_rows_and_estimates_far_away_leave_no_nan() -> None:
+    model, x = native.Regression(1, 1e-3, 3000.0), np.array([0.003])
+    for rounds, phi, yes in ((11_968, x, True), (4800, 0 * x, True), (12_000, x, True)):
+        for k in range(rounds):
+            model.learn(phi, yes)
+            if k % 97 == 0:
+                model.refine(True)
+    for k in range(3600):
+        model.learn(x, False)
+        if k % 97 == 0:
+            model.refine(True)
+            assert np.isfinite(model.logit(np.ones(1))[0])
+            assert not np.isnan(model.logit(np.ones(1))[1])
+    assert model.solve(True)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -212,10 +213,11 @@ def test_tabular_arms_are_classifiers_of_what_they_see() -> None:
 @pytest.mark.parametrize(
     ("name", "shape", "positives"), [("pima", (768, 8), 268), ("heart", (297, 13), 137)]
 )
-def test_a_table_is_what_its_readme_says(name: str, shape: tuple[int, int], positives: int) -> None:
+def test_a_table_is_what_its_page_says(name: str, shape: tuple[int, int], positives: int) -> None:
     columns, X, y = load_table(name)
     assert (X.shape, len(columns), sorted(set(y)), y.sum()) == (shape, shape[1], [0, 1], positives)
     folder = files("stopwise.data")
-    readme = folder.joinpath("README.md").read_text(encoding="utf-8")
-    assert hashlib.sha256(folder.joinpath(f"{name}.csv").read_bytes()).hexdigest() in readme
-    assert all(f"| `{column}` |" in readme for column in columns)
+    page = Path(__file__).parents[3].joinpath("docs", "data.md").read_text(encoding="utf-8")
+    assert hashlib.sha256(folder.joinpath(f"{name}.csv").read_bytes()).hexdigest() in page
+    assert all(f"| `{column}` |" in page for column in columns)
+    assert f"**{name}.csv**" in folder.joinpath("README.md").read_text(encoding="utf-8")  # rights

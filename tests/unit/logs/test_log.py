@@ -289,21 +289,21 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, suffix: str) -> None
     script = """
         import sys
         from stopwise.logs.log import Log
-        rows = sum(chunk.n for chunk in Log(sys.argv[1]).chunks(5_000))
+        rows = sum(chunk.n for chunk in Log(sys.argv[1]).chunks(10_000))
         # Not getrusage: its peak is that of the parent process too, whose memory was shared.
         status = dict(line.split(":") for line in open("/proc/self/status"))
         print(rows, int(status["VmHWM"].split()[0]) // 1024)
         """
     peaks: list[int] = []
-    for n in (10_000, 200_000) if suffix == "csv" else (200_000, 1_600_000):
+    for n in (20_000, 120_000) if suffix == "csv" else (50_000, 400_000):
         path = tmp_path / f"{n}.{suffix}"
-        if suffix == "csv":  # the rows themselves would take over 60 MB
+        if suffix == "csv":  # the rows themselves would take over 35 MB
             with path.open("w") as file:
                 file.write("context.x,output.a,output.b\n")
                 file.writelines(f"{i / n},label {i % 7},label {i % 5}\n" for i in range(n))
         else:  # one row group, of over 50 MB
             random = np.random.default_rng(0)
-            columns = {f"context.x{k}": random.random(n) for k in range(4)}
+            columns = {f"context.x{k}": random.random(n) for k in range(16)}
             columns |= {f"output.{arm}": np.ones(n, dtype=np.int8) for arm in "ab"}
             pq.write_table(pa.table(columns), path, row_group_size=n, use_dictionary=False)
         rows, peak = map(int, python(script, path).split())

@@ -1,5 +1,6 @@
 """The same log as files, data frames, relations and streams; columns and answers as people have."""
 
+import json
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -305,3 +306,51 @@ def test_normalised_answers_of_mixed_types_in_one_column(tmp_path: Path) -> None
     (tmp_path / "log.jsonl").write_text(text.replace('"yes"', "[1]"))
     with pytest.raises(InvalidLogError, match=r"row 1.*column 'output.a': is a list"):
         list(sw.Log(tmp_path / "log.jsonl", normalise_answers=True).chunks())
+
+
+def test_gaps_are_counted_where_numbers_are_written_in_two_ways(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    rows = [1, "2", None, 100] * 5
+    given = [{"context": {"x": x}, "output": {"a": 0, "b": 1}} for x in rows]
+    path.write_text("\n".join(map(json.dumps, given)), encoding="utf-8")
+    assert sw.Log(path).encoding.columns[0].fill == pytest.approx(103 / 3)
+    given = [{"context": {"x": x}, "output": {"a": 0, "b": 1}} for x in (1, "2", 3, "4")]
+    path.write_text("\n".join(map(json.dumps, given)), encoding="utf-8")
+    assert sw.Log(path).encoding.coordinates == ("x",)
+
+
+@pytest.mark.parametrize("leak", ["truth", "b"])
+def test_what_is_known_only_later_is_no_context(leak: str) -> None:
+    frame = pd.DataFrame({"x": [0.1], "a": ["y"], "b": ["n"], "truth": ["y"]})
+    columns = Columns(context=("x", leak), outputs=("a", "b"), label="truth")
+    with pytest.raises(InvalidLogError, match="leave it out of the context"):
+        sw.Log(frame, columns)
+
+
+def test_keys_of_folders_are_texts_and_may_be_in_the_files_too(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": [0.1, 0.2], "a": ["y", "n"], "b": ["n", "n"]})
+    for code in ("007", "7"):
+        folder = tmp_path / f"code={code}"
+        folder.mkdir()
+        frame.assign(code=code).to_parquet(folder / "part.parquet")
+    log = sw.Log(tmp_path, Columns(context=("x",), outputs=("a", "b")))
+    assert log.rows == 4
+    for code in ("007", "7"):
+        frame.to_parquet(tmp_path / f"code={code}" / "part.parquet")
+    log = sw.Log(tmp_path, Columns(context=("x", "code"), outputs=("a", "b")))
+    batches = log._file.batches(log.layout, 10)  # pyright: ignore[reportPrivateUsage]
+    assert [batch.cells("code", "text").words for batch in batches] == [("007",), ("7",)]
+
+
+def test_categories_that_end_in_point_zero_are_their_own() -> None:
+    frame = pd.DataFrame({"v": ["v1.0", "v1", "w"] * 20, "a": ["y"] * 60, "b": ["n"] * 60})
+    log = sw.Log(frame, Columns(context=("v",), outputs=("a", "b")))
+    assert set(log.encoding.coordinates) == {"v=v1.0", "v=w", "v=(other)"}
+
+
+@pytest.mark.parametrize("source", [{"x": [1]}, None, [1, 2]])
+def test_what_is_no_table_is_refused(source: object) -> None:
+    with pytest.raises(InvalidParameterError, match="a log is a file or a table"):
+        sw.Log(source)
+    with pytest.raises(InvalidLogError, match="cannot be read as a table"):
+        sw.Log(pd.DataFrame({"x": [1, "a"]}))

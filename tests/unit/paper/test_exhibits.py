@@ -8,12 +8,13 @@ import pytest
 
 from stopwise.experiments.runs import Trace, built
 from stopwise.experiments.spec import ExperimentSpec, PolicySpec
+from stopwise.experiments.summary import Interval
 from stopwise.paper import choices, instances, margin_regret
 from stopwise.paper.catalogue import EXHIBITS
 from stopwise.paper.evidence import BOTH, Cell, ClaimEvidence
 from stopwise.paper.fifths import exponent
 from stopwise.paper.reproduce import QUICK, repetitions
-from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim, Exhibit
+from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim, Exhibit, Verdict, all_of, verdict
 from stopwise.paper.settings import LITERAL, NAMES, NEAR_GREEDY, SETTINGS, forced_rounds
 
 EVERYWHERE = {"USS-PD", "USS-PD-λI", "Thompson", "USS-UCB", "USS-TS", "clairvoyant"}
@@ -334,3 +335,10 @@ def test_legends_lie_inside_their_figures() -> None:
         box = legend.get_window_extent()
         assert min(box.x0, box.y0) >= 0
         assert box.x1 <= figure.bbox.x1
+
+
+def test_verdicts_follow_the_interval_and_the_worst_part() -> None:
+    intervals = [Interval(2.0, low, high, 100) for low, high in ((1, 3), (-1, 5), (-5, -1))]
+    found: list[Verdict] = [verdict(interval) for interval in intervals]
+    assert found == [HELD, UNDECIDED, FAILED]
+    assert [all_of(found[:k]) for k in (1, 2, 3)] == found

@@ -1,14 +1,25 @@
 """The reproduction: the same numbers by any number of threads, stored runs, early failures."""
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stopwise.errors import InvalidParameterError, MissingPackageError, PersistenceError
+from stopwise.paper import choices, settings
 from stopwise.paper.reproduce import QUICK, reproduce
 
 
+@pytest.fixture
+def short_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(choices, "ROUNDS", 1000)
+    settings._features.cache_clear()  # features are found from the contexts of so many rounds
+    yield
+    settings._features.cache_clear()
+
+
+@pytest.mark.usefixtures("short_runs")
 def test_a_folder_shows_the_last_report_and_stores_the_runs(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     report = reproduce(one, quick=True, only=["supervised"], jobs=1)

@@ -26,12 +26,14 @@ def made(name: str, **settings: Any) -> Any:
 FORGETFUL = ["uss-laplace", "uss-anchor", "thompson", "uss-pd", "uss-pd-ridge"]
 
 
-@pytest.mark.parametrize("settings", [{"half_life": 40}, {"memory": "1.2 MB"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"half_life": 40}, {"half_life": 1300}, {"memory": "1.2 MB"}], ids=str
+)
 @pytest.mark.parametrize("name", FORGETFUL)
 def test_rounds_one_by_one_at_once_and_after_loading_are_the_same(
     name: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    x, outputs = world(400) if "half_life" in settings else world(24_000)
+    x, outputs = world(10 * settings["half_life"] if "half_life" in settings else 24_000)
     at_once, saved = made(name, **settings), made(name, **settings)
     stops = at_once.run(x, outputs)
     half = len(x) // 2
@@ -121,3 +123,23 @@ def test_wrong_settings_are_refused() -> None:
         made("uss-pd", memory="1 KB")
     with pytest.raises(sw.InvalidParameterError, match="give half_life or memory"):
         made("uss-pd", half_life=10, memory="1 GB")
+
+
+def test_a_policy_whose_arms_no_longer_disagree_can_be_loaded(tmp_path: Path) -> None:
+    """A feature disappears, and with it most of the Hessian that was known while it was seen."""
+    half_life, random = 800, np.random.default_rng(4)
+    n = half_life * int(random.choice([14, 24]))
+    x = (random.random((n, 1)) < 0.03) * (np.arange(n) < 4 * half_life)[:, None].astype(float)
+    outputs = np.zeros((n, 3), dtype=np.int64)
+    outputs[:, 2] = random.random(n) < np.where(np.arange(n) < 4.5 * half_life, 0.9, 0.0)
+    cascade, features = sw.Cascade([0.02, 0.1, 0.6]), sw.Polynomial(1)
+    settings = {"half_life": half_life, "ridge": 0.5, "sigma": 0.003}
+    policy = sw.USSPD(cascade, features, 1, **settings)
+    random.choice([0.02, 0.1, 0.5])
+    policy.run(x[:3600], outputs[:3600])
+    for start in range(3600, 8500, 23):
+        policy.run(x[start : start + 23], outputs[start : start + 23])
+        policy.decide([float(random.random() < 0.5)])
+        if start > 8200:
+            policy.save(tmp_path / "policy")
+            assert sw.load(tmp_path / "policy").rounds == policy.rounds

@@ -20,7 +20,7 @@ from stopwise.logs.diagnosis.findings import (
     Reliability,
     TenantFinding,
 )
-from stopwise.logs.diagnosis.models import Disagreement, group_disagreements, reliability
+from stopwise.logs.diagnosis.models import Disagreement, reliability
 from stopwise.logs.diagnosis.over_time import over_time
 from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, Sample, survey, with_agreed
 from stopwise.logs.diagnosis.verdict import MOST_DEGREE, SHARED, judge
@@ -29,7 +29,7 @@ from stopwise.logs.parts import spread
 from stopwise.logs.vocabulary import Vocabulary
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.intervals import wilson
-from stopwise.reporting.wording import number, percent
+from stopwise.reporting.wording import number
 
 LEAST_ROWS = 50
 DRAWS = 200
@@ -102,14 +102,11 @@ def diagnose(
     degree = checks.integer("degree", degree, least=1, most=MOST_DEGREE)
     sample = checks.integer("sample", sample, least=LEAST_ROWS)
     if cascade.names != log.arms:
-        # a rounding error must not make an arm that costs nothing lower the total
-        totals = np.maximum.accumulate(cascade.cumulative / cascade.tradeoff)
-        cascade = Cascade.from_cumulative(totals, names=log.arms, tradeoff=cascade.tradeoff)
-    known = [log.begins_with, *(log.sees or ())]  # when rounds end before each arm
+        cascade = Cascade(cascade.costs, log.arms, cascade.tradeoff)
     answers = Vocabulary(log.arms)
     chunks = answers.watch(log.chunks(progress=progress))
-    found = survey(chunks, cascade.n_arms, known, sample=sample, seed=seed)
-    _check(log, found)
+    found = survey(chunks, cascade.n_arms, sample=sample, seed=seed)
+    _check(log, found, answers.unlike())
     rows = found.sample
     model = Disagreement(
         cascade, rows.contexts, rows.differ, degree=degree, sees=log.sees, progress=progress
@@ -134,31 +131,27 @@ def diagnose(
     arms = plug_in.summarise_arms(cascade, found.answered, stops, rows.differ, wrong)
     calibration = reliability(predicted, rows.differ, model.n_features)
     pairs = _pairs(cascade, found, calibration, labelled)
-    verdict = judge(
-        arms, pairs, saving, plan, hint=hint, audit=audit, unseen=found.unseen, degree=degree
-    )
+    verdict = judge(arms, pairs, saving, plan, hint=hint, audit=audit, degree=degree)
     warnings = (f"Warning: {doubt}." for doubt in answers.doubts())
     diagnosis = Diagnosis(
         log=log.path.name,
         rows=found.rows,
         used=rows.n,
         full_depth=found.full_depth,
-        labelled=found.labelled,
+        labelled=answers.labelled,
         logged_cost=float(cascade.cumulative @ -np.diff(found.answered, append=0) / found.rows),
         arms=arms,
         context=tuple(log.context),
         pairs=pairs,
-        groups=group_disagreements(log.context, rows.contexts, rows.differ),
         saving=saving,
         frontier=plug_in.frontier(cascade, predicted, rows.differ, labels),
         audit=audit,
         hint=hint,
         plan=plan,
         verdict=verdict,
-        notes=(*warnings, *_notes(log, found, cascade, audit)),
+        notes=(*warnings, *_notes(log, found, cascade, answers.labelled, audit)),
         columns=log.encoding.described(),
         seed=seed,
-        unseen=found.unseen,
         degree=degree,
         over_time=over_time(rows, cascade.pairs(), predicted),
     )
@@ -183,7 +176,7 @@ def _tenant(
     return TenantFinding("", found.rows, found.verdict.answer, found.saving)
 
 
-def _check(log: Log, found: LogSurvey) -> None:
+def _check(log: Log, found: LogSurvey, unlike: str | None) -> None:
     """Refuse a log that nothing can be learned from."""
     if found.sample.n < LEAST_ROWS:
         raise InvalidLogError(
@@ -191,9 +184,9 @@ def _check(log: Log, found: LogSurvey) -> None:
             f"{len(log.arms)} arms, and a diagnosis takes at least {LEAST_ROWS}; log more rounds "
             "that go to the last arm, or leave out arms that hardly ever answered"
         )
-    if found.unlike is not None:
+    if unlike is not None:
         raise InvalidLogError(
-            f"{log.path.name}: {found.unlike}; write labels as the outputs are written, or name "
+            f"{log.path.name}: {unlike}; write labels as the outputs are written, or name "
             "another column as the label"
         )
 
@@ -219,7 +212,9 @@ def _halves(labelled: Sample, rows: Sample, model: Disagreement) -> Ints:
     return np.where(inside, model.half[place], labelled.number % 2)
 
 
-def _notes(log: Log, found: LogSurvey, cascade: Cascade, audit: Audit | None) -> tuple[str, ...]:
+def _notes(
+    log: Log, found: LogSurvey, cascade: Cascade, labelled: int, audit: Audit | None
+) -> tuple[str, ...]:
     unit = "Costs are in units of one wrong answer"
     weights = np.unique(cascade.tradeoff)
     if len(weights) == 1 and weights[0] != 1:
@@ -235,26 +230,20 @@ def _notes(log: Log, found: LogSurvey, cascade: Cascade, audit: Audit | None) ->
             f"{found.rows - found.full_depth:,} of {found.rows:,} rows stop before "
             f"{cascade.names[-1]}. The sample gives each place where the policy decided to stop "
             "its share of the log. That corrects for the choice of rows if chance decided which of "
-            "them went deeper, as in forced full-depth rounds; the rates by pair are of the rows "
-            "that both arms answered."
-        )
-    if found.unseen > 0.01:
-        notes.append(
-            f"{percent(found.unseen)} of the rows are of kinds that never went to "
-            f"{cascade.names[-1]}: what was known of them differs from those that did. These "
-            "results do not cover them."
+            "them went deeper, as in forced full-depth rounds; it does not cover kinds of rows "
+            "that never did. The rates by pair are of the rows that both arms answered."
         )
     if log.sees is not None:
         notes.append(
             "Each arm is judged on the context known at that arm; what stages reveal later is not "
             "used earlier."
         )
-    if found.labelled:
+    if labelled:
         which = "rows; labels of hard cases only would mislead."
         if audit is not None and audit.differing:
             which = f"the rows in which arms disagree, as most of them are. {SHARED}"
         notes.append(
-            f"Labels: {found.labelled:,} rows, {found.labelled_deep:,} of them with every output. "
+            f"Labels: {labelled:,} rows, {found.labelled_deep:,} of them with every output. "
             f"They are taken to be a random choice of {which}"
         )
         if found.audited.n < checks.ENOUGH:

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from stopwise.logs.diagnosis.findings import Diagnosis, PairSummary
 from stopwise.reporting.drawing import SERIES, Axes, Figure, legend_below, panels, styled
 from stopwise.reporting.intervals import Estimate
-from stopwise.reporting.wording import number, short
+from stopwise.reporting.wording import short
 
 WIDTH = 4.2  # inches: letters stay legible where a phone is as wide as the figure
 POLICY = "Stopwise"  # what the report calls the rule: an arm may be called "rule"
@@ -84,30 +83,6 @@ def draw_reliability(diagnosis: Diagnosis, shown: Sequence[PairSummary]) -> Figu
         axes.remove()
     figure.supxlabel("predicted disagreement", size=9)
     figure.supylabel("observed disagreement", size=9)
-    return figure
-
-
-@styled
-def draw_losses(found: Sequence[tuple[str, float, Estimate, Estimate]]) -> Figure:
-    """Draw cost, error and loss of Stopwise and of every fixed depth as bars."""
-    names, costs, errors, losses = zip(*found, strict=True)
-    places = range(len(found))
-    figure = panels(1, 1, WIDTH, 0.36 * len(found) + 0.5)
-    (axes,) = figure.axes
-    axes.set_axisbelow(True)
-    axes.barh(places, costs, color=BLUE, label="cost")
-    look: dict[str, Any] = {"color": "#F0B27A", "hatch": "///", "label": "errors"}
-    axes.barh(places, [error.value for error in errors], left=costs, **look)
-    look = {"fmt": "none", "capsize": 2, "elinewidth": 1, "ecolor": "#333333"}
-    axes.errorbar([loss.value for loss in losses], places, xerr=_reach(losses), **look)
-    for place, loss in enumerate(losses):
-        axes.annotate(number(loss.value), (loss.high, place), (4, 0), va="center", **BESIDE)
-    axes.set_yticks(places, [_label(name.replace("`", ""), 25) for name in names])
-    axes.invert_yaxis()
-    axes.set_xlim(0, (max(loss.high for loss in losses) or 1.0) * 1.18)
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel("loss of a round, in wrong answers")
-    legend_below(figure)
     return figure
 
 

@@ -65,18 +65,6 @@ class PairSummary(msgspec.Struct, frozen=True):
     gain: Estimate | None
 
 
-class GroupDisagreement(msgspec.Struct, frozen=True):
-    """Disagreement of each pair, in the order of ``cascade.pairs()``, in one context group.
-
-    ``coordinate`` names the context column, ``group`` its values: "low (up to 3.2)", or a value.
-    """
-
-    coordinate: str
-    group: str
-    rows: int
-    rates: tuple[Estimate, ...]
-
-
 class FrontierPoint(msgspec.Struct, frozen=True):
     """The rule with all costs multiplied by a weight; its cost in the original units."""
 
@@ -184,22 +172,21 @@ class Diagnosis(msgspec.Struct, frozen=True):
         and an output.
     logged_cost : float
         What a round of the log cost: C of the last arm that ran.
-    context, groups
-        The names of the context columns; disagreement of each pair by context group.
+    context : tuple of str
+        The names of the context columns.
     saving, frontier
         What the rule would do, cross-fitted.
     audit, plan
         What the labels show, None of fewer than 30; how many more are needed.
     hint : Hint or None
-        None if agreement raises no question; with labels, fewer than three arms, or few rows.
+        The first point of the verdict is then its question. None if agreement raises none; with
+        labels, fewer than three arms, or few rows.
     notes : tuple of str
         Assumptions, sampling and truncation.
     columns : dict of str to str
         What was done to each column of the context.
     seed, degree : int
         Of the sampling; of the models of disagreement.
-    unseen : float
-        The share of rows that stopped before the last arm and are unlike those that went there.
     over_time : OverTime
         Whether disagreement has changed.
     by, tenants
@@ -215,7 +202,6 @@ class Diagnosis(msgspec.Struct, frozen=True):
     arms: tuple[ArmSummary, ...]
     context: tuple[str, ...]
     pairs: tuple[PairSummary, ...]
-    groups: tuple[GroupDisagreement, ...]
     saving: Saving
     frontier: tuple[FrontierPoint, ...]
     audit: Audit | None
@@ -225,13 +211,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     columns: dict[str, str]
     seed: int
-    unseen: float
     degree: int
     over_time: OverTime
     by: str | None = None
     tenants: tuple[TenantFinding, ...] = ()
-
-    @property
-    def asks(self) -> bool:
-        """Whether the first point of the verdict is a question that labels answer."""
-        return self.hint is not None

@@ -10,8 +10,8 @@ import numpy as np
 
 from stopwise.cascade import Cascade
 from stopwise.features import FeaturesLike, PerStage, Polynomial, Scaled, bind
-from stopwise.logs.chunk import Bools, Bytes, Floats, Ints
-from stopwise.logs.diagnosis.findings import Fit, GroupDisagreement, Reliability, ReliabilityBin
+from stopwise.logs.chunk import Bytes, Floats, Ints
+from stopwise.logs.diagnosis.findings import Fit, Reliability, ReliabilityBin
 from stopwise.policies.uss_pd import USSPD
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.intervals import chi_square_limit, wilson
@@ -21,7 +21,6 @@ RIDGE = 1e-3
 # sentinel value of −99999 must not squeeze all others together.
 STRAY = 0.001
 ROWS_FOR_SCALE = 20_000
-FEW_VALUES = 5  # a coordinate with no more different values than this is grouped by value
 BINS = 10
 ROWS_PER_BIN = 50
 CHANCE = 0.001
@@ -192,32 +191,6 @@ def judge_fit(bins: Sequence[ReliabilityBin], off: float, features: int = 0) -> 
     spread = float(np.sqrt(np.average((p - np.average(p, weights=rows)) ** 2, weights=rows)))
     beyond_chance = misfit / (1.0 + 2.0 * features / len(bins)) > limit
     return "rough" if beyond_chance and off > min(ROUGHLY_OFF, 0.5 * spread) else "good"
-
-
-def group_disagreements(
-    names: Sequence[str], contexts: Floats, differ: Bytes
-) -> tuple[GroupDisagreement, ...]:
-    """Return the rates by group of each coordinate: its few values, or its thirds."""
-    found: list[GroupDisagreement] = []
-    for c, name in enumerate(names):
-        for words, mine in _groups(contexts[:, c]):
-            n, hits = int(mine.sum()), differ[mine].sum(axis=0, dtype=np.int64)
-            rates = tuple(wilson(int(h), n) for h in hits)
-            found.append(GroupDisagreement(name, words, n, rates))
-    return tuple(found)
-
-
-def _groups(values: Floats) -> list[tuple[str, Bools]]:
-    distinct = np.unique(values)
-    if len(distinct) <= FEW_VALUES:
-        return [(f"{v:.6g}", values == v) for v in distinct.tolist()]
-    low, high = np.quantile(values, [1 / 3, 2 / 3]).tolist()
-    groups = [
-        (f"low (up to {low:.4g})", values <= low),
-        (f"middle (to {high:.4g})", (values > low) & (values <= high)),
-        (f"high (above {high:.4g})", values > high),
-    ]
-    return [(words, mine) for words, mine in groups if mine.any()]
 
 
 def mu(z: Floats) -> Floats:

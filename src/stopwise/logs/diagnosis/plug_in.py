@@ -52,7 +52,7 @@ def summarise_arms(
                 stops=wilson(int((stops == i).sum()), len(stops)),
                 disagreement=_from_deepest(cascade, np.full(len(differ), i), differ),
                 error=error,
-                loss=None if error is None else Estimate(*(total + e for e in _numbers(error))),
+                loss=None if error is None else Estimate(*(total + e for e in error)),
             )
         )
     return tuple(found)
@@ -62,8 +62,8 @@ def saving(
     cascade: Cascade,
     stops: Ints,
     differ: Bytes,
-    redrawn: Iterable[Floats] = (),
-    flattened: Floats | None = None,
+    redrawn: Iterable[Floats],
+    flattened: Floats,
 ) -> Saving:
     """Return what the rule saves against always going to the last arm.
 
@@ -78,16 +78,12 @@ def saving(
     def saved(p: Floats) -> float:
         return last - float(cascade.cumulative[plug_in_stops(cascade, p)].mean())
 
-    others = np.array([saved(p) for p in redrawn])
-    if len(others):
-        value = per_round.value
-        moved = float(np.quantile(np.abs(others - value), 0.95))
-        reach = float(np.hypot(moved, per_round.high - value))
-        flat = value if flattened is None else saved(flattened)
-        low, high = min(value - reach, flat), max(value + reach, flat)
-        most = last - float(cascade.cumulative[0])
-        per_round = Estimate(value, max(low, 0.0), min(high, most))
-    share = Estimate(*(v / last if last else 0.0 for v in _numbers(per_round)))
+    value, low, high = per_round
+    moved = np.quantile([abs(saved(p) - value) for p in redrawn], 0.95)
+    reach, flat = float(np.hypot(moved, high - value)), saved(flattened)
+    low, high = min(value - reach, flat), max(value + reach, flat)
+    per_round = Estimate(value, max(low, 0.0), min(high, last - float(cascade.cumulative[0])))
+    share = Estimate(*(v / last if last else 0.0 for v in per_round))
     return Saving(per_round, share, _from_deepest(cascade, stops, differ))
 
 
@@ -117,7 +113,3 @@ def _from_deepest(cascade: Cascade, stops: Ints, differ: Bytes) -> Estimate:
     columns = [cascade.pairs().index((i, last)) for i in range(last)]
     differs = np.column_stack([differ[:, columns], np.zeros(len(differ), dtype=np.uint8)])
     return wilson(int(differs[np.arange(len(stops)), stops].sum()), len(stops))
-
-
-def _numbers(estimate: Estimate) -> tuple[float, float, float]:
-    return estimate.value, estimate.low, estimate.high

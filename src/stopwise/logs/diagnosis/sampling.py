@@ -8,21 +8,18 @@ changes nothing where every row has every output.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stopwise.logs.chunk import Bools, Bytes, Chunk, Floats, Ints
-from stopwise.logs.labels import LabelCheck
 
 # A group smaller than this share of the log must not decide how large the sample is.
 SMALL_GROUP = 0.01
 UNKNOWN = 2  # in Sample.wrong
 # A simulated log may have been drawn from the same seed: the choice of its rows must not repeat it.
 STREAM = 20201
-# Rows that stopped early are compared with the others: so many, with this chance of a false alarm.
-MOST_COMPARED, CHANCE = 20_000, 0.001
 CHOSEN = 4.0  # standard errors by which labels are too often of rows in which arms disagree
 
 
@@ -58,45 +55,27 @@ class Sample(NamedTuple):
 
 
 class LogSurvey(NamedTuple):
-    """What one pass over a log found; ``labelled`` rows have a label and an output.
-
-    ``audited`` is a sample of labelled rows; ``unseen`` the share of rows in groups none of whose
-    rows went deep and that are unlike the others in what was known when they stopped; ``unlike``
-    says, if no label equals an output, how they differ.
-    """
+    """What one pass over a log found; ``audited`` is a sample of labelled rows."""
 
     rows: int
     full_depth: int
-    labelled: int
     labelled_deep: int
     answered: Ints
     pair_rows: Ints
     pair_differ: Ints
     sample: Sample
     audited: Sample
-    unseen: float
-    unlike: str | None
 
 
-def survey(
-    chunks: Iterable[Chunk],
-    n_arms: int,
-    known: Sequence[int],
-    *,
-    sample: int,
-    seed: int,
-) -> LogSurvey:
+def survey(chunks: Iterable[Chunk], n_arms: int, *, sample: int, seed: int) -> LogSurvey:
     """Read every chunk once; the result does not depend on how rows are cut into chunks.
 
-    ``known`` is how many coordinates are known before each arm (as many before those not given as
-    before the last one that is); ``sample`` the most rows to hold, ``seed`` that of their choice.
+    ``sample`` is the most rows to hold, ``seed`` that of their choice.
     """
     deeper = np.array([j for i in range(n_arms) for j in range(i + 1, n_arms)])
     random = np.random.default_rng([seed, STREAM])
     retained, audited = _Groups(sample), _Groups(sample)
-    shallow = _Groups(min(sample, MOST_COMPARED))
     done = full_depth = 0
-    labels = LabelCheck()
     answered = np.zeros(n_arms, dtype=np.int64)
     pair_rows, pair_differ = np.zeros((2, len(deeper)), dtype=np.int64)
     group_rows = np.zeros(n_arms + 1, dtype=np.int64)
@@ -110,7 +89,7 @@ def survey(
         pair_differ += (both & (differ > 0)).sum(axis=0)
         group = np.clip(chunk.rule_stop, -1, n_arms - 1) + 1
         group_rows += np.bincount(group, minlength=n_arms + 1)
-        labelled = labels.add(chunk)
+        labelled = chunk.labelled
         unequal = chunk.codes != chunk.labels[:, None]
         wrong = np.where(labelled[:, None], unequal, UNKNOWN).astype(np.uint8)
         number, contexts = chunk.first + np.arange(n), chunk.rounds.contexts
@@ -118,44 +97,18 @@ def survey(
         deep = reach == n_arms - 1
         retained.add(everything, group, deep)
         audited.add(everything, group, deep & labelled)
-        shallow.add(everything, group, ~deep)
         full_depth += int(deep.sum())
         done += n
-    covered, unseen = retained.balanced(group_rows), 0
-    for g in sorted(shallow.seen.keys() - retained.seen) if covered.n else ():
-        seen = slice(known[min(g, len(known) - 1)])
-        one, other = (
-            np.hstack([rows.contexts[:, seen], rows.differ[:, deeper < g].astype(np.float64)])
-            for rows in (shallow.least(g), covered)
-        )
-        unseen += 0 if _alike(one, other) else int(group_rows[g])
     return LogSurvey(
         rows=done,
         full_depth=full_depth,
-        labelled=labels.rows,
         labelled_deep=sum(audited.seen.values()),
         answered=answered,
         pair_rows=pair_rows,
         pair_differ=pair_differ,
-        sample=covered,
+        sample=retained.balanced(group_rows),
         audited=audited.balanced(group_rows),
-        unseen=unseen / max(done, 1),
-        unlike=labels.unlike(),
     )
-
-
-def _alike(one: Floats, other: Floats) -> bool:
-    """Return whether two sets of rows have the same distribution in each column.
-
-    By the statistic of Kolmogorov and Smirnov, P(D > d) ≤ 2·exp(−2d²·nm/(n + m)), over all columns.
-    """
-    n, m, columns = len(one), len(other), max(one.shape[1], 1)
-    limit = math.sqrt(math.log(2 * columns / CHANCE) / 2 * (1 / n + 1 / m))
-    for a, b in zip(np.sort(one, axis=0).T, np.sort(other, axis=0).T, strict=True):
-        shares = [np.searchsorted(c, np.append(a, b), side="right") / len(c) for c in (a, b)]
-        if np.abs(shares[0] - shares[1]).max() > limit:
-            return False
-    return True
 
 
 def with_agreed(labelled: Sample, rows: Sample) -> Sample:

@@ -1,20 +1,11 @@
 """The sections of the report: their text, their tables, and which figures they show."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from stopwise.experiments.summary import Interval
-from stopwise.logs.diagnosis.figures import POLICY, draw_frontier, draw_losses, draw_reliability
-from stopwise.logs.diagnosis.findings import (
-    Audit,
-    Diagnosis,
-    GroupDisagreement,
-    LabelPlan,
-    PairSummary,
-)
-from stopwise.logs.diagnosis.verdict import MUCH_UNSEEN, SHARED, UNVERIFIED
+from stopwise.logs.diagnosis.figures import POLICY, draw_frontier, draw_reliability
+from stopwise.logs.diagnosis.findings import Audit, Diagnosis
+from stopwise.logs.diagnosis.verdict import SHARED, UNVERIFIED
 from stopwise.reporting.intervals import Estimate
 from stopwise.reporting.parts import Picture, Table
 from stopwise.reporting.wording import (
@@ -28,7 +19,6 @@ from stopwise.reporting.wording import (
     percent_interval,
 )
 
-COORDINATES = 8  # of the context, in the table of groups: those along which rates vary most
 CHANGES = 12  # in the table of changes
 PAIRS = 6  # panels in the picture of reliability: the worst
 HEADS = ("what", "cost a round", "saved, %", "differs from the last arm, %", "stops here, %")
@@ -78,16 +68,14 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
     saved, changed = diagnosis.saving.per_round, diagnosis.saving.disagreement
     last = code(diagnosis.arms[-1].name)
     reach = interval(1000 * saved.low, 1000 * saved.high)
-    part = f", for {percent(1 - diagnosis.unseen)} of the rows"
-    covered = part if diagnosis.unseen > MUCH_UNSEEN else ""
-    share, _, ends = percent_interval(changed.value, changed.low, changed.high).partition(" (")
+    share, _, ends = percent_interval(*changed).partition(" (")
     ends = f" (95 %: {ends.removesuffix(')')}{PERCENT})" if ends else ""
     return (
         Number(
             "Saved in 1,000 rounds",
             number(1000 * saved.value),
             f"in units of one wrong answer{f' (95 %: {reach})' if reach else ''}: "
-            f"{percent(diagnosis.saving.share.value)} of what always running {last} costs{covered}",
+            f"{percent(diagnosis.saving.share.value)} of what always running {last} costs",
         ),
         Number(
             "Answers that would change",
@@ -112,7 +100,7 @@ def _saving(diagnosis: Diagnosis) -> ReportSection:
         rows.append((f"always {_tabled(arm.name)}", arm.total, *map(_percent, shares)))
     always = f"{number(last.total)} of always running {code(last.name)}"
     if saved.per_round.low > 0:
-        less = percent_interval(saved.share.value, saved.share.low, saved.share.high)
+        less = percent_interval(*saved.share)
         found = f"A round would cost {number(spent)} on average, {less} less than the {always}."
     else:
         found = f"No saving can be shown: a round would cost {number(spent)}, not the {always}."
@@ -173,7 +161,7 @@ def _frontier(diagnosis: Diagnosis) -> ReportSection:
 
 
 def _disagreement(diagnosis: Diagnosis) -> ReportSection:
-    """Who disagrees with whom, and in which groups of contexts."""
+    """Who disagrees with whom."""
     names = [_tabled(one.name) for one in diagnosis.arms]
     rows: list[tuple[Value, ...]] = []
     for p in diagnosis.pairs:
@@ -181,45 +169,19 @@ def _disagreement(diagnosis: Diagnosis) -> ReportSection:
         rate = _cell(p.rate, p.rows, 100)
         rows.append((names[p.first], names[p.second], p.rows, rate, p.gap, pays))
     heads = ("from", "to", "rows", "disagree, %", "cost of the step", "could pay on average")
-    found = [Panel(Table("pairs", "How often two arms disagree", heads, tuple(rows)))]
+    table = Table("pairs", "How often two arms disagree", heads, tuple(rows))
     text = (
         "Disagreement limits what a deeper arm could correct, and it is all that the label-free "
         "rule uses. A step that costs more than the two arms disagree cannot pay on average."
     )
-    columns: dict[str, list[GroupDisagreement]] = {}
-    for group in diagnosis.groups:
-        columns.setdefault(group.coordinate, []).append(group)
-    chosen = sorted(columns.items(), key=lambda one: -_spread(one[1]))[:COORDINATES]
-    if chosen:
-        text += " A column of the context whose groups are alike does not help."
-        title = "How often two arms disagree, %, by group of rounds"
-        if len(columns) > COORDINATES:
-            title += f": the {COORDINATES} columns along which it varies most"
-        rows = [
-            (
-                *(_tabled(column), _tabled(group.group), group.rows),
-                *(_percent(rate.value) for rate in group.rates),
-            )
-            for column, members in chosen
-            for group in members
-        ]
-        pairs = (f"{names[p.first]} – {names[p.second]}" for p in diagnosis.pairs)
-        heads = ("column", "group", "rows", *pairs)
-        found.append(Panel(Table("groups", title, heads, tuple(rows))))
-    return ReportSection("disagreement", "Who disagrees with whom, and where", text, tuple(found))
-
-
-def _spread(members: Sequence[GroupDisagreement]) -> float:
-    """Return by how much the rate of the pair that varies most does."""
-    rates = np.array([[rate.value for rate in group.rates] for group in members])
-    return float(np.ptp(rates, axis=0).max())
+    return ReportSection("disagreement", "Who disagrees with whom", text, (Panel(table),))
 
 
 def _reliability(diagnosis: Diagnosis) -> ReportSection:
     """Predicted against observed disagreement."""
     names = [_tabled(one.name) for one in diagnosis.arms]
     ordered = sorted(diagnosis.pairs, key=lambda p: -p.reliability.calibration_error)
-    first, second = _named(diagnosis, ordered[0])
+    first, second = (code(diagnosis.arms[k].name) for k in (ordered[0].first, ordered[0].second))
     found = (
         "Each point is a group of rows with about the same predicted disagreement; on the "
         f"diagonal, as many disagreed as predicted. The pair farthest from it is {first} and "
@@ -275,7 +237,7 @@ def _over_time(diagnosis: Diagnosis) -> ReportSection:
 
 def _without_labels(diagnosis: Diagnosis) -> ReportSection:
     text = UNVERIFIED
-    if diagnosis.asks:
+    if diagnosis.hint is not None:
         text += (
             "\n\n*The question.* If arms err independently of one another, and most beat chance, "
             "the one that agrees more with the rest is right more often. Both are assumptions. "
@@ -301,11 +263,7 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
     names = [_tabled(one.name) for one in diagnosis.arms]
     spent = audit.rule_loss.value - audit.rule_error.value
     losses = [(POLICY, spent, audit.rule_error, audit.rule_loss)]
-    losses += [
-        (f"always {_tabled(arm.name)}", arm.total, arm.error, arm.loss)
-        for arm in diagnosis.arms
-        if arm.error is not None and arm.loss is not None
-    ]
+    losses += [(f"always {_tabled(a.name)}", a.total, a.error, a.loss) for a in diagnosis.arms]
     rows: list[tuple[Value, ...]] = []
     for name, cost, error, loss in losses:
         rows.append((name, cost, _cell(error, audit.rows, 100), _cell(loss, audit.rows)))
@@ -316,7 +274,6 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
         gain = _cell(p.gain, audit.rows, 100) if p.gain is not None else NOTHING
         needed = 100 * p.gap / p.rate.value if p.rate.value else NOTHING
         rows.append((names[p.first], names[p.second], gain, needed))
-    picture = Picture("losses", found, f"Bars. {found}", lambda: draw_losses(losses))
     gains = Table(
         "gains",
         "What continuing does to the answer, where the two arms disagree",
@@ -327,18 +284,14 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
     return ReportSection(
         "labels",
         "What the labels show",
-        f"{audit.rows:,} labelled rows have every output. They decide the verdict. "
+        f"{audit.rows:,} labelled rows have every output. They decide the verdict. {found} "
         f"{SHARED if audit.differing else ''}",
-        (Panel(table, picture), Panel(gains)),
+        (Panel(table), Panel(gains)),
     )
 
 
 def _tabled(name: str) -> str:
     return code(name, 80)
-
-
-def _named(diagnosis: Diagnosis, pair: PairSummary | LabelPlan) -> tuple[str, str]:
-    return code(diagnosis.arms[pair.first].name), code(diagnosis.arms[pair.second].name)
 
 
 def _percent(share: float) -> float:
@@ -348,5 +301,5 @@ def _percent(share: float) -> float:
 def _cell(estimate: Estimate | None, rows: int, scale: float = 1.0) -> Value:
     """Return an estimate as a value for a table; `scale` 100 makes a share a percentage."""
     assert estimate is not None  # there are labels, wherever a table needs them
-    value, low, high = (scale * end for end in (estimate.value, estimate.low, estimate.high))
+    value, low, high = (scale * end for end in estimate)
     return value if low == high else Interval(value, low, high, rows)

@@ -22,7 +22,6 @@ TOLERATED = 0.02
 RULED_OUT = 0.10
 # From this share of the rows on, the rule is as good as a fixed depth.
 ALL_BUT_ALWAYS = 0.995
-MUCH_UNSEEN = 0.10  # a share of rows about which nothing is known, large enough to name first
 
 # Headline, sign (so that colour is never needed) and colour class of the badge.
 ANSWERS: dict[Answer, tuple[str, str, str]] = {
@@ -63,7 +62,6 @@ def judge(
     *,
     hint: Hint | None = None,
     audit: Audit | None = None,
-    unseen: float = 0.0,
     degree: int = 1,
 ) -> Verdict:
     """Return the verdict, with its reason and further points.
@@ -108,9 +106,6 @@ def judge(
         share = f"{percent(most.stops.value)} of the rows"
         reason = f"Stopwise would stop at {most.name} in {share}: {same}. {reason}"
         answer = "nothing to learn" if good else answer
-    if unseen > MUCH_UNSEEN:
-        kinds = f"are of kinds that never went to {names[-1]}: these results do not cover them"
-        reason = f"{100 * unseen:.0f} % of the rows {kinds}. {reason}"
     if doubt := costs_doubt(names, [arm.total for arm in arms]):
         reason = f"Warning: {doubt}; amounts of money need --error-cost. {reason}"
     return Verdict(answer, reason, tuple(filter(None, [*points, misfit, WHICH])))
@@ -136,7 +131,7 @@ def _labels_needed(names: Sequence[str], plan: LabelPlan) -> str:
             "takes no labels."
         )
     if not plan.labels and gain is not None:
-        settled = percent_interval(gain.value, gain.low, gain.high)
+        settled = percent_interval(*gain)
         return (
             f"The labels settle that {second} on all rows is "
             f"{'' if gain.value >= plan.needed else 'not '}worth the {gap} that it costs more than "

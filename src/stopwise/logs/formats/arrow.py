@@ -1,15 +1,15 @@
 """Tables in memory and streams: whatever speaks Arrow's PyCapsule protocol; Arrow's columns."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.errors import InvalidLogError, missing_package
+from stopwise.errors import InvalidLogError, MissingPackageError
 from stopwise.logs.cells import Cells, RowBatch, Use, gather
 from stopwise.logs.columns import Layout
 from stopwise.logs.problems import NoRowsError
@@ -20,50 +20,51 @@ def arrow(module: str = "pyarrow") -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise missing_package("a log in Parquet or Arrow", "pyarrow", "logs") from error
+        raise MissingPackageError.of("a log in Parquet or Arrow", "pyarrow", "logs") from error
 
 
-class ArrowReader:
+class ArrowReader(NamedTuple):
     """Record batches: ``start(columns, size)`` begins to read them, again unless ``once``."""
 
-    def __init__(
-        self,
-        name: str,
-        names: Sequence[str],
-        start: Callable[[list[str], int], Iterable[Any]],
-        rows: int | None = None,
-        once: bool = False,
-    ) -> None:
-        self.names, self.rows, self.once = tuple(names), rows, once
-        self._name, self._start = name, start
+    name: str
+    names: tuple[str, ...]  # of its columns
+    start: Callable[[list[str], int], Iterable[Any]]
+    rows: int | None = None  # how many, if that is known
+    once: bool = False  # whether it can be read only once
 
     def batches(self, layout: Layout, size: int) -> Iterator[RowBatch]:
         """Yield all rows, up to ``size`` at a time."""
         first, columns = 0, list(layout.used)
-        for record in self._start(columns, size):
+        for record in self.start(columns, size):
             for part in (record.slice(k, size) for k in range(0, len(record), size)):
-                read = partial(cells_of, part.select(columns), self._name)
+                read = partial(cells_of, part.select(columns), self.name)
                 yield RowBatch(first, len(part), read)
                 first += len(part)
         if not first and self.once:
             raise InvalidLogError(
-                f"{self._name} is a stream that can be read only once, and this reads it again (as "
+                f"{self.name} is a stream that can be read only once, and this reads it again (as "
                 "a replay does): give a table, Log(reader.read_all()), or write it to Parquet first"
             )
         if not first:
-            raise NoRowsError(f"{self._name} has no rows")
+            raise NoRowsError(f"{self.name} has no rows")
 
 
 def open_stream(source: Any, name: str) -> ArrowReader:
     """Open what has ``__arrow_c_stream__``: a data frame, a relation, a table or a stream."""
     pa = arrow()
-    unread: list[Any] = [pa.RecordBatchReader.from_stream(source)]  # it may be the only one
+    try:
+        unread: list[Any] = [pa.RecordBatchReader.from_stream(source)]  # it may be the only one
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise InvalidLogError(
+            f"{name} cannot be read as a table ({str(error).splitlines()[0]}); give each column a "
+            "name of its own and values of one type"
+        ) from error
 
     def start(columns: list[str], size: int) -> Any:
         return unread.pop() if unread else pa.RecordBatchReader.from_stream(source)
 
     once = isinstance(source, pa.RecordBatchReader)
-    return ArrowReader(name, unread[0].schema.names, start, once=once)
+    return ArrowReader(name, tuple(unread[0].schema.names), start, once=once)
 
 
 def cells_of(record: Any, file: str, column: str, use: Use) -> Cells:
@@ -80,20 +81,18 @@ def cells_of(record: Any, file: str, column: str, use: Use) -> Cells:
     if null.all():
         return Cells("number", np.zeros(len(array), dtype=np.int64), null)
     date = (types.is_date(kind) or types.is_timestamp(kind)) and use in ("number", "text")
-    if date or str(kind) in {"string", "large_string", "string_view"}:
+    if date or use == "text" or str(kind) in {"string", "large_string", "string_view"}:
         if date:  # to UTC
             array = array.cast(pa.timestamp("us"), safe=False)
         coded = array.dictionary_encode()
         codes = coded.indices.fill_null(0).to_numpy().astype(np.int64)
         found: Any = coded.dictionary
-        texts = found.to_numpy(zero_copy_only=False).astype(str) if date else found.to_pylist()
+        if date:
+            texts = found.to_numpy(zero_copy_only=False).astype(str)
+        else:
+            texts = map(_exact, found.to_pylist())
         return Cells("text", codes, null, tuple(map(str, texts)))
-    if (
-        types.is_uint64(kind)
-        or use == "text"
-        or (types.is_decimal(kind) and use == "answer")
-        or (types.is_boolean(kind) and use == "arm")
-    ):
+    if types.is_uint64(kind) or (types.is_decimal(kind) and use == "answer"):
         return gather(list(map(_exact, array.to_pylist())), use)
     if types.is_boolean(kind) or types.is_integer(kind):
         array = array.cast(pa.int64())

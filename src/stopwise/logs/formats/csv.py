@@ -92,7 +92,7 @@ class CsvReader(LineReader):
             texts = columns[column]
             if use == "answer" and layout.kind is not None:
                 return _declared(column, columns, layout)
-            if use in ("arm", "text") or (use == "answer" and self._text):
+            if use == "text" or (use == "answer" and self._text):
                 return gather([text.strip() or None for text in texts])
             if use == "number" and "_" not in "".join(texts):  # which float would ignore
                 try:
@@ -133,16 +133,11 @@ def _declared(column: str, columns: dict[str, Any], layout: Layout) -> Cells:
 class CsvWriter(LineWriter):
     """Writes CSV; a last column, ``kind``, tells 1 from "1" and a complete line from a cut one."""
 
+    _more = ("kind",)
     _quotes = True
 
-    def __init__(self, path: Path, fields: Sequence[Field], *, append: bool) -> None:
-        self._header = [*(field.name for field in fields), "kind"]
-        self._opening = csv_line(self._header)
-        super().__init__(path, fields, append=append)
-
-    @property
-    def _names(self) -> list[str]:
-        return self._header
+    def _opening(self) -> bytes:
+        return csv_line(self._names)
 
     def _found_names(self) -> list[str]:
         with self._path.open("rb") as file:
@@ -153,7 +148,7 @@ class CsvWriter(LineWriter):
             (cells,) = csv.reader(io.StringIO(rest.decode(), newline=""), strict=True)
         except (csv.Error, ValueError):
             return False
-        return len(cells) == len(self._header) and cells[-1] in KINDS
+        return len(cells) == len(self._names) and cells[-1] in KINDS
 
     def _encode(self, row: Row) -> bytes:
         cells = list(zip(self._fields, row, strict=True))

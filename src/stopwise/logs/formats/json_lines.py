@@ -1,7 +1,7 @@
 """Logs in JSON lines: one object per round, in which names that belong together are nested."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -9,7 +9,7 @@ import msgspec
 
 from stopwise.errors import InvalidLogError
 from stopwise.logs.cells import Cells, Use, describe_value, gather
-from stopwise.logs.columns import Layout, Row
+from stopwise.logs.columns import Layout, Row, listed
 from stopwise.logs.formats.lines import LineReader, LineWriter, Record, decode_lines
 from stopwise.logs.problems import NoRowsError, place
 
@@ -79,8 +79,8 @@ class JsonLinesReader(LineReader):
             found = row.get(key)
             if not isinstance(found, dict) or cast("Object", found).keys() != names:
                 return (
-                    f"{key!r} must be an object with {_listed(names)}, as in the first row; null "
-                    "where there is none"
+                    f"{key!r} must be an object with {listed(sorted(names))}, as in the first row; "
+                    "null where there is none"
                 )
         new = [key for key in absent if row.get(key) is not None]
         for key in some:
@@ -90,8 +90,8 @@ class JsonLinesReader(LineReader):
         if not new:
             return None
         return (
-            f"has {_listed(new)}, which the first row has not; give it in every row, null where "
-            "unknown"
+            f"has {listed(sorted(new))}, which the first row has not; give it in every row, null "
+            "where unknown"
         )
 
     def _columns(self, rows: Sequence[Any], layout: Layout) -> Callable[[str, Use], Cells]:
@@ -107,10 +107,6 @@ class JsonLinesReader(LineReader):
             return found[path]
 
         return lambda column, use: gather(values(self._paths[column]), use)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(map(repr, names)))
 
 
 def _flat(

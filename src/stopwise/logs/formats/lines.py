@@ -33,7 +33,8 @@ class LineReader(ABC):
     """A file of lines, read a few rows at a time."""
 
     names: tuple[str, ...]  # of its columns
-    rows: int | None = None
+    rows: int | None = None  # how many, where the file says
+    once = False  # whether it can be read only once
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -66,14 +67,14 @@ class LineWriter(ABC):
     With ``append`` it continues an existing file; a last line that a crash cut off is removed.
     """
 
-    _opening = b""  # what the file begins with
+    _more: tuple[str, ...] = ()  # columns after those of the fields
     _quotes = False  # whether a cell may hold line breaks, between quotation marks
 
     def __init__(self, path: Path, fields: Sequence[Field], *, append: bool) -> None:
         self._path = path
         self._fields = fields
+        self._names = names = [*(field.name for field in fields), *self._more]
         continued = append and path.exists() and not self._only_begun()
-        names = self._names
         if continued and (found := self._found_names()) not in (None, names):
             raise InvalidLogError(
                 f"{path.name} cannot be appended to: its columns are {', '.join(found or ())}, "
@@ -84,7 +85,7 @@ class LineWriter(ABC):
             self._end = self._repair() if continued else 0
             self._file.seek(self._end)
             if not continued:
-                self._put(self._opening)
+                self._put(self._opening())
         except BaseException:
             self._file.close()
             raise
@@ -97,15 +98,15 @@ class LineWriter(ABC):
         """Close the file."""
         self._file.close()
 
-    @property
-    def _names(self) -> list[str]:
-        return [field.name for field in self._fields]
+    def _opening(self) -> bytes:
+        """Return what the file begins with."""
+        return b""
 
     def _only_begun(self) -> bool:
         """Return whether the file holds no more than a part of its opening."""
+        opening = self._opening()
         with self._path.open("rb") as file:
-            found = file.read(len(self._opening) + 1)
-        return len(found) <= len(self._opening) and self._opening.startswith(found)
+            return opening.startswith(file.read(len(opening) + 1))
 
     def _put(self, line: bytes) -> None:
         """Write a complete line or, if the disk is full, nothing."""

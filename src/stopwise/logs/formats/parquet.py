@@ -12,7 +12,6 @@ from urllib.parse import unquote
 import msgspec
 
 from stopwise.errors import InvalidLogError
-from stopwise.logs.cells import parsed
 from stopwise.logs.columns import Field, Row
 from stopwise.logs.formats.arrow import ArrowReader, arrow
 from stopwise.logs.formats.json_lines import JsonLinesWriter
@@ -34,7 +33,9 @@ def open_parquet(path: Path) -> ArrowReader:
     names, rows, many = list[list[str]](), 0, files != [path]
     for file in files:
         with _opened(file) as opened:
-            names.append([*opened.schema_arrow.names, *(_keys(file) if many else ())])
+            inside = opened.schema_arrow.names
+            keys = _keys(file) if many else {}  # which some writers repeat in the files
+            names.append([*inside, *(key for key in keys if key not in inside)])
             rows += opened.metadata.num_rows
         if set(names[-1]) != set(names[0]):
             differ = ", ".join(sorted(map(repr, set(names[-1]) ^ set(names[0]))))
@@ -45,20 +46,24 @@ def open_parquet(path: Path) -> ArrowReader:
 
     def start(columns: list[str], size: int) -> Iterator[Any]:
         for file in files:
-            keys = _keys(file) if many else {}
-            wanted = [name for name in columns if name not in keys]
             with _opened(file) as opened:
+                inside = set(opened.schema_arrow.names)
+                keys = {k: v for k, v in (_keys(file) if many else {}).items() if k not in inside}
+                wanted = [name for name in columns if name not in keys]
                 for record in opened.iter_batches(batch_size=size, columns=wanted):
-                    more = {key: pa.repeat(pa.scalar(keys[key]), len(record)) for key in keys}
+                    more = {
+                        key: pa.repeat(pa.scalar(keys[key], pa.string()), len(record))
+                        for key in keys
+                    }
                     yield pa.record_batch(dict(zip(wanted, record.columns, strict=True)) | more)
 
-    return ArrowReader(path.name, names[0], start, rows)
+    return ArrowReader(path.name, tuple(names[0]), start, rows)
 
 
-def _keys(file: Path) -> dict[str, Any]:
-    """Return the columns that the folders of a file stand for, as Hive writes them."""
+def _keys(file: Path) -> dict[str, str | None]:
+    """Return the columns that the folders of a file stand for, as Hive writes them: texts."""
     pairs = (unquote(part).partition("=") for part in file.parts[:-1] if "=" in part)
-    return {name: None if word == NULL else parsed(word) for name, _, word in pairs}
+    return {name: None if word == NULL else word for name, _, word in pairs}
 
 
 @contextmanager

@@ -3,15 +3,19 @@
 from collections.abc import Callable
 from glob import has_magic
 from pathlib import Path
+from typing import TypeAlias
 
 from stopwise.checks import choice
 from stopwise.errors import InvalidLogError, InvalidParameterError
-from stopwise.logs.formats import RowReader, RowWriter
+from stopwise.logs.formats.arrow import ArrowReader
 from stopwise.logs.formats.csv import CsvReader, CsvWriter
 from stopwise.logs.formats.json_lines import JsonLinesReader, JsonLinesWriter
+from stopwise.logs.formats.lines import LineReader, LineWriter
 from stopwise.logs.formats.parquet import ParquetWriter, open_parquet
 from stopwise.logs.problems import NoRowsError
 
+RowReader: TypeAlias = LineReader | ArrowReader
+RowWriter: TypeAlias = LineWriter | ParquetWriter
 FORMATS: dict[str, tuple[Callable[[Path], RowReader], Callable[..., RowWriter]]] = {
     "parquet": (open_parquet, ParquetWriter),
     "csv": (CsvReader, CsvWriter),
@@ -28,8 +32,8 @@ def format_of(path: Path, given: str | None = None) -> str:
         return "parquet"
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidParameterError(
-            f"the format of {path.name} is not known; its name should end in "
-            f"{', '.join(SUFFIXES)}, or write format= one of {', '.join(FORMATS)}"
+            f"the format of {path.name} is not known; a log ends in {', '.join(SUFFIXES)} "
+            f"(in Python, or write format= one of {', '.join(FORMATS)})"
         )
     return SUFFIXES[path.suffix.lower()]
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.checks import real
 from stopwise.errors import (
     InvalidContextError,
     InvalidInputError,
@@ -25,11 +26,11 @@ from stopwise.logs.problems import place
 from stopwise.logs.vocabulary import Vocabulary
 from stopwise.policies.base import Ints, Policy
 from stopwise.policies.persistence import load
+from stopwise.policies.randomness import checked_seed
 from stopwise.policies.registry import POLICIES, make
 from stopwise.records import Progress, Rounds, no_progress
 
 PolicyLike: TypeAlias = "str | PathLike[str] | Policy"
-Named: TypeAlias = tuple[str, dict[str, Any]]  # a policy's name and parameters
 
 FROM_LOG = ("self", "cascade", "features", "context_dim")  # parameters that the log determines
 
@@ -49,6 +50,16 @@ class Candidate(NamedTuple):
     name: str
     policy: Policy
     log: Log
+    given: dict[str, Any] | None = None  # parameters of one that was given by name
+
+    def prepared(self, found: LogSummary, answers: bool) -> "Candidate":
+        """Return it with a policy for the contexts of the log, which ``found`` sums up."""
+        if self.given is None:
+            return self
+        name, cascade = self.policy.name, self.policy.cascade
+        features, dim = features_of(POLICIES[name], self.log, found, answers)
+        policy = make(name, cascade, features=features, context_dim=dim, **self.given)
+        return self._replace(policy=policy)
 
     def run(self, rounds: Rounds, first: int) -> Ints:
         """Decide rounds in order, and learn from them; ``first`` is the number of the first."""
@@ -75,39 +86,35 @@ class Candidate(NamedTuple):
 
 def candidates(
     given: Sequence[PolicyLike], log: Log, cascade: Cascade, seed: int, labels: float
-) -> "dict[str, Policy | Named]":
-    """Check the policies that were given, before the log is read; return them by name."""
+) -> list[Candidate]:
+    """Return the policies to play, or refuse what cannot be used with a log, before it is read."""
+    if cascade.names != log.arms:
+        raise InvalidParameterError(
+            f"the arms of {log.path.name} are {', '.join(log.arms)}, those of the cascade "
+            f"{', '.join(cascade.names)}; write Cascade(costs, names=log.arms)"
+        )
+    if real("labels", labels, least=0) and not log.has_labels:
+        raise InvalidParameterError(
+            f"{log.path.name} has no labels to answer with; name their column if it is not 'label'"
+        )
     if not given:
         raise InvalidParameterError(
             "name a policy to replay the log with: 'uss-laplace', for instance"
         )
-    found: dict[str, Policy | Named] = {}
+    found: dict[str, Candidate] = {}
     for k, one in enumerate(given):
         if not isinstance(one, Policy) and one in given[:k]:
             raise InvalidParameterError(f"{fspath(one)!r} is given twice")
-        name, policy = _candidate(one, log, cascade, seed, labels)
+        candidate = _candidate(one, log, cascade, checked_seed(seed), labels)
+        name = candidate.name
         numbered = (f"{name} {n}" if n > 1 else name for n in range(1, len(found) + 2))
-        found[next(unused for unused in numbered if unused not in found)] = policy
-    return found
-
-
-def prepare(
-    chosen: "dict[str, Policy | Named]",
-    log: Log,
-    cascade: Cascade,
-    found: LogSummary,
-    answers: bool,
-) -> list[Candidate]:
-    """Create the policies that were given by name, for the contexts of the log."""
-    prepared: list[Candidate] = []
-    for name, one in chosen.items():
-        if isinstance(one, Policy):
-            policy = one
-        else:
-            features, dim = features_of(POLICIES[one[0]], log, found, answers)
-            policy = make(one[0], cascade, features=features, context_dim=dim, **one[1])
-        prepared.append(Candidate(name, policy, log))
-    return prepared
+        name = next(unused for unused in numbered if unused not in found)
+        found[name] = candidate._replace(name=name)
+    if labels and not any(one.policy.asks_for_labels for one in found.values()):
+        raise InvalidParameterError(
+            f"{', '.join(found)} would not use labels: add 'uss-laplace', or ask for none"
+        )
+    return list(found.values())
 
 
 def summarise(log: Log, progress: Progress = no_progress) -> LogSummary:
@@ -145,7 +152,7 @@ def features_of(
     return Scaled.fit(np.stack([low, high]), Polynomial(degree=1)), len(low)
 
 
-def parse_policy(text: str) -> Named | None:
+def parse_policy(text: str) -> tuple[str, dict[str, Any]] | None:
     """Read ``NAME[:key=value,…]``; None if it does not begin with a policy's name."""
     name, colon, rest = text.partition(":")
     if name not in POLICIES:
@@ -181,10 +188,10 @@ def _parameters_of(name: str) -> list[str]:
 
 def _candidate(
     given: PolicyLike, log: Log, cascade: Cascade, seed: int, labels: float
-) -> "tuple[str, Policy | Named]":
+) -> Candidate:
     if isinstance(given, Policy):
         _check_fits(given, given.name, log, cascade)
-        return given.name, copy.deepcopy(given)
+        return Candidate(given.name, copy.deepcopy(given), log)
     text = fspath(given)
     named = parse_policy(text) if isinstance(given, str) else None
     if named is not None:
@@ -193,8 +200,8 @@ def _candidate(
             if key in _parameters_of(name):
                 parameters.setdefault(key, value)
         # parameters out of range are refused before the log is read
-        make(name, cascade, features=Identity(), context_dim=1, **parameters)
-        return text, named
+        policy = make(name, cascade, features=Identity(), context_dim=1, **parameters)
+        return Candidate(text, policy, log, parameters)
     if not Path(text).is_file():
         raise UnknownPolicyError(
             f"no policy is called {text!r}, and there is no such file; choose from "
@@ -202,7 +209,7 @@ def _candidate(
         )
     policy = load(text, cascade=cascade)
     _check_fits(policy, text, log, cascade)
-    return Path(text).name, policy
+    return Candidate(Path(text).name, policy, log)
 
 
 def _check_fits(policy: Policy, name: str, log: Log, cascade: Cascade) -> None:

@@ -85,5 +85,5 @@ def _point(found: Replay, weight: float, name: str) -> str:
     words = f"weight {weight:g}"
     words += f" costs {number(one.cost.value / weight)} unweighted" if one.cost else ""
     for what, share in (("wrong", one.error), ("unlike the last arm", one.disagreement)):
-        words += f", {what} {percent_interval(share.value, share.low, share.high)}" if share else ""
+        words += f", {what} {percent_interval(*share)}" if share else ""
     return words

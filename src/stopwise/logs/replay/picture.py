@@ -24,29 +24,23 @@ def png(found: Replay) -> bytes | None:
 def _figure(found: Replay) -> Any:
     figure = panels(1, 1, width=5.6, height=3.8)
     (axes,) = figure.axes
-    fixed = [(one, point) for one in found.fixed if (point := _point(one, found))]
-    axes.plot(
-        [x for _, (x, _) in fixed],
-        [y for _, (_, y) in fixed],
-        "--o",
-        color="0.45",
-        label="fixed depths" if found.exact else "fixed depths (of other rounds each)",
-    )
-    for one, (x, y) in fixed:
-        axes.annotate(one.name, (x, y), (5, 5), textcoords="offset points", color="0.35")
+    fixed = {one.name: point for one in found.fixed if (point := _point(one, found))}
+    label = "fixed depths" if found.exact else "fixed depths (of other rounds each)"
+    axes.plot(*zip(*fixed.values(), strict=True), "--o", color="0.45", label=label)
+    for name, point in fixed.items():
+        axes.annotate(name, point, (5, 5), textcoords="offset points", color="0.35")
     for k, one in enumerate(found.policies):
         if point := _point(one, found):
             mark, color = MARKS[k % len(MARKS)], SERIES[k % len(SERIES)]
             axes.plot(*point, mark, color=color, markersize=7, label=one.name)
-    axes.set_xlabel("cost a round")
-    axes.set_ylabel(
-        "wrong (%)" if found.judged_by == "total loss" else f"disagrees with {found.arms[-1]} (%)"
+    by_labels = found.judged_by == "total loss"
+    partly = "" if found.exact else "; each point shows those it can evaluate"
+    axes.set(
+        xlabel="cost a round",
+        ylabel="wrong (%)" if by_labels else f"disagrees with {found.arms[-1]} (%)",
+        title=f"{found.log}: {found.rounds:,} rounds{partly}",
     )
     axes.set_ylim(bottom=0)
-    axes.set_title(
-        f"{found.log}: {found.rounds:,} rounds"
-        + ("" if found.exact else "; each point shows those it can evaluate")
-    )
     axes.legend(loc="upper right")
     axes.margins(x=0.12, y=0.12)
     return figure

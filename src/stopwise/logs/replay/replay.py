@@ -11,20 +11,12 @@ from stopwise.errors import InvalidParameterError
 from stopwise.experiments.engines import make_engine
 from stopwise.logs.log import Log
 from stopwise.logs.parts import spread
-from stopwise.logs.replay.candidates import (
-    Candidate,
-    Named,
-    PolicyLike,
-    candidates,
-    prepare,
-    summarise,
-)
+from stopwise.logs.replay.candidates import Candidate, PolicyLike, candidates, summarise
 from stopwise.logs.replay.grid import WEIGHTS, choose, merged, weighted
 from stopwise.logs.replay.picture import png
 from stopwise.logs.replay.results import Replay
 from stopwise.logs.replay.tally import Tally
-from stopwise.policies.base import CHUNK, Policy
-from stopwise.policies.randomness import checked_seed
+from stopwise.policies.base import CHUNK
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.files import write_files
 
@@ -156,11 +148,12 @@ def play(
     progress: Progress,
 ) -> dict[int, Tally]:
     """Replay a log with a share of the cascades, in one pass after the one that checks it."""
-    chosen = {k: _chosen(log, cascades[k], policies, labels, seed) for k in share}
+    chosen = {k: candidates(policies, log, cascades[k], seed, labels) for k in share}
     found, runs = summarise(log, progress), dict[int, tuple[Tally, list[Candidate]]]()
     for k, some in chosen.items():
-        played = prepare(some, log, cascades[k], found, answers)
-        runs[k] = Tally(log, cascades[k], list(some), seed, found.answers), played
+        names = [one.name for one in some]
+        played = [one.prepared(found, answers) for one in some]
+        runs[k] = Tally(log, cascades[k], names, seed, found.answers), played
     done = 0
     for chunk in log.chunks(chunk_rows):
         for tally, played in runs.values():
@@ -170,32 +163,3 @@ def play(
     for tally, played in runs.values():
         tally.ask(played)
     return {k: tally for k, (tally, _) in runs.items()}
-
-
-def _chosen(
-    log: Log, cascade: Cascade, policies: Sequence[PolicyLike], labels: float, seed: int
-) -> "dict[str, Policy | Named]":
-    """Return the policies to play, or refuse what cannot be used with this log."""
-    _check(log, cascade, labels)
-    chosen = candidates(policies, log, cascade, checked_seed(seed), labels)
-    takes = (
-        p.asks_for_labels if isinstance(p, Policy) else "labels" in p[1] for p in chosen.values()
-    )
-    if labels and not any(takes):
-        raise InvalidParameterError(
-            f"{', '.join(chosen)} would not use labels: add 'uss-laplace', or ask for none"
-        )
-    return chosen
-
-
-def _check(log: Log, cascade: Cascade, labels: float) -> None:
-    if cascade.names != log.arms:
-        raise InvalidParameterError(
-            f"the arms of {log.path.name} are {', '.join(log.arms)}, those of the cascade "
-            f"{', '.join(cascade.names)}; write Cascade(costs, names=log.arms)"
-        )
-    real("labels", labels, least=0)
-    if labels and not log.has_labels:
-        raise InvalidParameterError(
-            f"{log.path.name} has no labels to answer with; name their column if it is not 'label'"
-        )

@@ -1,22 +1,123 @@
-"""The counts of a replay of some rounds; those of two sets of rounds add up exactly."""
+"""The counts of a replay of some rounds, and the numbers that follow from them.
 
+Everything but money is counted in whole numbers, so the results do not depend on how many rows
+are read at a time, and those of two sets of rounds add up exactly.
+"""
+
+import math
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH
 from stopwise.errors import InvalidLogError
-from stopwise.logs.chunk import Bytes, Chunk, Ints
-from stopwise.logs.labels import LabelCheck
+from stopwise.logs.chunk import Bools, Bytes, Chunk, Floats, Ints
 from stopwise.logs.log import Log
 from stopwise.logs.replay.candidates import Candidate
-from stopwise.logs.replay.results import CandidateResult, Criterion, Replay, result_of, values_of
-from stopwise.logs.replay.totals import Outcomes, ReplayTotals
+from stopwise.logs.replay.results import CandidateResult, Criterion, Replay
 from stopwise.logs.vocabulary import Vocabulary
 from stopwise.policies.contextual import Contextual
+from stopwise.reporting.intervals import Estimate, around, wilson
 
 SAME = 1e-12  # losses that differ by less are equal but for rounding
+ROUNDING = 1e-12  # a relative difference that is smaller is rounding error
+UNKNOWN = 2  # beside 0, no, and 1, yes
+
+
+class Outcomes(msgspec.Struct, frozen=True, eq=False):
+    """What n rows of a log say about stopping at each of K arms."""
+
+    reach: Ints  # the last arm whose output is known
+    stops: Ints  # where the recorded round stopped
+    failed: Bools  # whether the arm after ``reach`` was run and failed
+    wrong: Bytes  # (n, K): whether each arm was wrong, 0, 1 or `UNKNOWN`
+    differs: Bytes  # (n, K): whether it disagreed with the deepest
+    spent: Floats | None  # (n, K): what the calls up to each arm really cost; NaN if not known
+
+    @staticmethod
+    def of(chunk: Chunk) -> "Outcomes":
+        """Derive them from rows of a log."""
+        rounds, codes = chunk.rounds, chunk.codes
+        differs = (codes != codes[:, -1:]).view(np.uint8)
+        differs[codes[:, -1] < 0] = UNKNOWN
+        wrong = np.full_like(differs, UNKNOWN) if rounds.wrong is None else rounds.wrong
+        spent = None if chunk.costs is None else np.cumsum(chunk.costs, axis=1)
+        return Outcomes(rounds.reach, chunk.stops, rounds.failed, wrong, differs, spent)
+
+    def ends(self, decided: Ints) -> Ints:
+        """Return where rounds end with these decisions: −1 where no arm answers.
+
+        A round in which an arm failed ends with the answers before that arm. Where the end lies
+        beyond ``reach``, the log does not have the outcome.
+        """
+        return np.where(self.failed, np.minimum(decided, self.reach), decided)
+
+    def same(self, decided: Ints) -> int:
+        """Count rounds decided as recorded; in one that failed, the decision was to continue."""
+        return int(np.where(self.failed, decided > self.stops, decided == self.stops).sum())
+
+
+class ReplayTotals:
+    """Counts of the rounds of one candidate, or of one fixed depth."""
+
+    def __init__(self, n_arms: int, *, compare: bool) -> None:
+        self._k = n_arms
+        self._compared = range(n_arms if compare else 0)
+        # by where rounds ended, whether the answer was wrong, and whether it differed from the
+        # deepest arm's; `UNKNOWN` is the last of three
+        self.outcomes = np.zeros((n_arms, 3, 3), dtype=np.int64)
+        # for each fixed depth: by where this candidate ended, where that depth did, and the
+        # difference of their ``wrong``, or ``differs`` (−1, 0, 1), where both are known
+        self.over_wrong = np.zeros((n_arms, n_arms, n_arms, 3), dtype=np.int64)
+        self.over_differs = np.zeros_like(self.over_wrong)
+        # decided deeper than the log goes; the first arm failed; decided as recorded
+        self.beyond = self.unanswered = self.same = 0
+        self.money = np.zeros(3)  # of what rounds v really cost: how many, Σv and Σv²
+
+    def add(self, known: Outcomes, decided: Ints) -> None:
+        """Count rows with these decisions."""
+        k, ends = self._k, known.ends(decided)
+        self.same += known.same(decided)
+        beyond, unanswered = ends > known.reach, ends < 0
+        self.beyond += int(beyond.sum())
+        self.unanswered += int(unanswered.sum())
+        rows = np.flatnonzero(~(beyond | unanswered))
+        ends = ends[rows]
+        wrong, differs = known.wrong[rows, ends], known.differs[rows, ends]
+        self.outcomes += _counts(9 * ends + 3 * wrong + differs, (k, 3, 3))
+        if known.spent is not None:
+            spent = known.spent[rows, ends]
+            spent = spent[~np.isnan(spent)]
+            self.money += [len(spent), spent.sum(), (spent**2).sum()]
+        for depth in self._compared:
+            others = known.ends(np.full(len(known.reach), depth))[rows]
+            for over, mine, table in (
+                (self.over_wrong, wrong, known.wrong),
+                (self.over_differs, differs, known.differs),
+            ):
+                other = table[rows, others]
+                cells = (k * ends + others) * 3 + 1 + mine - other
+                over[depth] += _counts(cells[(mine != UNKNOWN) & (other != UNKNOWN)], (k, k, 3))
+
+    def add_counts(self, other: "ReplayTotals") -> None:
+        """Add the counts of other rounds."""
+        for name in ("outcomes", "over_wrong", "over_differs", "beyond", "unanswered", "same"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.money += other.money
+
+    @property
+    def labelled(self) -> int:
+        """How many rounds are known to be right or wrong."""
+        return int(self.outcomes[:, :UNKNOWN].sum())
+
+
+def _counts(cells: NDArray[Any], shape: tuple[int, ...]) -> Ints:
+    return np.bincount(cells, minlength=math.prod(shape)).reshape(shape)
 
 
 class Tally:
@@ -29,38 +130,37 @@ class Tally:
         self._log, self._cascade, self._names, self._seed = log.path.name, cascade, names, seed
         self._said, self._columns = said, log.encoding.described()
         self._says_stop = log.layout.stop is not None
-        self._totals = [ReplayTotals(k, compare=True) for _ in names]
-        self._fixed = [ReplayTotals(k, compare=False) for _ in range(k)]
-        self.decisions: list[list[Bytes]] = [[] for _ in names]
-        self.rows = self._labelled = self._failed = self._truncated = 0
-        self._labels = LabelCheck()
-        self._asked: dict[str, int] = {}
-        self._answered: dict[str, int] = {}
+        # the policies, then the fixed depths
+        self._lines = [ReplayTotals(k, compare=True) for _ in names]
+        self._lines += [ReplayTotals(k, compare=False) for _ in range(k)]
+        self._shallowest = self._lines[len(names)]
+        self._decisions: list[list[Bytes]] = [[] for _ in names]
+        # of all rounds; of labels that each policy asked for, and that it got
+        self._counts, self._asked, self._answered = Counter[str](), Counter[str](), Counter[str]()
 
     @property
     def answered(self) -> bool:
         """Whether any round has an answer, so that there is something to evaluate."""
-        return self._fixed[0].unanswered < self.rows
+        return self._shallowest.unanswered < self._counts["rounds"]
 
     def add(self, chunk: Chunk, stops: Sequence[Ints]) -> None:
         """Count these rounds, which each policy decided so."""
-        rounds, known = chunk.rounds, Outcomes.of(chunk)
-        for decided, totals, decisions in zip(stops, self._totals, self.decisions, strict=True):
+        rounds, known, k = chunk.rounds, Outcomes.of(chunk), self._cascade.n_arms
+        fixed = [np.full(chunk.n, depth) for depth in range(k)]
+        for decided, totals in zip((*stops, *fixed), self._lines, strict=True):
             totals.add(known, decided)
+        for decided, decisions in zip(stops, self._decisions, strict=True):
             decisions.append(decided.astype(np.uint8))
-        for depth, totals in enumerate(self._fixed):
-            totals.add(known, np.full(chunk.n, depth))
-        self.rows += chunk.n
-        self._labelled += int((chunk.labels >= 0).sum())
-        self._failed += int(rounds.failed.sum())
-        self._truncated += int(((rounds.reach < self._cascade.n_arms - 1) & ~rounds.failed).sum())
-        self._labels.add(chunk)
+        self._counts["rounds"] += chunk.n
+        self._counts["labelled"] += int((chunk.labels >= 0).sum())
+        self._counts["failed"] += int(rounds.failed.sum())
+        self._counts["truncated"] += int(((rounds.reach < k - 1) & ~rounds.failed).sum())
 
     def ask(self, played: Sequence[Candidate]) -> None:
         """Count the labels that the policies asked for and got, when all rounds are played."""
-        for name, policy, _ in played:
-            if isinstance(policy, Contextual) and policy.asked:
-                self._asked[name], self._answered[name] = policy.asked, policy.labelled
+        for one in played:
+            if isinstance(policy := one.policy, Contextual) and policy.asked:
+                self._asked[one.name], self._answered[one.name] = policy.asked, policy.labelled
 
     def empty(self, log: Log) -> "Tally":
         """Return one for the same policies, of no rounds."""
@@ -68,15 +168,12 @@ class Tally:
 
     def __add__(self, other: "Tally") -> "Tally":
         """Add the counts of other rounds to these; not their decisions."""
-        mine, others = (*self._totals, *self._fixed), (*other._totals, *other._fixed)
-        for one, more in zip(mine, others, strict=True):
+        for one, more in zip(self._lines, other._lines, strict=True):
             one.add_counts(more)
-        for name in ("rows", "_labelled", "_failed", "_truncated"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self._labels.add_counts(other._labels)
         self._said.add(other._said)
-        for counts, more in ((self._asked, other._asked), (self._answered, other._answered)):
-            counts |= {name: counts.get(name, 0) + n for name, n in more.items()}
+        self._counts.update(other._counts)
+        self._asked.update(other._asked)
+        self._answered.update(other._answered)
         return self
 
     def result(self, by: Criterion | None = None) -> Replay:
@@ -87,31 +184,36 @@ class Tally:
                 f"{self._log}: the first arm, {arms[0]!r}, failed in every round, so there "
                 "is no answer to evaluate"
             )
-        doubts = filter(None, (*self._said.doubts(), self._labels.unlike()))
+        doubts = filter(None, (*self._said.doubts(), self._said.unlike()))
         if by is None:
-            enough = self._fixed[0].labelled >= ENOUGH
+            enough = self._shallowest.labelled >= ENOUGH
             by = "total loss" if enough else "cost + disagreement"
-        exact = not any(totals.beyond for totals in (*self._totals, *self._fixed))
-        policies = self._results(self._names, self._totals, by if exact else None)
-        fixed = self._results(arms, self._fixed, None)
+        exact = not any(totals.beyond for totals in self._lines)
+        n, counts = len(self._names), self._counts
+        recorded = counts["rounds"] if self._says_stop or counts["truncated"] else None
+        lines = [
+            result_of(name, totals, self._cascade, recorded, by if exact and k < n else None)
+            for k, (name, totals) in enumerate(zip((*self._names, *arms), self._lines, strict=True))
+        ]
+        policies, fixed = lines[:n], lines[n:]
         if values := values_of(policies, by):
             policies = [policies[i] for i in sorted(range(len(values)), key=values.__getitem__)]
         best = None
         if values := values_of(fixed, by):  # the shallowest of equals
             best = next(i for i, value in enumerate(values) if value <= min(values) + SAME)
-        decided = (np.concatenate(one) if one else np.empty(0, np.uint8) for one in self.decisions)
+        decided = (np.concatenate(one) if one else np.empty(0, np.uint8) for one in self._decisions)
         return Replay(
             log=self._log,
             arms=arms,
             costs=tuple(self._cascade.cumulative.tolist()),
-            rounds=self.rows,
-            labelled=self._labelled,
-            failed=self._failed,
-            unanswered=self._fixed[0].unanswered,
-            truncated=self._truncated,
+            rounds=counts["rounds"],
+            labelled=counts["labelled"],
+            failed=counts["failed"],
+            truncated=counts["truncated"],
+            unanswered=self._shallowest.unanswered,
             seed=self._seed,
-            asked=self._asked,
-            answered=self._answered,
+            asked=dict(self._asked),
+            answered=dict(self._answered),
             judged_by=by,
             policies=tuple(policies),
             fixed=tuple(fixed),
@@ -121,11 +223,69 @@ class Tally:
             decisions=dict(zip(self._names, decided, strict=True)),
         )
 
-    def _results(
-        self, names: Sequence[str], totals: Sequence[ReplayTotals], compare: Criterion | None
-    ) -> list[CandidateResult]:
-        rounds = self.rows if self._says_stop or self._truncated else None
-        return [
-            result_of(name, one, self._cascade, recorded=rounds, compare=compare)
-            for name, one in zip(names, totals, strict=True)
-        ]
+
+def result_of(
+    name: str,
+    totals: ReplayTotals,
+    cascade: Cascade,
+    recorded: int | None,
+    compare: Criterion | None,
+) -> CandidateResult:
+    """Turn counts into numbers with intervals.
+
+    ``recorded`` counts the rounds of the log, None if it does not say where they stopped;
+    ``compare`` is by what to compare with fixed depths, None where that means nothing.
+    """
+    costs, counts = cascade.cumulative, totals.outcomes
+    n = int(counts.sum())
+    by_end = counts.sum(axis=(1, 2))
+    errors, differing = counts.sum(axis=2)[:, :UNKNOWN], counts.sum(axis=1)[:, :UNKNOWN]
+    with_event = costs[:, None] + np.array([0.0, 1.0])
+    over = totals.over_wrong if compare == "total loss" else totals.over_differs
+    extra = costs[:, None, None] - costs[None, :, None] + np.array([-1.0, 0.0, 1.0])
+    differences = [_mean(extra, one) for one in over] if compare else []
+    known = tuple(one for one in differences if one is not None)
+    return CandidateResult(
+        name=name,
+        rounds=n,
+        beyond=totals.beyond,
+        depths=tuple(wilson(int(m), n) for m in by_end),
+        cost=_mean(costs, by_end),
+        compared=int(differing.sum()),
+        disagreement=_share(differing),
+        cost_and_disagreement=_mean(with_event, differing),
+        labelled=int(errors.sum()),
+        error=_share(errors),
+        loss=_mean(with_event, errors),
+        priced=int(totals.money[0]),
+        money=_estimate(*totals.money.tolist()),
+        as_played=None if recorded is None else wilson(totals.same, recorded),
+        over_fixed=known if len(known) == len(costs) else None,
+    )
+
+
+def values_of(results: Sequence[CandidateResult], by: Criterion) -> list[float] | None:
+    """Return the number by which each is compared; None unless all can be."""
+    values = [one.value(by) for one in results if one.exact]
+    known = [value.value for value in values if value is not None]
+    return known if len(known) == len(results) else None
+
+
+def _share(counts: Ints) -> Estimate | None:
+    total = int(counts.sum())
+    return wilson(int(counts[:, 1].sum()), total) if total else None
+
+
+def _mean(values: Floats, counts: Ints) -> Estimate | None:
+    """Return the mean of values, each with how often it occurred."""
+    return _estimate(counts.sum(), (values * counts).sum(), (values**2 * counts).sum())
+
+
+def _estimate(n: float, total: float, squares: float) -> Estimate | None:
+    """Return the mean of n numbers; None if there are fewer than two."""
+    if n < 2:
+        return None
+    mean, spread = float(total / n), float(squares - total**2 / n)
+    if spread < ROUNDING * squares:  # all are equal
+        spread = 0.0
+    return around(mean, math.sqrt(spread / (n - 1) / n))

@@ -2,7 +2,6 @@
 
 import asyncio
 import binascii
-import re
 import time
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
@@ -11,7 +10,6 @@ from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -31,7 +29,7 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 Routes: TypeAlias = list[tuple[str, str, Handler]]  # method, pattern of the path, handler
 Values: TypeAlias = dict[str, Any]
 Page: TypeAlias = tuple[str, Values]  # a template and what it shows
-Maker: TypeAlias = Callable[[Request], Awaitable[Page] | Page]
+Maker: TypeAlias = Callable[[Request], Awaitable[Page]]
 
 # Nothing is loaded from another host, nothing is inline, and nobody frames a page.
 CSP = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -41,10 +39,9 @@ HEADERS = (
     ("x-frame-options", "DENY"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
-    ("cache-control", "no-store"),
 )
 ASK = ("www-authenticate", 'Basic realm="Stopwise: an API key as the password", charset="UTF-8"')
-PER_PAGE = 100  # cascades
+MOST_SHOWN = 100  # cascades in the overview
 LABEL = msgspec.json.Decoder(m.LabelRequest)
 ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
 <rect width="32" height="32" rx="7" fill="#0a456e"/><path d="M6 6h6v7H6z" fill="#d6e9f6"/>
@@ -107,30 +104,23 @@ class Pages:
 
     async def _made(self, page: Maker, request: Request) -> Page:
         await self._service.readable()
-        found = page(request)
-        return found if isinstance(found, tuple) else await found
+        return await page(request)
 
-    def overview(self, request: Request) -> Page:
+    async def overview(self, request: Request) -> Page:
         """Show all cascades."""
         state = self._service.state
         every = [state.learner(name) for name in state.cascades if _visible(request, name)]
         every.sort(key=lambda one: (one.status != "active", one.spec.name))
-        pages = max(1, -(-len(every) // PER_PAGE))
-        number = dict(parse_qsl(request.query)).get("page", "")
-        page = min(max(int(number), 1), pages) if re.fullmatch("[0-9]{1,8}", number) else 1
-        rows = [views.summary(one) for one in every[(page - 1) * PER_PAGE : page * PER_PAGE]]
         return "overview.html", {
             "title": "Cascades",
-            "rows": rows,
+            "rows": [views.summary(one) for one in every[:MOST_SHOWN]],
             "total": len(every),
             "active": sum(one.status == "active" for one in every),
             "rounds": sum(len(one.ledger) for one in every),
             "open": sum(len(one.ledger.open) for one in every),
-            "page": page,
-            "pages": pages,
         }
 
-    def cascade(self, request: Request) -> Page:
+    async def cascade(self, request: Request) -> Page:
         """Show one cascade."""
         name = request.params["name"]
         if self._service.recovering and name not in self._service.state.cascades:

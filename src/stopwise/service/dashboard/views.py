@@ -171,25 +171,21 @@ def exploration(learner: Learner) -> str:
 
 def facts(learner: Learner) -> list[tuple[str, str, str]]:
     """Return what is known about the estimator: names, values and their meaning."""
-    policy, ledger, rounds = learner.policy, learner.ledger, learner.policy.rounds
+    policy, ledger = learner.policy, learner.ledger
     expired = len(ledger) - ledger.learned - len(ledger.open)
     features = plural(policy.n_features, "feature") if policy.n_features else "no context"
     asked = len(ledger.answerable())
     counts = f"of {len(ledger):,}; {len(ledger.open):,} are open, {expired:,} expired"
     found = [
         ("Policy", policy.name, f"with {features}"),
-        ("Learned from", plural(rounds, "round"), counts),
+        ("Learned from", plural(policy.rounds, "round"), counts),
         ("Labelled", plural(len(ledger.labels), "round"), f"{asked:,} are asked for"),
     ]
     if (least := policy.least_observed_pair()) is not None:
-        effort, names = policy.effort, learner.cascade.names
-        condition, passes = least.condition, effort["passes"]
+        condition, names = least.condition, learner.cascade.names
         pair = f"{short(names[least.first])} → {short(names[least.second])}"
-        per_round = f"passes over the history, {passes / max(rounds, 1):.3g} a round; they read "
         even = "of its table V: 1 if contexts vary evenly; if it is large, more rounds are needed"
         found += [
-            ("Refits", f"{passes:,}", per_round + plural(effort["rows_visited"], "row")),
-            ("Memory", f"{policy.nbytes / 1000:,.3g} kB", "of learned state"),
             ("Least seen pair", pair, f"in {plural(least.observations, 'round')}"),
             ("Condition", f"{condition:,.3g}" if math.isfinite(condition) else "singular", even),
         ]

@@ -3,7 +3,7 @@
 import re
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +19,7 @@ from stopwise.service.http.request import (
     refused,
     unexpected,
 )
-from stopwise.service.http.routes import ROUTES, Api, Route
+from stopwise.service.http.routes import ROUTES, Route
 from stopwise.service.http.schema import document
 from stopwise.service.keys import Keys
 from stopwise.service.metrics import OTHER
@@ -48,11 +48,17 @@ class App:
 
     def __init__(self, service: Service, settings: Settings) -> None:
         keys = None if settings.keys is None else Keys(settings.keys)
-        self._access = Access(settings, keys)
-        self._api = Api(service, self._access, document(secured=keys is not None))
+        self.service = service
+        self.access = Access(settings, keys)
+        self.document = document(secured=keys is not None)
         self._max_body = settings.max_body
         self._counters = service.counters
         self._log_requests = settings.log_requests
+        self.traces = None
+        if settings.traces is not None:
+            from stopwise.service.http.tracing import Traces
+
+            self.traces = Traces(settings)
         self._paths: dict[str, Path] = {}
         self._pattern = re.compile("")  # of all paths; which one matched is its last group
         for route in ROUTES:
@@ -90,16 +96,16 @@ class App:
         request = Request(scope, protocol, self._max_body)
         name, code = OTHER, None
         try:
-            self._access.check_origin(request)
+            self.access.check_origin(request)
             handler, name = self._found(request)
             response = await handler(request)
         except Refusal as refusal:
             code = refusal.code
-            response = refused(refusal)
+            response = self.refused(request, refusal)
         except CancelledError:  # the time that requests are given when the service stops is over
             code = "unavailable"
             words = "the service is stopping; whether this was carried out is not known"
-            response = refused(Refusal(503, code, words, retry_after=1))
+            response = self.refused(request, Refusal(503, code, words, retry_after=1))
         except Exception as error:
             code = "internal"
             response = unexpected(error, request)
@@ -107,13 +113,34 @@ class App:
         if response.headers or response.media_type != JSON:
             given = {"content-type": response.media_type, **DEFAULTS, **dict(response.headers)}
             headers = list(given.items())
+        if not request.body_read and request.has_body and request.http_version == "1.1":
+            headers = [*headers, ("connection", "close")]  # the server closes it: tell the client
         with suppress(RuntimeError):  # the client went away
-            protocol.response_bytes(response.status, headers, response.body)
+            if isinstance(response.body, bytes):
+                protocol.response_bytes(response.status, headers, response.body)
+            else:
+                async with aclosing(response.body) as parts:
+                    transport = protocol.response_stream(response.status, headers)
+                    async for part in parts:
+                        await transport.send_bytes(part)
         seconds = perf_counter() - began
         self._counters.answered(name, response.status, seconds)
         if is_logged(self._log_requests, response.status):
-            more = {"code": code, "request": request.id, "key": self._access.known_key(request)}
+            more = {"code": code, "request": request.id, "key": self.access.known_key(request)}
             log_request(request.method, request.path, response.status, seconds, **more)
+        if self.traces is not None:
+            self.traces.answered(request, name, response, seconds)
+
+    def refused(self, request: Request, refusal: Refusal) -> Response:
+        """Return the answer to a request that is refused."""
+        del request
+        return refused(refusal)
+
+    async def started(self) -> None:
+        """Do what must follow once requests are accepted; an error ends the service."""
+
+    async def stopped(self) -> None:
+        """Do what must follow once no requests are accepted."""
 
     def _handler(self, route: Route) -> Handler:
         """Return the handler of a route of the API."""
@@ -121,7 +148,7 @@ class App:
 
         async def handle(request: Request) -> Response:
             if route.needs != "nothing":
-                self._access.check_key(request, route.needs)
+                self.access.check_key(request, route.needs)
             if route.method == "POST":
                 request.check_media_type()
                 raw = await request.body()
@@ -131,7 +158,7 @@ class App:
                     request.content = read_json(decoder, raw)
                 elif raw.strip() not in {b"", b"{}"}:
                     raise Refusal(422, "invalid", "this takes no body, or {}")
-            reply = await route.run(self._api, request)
+            reply = await route.run(self, request)
             return reply if isinstance(reply, Response) else Response(reply[0], _encode(reply[1]))
 
         return handle

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import ip_address
@@ -31,10 +31,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Response(msgspec.Struct, frozen=True):
-    """An answer."""
+    """An answer; a body in parts is sent as the parts come, and closed if the client goes away."""
 
     status: int
-    body: bytes
+    body: bytes | AsyncGenerator[bytes, None]
     media_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -45,14 +45,22 @@ class Request:
     def __init__(self, scope: Any, protocol: Any, max_body: int) -> None:
         self.method: str = scope.method
         self.path: str = scope.path
+        self.http_version: str = scope.http_version
         self.query: str = scope.query_string  # without "?"
         self.headers: Any = scope.headers  # names are lower-case; `get` has no values but ASCII
         self.params: Mapping[str, str] = {}  # what varies in the path: name, id
         self.key: Key | None = None  # the API key, once checked; None where none is needed
         self.idempotency_key: str | None = None  # where the route takes one
         self.content: Any = None  # the decoded body, of the type that the route takes
+        self.body_read = False
         self._protocol = protocol
         self._max_body = max_body
+
+    @property
+    def has_body(self) -> bool:
+        """Whether the headers announce a body."""
+        headers = self.headers
+        return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
     @property
     def id(self) -> str | None:
@@ -60,16 +68,22 @@ class Request:
         given: str = self.headers.get("x-request-id", "")
         return given if _VISIBLE.fullmatch(given) else None
 
-    async def body(self, most: int | None = None) -> bytes:
-        """Return the body; refuse it once it is known to exceed ``most`` (None: max_body) bytes."""
-        limit = self._max_body if most is None else most
+    async def disconnected(self) -> None:
+        """Wait until the client has gone away."""
+        await self._protocol.client_disconnect()
+
+    async def body(self) -> bytes:
+        """Return the body; refuse it once it is known to exceed the limit."""
+        limit = self._max_body
         length: str | None = self.headers.get("content-length")
         if length is not None and (len(length) > 18 or int(length) > limit):
             raise _too_large(limit)
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 if length is not None:
-                    return await self._protocol()
+                    whole: bytes = await self._protocol()
+                    self.body_read = True
+                    return whole
                 parts: list[bytes] = []
                 size = 0
                 async for part in self._protocol:
@@ -84,15 +98,14 @@ class Request:
             raise _broken_off() from error
         if b"" in parts[:-1]:  # the server ends with one; another one is an error
             raise _broken_off()
+        self.body_read = True
         return b"".join(parts)
 
     def check_media_type(self) -> None:
         """Refuse a body that is not declared as JSON in UTF-8; no body is fine."""
         headers = self.headers
         given: str = headers.get("content-type", "")
-        if given != JSON and (
-            headers.get("content-length", "0") != "0" or headers.get("transfer-encoding")
-        ):
+        if given != JSON and self.has_body:
             lowered = given.lower()
             charset = _CHARSET.search(lowered)
             if lowered.partition(";")[0].strip() != JSON or (

@@ -5,27 +5,21 @@ The table `ROUTES` is complete: the application serves it, and the OpenAPI docum
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from stopwise.service import messages as m
-from stopwise.service.http.request import JSON, Access, Request, Response
+from stopwise.service.http.request import JSON, Request, Response
 from stopwise.service.keys import Scope
 from stopwise.service.labelling import give_label, wanted_labels
 from stopwise.service.metrics import CONTENT_TYPE, metrics_page
 from stopwise.service.refusals import Refusal
-from stopwise.service.service import Service
+
+if TYPE_CHECKING:
+    from stopwise.service.http.app import App
 
 Reply: TypeAlias = tuple[int, msgspec.Struct]
-
-
-class Api(msgspec.Struct, frozen=True):
-    """What routes work with."""
-
-    service: Service
-    access: Access
-    document: bytes
 
 
 class HealthAnswer(msgspec.Struct, frozen=True):
@@ -34,7 +28,7 @@ class HealthAnswer(msgspec.Struct, frozen=True):
     status: Literal["alive", "ready"]
 
 
-Run: TypeAlias = Callable[[Api, Request], Awaitable[Reply | Response]]
+Run: TypeAlias = Callable[["App", Request], Awaitable[Reply | Response]]
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -98,13 +92,13 @@ _ROUND = ("unknown_cascade", "unknown_round", "conflict", "gone")
 
 
 @_get("/v1/cascades", None, m.CascadeList, "All of them.")
-async def cascades(api: Api, request: Request) -> Reply:
+async def cascades(app: "App", request: Request) -> Reply:
     """List every cascade, the retired ones included.
 
     A key that may see some cascades only gets those.
     """
     allowed = () if request.key is None else request.key.cascades
-    found = await api.service.cascades()
+    found = await app.service.cascades()
     return 200, m.CascadeList([one for one in found if not allowed or one.spec.name in allowed])
 
 
@@ -117,73 +111,73 @@ async def cascades(api: Api, request: Request) -> Reply:
     takes=m.CascadeSpec,
     refuses=("conflict",),
 )
-async def create_cascade(api: Api, request: Request) -> Reply:
+async def create_cascade(app: "App", request: Request) -> Reply:
     """Create a cascade.
 
     Its name cannot be used again. Repeating the request is safe: it gives the cascade that exists.
     """
     if request.key is not None and request.content.name not in request.key.cascades:
         check_unrestricted(request)
-    view, new = await api.service.create(request.content, request.idempotency_key)
+    view, new = await app.service.create(request.content, request.idempotency_key)
     return (201 if new else 200), view
 
 
 @_get(_NAME, None, m.CascadeView, "Now.", refuses=("unknown_cascade",))
-async def cascade(api: Api, request: Request) -> Reply:
+async def cascade(app: "App", request: Request) -> Reply:
     """Show one cascade, with what it has done so far."""
-    return 200, await api.service.cascade(request.params["name"])
+    return 200, await app.service.cascade(request.params["name"])
 
 
 @_post(f"{_NAME}/retire", "admin", m.CascadeView, "Retired.", refuses=("unknown_cascade",))
-async def retire_cascade(api: Api, request: Request) -> Reply:
+async def retire_cascade(app: "App", request: Request) -> Reply:
     """Retire a cascade: it takes no new rounds, and still outputs of those that are open.
 
     It cannot be undone. To retire it again changes nothing.
     """
-    return 200, await api.service.retire(request.params["name"])
+    return 200, await app.service.retire(request.params["name"])
 
 
 # -- rounds --------------------------------------------------------------------------------------
 
 
-async def _open(api: Api, request: Request) -> tuple[int, list[m.RoundAnswer]]:
+async def _open(app: "App", request: Request) -> tuple[int, list[m.RoundAnswer]]:
     name, key = request.params["name"], request.idempotency_key
-    rounds, new = await api.service.open_rounds(name, request.content, key)
+    rounds, new = await app.service.open_rounds(name, request.content, key)
     return (201 if new else 200), rounds
 
 
 @_post(f"{_NAME}/rounds", "decide", m.RoundAnswer, "Opened.", takes=m.RoundRequest, **_OPENING)
-async def open_round(api: Api, request: Request) -> Reply:
+async def open_round(app: "App", request: Request) -> Reply:
     """Open a round: ask how deep to go for a context.
 
     Where all of the context is known, the answer has `stop`: run the arms up to it, then report
     their outputs. Where stages reveal the context, give what is known before the first arm; the
     answer has `next`: run that arm and report its output with what it reveals.
     """
-    status, rounds = await _open(api, request)
+    status, rounds = await _open(app, request)
     return status, rounds[0]
 
 
 @_post(f"{_NAME}/rounds:batch", "decide", m.RoundList, "Opened.", takes=m.BatchRequest, **_OPENING)
-async def open_rounds(api: Api, request: Request) -> Reply:
+async def open_rounds(app: "App", request: Request) -> Reply:
     """Open several rounds at once.
 
     All or none: one context that is refused refuses the batch.
     """
-    status, rounds = await _open(api, request)
+    status, rounds = await _open(app, request)
     return status, m.RoundList(rounds)
 
 
 @_get(_ID, None, m.RoundView, "As the log has it.", refuses=_ROUND[:2])
-async def round_(api: Api, request: Request) -> Reply:
+async def round_(app: "App", request: Request) -> Reply:
     """Look up a round: its state, its context and the outputs of its arms."""
-    return 200, await api.service.round(request.params["name"], request.params["id"])
+    return 200, await app.service.round(request.params["name"], request.params["id"])
 
 
 @_post(
     f"{_ID}/outputs", "observe", m.RoundAnswer, "Reported.", takes=m.OutputsRequest, refuses=_ROUND
 )
-async def report_outputs(api: Api, request: Request) -> Reply:
+async def report_outputs(app: "App", request: Request) -> Reply:
     """Report outputs of a round's arms; the answer says which arm is next, or that it has ended.
 
     Where all of the context is known: all at once or as they come, in any order and as late as you
@@ -193,17 +187,17 @@ async def report_outputs(api: Api, request: Request) -> Reply:
     refused (409).
     """
     name, id_ = request.params["name"], request.params["id"]
-    return 200, await api.service.report(name, id_, request.content)
+    return 200, await app.service.report(name, id_, request.content)
 
 
 @_post(f"{_ID}/label", "observe", m.LabelAnswer, "Labelled.", takes=m.LabelRequest, refuses=_ROUND)
-async def label_round(api: Api, request: Request) -> Reply:
+async def label_round(app: "App", request: Request) -> Reply:
     """Report the right answer of a round that was learned from.
 
     Best of rounds that want it; of others only if they were chosen at random.
     """
     name, id_ = request.params["name"], request.params["id"]
-    return 200, await give_label(api.service, name, id_, request.content)
+    return 200, await give_label(app.service, name, id_, request.content)
 
 
 @_get(
@@ -213,34 +207,34 @@ async def label_round(api: Api, request: Request) -> Reply:
     "The oldest.",
     refuses=("unknown_cascade",),
 )
-async def label_requests(api: Api, request: Request) -> Reply:
+async def label_requests(app: "App", request: Request) -> Reply:
     """List rounds whose labels the policy asks for, the oldest first."""
-    return 200, await wanted_labels(api.service, request.params["name"])
+    return 200, await wanted_labels(app.service, request.params["name"])
 
 
 # -- the service itself --------------------------------------------------------------------------
 
 
 @_get("/v1/state", "admin", m.StateAnswer, "Now.")
-async def state(api: Api, request: Request) -> Reply:
+async def state(app: "App", request: Request) -> Reply:
     """Show how far the log goes, and the digest of the state: equal on all replicas."""
     check_unrestricted(request)
-    return 200, await api.service.state_hash()
+    return 200, await app.service.state_hash()
 
 
 @_get("/healthz", "nothing", HealthAnswer, "Alive.")
-async def healthz(api: Api, request: Request) -> Reply:
+async def healthz(app: "App", request: Request) -> Reply:
     """Show that the process is alive."""
     return 200, HealthAnswer("alive")
 
 
 @_get("/readyz", "nothing", HealthAnswer, "Ready.")
-async def readyz(api: Api, request: Request) -> Reply:
+async def readyz(app: "App", request: Request) -> Reply:
     """Show whether requests should be sent here; 503 while it starts, stops or cannot write."""
-    service, reason = api.service, api.service.not_ready
+    service, reason = app.service, app.service.not_ready
     if not reason:
         return 200, HealthAnswer("ready")
-    if api.access.keys is not None and api.access.known_key(request) is None:
+    if app.access.keys is not None and app.access.known_key(request) is None:
         # the details name files and hosts
         starting = service.recovering or service.draining
         reason = "the service is starting or stopping" if starting else "it cannot write its log"
@@ -248,14 +242,14 @@ async def readyz(api: Api, request: Request) -> Reply:
 
 
 @_get("/metrics", None, str, "For Prometheus.", media_type="text/plain")
-async def metrics(api: Api, request: Request) -> Response:
+async def metrics(app: "App", request: Request) -> Response:
     """Give the metrics, as Prometheus reads them."""
     check_unrestricted(request)
-    await api.service.readable()
-    return Response(200, await metrics_page(api.service), CONTENT_TYPE)
+    await app.service.readable()
+    return Response(200, await metrics_page(app.service), CONTENT_TYPE)
 
 
 @_get("/openapi.json", None, dict[str, Any], "OpenAPI 3.1.")
-async def openapi(api: Api, request: Request) -> Response:
+async def openapi(app: "App", request: Request) -> Response:
     """Give this document."""
-    return Response(200, api.document)
+    return Response(200, app.document)

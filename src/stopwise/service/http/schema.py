@@ -5,6 +5,7 @@ what its arms are called), or on a kind of features or policy, is refused with 4
 """
 
 import re
+from functools import cache
 from inspect import cleandoc
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ import msgspec
 from stopwise.policies.registry import POLICIES
 from stopwise.service import messages as m
 from stopwise.service.http.request import JSON
-from stopwise.service.http.routes import ROUTES, HealthAnswer, Route
+from stopwise.service.http.routes import ROUTES, Route
 from stopwise.service.refusals import CODES
 from stopwise.version import __version__
 
@@ -68,7 +69,7 @@ def document(*, secured: bool) -> bytes:
         },
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {"schemas": _components()},
+        "components": {"schemas": _shapes()[1]},
     }
     if secured:
         found["components"]["securitySchemes"] = {
@@ -101,14 +102,18 @@ def _operation(route: Route, secured: bool) -> Json:
     if names:
         found["parameters"] = [_PARAMETERS[name] for name in names]
     if route.takes is not None:
-        found["requestBody"] = {"required": True, "content": {JSON: _content(route.takes)}}
+        found["requestBody"] = {
+            "required": True,
+            "content": {JSON: {"schema": _shapes()[0][route.takes]}},
+        }
     return found
 
 
 def _responses(route: Route, secured: bool) -> Json:
-    found: Json = {}
+    schemas, found = _shapes()[0], dict[str, Any]()
     for status, (kind, when) in route.gives.items():
-        found[str(status)] = {"description": when, "content": {route.media_type: _content(kind)}}
+        content = {route.media_type: {"schema": schemas[kind]}}
+        found[str(status)] = {"description": when, "content": content}
     by_status: dict[int, list[str]] = {}
     for code in refusals(route, secured):
         by_status.setdefault(CODES[code].status, []).append(code)
@@ -116,7 +121,7 @@ def _responses(route: Route, secured: bool) -> Json:
         these: Json = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
         found[str(status)] = {
             "description": " ".join(CODES[code].meaning for code in codes),
-            "content": {JSON: {"schema": {"allOf": [_reference(m.ErrorAnswer), these]}}},
+            "content": {JSON: {"schema": {"allOf": [schemas[m.ErrorAnswer], these]}}},
         }
         if status in (429, 503):
             found[str(status)]["headers"] = {"Retry-After": _WAIT}
@@ -145,28 +150,18 @@ def refusals(route: Route, secured: bool) -> list[str]:
     return [code for code in CODES if code in found]
 
 
-def _content(kind: Any) -> Json:
-    if kind is str:
-        return {"schema": {"type": "string"}}
-    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
-        return {"schema": {"type": "object"}}
-    return {"schema": _reference(kind)}
-
-
-def _reference(kind: type[msgspec.Struct]) -> Json:
-    return {"$ref": f"#/components/schemas/{kind.__name__}"}
-
-
 # -- the shapes of bodies ----------------------------------------------------------------------
 
 
-def _components() -> Json:
-    kinds = {kind for route in ROUTES for kind, _ in route.gives.values()}
-    kinds |= {route.takes for route in ROUTES} | {m.ErrorAnswer, HealthAnswer}
-    structs = [k for k in kinds if isinstance(k, type) and issubclass(k, msgspec.Struct)]
-    _, found = msgspec.json.schema_components(
-        sorted(structs, key=lambda kind: kind.__name__), ref_template="#/components/schemas/{name}"
-    )
+@cache
+def _shapes() -> tuple[dict[Any, Json], Json]:
+    """Return the schema of every body, mostly a reference, and what these refer to."""
+    kinds: list[Any] = [m.ErrorAnswer]
+    for route in ROUTES:
+        kinds += [kind for kind, _ in route.gives.values()]
+        kinds += [] if route.takes is None else [route.takes]
+    template = "#/components/schemas/{name}"
+    schemas, found = msgspec.json.schema_components(kinds, ref_template=template)
     for schema in found.values():
         _spread(schema)
     spec = found["CascadeSpec"]["properties"]
@@ -181,7 +176,7 @@ def _components() -> Json:
     not_null = ["boolean", "number", "string", "array", "object"]
     found["LabelRequest"]["properties"]["label"]["type"] = not_null
     found["Fault"]["properties"]["code"]["enum"] = list(CODES)
-    return found
+    return dict(zip(kinds, schemas, strict=True)), found
 
 
 def _spread(schema: Json) -> None:

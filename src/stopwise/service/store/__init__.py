@@ -2,7 +2,7 @@
 
 import re
 
-from stopwise.errors import InvalidParameterError, missing_package
+from stopwise.errors import InvalidParameterError, MissingPackageError
 from stopwise.service.store.base import EventStore
 from stopwise.service.store.sqlite import SqliteStore
 
@@ -20,5 +20,5 @@ def open_store(where: str) -> EventStore:
     try:
         from stopwise.service.store.postgres import PostgresStore
     except ImportError as error:
-        raise missing_package("a log in PostgreSQL", "psycopg", "postgres") from error
+        raise MissingPackageError.of("a log in PostgreSQL", "psycopg", "postgres") from error
     return PostgresStore(where)

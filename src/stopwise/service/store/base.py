@@ -59,12 +59,12 @@ class EventStore(ABC):
     async def end(self) -> tuple[int, bytes]:
         """Return the position of the last event and the digest there; (0, START) if none."""
 
-    @abstractmethod
     async def recorded_end(self) -> tuple[int, bytes] | None:
         """Return an end recorded outside of the log, if any: a shorter log has lost events.
 
         Where a service may be writing, call this before `end`.
         """
+        return None
 
     @abstractmethod
     async def snapshots(self) -> list[int]:

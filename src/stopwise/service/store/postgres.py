@@ -134,8 +134,6 @@ class PostgresStore(EventStore):
         self._asking = _Link()
 
     async def open(self) -> None:
-        """Connect, and create the tables if there are none."""
-
         async def create(connection: AsyncConnection) -> int | None:
             # Checked first: a user who may not create tables may use those that exist.
             cursor = await connection.execute("SELECT to_regclass('stopwise_log')")
@@ -160,8 +158,6 @@ class PostgresStore(EventStore):
         await self._asking.drop()
 
     async def begin(self, after: int) -> list[Block]:
-        """Acquire the right to append; return the blocks after position ``after``."""
-
         async def take(connection: AsyncConnection) -> list[Block]:
             if connection.info.transaction_status != TransactionStatus.IDLE:
                 await connection.execute("ROLLBACK")
@@ -174,8 +170,6 @@ class PostgresStore(EventStore):
         return await self._with(self._appending, take)
 
     async def commit(self, block: Block) -> None:
-        """Append a block durably and release the right; it must begin where the log ends."""
-
         async def append(connection: AsyncConnection) -> bool:
             cursor = await connection.execute(_APPEND, (*astuple(block), block.base - 1))
             await connection.execute("COMMIT")
@@ -190,28 +184,21 @@ class PostgresStore(EventStore):
             )
 
     async def release(self) -> None:
-        """Release the right without appending."""
         if self._appending.status == TransactionStatus.INTRANS:
             with suppress(StoreError):  # a lost connection has released it
                 await self._with(self._appending, lambda it: it.execute("ROLLBACK"), again=False)
 
     async def end(self) -> tuple[int, bytes]:
-        """Return the position of the last event and the digest there; (0, START) if none."""
         position, digest = (await self._rows(_END))[0]
         return position, digest
 
-    async def recorded_end(self) -> None:
-        """Return None: nothing outside of the database records the end of the log."""
-
     async def drop_before(self, position: int) -> int:
-        """Delete the blocks that end at or before a position; return the number of events."""
         total = 0
         while gone := (await self._rows(_DROP, position, position, DROPPED_TOGETHER))[0][0]:
             total += gone
         return total
 
     async def snapshots(self) -> list[int]:
-        """Return the positions of the complete snapshots, in order."""
         return [row[0] for row in reversed(await self._rows(_COMPLETE))]
 
     async def _snapshot(self, position: int) -> Snapshot | None:
@@ -223,11 +210,9 @@ class PostgresStore(EventStore):
         return None
 
     async def claim_snapshot(self) -> bool:
-        """Return whether no other replica writes a snapshot now; none does until `close`."""
         return (await self._rows(_CLAIM))[0][0]
 
     async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
-        """Store a snapshot part by part, then delete all but the newest ``keep``."""
         position, digest, count = snapshot.position, snapshot.digest, len(snapshot.parts)
         writing = uuid4()
         for k, part in enumerate(snapshot.parts):

@@ -70,25 +70,27 @@ class SqliteStore(EventStore):
         self._thread = ThreadPoolExecutor(1, "stopwise-sqlite")
 
     async def open(self) -> None:
-        """Open the file, and create the tables if there are none."""
         await self._run(lambda: self._sql)
 
     async def close(self) -> None:
-        """Close the file; may be called twice."""
         if self._connection is not None or self._owner is not None:
             await self._run(self._close)
 
     async def begin(self, after: int) -> list[Block]:
-        """Acquire the right to append; this process has it until it ends."""
+        """Acquire the right to append, until this process ends; refuse a log that lost events."""
         if self._ends_at is not None:
             return []
-        await self._acquire()
+        await self._run(self._own)
+        if problem := await self.lost():
+            raise CorruptLogError(
+                f"{self.path}: {problem}. Restore a backup; or, if another copy of the log was put "
+                f"there on purpose, delete {self._owner_path} to continue with that copy"
+            )
         blocks = [Block(*row) for row in await self._rows(_AFTER, after)]
         self._ends_at, _ = await self.end()
         return blocks
 
     async def commit(self, block: Block) -> None:
-        """Append a block durably."""
         # Nobody else appends to this file, so a known end stays true.
         end = (await self.end())[0] if self._ends_at is None else self._ends_at
         if block.base != end + 1:
@@ -104,12 +106,10 @@ class SqliteStore(EventStore):
         """Do nothing: the process has the right as long as it lives."""
 
     async def end(self) -> tuple[int, bytes]:
-        """Return the position of the last event and the digest there."""
         rows = await self._rows(_END) or await self._rows(_SNAPSHOT_END)
         return (rows[0][0], rows[0][1]) if rows else (0, START)
 
     async def recorded_end(self) -> tuple[int, bytes] | None:
-        """Return the end of the log as recorded in the ``-owner`` file."""
         return await self._run(self._recorded)
 
     async def _snapshot(self, position: int) -> Snapshot | None:
@@ -119,11 +119,9 @@ class SqliteStore(EventStore):
         return None
 
     async def snapshots(self) -> list[int]:
-        """Return the positions of the complete snapshots, in order."""
         return [row[0] for row in await self._rows(f"{_COMPLETE} ORDER BY position")]
 
     async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
-        """Store a snapshot part by part, then delete all but the newest."""
         position, digest, count = snapshot.position, snapshot.digest, len(snapshot.parts)
         # An interrupted attempt may have left some of its parts.
         await self._rows("DELETE FROM snapshot WHERE position = ?", position)
@@ -137,10 +135,11 @@ class SqliteStore(EventStore):
             await self._rows(insert, position, k, count, digest, part)
             await asyncio.sleep(time.monotonic() - began)  # half of the disk's time is for others
         for old in (await self.snapshots())[:-keep][-1:]:
-            await self._rows("DELETE FROM snapshot WHERE position <= ?", old)
+            parts = "SELECT position, part FROM snapshot WHERE position <= ?"
+            for row in await self._rows(parts, old):  # others commit in between
+                await self._rows("DELETE FROM snapshot WHERE position = ? AND part = ?", *row)
 
     async def drop_before(self, position: int) -> int:
-        """Delete the blocks that end at or before a position."""
         where = "FROM block WHERE base <= ?1 AND base + count - 1 <= ?1"
         events = (await self._rows(f"SELECT sum(count) {where}", position))[0][0] or 0
         await self._rows(f"DELETE {where}", position)
@@ -150,15 +149,6 @@ class SqliteStore(EventStore):
             await self._run(lambda: self._sql.executescript(f"PRAGMA incremental_vacuum({FREED})"))
             before = free
         return events
-
-    async def _acquire(self) -> None:
-        """Become the owner; refuse a log that lost events which were acknowledged."""
-        await self._run(self._own)
-        if problem := await self.lost():
-            raise CorruptLogError(
-                f"{self.path}: {problem}. Restore a backup; or, if another copy of the log was put "
-                f"there on purpose, delete {self._owner_path} to continue with that copy"
-            )
 
     # -- in the thread --------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Apply the events of a log again: to get a state back, and to check the log and its snapshots."""
+"""Apply the events of a log again: to check it and its snapshots, and to get its state."""
 
 from collections import Counter
 from typing import Literal
@@ -6,36 +6,11 @@ from typing import Literal
 import msgspec
 
 from stopwise.errors import CorruptLogError, InvalidParameterError
-from stopwise.service.events import Block, chain_digest, encode
+from stopwise.service.events import Block, chain_digest, encode, events_of
 from stopwise.service.state import State
 from stopwise.service.store.base import EventStore, Snapshot
 from stopwise.service.tools import reading
 from stopwise.service.tools.reading import Progress, no_progress
-
-
-async def rebuild(
-    store: EventStore, upto: int | None = None, progress: Progress = no_progress
-) -> tuple[State, int]:
-    """Apply the events of a log one by one; return the state, and the event before the first.
-
-    That is 0, or the event of the snapshot with which a compacted log begins.
-    """
-    start = await reading.start_of(store)
-    state, end = start.state, start.end if upto is None else upto
-    began = state.position
-    if not began <= end <= start.end:
-        raise InvalidParameterError(f"rebuild up to event {began} to {start.end}, not {end}")
-    async for block in reading.blocks_between(store, began, end):
-        if block.end <= end:
-            state.apply(block)
-        else:  # as if the others had not been committed
-            events = reading.read_events(block)[: end - block.base + 1]
-            payload = encode(events)
-            digest = chain_digest(state.log_digest, payload)
-            state.apply(Block(block.base, len(events), block.time, digest, payload))
-        progress("reading", state.position, end)
-    return state, began
-
 
 # Not compared: another version wrote the snapshot, or the events before it are gone.
 Compared = Literal["equal", "not compared"]
@@ -47,17 +22,25 @@ class Verified(msgspec.Struct, frozen=True):
     first: int
     end: int
     applied: int  # events; those before the first snapshot of a compacted log are only read
-    hash: str  # of the state at the end
+    state: State  # at the end, and its hash
+    hash: str
     snapshots: dict[int, Compared]  # by position
     divergences: dict[str, int]  # by cascade: decisions that this version would make otherwise
     times: list[float]  # of the first and the last block
 
 
-async def verify(store: EventStore, progress: Progress = no_progress) -> Verified:
-    """Check a log from beginning to end, and raise `CorruptLogError` at the first damage."""
-    await reading.check_end(store)
+async def verify(
+    store: EventStore, progress: Progress = no_progress, upto: int | None = None
+) -> Verified:
+    """Check a log to its end or up to an event; raise `CorruptLogError` at the first damage."""
     start = await reading.start_of(store)
     state, began = start.state, start.state.position
+    if upto is None:
+        await reading.check_end(store)
+    elif began <= upto <= start.end:
+        start = msgspec.structs.replace(start, end=upto, digest=None)
+    else:
+        raise InvalidParameterError(f"give an event from {began} to {start.end}, not {upto}")
     before = Counter({one.spec.name: one.divergences for one in state.order})
     due, found, times = await store.snapshots(), dict[int, Compared](), list[float]()
 
@@ -68,20 +51,29 @@ async def verify(store: EventStore, progress: Progress = no_progress) -> Verifie
             if snapshot is not None and snapshot.position == position:  # else: deleted meanwhile
                 found[position] = _compared(snapshot, state, began)
 
+    await compare()  # a log may have nothing but a snapshot
     async for block in reading.checked_blocks(store, start):
-        reading.read_events(block)
         times = [*times[:1], block.time]
         if block.end == began and block.digest != state.log_digest:
             raise CorruptLogError(f"the snapshot at event {began} is not one of this log")
-        progress("reading", block.end, start.end)
-    await compare()
-    async for block in reading.blocks_between(store, began, start.end):
-        state.apply(block)
-        await compare()
-        progress("checking", state.position, start.end)
+        if block.end <= began:
+            events_of(block)  # which must be readable; the state has them
+        else:
+            state.apply(_until(start.end, block, state.log_digest))
+            await compare()
+        progress("checking", block.end, start.end)
     diverged = Counter({one.spec.name: one.divergences for one in state.order}) - before
     applied, hash_ = start.end - began, state.hash()
-    return Verified(start.first, start.end, applied, hash_, found, diverged, times)
+    return Verified(start.first, start.end, applied, state, hash_, found, diverged, times)
+
+
+def _until(end: int, block: Block, before: bytes) -> Block:
+    """Return a block as if events after this one had not been committed."""
+    if block.end <= end:
+        return block
+    events = events_of(block)[: end - block.base + 1]
+    payload = encode(events)
+    return Block(block.base, len(events), block.time, chain_digest(before, payload), payload)
 
 
 def _compared(snapshot: Snapshot, state: State, began: int) -> Compared:

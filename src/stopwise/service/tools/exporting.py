@@ -16,7 +16,7 @@ from stopwise.logs.formats.registry import SUFFIXES
 from stopwise.logs.writer import LogWriter
 from stopwise.records import Failure, Round
 from stopwise.service import spec as specs
-from stopwise.service.events import Created, Event, Labelled, Opened, Reported
+from stopwise.service.events import Created, Event, Labelled, Opened, Reported, events_of
 from stopwise.service.files import private_file
 from stopwise.service.learner import Learner
 from stopwise.service.ledger import LEARNED
@@ -36,7 +36,7 @@ FORMULA = re.compile("'*[=+@\t\r-]")  # a spreadsheet may run a cell that begins
 
 async def _events(store: EventStore, start: Start, progress: Progress, stage: str) -> Events:
     async for block in reading.checked_blocks(store, start):
-        for event in reading.read_events(block):
+        for event in events_of(block):
             yield event
         progress(stage, block.end, start.end)
 

@@ -44,10 +44,6 @@ def hostile() -> Diagnosis:
         arms=tuple(
             msgspec.structs.replace(a, name=n) for a, n in zip(found.arms, names, strict=True)
         ),
-        groups=tuple(
-            msgspec.structs.replace(g, coordinate=names[k % 2], group=names[k % 2])
-            for k, g in enumerate(found.groups)
-        ),
         verdict=msgspec.structs.replace(found.verdict, reason=f"About {EVIL} and {LONG}."),
         notes=names,
     )

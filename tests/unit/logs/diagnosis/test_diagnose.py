@@ -10,7 +10,7 @@ from stopwise.logs.columns import Columns
 from stopwise.logs.diagnosis.diagnose import diagnose
 from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.report import write_report
-from stopwise.logs.diagnosis.sections import main_numbers, sections
+from stopwise.logs.diagnosis.sections import sections
 from stopwise.logs.log import Log
 from tests.helpers.cascades import good_cascade, shared_mistakes, simulated, write_log
 from tests.unit.logs.test_log import save
@@ -95,7 +95,7 @@ def test_labels_are_judged_by_models_that_never_saw_their_row(tmp_path):
 def test_two_arms_and_no_context(text_log):
     log = text_log("output.one output.two", [("a", "a")] * 150 + [("a", "b")] * 50)
     found = diagnose(log, TWO)
-    assert (found.context, found.groups, found.hint) == ((), (), None)
+    assert (found.context, found.hint) == ((), None)
     assert found.pairs[0].rate.value == 0.25
     assert found.arms[0].stops.value == 1.0  # 0.25 < 0.3 everywhere
     assert found.saving.per_round.value == pytest.approx(0.3)
@@ -166,25 +166,6 @@ def test_labels_that_no_arm_ever_outputs_are_refused(text_log):
     assert diagnose(text_log(columns, [*rows, ("yes", "yes", "yes")]), TWO).labelled == 81
 
 
-@pytest.mark.parametrize("depends", [True, False])
-def test_kinds_of_rows_that_never_went_deep_come_first_if_there_are_any(text_log, depends):
-    """Where cells are missing at random, that says nothing but how many are missing."""
-    x, chance = np.random.default_rng(0).random((2, 1000))
-    stops = (x if depends else chance) < 0.6
-    rows = [
-        (f"{v:.4f}", "a", None if s else "b" if v > 0.8 else "a")
-        for v, s in zip(x, stops, strict=True)
-    ]
-    found = diagnose(text_log("context.x output.one output.two", rows), sw.Cascade([0.1, 0.3]))
-    assert any(note.startswith(f"{stops.sum()} of 1,000 rows stop") for note in found.notes)
-    assert found.unseen == (stops.mean() if depends else 0.0)
-    words = main_numbers(found)[0].words, found.verdict.reason, " ".join(found.notes)
-    assert words[0].endswith(" of the rows") == depends
-    share = f"{100 * stops.mean():.0f} % of the rows"
-    assert words[1].startswith(f"{share} are of kinds that never went to two") == depends
-    assert ("of kinds that never" in words[2]) == depends
-
-
 @pytest.mark.parametrize("labels", [0, 306])
 def test_shared_mistakes_mislead_agreement_and_nobody_else(tmp_path, labels):
     """Agreement puts the best arm last, and the rule beats every fixed depth."""
@@ -193,9 +174,12 @@ def test_shared_mistakes_mislead_agreement_and_nobody_else(tmp_path, labels):
     assert found.verdict.answer == "probably"
     report = Reader(write_report(found, tmp_path / "report").read_text(encoding="utf-8")).text
     asked = "Is big really better than small"
-    assert found.asks == (asked in report) == ("agrees with the other arms" in report)
-    assert found.asks == (labels == 0)  # labels replace it
-    assert ("Exchanging right and wrong" in report) == found.asks
+    asks = found.hint is not None
+    assert asks == (asked in report) == ("agrees with the other arms" in report)
+    assert asks == (labels == 0)  # labels replace it
+    assert ("Exchanging right and wrong" in report) == asks
+    if labels:  # the rest does not depend on them
+        return
     losses = (drawn.outputs != drawn.labels[:, None]) + drawn.cascade.cumulative
     policy = sw.USSPD(drawn.cascade, sw.Polynomial(degree=1), context_dim=2)
     stops = policy.run(drawn.contexts, drawn.outputs)

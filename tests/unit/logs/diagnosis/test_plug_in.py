@@ -29,7 +29,7 @@ def test_stops_are_the_first_candidates(weight):
 
 
 def test_saving_by_hand():
-    found = plug_in.saving(CASCADE, STOPS, DIFFER)
+    found = plug_in.saving(CASCADE, STOPS, DIFFER, [P], P)
     costs = CASCADE.cumulative[STOPS]
     saved, half = 0.65 - costs.mean(), 1.95996 * costs.std(ddof=1) / len(costs) ** 0.5
     assert (found.per_round.value, found.per_round.low) == pytest.approx((saved, saved - half))
@@ -40,10 +40,8 @@ def test_saving_by_hand():
 
 def test_other_models_widen_the_interval():
     never, always = np.ones_like(P), np.zeros_like(P)
-    alone = plug_in.saving(CASCADE, STOPS, DIFFER).per_round
-    same = plug_in.saving(CASCADE, STOPS, DIFFER, [P] * 3).per_round
-    assert (same.low, same.high) == pytest.approx((alone.low, alone.high))
-    wide = plug_in.saving(CASCADE, STOPS, DIFFER, [never]).per_round
+    alone = plug_in.saving(CASCADE, STOPS, DIFFER, [P] * 3, P).per_round
+    wide = plug_in.saving(CASCADE, STOPS, DIFFER, [never], P).per_round
     assert (wide.low, wide.high) == (0.0, pytest.approx(0.6))  # nothing to all
     flat = plug_in.saving(CASCADE, STOPS, DIFFER, [P], always).per_round
     assert (flat.low, flat.high) == pytest.approx((alone.low, 0.6))
@@ -71,5 +69,6 @@ def test_arms_by_hand():
 
 
 def test_arms_that_cost_nothing():
-    found = plug_in.saving(Cascade([0.0, 0.0]), np.array([1, 1]), np.zeros((2, 1), dtype=np.uint8))
+    differ, p = np.zeros((2, 1), dtype=np.uint8), np.zeros((2, 1))
+    found = plug_in.saving(Cascade([0.0, 0.0]), np.array([1, 1]), differ, [p], p)
     assert (found.share.value, found.share.high) == (0.0, 0.0)

@@ -15,7 +15,7 @@ from stopwise.errors import (
 )
 from stopwise.logs.columns import Columns
 from stopwise.logs.log import Log
-from stopwise.logs.replay.candidates import candidates, features_of, prepare, replayable, summarise
+from stopwise.logs.replay.candidates import candidates, features_of, replayable, summarise
 from stopwise.logs.replay.replay import replay
 from stopwise.reporting.intervals import wilson
 from tests.unit.logs.replay.live import CASCADE, NAMES, arms, full, play, write
@@ -45,10 +45,12 @@ def test_what_is_not_understood_is_said(
         replay(log, CASCADE, [asked])
 
 
-def test_parameters_and_the_seed_arrive(log: Log) -> None:
+def test_parameters_and_the_seed_arrive(tmp_path: Path) -> None:
+    said = arms(60)
+    log = Log(write(tmp_path / "log.csv", full(said), labels=said.labels.tolist()))
     asked = ["uss-pd:forced_rounds=auto,sigma=0.3", "thompson", "thompson:seed=9"]
     chosen = candidates(asked, log, CASCADE, 4, 0.5)
-    policies = [one.policy for one in prepare(chosen, log, CASCADE, summarise(log), True)]
+    policies = [one.prepared(summarise(log), answers=True).policy for one in chosen]
     assert policies[0].parameters()["forced_rounds"] == "auto"
     assert policies[0].parameters()["sigma"] == 0.3
     assert policies[0].parameters()["labels"] == 0.5

@@ -50,7 +50,7 @@ RUNS += [("uss-pd", 0.05, "jsonl"), ("staged laplace", 0.05, "jsonl")]
 
 @pytest.mark.parametrize(("name", "fails", "suffix"), RUNS)
 def test_a_live_run_is_repeated(tmp_path: Path, name: str, fails: float, suffix: str) -> None:
-    policy, said = POLICIES[name](), arms(1200)
+    policy, said = POLICIES[name](), arms(1200 if name == "uss-ucb" else 600)
     if name.startswith("staged"):
         said = said._replace(contexts=said.contexts + 3.0)
     known = KNOWN if name.startswith("staged") else BASE

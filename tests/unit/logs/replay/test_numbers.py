@@ -259,8 +259,7 @@ def test_a_round_that_cannot_be_evaluated_teaches_nothing(tmp_path: Path) -> Non
             seen.observe([], done.outputs[: stop + 1])
 
 
-@pytest.mark.parametrize("rows", [1, 7, 250])
-def test_it_makes_no_difference_how_many_rows_are_read_at_a_time(tmp_path: Path, rows: int) -> None:
+def test_it_makes_no_difference_how_many_rows_are_read_at_a_time(tmp_path: Path) -> None:
     said = arms(N)
     path = write(tmp_path / "log.parquet", full(said), labels=said.labels.tolist())
     asked = ["uss-pd:sigma=0.05", "uss-laplace", "uss-pd:explore=0.1", "thompson", "uss-ts"]
@@ -269,15 +268,16 @@ def test_it_makes_no_difference_how_many_rows_are_read_at_a_time(tmp_path: Path,
         Log(path), CASCADE, asked, labels=0.2, seed=4, progress=lambda *step: seen.append(step)
     )
     assert seen == [("reading", N, N), ("replaying", N, N)]
-    pieces = replay(Log(path), CASCADE, asked, labels=0.2, seed=4, chunk_rows=rows)
-    assert pieces.to_json() == whole.to_json()
-    for name, decided in whole.decisions.items():
-        assert np.array_equal(pieces.decisions[name], decided)
+    for rows in (1, 250):
+        pieces = replay(Log(path), CASCADE, asked, labels=0.2, seed=4, chunk_rows=rows)
+        assert pieces.to_json() == whole.to_json()
+        for name, decided in whole.decisions.items():
+            assert np.array_equal(pieces.decisions[name], decided)
 
 
 def test_the_json_has_everything_with_intervals(tmp_path: Path) -> None:
     path = write(tmp_path / "log.parquet", full(arms(N)))
-    found = replay(Log(path), CASCADE, out=tmp_path / "out")
+    found = replay(Log(path), CASCADE, ["uss-pd"], out=tmp_path / "out")
     content = (tmp_path / "out" / "replay.json").read_bytes()
     assert content == found.to_json()
     plain = json.loads(content)

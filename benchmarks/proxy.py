@@ -1,0 +1,230 @@
+"""The proxy: what it loses and saves, and how long it takes: `python -m benchmarks.proxy`.
+
+Loss: 2,000 tickets through a keyword rule and two classifiers, real servers, the client of OpenAI.
+Time: 32 connections to an upstream that takes half a second, called directly and through the proxy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CONNECTIONS, SECONDS = 32, 0.5  # that the upstream of the measurement of time takes
+COSTS = {"keywords": 0.005, "words": 0.08, "phrases": 0.25}
+ANSWER = json.dumps(
+    {
+        "id": "x", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [
+            {"message": {"role": "assistant", "content": "yes"}, "index": 0, "finish_reason": "x"}
+        ],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6},
+    }
+).encode()  # fmt: skip
+
+
+def config(folder: Path, stages: list[dict[str, Any]], **cascade: Any) -> Path:
+    lines = ["[service]", "port = 0", f'store = "{folder}/proxy.db"', 'log_level = "error"']
+    lines += ["[[cascade]]", 'name = "tickets"']
+    lines += [f"{name} = {json.dumps(value)}" for name, value in cascade.items()]
+    for stage in stages:
+        lines += ["[[cascade.stage]]", *(f"{k} = {json.dumps(v)}" for k, v in stage.items())]
+    file = folder / "proxy.toml"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+@contextmanager
+def proxy(stages: list[dict[str, Any]], **cascade: Any) -> Iterator[str]:
+    """Run the proxy as a process; yield its URL once its cascade is there."""
+    import httpx
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = config(Path(folder), stages, **cascade)
+        command = [sys.executable, "-c", "from stopwise.cli.main import main; main()", "proxy"]
+        process = subprocess.Popen([*command, str(file)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            line = next(one for one in process.stdout if "://" in one)
+            url = next(word for word in line.split() if "://" in word)
+            while httpx.get(f"{url}/v1/cascades/tickets").status_code != 200:
+                time.sleep(0.05)
+            yield url
+        finally:
+            process.terminate()
+            process.wait()
+            process.stdout.close()
+
+
+# -- loss ----------------------------------------------------------------------------------------
+
+
+def loss(requests: int, labels: int | None) -> dict[str, float]:
+    """Return the loss a request of the proxy and of every fixed depth."""
+    import httpx
+    import openai
+
+    from examples.proxy_upstreams import Upstream, classifiers
+    from examples.text_cascade import tickets
+
+    models = classifiers()
+    upstreams = [Upstream(one) for one in models]
+    stages = [
+        {"name": name, "url": one.url, "model": name, "cost": cost}
+        for (name, cost), one in zip(COSTS.items(), upstreams, strict=True)
+    ]
+    asked = {} if labels is None else {"labels": labels}
+    compare = "choice:account|billing|outage"
+    cumulative = dict(zip(COSTS, np.cumsum(list(COSTS.values())), strict=True))
+    total, depths = 0.0, dict.fromkeys(COSTS, 0)
+    live = tickets(requests, seed=0)
+    with (
+        proxy(stages, mode="on", compare=compare, **asked) as url,
+        httpx.Client(base_url=url) as service,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="any") as client,
+    ):
+        topic_of: dict[str, str] = {}
+        for k, ticket in enumerate(live):
+            message: Any = [{"role": "user", "content": ticket.text}]
+            create = client.chat.completions.with_raw_response.create
+            raw = create(model="tickets", messages=message)
+            arm = raw.headers["x-stopwise-arm"]
+            wrong = raw.parse().choices[0].message.content != ticket.topic
+            topic_of[raw.headers["x-stopwise-round"]] = ticket.topic
+            total += cumulative[arm] + wrong
+            depths[arm] += 1
+            if labels is not None and (k < 200 or k % 10 == 0):
+                wanted = service.get("/v1/cascades/tickets/label-requests").json()["rounds"]
+                for one in wanted:
+                    place = f"/v1/cascades/tickets/rounds/{one['id']}/label"
+                    service.post(place, json={"label": topic_of[one["id"]]}).raise_for_status()
+        given = service.get("/v1/cascades/tickets").json()["labelled"]
+    found = {"labels": given, "stopwise": total / requests}
+    for (name, cost), model in zip(cumulative.items(), models, strict=True):
+        wrong = np.mean([model(ticket.text)[0] != ticket.topic for ticket in live])
+        found[f"always {name}"] = float(cost + wrong)
+    for one in upstreams:
+        one.close()
+    return found | {f"ended at {name}": n / requests for name, n in depths.items()}
+
+
+# -- time ----------------------------------------------------------------------------------------
+
+
+async def upstream(port: int, seconds: float) -> None:
+    """Serve a constant answer, each after a while."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(ANSWER)}"
+        while True:
+            try:
+                received = await reader.readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError:
+                break
+            size = next(x for x in received.lower().split(b"\r\n") if b"content-length" in x)
+            await reader.readexactly(int(size.split(b":")[1]))
+            if seconds:
+                await asyncio.sleep(seconds)
+            writer.write(f"{head}\r\n\r\n".encode() + ANSWER)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+@contextmanager
+def upstreams(*seconds: float) -> Iterator[list[int]]:
+    command = [sys.executable, "-m", "benchmarks.proxy", "--upstream"]
+    made = [
+        subprocess.Popen([*command, str(one)], stdout=subprocess.PIPE, text=True) for one in seconds
+    ]
+    try:
+        yield [int(one.stdout.readline()) for one in made if one.stdout]
+    finally:
+        for one in made:
+            one.terminate()
+            one.wait()
+
+
+async def latencies(port: int, requests: int) -> list[float]:
+    """Return how long requests took, in seconds, over 32 connections."""
+    body = json.dumps({"model": "tickets", "messages": [{"role": "user", "content": "hi " * 20}]})
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    sent, took = (head + body).encode(), list[float]()
+
+    async def connection(number: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(number * SECONDS / CONNECTIONS)  # not all at the same moment
+        for k in range(requests // CONNECTIONS + 3):
+            began = time.perf_counter()
+            writer.write(sent)
+            received = await reader.readuntil(b"\r\n\r\n")
+            assert received.startswith(b"HTTP/1.1 200"), received
+            size = next(x for x in received.lower().split(b"\r\n") if b"content-length" in x)
+            await reader.readexactly(int(size.split(b":")[1]))
+            if k >= 3:  # the first ones open connections
+                took.append(time.perf_counter() - began)
+        writer.close()
+
+    await asyncio.gather(*map(connection, range(CONNECTIONS)))
+    return took
+
+
+def times(requests: int) -> dict[str, tuple[float, float]]:
+    """Return median and 99th percentile in milliseconds, by the way to the upstream."""
+    found: dict[str, tuple[float, float]] = {}
+
+    def measure(name: str, port: int) -> None:
+        took = np.array(asyncio.run(latencies(port, requests))) * 1e3
+        found[name] = (float(np.median(took)), float(np.percentile(took, 99)))
+
+    with upstreams(0.0, SECONDS) as (fast, slow):
+        stages = [
+            {"name": name, "url": f"http://127.0.0.1:{port}/v1", "model": name, "cost": cost}
+            for name, port, cost in (("fast", fast, 0.01), ("slow", slow, 0.2))
+        ]
+        # The gap between these stages is so small that every round goes on to the last.
+        deep = {"policy": "uss-laplace", "error_cost": 1e6}
+        for name, more in {
+            "shadow, sample 0": {"mode": "shadow", "sample": 0.0},
+            "shadow, sample 0.1": {"mode": "shadow", "sample": 0.1},
+            "on, both stages": {"mode": "on", **deep},
+        }.items():
+            measure(f"direct, before {name}", slow)
+            with proxy(stages, **more) as url:
+                measure(name, int(url.rpartition(":")[2]))
+        measure("direct, at the end", slow)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--upstream", type=float, metavar="SECONDS")
+    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--only", choices=["loss", "time"])
+    options = parser.parse_args()
+    if options.upstream is not None:
+        asyncio.run(upstream(0, options.upstream))
+        return
+    if options.only != "time":
+        for labels in (100, None):
+            print(f"labels={labels}:", json.dumps(loss(options.requests, labels), indent=1))
+    if options.only != "loss":
+        for name, (median, most) in times(options.requests).items():
+            print(f"{name:<40}{median:8.1f} ms median{most:8.1f} ms p99", flush=True)
+
+
+if __name__ == "__main__":
+    main()

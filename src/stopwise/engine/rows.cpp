@@ -1,0 +1,78 @@
+#include "rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stopwise {
+
+double Source::largest_square_norm(const Factor& a, double since, double until) const {
+    Numbers work(16 * scope.dim);
+    double most = 0.0;
+    each_block(
+        [&](const History::Block&, const double* x, std::size_t n) {
+            most = std::max(most, a.largest_square_norm(x, n, work));
+        },
+        since, until);
+    return most;
+}
+
+void Sums::operator()(const History::Block& block, const double* x, std::size_t n) {
+    const Kernels& use = kernels();
+    const std::size_t d = source.scope.dim;
+    alignas(64) double seen[kBlock], error[kBlock], weight[kBlock];
+    source.history.tally(block, source.question, source.now, seen, error);
+    moved = std::max(moved, use.project(x, n, d, theta.data(), away.data(), weight));
+    least = std::min(least, use.weigh(seen, n, weight, error));
+    use.add_gradient(x, n, d, error, gradient.data());
+    if (hessian != nullptr) use.add_hessian(x, n, d, weight, hessian->data());
+    rows += block.rows;
+}
+
+void Quadratic::begin(const Numbers& at, std::size_t d) {
+    theta = at;
+    gradient.assign(at.size(), 0.0);
+    hessian.assign(d * at.size(), 0.0);
+    lightest = 0.25;
+}
+
+void Quadratic::scale(double share) {
+    for (double& entry : gradient) entry *= share;
+    for (double& entry : hessian) entry *= share;
+}
+
+double Quadratic::add_gradient(const Numbers& at, Numbers& sum) const {
+    const std::size_t stride = theta.size(), d = hessian.size() / stride;
+    double square = 0.0;
+    for (std::size_t c = 0; c < d; ++c) {
+        const double* const column = hessian.data() + c * stride;
+        const double move = at[c] - theta[c];
+        sum[c] += gradient[c] + column[c] * move;
+        square += column[c] * move * move;
+        for (std::size_t r = c + 1; r < d; ++r) {  // the lower half, used twice
+            const double other = at[r] - theta[r];
+            sum[r] += column[r] * move;
+            sum[c] += column[r] * other;
+            square += 2.0 * column[r] * move * other;
+        }
+    }
+    return std::sqrt(std::max(square, 0.0));
+}
+
+std::vector<double> Quadratic::matrix() const {
+    const std::size_t stride = theta.size(), d = hessian.size() / stride;
+    std::vector<double> a(d * d);
+    for (std::size_t c = 0; c < d; ++c) {
+        for (std::size_t r = c; r < d; ++r) a[r * d + c] = a[c * d + r] = hessian[c * stride + r];
+    }
+    return a;
+}
+
+void Quadratic::archive(Archive& with, std::size_t d, std::size_t stride) {
+    if (with.reading()) begin(Numbers(stride, 0.0), d);
+    for (Numbers* values : {&theta, &gradient, &hessian}) {
+        with.between(values->data(), values->size(), -1e100, 1e100, "a summary");
+    }
+    with.between(&lightest, 1, 1e-308, 0.25, "a weight");
+}
+
+}  // namespace stopwise

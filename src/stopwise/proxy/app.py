@@ -1,0 +1,320 @@
+"""The application: the service with two more routes, those of OpenAI's API."""
+
+import asyncio
+import math
+import random
+import time
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from stopwise.errors import InvalidInputError, InvalidParameterError
+from stopwise.proxy import config as configured
+from stopwise.proxy.chat import DONE, Answer, Chat, StageFailure, error_body
+from stopwise.proxy.turns import UNLIMITED, CannotLearn, Live, Outcome, OverLimit, Turn, play
+from stopwise.proxy.upstream import Clients, Relay
+from stopwise.service.http.app import App
+from stopwise.service.http.request import JSON, Request, Response, unexpected
+from stopwise.service.refusals import Refusal
+from stopwise.service.server_log import LOG
+from stopwise.service.service import Service
+from stopwise.service.settings import Settings
+
+CHAT, MODELS = "/v1/chat/completions", "/v1/models"
+EVENTS = "text/event-stream"
+WAITING, WORKERS = 200, 8  # rounds in shadow that may wait, and that run at the same time
+RETRY = 1.0  # seconds
+_encode = msgspec.json.Encoder().encode
+
+
+class ProxyApp(App):
+    """The service, and a proxy for chat completions in front of its cascades."""
+
+    def __init__(self, service: Service, settings: Settings, config: configured.Config) -> None:
+        super().__init__(service, settings)
+        self._clients = Clients()
+        self.cascades = {name: Live(one, self._clients) for name, one in config.cascades.items()}
+        self._random = random.Random()
+        self._waiting: asyncio.Queue[tuple[Live, Chat, Answer]] = asyncio.Queue(WAITING)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        # Money spent in shadow, by cascade and day (UTC).
+        self._spent: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._reasons: dict[str, str] = {}  # why a cascade could not learn, as logged last
+        self.add("POST", CHAT, self._in_shape(self._chat), "chat_completions")
+        self.add("GET", MODELS, self._in_shape(self._models), "models")
+
+    # -- start and stop -----------------------------------------------------------------------
+
+    async def started(self) -> None:
+        """Create the cascades, once the log has been read; until then answer without them."""
+        for _ in range(WORKERS):
+            self._background(self._shadow_rounds())
+        for live in self.cascades.values():
+            await self._create(live.config)
+            how = {"cascade": live.config.name, "mode": live.config.mode}
+            LOG.info("proxy ready", extra=how)
+
+    async def _create(self, config: configured.Cascade) -> None:
+        while True:
+            try:
+                await self.service.create(config.spec(), None)
+                return
+            except Refusal as refusal:
+                if refusal.code == "conflict":
+                    raise InvalidParameterError(
+                        f"cascade {config.name!r} is in the store with other stages, costs, "
+                        "context or policy, and what was learned belongs to those. Give it another "
+                        f'name in the configuration (name = "{config.name}-2"), or name another '
+                        f"store ({refusal})"
+                    ) from None
+                if refusal.status not in {429, 503}:
+                    raise InvalidParameterError(f"cascade {config.name!r}: {refusal}") from None
+            await asyncio.sleep(RETRY)
+
+    async def stopped(self) -> None:
+        """Give up what runs in the background, and close the connections to the upstreams."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._clients.close()
+
+    def _background(self, work: Awaitable[Any]) -> None:
+        async def done() -> None:
+            try:
+                await work
+            except Exception as error:
+                LOG.debug("not done in the background", extra={"reason": str(error)})
+
+        task = asyncio.create_task(done())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- the routes ---------------------------------------------------------------------------
+
+    def refused(self, request: Request, refusal: Refusal) -> Response:
+        """Return a refusal, in OpenAI's shape on OpenAI's routes."""
+        if request.path not in (CHAT, MODELS):
+            return super().refused(request, refusal)
+        body = error_body(refusal.status, refusal.message, refusal.code, refusal.field)
+        return Response(refusal.status, _encode(body), headers=_retry(refusal.retry_after))
+
+    def _in_shape(
+        self, handle: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def handler(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Refusal as refusal:
+                return self.refused(request, refusal)
+            except InvalidInputError as error:
+                return self.refused(request, Refusal(400, "bad_request", str(error)))
+            except Exception as error:
+                answer = unexpected(error, request)
+                words = "a defect of the proxy; its log has the details"
+                body = _encode(error_body(500, words, "internal"))
+                return Response(500, body, headers=answer.headers)
+
+        return handler
+
+    async def _models(self, request: Request) -> Response:
+        self.access.check_key(request, None)
+        seen = () if request.key is None else request.key.cascades
+        more = {"object": "model", "created": 0, "owned_by": "stopwise"}
+        data = [{"id": name, **more} for name in self.cascades if not seen or name in seen]
+        return Response(200, _encode({"object": "list", "data": data}))
+
+    async def _chat(self, request: Request) -> Response:
+        began = time.monotonic()
+        if self.access.keys is not None:  # before a large body is read
+            self.access.keys.identify(request.headers.get("authorization"))
+        request.check_media_type()
+        chat = Chat(await request.body())
+        live = self.cascades.get(chat.model)
+        if live is None:
+            words = f"there is no model {chat.model!r}; there are {', '.join(self.cascades)}"
+            raise Refusal(404, "model_not_found", words, field="model")
+        request.params = {"name": chat.model}
+        self.access.check_key(request, "decide")
+        until = began + _deadline(request, live.config.deadline)
+        shadow = live.config.mode == "shadow"
+        turn = Turn(live, chat, until, Relay(untouched=shadow) if chat.stream else None)
+        work = asyncio.create_task(self._worked(turn, shadow))
+        others: list[asyncio.Future[Any]] = [asyncio.ensure_future(request.disconnected())]
+        if turn.relay is not None:
+            others.append(asyncio.create_task(turn.relay.started.wait()))
+        try:
+            await asyncio.wait([work, *others], return_when=asyncio.FIRST_COMPLETED)
+            if turn.relay is not None and turn.streaming:
+                head = self._headers(turn, turn.live.last, "the last stage that was needed")
+                return Response(200, _sent(turn.relay, work), EVENTS, head)
+            if not work.done():
+                raise Refusal(400, "bad_request", "the caller went away")
+            return self._response(turn, work.result())
+        except StageFailure as failure:
+            return self._failed(turn, failure, shadow)
+        finally:
+            for one in others:
+                one.cancel()
+            if not turn.streaming:
+                work.cancel()
+
+    async def _worked(self, turn: Turn, shadow: bool) -> Outcome:
+        outcome = await (self._as_before(turn) if shadow else self._decided(turn))
+        if turn.relay is not None and turn.streaming:
+            await turn.relay.end(b"" if shadow else DONE)
+        return outcome
+
+    # -- who answers --------------------------------------------------------------------------
+
+    async def _decided(self, turn: Turn) -> Outcome:
+        """Answer as deep as Stopwise decides."""
+        config, last = turn.live.config, turn.live.last
+        rest = range(config.answer_arm, last + 1)
+        try:
+            loop = await play(self.service, turn, self._background)
+        except CannotLearn as error:
+            self._not_learned(config.name, str(error))
+            return await self._first(turn, rest, "Stopwise could not decide; see its log")
+        self._reasons.pop(config.name, None)
+        if loop.failure is None:
+            arm = max(turn.answers)
+            return Outcome(arm, turn.answers[arm], self._reason(config.name, turn.round))
+        arm, error = loop.failure.arm, loop.error
+        self._count(config.name, "stage failed")
+        if isinstance(error, OverLimit):
+            return await self._first(turn, (), str(error))
+        if arm in turn.answers:  # it answered, but the answer could not be compared
+            self._not_learned(config.name, loop.failure.message)
+            return await self._first(turn, rest, "the answers could not be compared; see the log")
+        why = f"{config.stage[arm].name} failed; the next stage that answers counts"
+        return await self._first(turn, range(arm + 1, last + 1), why)
+
+    async def _first(self, turn: Turn, arms: Iterable[int], why: str) -> Outcome:
+        """Return the first answer of some stages, or the newest there is."""
+        turn.final = True
+        for arm in arms:
+            if turn.streaming:
+                break
+            try:
+                return Outcome(arm, await turn.ask(arm, turn.chat), why)
+            except OverLimit:
+                break
+            except StageFailure:
+                self._count(turn.live.config.name, "stage failed")
+        if turn.answers and not turn.streaming:
+            arm = max(turn.answers)
+            return Outcome(arm, turn.answers[arm], why)
+        raise turn.failures[-1]
+
+    async def _as_before(self, turn: Turn) -> Outcome:
+        """Answer from the stage that the user named; perhaps learn from it in the background."""
+        config, turn.final = turn.live.config, True
+        answer = await turn.ask(config.answer_arm, turn.chat)
+        if self._random.random() < config.sample:
+            try:
+                self._waiting.put_nowait((turn.live, turn.chat, answer))
+            except asyncio.QueueFull:
+                self._count(config.name, "shadow dropped")
+        return Outcome(config.answer_arm, answer, "shadow mode: always this stage")
+
+    async def _shadow_rounds(self) -> None:
+        """Run sampled requests through all stages, one after another, within the budget."""
+        while True:
+            live, chat, answer = await self._waiting.get()
+            config, name, own = live.config, live.config.name, live.config.answer_arm
+            needed = sum(config.expected(arm) for arm in range(live.last + 1) if arm != own)
+            day = name, datetime.now(UTC).date().isoformat()
+            if config.budget is not None and self._spent[day] + needed > config.budget:
+                self._count(name, "over budget")
+                continue
+            self._spent[day] += needed  # others may begin before this one has ended
+            turn = Turn(live, chat, math.inf, None)
+            turn.answers[own] = answer  # paid for already
+            try:
+                loop = await play(self.service, turn, self._background, complete=True)
+                self._count(name, "shadowed" if loop.failure is None else "shadow failed")
+                self._reasons.pop(name, None)
+            except CannotLearn as error:
+                self._not_learned(name, str(error))
+            except Exception as error:
+                LOG.error("a round in shadow failed", extra={"cascade": name}, exc_info=error)
+            self._spent[day] += turn.spent - needed
+
+    # -- what is said about it ----------------------------------------------------------------
+
+    def _response(self, turn: Turn, outcome: Outcome) -> Response:
+        answer, usage = outcome.answer, turn.usage()
+        head = self._headers(turn, outcome.arm, outcome.reason)
+        if not turn.chat.stream:
+            return Response(200, answer.with_usage(usage), headers=head)
+        events = answer.events(usage, include_usage=turn.chat.include_usage)
+        return Response(200, events, EVENTS, head)
+
+    def _headers(self, turn: Turn, arm: int, reason: str) -> tuple[tuple[str, str], ...]:
+        config, spent = turn.live.config, turn.spent
+        if turn.streaming:
+            arm = config.answer_arm if config.mode == "shadow" else arm
+            spent += config.expected(arm)  # what it really costs is known at its end
+        head = {"arm": config.stage[arm].name, "depth": str(arm + 1), "cost": f"{spent:.6g}"}
+        head |= {"reason": reason} | ({} if turn.round is None else {"round": turn.round})
+        plain = {name: one.encode("ascii", "replace").decode() for name, one in head.items()}
+        return tuple((f"x-stopwise-{name}", " ".join(one.split())) for name, one in plain.items())
+
+    def _reason(self, name: str, id_: str | None) -> str:
+        """Return why a round ended where it did, in a sentence."""
+        learner = self.service.state.cascades.get(name)
+        recent = () if learner is None else reversed(learner.recent)
+        return next((one.words() for one in recent if one.id == id_), "as the policy decided")
+
+    def _failed(self, turn: Turn, failure: StageFailure, shadow: bool) -> Response:
+        reply = failure.reply
+        self._count(turn.live.config.name, "failed")
+        more = _retry(None if reply is None else reply.retry_after)
+        if shadow and reply is not None:  # as the caller would have got it without the proxy
+            return Response(reply.status, reply.body, reply.media_type, more)
+        kind = {504: "timeout", 429: "rate_limit_exceeded"}.get(failure.status, "upstream_error")
+        body = _encode(error_body(failure.status, str(failure), kind))
+        head = {} if turn.round is None else {"x-stopwise-round": turn.round}
+        return Response(failure.status, body, JSON, (*head.items(), *more))
+
+    def _not_learned(self, name: str, reason: str) -> None:
+        self._count(name, "not learned")
+        if self._reasons.get(name) != reason:  # not a line for each of a thousand requests
+            self._reasons[name] = reason
+            LOG.warning("answers without learning", extra={"cascade": name, "reason": reason})
+
+    def _count(self, name: str, what: str) -> None:
+        self.service.counters.proxy[name, what] += 1
+
+
+async def _sent(relay: Relay, work: "asyncio.Task[Any]") -> AsyncGenerator[bytes, None]:
+    try:
+        async for part in relay.parts():
+            yield part
+    finally:
+        work.cancel()  # if the caller went away
+        with suppress(asyncio.CancelledError, StageFailure):
+            await work
+
+
+def _deadline(request: Request, most: float | None) -> float:
+    given = request.headers.get("x-stopwise-deadline")
+    most = UNLIMITED if most is None else most
+    if given is None:
+        return most
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= UNLIMITED:
+        words = f"x-stopwise-deadline is {given!r}: it must be a number of seconds"
+        raise Refusal(400, "bad_request", words, field="x-stopwise-deadline")
+    return min(seconds, most)
+
+
+def _retry(after: object) -> tuple[tuple[str, str], ...]:
+    return () if after is None else (("retry-after", str(after)),)

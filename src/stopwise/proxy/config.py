@@ -1,0 +1,283 @@
+"""The configuration of a proxy: one TOML file, checked as a whole before anything starts."""
+
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, cast
+
+import msgspec
+from msgspec import Meta
+
+from stopwise.errors import InvalidParameterError, StopwiseError
+from stopwise.policies.registry import POLICIES, takes
+from stopwise.proxy.compare import Comparison
+from stopwise.proxy.context import REVEALED, Known
+from stopwise.service import spec as specs
+from stopwise.service.messages import Arm, CascadeSpec, Name
+from stopwise.service.refusals import Refusal
+from stopwise.service.settings import Settings, combined_settings
+from stopwise.service.validation import explain
+
+T = TypeVar("T", bound=msgspec.Struct)
+Money = Annotated[float, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Positive = Annotated[float, Meta(gt=0)]
+Text = Annotated[str, Meta(min_length=1, max_length=100)]
+MAX_BODY = 20_000_000  # bytes: requests may hold images
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm: an upstream, or a function ``python = "module:function"``."""
+
+    name: Text
+    url: str | None = None
+    model: str | None = None
+    key_env: str | None = None
+    python: str | None = None
+    price_in: Money | None = None
+    price_out: Money | None = None
+    cost: Money | None = None
+    timeout: Seconds = 60.0
+    extra: dict[str, Any] = {}
+
+    def price(self, tokens: Sequence[float]) -> float | None:
+        """Return what these tokens cost, of the prompt and of the answer; None without prices."""
+        if self.price_in is None or self.price_out is None:
+            return self.cost
+        return (tokens[0] * self.price_in + tokens[1] * self.price_out) / 1e6
+
+
+class Embedding(msgspec.Struct, frozen=True, kw_only=True):
+    """Where embeddings come from, and how they are reduced."""
+
+    python: str | None = None
+    url: str | None = None
+    model: str | None = None
+    key_env: str | None = None
+    size: Annotated[int, Meta(ge=1, le=16)] = 8
+    seed: Annotated[int, Meta(ge=0)] = 0
+    timeout: Seconds = 5.0
+
+
+class Cascade(msgspec.Struct, frozen=True, kw_only=True):
+    """One cascade: the model that callers ask for."""
+
+    name: Name
+    stage: list[Stage]
+    mode: Literal["shadow", "on"] = "shadow"
+    answer: str = ""  # "": the last
+    sample: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    budget: Money | None = None
+    error_cost: Positive = 1.0
+    tokens_in: Money = 500.0
+    tokens_out: Money = 200.0
+    policy: str | dict[str, Any] | None = None
+    labels: Positive | None = None
+    compare: str | dict[str, str] = "text"
+    context: tuple[Known, ...] = ("length", "turns", "tools", "schema")
+    embedding: Embedding | None = None
+    deadline: Seconds | None = None
+    max_cost: Money | None = None
+    max_calls: Annotated[int, Meta(ge=1)] | None = None
+
+    @property
+    def answer_arm(self) -> int:
+        """The stage that answers in shadow mode, and where Stopwise cannot decide."""
+        names = [stage.name for stage in self.stage]
+        return names.index(self.answer) if self.answer else len(names) - 1
+
+    def expected(self, arm: int) -> float:
+        """Return what one call of a stage is expected to cost, in the money of the prices."""
+        stage, tokens = self.stage[arm], (self.tokens_in, self.tokens_out)
+        return (stage.price(tokens) or 0.0) if stage.cost is None else stage.cost
+
+    def spec(self) -> CascadeSpec:
+        """Return the cascade as the service knows it."""
+        policy = self.policy or ("uss-anchor" if self.labels is None else "uss-laplace")
+        given: dict[str, Any] = {"kind": policy} if isinstance(policy, str) else dict(policy)
+        if self.labels is not None:
+            given["labels"] = self.labels
+        context: list[str] = list(self.context)
+        if (by := self.embedding) is not None:
+            context += [f"embedding {k} (seed {by.seed})" for k in range(by.size)] + ["embedded"]
+        return CascadeSpec(
+            name=self.name,
+            arms=[Arm(one.name, self.expected(arm)) for arm, one in enumerate(self.stage)],
+            context=context or 0,
+            tradeoff=1 / self.error_cost,
+            features={"kind": "answers", "reveals": REVEALED},
+            policy=given,
+        )
+
+    def comparison(self) -> Comparison:
+        """Return how answers are compared."""
+        if isinstance(self.compare, str):
+            return Comparison(self.compare)
+        return Comparison("text", function(self.compare["python"]))
+
+
+class Config(msgspec.Struct, frozen=True):
+    """Everything in the file."""
+
+    settings: Settings
+    cascades: dict[str, Cascade]
+
+
+def function(place: str) -> Callable[..., Any]:
+    """Return the function that ``module:function`` names.
+
+    Examples
+    --------
+    >>> function("math:sqrt")(9)
+    3.0
+    """
+    module, _, name = place.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # a module of the user's may raise anything
+        raise InvalidParameterError(
+            f'{place!r} cannot be imported ({error}): write "module:function", of a module beside '
+            "this file or installed"
+        ) from error
+    if not callable(found):
+        raise InvalidParameterError(f"{place!r} is no function")
+    return found
+
+
+def load(file: Path, environment: Mapping[str, str]) -> Config:
+    """Read a configuration; one `InvalidParameterError` lists all that is wrong with it."""
+    try:
+        table = tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InvalidParameterError(
+            f"there is no file {file}: stopwise proxy --example > {file}"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InvalidParameterError(f"cannot read {file}: {error}") from error
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # where functions of the user's are
+    problems: list[str] = []
+    problems += [
+        f"{name} is not a table here: there are [service] and [[cascade]]"
+        for name in table.keys() - {"service", "cascade"}
+    ]
+    settings = Settings()
+    try:
+        service = {"max_body": MAX_BODY, **_table(table.get("service", {}), "service", problems)}
+        settings = combined_settings(service, "service.", environment, {})
+    except InvalidParameterError as error:
+        problems.append(str(error))
+    cascades: dict[str, Cascade] = {}
+    given = table.get("cascade", [])
+    if not isinstance(given, list) or not given:
+        problems.append("no cascade is described: write [[cascade]], and [[cascade.stage]] in it")
+        given = []
+    for k, one in enumerate(cast(list[Any], given)):
+        place = f"cascade[{k}]"
+        fields = _table(one, place, problems)
+        stages = fields.get("stage", [])
+        stages = cast(list[Any], stages if isinstance(stages, list) else [stages])
+        found = [_struct(Stage, s, f"{place}.stage[{n}]", problems) for n, s in enumerate(stages)]
+        if "embedding" in fields:
+            by = _struct(Embedding, fields["embedding"], f"{place}.embedding", problems)
+            fields = {**fields, "embedding": by}
+        known = [stage for stage in found if stage is not None]
+        cascade = _struct(Cascade, {**fields, "stage": known}, place, problems)
+        if cascade is not None and len(known) == len(stages):
+            problems += [f"{place}.{problem}" for problem in _faults(cascade)]
+            if cascade.name in cascades:
+                problems.append(f"{place}.name: two cascades are called {cascade.name!r}")
+            cascades[cascade.name] = cascade
+    if problems:
+        raise InvalidParameterError("\n  ".join([f"{file} cannot be used:", *problems]))
+    return Config(settings, cascades)
+
+
+def _table(given: object, place: str, problems: list[str]) -> dict[str, Any]:
+    if isinstance(given, dict):
+        return cast(dict[str, Any], given)
+    problems.append(f"{place} must be a table, not {given!r}")
+    return {}
+
+
+def _struct(kind: type[T], given: object, place: str, problems: list[str]) -> T | None:
+    """Return a table as a value of its kind; note everything that is wrong with it."""
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    table, values, before = _table(given, place, problems), dict[str, Any](), len(problems)
+    for name, value in table.items():
+        if name not in fields:
+            near = get_close_matches(name, fields, 1, 0.6)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(fields)}"
+            problems.append(f"{place}.{name} is not known: {hint}")
+            continue
+        try:
+            made = isinstance(value, msgspec.Struct) or name == "stage" or value is None
+            values[name] = value if made else msgspec.convert(value, fields[name].type)
+        except msgspec.ValidationError as error:
+            where, what = explain(error, value)
+            problems.append(f"{place}.{name}{where and f'.{where}'} {what}")
+    for name, field in fields.items():
+        if field.required and name not in table:
+            problems.append(f"{place}.{name} is missing")
+    return kind(**values) if len(problems) == before else None
+
+
+def _faults(cascade: Cascade) -> list[str]:
+    """Return what is wrong with a cascade whose fields have the right types."""
+    names = [stage.name for stage in cascade.stage]
+    found = [f"stage: two stages are called {one!r}" for one in names if names.count(one) > 1][:1]
+    if not 2 <= len(names) <= 15:
+        found.append(f"stage: a cascade has 2 to 15 stages; there are {len(names)}")
+    if cascade.answer and cascade.answer not in names:
+        found.append(f"answer: no stage is called {cascade.answer!r}; there are {', '.join(names)}")
+    for k, stage in enumerate(cascade.stage):
+        found += [f"stage[{k}].{problem}" for problem in _source_faults(stage)]
+        prices = stage.price_in, stage.price_out
+        if stage.cost is None and None in prices and stage.url is not None:
+            found.append(f"stage[{k}].cost is missing: write it, or price_in and price_out")
+        if (prices[0] is None) != (prices[1] is None):
+            found.append(f"stage[{k}].price_in and price_out belong together: write both or none")
+    if cascade.embedding is not None:
+        found += [f"embedding.{problem}" for problem in _source_faults(cascade.embedding)]
+    if isinstance(cascade.compare, dict) and set(cascade.compare) != {"python"}:
+        found.append('compare: a table has one key, as in {python = "module:same"}')
+    else:
+        found += _raised("", cascade.comparison)
+    cap = cascade.max_cost
+    if not found and cap is not None and cap < (first := cascade.expected(0)):
+        found.append(f"max_cost is {cap:g}, less than one call of {names[0]!r}, {first:g}")
+    kind = cascade.spec().policy.get("kind")
+    usable = [name for name, one in POLICIES.items() if takes(one, "features")]
+    if kind not in usable:
+        found.append(f"policy is {kind!r}: it must be one of {', '.join(usable)}")
+    return found or _raised("", lambda: specs.build(cascade.spec()))
+
+
+def _source_faults(source: Stage | Embedding) -> list[str]:
+    if (source.url is None) is (source.python is None):
+        return ['url: write either url = "https://…/v1" or python = "module:function"']
+    if source.python is not None:
+        return _raised("python: ", lambda: function(str(source.python)))
+    found: list[str] = []
+    if not str(source.url).startswith(("http://", "https://")):
+        found.append(f"url is {source.url!r}: it must begin with http:// or https://")
+    if source.model is None:
+        found.append('model is missing: write the name that the upstream knows, model = "…"')
+    if source.key_env and not os.environ.get(source.key_env):
+        found.append(f"key_env: {source.key_env} is not set: export {source.key_env}=…")
+    return found
+
+
+def _raised(place: str, work: Callable[[], object]) -> list[str]:
+    try:
+        work()
+    except (StopwiseError, Refusal) as error:
+        return [f"{place}{error}"]
+    return []

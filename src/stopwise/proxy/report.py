@@ -1,0 +1,135 @@
+"""What switching a cascade on would save, and what would change: from its rounds in shadow."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwise.logs.log import Log
+from stopwise.policies.contextual import Contextual
+from stopwise.proxy.config import Cascade, Config
+from stopwise.service.recovery import recover_state
+from stopwise.service.tools import reading
+from stopwise.service.tools.exporting import export_rounds
+
+SURE = 1.645  # standard deviations on either side of an interval of 90 %
+LEAST = 30  # rounds
+
+
+class Estimate(NamedTuple):
+    """A mean with an interval that covers the true one in nine of ten cases."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def mean(cls, values: NDArray[np.float64]) -> "Estimate":
+        """Estimate the mean of what a few values were drawn from.
+
+        Examples
+        --------
+        >>> Estimate.mean(np.array([0.0, 1.0, 1.0, 0.0]))
+        Estimate(value=0.5, low=0.02..., high=0.97...)
+        """
+        n, mean = len(values), float(values.mean())
+        width = SURE * float(values.std(ddof=1)) / n**0.5
+        return cls(mean, mean - width, mean + width)
+
+    @classmethod
+    def share(cls, k: int, n: int) -> "Estimate":
+        """Estimate a share of which k of n were seen (Wilson's interval: 0 of n is not certain)."""
+        more = SURE**2
+        centre = (k + more / 2) / (n + more)
+        width = SURE * (k * (n - k) / n + more / 4) ** 0.5 / (n + more)
+        return cls(k / n, max(centre - width, 0.0), min(centre + width, 1.0))
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What switching on would mean: the policy as it is now, on the requests seen in shadow."""
+
+    cascade: str
+    rounds: int
+    now: float  # what a request costs: the stage that answers
+    saving: Estimate | None = None  # for each request, in the money of the prices
+    changed: Estimate | None = None  # share of the answers
+    stops: dict[str, float] = {}  # share of the requests that would end at each stage
+    changes: Sequence[tuple[Any, Any, int]] = ()  # now, then, how often; the most frequent
+
+    def lines(self) -> list[str]:
+        """Return it in words."""
+        if self.saving is None or self.changed is None:
+            words = f"{self.rounds} rounds in shadow; an estimate needs {LEAST}."
+            return [f"{self.cascade}: {words}"]
+        share = [one / self.now if self.now else 0.0 for one in self.saving]
+        depths = ", ".join(f"{name} {part:.0%}" for name, part in self.stops.items())
+        return [
+            f"{self.cascade}: {self.rounds} rounds in shadow.",
+            f"  Switching on would save {self.saving.value:.4g} of {self.now:.4g} a request:",
+            f"  {share[0]:.0%} (90 % interval: {share[1]:.0%} to {share[2]:.0%}).",
+            f"  It would change {self.changed.value:.1%} of the answers",
+            f"  (90 % interval: {self.changed.low:.1%} to {self.changed.high:.1%}).",
+            f"  Requests would end at: {depths}.",
+            *(f"  {n} times {then!r} instead of {now!r}" for now, then, n in self.changes),
+        ]
+
+
+def rule_stop(policy: Contextual, context: Sequence[float], outputs: Sequence[Any]) -> int:
+    """Return where a policy would stop in a round whose every arm has answered."""
+    known, sees = policy.features.starts_with, policy.features.sees or ()
+    current = policy.start(context[:known])
+    current.run_all()
+    while (arm := current.next()) is not None:
+        upto = sees[arm] if arm < len(sees) else known
+        current.give(outputs[arm], context[known:upto])
+        known = upto
+    return current.rule_stop
+
+
+def estimate(cascade: Cascade, policy: Contextual, log: Log) -> Report:
+    """Estimate what switching on would mean from a log of rounds.
+
+    In shadow one stage is paid for each request; switched on, all stages up to where the rule
+    stops. Rounds in which a stage failed do not count.
+    """
+    own = np.array([cascade.expected(arm) for arm in range(len(cascade.stage))])
+    found, answer = list[tuple[int, Any, Any]](), cascade.answer_arm
+    for chunk in log.chunks():
+        for row in np.flatnonzero(chunk.rounds.reach == len(own) - 1).tolist():
+            codes = cast(list[int], chunk.codes[row].tolist())
+            stop = rule_stop(policy, chunk.rounds.contexts[row].tolist(), codes)
+            found.append((stop, *(chunk.meaning(codes[arm]) for arm in (answer, stop))))
+    stops = np.array([one[0] for one in found], dtype=np.int64)
+    changes = Counter(one[1:] for one in found if one[1] != one[2])
+    if len(stops) < LEAST:
+        return Report(cascade.name, len(stops), float(own[answer]))
+    return Report(
+        cascade.name,
+        len(stops),
+        float(own[answer]),
+        Estimate.mean(own[answer] - np.cumsum(own)[stops]),
+        Estimate.share(changes.total(), len(stops)),
+        {one.name: float((stops == arm).mean()) for arm, one in enumerate(cascade.stage)},
+        [(*answers, count) for answers, count in changes.most_common(10)],
+    )
+
+
+async def report(config: Config, out: Path) -> list[Report]:
+    """Export the rounds of every cascade to a folder, and estimate; also write the estimates."""
+    found: list[Report] = []
+    out.mkdir(parents=True, exist_ok=True)
+    for name, cascade in config.cascades.items():
+        file = out / f"{name}-rounds.jsonl"
+        async with reading.existing(config.settings.store) as store:
+            exported = await export_rounds(store, file, name, "plain", reading.no_progress)
+            policy = reading.chosen(await recover_state(store), name).policy
+        if exported.counts["written"]:
+            found.append(estimate(cascade, cast(Contextual, policy), Log(file)))
+        else:
+            found.append(Report(name, 0, cascade.expected(cascade.answer_arm)))
+    (out / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(found)))
+    return found

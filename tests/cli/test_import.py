@@ -1,0 +1,437 @@
+"""``stopwise import``: files in the documented shape of each format become a log to diagnose."""
+
+import csv
+import json
+import shlex
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from tests.cli.conftest import Run, flat
+
+N = 120  # cases
+CATEGORIES = ("billing", "refund", "other")
+SPEND = {"small": 0.0001, "large": 0.002}
+Json = dict[str, Any]
+
+
+def said(case: int, model: str) -> str:
+    """What a model answers: the small one is wrong where the prompt is long."""
+    right = case % 3
+    wrong = model == "small" and case % 4 == 0 and case > N // 2
+    return CATEGORIES[(right + wrong) % 3]
+
+
+def prompt(case: int) -> str:
+    return "Where is my money? " * (case + 1)
+
+
+def lines(path: Path, records: Iterable[Any]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def value(plain: Any) -> Json:
+    """A value in OTLP/JSON, whose 64-bit integers are text."""
+    match plain:
+        case bool():
+            return {"boolValue": plain}
+        case int():
+            return {"intValue": str(plain)}
+        case float():
+            return {"doubleValue": plain}
+        case list():
+            return {"arrayValue": {"values": [value(one) for one in plain]}}
+        case dict():
+            return {"kvlistValue": {"values": attributes(plain)}}
+        case _:
+            return {"stringValue": plain}
+
+
+def attributes(plain: Json) -> list[Json]:
+    return [{"key": key, "value": value(one)} for key, one in plain.items()]
+
+
+def message(role: str, text: str, **more: str) -> Json:
+    return {"role": role, "parts": [{"type": "text", "content": text}], **more}
+
+
+def span(case: int, model: str, own: Json, events: Iterable[tuple[str, Json]] = ()) -> Json:
+    began = 1_790_000_000_000_000_000 + case * 10**9 + (model == "large") * 10**8
+    usual = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": model,
+        "gen_ai.usage.input_tokens": 5 * (case + 1),
+        "gen_ai.usage.output_tokens": 1,
+    }
+    return {
+        "traceId": f"{case:032x}",
+        "spanId": f"{2 * case + (model == 'large'):016x}",
+        "parentSpanId": "",
+        "name": f"chat {model}",
+        "kind": 3,
+        "startTimeUnixNano": str(began),
+        "endTimeUnixNano": str(began + 10**8),
+        "attributes": attributes(usual | own),
+        "events": [
+            {"timeUnixNano": str(began), "name": name, "attributes": attributes(one)}
+            for name, one in events
+        ],
+        "status": {},
+    }
+
+
+def export(spans: list[Json]) -> Json:
+    """A line of the Collector's file exporter."""
+    resource = {"attributes": attributes({"service.name": "help desk"})}
+    scope = {"name": "opentelemetry.instrumentation.openai_v2", "version": "2.1b0"}
+    return {
+        "resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}]
+    }
+
+
+def in_attributes(case: int, model: str) -> Json:
+    output = [message("assistant", said(case, model).title() + ".", finish_reason="stop")]
+    return span(
+        case,
+        model,
+        {
+            "gen_ai.input.messages": [message("system", "Sort."), message("user", prompt(case))],
+            "gen_ai.output.messages": output,
+            "gen_ai.tool.definitions": [{"type": "function", "name": "look_up"}] * (case % 2),
+        },
+    )
+
+
+def in_json_text(case: int, model: str) -> Json:
+    output = [message("assistant", said(case, model), finish_reason="stop")]
+    asked = json.dumps([message("user", prompt(case))])
+    return span(
+        case, model, {"gen_ai.input.messages": asked, "gen_ai.output.messages": json.dumps(output)}
+    )
+
+
+def in_events(case: int, model: str) -> Json:
+    choice = {"index": 0, "message": {"role": "assistant", "content": said(case, model)}}
+    events = [
+        ("gen_ai.user.message", {"gen_ai.event.content": json.dumps({"content": prompt(case)})}),
+        ("gen_ai.choice", {"gen_ai.event.content": json.dumps(choice)}),
+    ]
+    return span(case, model, {}, events)
+
+
+def in_content_events(case: int, model: str) -> Json:
+    events = [
+        ("gen_ai.content.prompt", {"gen_ai.prompt": prompt(case)}),
+        ("gen_ai.content.completion", {"gen_ai.completion": said(case, model)}),
+    ]
+    return span(case, model, {}, events)
+
+
+def flattened(case: int, model: str) -> Json:
+    return span(case, model, {"gen_ai.completion.0.content": said(case, model)})
+
+
+OTEL = (in_attributes, in_json_text, in_events, in_content_events, flattened)
+
+
+def chat(case: int, model: str) -> Json:
+    choice = {"index": 0, "message": {"role": "assistant", "content": said(case, model)}}
+    return {
+        "id": f"chatcmpl-{case}",
+        "object": "chat.completion",
+        "created": 1_790_000_000 + case,
+        "model": f"{model}-2026-07-18",
+        "choices": [choice | {"finish_reason": "stop", "logprobs": None}],
+        "usage": {"prompt_tokens": 5 * (case + 1), "completion_tokens": 1, "total_tokens": 6},
+    }
+
+
+def spend_row(case: int, model: str) -> Json:
+    asked = {"model": model, "messages": [{"role": "user", "content": prompt(case)}]}
+    return {
+        "request_id": f"{model}-{case}",
+        "call_type": "acompletion",
+        "api_key": "88dc28d0f030c55ed4ab77ed8faf098196cb1c05df778539800c9f1243fe6b4b",
+        "spend": SPEND[model],
+        "total_tokens": 6,
+        "prompt_tokens": 5 * (case + 1),
+        "completion_tokens": 1,
+        "startTime": f"2026-09-01T10:{case // 60:02}:{case % 60:02}.25Z",
+        "endTime": f"2026-09-01T10:{case // 60:02}:{case % 60:02}.75Z",
+        "model": model,
+        "metadata": json.dumps(
+            {"spend_logs_metadata": {"ticket": f"T{case}"}, "status": "success"}
+        ),
+        "cache_hit": "False",
+        "request_tags": "[]",
+        "messages": "{}",
+        "response": json.dumps(chat(case, model)),
+        "proxy_server_request": json.dumps(asked),
+        "session_id": f"session-{case}",
+        "status": "success",
+    }
+
+
+def batch_input(case: int) -> Json:
+    body = {"model": "small", "messages": [{"role": "user", "content": prompt(case)}]}
+    return {"custom_id": f"{case}", "method": "POST", "url": "/v1/chat/completions", "body": body}
+
+
+def batch_output(case: int, model: str) -> Json:
+    response = {"status_code": 200, "request_id": "af0bac", "body": chat(case, model)}
+    return {"id": f"batch_req_{case}", "custom_id": f"{case}", "response": response, "error": None}
+
+
+def both(make: Callable[[int, str], Json], cases: int = N) -> list[Json]:
+    return [make(case, model) for case in range(cases) for model in SPEND]
+
+
+def check(log: Path, done: Any) -> sw.Log:
+    """The answers are those that were given, and the next command that is printed works."""
+    assert done.returncode == 0, done.stderr
+    read = sw.Log(log)
+    assert read.arms == ("small", "large")
+    assert read.context == ("log_prompt_letters", "turns", "tools")
+    [chunk] = read.chunks()
+    differ = [said(case, "small") != said(case, "large") for case in range(N)]
+    assert chunk.rounds.differ[:, 0].tolist() == differ
+    assert sum(differ) > 10
+    assert chunk.values is not None
+    answers = np.array(chunk.values)[chunk.codes]
+    assert answers[:, 1].tolist() == [said(case, "large") for case in range(N)]
+    lengths = chunk.rounds.contexts[:, 0]
+    assert (np.diff(lengths) > 0).all()
+    return read
+
+
+@pytest.mark.parametrize("make", OTEL)
+def test_spans(stopwise: Run, tmp_path: Path, make: Any) -> None:
+    spans = both(make)
+    other = (
+        span(0, "x", {"gen_ai.operation.name": "execute_tool"}),
+        {
+            "traceId": "0" * 32,
+            "spanId": "f" * 16,
+            "name": "GET /",
+            "attributes": attributes({"http.request.method": "GET"}),
+        },
+    )
+    records = [export(spans[at : at + 7]) for at in range(0, len(spans), 7)]
+    lines(tmp_path / "spans.jsonl", [*reversed(records), export([*other])])
+    words = ("import", "spans.jsonl", "--arms", "small,large", "--out", "calls.csv")
+    done = stopwise(*words)
+    log = check(tmp_path / "calls.csv", done)
+    assert f"{N} cases, 2 arms, {2 * N} answers." in done.stdout
+    assert "Not used" not in done.stdout
+    if make is in_attributes:
+        [chunk] = log.chunks()
+        assert chunk.rounds.contexts[:4, 2].tolist() == [0, 1, 0, 1]
+        assert chunk.rounds.contexts[3, 0] == pytest.approx(np.log1p(len("Sort.\n" + prompt(3))))
+        [command] = [line for line in done.stdout.splitlines() if line.startswith("Next: ")]
+        diagnosed = stopwise(*shlex.split(command)[2:])
+        assert diagnosed.returncode == 0, diagnosed.stderr
+        assert (tmp_path / "calls-diagnosis" / "report.html").is_file()
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_spend_logs(stopwise: Run, tmp_path: Path, suffix: str) -> None:
+    rows = both(spend_row)
+    if suffix == "jsonl":
+        lines(tmp_path / "spend.jsonl", rows)
+    else:
+        with (tmp_path / "spend.csv").open("w", newline="", encoding="utf-8") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(rows)
+    done = stopwise("import", f"spend.{suffix}", "--out", "calls.jsonl")
+    check(tmp_path / "calls.jsonl", done)  # by cost: small, then large
+    first = json.loads((tmp_path / "calls.jsonl").read_text().splitlines()[0])
+    assert first["costs"] == SPEND
+    assert first["time"].startswith("2026-09-01T10:00:00.25")
+    assert first["id"] == "session-0"
+    assert "small: 120 answers, missing in 0 cases; 0.0001 per call" in done.stdout
+    [command] = [line for line in done.stdout.splitlines() if line.startswith("Next: ")]
+    assert "--prices 0.0001,0.002 --error-cost 1" in command
+    if suffix == "jsonl":
+        replayed = stopwise("replay", *shlex.split(command)[3:], "--policy", "uss-laplace")
+        assert replayed.returncode == 0, replayed.stderr
+
+
+def test_calls_are_linked_by_a_field_of_the_metadata(stopwise: Run, tmp_path: Path) -> None:
+    rows = [row | {"session_id": row["request_id"]} for row in both(spend_row)]
+    lines(tmp_path / "spend.jsonl", rows)
+    done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
+    assert done.returncode == 2
+    assert "no case of 240 has answers of small and large" in flat(done.stderr)
+    assert not (tmp_path / "calls.csv").exists()
+    done = stopwise("import", "spend.jsonl", "--case", "ticket", "--out", "calls.csv")
+    check(tmp_path / "calls.csv", done)
+
+
+def test_batch_files(stopwise: Run, tmp_path: Path) -> None:
+    lines(tmp_path / "input.jsonl", map(batch_input, range(N)))
+    for model in SPEND:
+        outputs = [batch_output(case, model) for case in reversed(range(N))]
+        lines(tmp_path / f"{model}.jsonl", outputs)
+    words = ("small.jsonl", "input.jsonl", "large.jsonl")
+    done = stopwise("import", *words, "--arms", "small,large", "--out", "calls.parquet")
+    read = check(tmp_path / "calls.parquet", done)
+    [chunk] = read.chunks()
+    assert chunk.rounds.contexts[9, 0] == pytest.approx(np.log1p(len(prompt(9))))
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    without = stopwise("import", *words[::2], "--arms", "small,large", "--out", "b.csv")
+    [chunk] = check(tmp_path / "b.csv", without).chunks()
+    assert chunk.rounds.contexts[9, 0] == pytest.approx(np.log1p(4 * 50))  # by its tokens
+
+
+def test_what_cannot_be_used_is_counted_and_named(stopwise: Run, tmp_path: Path) -> None:
+    rows = both(spend_row)
+    rows[0] |= {"response": "{}", "status": "failure"}  # case 0 lacks the first arm
+    rows[3] |= {"response": "{}"}  # case 1 the second
+    rows.append(rows[4] | {"request_id": "again"})
+    path = lines(tmp_path / "spend.jsonl", [*rows, {"hello": 1}, [1], 7])
+    with path.open("a") as file:
+        file.write('{"cut of')
+    done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
+    assert done.returncode == 0, done.stderr
+    text = done.stdout
+    assert "small: 119 answers, missing in 1 case;" in text
+    assert "large: 119 answers, missing in 1 case;" in text
+    assert "Left out: 1 case without an answer of the first arm." in text
+    assert "Not used: 2 × has no answer" in text
+    assert "Not used: 3 × is no record of OpenTelemetry, LiteLLM or an OpenAI batch" in text
+    assert "Not used: 1 × is not JSON" in text
+    assert "Not used: 1 × is a second call of its model in its case" in text
+    assert "spend.jsonl, line 1 has no answer" in text
+    assert "Wrote calls.csv: 119 rows, 118 with all answers." in text
+    assert sw.Log(tmp_path / "calls.csv").arms == ("small", "large")
+
+
+def test_blank_lines_are_skipped(stopwise: Run, tmp_path: Path) -> None:
+    path = lines(tmp_path / "spend.jsonl", both(spend_row))
+    path.write_text("\n" + path.read_text().replace("\n", "\r\n \n") + "\n\n")
+    done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
+    check(tmp_path / "calls.csv", done)
+    assert "Not used" not in done.stdout
+
+
+@pytest.mark.parametrize("text", ["", " \n\n", "\ufeff", "\ufeff[\n  {}\n]\n"])
+def test_a_file_without_lines_of_json_is_named(stopwise: Run, tmp_path: Path, text: str) -> None:
+    lines(tmp_path / "spend.jsonl", both(spend_row))
+    (tmp_path / "more.jsonl").write_text(text, encoding="utf-8")
+    done = stopwise("import", "spend.jsonl", "more.jsonl", "--out", "calls.csv")
+    assert done.returncode == 2
+    expected = "must hold one JSON object per line" if "[" in text else "is empty"
+    assert f"more.jsonl {expected}" in flat(done.stderr)
+    assert not (tmp_path / "calls.csv").exists()
+
+
+def test_failed_requests_of_a_batch_have_no_answer(stopwise: Run, tmp_path: Path) -> None:
+    outputs = [batch_output(case, model) for case in range(N) for model in SPEND]
+    outputs[1]["response"] = None
+    outputs[1]["error"] = {"code": "batch_expired", "message": "expired"}
+    body = {"error": {"message": "Unknown field", "type": "invalid_request_error"}}
+    outputs[2]["response"] = {"status_code": 400, "request_id": "b", "body": body}
+    lines(tmp_path / "out.jsonl", outputs)
+    done = stopwise("import", "out.jsonl", "--arms", "small,large", "--out", "calls.csv")
+    assert done.returncode == 0, done.stderr
+    assert "Not used: 2 × has no answer" in done.stdout
+    assert "out.jsonl, line 2 has no answer" in done.stdout
+    assert "out.jsonl, line 3 has no answer" in done.stdout
+    assert "large: 119 answers, missing in 1 case" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("records", "words", "message"),
+    [
+        ([], (), "in.jsonl is empty"),
+        ([both(spend_row, 1)], (), "in.jsonl must hold one JSON object per line"),
+        ([{"a": 1}], (), "1 × is no record of OpenTelemetry"),
+        ([{**spend_row(0, "small"), "response": "{}"}], (), "store_prompts_in_spend_logs: true"),
+        ([spend_row(0, "small")], (), "answers of small only"),
+        ([export(both(in_attributes, 1))], (), "--arms large,small"),
+        (
+            both(spend_row, 1),
+            ("--arms", "small,huge"),
+            "'huge' is not one of the models: large, small",
+        ),
+        (both(spend_row, 1), ("--arms", "small,small"), "'small' is named twice"),
+        (both(spend_row, 1), ("--out", "new/calls.csv"), "new is no folder"),
+        (both(spend_row, 1), ("--compare", "choice:a"), "choice:a|b|c"),
+        (both(spend_row, 1), ("--out", "calls.txt"), "format of calls.txt is not known"),
+    ],
+)
+def test_what_is_refused(
+    stopwise: Run, tmp_path: Path, records: list[Any], words: tuple[str, ...], message: str
+) -> None:
+    lines(tmp_path / "in.jsonl", records)
+    done = stopwise("import", "in.jsonl", "--out", "calls.csv", *words)
+    assert done.returncode == 2
+    assert message in flat(done.stderr)
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_nothing_is_overwritten_unasked(stopwise: Run, tmp_path: Path) -> None:
+    path = lines(tmp_path / "spend.jsonl", both(spend_row))
+    before = path.read_bytes()
+    (tmp_path / "calls.csv").write_text("mine")
+    done = stopwise("import", "spend.jsonl", "--out", "calls.csv")
+    assert done.returncode == 2
+    assert (tmp_path / "calls.csv").read_text() == "mine"
+    done = stopwise("import", "spend.jsonl", "--out", "spend.jsonl", "--overwrite")
+    assert done.returncode == 2
+    assert path.read_bytes() == before
+    done = stopwise("import", "spend.jsonl", "--out", "calls.csv", "--overwrite")
+    check(tmp_path / "calls.csv", done)
+    assert stopwise("import", "none.jsonl", "--out", "new.csv").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("compare", "one", "other", "differ"),
+    [
+        ("text", "**Yes.**", " yes", False),
+        ("text", "yes", "no", True),
+        ("json", '```json\n{"a": 1, "b": [2]}\n```', '{"b":[2],"a":1}', False),
+        ("json", '{"a": 1}', '{"a": 2}', True),
+        ("json", "sorry", "Sorry!", False),
+        ("number", "It is 1,250.0 in all.", "1250", False),
+        ("number", "-3", "3", True),
+        ("number", "between 2-3: .50", "0.5", False),
+        ("text", "?!", "!", True),
+        ("choice:refund|billing", "I would say: Refund.", "refund", False),
+        ("choice:refund|billing", "refund or billing", "refund", True),
+    ],
+)
+def test_how_answers_are_compared(
+    stopwise: Run, tmp_path: Path, compare: str, one: str, other: str, differ: bool
+) -> None:
+    rows = both(spend_row, 1)
+    for row, text in zip(rows, (one, other), strict=True):
+        row["response"] = {"choices": [{"message": {"role": "assistant", "content": text}}]}
+    lines(tmp_path / "in.jsonl", rows)
+    done = stopwise("import", "in.jsonl", "--compare", compare, "--out", "calls.csv")
+    assert done.returncode == 0, done.stderr
+    [chunk] = sw.Log(tmp_path / "calls.csv").chunks()
+    assert chunk.rounds.differ.tolist() == [[differ]]
+    assert ("compared as text" in done.stdout) == ("sorry" in one or "or billing" in one)
+
+
+def test_tool_calls_and_the_responses_api_are_answers(stopwise: Run, tmp_path: Path) -> None:
+    tool = {"name": "refund", "arguments": '{"order": 7, "all": true}'}
+    calls = [{"id": "c1", "type": "function", "function": tool}]
+    small = {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": calls}}]}
+    same = {"name": "refund", "arguments": '{"all": true, "order": 7}'}
+    large = {"output": [{"type": "reasoning", "summary": []}, {"type": "function_call", **same}]}
+    rows = both(spend_row, 1)
+    rows[0]["response"], rows[1]["response"] = small, large
+    lines(tmp_path / "in.jsonl", rows)
+    assert stopwise("import", "in.jsonl", "--out", "calls.csv").returncode == 0
+    [chunk] = sw.Log(tmp_path / "calls.csv").chunks()
+    assert chunk.rounds.differ.tolist() == [[False]]

@@ -1,0 +1,104 @@
+"""Comparing answers, and the context without code."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stopwise.proxy.chat import Answer, Chat, StageFailure, Streamed, event
+from stopwise.proxy.compare import Comparison, form
+from stopwise.proxy.context import REVEALED, Projection, of_answer
+
+
+def answer(text: str | None, **message: Any) -> Answer:
+    choice = {"message": {"role": "assistant", "content": text, **message}}
+    return Answer(json.dumps({"choices": [choice]}).encode())
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("text", "New  York.", "**new york**"),
+        ("json", '{"a": 1.0, "b": [2]}', '```json\n{"b": [2], "a": 1}\n```'),
+        ("json:item.name", '{"item": {"name": "A", "x": 1}}', '{"item": {"name": "a."}}'),
+        ("json:items.1", '{"items": [1, 2]}', '{"items": [3, 2.0]}'),
+        ("number", "It is 1,200.", "= 1200.0"),
+        ("number", "first 3, then -0.5", "-5e-1"),
+        ("choice:spam|no spam", "No spam!", "this is no spam, surely"),
+        ("code", "def f(x):\n    return x + 1", "```python\ndef f( x ):\n\n\treturn x+1\n```"),
+    ],
+)
+def test_answers_that_differ_in_their_writing_agree(kind: str, one: str, other: str) -> None:
+    assert form(kind)(one) == form(kind)(other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("json", '{"a": 1}', '{"a": 2}'),
+        ("json:a", '{"a": true}', '{"a": "true"}'),
+        ("number", "2", "2.5"),
+        ("choice:spam|no spam", "spam", "no spam"),
+        ("choice:a|b", "neither", "nothing"),
+        ("code", "if a:\n  b\n  c", "if a:\n  b\nc"),
+    ],
+)
+def test_answers_that_differ_do_not_agree(kind: str, one: str, other: str) -> None:
+    assert form(kind)(one) != form(kind)(other)
+
+
+def test_calls_of_tools_compare_by_name_and_arguments() -> None:
+    def call(name: str, arguments: str) -> Answer:
+        return answer(None, tool_calls=[{"function": {"name": name, "arguments": arguments}}])
+
+    value = Comparison("text").start()
+    assert value(call("f", '{"a": 1, "b": 2}')) == value(call("f", '{"b":2,"a":1.0}'))
+    assert value(call("f", "{}")) != value(call("g", "{}"))
+    assert value(call("f", "{}")) != value(answer("f"))
+
+
+def test_same_is_closed_within_a_round() -> None:
+    near = Comparison("text", lambda a, b: abs(float(a) - float(b)) <= 1).start()
+    assert [near(answer(text)) for text in ("1", "3", "2", "3.5", "9")] == [0, 1, 0, 1, 4]
+
+
+def test_the_context_is_always_finite_and_as_long() -> None:
+    for logprobs in (None, [], [-0.5, -2.0], [math.nan, -math.inf], ["x"]):
+        content = None if logprobs is None else [{"logprob": one} for one in logprobs]
+        choice = {"message": {"content": "yes"}, "logprobs": content and {"content": content}}
+        found = of_answer(Answer(json.dumps({"choices": [choice]}).replace("NaN", "-9").replace(
+            "-Infinity", "-1e300").encode()))  # fmt: skip
+        assert len(found) == REVEALED
+        assert np.isfinite(found).all()
+    for vector in ([], [math.nan], [0.0, 0.0], list(range(500))):
+        assert len(Projection(16, 1).of(vector)) == 17
+        assert np.isfinite(Projection(16, 1).of(vector)).all()
+
+
+def test_a_stream_amounts_to_its_answer() -> None:
+    streamed = Streamed()
+    pieces: list[Any] = [
+        {"role": "assistant", "content": "Hel"},
+        {"content": "lo"},
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]},
+    ]
+    for delta in pieces:
+        chunk = {"id": "x", "choices": [{"index": 0, "delta": delta}]}
+        streamed.add(event(chunk).removeprefix(b"data: ").strip())
+    streamed.add(b"[DONE]")
+    found = Answer(streamed.body())
+    assert streamed.done
+    assert found.text == "Hello"
+    assert found.message["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
+
+
+def test_fields_that_the_proxy_does_not_know_stay_as_they_came() -> None:
+    body = b'{"model":"m","stream":true,"messages":[],"x":{"big":12345678901234567890,"f":1.50}}'
+    sent = Chat(body).sent("other", stream=False)
+    assert b'"x":{"big":12345678901234567890,"f":1.50}' in sent
+    assert json.loads(sent)["stream"] is False
+    with pytest.raises(StageFailure):
+        Answer(b'{"choices": [{"message": null}]}')

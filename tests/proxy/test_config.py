@@ -1,0 +1,142 @@
+"""The configuration: the example works, and everything that is wrong is said at once."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from examples.proxy_upstreams import Upstream
+from stopwise.cli.main import app
+from stopwise.errors import InvalidParameterError
+from stopwise.proxy.config import load
+from tests.proxy.harness import ProxyProcess, proxied, stages, write_config
+
+URL = {"url": "http://127.0.0.1:9/v1", "model": "m", "cost": 0.1}
+
+
+def problems(tmp_path: Path, text: str) -> str:
+    file = tmp_path / "proxy.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidParameterError) as caught:
+        load(file, {})
+    return str(caught.value)
+
+
+def test_the_example_is_a_configuration(tmp_path: Path) -> None:
+    printed = CliRunner().invoke(app, ["proxy", "--example"])
+    file = tmp_path / "proxy.toml"
+    file.write_text(printed.output)
+    config = load(file, {})
+    (cascade,) = config.cascades.values()
+    assert (cascade.mode, cascade.answer_arm, cascade.expected(1)) == ("shadow", 1, 0.00325)
+    assert config.settings.max_body == 20_000_000
+
+
+def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
+    said = problems(
+        tmp_path,
+        """
+        [service]
+        prot = 1
+        [[cascade]]
+        name = "Big"
+        mod = "on"
+        sample = 2
+        [[cascade.stage]]
+        name = "a"
+        [[cascade]]
+        name = "two"
+        answer = "c"
+        compare = "regex"
+        policy = "fixed-depth"
+        [[cascade.stage]]
+        name = "a"
+        url = "ftp://x"
+        key_env = "NO_SUCH_KEY"
+        [[cascade.stage]]
+        name = "a"
+        python = "nowhere:same"
+        price_in = 1
+        """,
+    )
+    for words in (
+        "service.prot is not a setting: did you mean port?",
+        "cascade[0].name must be a name like",
+        "cascade[0].mod is not known: did you mean mode?",
+        "cascade[0].sample must be a number of at most 1",
+        "cascade[1].stage: two stages are called 'a'",
+        "cascade[1].answer: no stage is called 'c'; there are a, a",
+        "cascade[1].stage[0].url is 'ftp://x': it must begin with http:// or https://",
+        "cascade[1].stage[0].model is missing",
+        "cascade[1].stage[0].key_env: NO_SUCH_KEY is not set: export NO_SUCH_KEY=",
+        "cascade[1].stage[0].cost is missing: write it, or price_in and price_out",
+        "cascade[1].stage[1].python: 'nowhere:same' cannot be imported",
+        "cascade[1].stage[1].price_in and price_out belong together",
+        "cascade[1].compare is 'regex': it must be text, json",
+        "cascade[1].policy is 'fixed-depth': it must be one of",
+    ):
+        assert words in said, said
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"max_cost": 0.01}, "max_cost is 0.01, less than one call of 'a', 0.1"),
+        ({"policy": "uss-anchor", "labels": 10}, "uss-anchor has no such parameter"),
+        ({"compare": {"module": "x"}}, 'as in {python = "module:same"}'),
+        ({"error_cost": 0}, "error_cost must be a number of more than 0"),
+        ({"context": ["weather"]}, "context"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    tmp_path: Path, more: dict[str, Any], words: str
+) -> None:
+    file = write_config(tmp_path, [{"name": "a", **URL}, {"name": "b", **URL}], **more)
+    with pytest.raises(InvalidParameterError) as caught:
+        load(file, {})
+    assert words in str(caught.value)
+
+
+def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["proxy", str(tmp_path / "no.toml")])
+    assert "stopwise proxy --example >" in str(done.exception)
+
+
+def test_a_changed_cascade_is_refused_with_what_to_do(
+    models: list[Upstream], tmp_path: Path
+) -> None:
+    with proxied(tmp_path, stages(models)):
+        pass
+    process = ProxyProcess(write_config(tmp_path, stages(models, 0.1, 0.2, 0.3)))
+    process.start()
+    assert process.process.wait(60) == 2
+    assert 'Give it another name in the configuration (name = "tickets-2")' in process.printed
+    process.end()
+
+
+def test_stages_comparison_and_embedding_may_be_functions(
+    models: list[Upstream], tmp_path: Path
+) -> None:
+    (tmp_path / f"mine_{os.getpid()}.py").write_text(
+        "def rule(request):\n"
+        "    return 'It is Billing' if 'invoice' in request['messages'][-1]['content'] else '?'\n"
+        "def same(a, b):\n"
+        "    return 'billing' in a.lower() and 'billing' in b.lower()\n"
+        "def embed(text):\n"
+        "    return [len(text), text.count(' '), 1.0]\n"
+    )
+    module = f"mine_{os.getpid()}"
+    some = [{"name": "rule", "python": f"{module}:rule"}, *stages(models)[1:]]
+    more: dict[str, Any] = {
+        "compare": {"python": f"{module}:same"},
+        "embedding": {"python": f"{module}:embed", "size": 2},
+        "policy": {"kind": "uss-anchor", "forced_rounds": 1000},
+    }
+    with proxied(tmp_path, some, mode="on", **more) as proxy:
+        name = proxy.ask_for().headers["x-stopwise-round"]
+        found = proxy.get(f"/v1/cascades/tickets/rounds/{name}").json()
+        assert found["outputs"] == {"rule": 0, "words": 0, "phrases": 0}
+        assert len(found["context"]) == 4 + 3 + 2 * 5
+        assert found["context"][6] == 1.0  # it was embedded

@@ -1,0 +1,57 @@
+"""The two routes beside those of the service: keys, and labels for their rounds."""
+
+from pathlib import Path
+
+import openai
+import pytest
+
+from examples.proxy_upstreams import Upstream
+from stopwise.service.keys import add_key
+from tests.proxy.harness import MESSAGES, proxied, stages
+
+
+def test_keys_are_those_of_the_service(models: list[Upstream], tmp_path: Path) -> None:
+    file = tmp_path / "keys.jsonl"
+    keys = {scope: add_key(file, scope, [scope])[1] for scope in ("decide", "observe")}
+    other = add_key(file, "other", ["decide"], cascades=["other"])[1]
+    with proxied(tmp_path, stages(models), service_keys=str(file)) as proxy:
+
+        def ask(key: str) -> str | None:
+            with openai.OpenAI(base_url=f"{proxy.url}/v1", api_key=key, max_retries=0) as client:
+                answer = client.chat.completions.create(model="tickets", messages=MESSAGES)
+                return answer.choices[0].message.content
+
+        assert ask(keys["decide"]) == "billing"
+        with pytest.raises(openai.AuthenticationError):
+            ask("none of ours")
+        with pytest.raises(openai.PermissionDeniedError, match="scope decide"):
+            ask(keys["observe"])
+        with pytest.raises(openai.PermissionDeniedError, match="no other cascade"):
+            ask(other)
+        assert all("authorization" not in str(body).lower() for body in models[2].bodies[-1:])
+
+
+def test_a_policy_with_labels_asks_for_them(models: list[Upstream], tmp_path: Path) -> None:
+    compare = "choice:account|billing|outage"
+    with proxied(tmp_path, stages(models), mode="on", labels=50, compare=compare) as proxy:
+        ticket = "hey this is not about invoice but about login thanks"  # the stages disagree
+        answer = proxy.ask_for({"messages": [{"role": "user", "content": ticket}]})
+        name = answer.headers["x-stopwise-round"]
+        wanted = proxy.get("/v1/cascades/tickets/label-requests").json()["rounds"]
+        assert [one["id"] for one in wanted] == [name]
+        place = f"/v1/cascades/tickets/rounds/{name}/label"
+        assert proxy.post(place, {"label": "account"}).json()["labelled"] == 1
+
+
+def test_other_routes_and_bodies_keep_their_errors(models: list[Upstream], tmp_path: Path) -> None:
+    with proxied(tmp_path, stages(models)) as proxy:
+        assert set(proxy.get("/v1/nothing").json()["error"]) == {"code", "message"}
+        for how in ({"content": b"{"}, {"content": b"[]"}, {"content": b'{"messages": 3}'}):
+            answer = proxy.ask(
+                "POST",
+                "/v1/chat/completions",
+                headers={"content-type": "application/json"},
+                **how,
+            )
+            assert answer.status_code == 400
+            assert set(answer.json()["error"]) == {"message", "type", "param", "code"}

@@ -1,0 +1,126 @@
+"""Shadow mode: no answer changes, all stages are learned from, the report says what it saves."""
+
+import json
+from pathlib import Path
+
+import httpx
+import numpy as np
+import openai
+import pytest
+from typer.testing import CliRunner
+
+import stopwise as sw
+from examples.proxy_upstreams import Upstream
+from examples.text_cascade import tickets
+from stopwise.cli.main import app
+from stopwise.proxy import config as configured
+from stopwise.proxy.report import Estimate, rule_stop
+from tests.proxy.harness import MESSAGES, proxied, stages, write_config
+
+
+def test_it_changes_no_answer_and_learns_from_every_stage(
+    models: list[Upstream], tmp_path: Path
+) -> None:
+    more = {"compare": "choice:account|billing|outage", "sample": 1.0, "answer": "words"}
+    with proxied(tmp_path, stages(models), **more) as proxy:
+        for request in (
+            {},
+            {"stream": True, "stream_options": {"include_usage": True}},
+            {"stream": True, "unknown": {"kept": [1, 2.50]}},
+        ):
+            body = {"messages": MESSAGES, **request}
+            direct = httpx.post(
+                f"{models[1].url}/chat/completions", json={"model": "words", **body}
+            )
+            through = proxy.ask_for(body)
+            assert through.content == direct.content
+            assert through.headers["content-type"] == direct.headers["content-type"]
+            assert models[1].bodies[-1] == models[1].bodies[-2]  # sent on as it came
+        proxy.wait_for("shadowed", 3)
+        (one, *_) = proxy.get("/v1/cascades").json()["cascades"]
+        assert (one["learned"], one["stops"]) == (3, [0, 0, 3])
+        found = proxy.service.state.cascades["tickets"].recent[-1]
+        asked = proxy.get(f"/v1/cascades/tickets/rounds/{found.id}").json()
+        assert asked["outputs"] == dict.fromkeys(("keywords", "words", "phrases"), "billing")
+
+
+def test_the_budget_and_the_sample_are_kept(models: list[Upstream], tmp_path: Path) -> None:
+    with proxied(tmp_path, stages(models), sample=1.0, budget=0.2) as proxy:
+        calls = models[0].calls
+        for _ in range(5):
+            proxy.ask_for()
+        proxy.wait_for("over budget", 3)
+        proxy.wait_for("shadowed", 2)
+        assert proxy.counted("shadowed") == 2  # of 0.085 each, without the stage that answers
+        assert models[0].calls == calls + 2
+    (tmp_path / "none").mkdir()
+    with proxied(tmp_path / "none", stages(models), sample=0.0) as proxy:
+        proxy.ask_for()
+        assert proxy.app._waiting.empty()
+
+
+def test_the_report_says_what_would_change(models: list[Upstream], tmp_path: Path) -> None:
+    compare = "choice:account|billing|outage"
+    with (
+        proxied(tmp_path, stages(models), sample=1.0, compare=compare) as proxy,
+        openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="any") as client,
+    ):
+        for ticket in tickets(160, seed=3):
+            message: list = [{"role": "user", "content": ticket.text}]
+            client.chat.completions.create(model="tickets", messages=message)
+        proxy.wait_for("shadowed", 160)
+    verified = CliRunner().invoke(app, ["log", "verify", str(tmp_path / "proxy.db")])
+    assert "The log is complete" in verified.output  # every decision is computed again
+    file = write_config(tmp_path, stages(models), sample=1.0, compare=compare)
+    out = tmp_path / "report"
+    done = CliRunner().invoke(app, ["proxy", "report", str(file), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "tickets: 160 rounds in shadow." in done.output
+    assert "Switching on would save" in done.output
+    (found,) = json.loads((out / "report.json").read_text())
+    assert sum(found["stops"].values()) == pytest.approx(1)
+    log = sw.Log(out / "tickets-rounds.jsonl")
+    assert next(log.chunks()).n == 160
+
+
+COSTS = np.array([0.02, 0.1, 0.3])
+
+
+def shadow_day(seed: int) -> tuple[Estimate, float]:
+    """Return the estimate after a day in shadow, and what the policy then really saves."""
+    random = np.random.default_rng(seed)
+    policy = sw.USSAnchor(sw.Cascade(COSTS), sw.Answers(reveals=1), context_dim=1, seed=seed)
+
+    def request() -> tuple[list[float], list[bool]]:
+        hard = random.uniform()
+        wrong = random.random(3) < np.array([0.5, 0.2, 0.05]) * hard
+        return [hard, hard + random.normal() / 4, hard], wrong.tolist()
+
+    requests = [request() for _ in range(600)]
+    for context, outputs in requests:
+        current = policy.start(context[:1])
+        current.run_all()
+        while (arm := current.next()) is not None:
+            current.give(outputs[arm], context[arm + 1 : arm + 2])
+        current.learn()
+
+    def saved(some: list[tuple[list[float], list[bool]]]) -> np.ndarray:
+        stops = [rule_stop(policy, *one) for one in some]
+        return COSTS[2] - np.cumsum(COSTS)[stops]
+
+    return Estimate.mean(saved(requests)), saved([request() for _ in range(4000)]).mean()
+
+
+@pytest.mark.slow
+def test_the_interval_of_the_saving_covers_what_is_saved() -> None:
+    days = [shadow_day(seed) for seed in range(20)]
+    covered = sum(one.low <= true <= one.high for one, true in days)
+    print(f"{covered} of 20 days")
+    assert covered >= 18
+
+
+def test_costs_are_those_of_the_prices() -> None:
+    stage = configured.Stage(name="a", url="http://x", model="m", price_in=1.0, price_out=4.0)
+    made = configured.Cascade(name="c", stage=[stage, stage], tokens_in=1000, tokens_out=500)
+    assert made.expected(0) == pytest.approx(0.003)
+    assert stage.price((10, 1)) == pytest.approx(14e-6)

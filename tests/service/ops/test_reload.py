@@ -1,0 +1,56 @@
+"""SIGHUP: a real process reads its keys again at once, and keeps them if the file is broken."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from stopwise.service.keys import add_key, revoke_key
+from tests.experiments.campaigns import wait_until
+from tests.service.harness import ServerProcess, process
+
+# The file is not looked at by itself, so that only the signal can be the reason for what is seen.
+NEVER = "import stopwise.service.keys as keys; keys.LOOK_EVERY = 1e9"
+
+
+def lines(running: ServerProcess, what: str) -> list[dict[str, Any]]:
+    written = running.printed.rpartition("\n")[0].splitlines()
+    return [line for line in map(json.loads, written) if line["what"].startswith(what)]
+
+
+def test_keys_are_read_again_on_sighup(tmp_path: Path) -> None:
+    file = tmp_path / "keys.jsonl"
+    first, old = add_key(file, "first", ["admin"])
+    with process(tmp_path, "--keys", str(file), before=NEVER) as running:
+        with httpx.Client(base_url=running.url, trust_env=False, timeout=60) as client:
+
+            def status(key: str) -> int:
+                headers = {"Authorization": f"Bearer {key}"}
+                return client.get("/openapi.json", headers=headers).status_code
+
+            _, new = add_key(file, "second", ["read"])
+            add_key(file, "third", ["read"])
+            revoke_key(file, first.id)
+            assert (status(old), status(new)) == (200, 401)
+            running.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: len(lines(running, "keys read again")) == 1)
+            assert lines(running, "keys read again")[0]["keys"] == 2
+            assert (status(old), status(new)) == (401, 200)
+
+            good = file.read_bytes()
+            file.write_bytes(b"rubbish\n")
+            running.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: len(lines(running, "the keys cannot be read")) == 1)
+            (problem,) = lines(running, "the keys cannot be read")
+            assert problem["level"] == "error"
+            assert "line 1" in problem["reason"]
+            assert "rubbish" not in problem["reason"]
+            assert status(new) == 200
+
+            file.write_bytes(good)
+            running.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: len(lines(running, "keys read again")) == 2)
+            assert status(new) == 200
+        assert running.end(signal.SIGTERM) == 0

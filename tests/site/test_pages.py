@@ -1,0 +1,91 @@
+"""What the site is made of: its navigation, links in Markdown, llms.txt and CITATION.cff."""
+
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docs.site.pages import HOME, BadPages, Stage, is_local, links, llms, sections
+
+ROOT = Path(__file__).parents[2]
+WRITTEN = [*(ROOT / "docs").glob("*.md"), *(ROOT / f for f in ("README.md", "CONTRIBUTING.md"))]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A repository with an index, two pages, a picture and a source file."""
+    (tmp_path / "docs/images").mkdir(parents=True)
+    (tmp_path / HOME).write_text(
+        "# Index\n\nStart with [one](one.md).\n\n## Paths\n\n[two](two.md)\n"
+    )
+    (tmp_path / "docs/one.md").write_text("# One\n\nAfter reading this page, you can count. Yes.\n")
+    (tmp_path / "docs/two.md").write_text(
+        "# Two\n\n[code](../a.py), `[no](link)`\n\n```\n[no](l)\n```\n"
+    )
+    (tmp_path / "a.py").write_text("x = 1\n")
+    return tmp_path
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = [path for paths in sections(ROOT).values() for path in paths]
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")} == {
+        HOME, *(path for path in listed if path.startswith("docs/"))
+    }  # fmt: skip
+    assert len(listed) == len(set(listed))
+    assert [title for title in sections(ROOT) if title.startswith("For")] == [
+        "For researchers", "For engineers", "For analysts", "For contributors"
+    ]  # fmt: skip
+
+
+def test_a_page_that_the_index_does_not_link_to_is_refused(copy: Path) -> None:
+    assert sections(copy) == {"Start here": ["docs/one.md"], "Paths": ["docs/two.md"]}
+    (copy / "docs/three.md").write_text("# Three\n")
+    with pytest.raises(BadPages, match=r"docs/index\.md links to no docs/three\.md: add it"):
+        sections(copy)
+
+
+def test_links_lead_to_where_files_are_on_the_site(copy: Path, tmp_path: Path) -> None:
+    Stage(copy, tmp_path / "staged").copy_all({})
+    two = (tmp_path / "staged/two.md").read_text("utf-8")
+    assert "[code](source/a.py.md), `[no](link)`" in two
+    assert "x = 1" in (tmp_path / "staged/source/a.py.md").read_text("utf-8")
+    shutil.move(copy / "a.py", copy / "b.py")
+    with pytest.raises(BadPages, match=r"docs/two\.md:3 links to \.\./a\.py, which is not there"):
+        Stage(copy, tmp_path / "staged").copy_all({})
+
+
+def test_what_the_markdown_links_to_is_there() -> None:
+    missing = [
+        f"{page.relative_to(ROOT)}:{number} {target}"
+        for page in WRITTEN
+        for number, target in links(page.read_text("utf-8"))
+        if is_local(target) and not (page.parent / target.partition("#")[0]).exists()
+    ]
+    assert missing == []
+
+
+def test_llms_txt_lists_every_page() -> None:
+    text = (ROOT / "llms.txt").read_text("utf-8")
+    assert text == llms(ROOT, lambda path: path), "run `make docs`, and commit llms.txt"
+    entries = re.findall(r"^- \[(.+)\]\((.+)\): (.+)$", text, re.MULTILINE)
+    assert all((ROOT / path).is_file() and len(says) > 20 for _, path, says in entries)
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - {HOME}
+    assert pages < {path for _, path, _ in entries}
+
+
+def test_the_citation_has_what_the_format_requires() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert {"cff-version", "message", "title", "authors"} <= set(cited)
+    assert (cited["cff-version"], cited["type"]) == ("1.2.0", "software")
+    assert cited["version"] == project["version"]
+    assert cited["license"] == project["license"]
+    paper = cited["preferred-citation"]
+    assert paper["type"] == "conference-paper"
+    assert paper["title"].startswith("Online Algorithm for Unsupervised Sequential Selection")
+    names = [author["family-names"] for author in paper["authors"]]
+    assert names == ["Verma", "Hanawal", "Szepesvári", "Saligrama"]
+    assert paper["year"] == 2020
