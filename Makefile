@@ -116,11 +116,11 @@ clean:  ## Remove the virtual environment, the caches and what was built
 # A stamp is newer than pyproject.toml and constraints.txt, or its group is installed again.
 
 $(STAMPS)/build: WHAT = --group build
-$(STAMPS)/run:   WHAT = -e .[paper,logs,service,client]
-$(STAMPS)/test:  WHAT = -e .[paper,logs,sklearn,dask,service,postgres,client,otel] --group test --group docs
+$(STAMPS)/run:   WHAT = -e .[paper,logs,service,client,proxy]
+$(STAMPS)/test:  WHAT = -e .[paper,logs,sklearn,dask,service,postgres,client,proxy,otel] --group test --group docs
 $(STAMPS)/lint:  WHAT = --group lint
-$(STAMPS)/types: WHAT = -e .[paper,logs,sklearn,dask,service,postgres,client,otel] --group test --group docs --group types
-$(STAMPS)/bench: WHAT = -e .[paper,service,sklearn] --group bench
+$(STAMPS)/types: WHAT = -e .[paper,logs,sklearn,dask,service,postgres,client,proxy,otel] --group test --group docs --group types
+$(STAMPS)/bench: WHAT = -e .[paper,service,sklearn,proxy] --group bench
 $(STAMPS)/docs:  WHAT = -e .[client] --group docs
 
 # uv is the faster installer, but it does not read pip's configuration:

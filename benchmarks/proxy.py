@@ -1,7 +1,9 @@
 """The proxy: what it loses and saves, and how long it takes: `python -m benchmarks.proxy`.
 
 Loss: 2,000 tickets through a keyword rule and two classifiers, real servers, the client of OpenAI.
-Time: 32 connections to an upstream that takes half a second, called directly and through the proxy.
+Time: 32 connections to an upstream that takes a quarter to three quarters of a second and says how
+long it took; the rest of a request's time is counted, called directly and through the proxy. (An
+upstream that always takes the same time would make all requests arrive at the same moment.)
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import subprocess
 import sys
 import tempfile
@@ -20,17 +23,15 @@ from typing import Any
 
 import numpy as np
 
-CONNECTIONS, SECONDS = 32, 0.5  # that the upstream of the measurement of time takes
+CONNECTIONS, SECONDS = 32, 0.5  # that the upstream of the measurement of time takes on average
 COSTS = {"keywords": 0.005, "words": 0.08, "phrases": 0.25}
-ANSWER = json.dumps(
-    {
-        "id": "x", "object": "chat.completion", "created": 1, "model": "m",
-        "choices": [
-            {"message": {"role": "assistant", "content": "yes"}, "index": 0, "finish_reason": "x"}
-        ],
-        "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6},
-    }
-).encode()  # fmt: skip
+ANSWER: dict[str, Any] = {
+    "id": "x", "object": "chat.completion", "created": 1, "model": "m",
+    "choices": [
+        {"message": {"role": "assistant", "content": "yes"}, "index": 0, "finish_reason": "x"}
+    ],
+    "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6},
+}  # fmt: skip
 
 
 def config(folder: Path, stages: list[dict[str, Any]], **cascade: Any) -> Path:
@@ -122,10 +123,11 @@ def loss(requests: int, labels: int | None) -> dict[str, float]:
 
 
 async def upstream(port: int, seconds: float) -> None:
-    """Serve a constant answer, each after a while."""
+    """Serve a constant answer, each after a while, with how long that was."""
+    random_seconds = random.Random(0).uniform
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(ANSWER)}"
+        head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:"
         while True:
             try:
                 received = await reader.readuntil(b"\r\n\r\n")
@@ -133,9 +135,11 @@ async def upstream(port: int, seconds: float) -> None:
                 break
             size = next(x for x in received.lower().split(b"\r\n") if b"content-length" in x)
             await reader.readexactly(int(size.split(b":")[1]))
+            began = time.perf_counter()
             if seconds:
-                await asyncio.sleep(seconds)
-            writer.write(f"{head}\r\n\r\n".encode() + ANSWER)
+                await asyncio.sleep(random_seconds(0.5 * seconds, 1.5 * seconds))
+            body = json.dumps({**ANSWER, "took": time.perf_counter() - began})
+            writer.write(f"{head} {len(body)}\r\n\r\n{body}".encode())
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", port)
@@ -158,24 +162,24 @@ def upstreams(*seconds: float) -> Iterator[list[int]]:
 
 
 async def latencies(port: int, requests: int) -> list[float]:
-    """Return how long requests took, in seconds, over 32 connections."""
+    """Return how long requests took beyond the upstream's time, in seconds."""
     body = json.dumps({"model": "tickets", "messages": [{"role": "user", "content": "hi " * 20}]})
     head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
     head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     sent, took = (head + body).encode(), list[float]()
 
-    async def connection(number: int) -> None:
+    async def connection(_: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.sleep(number * SECONDS / CONNECTIONS)  # not all at the same moment
         for k in range(requests // CONNECTIONS + 3):
             began = time.perf_counter()
             writer.write(sent)
             received = await reader.readuntil(b"\r\n\r\n")
             assert received.startswith(b"HTTP/1.1 200"), received
             size = next(x for x in received.lower().split(b"\r\n") if b"content-length" in x)
-            await reader.readexactly(int(size.split(b":")[1]))
+            answer = await reader.readexactly(int(size.split(b":")[1]))
+            seconds = time.perf_counter() - began
             if k >= 3:  # the first ones open connections
-                took.append(time.perf_counter() - began)
+                took.append(seconds - json.loads(answer)["took"])
         writer.close()
 
     await asyncio.gather(*map(connection, range(CONNECTIONS)))

@@ -58,8 +58,8 @@ def run(
     example: Annotated[bool, typer.Option("--example", help=EXAMPLE)] = False,
 ) -> None:
     """Serve the cascades of a configuration; the word "run" may be left out."""
-    if find_spec("httpx") is None:
-        raise MissingPackageError.of("the proxy", "httpx", "proxy")
+    if find_spec("aiohttp") is None:
+        raise MissingPackageError.of("the proxy", "aiohttp", "proxy")
     from stopwise.proxy.config import load
     from stopwise.service.serve import serve
 

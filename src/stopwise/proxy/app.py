@@ -16,7 +16,7 @@ from stopwise.errors import InvalidInputError, InvalidParameterError
 from stopwise.proxy import config as configured
 from stopwise.proxy.chat import DONE, Answer, Chat, StageFailure, error_body
 from stopwise.proxy.turns import UNLIMITED, CannotLearn, Live, Outcome, OverLimit, Turn, play
-from stopwise.proxy.upstream import Clients, Relay
+from stopwise.proxy.upstream import Relay, new_session
 from stopwise.service.http.app import App
 from stopwise.service.http.request import JSON, Request, Response, unexpected
 from stopwise.service.refusals import Refusal
@@ -36,8 +36,8 @@ class ProxyApp(App):
 
     def __init__(self, service: Service, settings: Settings, config: configured.Config) -> None:
         super().__init__(service, settings)
-        self._clients = Clients()
-        self.cascades = {name: Live(one, self._clients) for name, one in config.cascades.items()}
+        self._session = new_session()
+        self.cascades = {name: Live(one, self._session) for name, one in config.cascades.items()}
         self._random = random.Random()
         self._waiting: asyncio.Queue[tuple[Live, Chat, Answer]] = asyncio.Queue(WAITING)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -80,7 +80,7 @@ class ProxyApp(App):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._clients.close()
+        await self._session.close()
 
     def _background(self, work: Awaitable[Any]) -> None:
         async def done() -> None:

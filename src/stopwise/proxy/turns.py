@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from aiohttp import ClientSession
 from msgspec import UNSET
 
 from stopwise.errors import StopwiseError
 from stopwise.proxy import config as configured
 from stopwise.proxy.chat import Answer, Chat, StageFailure, total_usage
 from stopwise.proxy.context import Projection, of_answer, of_request
-from stopwise.proxy.upstream import Clients, Relay, Source, embed, poster
+from stopwise.proxy.upstream import Relay, Source, embed, poster
 from stopwise.running.calls import ask_async
 from stopwise.running.round_loop import Ask, RoundLoop, drive_async
 from stopwise.running.stage import Stage
@@ -36,16 +37,16 @@ class OverLimit(StageFailure):
 class Live:
     """A cascade that answers: its stages can be asked."""
 
-    def __init__(self, config: configured.Cascade, clients: Clients) -> None:
+    def __init__(self, config: configured.Cascade, session: ClientSession) -> None:
         self.config = config
         self.sources = [
-            Source(stage, config.expected(arm), clients) for arm, stage in enumerate(config.stage)
+            Source(stage, config.expected(arm), session) for arm, stage in enumerate(config.stage)
         ]
         self.comparison = config.comparison()
         self.last = len(self.sources) - 1
         if (by := config.embedding) is not None:
             self._projection = Projection(by.size, by.seed)
-            self._embed = partial(embed, by, poster(by, "embeddings", clients))
+            self._embed = partial(embed, by, poster(by, "embeddings", session))
 
     async def context(self, chat: Chat) -> list[float]:
         """Return what is known before the first arm."""
@@ -150,7 +151,16 @@ class ServedRound:
         self, outputs: dict[str, Any], revealed: list[float], final: bool = False
     ) -> Awaitable[RoundAnswer]:
         request = OutputsRequest(outputs, revealed, final)
-        return self._service.report(self._name, self.answer.id, request)
+        return self._service.report(self._name, self.answer.id, request, early=_goes_on)
+
+
+def _always(_: object) -> bool:
+    return True
+
+
+def _goes_on(answer: RoundAnswer) -> bool:
+    """Return whether a round has more steps, of which the last waits until all are in the log."""
+    return answer.next is not None
 
 
 async def learned(work: Awaitable[T], until: float) -> T:
@@ -173,9 +183,11 @@ async def play(
 ) -> RoundLoop:
     """Run a round, as deep as the service decides; `CannotLearn` if it cannot decide."""
     live, chat = turn.live, turn.chat
-    name, context = live.config.name, await live.context(chat)
-    request = RoundRequest(context, complete=complete or UNSET)
-    (opened,), _ = await learned(service.open_rounds(name, request, None), turn.until)
+    name = live.config.name
+    # The beginning of a stream already names its round, which must be in the log then.
+    early = None if chat.stream else _always
+    request = RoundRequest(await live.context(chat), complete=complete or UNSET)
+    (opened,), _ = await learned(service.open_rounds(name, request, None, early), turn.until)
     turn.round = opened.id
     served, compared = ServedRound(service, name, opened), live.comparison.start()
     stages = [

@@ -3,11 +3,13 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
-import httpx
+import aiohttp
 import msgspec
+from yarl import URL
 
 from stopwise.proxy import config as configured
 from stopwise.proxy.chat import (
@@ -28,22 +30,13 @@ MAX_EVENT = 16_000_000  # bytes
 REQUESTS = frozenset({400, 404, 405, 409, 413, 415, 422, 429})
 
 
-class Clients:
-    """Clients of one connection each: a pool of httpx goes through all it has for each request."""
-
-    def __init__(self) -> None:
-        self._made: list[httpx.AsyncClient] = []
-        self._verify = httpx.create_ssl_context()
-
-    def new(self) -> httpx.AsyncClient:
-        """Return a client; every call has a time limit of its own."""
-        limits = httpx.Limits(max_connections=1, keepalive_expiry=60.0)
-        self._made.append(httpx.AsyncClient(timeout=None, limits=limits, verify=self._verify))
-        return self._made[-1]
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await asyncio.gather(*(one.aclose() for one in self._made))
+def new_session() -> aiohttp.ClientSession:
+    """Return the connections to all upstreams; every call has a time limit of its own."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),  # an upstream's cookie for one caller is not another's
+        timeout=aiohttp.ClientTimeout(),
+    )
 
 
 class Relay:
@@ -77,11 +70,13 @@ class Relay:
 class Source:
     """A stage of a cascade that can be asked."""
 
-    def __init__(self, stage: configured.Stage, expected: float, clients: Clients) -> None:
+    def __init__(
+        self, stage: configured.Stage, expected: float, session: aiohttp.ClientSession
+    ) -> None:
         self.stage = stage
         self.expected = expected
         self._call = None if stage.python is None else configured.function(stage.python)
-        self._post = poster(stage, "chat/completions", clients)
+        self._post = poster(stage, "chat/completions", session)
 
     async def ask(self, chat: Chat, seconds: float, relay: Relay | None = None) -> Answer:
         """Return the answer, passed on as it comes where there is a relay; or `StageFailure`."""
@@ -95,7 +90,7 @@ class Source:
         except TimeoutError:
             words = f"{self.stage.name} did not answer within {seconds:.3g} seconds"
             raise StageFailure(words, 504) from None
-        except httpx.HTTPError as error:
+        except aiohttp.ClientError as error:
             words = f"{self.stage.name} cannot be reached: {error or type(error).__name__}"
             raise StageFailure(words) from None
         except StageFailure as failure:
@@ -120,7 +115,7 @@ class Source:
     async def _asked(self, chat: Chat, seconds: float) -> Answer:
         sent = chat.sent(self.stage.model, stream=False, extra=self.stage.extra)
         async with asyncio.timeout(seconds), self._post(sent) as response:
-            body = await response.aread()
+            body = await response.read()
         return _answer(response, body)
 
     async def _streamed(self, chat: Chat, seconds: float, relay: Relay) -> Answer:
@@ -129,20 +124,22 @@ class Source:
         try:
             async with asyncio.timeout(seconds), self._post(sent) as response:
                 if "event-stream" not in response.headers.get("content-type", ""):
-                    return _answer(response, await response.aread())  # it does not stream
+                    return _answer(response, await response.read())  # it does not stream
                 await self._pass_on(response, streamed, relay)
             if not streamed.done:
                 raise StageFailure("the stream broke off")
             return Answer(streamed.body())
-        except (TimeoutError, httpx.HTTPError, StageFailure) as error:
+        except (TimeoutError, aiohttp.ClientError, StageFailure) as error:
             if relay.started.is_set():
                 broken = f"{self.stage.name} broke off: {error or type(error).__name__}"
                 await relay.end(event(error_body(502, broken)))
             raise
 
-    async def _pass_on(self, response: httpx.Response, into: Streamed, relay: Relay) -> None:
+    async def _pass_on(
+        self, response: aiohttp.ClientResponse, into: Streamed, relay: Relay
+    ) -> None:
         waiting = b""
-        async for part in response.aiter_bytes():
+        async for part in response.content.iter_any():
             if relay.untouched:
                 await relay.put(part)
             waiting = (waiting + part).replace(b"\r\n", b"\n")
@@ -161,9 +158,9 @@ class Source:
                     await relay.put(raw + b"\n\n")
 
 
-def _answer(response: httpx.Response, body: bytes) -> Answer:
+def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
     """Return the answer in a response, or raise `StageFailure` with what came instead."""
-    status, headers = response.status_code, response.headers
+    status, headers = response.status, response.headers
     media_type = headers.get("content-type", "application/json")
     reply = Reply(status, body, media_type, headers.get("retry-after"))
     if status == 200:
@@ -179,25 +176,17 @@ def _answer(response: httpx.Response, body: bytes) -> Answer:
 
 
 def poster(
-    source: configured.Stage | configured.Embedding, path: str, clients: Clients
-) -> Callable[[bytes], AbstractAsyncContextManager[httpx.Response]]:
+    source: configured.Stage | configured.Embedding, path: str, session: aiohttp.ClientSession
+) -> Callable[[bytes], AbstractAsyncContextManager[aiohttp.ClientResponse]]:
     """Return what posts a body to an upstream: a context manager of the response."""
-    url = httpx.URL(f"{(source.url or '').rstrip('/')}/{path}")
+    url = URL(f"{(source.url or '').rstrip('/')}/{path}")
+    # Once: aiohttp itself would read ~/.netrc for each request.
+    direct = proxy_bypass(url.host or "")
+    how: Any = {"proxy": None if direct else getproxies().get(url.scheme), "allow_redirects": False}
     headers = {"content-type": "application/json"}
     if source.key_env:
         headers["authorization"] = f"Bearer {os.environ.get(source.key_env, '')}"
-    idle: list[httpx.AsyncClient] = []
-
-    @asynccontextmanager
-    async def post(body: bytes) -> AsyncGenerator[httpx.Response, None]:
-        client = idle.pop() if idle else clients.new()
-        try:
-            async with client.stream("POST", url, content=body, headers=headers) as response:
-                yield response
-        finally:
-            idle.append(client)
-
-    return post
+    return lambda body: session.post(url, data=body, headers=headers, **how)
 
 
 def _data(raw: bytes) -> bytes:
@@ -212,5 +201,5 @@ async def embed(
         return await ask_async(configured.function(source.python), text, source.timeout)
     sent = msgspec.json.encode({"model": source.model, "input": text})
     async with asyncio.timeout(source.timeout), post(sent) as response:
-        body = await response.aread()
+        body = await response.read()
     return msgspec.json.decode(body)["data"][0]["embedding"]

@@ -59,17 +59,18 @@ class Stage:
 
     def __post_init__(self) -> None:
         run: object = self.run
-        if isinstance(run, type) and isinstance(run, Estimator):
+        predicts = isinstance(run, Estimator)
+        if predicts and isinstance(run, type):
             raise InvalidParameterError(
                 f"a stage needs a fitted estimator, not the class {run.__name__}: create one and "
                 "fit it"
             )
-        if not isinstance(run, Estimator) and not callable(run):
+        if not predicts and not callable(run):
             raise InvalidParameterError(
                 "a stage is a function of a case, or has `predict`; "
                 f"a {type(run).__name__} is neither"
             )
-        object.__setattr__(self, "call", prediction(run) if isinstance(run, Estimator) else run)
+        object.__setattr__(self, "call", prediction(run) if predicts else run)
         for part in ("reveals", "canonical"):
             given: object = getattr(self, part)
             if given is not None and not callable(given):

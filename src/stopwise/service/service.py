@@ -28,7 +28,7 @@ from stopwise.service.snapshotting import snapshot_process, write_snapshot
 from stopwise.service.state import NotFollowed, State, spec_digest
 from stopwise.service.store import open_store
 from stopwise.service.store.base import EventStore
-from stopwise.service.writer import WAIT, Applied, Command, Writer, unavailable
+from stopwise.service.writer import WAIT, Applied, Command, Early, Writer, unavailable
 
 T = TypeVar("T")
 END = 1 << 60  # beyond any event
@@ -248,7 +248,11 @@ class Service:
     # -- rounds -------------------------------------------------------------------------------
 
     async def open_rounds(
-        self, name: str, request: m.RoundRequest | m.BatchRequest, key: str | None
+        self,
+        name: str,
+        request: m.RoundRequest | m.BatchRequest,
+        key: str | None,
+        early: Early | None = None,
     ) -> tuple[list[m.RoundAnswer], bool]:
         """Open one round or a batch; also return whether they are new."""
         single = isinstance(request, m.RoundRequest)
@@ -269,9 +273,13 @@ class Service:
             return event, (answers, event is not None)
 
         work = name, len(contexts), evidence
-        return await self.loaded(lambda: self.submit(open_rounds, slow=self.slow_for(*work)))
+        return await self.loaded(
+            lambda: self.submit(open_rounds, slow=self.slow_for(*work), early=early)
+        )
 
-    async def report(self, name: str, id_: str, request: m.OutputsRequest) -> m.RoundAnswer:
+    async def report(
+        self, name: str, id_: str, request: m.OutputsRequest, early: Early | None = None
+    ) -> m.RoundAnswer:
         """Add outputs of a round."""
 
         def report(state: State, time: float) -> Applied:
@@ -279,7 +287,7 @@ class Service:
             number, given = learner.ledger.number(id_), (request.outputs, request.revealed)
             return learner.report(number, *given, request.final, time, state.position + 1)
 
-        return await self.loaded(lambda: self.submit(report, slow=self.slow_for(name)))
+        return await self.loaded(lambda: self.submit(report, slow=self.slow_for(name), early=early))
 
     async def round(self, name: str, id_: str) -> m.RoundView:
         """Return a round, with what the log has of it."""
@@ -328,10 +336,12 @@ class Service:
 
     # -- how requests are carried out ---------------------------------------------------------
 
-    def submit(self, command: Command, *, slow: bool = False) -> "asyncio.Future[Any]":
-        """Return a future that has the answer of a command once its event is in the log."""
+    def submit(
+        self, command: Command, *, slow: bool = False, early: Early | None = None
+    ) -> "asyncio.Future[Any]":
+        """Return a future of the answer to a command (see `Writer.submit`)."""
         self.check_recovered()
-        return self.writer.submit(command, slow=slow)
+        return self.writer.submit(command, slow=slow, early=early)
 
     def slow_for(self, name: str, rounds: int = 1, evidence: bool = False) -> bool:
         """Return whether a request for a cascade may hold up the event loop."""

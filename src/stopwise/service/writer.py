@@ -28,6 +28,7 @@ MANY = 8  # requests in a group, from which the service is under load
 GATHER = 0.001  # seconds to wait then for a group as large as the last: half as many commits
 RETRY = 0.25  # seconds between attempts to write
 WAIT = 2  # seconds after which a client may try again
+LATER = 0.1  # seconds after which steps that were answered early are committed at the latest
 
 Applied: TypeAlias = tuple[Event | None, object]
 # A request: checks itself against the state, changes it, and returns the event and the answer. It
@@ -70,6 +71,8 @@ class Writer:
         self._wake = asyncio.Event()
         self._stopping = False
         self._held: Block | None = None  # applied in memory, perhaps not in the log
+        self._early: list[Event] = []  # applied and answered, and committed with the next group
+        self._early_until = 0.0
         self._current: list[Waiting] = []  # the group that is being applied
         self._last_group = 0  # how many requests it had
         self._outdated = True  # memory may differ from the log, which must be read (again)
@@ -78,7 +81,7 @@ class Writer:
     @property
     def settled(self) -> bool:
         """Whether everything in memory is known to be in the log."""
-        return self._held is None and not self._outdated
+        return self._held is None and not self._early and not self._outdated
 
     @property
     def waiting(self) -> int:
@@ -89,7 +92,7 @@ class Writer:
         """Return a future that has the answer once the event is in the log.
 
         An answer that ``early`` accepts is there once it is applied: for a step of a round whose
-        last step waits for the log, and so for all steps before it.
+        last step waits for the log, and so for all steps before it. They share a commit.
         """
         self._check_writable()
         if self.waiting >= self._max_waiting:
@@ -133,10 +136,12 @@ class Writer:
     async def run(self) -> None:
         """Work until `stop`, and then until nothing waits."""
         try:
-            while not self._stopping or self.waiting or self._held:
+            while not self._stopping or self.waiting or self._held or self._early:
                 if not (self.waiting or self._held or self._outdated or self._readers):
                     self._wake.clear()
                     pause = RETRY if self.write_error else self._follow_every
+                    if self._early:
+                        pause = 0 if self._stopping else LATER
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._wake.wait(), pause)
                 try:
@@ -158,6 +163,7 @@ class Writer:
 
     async def _work(self) -> None:
         if self._outdated:
+            self._early = []
             self.state = await self._recover()
             self._outdated = False
         if self._held is not None:
@@ -167,9 +173,11 @@ class Writer:
                 if MANY < self._last_group > len(self._queues[False]):
                     await asyncio.sleep(GATHER)  # those just answered may ask again
                 await self._group(slow=False)
-            if self._queues[True] and self.settled:
+            if self._queues[True] and self._held is None and not self._outdated:
                 await self._group(slow=True)
                 await asyncio.sleep(0)  # those who wait to read have their turn
+        elif self._early:
+            await self._group(slow=False)
         elif self._follow_every is not None:
             await self._follow()
         elif self.write_error:
@@ -211,8 +219,10 @@ class Writer:
             return
         self._current, self._queues[slow] = self._queues[slow], []
         state, now = self.state, time.time()
-        base = state.position + 1
-        events: list[Event] = []
+        if not self._early:
+            self._early_until = time.monotonic() + LATER
+        events, self._early = self._early, []
+        base = state.position + 1 - len(events)
         answers: list[object] = []  # a `Refusal` is one
         try:
             if slow:
@@ -236,6 +246,10 @@ class Writer:
         for (_, future, early), answer in zip(group, answers, strict=True):
             if early is not None and not isinstance(answer, Refusal) and early(answer):
                 _succeed(future, answer)
+        answered = group and all(future.done() for _, future, _ in group)
+        if answered and not self._store.shared and time.monotonic() < self._early_until:
+            self._early, self._current = events, []
+            return
         if events:
             digest = chain_digest(state.log_digest, payload)
             self._held = Block(base, len(events), now, digest, payload)

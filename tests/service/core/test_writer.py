@@ -91,6 +91,52 @@ async def test_a_defect_fails_its_own_request_and_leaves_no_trace(path: Path, sl
     assert (await folded(path)).hash() == service.state.hash()
 
 
+async def opened_early(service: Service) -> m.RoundAnswer:
+    (answer,), _ = await service.open_rounds("triage", ASK, None, early=lambda _: True)
+    return answer
+
+
+async def test_a_step_that_is_answered_early_shares_the_commit_of_the_last(path: Path) -> None:
+    async with created(path) as (service, store):
+        store.allowed.clear()
+        answer = await opened_early(service)
+        last = asyncio.create_task(service.report("triage", answer.id, BOTH))
+        await until(lambda: service.state.cascades["triage"].ledger.learned == 1)
+        assert not last.done()
+        assert (await folded(path)).position == 1  # the cascade
+        store.allowed.set()
+        assert (await last).status == "learned"
+        assert [block.count async for block in store.read(1)] == [2]
+    assert (await folded(path)).hash() == service.state.hash()
+
+
+@pytest.mark.parametrize("how", ["later", "read", "wide", "stop", "failure"])
+async def test_steps_that_were_answered_early_are_committed_whatever_follows(
+    path: Path, how: str
+) -> None:
+    async with created(path) as (service, store):
+        answer = await opened_early(service)
+        store.before = how == "failure"
+        if how == "read":
+            assert (await service.state_hash()).position == 2
+        elif how == "wide":  # a request in a group of its own
+            await service.submit(lambda *_: (None, None), slow=True)
+        if how != "stop":
+            await until(lambda: service.writer.settled)
+            assert (await service.round("triage", answer.id)).status == "open"
+    assert (await folded(path)).position == 2
+    assert (await folded(path)).hash() == service.state.hash()
+
+
+async def test_a_defect_after_a_step_that_was_answered_early_leaves_no_trace(path: Path) -> None:
+    async with created(path) as (service, _):
+        answer = await opened_early(service)
+        with pytest.raises(ZeroDivisionError):
+            await service.submit(defect)
+        assert (await service.state_hash()).position == 1
+        assert (await refused(service.report("triage", answer.id, BOTH))).status == 404
+
+
 @pytest.mark.parametrize("error", [CorruptLogError("damaged"), ZeroDivisionError("a defect")])
 async def test_a_service_that_cannot_read_its_log_again_has_failed(
     path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
