@@ -1,4 +1,4 @@
-"""The configuration: the example works, and everything that is wrong is said at once."""
+"""The configuration: the example works, and what is wrong is said with its place."""
 
 import os
 from pathlib import Path
@@ -34,18 +34,37 @@ def test_the_example_is_a_configuration(tmp_path: Path) -> None:
     assert config.settings.max_body == 20_000_000
 
 
-def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[service]\nprot = 1\n[[cascade]]", "service.prot is not a setting: did you mean port?"),
+        ("", "cascade is missing"),
+        ("cascade = []", "cascade must be an array"),
+        ('[[cascade]]\nname = "Big"', "cascade[0].name must be a name like"),
+        (
+            '[[cascade]]\nname = "a"\nmod = "on"',
+            "cascade[0].mod is not a known field: did you mean",
+        ),
+        ('[[cascade]]\nname = "a"\nsample = 2', "cascade[0].sample must be a number of at most 1"),
+        ('[[cascade]]\nname = "a"\nstage = [{name = "x"}]', "cascade[0].stage must be an array"),
+        ("[casacde]", "casacde is not a known field: did you mean cascade?"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+    two = '\nstage = [{name = "a", python = "math:sqrt"}, {name = "b", python = "math:sqrt"}]\n'
+    rest = two.replace("stage = ", 'name = "c"\nstage = ') if text.endswith("[[cascade]]") else two
+    text = text if "stage" in text or "[[cascade]]" not in text else text + rest
+    assert words in problems(tmp_path, text)
+
+
+def test_everything_that_contradicts_itself_is_said_at_once(tmp_path: Path) -> None:
     said = problems(
         tmp_path,
         """
-        [service]
-        prot = 1
         [[cascade]]
-        name = "Big"
-        mod = "on"
-        sample = 2
-        [[cascade.stage]]
-        name = "a"
+        name = "one"
+        stage = [{name = "a", python = "math:sqrt"}, {name = "b", python = "math:sqrt"}]
+        max_cost = -0.0
         [[cascade]]
         name = "two"
         answer = "c"
@@ -62,10 +81,6 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         """,
     )
     for words in (
-        "service.prot is not a setting: did you mean port?",
-        "cascade[0].name must be a name like",
-        "cascade[0].mod is not known: did you mean mode?",
-        "cascade[0].sample must be a number of at most 1",
         "cascade[1].stage: two stages are called 'a'",
         "cascade[1].answer: no stage is called 'c'; there are a, a",
         "cascade[1].stage[0].url is 'ftp://x': it must begin with http:// or https://",
@@ -85,7 +100,7 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     [
         ({"max_cost": 0.01}, "max_cost is 0.01, less than one call of 'a', 0.1"),
         ({"policy": "uss-anchor", "labels": 10}, "uss-anchor has no such parameter"),
-        ({"compare": {"module": "x"}}, 'as in {python = "module:same"}'),
+        ({"compare": {"module": "x"}}, "cascade[0].compare.module is not a known field"),
         ({"error_cost": 0}, "error_cost must be a number of more than 0"),
         ({"context": ["weather"]}, "context"),
     ],
@@ -104,12 +119,15 @@ def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
     assert "stopwise proxy --example >" in str(done.exception)
 
 
+@pytest.mark.parametrize("change", ["costs", "compare"])
 def test_a_changed_cascade_is_refused_with_what_to_do(
-    models: list[Upstream], tmp_path: Path
+    models: list[Upstream], tmp_path: Path, change: str
 ) -> None:
     with proxied(tmp_path, stages(models)):
         pass
-    process = ProxyProcess(write_config(tmp_path, stages(models, 0.1, 0.2, 0.3)))
+    costs = (0.1, 0.2, 0.3) if change == "costs" else ()
+    more = {"compare": "number"} if change == "compare" else {}
+    process = ProxyProcess(write_config(tmp_path, stages(models, *costs), **more))
     process.start()
     assert process.process.wait(60) == 2
     assert 'Give it another name in the configuration (name = "tickets-2")' in process.printed

@@ -53,6 +53,10 @@ def test_the_budget_and_the_sample_are_kept(models: list[Upstream], tmp_path: Pa
         proxy.wait_for("shadowed", 2)
         assert proxy.counted("shadowed") == 2  # of 0.085 each, without the stage that answers
         assert models[0].calls == calls + 2
+    with proxied(tmp_path, stages(models), sample=1.0, budget=0.2) as proxy:  # the same day
+        proxy.ask_for()
+        proxy.wait_for("over budget", 1)
+        assert models[0].calls == calls + 2
     (tmp_path / "none").mkdir()
     with proxied(tmp_path / "none", stages(models), sample=0.0) as proxy:
         proxy.ask_for()
@@ -69,9 +73,14 @@ def test_the_report_says_what_would_change(models: list[Upstream], tmp_path: Pat
             message: list = [{"role": "user", "content": ticket.text}]
             client.chat.completions.create(model="tickets", messages=message)
         proxy.wait_for("shadowed", 160)
+        assert 'href="/cascades/tickets/shadow"' in proxy.get("/cascades/tickets").text
+        page = proxy.get("/cascades/tickets/shadow")
+        assert "From 160 rounds in shadow" in page.text
+        assert proxy.get("/cascades/nothing/shadow").status_code == 404
     verified = CliRunner().invoke(app, ["log", "verify", str(tmp_path / "proxy.db")])
     assert "The log is complete" in verified.output  # every decision is computed again
-    file = write_config(tmp_path, stages(models), sample=1.0, compare=compare)
+    with_keys = [{**stage, "key_env": "NOT_SET_WHERE_REPORTS_ARE_READ"} for stage in stages(models)]
+    file = write_config(tmp_path, with_keys, sample=1.0, compare=compare)
     out = tmp_path / "report"
     done = CliRunner().invoke(app, ["proxy", "report", str(file), "--out", str(out)])
     assert done.exit_code == 0, done.output

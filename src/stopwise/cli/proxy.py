@@ -84,7 +84,7 @@ def report(
     from stopwise.proxy.config import load
     from stopwise.proxy.report import report as made
 
-    for one in asyncio.run(made(load(config, os.environ), out)):
+    for one in asyncio.run(made(load(config, os.environ, serves=False), out)):
         typer.echo("\n".join(one.lines()))
 
 

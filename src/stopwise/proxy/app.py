@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from stopwise.errors import InvalidInputError, InvalidParameterError
 from stopwise.proxy import config as configured
 from stopwise.proxy.chat import DONE, Answer, Chat, StageFailure, error_body
+from stopwise.proxy.shadow_page import ShadowPage
 from stopwise.proxy.turns import UNLIMITED, CannotLearn, Live, Outcome, OverLimit, Turn, play
 from stopwise.proxy.upstream import Relay, new_session
 from stopwise.service.http.app import App
@@ -41,22 +42,28 @@ class ProxyApp(App):
         self._random = random.Random()
         self._waiting: asyncio.Queue[tuple[Live, Chat, Answer]] = asyncio.Queue(WAITING)
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Money spent in shadow, by cascade and day (UTC).
-        self._spent: defaultdict[tuple[str, str], float] = defaultdict(float)
+        # Money spent in shadow, by cascade and day.
+        self._spent: defaultdict[tuple[str, float], float] = defaultdict(float)
         self._reasons: dict[str, str] = {}  # why a cascade could not learn, as logged last
         self.add("POST", CHAT, self._in_shape(self._chat), "chat_completions")
         self.add("GET", MODELS, self._in_shape(self._models), "models")
+        shadow = ShadowPage(config, self.pages)
+        self.pages.in_shadow = [n for n, one in config.cascades.items() if one.mode == "shadow"]
+        page = partial(self.pages.answer, shadow.show)
+        self.add("GET", "/cascades/{name}/shadow", page, "dashboard")
 
     # -- start and stop -----------------------------------------------------------------------
 
     async def started(self) -> None:
         """Create the cascades, once the log has been read; until then answer without them."""
-        for _ in range(WORKERS):
-            self._background(self._shadow_rounds())
         for live in self.cascades.values():
             await self._create(live.config)
-            how = {"cascade": live.config.name, "mode": live.config.mode}
-            LOG.info("proxy ready", extra=how)
+            name = live.config.name
+            midnight, counts = _midnight(), self.service.state.cascades[name].counts
+            self._spent[name, midnight] = counts.since(midnight) * live.shadow_cost
+            LOG.info("proxy ready", extra={"cascade": name, "mode": live.config.mode})
+        for _ in range(WORKERS):
+            self._background(self._shadow_rounds())
 
     async def _create(self, config: configured.Cascade) -> None:
         while True:
@@ -226,8 +233,7 @@ class ProxyApp(App):
         while True:
             live, chat, answer = await self._waiting.get()
             config, name, own = live.config, live.config.name, live.config.answer_arm
-            needed = sum(config.expected(arm) for arm in range(live.last + 1) if arm != own)
-            day = name, datetime.now(UTC).date().isoformat()
+            needed, day = live.shadow_cost, (name, _midnight())
             if config.budget is not None and self._spent[day] + needed > config.budget:
                 self._count(name, "over budget")
                 continue
@@ -314,6 +320,12 @@ def _deadline(request: Request, most: float | None) -> float:
         words = f"x-stopwise-deadline is {given!r}: it must be a number of seconds"
         raise Refusal(400, "bad_request", words, field="x-stopwise-deadline")
     return min(seconds, most)
+
+
+def _midnight() -> float:
+    """Return when this day began (UTC), in seconds since 1970."""
+    now = time.time()
+    return now - now % 86_400
 
 
 def _retry(after: object) -> tuple[tuple[str, str], ...]:

@@ -1,16 +1,16 @@
 """The configuration of a proxy: one TOML file, checked as a whole before anything starts."""
 
-import os
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import fields
 
 from stopwise.errors import InvalidParameterError, StopwiseError
 from stopwise.policies.registry import POLICIES, takes
@@ -22,7 +22,6 @@ from stopwise.service.refusals import Refusal
 from stopwise.service.settings import Settings, combined_settings
 from stopwise.service.validation import explain
 
-T = TypeVar("T", bound=msgspec.Struct)
 Money = Annotated[float, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -30,7 +29,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=100)]
 MAX_BODY = 20_000_000  # bytes: requests may hold images
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
+class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One arm: an upstream, or a function ``python = "module:function"``."""
 
     name: Text
@@ -51,7 +50,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return (tokens[0] * self.price_in + tokens[1] * self.price_out) / 1e6
 
 
-class Embedding(msgspec.Struct, frozen=True, kw_only=True):
+class Embedding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where embeddings come from, and how they are reduced."""
 
     python: str | None = None
@@ -63,11 +62,17 @@ class Embedding(msgspec.Struct, frozen=True, kw_only=True):
     timeout: Seconds = 5.0
 
 
-class Cascade(msgspec.Struct, frozen=True, kw_only=True):
+class Same(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A function of two texts, ``python = "module:same"``, that says whether they agree."""
+
+    python: str
+
+
+class Cascade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One cascade: the model that callers ask for."""
 
     name: Name
-    stage: list[Stage]
+    stage: Annotated[list[Stage], Meta(min_length=2, max_length=15)]
     mode: Literal["shadow", "on"] = "shadow"
     answer: str = ""  # "": the last
     sample: Annotated[float, Meta(ge=0, le=1)] = 0.1
@@ -77,7 +82,7 @@ class Cascade(msgspec.Struct, frozen=True, kw_only=True):
     tokens_out: Money = 200.0
     policy: str | dict[str, Any] | None = None
     labels: Positive | None = None
-    compare: str | dict[str, str] = "text"
+    compare: str | Same = "text"
     context: tuple[Known, ...] = ("length", "turns", "tools", "schema")
     embedding: Embedding | None = None
     deadline: Seconds | None = None
@@ -101,9 +106,11 @@ class Cascade(msgspec.Struct, frozen=True, kw_only=True):
         given: dict[str, Any] = {"kind": policy} if isinstance(policy, str) else dict(policy)
         if self.labels is not None:
             given["labels"] = self.labels
-        context: list[str] = list(self.context)
+        compared = self.compare if isinstance(self.compare, str) else self.compare.python
+        context, embedded = list[str](self.context), ""
         if (by := self.embedding) is not None:
             context += [f"embedding {k} (seed {by.seed})" for k in range(by.size)] + ["embedded"]
+            embedded = f"; prompts embedded by {by.python or by.model}"
         return CascadeSpec(
             name=self.name,
             arms=[Arm(one.name, self.expected(arm)) for arm, one in enumerate(self.stage)],
@@ -111,13 +118,21 @@ class Cascade(msgspec.Struct, frozen=True, kw_only=True):
             tradeoff=1 / self.error_cost,
             features={"kind": "answers", "reveals": REVEALED},
             policy=given,
+            note=f"answers compared by {compared}{embedded}",
         )
 
     def comparison(self) -> Comparison:
         """Return how answers are compared."""
         if isinstance(self.compare, str):
             return Comparison(self.compare)
-        return Comparison("text", function(self.compare["python"]))
+        return Comparison("text", function(self.compare.python))
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """The tables of a file."""
+
+    cascade: Annotated[list[Cascade], Meta(min_length=1)]
+    service: dict[str, Any] = {}
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -125,6 +140,10 @@ class Config(msgspec.Struct, frozen=True):
 
     settings: Settings
     cascades: dict[str, Cascade]
+    file: Path
+
+
+_KEYS = [field.name for kind in (_File, Cascade, Stage, Embedding) for field in fields(kind)]
 
 
 def function(place: str) -> Callable[..., Any]:
@@ -150,8 +169,11 @@ def function(place: str) -> Callable[..., Any]:
     return found
 
 
-def load(file: Path, environment: Mapping[str, str]) -> Config:
-    """Read a configuration; one `InvalidParameterError` lists all that is wrong with it."""
+def load(file: Path, environment: Mapping[str, str], *, serves: bool = True) -> Config:
+    """Read a configuration, or refuse it: `InvalidParameterError`.
+
+    Keys of upstreams must be set where it ``serves``.
+    """
     try:
         table = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
@@ -163,93 +185,45 @@ def load(file: Path, environment: Mapping[str, str]) -> Config:
     folder = str(file.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)  # where functions of the user's are
-    problems: list[str] = []
-    problems += [
-        f"{name} is not a table here: there are [service] and [[cascade]]"
-        for name in table.keys() - {"service", "cascade"}
-    ]
-    settings = Settings()
     try:
-        service = {"max_body": MAX_BODY, **_table(table.get("service", {}), "service", problems)}
-        settings = combined_settings(service, "service.", environment, {})
-    except InvalidParameterError as error:
-        problems.append(str(error))
-    cascades: dict[str, Cascade] = {}
-    given = table.get("cascade", [])
-    if not isinstance(given, list) or not given:
-        problems.append("no cascade is described: write [[cascade]], and [[cascade.stage]] in it")
-        given = []
-    for k, one in enumerate(cast(list[Any], given)):
-        place = f"cascade[{k}]"
-        fields = _table(one, place, problems)
-        stages = fields.get("stage", [])
-        stages = cast(list[Any], stages if isinstance(stages, list) else [stages])
-        found = [_struct(Stage, s, f"{place}.stage[{n}]", problems) for n, s in enumerate(stages)]
-        if "embedding" in fields:
-            by = _struct(Embedding, fields["embedding"], f"{place}.embedding", problems)
-            fields = {**fields, "embedding": by}
-        known = [stage for stage in found if stage is not None]
-        cascade = _struct(Cascade, {**fields, "stage": known}, place, problems)
-        if cascade is not None and len(known) == len(stages):
-            problems += [f"{place}.{problem}" for problem in _faults(cascade)]
-            if cascade.name in cascades:
-                problems.append(f"{place}.name: two cascades are called {cascade.name!r}")
-            cascades[cascade.name] = cascade
+        given = msgspec.convert(table, _File)
+    except msgspec.ValidationError as error:
+        place, problem = explain(error, table)
+        near = get_close_matches(place.rpartition(".")[2], _KEYS, 1, 0.6)
+        hint = f": did you mean {near[0]}?" if near and "known" in problem else ""
+        raise InvalidParameterError(f"{file}: {place} {problem}{hint}") from None
+    settings = combined_settings(
+        {"max_body": MAX_BODY, **given.service}, f"{file}: service.", environment, {}
+    )
+    problems = [
+        f"cascade[{k}].{problem}"
+        for k, cascade in enumerate(given.cascade)
+        for problem in _faults(cascade, environment if serves else None)
+    ]
+    cascades = {cascade.name: cascade for cascade in given.cascade}
+    if len(cascades) < len(given.cascade):
+        problems.append("cascade: two cascades have the same name")
     if problems:
         raise InvalidParameterError("\n  ".join([f"{file} cannot be used:", *problems]))
-    return Config(settings, cascades)
+    return Config(settings, cascades, file.resolve())
 
 
-def _table(given: object, place: str, problems: list[str]) -> dict[str, Any]:
-    if isinstance(given, dict):
-        return cast(dict[str, Any], given)
-    problems.append(f"{place} must be a table, not {given!r}")
-    return {}
-
-
-def _struct(kind: type[T], given: object, place: str, problems: list[str]) -> T | None:
-    """Return a table as a value of its kind; note everything that is wrong with it."""
-    fields = {field.name: field for field in msgspec.structs.fields(kind)}
-    table, values, before = _table(given, place, problems), dict[str, Any](), len(problems)
-    for name, value in table.items():
-        if name not in fields:
-            near = get_close_matches(name, fields, 1, 0.6)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(fields)}"
-            problems.append(f"{place}.{name} is not known: {hint}")
-            continue
-        try:
-            made = isinstance(value, msgspec.Struct) or name == "stage" or value is None
-            values[name] = value if made else msgspec.convert(value, fields[name].type)
-        except msgspec.ValidationError as error:
-            where, what = explain(error, value)
-            problems.append(f"{place}.{name}{where and f'.{where}'} {what}")
-    for name, field in fields.items():
-        if field.required and name not in table:
-            problems.append(f"{place}.{name} is missing")
-    return kind(**values) if len(problems) == before else None
-
-
-def _faults(cascade: Cascade) -> list[str]:
+def _faults(cascade: Cascade, environment: Mapping[str, str] | None) -> list[str]:
     """Return what is wrong with a cascade whose fields have the right types."""
     names = [stage.name for stage in cascade.stage]
     found = [f"stage: two stages are called {one!r}" for one in names if names.count(one) > 1][:1]
-    if not 2 <= len(names) <= 15:
-        found.append(f"stage: a cascade has 2 to 15 stages; there are {len(names)}")
     if cascade.answer and cascade.answer not in names:
         found.append(f"answer: no stage is called {cascade.answer!r}; there are {', '.join(names)}")
     for k, stage in enumerate(cascade.stage):
-        found += [f"stage[{k}].{problem}" for problem in _source_faults(stage)]
+        found += [f"stage[{k}].{one}" for one in _source_faults(stage, environment)]
         prices = stage.price_in, stage.price_out
         if stage.cost is None and None in prices and stage.url is not None:
             found.append(f"stage[{k}].cost is missing: write it, or price_in and price_out")
         if (prices[0] is None) != (prices[1] is None):
             found.append(f"stage[{k}].price_in and price_out belong together: write both or none")
     if cascade.embedding is not None:
-        found += [f"embedding.{problem}" for problem in _source_faults(cascade.embedding)]
-    if isinstance(cascade.compare, dict) and set(cascade.compare) != {"python"}:
-        found.append('compare: a table has one key, as in {python = "module:same"}')
-    else:
-        found += _raised("", cascade.comparison)
+        found += [f"embedding.{one}" for one in _source_faults(cascade.embedding, environment)]
+    found += _raised("", cascade.comparison)
     cap = cascade.max_cost
     if not found and cap is not None and cap < (first := cascade.expected(0)):
         found.append(f"max_cost is {cap:g}, less than one call of {names[0]!r}, {first:g}")
@@ -260,7 +234,7 @@ def _faults(cascade: Cascade) -> list[str]:
     return found or _raised("", lambda: specs.build(cascade.spec()))
 
 
-def _source_faults(source: Stage | Embedding) -> list[str]:
+def _source_faults(source: Stage | Embedding, environment: Mapping[str, str] | None) -> list[str]:
     if (source.url is None) is (source.python is None):
         return ['url: write either url = "https://…/v1" or python = "module:function"']
     if source.python is not None:
@@ -270,7 +244,7 @@ def _source_faults(source: Stage | Embedding) -> list[str]:
         found.append(f"url is {source.url!r}: it must begin with http:// or https://")
     if source.model is None:
         found.append('model is missing: write the name that the upstream knows, model = "…"')
-    if source.key_env and not os.environ.get(source.key_env):
+    if source.key_env and environment is not None and not environment.get(source.key_env):
         found.append(f"key_env: {source.key_env} is not set: export {source.key_env}=…")
     return found
 

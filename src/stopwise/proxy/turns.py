@@ -44,6 +44,9 @@ class Live:
         ]
         self.comparison = config.comparison()
         self.last = len(self.sources) - 1
+        # Expected of one round in shadow, in which the stage that answers is paid for already.
+        own = config.answer_arm
+        self.shadow_cost = sum(one.expected for k, one in enumerate(self.sources) if k != own)
         if (by := config.embedding) is not None:
             self._projection = Projection(by.size, by.seed)
             self._embed = partial(embed, by, poster(by, "embeddings", session))

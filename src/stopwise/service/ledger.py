@@ -300,6 +300,11 @@ class Counts(msgspec.Struct):
             here[stop] += 1
             total[stop] += 1
 
+    def since(self, time: float) -> int:
+        """Return how many rounds were counted since a time, or since a little earlier."""
+        first = max(0, int((time - self.start) // self.width))
+        return sum(map(sum, self.stops[first:]))
+
     def learned(self, outputs: list[bytes]) -> None:
         """Count a round that was learned from, by the outputs of its arms."""
         self.outputs_total += 1

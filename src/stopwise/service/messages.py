@@ -53,6 +53,8 @@ class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ``{"kind": "uss-laplace", "labels": 100}``, for instance: the parameters of that policy.
     keep_open : int
         Rounds that may wait for their outputs; the oldest beyond that are given up.
+    note : str, optional
+        What else belongs to the description, such as how answers are compared.
     """
 
     name: Name
@@ -66,6 +68,7 @@ class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     features: dict[str, Any] = field(default_factory=lambda: {"kind": "standard"})
     policy: dict[str, Any] = field(default_factory=lambda: {"kind": "uss-laplace"})
     keep_open: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
+    note: Annotated[str, Meta(max_length=1000)] | UnsetType = UNSET
 
 
 class CascadeView(msgspec.Struct, frozen=True):

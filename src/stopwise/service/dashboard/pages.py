@@ -4,7 +4,7 @@ import asyncio
 import binascii
 import time
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
@@ -17,7 +17,7 @@ from stopwise.reporting import pages
 from stopwise.service import messages as m
 from stopwise.service.dashboard import drawing, views
 from stopwise.service.http.request import Request, Response, read_json
-from stopwise.service.keys import Key, Keys
+from stopwise.service.keys import Key, Keys, Scope
 from stopwise.service.labelling import give_label, wanted_labels
 from stopwise.service.learner import Learner
 from stopwise.service.refusals import Refusal
@@ -63,28 +63,28 @@ TEMPLATES.globals.update(draw=drawing, mean_cost=views.mean_cost, version=VERSIO
 
 def render(template: str, **values: Any) -> str:
     """Return a page; one without a service has no status and no updates."""
-    return TEMPLATES.get_template(template).render({"service": None, "text": "", **values})
-
-
-def dashboard(service: Service, settings: Settings, keys: Keys | None) -> Routes:
-    """Return the routes: to look, and to give labels; without keys everybody may."""
-    own = Pages(service, settings, keys)
-    return [
-        ("GET", "/", partial(own.answer, own.overview)),
-        ("GET", "/cascades/{name}", partial(own.answer, own.cascade)),
-        ("GET", "/cascades/{name}/labels", partial(own.answer, own.labels)),
-        ("POST", "/cascades/{name}/labels/{id}", own.give_label),
-        ("GET", "/static/{file}", static_file),
-    ]
+    defaults = {"service": None, "text": "", "in_shadow": False}
+    return TEMPLATES.get_template(template).render({**defaults, **values})
 
 
 class Pages:
-    """The handlers of the dashboard."""
+    """The handlers of the dashboard; ``in_shadow`` names cascades with a page on shadow mode."""
 
     def __init__(self, service: Service, settings: Settings, keys: Keys | None) -> None:
         self._service = service
         self._keys = keys
         self._tls = settings.tls_cert is not None
+        self.in_shadow: Collection[str] = ()
+
+    def routes(self) -> Routes:
+        """Return the routes: to look, and to give labels; without keys everybody may."""
+        return [
+            ("GET", "/", partial(self.answer, self.overview)),
+            ("GET", "/cascades/{name}", partial(self.answer, self.cascade)),
+            ("GET", "/cascades/{name}/labels", partial(self.answer, self.labels)),
+            ("POST", "/cascades/{name}/labels/{id}", self.give_label),
+            ("GET", "/static/{file}", static_file),
+        ]
 
     async def answer(self, page: Maker, request: Request) -> Response:
         """Answer a request with a page or, if it is refused, with one that explains why."""
@@ -125,14 +125,13 @@ class Pages:
         name = request.params["name"]
         if self._service.recovering and name not in self._service.state.cascades:
             return "base.html", {"title": "Starting"}
-        return "cascade.html", {"title": name, "c": views.detail(self._learner(request))}
+        shown = {"c": views.detail(self.learner(request)), "in_shadow": name in self.in_shadow}
+        return "cascade.html", {"title": name, **shown}
 
     async def labels(self, request: Request) -> Page:
         """Show the cases whose labels are asked for, with the answers to choose from."""
-        learner = self._learner(request)
+        learner = self.learner(request, "observe")
         name, names = learner.spec.name, context_names(learner.spec)
-        if request.key is not None and not request.key.may("observe"):
-            raise Refusal(403, "forbidden", "this page shows contexts: it needs the scope observe")
         found = await wanted_labels(self._service, name)
         values = views.labels_page(name, found, names)
         return "labels.html", {"title": f"Labels of {name}", "c": values}
@@ -145,16 +144,17 @@ class Pages:
         request.check_media_type()
         if self._keys is not None:
             request.key = identify(self._keys, request)
-            if not request.key.may("observe"):
-                raise Refusal(403, "forbidden", "this needs a key with the scope observe")
-        name = (await self._service.look_up(lambda: self._learner(request))).spec.name
+        name = (await self._service.look_up(lambda: self.learner(request, "observe"))).spec.name
         label, id_ = read_json(LABEL, await request.body()), request.params["id"]
         answer = await give_label(self._service, name, id_, label)
         return Response(200, msgspec.json.encode(answer))
 
-    def _learner(self, request: Request) -> Learner:
+    def learner(self, request: Request, scope: Scope | None = None) -> Learner:
         """Return the cascade of a request, or refuse."""
         name = request.params["name"]
+        if scope is not None and request.key is not None and not request.key.may(scope):
+            words = f"this shows what arms said: it needs a key with the scope {scope}"
+            raise Refusal(403, "forbidden", words)
         if not _visible(request, name):
             raise Refusal(404, "unknown_cascade", f"no cascade is called {name[:80]!r}")
         return self._service.state.learner(name)

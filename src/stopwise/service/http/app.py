@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from stopwise.service.dashboard.pages import dashboard
+from stopwise.service.dashboard.pages import Pages
 from stopwise.service.http.request import (
     JSON,
     Access,
@@ -63,7 +63,8 @@ class App:
         self._pattern = re.compile("")  # of all paths; which one matched is its last group
         for route in ROUTES:
             self.add(route.method, route.path, self._handler(route), route.id)
-        for method, path, handler in dashboard(service, settings, keys):
+        self.pages = Pages(service, settings, keys)
+        for method, path, handler in self.pages.routes():
             self.add(method, path, handler, "dashboard")
 
     def add(self, method: str, path: str, handler: Handler, name: str) -> None:
