@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,14 +29,21 @@ class Misbehaving(Upstream):
     def __init__(self) -> None:
         super().__init__(lambda text: ("account", -0.1))
         self.RequestHandlerClass = MisbehavingHandler
+        self.released = threading.Event()
+
+    def close(self) -> None:
+        self.released.set()
+        super().close()
 
 
 class MisbehavingHandler(Handler):
+    server: Misbehaving
+
     def answer(self, request: dict[str, Any]) -> None:
         how = request["model"]
         error = {"error": {"message": f"it is {how}", "type": "x", "param": None, "code": None}}
         if how == "hang":
-            time.sleep(3)
+            self.server.released.wait()
         elif how in {"500", "429", "400", "401"}:
             self.reply(int(how), json.dumps(error).encode())
         elif how == "rubbish":
