@@ -5,21 +5,21 @@ import math
 import random
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from stopwise.errors import InvalidInputError, InvalidParameterError
+from stopwise.errors import InvalidParameterError
 from stopwise.proxy import config as configured
 from stopwise.proxy.chat import DONE, Answer, Chat, StageFailure, error_body
 from stopwise.proxy.shadow_page import ShadowPage
 from stopwise.proxy.turns import UNLIMITED, CannotLearn, Live, Outcome, OverLimit, Turn, play
 from stopwise.proxy.upstream import Relay, new_session
 from stopwise.service.http.app import App
-from stopwise.service.http.request import JSON, Request, Response, unexpected
+from stopwise.service.http.request import JSON, Request, Response
 from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import LOG
 from stopwise.service.service import Service
@@ -45,8 +45,8 @@ class ProxyApp(App):
         # Money spent in shadow, by cascade and day.
         self._spent: defaultdict[tuple[str, float], float] = defaultdict(float)
         self._reasons: dict[str, str] = {}  # why a cascade could not learn, as logged last
-        self.add("POST", CHAT, self._in_shape(self._chat), "chat_completions")
-        self.add("GET", MODELS, self._in_shape(self._models), "models")
+        self.add("POST", CHAT, self._chat, "chat_completions")
+        self.add("GET", MODELS, self._models, "models")
         shadow = ShadowPage(config, self.pages)
         self.pages.in_shadow = [n for n, one in config.cascades.items() if one.mode == "shadow"]
         page = partial(self.pages.answer, shadow.show)
@@ -104,28 +104,11 @@ class ProxyApp(App):
 
     def refused(self, request: Request, refusal: Refusal) -> Response:
         """Return a refusal, in OpenAI's shape on OpenAI's routes."""
+        answer = super().refused(request, refusal)
         if request.path not in (CHAT, MODELS):
-            return super().refused(request, refusal)
+            return answer
         body = error_body(refusal.status, refusal.message, refusal.code, refusal.field)
-        return Response(refusal.status, _encode(body), headers=_retry(refusal.retry_after))
-
-    def _in_shape(
-        self, handle: Callable[[Request], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        async def handler(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except Refusal as refusal:
-                return self.refused(request, refusal)
-            except InvalidInputError as error:
-                return self.refused(request, Refusal(400, "bad_request", str(error)))
-            except Exception as error:
-                answer = unexpected(error, request)
-                words = "a defect of the proxy; its log has the details"
-                body = _encode(error_body(500, words, "internal"))
-                return Response(500, body, headers=answer.headers)
-
-        return handler
+        return msgspec.structs.replace(answer, body=_encode(body))
 
     async def _models(self, request: Request) -> Response:
         self.access.check_key(request, None)

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from stopwise.errors import InvalidInputError, StopwiseError
+from stopwise.errors import StopwiseError
+from stopwise.service.refusals import Refusal
 
 DONE = b"data: [DONE]\n\n"
 Fields = dict[str, msgspec.Raw]
@@ -50,7 +51,8 @@ class Chat:
             self.messages = self._get("messages", list[dict[str, Any]], [])
             options: dict[str, Any] = self._get("stream_options", dict[str, Any] | None, {}) or {}
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidInputError(f"this is no request for a chat completion: {error}") from None
+            words = f"this is no request for a chat completion: {error}"
+            raise Refusal(400, "bad_request", words) from None
         self.include_usage = bool(options.get("include_usage"))
 
     def _get(self, name: str, kind: Any, default: Any) -> Any:

@@ -14,6 +14,7 @@ class Refusal(Exception):
     _: KW_ONLY
     field: str | None = None  # where in the body
     retry_after: int | None = None  # seconds
+    request: str | None = None  # under which the log has more
 
     def __str__(self) -> str:
         return self.message

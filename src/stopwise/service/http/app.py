@@ -15,9 +15,9 @@ from stopwise.service.http.request import (
     Access,
     Request,
     Response,
+    defect,
     read_json,
     refused,
-    unexpected,
 )
 from stopwise.service.http.routes import ROUTES, Route
 from stopwise.service.http.schema import document
@@ -109,7 +109,7 @@ class App:
             response = self.refused(request, Refusal(503, code, words, retry_after=1))
         except Exception as error:
             code = "internal"
-            response = unexpected(error, request)
+            response = self.refused(request, defect(error, request))
         headers = _USUAL
         if response.headers or response.media_type != JSON:
             given = {"content-type": response.media_type, **DEFAULTS, **dict(response.headers)}

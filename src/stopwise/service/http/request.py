@@ -204,19 +204,21 @@ def refused(refusal: Refusal, headers: Iterable[tuple[str, str]] = ()) -> Respon
     extra = list(headers)
     if refusal.retry_after is not None:
         extra.append(("retry-after", str(refusal.retry_after)))
+    if refusal.request is not None:
+        extra.append(("x-request-id", refusal.request))
     if refusal.status == 401:
         extra.append(("www-authenticate", 'Bearer realm="stopwise"'))
     body = _encode(ErrorAnswer(Fault(refusal.code, refusal.message, field)))
     return Response(refusal.status, body, headers=tuple(extra))
 
 
-def unexpected(error: BaseException, request: Request) -> Response:
-    """Answer a request that ran into a defect: the log has the details, the caller their id."""
+def defect(error: BaseException, request: Request) -> Refusal:
+    """Refuse a request that ran into a defect: the log has the details, the caller their id."""
     number = request.id or token_hex(8)
     fields = {"request": number, "method": request.method, "path": short(request.path, MAX_PATH)}
     LOG.error("a request failed", extra=fields, exc_info=error)
-    refusal = Refusal(500, "internal", f"a defect of the service; its log has it under {number}")
-    return refused(refusal, [("x-request-id", number)])
+    words = f"a defect of the service; its log has it under {number}"
+    return Refusal(500, "internal", words, request=number)
 
 
 # -- bodies --------------------------------------------------------------------------------------
