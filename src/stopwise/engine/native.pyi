@@ -11,24 +11,16 @@ Bytes = NDArray[np.uint8]
 # the probability of asking for a label, that of exploring, and the rounds learned before
 Request = tuple[float, float, float]
 # of a map: offset, monomials, bound, limit, factors, center, scale
-Block = tuple[
-    int,
-    Sequence[Sequence[int]],
-    float,
-    float,
-    Sequence[float],
-    Sequence[float],
-    Sequence[float],
-]
+Values = Sequence[float]
+Block = tuple[int, Sequence[Sequence[int]], float, float, Values, Values, Values]
 
 class Ellipsoid:
     def __init__(
         self, sigma: float, kappa: float, delta: float, n_arms: int, n_features: int
     ) -> None: ...
-    def alpha(self, n: float) -> float: ...
-    def beta(self, n: float, lam: float, S: float) -> float: ...
 
-class Rule: ...
+class Rule:
+    def radius(self, observations: float, rounds: float) -> float: ...
 
 class UssPd(Rule):
     def __init__(self, ellipsoid: Ellipsoid, /) -> None: ...
@@ -89,12 +81,7 @@ class Learner:
         requests: Floats,
     ) -> None: ...
     def learn(
-        self,
-        rows: Floats,
-        answers: Bytes,
-        stops: Ints,
-        rule_stops: Ints,
-        requests: Floats | None,
+        self, rows: Floats, answers: Bytes, stops: Ints, rule_stops: Ints, requests: Floats | None
     ) -> None: ...
     def evidence(self, note: bytes, noise: Floats | None, stop: int) -> bytes | None: ...
     def explain(
@@ -116,8 +103,6 @@ class Learner:
     @property
     def explore_rate(self) -> float: ...
     @property
-    def fixed_depth(self) -> int: ...
-    @property
     def nbytes(self) -> int: ...
     @property
     def effort(self) -> dict[str, int]: ...
@@ -133,11 +118,7 @@ class PairCounts:
     def run(self, a: float | None, differ: Bytes, stops: Ints) -> None: ...
     def state(self) -> tuple[int, list[int], list[int], list[int]]: ...
     def restore(
-        self,
-        rounds: int,
-        revealed: Sequence[int],
-        disagreed: Sequence[int],
-        random: Sequence[int],
+        self, rounds: int, revealed: Sequence[int], disagreed: Sequence[int], random: Sequence[int]
     ) -> None: ...
     @property
     def rounds(self) -> int: ...
