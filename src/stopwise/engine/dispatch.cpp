@@ -9,11 +9,9 @@ namespace stopwise {
 namespace baseline {
 const Kernels& table(const char* name);
 }
-#if STOPWISE_HAS_AVX2
 namespace avx2 {
 const Kernels& table(const char* name);
 }
-#endif
 
 const Kernels& kernels() {
 #if STOPWISE_HAS_AVX2 && defined(__GNUC__)

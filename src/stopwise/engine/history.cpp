@@ -1,8 +1,5 @@
 #include "history.h"
 
-#include <algorithm>
-#include <limits>
-
 namespace stopwise {
 
 namespace {

@@ -105,10 +105,6 @@ public:
     // The share of rounds to send to the last arm now, whatever the rule says.
     double explore_rate() const;
 
-    // The arm at which every round stops now, because labels showed with confidence that this is
-    // better than the rule; the number of arms if there is none.
-    std::size_t fixed_depth() const { return fixed_; }
-
     // θ̂ of a question; empty if it does not settle. Looks only.
     std::vector<double> theta(std::size_t question);
 
@@ -222,7 +218,7 @@ private:
     std::int64_t disagreed_ = 0;  // rounds in which any two arms disagreed
     // From 2ᵏ to 2ᵏ⁺¹ rounds the rule is on trial against fixed depths. If one is better with
     // confidence, the next 2ᵏ⁺¹ rounds stop there.
-    std::size_t fixed_;
+    std::size_t fixed_;  // the arm at which every round stops now, or the number of arms
     std::vector<Depth> depths_;
     std::int64_t trial_asked_ = 0, trial_answered_ = 0, trial_since_ = 0;
     double heaviest_ = 0.0;  // the most rounds that one label speaks for

@@ -424,10 +424,8 @@ void bind_rules(nb::module_& m) {
                 double n_features) {
                  new (self) Ellipsoid{sigma, kappa, delta, n_arms, n_features};
              },
-             "sigma"_a, "kappa"_a, "delta"_a, "n_arms"_a, "n_features"_a)
-        .def("alpha", &Ellipsoid::alpha, "n"_a)
-        .def("beta", &Ellipsoid::beta, "n"_a, "lam"_a, "S"_a);
-    nb::class_<Rule>(m, "Rule");
+             "sigma"_a, "kappa"_a, "delta"_a, "n_arms"_a, "n_features"_a);
+    nb::class_<Rule>(m, "Rule").def("radius", &Rule::radius, "observations"_a, "rounds"_a);
     nb::class_<UssPd, Rule>(m, "UssPd").def(nb::init<Ellipsoid>());
     nb::class_<UssPdRidge, Rule>(m, "UssPdRidge").def(nb::init<Ellipsoid, double, double>());
     nb::class_<Laplace, Rule>(m, "Laplace").def(nb::init<double>());
@@ -488,7 +486,6 @@ void bind_learner(nb::module_& m) {
         .def_prop_ro("labels", read(&Learner::labels))
         .def_prop_ro("asked", read(&Learner::asked))
         .def_prop_ro("explore_rate", read(&Learner::explore_rate))
-        .def_prop_ro("fixed_depth", read(&Learner::fixed_depth))
         .def_prop_ro("nbytes", read(&Learner::nbytes))
         .def_prop_ro("effort", &effort);
 }

@@ -1,4 +1,7 @@
-"""The native engine: numerics of a learner, behind typed arrays (sources beside this file)."""
+"""The native engine: numerics of a learner, behind typed arrays (sources beside this file).
+
+Attributes are read-only.
+"""
 
 from collections.abc import Sequence
 
@@ -11,24 +14,16 @@ Bytes = NDArray[np.uint8]
 # the probability of asking for a label, that of exploring, and the rounds learned before
 Request = tuple[float, float, float]
 # of a map: offset, monomials, bound, limit, factors, center, scale
-Block = tuple[
-    int,
-    Sequence[Sequence[int]],
-    float,
-    float,
-    Sequence[float],
-    Sequence[float],
-    Sequence[float],
-]
+Values = Sequence[float]
+Block = tuple[int, Sequence[Sequence[int]], float, float, Values, Values, Values]
 
 class Ellipsoid:
     def __init__(
         self, sigma: float, kappa: float, delta: float, n_arms: int, n_features: int
     ) -> None: ...
-    def alpha(self, n: float) -> float: ...
-    def beta(self, n: float, lam: float, S: float) -> float: ...
 
-class Rule: ...
+class Rule:
+    def radius(self, observations: float, rounds: float) -> float: ...
 
 class UssPd(Rule):
     def __init__(self, ellipsoid: Ellipsoid, /) -> None: ...
@@ -89,12 +84,7 @@ class Learner:
         requests: Floats,
     ) -> None: ...
     def learn(
-        self,
-        rows: Floats,
-        answers: Bytes,
-        stops: Ints,
-        rule_stops: Ints,
-        requests: Floats | None,
+        self, rows: Floats, answers: Bytes, stops: Ints, rule_stops: Ints, requests: Floats | None
     ) -> None: ...
     def evidence(self, note: bytes, noise: Floats | None, stop: int) -> bytes | None: ...
     def explain(
@@ -105,22 +95,13 @@ class Learner:
     def observations(self, question: int) -> float: ...
     def save(self) -> bytes: ...
     def restore(self, saved: bytes) -> None: ...
-    @property
-    def rounds(self) -> int: ...
-    @property
-    def effective_rounds(self) -> float: ...
-    @property
-    def labels(self) -> int: ...
-    @property
-    def asked(self) -> int: ...
-    @property
-    def explore_rate(self) -> float: ...
-    @property
-    def fixed_depth(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def effort(self) -> dict[str, int]: ...
+    rounds: int
+    effective_rounds: float
+    labels: int
+    asked: int
+    explore_rate: float
+    nbytes: int
+    effort: dict[str, int]
 
 class Monomials:
     def __init__(self, context_dim: int, width: int, blocks: Sequence[Block]) -> None: ...
@@ -133,14 +114,9 @@ class PairCounts:
     def run(self, a: float | None, differ: Bytes, stops: Ints) -> None: ...
     def state(self) -> tuple[int, list[int], list[int], list[int]]: ...
     def restore(
-        self,
-        rounds: int,
-        revealed: Sequence[int],
-        disagreed: Sequence[int],
-        random: Sequence[int],
+        self, rounds: int, revealed: Sequence[int], disagreed: Sequence[int], random: Sequence[int]
     ) -> None: ...
-    @property
-    def rounds(self) -> int: ...
+    rounds: int
 
 # Only for tests.
 
@@ -167,13 +143,8 @@ class Regression:
     def logit(self, phi: Floats) -> tuple[float, float]: ...
     def hessian(self) -> Floats: ...
     def estimate(self) -> Floats: ...
-    @property
-    def prior_bound(self) -> float: ...
-    @property
-    def passes(self) -> int: ...
-    @property
-    def rows_visited(self) -> int: ...
-    @property
-    def reach(self) -> float: ...
-    @property
-    def shift(self) -> float: ...
+    prior_bound: float
+    passes: int
+    rows_visited: int
+    reach: float
+    shift: float

@@ -25,12 +25,6 @@ Upper posterior(View& at, std::size_t k) {
 
 }  // namespace
 
-double Ellipsoid::alpha(double n) const {
-    const double volume = 0.5 * n_features * log1p(2.0 * n / n_features);
-    const double pairs = log(n_arms * n_arms / (2.0 * delta));
-    return 2.0 * sigma / kappa * std::sqrt(volume + pairs);
-}
-
 double Ellipsoid::beta(double n, double lam, double S) const {
     const double volume = 0.5 * n_features * log1p(n / (n_features * lam));
     const double pairs = log(n_arms * n_arms / (2.0 * delta));

@@ -63,8 +63,8 @@ struct Rule {
 // α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ))            (Lemma "Confidence Ellipsoid")
 struct Ellipsoid {
     double sigma, kappa, delta, n_arms, n_features;
-    double alpha(double n) const;
-    double beta(double n, double lam, double S) const;
+    double alpha(double n) const { return beta(n, 0.5, 0.0); }
+    double beta(double n, double lam, double S) const;  // see USS-PD-λI
 };
 
 // USS-PD: p̃ = μ(φᵀθ̂ + α‖φ‖_{V⁻¹}).

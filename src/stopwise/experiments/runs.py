@@ -94,17 +94,12 @@ _DRAWING = Lock()
 def _drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
     with _DRAWING:  # an environment need not be safe for threads
         batch = built(environment).sample(rounds, environment_random(seed))
-    return msgspec.structs.replace(
-        batch, **{name: _read_only(value) for name, value in msgspec.structs.asdict(batch).items()}
-    )
+    given: dict[str, NDArray[Any] | None] = msgspec.structs.asdict(batch)
+    # views, for the environment may still write to an array of its own
+    views = {name: value.view() for name, value in given.items() if value is not None}
+    for view in views.values():
+        view.flags.writeable = False
+    return msgspec.structs.replace(batch, **views)
 
 
 _cached = lru_cache(maxsize=32)(_drawn)
-
-
-def _read_only(value: NDArray[Any] | None) -> NDArray[Any] | None:
-    if value is None:
-        return None
-    view = value.view()  # the environment may still write to an array of its own
-    view.flags.writeable = False
-    return view

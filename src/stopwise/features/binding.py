@@ -287,7 +287,8 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
             "them, or Scaled.fit for these"
         )
     if norms:  # one number for all maps, as one ridge serves them
-        given = [_sized(m, 1 / max(norms)) for m in given]
+        standard = [m for m in given if isinstance(m, Standard)]
+        given = [replace(m, size=m.size or 1 / max(norms)) for m in standard]
     for m, seen in zip(given, sees, strict=True):
         offset = sum(dims)
         if isinstance(m, Custom):
@@ -325,35 +326,26 @@ def _arrange(kind: str, maps: Sequence[FeatureMap], n_arms: int, reveals: Any) -
     }[kind]()
 
 
-def _sized(m: FeatureMap, size: float) -> FeatureMap:
-    return replace(m, size=size) if isinstance(m, Standard) and m.size is None else m
-
-
 def _block(m: Identity | Polynomial | Scaled | Standard, offset: int, seen: int) -> "Block":
     """Return a built-in map as the engine takes it."""
-    inner, center, scale, limit = m, [0.0] * seen, [1.0] * seen, 1 + SLACK
-    if isinstance(m, Standard):
-        monomials = m.monomials(seen)
-        center, scale = list(m.center) or center, list(m.scale) or scale
-        if len(center) != seen:
-            raise InvalidParameterError(
-                f"this Standard map was fitted to {len(center)} coordinates, not {seen}"
-            )
-        size = m.size or 1.0
-        factors = [size * m.weights[len(monomial)] for monomial in monomials]
-        return offset, [list(one) for one in monomials], m.bound, math.inf, factors, center, scale
+    inner = m.inner if isinstance(m, Scaled) else m
+    center, scale, limit = [0.0] * seen, [1.0] * seen, inner.bound * (1 + SLACK)
     if isinstance(m, Scaled):
-        if len(m.center) != seen:
-            raise InvalidParameterError(
-                f"this Scaled map is for contexts of {len(m.center)} coordinates, not {seen}"
-            )
-        inner, center, scale = m.inner, list(m.center), list(m.scale)
-        limit = math.inf if m.outside == "clip" else limit
-    assert not isinstance(inner, Scaled | Standard)
+        center, scale = list(m.center), list(m.scale)
+    elif isinstance(m, Standard):
+        center, scale = list(m.center) or center, list(m.scale) or scale
+    if len(center) != seen:
+        raise InvalidParameterError(
+            f"this {type(m).__name__} map is for contexts of {len(center)} coordinates, not {seen}"
+        )
+    if isinstance(m, Standard) or (isinstance(m, Scaled) and m.outside == "clip"):
+        limit = math.inf
     monomials = inner.monomials(seen)
-    factors = [1 / _largest_norm(inner.bound, monomials)] * len(monomials)
-    listed = [list(monomial) for monomial in monomials]
-    return offset, listed, inner.bound, inner.bound * limit, factors, center, scale
+    if isinstance(inner, Standard):
+        factors = [(inner.size or 1.0) * inner.weights[len(monomial)] for monomial in monomials]
+    else:
+        factors = [1 / _largest_norm(inner.bound, monomials)] * len(monomials)
+    return offset, [list(one) for one in monomials], inner.bound, limit, factors, center, scale
 
 
 def _largest_norm(bound: float, monomials: Sequence[Monomial]) -> float:

@@ -1,6 +1,6 @@
 """How the figures look: the same policy has the same colour and marker on all of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,9 @@ def curve_grid(evidence: ClaimEvidence, what: What, ylabel: str) -> Figure:
     if columns == 1:  # side by side, rather than a tower
         rows, columns = columns, rows
     figure = panels(rows, columns, width=3.1 if columns > 2 else 4.2)
-    for axes, setting, instance in _cells(figure, evidence):
+    cells = [(setting, instance) for setting in NAMES for instance in evidence.instances()]
+    for axes, (setting, instance) in zip(figure.axes, cells, strict=True):
+        axes.set_title(f"{instance} · {setting}")
         for policy in evidence.policies(setting, instance):
             _line(axes, evidence, (setting, instance, policy), what, LOOKS[policy], policy)
         from_zero(axes)
@@ -68,16 +70,9 @@ def points(
     axes: Axes, x: Sequence[float], values: Sequence[Interval], label: str, look: dict[str, Any]
 ) -> None:
     """Draw means against x, with their intervals."""
-    means, reach = _reaches(values)
+    means = np.array([v.mean for v in values])
+    reach = np.array([v.high - v.mean if np.isfinite(v.high) else 0.0 for v in values])
     axes.errorbar(x, means, yerr=_above_zero(means, reach), label=label, capsize=2, **look)
-
-
-def _cells(figure: Figure, evidence: ClaimEvidence) -> Iterator[tuple[Axes, str, str]]:
-    """Yield every panel with its setting and instance, and give it a title."""
-    cells = [(setting, instance) for setting in NAMES for instance in evidence.instances()]
-    for axes, (setting, instance) in zip(figure.axes, cells, strict=True):
-        axes.set_title(f"{instance} · {setting}")
-        yield axes, setting, instance
 
 
 def _line(
@@ -97,12 +92,6 @@ def _line(
         axes.errorbar(
             rounds[shown], mean[shown], yerr=reach, fmt="none", ecolor=look["color"], elinewidth=1
         )
-
-
-def _reaches(values: Sequence[Interval]) -> tuple[Floats, Floats]:
-    """Return means, and how far their intervals reach; zero where that is not known."""
-    reach = [v.high - v.mean if np.isfinite(v.high) else 0.0 for v in values]
-    return np.array([v.mean for v in values]), np.array(reach)
 
 
 def _above_zero(means: Floats, reach: Floats) -> list[Floats]:

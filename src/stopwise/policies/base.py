@@ -17,7 +17,7 @@ from stopwise.checks import as_table, rounds_in
 from stopwise.errors import InvalidParameterError, LabelsNotSupportedError, LabelWarning
 from stopwise.features import BoundFeatures
 from stopwise.policies import checking, overrides
-from stopwise.policies.checking import Answers, Bools, Differ, GivenTruth, Ints, KnownTruth, ToPlay
+from stopwise.policies.checking import Bools, Differ, GivenTruth, Ints, KnownTruth, ToPlay
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import (
     Decision,
@@ -281,8 +281,10 @@ class Policy(ABC):
             words = f"{type(self).__name__} asks for labels and `run` was given none"
             words += ": what it asks for is used up in vain. Give labels=, None where unknown"
             warnings.warn(words, LabelWarning, stacklevel=2)
-        rounds = ToPlay(contexts, self._answers(table, known), known, progress, wrong=wrong)
-        return self._play(rounds, learn)
+        answers = self._answers(table, known)
+        reach, failed = np.full(n, self._n_arms - 1), np.zeros(n, dtype=np.bool_)
+        record = Rounds(cast(Any, contexts), answers, reach, failed, wrong)
+        return self._play(ToPlay(record, known, progress), learn)
 
     def run_disagreements(
         self,
@@ -325,11 +327,7 @@ class Policy(ABC):
                     if labelled is not None:
                         self.label(*labelled)
 
-        def answers(part: slice) -> Differ:
-            return record.differ[part]
-
-        to_play = ToPlay(record.contexts, answers, known, progress, record, record.wrong)
-        return self._play(to_play, learn)
+        return self._play(ToPlay(record, known, progress), learn)
 
     def observe_many(
         self, rounds: Rounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
@@ -351,7 +349,7 @@ class Policy(ABC):
         """Play rounds all at once, or one by one where a step is overridden."""
         if not self.overridden_steps and (stops := self._at_once(rounds)) is not None:
             return stops
-        xs = self._contexts(rounds.contexts)
+        xs = self._contexts(rounds.record.contexts)
         decide = cast(Callable[..., Decision], self.decide)
         before = {name: values for name, values in rounds.truth.items() if name != "labels"}
         stops = np.empty(len(xs), dtype=np.int64)
@@ -399,10 +397,10 @@ class Policy(ABC):
         del rounds
         return None
 
-    def _answers(self, outputs: NDArray[Any], truth: KnownTruth) -> Answers:
-        """Return what is learned from outputs, for any slice of the rounds."""
+    def _answers(self, outputs: NDArray[Any], truth: KnownTruth) -> Differ:
+        """Return what is learned from outputs."""
         del truth
-        return lambda part: checking.disagreements(outputs[part], self.cascade)
+        return checking.disagreements(outputs, self.cascade)
 
     # -- checks -----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidParameterError, InvalidStopError, TruthRequiredError
-from stopwise.policies.checking import Answers, GivenTruth, Ints, KnownTruth
+from stopwise.policies.checking import Differ, GivenTruth, Ints, KnownTruth
 from stopwise.policies.noncontextual import ContextFreePolicy
 from stopwise.policies.randomness import checked_seed, generator
 from stopwise.records import Decision, Truth
@@ -40,7 +40,7 @@ class FixedDepth(ContextFreePolicy):
         del x
         return self._decision(self.depth)
 
-    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
+    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
         stops[:] = self.depth
 
 
@@ -67,7 +67,7 @@ class RandomDepth(ContextFreePolicy):
         del x
         return self._decision(int(self._random.integers(self._n_arms)))
 
-    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
+    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
         stops[:] = self._random.integers(self._n_arms, size=len(stops))  # as single draws would
 
 
@@ -82,7 +82,7 @@ class PrivilegedPolicy(ContextFreePolicy):
         if given is None:
             raise TruthRequiredError(f"{self.name} needs the truth: decide(x, Truth({name}=...))")
         stops, known = np.empty(1, dtype=np.int64), self._checked_truth(1, {name: [given]})
-        self._play_part(stops, slice(1), lambda _: np.empty((1, 0), dtype=np.uint8), known)
+        self._play_part(stops, slice(1), np.empty((1, 0), dtype=np.uint8), known)
         return self._decision(int(stops[0]))
 
 
@@ -116,7 +116,7 @@ class Oracle(PrivilegedPolicy):
             )
         return checked
 
-    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
+    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
         stops[:] = truth["optimal"][part]
 
 
@@ -148,7 +148,7 @@ class Clairvoyant(PrivilegedPolicy):
             raise InvalidParameterError(f"the disagreement of round {wrong[0]} holds a NaN")
         return checked
 
-    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
+    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
         # the first arm whose gaps all exceed p; the last arm never loses
         loses = np.triu(self.cascade.gaps - truth["disagreement"][part] <= TIE, 1).any(axis=-1)
         stops[:] = np.argmin(loses, axis=-1)

@@ -1,7 +1,7 @@
 """Checks of what a policy is given: outputs, stops, disagreements, recorded rounds."""
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -23,7 +23,6 @@ from stopwise.records import LabelRequest, Progress, Round, Rounds
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Differ: TypeAlias = NDArray[np.uint8]  # 1 where two arms disagree: a column for each pair
-Answers: TypeAlias = Callable[[slice], Differ]  # compares the outputs of some rounds
 Pairs: TypeAlias = Mapping[tuple[int, int], bool] | ArrayLike
 GivenTruth: TypeAlias = Mapping[str, ArrayLike | None]
 KnownTruth: TypeAlias = Mapping[str, NDArray[Any]]
@@ -32,12 +31,9 @@ KnownTruth: TypeAlias = Mapping[str, NDArray[Any]]
 class ToPlay(NamedTuple):
     """Rounds to play, all of them checked."""
 
-    contexts: ArrayLike
-    answers: Answers
+    record: Rounds  # in place of ``differ``, a supervised policy has which arms were wrong
     truth: KnownTruth
     progress: Progress
-    record: Rounds | None = None
-    wrong: Differ | None = None  # of each arm, for a policy that asks for labels
 
 
 NOT_ASKED = (0.0, 0.0, 0.0)  # a request for no label

@@ -4,7 +4,7 @@ import copy
 import threading
 import warnings
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, TypeAlias
 
@@ -218,18 +218,6 @@ class Contextual(Estimates):
     def begin(self) -> tuple[Floats | None, bytes, bool]:
         """Draw what a round's decisions depend on: noise, and whether it goes to the last arm."""
         return self._noise(), self.learner.begin(), self._explores()
-
-    def should_stop(
-        self,
-        known: Sequence[float],
-        outputs: Sequence[Hashable],
-        noise: Floats | None,
-        note: bytes,
-    ) -> tuple[bool, bytes]:
-        """Return whether to stop at the last arm that answered, and what that rested on."""
-        with self._lock:
-            row = known_row(self.features, known, outputs)
-            return self.learner.should_stop(row, noise, note, len(outputs) - 1)
 
     def decided(
         self, stop: int, rule_stop: int, noise: Floats | None, note: bytes, seen: int | None = None

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import as_table, real
+from stopwise.checks import real
 from stopwise.engine import native
 from stopwise.policies.base import CHUNK, Policy
-from stopwise.policies.checking import Answers, Bools, Ints, KnownTruth, ToPlay, differing, square
+from stopwise.policies.checking import Bools, Differ, Ints, KnownTruth, ToPlay, differing, square
 from stopwise.policies.randomness import checked_seed, restored, stored
 from stopwise.records import Decision, PairEvidence
 
@@ -35,20 +35,20 @@ class ContextFreePolicy(Policy):
         return self._rounds
 
     def _at_once(self, rounds: ToPlay) -> Ints | None:
-        contexts, answers, truth, progress, record, _ = rounds
-        if record is not None and (record.failed | (record.reach < self._n_arms - 1)).any():
+        record, truth, progress = rounds
+        if (record.failed | (record.reach < self._n_arms - 1)).any():
             return None
-        n = len(as_table(contexts))
+        n = record.n
         stops = np.empty(n, dtype=np.int64)
         for start in range(0, n, CHUNK):
             part = slice(start, min(start + CHUNK, n))
-            self._play_part(stops[part], part, answers, truth)
+            self._play_part(stops[part], part, record.differ[part], truth)
             self._rounds += part.stop - start
             progress("rounds", part.stop, n)
         return stops
 
     @abstractmethod
-    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
+    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
         """Play some rounds in order: fill in their stops, learn all but the number of rounds."""
 
     def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
@@ -121,8 +121,8 @@ class PairCounts(ContextFreePolicy):
         revealed = [j <= stop and bool(differ[i, j]) for i, j in self.cascade.pairs()]
         self._counts.learn(stop, np.array(revealed, dtype=np.uint8))
 
-    def _play_part(self, stops: Ints, part: slice, answers: Answers, truth: KnownTruth) -> None:
-        self._counts.run(self._strength, answers(part), stops)
+    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
+        self._counts.run(self._strength, differ, stops)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was learned and the random state, as arrays by name."""

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from stopwise.policies.base import CHUNK
 from stopwise.policies.checking import Ints, ToPlay
@@ -15,13 +16,8 @@ if TYPE_CHECKING:
 
 def play(policy: "Contextual", rounds: ToPlay) -> Ints:
     """Decide rounds in order, reveal what each stop reveals, learn; return the stops."""
-    record, last = rounds.record, policy.cascade.n_arms - 1
-    if record is None:
-        contexts = np.asarray(rounds.contexts, dtype=np.float64)
-        n = len(contexts)
-        parts = [rounds.answers(slice(a, a + CHUNK)) for a in range(0, max(n, 1), CHUNK)]
-        reach, failed = np.full(n, last), np.zeros(n, dtype=np.bool_)
-        record = Rounds(contexts, np.concatenate(parts), reach, failed, rounds.wrong)
+    contexts = np.asarray(rounds.record.contexts, dtype=np.float64)
+    record = replace(rounds.record, contexts=contexts)
     n, done = record.n, 0
     # as the engine reads it: what a failed round knows differs from what a record lacks
     known = np.where(record.failed & (record.reach >= 0), -2 - record.reach, record.reach)

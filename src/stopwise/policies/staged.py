@@ -86,9 +86,11 @@ class StagedRound(RoundInProgress):
         if arm in (-1, self._last):
             return arm >= 0
         if self._rule_stops is None and self._judged != arm:
-            self._judged = arm
-            known = self._known, self.outputs
-            stops, self._note = self._policy.should_stop(*known, self._noise, self._note)
+            self._judged, policy = arm, self._policy
+            with policy.alone():
+                row = known_row(policy.features, self._known, self.outputs)
+                found = policy.learner.should_stop(row, self._noise, self._note, arm)
+            stops, self._note = found
             self._rule_stops = arm if stops else None
         return self._rule_stops is not None and not self._explored
 

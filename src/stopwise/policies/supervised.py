@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from stopwise.engine import native
 from stopwise.errors import InvalidParameterError, TruthRequiredError
 from stopwise.policies.base import Policy
-from stopwise.policies.checking import Answers, KnownTruth, checked_stop, encode_outputs
+from stopwise.policies.checking import Differ, KnownTruth, checked_stop, encode_outputs
 from stopwise.policies.uss_pd import ConfidencePolicy
 from stopwise.records import Truth
 
@@ -75,7 +75,6 @@ class Supervised(ConfidencePolicy):
         ends = np.array([n - 1]), np.array([rule_stop])
         self.learner.learn(self.features.row(x)[None], wrong, *ends, None)
 
-    def _answers(self, outputs: NDArray[Any], truth: KnownTruth) -> Answers:
+    def _answers(self, outputs: NDArray[Any], truth: KnownTruth) -> Differ:
         """Return which arms were wrong."""
-        labels = truth["labels"][:, None]
-        return lambda part: np.ascontiguousarray(outputs[part] != labels[part]).view(np.uint8)
+        return np.ascontiguousarray(outputs != truth["labels"][:, None]).view(np.uint8)

@@ -60,9 +60,8 @@ class Thompson(Contextual):
         memory: int | str | None = None,
     ) -> None:
         self.scale = real("scale", scale, least=0)
-        settings = (forced_rounds, ridge)
-        forgets: Any = {"half_life": half_life, "memory": memory}
-        super().__init__(cascade, features, context_dim, *settings, seed=seed, **forgets)
+        settings = (forced_rounds, ridge, None, 0, seed, False, half_life, memory)
+        super().__init__(cascade, features, context_dim, *settings)
         self._normals = generator(self.seed)
 
     def _rule(self) -> native.Rule:

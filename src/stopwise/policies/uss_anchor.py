@@ -1,6 +1,6 @@
 """USS-Anchor: never worse than always running every arm, whatever the arms are."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from stopwise.cascade import Cascade
 from stopwise.checks import real
@@ -64,9 +64,8 @@ class USSAnchor(Contextual):
         memory: int | str | None = None,
     ) -> None:
         self.z = real("z", z, least=0)
-        settings = (forced_rounds, ridge, explore)
-        forgets: Any = {"half_life": half_life, "memory": memory}
-        super().__init__(cascade, features, context_dim, *settings, seed=seed, **forgets)
+        settings = (forced_rounds, ridge, explore, 0, seed, False, half_life, memory)
+        super().__init__(cascade, features, context_dim, *settings)
 
     def _rule(self) -> native.Rule:
         return native.Anchor(self.z)

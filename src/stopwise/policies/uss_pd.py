@@ -37,11 +37,18 @@ class ConfidencePolicy(Contextual):
         half_life: float | None = None,
         memory: int | str | None = None,
     ) -> None:
+        self._set_confidence(delta, sigma, kappa)
+        more = (forced_rounds, ridge, explore, labels, seed, transitive, half_life, memory)
+        super().__init__(cascade, features, context_dim, *more)
+
+    def _set_confidence(self, delta: float, sigma: float, kappa: float) -> None:
         self.delta = real("delta", delta, above=0, below=1)
         self.sigma = real("sigma", sigma, above=0)
         self.kappa = real("kappa", kappa, above=0, most=0.25)
-        more = (forced_rounds, ridge, explore, labels, seed, transitive, half_life, memory)
-        super().__init__(cascade, features, context_dim, *more)
+
+    def radius(self, i: int, j: int) -> float:
+        """Return α, the same for every pair, or β_ij of USS-PD-λI, after what was observed."""
+        return self._rule().radius(self.observations(i, j), self.learner.effective_rounds)
 
     @property
     def ellipsoid(self) -> Ellipsoid:
@@ -124,11 +131,6 @@ class USSPD(ConfidencePolicy):
     def _rule(self) -> Rule:
         return UssPd(self.ellipsoid)
 
-    def radius(self, i: int, j: int) -> float:
-        """Return α after the rounds observed so far, the same for every pair."""
-        self._model(i, j)  # refuses what is no pair
-        return self.ellipsoid.alpha(self.learner.effective_rounds)
-
 
 class USSPDRidge(ConfidencePolicy):
     """USS-PD with a regularised Gram matrix (USS-PD-λI): no long forced exploration.
@@ -186,26 +188,9 @@ class USSPDRidge(ConfidencePolicy):
     ) -> None:
         self.lam = real("lam", lam, least=1e-9)
         self.S = real("S", S, least=0)
-        super().__init__(
-            cascade,
-            features,
-            context_dim,
-            delta=delta,
-            sigma=sigma,
-            kappa=kappa,
-            forced_rounds=forced_rounds,
-            ridge=ridge,
-            explore=explore,
-            labels=labels,
-            seed=seed,
-            transitive=transitive,
-            half_life=half_life,
-            memory=memory,
-        )
+        self._set_confidence(delta, sigma, kappa)
+        more = (forced_rounds, ridge, explore, labels, seed, transitive, half_life, memory)
+        Contextual.__init__(self, cascade, features, context_dim, *more)
 
     def _rule(self) -> Rule:
         return UssPdRidge(self.ellipsoid, self.lam, self.S)
-
-    def radius(self, i: int, j: int) -> float:
-        """Return β_ij after the observations of a pair so far."""
-        return self.ellipsoid.beta(self.observations(i, j), self.lam, self.S)

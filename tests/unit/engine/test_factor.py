@@ -19,9 +19,9 @@ class Gram:
 
     def __init__(self, d: int, scale: float, forced: int = 0, sigma: float = 1e6) -> None:
         self.d, self.scale, self.n = d, scale, 0
-        self.ellipsoid = Ellipsoid(sigma, 0.25, 0.05, 2, d)
+        self.rule = UssPdRidge(Ellipsoid(sigma, 0.25, 0.05, 2, d), scale, 0.0)
         self.learner = Learner(
-            UssPdRidge(self.ellipsoid, scale, 0.0),
+            self.rule,
             n_arms=2,
             width=d,
             questions=[0],
@@ -49,7 +49,7 @@ class Gram:
         assert found is not None
         estimate, upper, *_ = np.frombuffer(found[2]).tolist()
         assert estimate == 0.0
-        return upper / self.ellipsoid.beta(self.n, self.scale, 0.0)
+        return upper / self.rule.radius(self.n, 0.0)
 
     def forced(self) -> bool:
         return bool(np.isnan(np.frombuffer(self.learner.begin())[1]))

@@ -222,7 +222,7 @@ def test_the_first_context_outside_the_bound_is_named(features: Any, X: Any, wor
         (lambda: bind(Answers([1, 2, 3]), 2, 3), "2 numbers for 3 arms; there are 3"),
         (lambda: bind(Answers(1, [half]), 2, 3), "2 for 3 arms; there are 1"),
         (lambda: Standard(degree=3), "degree must be a whole number from 0 to 2"),
-        (lambda: bind(Standard(2, [0.0], [1.0]), 2, 2), "fitted to 1 coordinates, not 2"),
+        (lambda: bind(Standard(2, [0.0], [1.0]), 2, 2), "Standard map .* of 1 coordinates, not 2"),
         (lambda: bind(PerPair({(0, 1): half, (1, 2): half}), 2, 3), r"arms: \(0, 2\) is missing$"),
         (
             lambda: bind(PerPair({(1, 0): half, "01": half}), 2, 2),

@@ -143,7 +143,7 @@ def test_a_fixed_depth_that_is_better_is_used_for_a_while_and_says_so() -> None:
             fixed.append(t)
             assert decision.evidence == ()
             assert decision.fixed_by_labels
-            assert decision.rule_stop == policy.learner.fixed_depth == 0
+            assert decision.rule_stop == 0
             if decision.stop == 0:
                 assert "labels show that stopping there every time is better" in str(decision)
         ran = tuple(outputs[t, : decision.stop + 1].tolist())
