@@ -68,7 +68,7 @@ def follow(after: str = "") -> Generator[records.Progress]:
             def report(stage: str, done: int, of: int) -> None:
                 if of:
                     if stage not in tasks:
-                        tasks[stage] = shown.add_task(stage, total=of)
+                        tasks[stage] = shown.add_task(stage, total=of, completed=done)
                     shown.update(tasks[stage], completed=done, total=of)
 
             yield report
