@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.arena.scores import Score
-from stopwise.reporting.drawing import MARKS, SERIES, Drawn, draw, legend_below, panels, styled
+from stopwise.reporting.drawing import MARKS, SERIES, Drawn, draw, legend_below, panels
 from stopwise.reporting.parts import Picture
 
 ALT = (
@@ -22,7 +22,6 @@ def drawn(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> Drawn
     return draw(Picture("arena", "The arena", ALT, lambda: _figure(scores, places)))
 
 
-@styled
 def _figure(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> Any:
     figure = panels(1, 1, width=6.6, height=0.3 * len(scores) + 0.6)
     axes = figure.axes[0]

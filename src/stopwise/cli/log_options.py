@@ -67,8 +67,7 @@ class LogOptions:
         typer.Option(metavar="A,B,…", help=OUTPUTS, show_default="those called output.…"),
     ] = None
     label: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help=LABEL, show_default="label, if there is one"),
+        str | None, typer.Option(metavar="NAME", help=LABEL, show_default="label, if there is one")
     ] = None
     normalise_answers: Annotated[bool, typer.Option("--normalise-answers", help=NORMALISE)] = False
     by: Annotated[str | None, typer.Option(metavar="COLUMN", help=BY)] = None

@@ -6,16 +6,8 @@ from contextlib import contextmanager
 from functools import partial
 
 import typer
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from stopwise import records
 from stopwise.reporting.wording import duration
@@ -61,29 +53,25 @@ def follow(after: str = "") -> Generator[records.Progress]:
 
     ``after`` says what an interrupt has left.
     """
+    console = Console(stderr=True)
+    write = partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    stage, bar = bars.TextColumn("{task.description}"), bars.BarColumn(bar_width=None)
+    times = (bars.TimeElapsedColumn(), bars.TimeRemainingColumn(), bars.TextColumn("left"))
+    columns = (stage, bar, bars.MofNCompleteColumn(), *times)
+    tasks: dict[str, bars.TaskID] = {}
     try:
-        with _shown() as report:
+        if not console.is_terminal:
+            yield Lines(write).report
+            return
+        with bars.Progress(*columns, console=console, expand=True) as shown:
+
+            def report(stage: str, done: int, of: int) -> None:
+                if of:
+                    if stage not in tasks:
+                        tasks[stage] = shown.add_task(stage, total=of, completed=done)
+                    shown.update(tasks[stage], completed=done, total=of)
+
             yield report
     except KeyboardInterrupt:
         typer.echo(f"stopwise: interrupted. {after}".rstrip(), err=True)
         raise typer.Exit(1) from None
-
-
-@contextmanager
-def _shown() -> Generator[records.Progress]:
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield Lines(partial(console.print, markup=False, highlight=False, soft_wrap=True)).report
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn())
-    times = (TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("left"))
-    with Progress(*columns, *times, console=console, expand=True) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def report(stage: str, done: int, of: int) -> None:
-            if of:
-                if stage not in tasks:
-                    tasks[stage] = bar.add_task(stage, total=of, completed=done)
-                bar.update(tasks[stage], completed=done, total=of)
-
-        yield report

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from stopwise.logs.replay.results import CandidateResult, Replay
     from stopwise.reporting.intervals import Estimate
 
-SHARES = ("wrong", "as in log")
+FIELDS = {  # of a line, by heading
+    "cost": "cost",
+    "unlike": "disagreement",
+    "cost + unlike": "cost_and_disagreement",
+    "wrong": "error",
+    "total loss": "loss",
+    "paid": "money",
+    "as in log": "as_played",
+}
+SHARES = ("unlike", "wrong", "as in log")
 NARROWEST = 80  # columns of a terminal in which a table fits
 MOST_UNBROKEN = 14  # characters of a name that are not broken where the terminal is narrow
 
@@ -137,7 +146,7 @@ def _table(found: "Replay") -> "Table":
     from rich.text import Text
 
     lines = (*found.policies, *found.fixed)
-    columns = ["cost", f"unlike {found.arms[-1]}"]
+    columns = ["cost", "unlike"]
     columns += ["cost + unlike"] if found.judged_by == "cost + disagreement" else []
     columns += ["wrong", "total loss"] if found.labelled else []
     columns += ["paid"] if any(one.money is not None for one in lines) else []
@@ -150,7 +159,8 @@ def _table(found: "Replay") -> "Table":
     table.add_column("", overflow="fold", min_width=min(longest, MOST_UNBROKEN))
     shares = ["/".join(f"{100 * one.value:.0f}" for one in line.depths) for line in lines]
     table.add_column("stops at (%)", justify="right", width=max(5, *map(len, shares)))
-    for k, heading in enumerate(columns):
+    for k, column in enumerate(columns):
+        heading = f"unlike {found.arms[-1]}" if column == "unlike" else column
         widest = max(len(line) for row in cells for line in row[k].plain.split("\n"))
         widest = max(widest, *(min(len(word), MOST_UNBROKEN) for word in heading.split()))
         table.add_column(Text(heading, overflow="fold"), justify="right", width=widest)
@@ -171,18 +181,10 @@ def _cell(one: "CandidateResult", column: str, found: "Replay") -> "Text":
 
     if column == "rounds":
         return Text(f"{one.rounds:,}\nof {found.rounds:,}")
-    numbers: dict[str, Estimate | None] = {
-        "cost": one.cost,
-        "wrong": one.error,
-        "total loss": one.loss,
-        "cost + unlike": one.cost_and_disagreement,
-        "paid": one.money,
-        "as in log": one.as_played,
-    }
-    known = numbers.get(column, one.disagreement)
+    known: Estimate | None = getattr(one, FIELDS[column])
     if known is None:
         return Text("–")
-    scale, unit = (100, "%") if column not in numbers or column in SHARES else (1, "")
+    scale, unit = (100, "%") if column in SHARES else (1, "")
     value, low, high = (scale * end for end in known)
     off = max(value - low, high - value)
     words, _, reach = estimate(value, value - off, value + off).partition(" ± ")

@@ -7,8 +7,8 @@ import os
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
 from datetime import datetime
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -245,23 +245,15 @@ def _dict(value: Any) -> Json:
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
-@contextmanager
-def _long_cells() -> Generator[None]:
-    """Read answers of any length; the limit of the csv module is one for the whole process."""
-    before = csv.field_size_limit(2**31 - 1)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
 def _records(
     files: Sequence[Path], found: Imported, progress: Progress
 ) -> Iterator[tuple[str, Any]]:
     """Yield every record with its place."""
     done, size = 0, sum(path.stat().st_size for path in files)
     for path in files:
-        with path.open("rb") as file, _long_cells():
+        with path.open("rb") as file, ExitStack() as after:
+            # answers of any length; the limit is one for the whole process
+            after.callback(csv.field_size_limit, csv.field_size_limit(2**31 - 1))
             if (head := file.peek().removeprefix(BOM).lstrip()[:1]) in (b"", b"["):
                 what = "must hold one JSON object per line, not an array" if head else "is empty"
                 raise InvalidLogError(f"{path.name} {what}")

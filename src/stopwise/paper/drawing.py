@@ -8,16 +8,7 @@ import numpy as np
 from stopwise.experiments.summary import Floats, Interval, What, curves
 from stopwise.paper.evidence import ClaimEvidence
 from stopwise.paper.settings import NAMES
-from stopwise.reporting.drawing import (
-    MARKS,
-    SERIES,
-    Axes,
-    Figure,
-    from_zero,
-    legend_below,
-    panels,
-    styled,
-)
+from stopwise.reporting.drawing import MARKS, SERIES, Axes, Figure, from_zero, legend_below, panels
 
 LOOKS: dict[str, dict[str, Any]] = {
     "USS-PD": {"color": "#0072B2", "marker": "o", "linewidth": 2.2, "zorder": 5},
@@ -35,7 +26,6 @@ LOOKS: dict[str, dict[str, Any]] = {
 BARS = 10  # confidence intervals drawn on a curve
 
 
-@styled
 def curve_grid(evidence: ClaimEvidence, what: What, ylabel: str) -> Figure:
     """Draw every policy's curve: a row of panels for each setting, a column for each instance."""
     rows, columns = len(NAMES), len(evidence.instances())
@@ -52,7 +42,6 @@ def curve_grid(evidence: ClaimEvidence, what: What, ylabel: str) -> Figure:
     return figure
 
 
-@styled
 def instance_panels(evidence: ClaimEvidence, ylabel: str) -> Figure:
     """Draw the regret of USS-PD on all instances, a panel for each setting, as the paper does."""
     figure = panels(1, len(NAMES), width=4.2, height=3.0)

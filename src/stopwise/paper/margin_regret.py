@@ -13,7 +13,7 @@ from stopwise.paper.evidence import ClaimEvidence, cells_of
 from stopwise.paper.section import FAILED, Claim, Exhibit, verdict
 from stopwise.paper.settings import NAMES
 from stopwise.paper.tables import contexts_of
-from stopwise.reporting.drawing import Figure, from_zero, legend_below, panels, styled
+from stopwise.reporting.drawing import Figure, from_zero, legend_below, panels
 from stopwise.reporting.parts import Picture, Table
 from stopwise.reporting.wording import format_value as fmt
 from stopwise.theory.dominance import arm_margins
@@ -72,7 +72,6 @@ def _falls(evidence: ClaimEvidence, setting: str, family: str) -> Claim:
     )
 
 
-@styled
 def _figure(evidence: ClaimEvidence) -> Figure:
     figure = panels(len(NAMES), len(FAMILIES), width=4.2, height=2.8)
     for axes, (setting, family) in zip(

@@ -1,12 +1,9 @@
 """How figures look, and how they become files."""
 
 import io
-import sys
 import warnings
-from collections.abc import Callable
-from functools import wraps
 from importlib import import_module
-from typing import Any, NamedTuple, ParamSpec, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from stopwise.errors import MissingPackageError
 from stopwise.reporting.parts import Picture
@@ -18,7 +15,7 @@ Axes: TypeAlias = Any
 # Colours that stay apart for colour-blind readers (after Okabe and Ito), and marks that differ too.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKS = "os^Dv<"
-STYLE = {
+STYLE: Any = {  # whose keys matplotlib lists as literals
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -28,26 +25,10 @@ STYLE = {
     "lines.linewidth": 1.3,
     "lines.markersize": 4,
     "legend.frameon": False,
-    "svg.hashsalt": "stopwise",
+    "svg.hashsalt": "stopwise",  # else the names of clip paths change from run to run
+    "svg.fonttype": "path",  # letters as outlines: no font need be installed
+    "savefig.facecolor": "white",
 }
-
-P = ParamSpec("P")
-
-
-def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw in the house style, whatever the user's own is."""
-
-    @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        matplotlib: Any = import_module("matplotlib")
-        with matplotlib.rc_context(STYLE):
-            figure = draw(*args, **kwargs)
-            # found once for both formats: it is most of what saving would cost
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")
-            return figure
-
-    return drawn
 
 
 def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.5) -> Figure:
@@ -77,23 +58,21 @@ def need_matplotlib(extra: str) -> None:
 
 
 def draw(picture: Picture) -> Drawn:
-    """Draw a picture. The same picture gives the same bytes, and looks the same everywhere."""
+    """Draw a picture in the house style, whatever the user's own is.
+
+    The same picture gives the same bytes, and looks the same everywhere.
+    """
     matplotlib: Any = import_module("matplotlib")
-    settled = {
-        "svg.hashsalt": "stopwise",  # else the names of clip paths change from run to run
-        "svg.fonttype": "path",  # letters as outlines: no font need be installed
-        "savefig.facecolor": "white",
-    }
-    with matplotlib.rc_context(settled), warnings.catch_warnings():
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         # a letter that no font has is drawn as a box; nobody can act on a warning
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure: Any = picture.draw()
+        # found once for both formats: it is most of what saving would cost
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
         svg, png = io.BytesIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is not None:  # it would never release the figure
-        pyplot.close(figure)
     return Drawn(svg.getvalue(), png.getvalue())
 
 

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 INLINE = re.compile(r"`(?P<code>[^`]+)`|(?<![\w*])\*(?=\S)(?P<em>[^*]+)(?<=\S)\*(?![\w*])")
 FILTERS = (
     *(wording.count, wording.plural, wording.number, wording.percent, wording.percent_interval),
-    *(wording.format_value, wording.hint, wording.plain, wording.short, wording.listed),
+    *(wording.format_value, wording.plain, wording.short, wording.listed),
 )
 
 

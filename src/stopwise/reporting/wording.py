@@ -74,7 +74,7 @@ def estimate(mean: float, low: float, high: float) -> str:
         return number(mean, 4)
     if reach <= ROUNDING * max(1.0, abs(mean)):
         return f"{number(mean, 4)} ± 0"
-    decimals = _decimals(reach)
+    decimals = max(0, 1 - math.floor(math.log10(reach)))  # two digits of the width
     if decimals > 6:
         return f"{_minus(f'{mean:.3g}')} ± {reach:.2g}"
     if abs((high + low) / 2 - mean) > 0.01 * reach:  # not symmetric: ± would mislead
@@ -95,17 +95,6 @@ def format_value(value: Value) -> str:
             return count(value)
         case _:
             return number(value, 4)
-
-
-def hint(value: Value) -> str:
-    """Return what `format_value` leaves out of a mean: its interval and the number of values."""
-    if not isinstance(value, tuple) or not math.isfinite(value.mean):
-        return ""
-    if not math.isfinite(value.high - value.low):
-        return "one value: no interval"
-    decimals = _decimals(value.high - value.low) + 1
-    low, high = (_fixed(end, decimals) for end in (value.low, value.high))
-    return f"95 % confidence interval {low} to {high}, mean of {value.n}"
 
 
 def duration(seconds: float, parts: int = 2) -> str:
@@ -139,11 +128,6 @@ def short(name: str, longest: int = MAX_NAME_LENGTH) -> str:
 def code(name: str, longest: int = MAX_NAME_LENGTH) -> str:
     """Return a name as code, in the markup that pages take."""
     return f"`{short(name, longest).replace('`', chr(39)) or '?'}`"
-
-
-def _decimals(reach: float) -> int:
-    """Return the decimals that leave two digits of a width."""
-    return max(0, 1 - math.floor(math.log10(reach))) if reach > 0.0 else 3
 
 
 def _fixed(x: float, decimals: int) -> str:

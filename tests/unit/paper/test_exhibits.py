@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
+from matplotlib import rc_context
 
 from stopwise.experiments.runs import Trace, built
 from stopwise.experiments.spec import ExperimentSpec, PolicySpec
@@ -16,6 +17,7 @@ from stopwise.paper.fifths import exponent
 from stopwise.paper.reproduce import QUICK, repetitions
 from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim, Exhibit, Verdict, all_of, verdict
 from stopwise.paper.settings import LITERAL, NAMES, NEAR_GREEDY, SETTINGS, forced_rounds
+from stopwise.reporting.drawing import STYLE
 
 EVERYWHERE = {"USS-PD", "USS-PD-λI", "Thompson", "USS-UCB", "USS-TS", "clairvoyant"}
 Curves: TypeAlias = Mapping[tuple[str, str, str], Sequence[Sequence[float]]]
@@ -330,7 +332,9 @@ def test_legends_lie_inside_their_figures() -> None:
     exhibit = EXHIBITS["supervised"]
     evidence = evidence_of({cell[:3]: steady(100) for cell in exhibit.cells()})
     for picture in exhibit.build(evidence).pictures:
-        figure = picture.draw()
+        with rc_context(STYLE):
+            figure = picture.draw()
+            figure.draw_without_rendering()
         (legend,) = figure.legends
         box = legend.get_window_extent()
         assert min(box.x0, box.y0) >= 0

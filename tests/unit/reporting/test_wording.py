@@ -23,11 +23,6 @@ CASES: dict[Any, list[tuple[tuple[Any, ...], str]]] = {
         *[((inf,), "–"), ((-12345.6,), "−12,346"), ((-0.0,), "0"), ((5.55e-17,), "0")],
         *[((-3,), "−3"), ((True,), "yes"), ((0.06923,), "0.06923"), (("a",), "a")],
     ],
-    w.hint: [
-        ((Interval(2.0, 1.5, 2.5, 100),), "95 % confidence interval 1.50 to 2.50, mean of 100"),
-        ((Interval(2.0, -inf, inf, 1),), "one value: no interval"),
-        *[((2.0,), ""), (("word",), ""), ((Interval(nan, nan, nan, 1),), "")],
-    ],
     w.count: [((12345,), "12,345"), ((-3,), "−3")],
     w.plural: [((1, "round"), "1 round"), ((1200, "round"), "1,200 rounds")],
     w.number: [

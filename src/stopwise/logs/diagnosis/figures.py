@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from stopwise.logs.diagnosis.findings import Diagnosis, PairSummary
-from stopwise.reporting.drawing import SERIES, Axes, Figure, legend_below, panels, styled
+from stopwise.reporting.drawing import SERIES, Axes, Figure, legend_below, panels
 from stopwise.reporting.intervals import Estimate
 from stopwise.reporting.wording import short
 
@@ -24,7 +24,6 @@ def colours(count: int) -> list[str]:
     ]
 
 
-@styled
 def draw_frontier(diagnosis: Diagnosis) -> Figure:
     """Draw cost against disagreement, and against error where there are labels."""
     kinds = [("disagreement", f"differs from {_label(diagnosis.arms[-1].name)}")]
@@ -61,7 +60,6 @@ def _draw_curve(axes: Axes, diagnosis: Diagnosis, what: str) -> None:
     axes.yaxis.set_major_formatter(_percent)
 
 
-@styled
 def draw_reliability(diagnosis: Diagnosis, shown: Sequence[PairSummary]) -> Figure:
     """Draw predicted against observed disagreement, a panel for each pair."""
     columns = 1 if len(shown) == 1 else 2 if len(shown) <= 4 else 3

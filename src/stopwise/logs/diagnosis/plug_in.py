@@ -59,11 +59,7 @@ def summarise_arms(
 
 
 def saving(
-    cascade: Cascade,
-    stops: Ints,
-    differ: Bytes,
-    redrawn: Iterable[Floats],
-    flattened: Floats,
+    cascade: Cascade, stops: Ints, differ: Bytes, redrawn: Iterable[Floats], flattened: Floats
 ) -> Saving:
     """Return what the rule saves against always going to the last arm.
 

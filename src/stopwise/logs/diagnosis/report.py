@@ -1,6 +1,6 @@
 """The report of a diagnosis as files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -38,7 +38,8 @@ def write_report(
     ``progress("drawing", done, of)``, in pictures.
     """
     need_matplotlib("logs")
-    pictures = [p.picture for s in sections(diagnosis) for p in s.panels if p.picture is not None]
+    found = sections(diagnosis)
+    pictures = [p.picture for s in found for p in s.panels if p.picture is not None]
     drawn: dict[str, Drawn] = {}
     files: dict[str, bytes] = {}
     for done, picture in enumerate(pictures):
@@ -47,30 +48,8 @@ def write_report(
         files[f"figures/{picture.name}.svg"] = drawn[picture.name].svg
         files[f"figures/{picture.name}.png"] = drawn[picture.name].png
     files["diagnosis.json"] = as_json(diagnosis, command)
-    files[PAGE] = _html(diagnosis, drawn, command).encode()
-    write_files(folder, files)
-    progress("drawing", len(pictures), len(pictures))
-    return folder / PAGE
-
-
-def write_label_rows(log: Log, rows: Sequence[int], path: Path) -> None:
-    """Write `LabelPlan.rows` of a log as CSV, with empty labels; they are numbered from 1."""
-    header, *cells = log.texts(["id", "time", *log.layout.outputs], rows)
-    lines = [[str(row + 1), *texts, ""] for row, texts in zip(rows, cells, strict=True)]
-    path.write_bytes(b"".join(map(csv_line, [["row", *header, "label"], *lines])))
-
-
-def replay_command(diagnosis: Diagnosis, command: str) -> str:
-    """Return the command that compares policies on the log that a command diagnosed."""
-    labels = " --labels 100" if diagnosis.labelled else ""
-    return f"{command.replace('diagnose', 'replay', 1)} --answers{labels}"
-
-
-def _html(diagnosis: Diagnosis, drawn: Mapping[str, Drawn], command: str) -> str:
-    """Return the page: the verdict first, then the evidence. ``drawn`` are pictures by name."""
-    found = sections(diagnosis)
     headline, sign, badge = ANSWERS[diagnosis.verdict.answer]
-    return render(
+    page = render(
         TEMPLATES,
         "diagnosis.html",
         title=f"Diagnosis of {plain(diagnosis.log)}",
@@ -96,3 +75,20 @@ def _html(diagnosis: Diagnosis, drawn: Mapping[str, Drawn], command: str) -> str
         command=command,
         compare=replay_command(diagnosis, command),
     )
+    files[PAGE] = page.encode()
+    write_files(folder, files)
+    progress("drawing", len(pictures), len(pictures))
+    return folder / PAGE
+
+
+def write_label_rows(log: Log, rows: Sequence[int], path: Path) -> None:
+    """Write `LabelPlan.rows` of a log as CSV, with empty labels; they are numbered from 1."""
+    header, *cells = log.texts(["id", "time", *log.layout.outputs], rows)
+    lines = [[str(row + 1), *texts, ""] for row, texts in zip(rows, cells, strict=True)]
+    path.write_bytes(b"".join(map(csv_line, [["row", *header, "label"], *lines])))
+
+
+def replay_command(diagnosis: Diagnosis, command: str) -> str:
+    """Return the command that compares policies on the log that a command diagnosed."""
+    labels = " --labels 100" if diagnosis.labelled else ""
+    return f"{command.replace('diagnose', 'replay', 1)} --answers{labels}"

@@ -126,12 +126,8 @@ class ParquetWriter:
         pa, pq = arrow(), arrow("pyarrow.parquet")
         # The narrowest type that holds all answers; bools among numbers are 0 and 1.
         answer, number = pa.null(), None
-        for kind, wider in (
-            (bool, pa.bool_),
-            (int, pa.int64),
-            (float, pa.float64),
-            (str, pa.string),
-        ):
+        widths = {bool: pa.bool_, int: pa.int64, float: pa.float64, str: pa.string}
+        for kind, wider in widths.items():
             if kind in self._types:
                 answer, number = wider(), kind
         types = {"text": pa.string(), "number": pa.float64(), "answer": answer}

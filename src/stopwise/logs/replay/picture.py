@@ -4,7 +4,7 @@ from typing import Any
 
 from stopwise.errors import MissingPackageError
 from stopwise.logs.replay.results import CandidateResult, Replay
-from stopwise.reporting.drawing import MARKS, SERIES, draw, need_matplotlib, panels, styled
+from stopwise.reporting.drawing import MARKS, SERIES, draw, need_matplotlib, panels
 from stopwise.reporting.parts import Picture
 
 
@@ -20,7 +20,6 @@ def png(found: Replay) -> bytes | None:
     return draw(Picture("replay", title, title, lambda: _figure(found))).png
 
 
-@styled
 def _figure(found: Replay) -> Any:
     figure = panels(1, 1, width=5.6, height=3.8)
     (axes,) = figure.axes
