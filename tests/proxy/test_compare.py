@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 from stopwise.proxy.chat import Answer, Chat, StageFailure, Streamed, event
-from stopwise.proxy.compare import Comparison, form
+from stopwise.proxy.compare import Comparison
 from stopwise.proxy.context import REVEALED, Projection, of_answer
 
 
 def answer(text: str | None, **message: Any) -> Answer:
     choice = {"message": {"role": "assistant", "content": text, **message}}
     return Answer(json.dumps({"choices": [choice]}).encode())
+
+
+def compared(kind: str, text: str) -> Any:
+    return Comparison(kind).start()(answer(text))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +35,7 @@ def answer(text: str | None, **message: Any) -> Answer:
     ],
 )
 def test_answers_that_differ_in_their_writing_agree(kind: str, one: str, other: str) -> None:
-    assert form(kind)(one) == form(kind)(other)
+    assert compared(kind, one) == compared(kind, other)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ def test_answers_that_differ_in_their_writing_agree(kind: str, one: str, other: 
     ],
 )
 def test_answers_that_differ_do_not_agree(kind: str, one: str, other: str) -> None:
-    assert form(kind)(one) != form(kind)(other)
+    assert compared(kind, one) != compared(kind, other)
 
 
 def test_calls_of_tools_compare_by_name_and_arguments() -> None:

@@ -64,7 +64,6 @@ def test_everything_that_contradicts_itself_is_said_at_once(tmp_path: Path) -> N
         [[cascade]]
         name = "one"
         stage = [{name = "a", python = "math:sqrt"}, {name = "b", python = "math:sqrt"}]
-        max_cost = -0.0
         [[cascade]]
         name = "two"
         answer = "c"
@@ -83,13 +82,13 @@ def test_everything_that_contradicts_itself_is_said_at_once(tmp_path: Path) -> N
     for words in (
         "cascade[1].stage: two stages are called 'a'",
         "cascade[1].answer: no stage is called 'c'; there are a, a",
-        "cascade[1].stage[0].url is 'ftp://x': it must begin with http:// or https://",
+        "cascade[1].stage[0].url is 'ftp://x': write http:// or https://",
         "cascade[1].stage[0].model is missing",
-        "cascade[1].stage[0].key_env: NO_SUCH_KEY is not set: export NO_SUCH_KEY=",
+        "cascade[1].stage[0].key_env: NO_SUCH_KEY holds no key: export NO_SUCH_KEY=",
         "cascade[1].stage[0].cost is missing: write it, or price_in and price_out",
         "cascade[1].stage[1].python: 'nowhere:same' cannot be imported",
         "cascade[1].stage[1].price_in and price_out belong together",
-        "cascade[1].compare is 'regex': it must be text, json",
+        "cascade[1].compare: answers cannot be compared by 'regex'; write text, json",
         "cascade[1].policy is 'fixed-depth': it must be one of",
     ):
         assert words in said, said

@@ -14,7 +14,8 @@ from examples.proxy_upstreams import Upstream
 from examples.text_cascade import tickets
 from stopwise.cli.main import app
 from stopwise.proxy import config as configured
-from stopwise.proxy.report import Estimate, rule_stop
+from stopwise.proxy.report import rule_stop
+from stopwise.reporting.intervals import Z90, Estimate, mean
 from tests.proxy.harness import MESSAGES, proxied, stages, write_config
 
 
@@ -117,7 +118,7 @@ def shadow_day(seed: int) -> tuple[Estimate, float]:
         stops = [rule_stop(policy, *one) for one in some]
         return COSTS[2] - np.cumsum(COSTS)[stops]
 
-    return Estimate.mean(saved(requests)), saved([request() for _ in range(4000)]).mean()
+    return mean(saved(requests), Z90), saved([request() for _ in range(4000)]).mean()
 
 
 @pytest.mark.slow

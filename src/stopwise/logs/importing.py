@@ -7,7 +7,7 @@ import os
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import datetime
 from itertools import groupby, takewhile
@@ -23,9 +23,9 @@ from stopwise.logs.writer import LogWriter
 from stopwise.records import Progress, Round, no_progress
 from stopwise.reporting.files import put_in_place
 from stopwise.running.answers import normalised_text
+from stopwise.running.forms import Form, form
 
 Json: TypeAlias = dict[str, Any]
-Form: TypeAlias = Callable[[str], str | None]
 CALL = ("case_id", "model", "answer", "cost", "time", "letters", "turns", "tools", "tokens")
 CONTEXT = ("log_prompt_letters", "turns", "tools")
 LETTERS = 4  # of English in a token, roughly: for prompts of which only the tokens are known
@@ -36,7 +36,6 @@ ANSWERS = ("gen_ai.choice", "gen_ai.content.completion")
 SAID = ("gen_ai.output.messages", "gen_ai.completion.0.content")
 SAID_IN_EVENT = ("gen_ai.completion", "gen_ai.event.content", "message", "content")
 TEXTS = ("message", "parts", "content", "text", "refusal", "tool_calls", "output", "response")
-NUMBER = re.compile(r"(?:(?<!\w)-)?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[+-]?\d+)?")
 LINKS = ("trace_id", "session_id")  # of LiteLLM
 SETTINGS = (
     "Answers are recorded only if asked for: in LiteLLM by store_prompts_in_spend_logs: true, in "
@@ -74,11 +73,11 @@ def import_calls(
     """Write recorded calls as a log, one row per case, in place of ``out``.
 
     ``arms`` are models in the order of the cascade (default: all, by mean cost), ``compare`` is a
-    form of `canonical_form`, and ``case`` names the attribute or field that the calls of a case
+    `form` of answers, and ``case`` names the attribute or field that the calls of a case
     share (default: the trace, the session or ``custom_id``). Calls wait in a temporary database on
     disk: files may be larger than memory.
     """
-    form, found = canonical_form(compare), Imported()
+    compared_form, found = form(compare), Imported()
     format_of(out)
     with closing(sqlite3.connect("")) as calls:
         calls.execute(f"CREATE TABLE calls (source, {', '.join(CALL)})")
@@ -96,40 +95,11 @@ def import_calls(
         models = _models(calls, arms, found)
         new = out.with_name(f".{os.getpid()}-{out.name}")
         try:
-            _write(calls, new, models, form, found)
+            _write(calls, new, models, compared_form, found)
             put_in_place(new, out)
         finally:
             new.unlink(missing_ok=True)
     return found
-
-
-def canonical_form(compare: str) -> Form:
-    """Return a function from an answer to what is compared, or to None if it has not that form.
-
-    Examples
-    --------
-    >>> canonical_form("choice:yes|no")("**No**, it is not."), canonical_form("number")("x = 1.50")
-    ('no', '1.5')
-    """
-    kind, _, rest = compare.partition(":")
-    words = [normalised_text(word) for word in rest.split("|") if word.strip()]
-    if compare not in ("text", "json", "number") and (kind != "choice" or len(words) < 2):
-        raise InvalidParameterError(
-            f"answers cannot be compared by {compare!r}; write text, json, number or choice:a|b|c"
-        )
-
-    def form(answer: str) -> str | None:
-        text = normalised_text(answer)
-        if kind == "json":
-            with suppress(ValueError):
-                bare = re.sub(r"^\s*```\w*|```\s*$", "", answer)
-                return json.dumps(json.loads(bare), sort_keys=True, ensure_ascii=False)
-        if kind == "number" and (numbers := NUMBER.findall(text)):
-            return f"{float(numbers[-1].replace(',', '')):.12g}"
-        said = [word for word in words if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
-        return text or answer if kind == "text" else said[0] if len(said) == 1 else None
-
-    return form
 
 
 def calls_of(record: Any, case: str | None = None) -> list[Json]:
@@ -307,7 +277,7 @@ def _write(
     pairs, priced = 0, None not in found.costs.values()
     with LogWriter(path, [*found.costs], CONTEXT, costs=priced) as log:
         for case, group in groupby(rows, lambda row: str(row[1])):
-            said, asked = dict[str, tuple[str, Any]](), Json()
+            said, asked = dict[str, tuple[Any, Any]](), Json()
             for source, *cells in group:
                 call = dict(zip(CALL, cells, strict=True))
                 asked = {key: cell for key, cell in call.items() if cell is not None} | asked
@@ -317,8 +287,9 @@ def _write(
                 elif arm is not None:
                     compared = form(call["answer"])
                     found.unlike += compared is None
-                    text = compared or normalised_text(call["answer"]) or call["answer"]
-                    said[arm] = text, call["cost"]
+                    if compared in (None, ""):  # "" would be no answer
+                        compared = normalised_text(call["answer"]) or call["answer"]
+                    said[arm] = compared, call["cost"]
             found.cases += 1
             found.answers.update(said.keys())
             found.complete += len(said) == len(models)

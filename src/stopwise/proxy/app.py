@@ -29,6 +29,7 @@ CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 EVENTS = "text/event-stream"
 WAITING, WORKERS = 200, 8  # rounds in shadow that may wait, and that run at the same time
 RETRY = 1.0  # seconds
+SHADOW = "shadow mode: always this stage"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -125,7 +126,7 @@ class ProxyApp(App):
         chat = Chat(await request.body())
         live = self.cascades.get(chat.model)
         if live is None:
-            words = f"there is no model {chat.model!r}; there are {', '.join(self.cascades)}"
+            words = f"there is no model {chat.model!r}; GET {MODELS} lists those there are"
             raise Refusal(404, "model_not_found", words, field="model")
         request.params = {"name": chat.model}
         self.access.check_key(request, "decide")
@@ -139,8 +140,9 @@ class ProxyApp(App):
         try:
             await asyncio.wait([work, *others], return_when=asyncio.FIRST_COMPLETED)
             if turn.relay is not None and turn.streaming:
-                head = self._headers(turn, turn.live.last, "the last stage that was needed")
-                return Response(200, _sent(turn.relay, work), EVENTS, head)
+                why = SHADOW if shadow else "the last stage that was needed"
+                head = self._headers(turn, turn.streamed, why)
+                return Response(200, _sent(turn.relay, work), turn.relay.media_type, head)
             if not work.done():
                 raise Refusal(400, "bad_request", "the caller went away")
             return self._response(turn, work.result())
@@ -153,7 +155,12 @@ class ProxyApp(App):
                 work.cancel()
 
     async def _worked(self, turn: Turn, shadow: bool) -> Outcome:
-        outcome = await (self._as_before(turn) if shadow else self._decided(turn))
+        try:
+            outcome = await (self._as_before(turn) if shadow else self._decided(turn))
+        except Exception as error:
+            if turn.relay is not None:  # or the caller of a stream would wait for ever
+                await turn.relay.fail(str(error) or type(error).__name__)
+            raise
         if turn.relay is not None and turn.streaming:
             await turn.relay.end(b"" if shadow else DONE)
         return outcome
@@ -195,10 +202,10 @@ class ProxyApp(App):
                 break
             except StageFailure:
                 self._count(turn.live.config.name, "stage failed")
-        if turn.answers and not turn.streaming:
-            arm = max(turn.answers)
+        arm = turn.streamed if turn.streaming else max(turn.answers, default=-1)
+        if arm in turn.answers:
             return Outcome(arm, turn.answers[arm], why)
-        raise turn.failures[-1]
+        raise turn.failures[-1] if turn.failures else StageFailure(why)
 
     async def _as_before(self, turn: Turn) -> Outcome:
         """Answer from the stage that the user named; perhaps learn from it in the background."""
@@ -209,7 +216,7 @@ class ProxyApp(App):
                 self._waiting.put_nowait((turn.live, turn.chat, answer))
             except asyncio.QueueFull:
                 self._count(config.name, "shadow dropped")
-        return Outcome(config.answer_arm, answer, "shadow mode: always this stage")
+        return Outcome(config.answer_arm, answer, SHADOW)
 
     async def _shadow_rounds(self) -> None:
         """Run sampled requests through all stages, one after another, within the budget."""
@@ -238,16 +245,15 @@ class ProxyApp(App):
     def _response(self, turn: Turn, outcome: Outcome) -> Response:
         answer, usage = outcome.answer, turn.usage()
         head = self._headers(turn, outcome.arm, outcome.reason)
-        if not turn.chat.stream:
+        if turn.relay is None or turn.relay.untouched:
             return Response(200, answer.with_usage(usage), headers=head)
         events = answer.events(usage, include_usage=turn.chat.include_usage)
         return Response(200, events, EVENTS, head)
 
     def _headers(self, turn: Turn, arm: int, reason: str) -> tuple[tuple[str, str], ...]:
         config, spent = turn.live.config, turn.spent
-        if turn.streaming:
-            arm = config.answer_arm if config.mode == "shadow" else arm
-            spent += config.expected(arm)  # what it really costs is known at its end
+        if arm not in turn.answers:  # a stream: what it really costs is known at its end
+            spent += config.expected(arm)
         head = {"arm": config.stage[arm].name, "depth": str(arm + 1), "cost": f"{spent:.6g}"}
         head |= {"reason": reason} | ({} if turn.round is None else {"round": turn.round})
         plain = {name: one.encode("ascii", "replace").decode() for name, one in head.items()}

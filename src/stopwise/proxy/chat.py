@@ -105,7 +105,8 @@ class Answer:
             self.choice: dict[str, Any] = self.body["choices"][0]
             self.message: dict[str, Any] = self.choice["message"]
             self.text = text_of(self.message.get("content"))
-            self.usage: dict[str, Any] = self.body.get("usage") or {}
+            used: Any = self.body.get("usage")
+            self.usage: dict[str, Any] = cast(Any, used) if isinstance(used, dict) else {}
             tokens = (self.usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
             self.tokens = tuple(int(one or 0) for one in tokens)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -143,14 +144,14 @@ class Answer:
         head |= {name: self.body[name] for name in ("id", "created") if name in self.body}
         chunks: list[dict[str, Any]] = []
         for choice in self.body["choices"]:
-            delta = dict(choice["message"])
+            delta = dict(choice.get("message") or {})
             if delta.get("tool_calls"):
                 delta["tool_calls"] = [
                     {"index": k, **call} for k, call in enumerate(delta["tool_calls"])
                 ]
             begun = {"delta": delta, "finish_reason": None}
             chunks += [{**head, "choices": [{**choice, **begun}]}]
-            del chunks[-1]["choices"][0]["message"]
+            chunks[-1]["choices"][0].pop("message", None)
             ended = {name: choice.get(name) for name in ("index", "finish_reason")}
             chunks += [{**head, "choices": [{**ended, "delta": {}}]}]
         if include_usage:
@@ -224,12 +225,15 @@ class Streamed:
             self.usage = chunk.get("usage") or self.usage
             for one in chunk.get("choices") or ():
                 self._add(one)
-        except (msgspec.MsgspecError, AttributeError, LookupError, TypeError) as error:
+        except (
+            *(msgspec.MsgspecError, AttributeError, LookupError, TypeError),
+            *(UnicodeError, RecursionError),
+        ) as error:
             raise StageFailure(f"the stream holds what is no chunk of an answer: {error}") from None
         return chunk
 
     def _add(self, one: dict[str, Any]) -> None:
-        index = one.get("index", 0)
+        index = int(one.get("index") or 0)
         known = self.choices.setdefault(index, {"index": index, "message": {"role": "assistant"}})
         message: dict[str, Any] = known["message"]
         delta: dict[str, Any] = one.get("delta") or {}
@@ -237,13 +241,19 @@ class Streamed:
             if name == "tool_calls":
                 calls: dict[int, dict[str, Any]] = message.setdefault("tool_calls", {})
                 for call in cast(list[dict[str, Any]], value or []):
-                    _append(calls.setdefault(call.get("index", 0), {}), call)
+                    _append(calls.setdefault(int(call.get("index") or 0), {}), call)
             else:
                 _append(message, {name: value})
         if one.get("logprobs"):
             found = known.setdefault("logprobs", {"content": []})["content"]
             found.extend(one["logprobs"].get("content") or ())
         known["finish_reason"] = one.get("finish_reason") or known.get("finish_reason")
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the answer has come: its end, or the end of each of its choices."""
+        ended = [choice["finish_reason"] for choice in self.choices.values()]
+        return self.done or (bool(ended) and all(ended))
 
     def body(self) -> bytes:
         """Return the answer as it would have come without a stream."""

@@ -5,12 +5,14 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import fields
+from yarl import URL
 
 from stopwise.errors import InvalidParameterError, StopwiseError
 from stopwise.policies.registry import POLICIES, takes
@@ -125,7 +127,10 @@ class Cascade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Return how answers are compared."""
         if isinstance(self.compare, str):
             return Comparison(self.compare)
-        return Comparison("text", function(self.compare.python))
+        same = function(self.compare.python)
+        if iscoroutinefunction(same):
+            raise InvalidParameterError(f"{self.compare.python!r} is async: it must be a function")
+        return Comparison("text", same)
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -219,11 +224,15 @@ def _faults(cascade: Cascade, environment: Mapping[str, str] | None) -> list[str
         prices = stage.price_in, stage.price_out
         if stage.cost is None and None in prices and stage.url is not None:
             found.append(f"stage[{k}].cost is missing: write it, or price_in and price_out")
+        if not stage.name.isprintable():
+            found.append(f"stage[{k}].name is {stage.name!r}: it must be printable")
+        if own := {"model", "messages", "stream"} & stage.extra.keys():
+            found.append(f"stage[{k}].extra: the proxy itself sends {', '.join(sorted(own))}")
         if (prices[0] is None) != (prices[1] is None):
             found.append(f"stage[{k}].price_in and price_out belong together: write both or none")
     if cascade.embedding is not None:
         found += [f"embedding.{one}" for one in _source_faults(cascade.embedding, environment)]
-    found += _raised("", cascade.comparison)
+    found += _raised("compare: ", cascade.comparison)
     cap = cascade.max_cost
     if not found and cap is not None and cap < (first := cascade.expected(0)):
         found.append(f"max_cost is {cap:g}, less than one call of {names[0]!r}, {first:g}")
@@ -240,12 +249,19 @@ def _source_faults(source: Stage | Embedding, environment: Mapping[str, str] | N
     if source.python is not None:
         return _raised("python: ", lambda: function(str(source.python)))
     found: list[str] = []
-    if not str(source.url).startswith(("http://", "https://")):
-        found.append(f"url is {source.url!r}: it must begin with http:// or https://")
+    try:
+        url = URL(str(source.url))
+        valid = url.scheme in ("http", "https") and url.host and not url.query_string
+    except ValueError:
+        valid = False
+    if not valid:
+        found.append(f"url is {source.url!r}: write http:// or https://, a host, perhaps a path")
     if source.model is None:
         found.append('model is missing: write the name that the upstream knows, model = "…"')
-    if source.key_env and environment is not None and not environment.get(source.key_env):
-        found.append(f"key_env: {source.key_env} is not set: export {source.key_env}=…")
+    if source.key_env and environment is not None:
+        key = environment.get(source.key_env, "")
+        if not (key and key.isascii() and key.isprintable()):
+            found.append(f"key_env: {source.key_env} holds no key: export {source.key_env}=…")
     return found
 
 

@@ -3,50 +3,20 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stopwise.logs.log import Log
 from stopwise.policies.contextual import Contextual
 from stopwise.proxy.config import Cascade, Config
+from stopwise.reporting.intervals import Z90, Estimate, mean, wilson
 from stopwise.service.recovery import recover_state
 from stopwise.service.tools import reading
 from stopwise.service.tools.exporting import export_rounds
 
-SURE = 1.645  # standard deviations on either side of an interval of 90 %
 LEAST = 30  # rounds
-
-
-class Estimate(NamedTuple):
-    """A mean with an interval that covers the true one in nine of ten cases."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def mean(cls, values: NDArray[np.float64]) -> "Estimate":
-        """Estimate the mean of what a few values were drawn from.
-
-        Examples
-        --------
-        >>> Estimate.mean(np.array([0.0, 1.0, 1.0, 0.0]))
-        Estimate(value=0.5, low=0.02..., high=0.97...)
-        """
-        n, mean = len(values), float(values.mean())
-        width = SURE * float(values.std(ddof=1)) / n**0.5
-        return cls(mean, mean - width, mean + width)
-
-    @classmethod
-    def share(cls, k: int, n: int) -> "Estimate":
-        """Estimate a share of which k of n were seen (Wilson's interval: 0 of n is not certain)."""
-        more = SURE**2
-        centre = (k + more / 2) / (n + more)
-        width = SURE * (k * (n - k) / n + more / 4) ** 0.5 / (n + more)
-        return cls(k / n, max(centre - width, 0.0), min(centre + width, 1.0))
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -111,8 +81,8 @@ def estimate(cascade: Cascade, policy: Contextual, log: Log) -> Report:
         cascade.name,
         len(stops),
         float(own[answer]),
-        Estimate.mean(own[answer] - np.cumsum(own)[stops]),
-        Estimate.share(changes.total(), len(stops)),
+        mean(own[answer] - np.cumsum(own)[stops], Z90),
+        wilson(changes.total(), len(stops), Z90),
         {one.name: float((stops == arm).mean()) for arm, one in enumerate(cascade.stage)},
         [(*answers, count) for answers, count in changes.most_common(10)],
     )
@@ -125,7 +95,9 @@ async def report(config: Config, out: Path) -> list[Report]:
     for name, cascade in config.cascades.items():
         file = out / f"{name}-rounds.jsonl"
         async with reading.existing(config.settings.store) as store:
-            exported = await export_rounds(store, file, name, "plain", reading.no_progress)
+            exported = await export_rounds(
+                store, file, name, "plain", reading.no_progress, complete_only=True
+            )
             policy = reading.chosen(await recover_state(store), name).policy
         if exported.counts["written"]:
             found.append(estimate(cascade, cast(Contextual, policy), Log(file)))

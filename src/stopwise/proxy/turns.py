@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -51,12 +51,17 @@ class Live:
             self._projection = Projection(by.size, by.seed)
             self._embed = partial(embed, by, poster(by, "embeddings", session))
 
-    async def context(self, chat: Chat) -> list[float]:
-        """Return what is known before the first arm."""
+    async def context(self, chat: Chat, seconds: float) -> list[float]:
+        """Return what is known before the first arm, within some seconds."""
         known = of_request(chat, self.config.context)
         if self.config.embedding is None:
             return known
-        return known + await self._projection.of_prompt(chat, self._embed)
+
+        async def embedded(text: str) -> Sequence[float]:
+            async with asyncio.timeout(seconds):
+                return await self._embed(text)
+
+        return known + await self._projection.of_prompt(chat, embedded)
 
 
 class Turn:
@@ -72,7 +77,8 @@ class Turn:
         self.failures: list[StageFailure] = []
         self.calls = 0
         self.spent = 0.0
-        self.round: str | None = None  # its id in the service
+        self.round: str | None = None  # its id in the service, once that is in the log
+        self.streamed = live.last  # the stage whose answer is streamed, if any
 
     async def ask(self, arm: int, chat: Chat) -> Answer:
         """Return the answer of a stage, asked unless it has answered already."""
@@ -82,9 +88,11 @@ class Turn:
         relay = self.relay if arm == self.live.last or self.final else None
         if relay is not None:
             relay.used = [one.usage for one in self.answers.values()]
+            self.streamed = arm
         self.calls += 1
         try:
-            answer = await self.live.sources[arm].ask(chat, seconds, relay)
+            left = self.until - time.monotonic()
+            answer = await self.live.sources[arm].ask(chat, seconds, left, relay)
         except StageFailure as failure:
             self.failures.append(failure)
             raise
@@ -166,10 +174,15 @@ def _goes_on(answer: RoundAnswer) -> bool:
     return answer.next is not None
 
 
+def _share(until: float) -> float:
+    """Return the seconds that Stopwise itself may take: a part of what is left for the stages."""
+    return min(LEARN_SECONDS, max((until - time.monotonic()) / 4, 0.02))
+
+
 async def learned(work: Awaitable[T], until: float) -> T:
     """Await something of the service; whatever goes wrong there is `CannotLearn`."""
     try:
-        async with asyncio.timeout(min(LEARN_SECONDS, max(until - time.monotonic(), 0.01))):
+        async with asyncio.timeout(_share(until)):
             return await work
     except TimeoutError:
         raise CannotLearn("the service took too long") from None
@@ -189,9 +202,19 @@ async def play(
     name = live.config.name
     # The beginning of a stream already names its round, which must be in the log then.
     early = None if chat.stream else _always
-    request = RoundRequest(await live.context(chat), complete=complete or UNSET)
-    (opened,), _ = await learned(service.open_rounds(name, request, None, early), turn.until)
-    turn.round = opened.id
+    context = await live.context(chat, _share(turn.until))
+    request = RoundRequest(context, complete=complete or UNSET)
+    opening = asyncio.ensure_future(service.open_rounds(name, request, None, early))
+
+    async def give_up() -> None:
+        (left,), _ = await opening
+        await ServedRound(service, name, left).end()
+
+    try:
+        (opened,), _ = await learned(asyncio.shield(opening), turn.until)
+    except BaseException:
+        background(give_up())  # it may be opened yet
+        raise
     served, compared = ServedRound(service, name, opened), live.comparison.start()
     stages = [
         Stage(partial(turn.ask, arm), reveals=of_answer, canonical=compared)
@@ -201,14 +224,17 @@ async def play(
     async def do(step: Any) -> Any:
         if isinstance(step, Ask):
             return await ask_async(*step)
-        return await learned(step, time.monotonic() + LEARN_SECONDS)
+        return await learned(step, turn.until)
 
     loop = RoundLoop(stages, chat, served, None)
-    ended = False
+    turn.round = None if early else opened.id
     try:
         await drive_async(loop.steps(), do)
-        ended = loop.failure is None
-    finally:
-        if not ended:  # a stage failed, the caller went away: learn from those that answered
-            background(served.end())
+        if loop.failure is not None:
+            await learned(served.end(), turn.until)  # learn from the stages that answered
+    except BaseException:
+        turn.round = None
+        background(served.end())
+        raise
+    turn.round = opened.id
     return loop

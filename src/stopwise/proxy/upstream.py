@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any
+from typing import Any, cast
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -26,6 +26,7 @@ from stopwise.running.calls import ask_async
 
 AHEAD = 64  # events of a stream that may wait for a slow caller
 MAX_EVENT = 16_000_000  # bytes
+AFTER_END = 1.0  # seconds that a stream may stay open after its last event
 # Statuses of an upstream that say that the request itself is at fault.
 REQUESTS = frozenset({400, 404, 405, 409, 413, 415, 422, 429})
 
@@ -45,9 +46,16 @@ class Relay:
     def __init__(self, *, untouched: bool) -> None:
         self.untouched = untouched
         self.started = asyncio.Event()
+        self.media_type = "text/event-stream"
         self.used: Sequence[dict[str, Any]] = ()  # by the stages before
         self._parts: asyncio.Queue[bytes | None] = asyncio.Queue(AHEAD)
         self._ended = False
+
+    def begin(self, media_type: str) -> None:
+        """Note that a stream begins; one that is passed on untouched begins here."""
+        if self.untouched:
+            self.media_type = media_type if media_type.isascii() else self.media_type
+            self.started.set()
 
     async def put(self, part: bytes) -> None:
         """Pass a part on; the first one begins the answer."""
@@ -60,6 +68,11 @@ class Relay:
             self._ended = True
             await self._parts.put(last)
             await self._parts.put(None)
+
+    async def fail(self, words: str) -> None:
+        """End a stream that has begun with an error."""
+        if self.started.is_set():
+            await self.end(event(error_body(502, words)))
 
     async def parts(self) -> AsyncGenerator[bytes, None]:
         """Yield the parts as they come."""
@@ -78,20 +91,26 @@ class Source:
         self._call = None if stage.python is None else configured.function(stage.python)
         self._post = poster(stage, "chat/completions", session)
 
-    async def ask(self, chat: Chat, seconds: float, relay: Relay | None = None) -> Answer:
-        """Return the answer, passed on as it comes where there is a relay; or `StageFailure`."""
+    async def ask(
+        self, chat: Chat, seconds: float, left: float = 0.0, relay: Relay | None = None
+    ) -> Answer:
+        """Return the answer, or raise `StageFailure`.
+
+        Where there is a relay, the answer is passed on as it comes: then ``seconds`` limit each
+        pause, and ``left`` limits the whole.
+        """
         try:
             if self._call is not None:
                 answer = await self._called(self._call, chat, seconds)
             elif relay is None:
                 answer = await self._asked(chat, seconds)
             else:
-                answer = await self._streamed(chat, seconds, relay)
+                answer = await self._streamed(chat, seconds, left, relay)
         except TimeoutError:
             words = f"{self.stage.name} did not answer within {seconds:.3g} seconds"
             raise StageFailure(words, 504) from None
-        except aiohttp.ClientError as error:
-            words = f"{self.stage.name} cannot be reached: {error or type(error).__name__}"
+        except (aiohttp.ClientError, ValueError) as error:  # a ValueError: no valid header
+            words = f"{self.stage.name} cannot be reached: {str(error) or type(error).__name__}"
             raise StageFailure(words) from None
         except StageFailure as failure:
             raise StageFailure(
@@ -108,9 +127,12 @@ class Source:
             raise
         except Exception as error:
             raise StageFailure(f"{type(error).__name__}: {error}") from error
-        if isinstance(given, str):
-            return Answer.of_text(given, self.stage.name)
-        return Answer(msgspec.json.encode(given, enc_hook=str))
+        try:
+            if isinstance(given, str):
+                return Answer.of_text(given, self.stage.name)
+            return Answer(msgspec.json.encode(given, enc_hook=str))
+        except UnicodeError as error:
+            raise StageFailure(f"the answer is no text: {error}") from None
 
     async def _asked(self, chat: Chat, seconds: float) -> Answer:
         sent = chat.sent(self.stage.model, stream=False, extra=self.stage.extra)
@@ -118,51 +140,92 @@ class Source:
             body = await response.read()
         return _answer(response, body)
 
-    async def _streamed(self, chat: Chat, seconds: float, relay: Relay) -> Answer:
+    async def _streamed(self, chat: Chat, seconds: float, left: float, relay: Relay) -> Answer:
+        """Pass a stream on; ``seconds`` limit its pauses, ``left`` limits all of it."""
         sent = chat.sent(self.stage.model, stream=True, extra=self.stage.extra)
-        streamed = Streamed()
+        clock, streamed = asyncio.get_running_loop().time, Streamed()
+        until, problem = clock() + left, None
         try:
-            async with asyncio.timeout(seconds), self._post(sent) as response:
-                if "event-stream" not in response.headers.get("content-type", ""):
+            async with asyncio.timeout(seconds) as limit, self._post(sent) as response:
+                kind = response.headers.get("content-type", "")
+                if response.status != 200 or "event-stream" not in kind:
                     return _answer(response, await response.read())  # it does not stream
-                await self._pass_on(response, streamed, relay)
-            if not streamed.done:
+                relay.begin(kind)
+                events = _Events()
+                async for part in response.content.iter_any():
+                    pause = AFTER_END if streamed.done else seconds
+                    limit.reschedule(min(clock() + pause, until))
+                    if relay.untouched:
+                        await relay.put(part)
+                    problem = problem or await self._pass_on(events.add(part), streamed, relay)
+                problem = problem or await self._pass_on(events.rest(), streamed, relay)
+        except (TimeoutError, aiohttp.ClientError) as error:
+            if not streamed.done:  # else all has come, and the upstream did not hang up
+                broken = f"{self.stage.name} broke off: {str(error) or type(error).__name__}"
+                await relay.fail(broken)
+                raise
+        try:
+            if problem is not None:
+                raise problem
+            if not streamed.complete:
                 raise StageFailure("the stream broke off")
             return Answer(streamed.body())
-        except (TimeoutError, aiohttp.ClientError, StageFailure) as error:
-            if relay.started.is_set():
-                broken = f"{self.stage.name} broke off: {error or type(error).__name__}"
-                await relay.end(event(error_body(502, broken)))
+        except StageFailure:
+            if relay.untouched:
+                await relay.end(b"")  # the caller has it as it came; nothing is learned from it
             raise
 
     async def _pass_on(
-        self, response: aiohttp.ClientResponse, into: Streamed, relay: Relay
-    ) -> None:
-        waiting = b""
-        async for part in response.content.iter_any():
-            if relay.untouched:
-                await relay.put(part)
-            waiting = (waiting + part).replace(b"\r\n", b"\n")
-            *events, waiting = waiting.split(b"\n\n")
-            if len(waiting) > MAX_EVENT:
-                raise StageFailure("an event of the stream is too long")
-            for raw in events:
+        self, events: list[bytes], into: Streamed, relay: Relay
+    ) -> StageFailure | None:
+        """Collect events, and pass them on; return what is wrong with them."""
+        for raw in events:
+            try:
                 chunk = into.add(_data(raw))
-                used = (chunk or {}).get("usage")
-                if into.done or relay.untouched:
-                    continue
-                if chunk is not None and used and relay.used:
-                    total = total_usage([*relay.used, used])
-                    await relay.put(event({**chunk, "usage": total}))
-                else:
-                    await relay.put(raw + b"\n\n")
+            except StageFailure as failure:
+                if relay.untouched:
+                    return failure
+                raise
+            if into.done or relay.untouched:
+                continue
+            used = (chunk or {}).get("usage")
+            if chunk is not None and isinstance(used, dict) and relay.used:
+                total = total_usage([*relay.used, cast(dict[str, Any], used)])
+                await relay.put(event({**chunk, "usage": total}))
+            else:
+                await relay.put(raw + b"\n\n")
+        return None
+
+
+class _Events:
+    """Cuts a stream of bytes into events."""
+
+    def __init__(self) -> None:
+        self._waiting = b""
+
+    def add(self, part: bytes) -> list[bytes]:
+        """Return the events that are complete now."""
+        waiting = self._waiting + part
+        held = b"\r" if waiting.endswith(b"\r") else b""  # "\n" may follow
+        lines = waiting.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *events, rest = lines.split(b"\n\n")
+        self._waiting = rest + held
+        if len(rest) > MAX_EVENT:
+            raise StageFailure("an event of the stream is too long")
+        return events
+
+    def rest(self) -> list[bytes]:
+        """Return what is left at the end."""
+        return [self._waiting] if self._waiting.strip() else []
 
 
 def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
     """Return the answer in a response, or raise `StageFailure` with what came instead."""
     status, headers = response.status, response.headers
-    media_type = headers.get("content-type", "application/json")
-    reply = Reply(status, body, media_type, headers.get("retry-after"))
+    media_type = headers.get("content-type", "")
+    media_type = media_type if media_type.isascii() and media_type else "application/json"
+    after = headers.get("retry-after")
+    reply = Reply(status, body, media_type, after if (after or "").isascii() else None)
     if status == 200:
         try:
             return Answer(body)

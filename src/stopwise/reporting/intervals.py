@@ -1,4 +1,4 @@
-"""95 % intervals for shares and means."""
+"""Intervals for shares and means, of 95 % unless another width is given."""
 
 import math
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 NORMAL = NormalDist()
-Z95 = NORMAL.inv_cdf(0.975)
+Z90, Z95 = NORMAL.inv_cdf(0.95), NORMAL.inv_cdf(0.975)
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A number and its 95 % interval, from low to high."""
+    """A number and its interval, from low to high."""
 
     value: float
     low: float
@@ -26,7 +26,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
-def wilson(hits: float, n: float) -> Estimate:
+def wilson(hits: float, n: float, z: float = Z95) -> Estimate:
     """Return a share with Wilson's interval, valid at 0 and 1 too; (0, 1) without any row.
 
     Examples
@@ -36,24 +36,24 @@ def wilson(hits: float, n: float) -> Estimate:
     """
     if n <= 0:
         return Estimate(0.0, 0.0, 1.0)
-    share, z2 = hits / n, Z95 * Z95
+    share, z2 = hits / n, z * z
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    half = z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
     # exactly 0 and 1 at the ends, in spite of rounding
     low = 0.0 if hits == 0 else max(middle - half, 0.0)
     high = 1.0 if hits == n else min(middle + half, 1.0)
     return Estimate(share, low, high)
 
 
-def around(value: float, error: float) -> Estimate:
-    """Return a number and the interval of 1.96 standard errors about it."""
-    return Estimate(value, value - Z95 * error, value + Z95 * error)
+def around(value: float, error: float, z: float = Z95) -> Estimate:
+    """Return a number and the interval of z standard errors about it."""
+    return Estimate(value, value - z * error, value + z * error)
 
 
-def mean(values: NDArray[np.float64]) -> Estimate:
+def mean(values: NDArray[np.float64], z: float = Z95) -> Estimate:
     """Return the mean of two or more independent values with its normal interval."""
     n = len(values)
-    return around(float(values.mean()), float(values.std(ddof=1)) / math.sqrt(n))
+    return around(float(values.mean()), float(values.std(ddof=1)) / math.sqrt(n), z)
 
 
 def chi_square_limit(freedom: int, chance: float) -> float:

@@ -222,6 +222,7 @@ class Writer:
         if not self._early:
             self._early_until = time.monotonic() + LATER
         events, self._early = self._early, []
+        early = list(events)
         base = state.position + 1 - len(events)
         answers: list[object] = []  # a `Refusal` is one
         try:
@@ -237,14 +238,18 @@ class Writer:
             if len(answers) < len(self._current):
                 _fail([self._current[len(answers)][1]], error)  # the request that failed
             self._fail_group("the service is reading its log again")
-            await self._store.release()
+            if early:  # these were answered
+                digest = chain_digest(state.log_digest, payload := codec.encode(early))
+                await self._store.commit(Block(base, len(early), now, digest, payload))
+            else:
+                await self._store.release()
             return
         group, rest = self._current[: len(answers)], self._current[len(answers) :]
         self._queues[slow] = rest + self._queues[slow]  # after this commit
         self._current = group
         self._last_group = 0 if slow else len(group)
-        for (_, future, early), answer in zip(group, answers, strict=True):
-            if early is not None and not isinstance(answer, Refusal) and early(answer):
+        for (_, future, at_once), answer in zip(group, answers, strict=True):
+            if at_once is not None and not isinstance(answer, Refusal) and at_once(answer):
                 _succeed(future, answer)
         answered = group and all(future.done() for _, future, _ in group)
         if answered and not self._store.shared and time.monotonic() < self._early_until:
@@ -257,7 +262,7 @@ class Writer:
             try:
                 await self._store.commit(self._held)
             except StoreError:
-                # It may be in the log or not; what is certain is that nobody was answered.
+                # It may be in the log or not; what is certain is that no round's end was answered.
                 self._fail_group("it is not known whether this was stored")
                 raise
             self._counters.commits.add(time.perf_counter() - began)

@@ -51,9 +51,18 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 async def export_rounds(
-    store: EventStore, out: Path, cascade: str | None, contexts: Contexts, progress: Progress
+    store: EventStore,
+    out: Path,
+    cascade: str | None,
+    contexts: Contexts,
+    progress: Progress,
+    *,
+    complete_only: bool = False,
 ) -> Exported:
-    """Write the rounds of a cascade, in the order of learning; of a damaged log write nothing."""
+    """Write the rounds of a cascade, in the order of learning; of a damaged log write nothing.
+
+    ``complete_only`` leaves out all but those that ran every arm because they were asked to.
+    """
     if out.suffix.lower() not in SUFFIXES:
         raise InvalidParameterError(f"the name {out.name} must end in {', '.join(SUFFIXES)}")
     await reading.check_end(store)
@@ -90,7 +99,7 @@ async def export_rounds(
         LogWriter(path, columns, names[: sees[0]], revealed, labels=bool(labels)) as writer,
     ):
         events = _events(store, start, progress, "exporting")
-        async for event, context, time in _ended(events, start.state, learner):
+        async for event, context, time in _ended(events, start.state, learner, complete_only):
             if context is None:
                 counts["lost"] += 1
                 continue
@@ -129,7 +138,9 @@ def _kind(form: bytes) -> str:
     return "number" if exact else "other"  # of all whole numbers, these are exact as floats
 
 
-async def _ended(events: Events, before: State, learner: Learner) -> AsyncIterator[Ended]:
+async def _ended(
+    events: Events, before: State, learner: Learner, complete_only: bool
+) -> AsyncIterator[Ended]:
     """Yield the events that ended rounds, with context (None: compacted away) and time."""
     index = learner.index
     begun: dict[int, tuple[Numbers | None, float]] = {}
@@ -138,11 +149,15 @@ async def _ended(events: Events, before: State, learner: Learner) -> AsyncIterat
         begun = {k: (np.frombuffer(x), 0.0) for k, x in waiting if isinstance(x, bytes)}
     async for event in events:
         if isinstance(event, Opened) and event.cascade == index:
+            if complete_only and not event.complete:
+                continue
             contexts = np.frombuffer(event.contexts).reshape(event.count, -1)
             for k, context in enumerate(contexts, event.first):
                 if learner.ledger.status[learner.ledger.row(k)] == LEARNED:
                     begun[k] = context, event.time
         elif isinstance(event, Reported) and event.cascade == index and event.ended:
+            if complete_only and event.number not in begun:
+                continue
             context, time = begun.pop(event.number, (None, 0.0))
             context = np.frombuffer(event.context) if learner.staged else context
             yield event, context, time or event.time
