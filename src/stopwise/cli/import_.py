@@ -13,7 +13,7 @@ FILES = (
 ARMS = "The models to compare, in the order in which the cascade runs them."
 COMPARE = (
     "What of an answer is compared: text without regard to case and punctuation around it, json, "
-    "the last number, or which of some choices it names."
+    "json:path.to.field, the last number, code, or which of some choices it names."
 )
 CASE = "The attribute (OpenTelemetry) or field of metadata (LiteLLM) that calls of a case share."
 
