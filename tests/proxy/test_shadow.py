@@ -64,6 +64,27 @@ def test_the_budget_and_the_sample_are_kept(models: list[Upstream], tmp_path: Pa
         assert proxy.app._waiting.empty()
 
 
+def test_rounds_in_which_a_stage_failed_are_reported(
+    models: list[Upstream], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead = {"name": "small", "url": "http://127.0.0.1:9/v1", "model": "m", "cost": 0.01}
+    cascade = [dead, stages(models)[2]]
+    done = CliRunner().invoke(app, ["proxy", "report", str(write_config(tmp_path, cascade))])
+    assert "start the proxy first" in str(done.exception)
+    with proxied(tmp_path, cascade, sample=1.0) as proxy:
+        for _ in range(3):
+            proxy.ask_for()
+        proxy.wait_for("shadow failed", 3)
+        (line,) = [one for one in caplog.records if one.message == "shadow failed"]
+        assert "small cannot be reached" in vars(line)["reason"]
+        assert "In 3 more a stage failed" in proxy.get("/cascades/tickets/shadow").text
+    renamed = tmp_path / "proxy.toml"
+    renamed.write_text(renamed.read_text().replace('name = "tickets"', 'name = "other"'))
+    out = str(tmp_path / "report")
+    done = CliRunner().invoke(app, ["proxy", "report", str(renamed), "--out", out])
+    assert "other: 0 rounds in shadow; an estimate needs 30." in done.output
+
+
 def test_the_report_says_what_would_change(models: list[Upstream], tmp_path: Path) -> None:
     compare = "choice:account|billing|outage"
     with (

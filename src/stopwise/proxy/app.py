@@ -45,7 +45,7 @@ class ProxyApp(App):
         self._tasks: set[asyncio.Task[Any]] = set()
         # Money spent in shadow, by cascade and day.
         self._spent: defaultdict[tuple[str, float], float] = defaultdict(float)
-        self._reasons: dict[str, str] = {}  # why a cascade could not learn, as logged last
+        self._reasons: dict[str, str] = {}  # what went wrong with a cascade, as logged last
         self.add("POST", CHAT, self._chat, "chat_completions")
         self.add("GET", MODELS, self._models, "models")
         shadow = ShadowPage(config, self.pages)
@@ -77,7 +77,7 @@ class ProxyApp(App):
                         f"cascade {config.name!r} is in the store with other stages, costs, "
                         "context or policy, and what was learned belongs to those. Give it another "
                         f'name in the configuration (name = "{config.name}-2"), or name another '
-                        f"store ({refusal})"
+                        "store"
                     ) from None
                 if refusal.status not in {429, 503}:
                     raise InvalidParameterError(f"cascade {config.name!r}: {refusal}") from None
@@ -174,19 +174,19 @@ class ProxyApp(App):
         try:
             loop = await play(self.service, turn, self._background)
         except CannotLearn as error:
-            self._not_learned(config.name, str(error))
+            self._warn(config.name, "not learned", str(error))
             return await self._first(turn, rest, "Stopwise could not decide; see its log")
         self._reasons.pop(config.name, None)
         if loop.failure is None:
             arm = max(turn.answers)
             return Outcome(arm, turn.answers[arm], self._reason(config.name, turn.round))
         arm, error = loop.failure.arm, loop.error
-        self._count(config.name, "stage failed")
         if isinstance(error, OverLimit):
             return await self._first(turn, (), str(error))
         if arm in turn.answers:  # it answered, but the answer could not be compared
-            self._not_learned(config.name, loop.failure.message)
+            self._warn(config.name, "not learned", loop.failure.message)
             return await self._first(turn, rest, "the answers could not be compared; see the log")
+        self._warn(config.name, "stage failed", loop.failure.message)
         why = f"{config.stage[arm].name} failed; the next stage that answers counts"
         return await self._first(turn, range(arm + 1, last + 1), why)
 
@@ -200,8 +200,8 @@ class ProxyApp(App):
                 return Outcome(arm, await turn.ask(arm, turn.chat), why)
             except OverLimit:
                 break
-            except StageFailure:
-                self._count(turn.live.config.name, "stage failed")
+            except StageFailure as failure:
+                self._warn(turn.live.config.name, "stage failed", str(failure))
         arm = turn.streamed if turn.streaming else max(turn.answers, default=-1)
         if arm in turn.answers:
             return Outcome(arm, turn.answers[arm], why)
@@ -232,10 +232,13 @@ class ProxyApp(App):
             turn.answers[own] = answer  # paid for already
             try:
                 loop = await play(self.service, turn, self._background, complete=True)
-                self._count(name, "shadowed" if loop.failure is None else "shadow failed")
-                self._reasons.pop(name, None)
+                if loop.failure is None:
+                    self._count(name, "shadowed")
+                    self._reasons.pop(name, None)
+                else:
+                    self._warn(name, "shadow failed", loop.failure.message)
             except CannotLearn as error:
-                self._not_learned(name, str(error))
+                self._warn(name, "not learned", str(error))
             except Exception as error:
                 LOG.error("a round in shadow failed", extra={"cascade": name}, exc_info=error)
             self._spent[day] += turn.spent - needed
@@ -267,7 +270,7 @@ class ProxyApp(App):
 
     def _failed(self, turn: Turn, failure: StageFailure, shadow: bool) -> Response:
         reply = failure.reply
-        self._count(turn.live.config.name, "failed")
+        self._warn(turn.live.config.name, "failed", str(failure))
         more = _retry(None if reply is None else reply.retry_after)
         if shadow and reply is not None:  # as the caller would have got it without the proxy
             return Response(reply.status, reply.body, reply.media_type, more)
@@ -276,11 +279,12 @@ class ProxyApp(App):
         head = {} if turn.round is None else {"x-stopwise-round": turn.round}
         return Response(failure.status, body, JSON, (*head.items(), *more))
 
-    def _not_learned(self, name: str, reason: str) -> None:
-        self._count(name, "not learned")
+    def _warn(self, name: str, what: str, reason: str) -> None:
+        """Count something that went wrong; log it unless it is the same as before."""
+        self._count(name, what)
         if self._reasons.get(name) != reason:  # not a line for each of a thousand requests
             self._reasons[name] = reason
-            LOG.warning("answers without learning", extra={"cascade": name, "reason": reason})
+            LOG.warning(what, extra={"cascade": name, "reason": reason})
 
     def _count(self, name: str, what: str) -> None:
         self.service.counters.proxy[name, what] += 1

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
+from stopwise.errors import InvalidParameterError
 from stopwise.logs.log import Log
 from stopwise.policies.contextual import Contextual
 from stopwise.proxy.config import Cascade, Config
@@ -29,16 +31,19 @@ class Report(msgspec.Struct, frozen=True):
     changed: Estimate | None = None  # share of the answers
     stops: dict[str, float] = {}  # share of the requests that would end at each stage
     changes: Sequence[tuple[Any, Any, int]] = ()  # now, then, how often; the most frequent
+    failed: int = 0  # rounds in which a stage failed, which do not count
 
     def lines(self) -> list[str]:
         """Return it in words."""
+        failed = f"  In {self.failed} more a stage failed; the proxy's log says why."
         if self.saving is None or self.changed is None:
             words = f"{self.rounds} rounds in shadow; an estimate needs {LEAST}."
-            return [f"{self.cascade}: {words}"]
+            return [f"{self.cascade}: {words}", *([failed] if self.failed else [])]
         share = [one / self.now if self.now else 0.0 for one in self.saving]
         depths = ", ".join(f"{name} {part:.0%}" for name, part in self.stops.items())
         return [
             f"{self.cascade}: {self.rounds} rounds in shadow.",
+            *([failed] if self.failed else []),
             f"  Switching on would save {self.saving.value:.4g} of {self.now:.4g} a request:",
             f"  {share[0]:.0%} (90 % interval: {share[1]:.0%} to {share[2]:.0%}).",
             f"  It would change {self.changed.value:.1%} of the answers",
@@ -92,16 +97,25 @@ async def report(config: Config, out: Path) -> list[Report]:
     """Export the rounds of every cascade to a folder, and estimate; also write the estimates."""
     found: list[Report] = []
     out.mkdir(parents=True, exist_ok=True)
+    where = config.settings.store
+    if "://" not in where and not Path(where).exists():
+        raise InvalidParameterError(
+            f"there is no {where} yet: start the proxy first, stopwise proxy {config.file}"
+        )
     for name, cascade in config.cascades.items():
-        file = out / f"{name}-rounds.jsonl"
-        async with reading.existing(config.settings.store) as store:
+        file, now = out / f"{name}-rounds.jsonl", cascade.expected(cascade.answer_arm)
+        async with reading.existing(where) as store:
+            state = await recover_state(store)
+            if name not in state.cascades:  # it was not served yet
+                found.append(Report(name, 0, now))
+                continue
             exported = await export_rounds(
                 store, file, name, "plain", reading.no_progress, complete_only=True
             )
-            policy = reading.chosen(await recover_state(store), name).policy
-        if exported.counts["written"]:
-            found.append(estimate(cascade, cast(Contextual, policy), Log(file)))
-        else:
-            found.append(Report(name, 0, cascade.expected(cascade.answer_arm)))
+        made = Report(name, 0, now)
+        if exported.counts["complete"]:
+            policy = cast(Contextual, state.cascades[name].policy)
+            made = estimate(cascade, policy, Log(file))
+        found.append(replace(made, failed=exported.counts["failed"]))
     (out / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(found)))
     return found

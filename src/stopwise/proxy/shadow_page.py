@@ -41,6 +41,7 @@ class ShadowPage:
             if time.time() - self._made > KEPT:
                 await self._make()
         values = {"name": name, "report": self._reports.get(name), "time": self._made}
+        values["in_shadow"] = name in self._pages.in_shadow
         return "shadow.html", {"title": f"{name} in shadow mode", "least": LEAST, **values}
 
     async def _make(self) -> None:

@@ -144,7 +144,11 @@ async def run_service(
     from stopwise.service.http.app import App
 
     app = app or App(service, service.settings)
-    await service.start()
+    try:
+        await service.start()
+    except BaseException:
+        await app.stopped()
+        raise
     starting: asyncio.Task[None] | None = None
     try:
         server = _server(service.settings, address, app)
