@@ -15,7 +15,6 @@ from stopwise.proxy import config as configured
 from stopwise.proxy.chat import Answer, Chat, StageFailure, total_usage
 from stopwise.proxy.context import Projection, of_answer, of_request
 from stopwise.proxy.upstream import Relay, Source, embed, poster
-from stopwise.running.calls import ask_async
 from stopwise.running.round_loop import Ask, RoundLoop, drive_async
 from stopwise.running.stage import Stage
 from stopwise.service.messages import OutputsRequest, RoundAnswer, RoundRequest
@@ -223,7 +222,7 @@ async def play(
 
     async def do(step: Any) -> Any:
         if isinstance(step, Ask):
-            return await ask_async(*step)
+            return await step.call(step.case)  # async, with its own time limit
         return await learned(step, turn.until)
 
     loop = RoundLoop(stages, chat, served, None)

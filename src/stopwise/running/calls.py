@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -14,7 +14,6 @@ Call = Callable[[Any], Any]
 Outcome = tuple[Any, Exception | None]
 
 
-@runtime_checkable
 class Estimator(Protocol):
     """Something fitted, in the manner of scikit-learn: predicts a table row by row."""
 

@@ -59,7 +59,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         run: object = self.run
-        predicts = isinstance(run, Estimator)
+        predicts = hasattr(run, "predict")  # faster than isinstance with a protocol
         if predicts and isinstance(run, type):
             raise InvalidParameterError(
                 f"a stage needs a fitted estimator, not the class {run.__name__}: create one and "
@@ -70,7 +70,7 @@ class Stage:
                 "a stage is a function of a case, or has `predict`; "
                 f"a {type(run).__name__} is neither"
             )
-        object.__setattr__(self, "call", prediction(run) if predicts else run)
+        object.__setattr__(self, "call", prediction(self.run) if predicts else run)
         for part in ("reveals", "canonical"):
             given: object = getattr(self, part)
             if given is not None and not callable(given):
