@@ -109,7 +109,7 @@ constraints: $(STAMPS)/uv  ## Pin the newest versions of every dependency in con
 	@mv constraints.new constraints.txt
 
 clean:  ## Remove the virtual environment, the caches and what was built
-	@rm -rf $(VENV) .cache build dist constraints.new reproduction-quick
+	@rm -rf $(VENV) .cache build dist constraints.new reproduction-quick src/stopwise/engine/native.pyi
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # --- installing ---------------------------------------------------------------------------------

@@ -177,11 +177,12 @@ private:
 };
 
 // The stop, the rounds and labels seen before it, and the note; None if the context is invalid.
-nb::object decide(SharedLearner& shared, nb::handle context, const Monomials* maps,
-                  const std::optional<Numbers1>& noise) {
+std::optional<std::tuple<std::size_t, std::int64_t, nb::bytes>> decide(
+    SharedLearner& shared, nb::handle context, const Monomials* maps,
+    const std::optional<Numbers1>& noise) {
     Learner& learner = shared.value;
     Note note(learner);
-    if (!features_of(learner, context, maps, note.row())) return nb::none();
+    if (!features_of(learner, context, maps, note.row())) return std::nullopt;
     const double* draws = draws_of(learner, noise);
     std::size_t stop = 0;
     std::int64_t rounds = 0;
@@ -190,7 +191,7 @@ nb::object decide(SharedLearner& shared, nb::handle context, const Monomials* ma
         rounds = learner.rounds() + learner.labels();
         if (learner.forced()) note.mark_forced();
     });
-    return nb::make_tuple(stop, rounds, note.bytes());
+    return std::make_tuple(stop, rounds, note.bytes());
 }
 
 nb::bytes begin(SharedLearner& shared) {
@@ -201,9 +202,9 @@ nb::bytes begin(SharedLearner& shared) {
     return note.bytes();
 }
 
-nb::tuple should_stop(SharedLearner& shared, const Numbers1& row,
-                      const std::optional<Numbers1>& noise, const nb::bytes& before,
-                      std::size_t arm) {
+std::pair<bool, nb::bytes> should_stop(SharedLearner& shared, const Numbers1& row,
+                                       const std::optional<Numbers1>& noise,
+                                       const nb::bytes& before, std::size_t arm) {
     Learner& learner = shared.value;
     require(has_shape(row, learner.plan().width) && arm < learner.plan().n_arms - 1, "no such arm");
     Note note(learner, before);
@@ -211,7 +212,7 @@ nb::tuple should_stop(SharedLearner& shared, const Numbers1& row,
     const double* draws = draws_of(learner, noise);
     const bool stops = shared.long_call(
         [&] { return learner.should_stop(note.row(), draws, note.noted(), arm); });
-    return nb::make_tuple(stops, note.bytes());
+    return {stops, note.bytes()};
 }
 
 // ``codes`` packs four bits per arm, equal where the outputs are. Returns the label asked for, or
@@ -345,15 +346,15 @@ void learn(SharedLearner& shared, const Table<const double>& rows,
     });
 }
 
-nb::object evidence(SharedLearner& shared, const nb::bytes& before,
-                    const std::optional<Numbers1>& noise, std::size_t stop) {
+std::optional<nb::bytes> evidence(SharedLearner& shared, const nb::bytes& before,
+                                  const std::optional<Numbers1>& noise, std::size_t stop) {
     Learner& learner = shared.value;
     Note note(learner, before);
     if (note.empty()) return before;
     const double* draws = draws_of(learner, noise);
     const bool settled = shared.long_call(
         [&] { return learner.evidence(note.row(), draws, stop, note.noted()); });
-    if (!settled) return nb::none();
+    if (!settled) return std::nullopt;
     return note.bytes();
 }
 
@@ -389,14 +390,14 @@ std::optional<NumpyNumbers> theta(SharedLearner& shared, std::size_t question) {
     return numpy(std::move(found), {d});
 }
 
-nb::tuple gram(SharedLearner& shared, std::size_t question) {
+std::pair<NumpyNumbers, NumpyNumbers> gram(SharedLearner& shared, std::size_t question) {
     checked(shared, question);
     auto [matrix, inverse] = shared.long_call([&] {
         const Factor factor = shared.value.gram(question);
         return std::make_pair(factor.matrix(), factor.inverse());
     });
     const auto d = static_cast<std::size_t>(std::lround(std::sqrt(matrix.size())));
-    return nb::make_tuple(numpy(std::move(matrix), {d, d}), numpy(std::move(inverse), {d, d}));
+    return {numpy(std::move(matrix), {d, d}), numpy(std::move(inverse), {d, d})};
 }
 
 std::map<std::string, std::int64_t> effort(SharedLearner& shared) {
@@ -490,6 +491,7 @@ void bind_learner(nb::module_& m) {
         .def_prop_ro("effort", &effort);
 }
 
+// Of a map: offset, monomials, bound, limit, factors, center, scale.
 using BlockTuple = std::tuple<std::size_t, std::vector<std::vector<std::size_t>>, double, double,
                               std::vector<double>, std::vector<double>, std::vector<double>>;
 
@@ -536,7 +538,7 @@ void bind_counts(nb::module_& m) {
                  std::vector<double> noted(2 * shared.value.n_pairs());
                  const std::size_t stop =
                      shared.short_call([&] { return shared.value.decide(a, noted.data()); });
-                 return nb::make_tuple(
+                 return std::make_pair(
                      stop, nb::bytes(noted.data(), noted.size() * sizeof(double)));
              },
              "a"_a.none())

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,8 +31,9 @@ from stopwise.features.maps import (
     map_from_spec,
 )
 
-if TYPE_CHECKING:
-    from stopwise.engine.native import Block
+Values = Sequence[float]
+# What the engine takes of a map: offset, monomials, bound, limit, factors, center, scale.
+Block = tuple[int, Sequence[Sequence[int]], float, float, Values, Values, Values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +327,7 @@ def _arrange(kind: str, maps: Sequence[FeatureMap], n_arms: int, reveals: Any) -
     }[kind]()
 
 
-def _block(m: Identity | Polynomial | Scaled | Standard, offset: int, seen: int) -> "Block":
+def _block(m: Identity | Polynomial | Scaled | Standard, offset: int, seen: int) -> Block:
     """Return a built-in map as the engine takes it."""
     inner = m.inner if isinstance(m, Scaled) else m
     center, scale, limit = [0.0] * seen, [1.0] * seen, inner.bound * (1 + SLACK)

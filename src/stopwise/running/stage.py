@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from inspect import isasyncgen, isgenerator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from stopwise.checks import real, short_repr, vector
 from stopwise.errors import InvalidOutputsError, InvalidParameterError
@@ -59,7 +59,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         run: object = self.run
-        predicts = hasattr(run, "predict")  # faster than isinstance with a protocol
+        predicts = hasattr(run, "predict")
         if predicts and isinstance(run, type):
             raise InvalidParameterError(
                 f"a stage needs a fitted estimator, not the class {run.__name__}: create one and "
@@ -70,7 +70,7 @@ class Stage:
                 "a stage is a function of a case, or has `predict`; "
                 f"a {type(run).__name__} is neither"
             )
-        object.__setattr__(self, "call", prediction(self.run) if predicts else run)
+        object.__setattr__(self, "call", prediction(cast(Estimator, run)) if predicts else run)
         for part in ("reveals", "canonical"):
             given: object = getattr(self, part)
             if given is not None and not callable(given):
