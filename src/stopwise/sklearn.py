@@ -119,21 +119,21 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the answer of the estimator at which each row stops; learns nothing."""
-        table = self._play(X)
-        return self.classes_[table.argmax(axis=1)]
+        _, answers = self._play(X)
+        return self.classes_[answers]
 
     @available_if(lambda self: all(hasattr(e, "predict_proba") for _, e in self._named()))
     def predict_proba(self, X: Any) -> Floats:
         """Return the probabilities given by the estimator at which each row stops."""
-        return self._play(X)
+        return self._play(X)[0]
 
     def learn(self, X: Any) -> NDArray[Any]:
         """Predict, and learn from where the estimators that ran disagree; no labels are needed.
 
         A few rows go to the last estimator at random, to see what early stops hide.
         """
-        table = self._play(X, learn=True)
-        return self.classes_[table.argmax(axis=1)]
+        _, answers = self._play(X, learn=True)
+        return self.classes_[answers]
 
     @property
     def depths_(self) -> NDArray[np.int64]:
@@ -167,8 +167,8 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             done = Round("", 0.0, tuple(contexts[t].tolist()), said, said, last, last)
             policy.label(done, labels[t])
 
-    def _play(self, X: Any, learn: bool = False) -> Floats:
-        """Run each estimator on the rows that reach it; return the last probabilities of each."""
+    def _play(self, X: Any, learn: bool = False) -> tuple[Floats, NDArray[np.int64]]:
+        """Run each estimator on the rows that reach it; return probabilities and answers."""
         check_is_fitted(self)
         if getattr(X, "ndim", 2) > 1:  # else the estimators say what is wrong, if anything is
             validate_data(self, X, reset=False, skip_check_array=True)
@@ -197,7 +197,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         if learn:
             record = Rounds(contexts, differ, depths, depths < 0)
             policy.observe_many(record, depths, rule_stop=rule_stops)
-        return table
+        return table, codes[np.arange(n), depths]
 
     def _ask(self, estimator: Any, X: Any, y: Any = None) -> Floats:
         """Return an estimator's probabilities of classes_; if y is given, held-out ones."""
@@ -207,6 +207,8 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         if how == "predict_proba" and y is not None:
             return found
         answers = np.asarray(found if how == "predict" else estimator.classes_)
+        if how == "predict_proba" and np.array_equal(answers, self.classes_):
+            return found
         same = answers[:, None] == self.classes_
         for other in answers[~same.any(axis=1)].tolist():
             raise InvalidInputError(
