@@ -21,13 +21,13 @@ from tests.helpers.cascades import Simulated, bad_cascade, good_cascade, simulat
 
 Draw = Callable[[int, int], Simulated]
 THREE = partial(simulated, costs=(0.01, 0.05, 0.1))
-CASCADES: dict[str, tuple[Draw, int | None]] = {
-    "bad, four arms": (bad_cascade, 3),
-    "bad, five classes": (partial(bad_cascade, classes=5), 3),
-    "bad, three arms": (partial(THREE, errors=(0.2, 0.1, 0.3)), 2),
-    "good, four arms": (good_cascade, None),
-    "good, five classes": (partial(good_cascade, classes=5), None),
-    "good, three arms": (partial(THREE, errors=(0.3, 0.2, 0.1)), None),
+CASCADES: dict[str, Draw] = {
+    "bad, four arms": bad_cascade,
+    "bad, five classes": partial(bad_cascade, classes=5),
+    "bad, three arms": partial(THREE, errors=(0.2, 0.1, 0.3)),
+    "good, four arms": good_cascade,
+    "good, five classes": partial(good_cascade, classes=5),
+    "good, three arms": partial(THREE, errors=(0.3, 0.2, 0.1)),
 }
 
 
@@ -38,12 +38,10 @@ def diagnosed(drawn: Simulated, folder: Path, labelled: float = 0.0) -> Diagnosi
 
 @pytest.mark.parametrize("seeds", [1, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", CASCADES)
-def test_only_a_bad_expensive_arm_raises_a_question(kind, seeds, tmp_path):
-    draw, worst = CASCADES[kind]
+def test_without_labels_a_model_that_fits_is_never_refused(kind, seeds, tmp_path):
     for seed in range(seeds):
-        found = diagnosed(draw(8000, seed), tmp_path)
-        assert (None if found.hint is None else found.hint.worse) == worst
-        assert found.verdict.answer != "not from disagreement alone"  # a hint is no verdict
+        found = diagnosed(CASCADES[kind](8000, seed), tmp_path)
+        assert found.verdict.answer != "not from disagreement alone"
 
 
 def test_labels_distinguish_a_good_cascade_from_one_that_misleads_the_rule(tmp_path):

@@ -121,8 +121,8 @@ def _summarise(console: "Console", found: "Diagnosis") -> None:
         saved = "–" if one.saving is None else number(1000 * one.saving.per_round.value)
         console.print(Text(f"  {one.name or 'none'}: {saved} in {plural(one.rows, 'round')}"))
     console.print()
-    for k, point in enumerate(found.verdict.points):
-        console.print(Text(f"• {plain(point)}", "yellow" if found.hint and k == 0 else ""))
+    for point in found.verdict.points:
+        console.print(Text(f"• {plain(point)}"))
     for note in found.notes:  # the report has them in full
         console.print(Text(f"• {plain(note).partition('. ')[0].rstrip('.')}.", "dim"))
     console.print()

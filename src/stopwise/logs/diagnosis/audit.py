@@ -10,7 +10,7 @@ import numpy as np
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH
 from stopwise.logs.chunk import Bytes, Floats
-from stopwise.logs.diagnosis.findings import Audit, Hint, LabelPlan
+from stopwise.logs.diagnosis.findings import Audit, LabelPlan
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 from stopwise.logs.diagnosis.sampling import UNKNOWN, Sample
 from stopwise.reporting.intervals import Z95, Estimate, around, mean, wilson
@@ -55,20 +55,16 @@ def gain_where_they_disagree(labelled: Sample, pair: int, i: int, j: int) -> Est
     return around(float(better.mean()), spread / math.sqrt(rows.n))
 
 
-def plan_labels(
-    cascade: Cascade, rows: Sample, labelled: Sample, hint: Hint | None = None
-) -> LabelPlan:
+def plan_labels(cascade: Cascade, rows: Sample, labelled: Sample) -> LabelPlan:
     """Return how many more labels answer the open question, and on which rows.
 
-    Arm j is worth C_j − C_i more than arm i if p_ij·gain ≥ C_j − C_i. The question is about the arm
-    that seems worse, or else the last one, beside the best cheaper one by the labels, if any. A
-    gain is between −1 and 1, so n rows in which i and j disagree give it to within 1.96/√n or
-    better. Labels are drawn where any arms disagree, so that they serve every pair.
+    Arm j is worth C_j − C_i more than arm i if p_ij·gain ≥ C_j − C_i. The question is about the
+    last arm, beside the best cheaper one by the labels, if any. A gain is between −1 and 1, so n
+    rows in which i and j disagree give it to within 1.96/√n or better. Labels are drawn where any
+    arms disagree, so that they serve every pair.
     """
     i, j = cascade.n_arms - 2, cascade.n_arms - 1
-    if hint is not None:
-        i, j = hint.better, hint.worse
-    elif labelled.n >= ENOUGH:
+    if labelled.n >= ENOUGH:
         i = int(np.argmin((labelled.wrong.mean(axis=0) + cascade.cumulative)[:j]))
     k, some = cascade.pairs().index((i, j)), rows.differ.any(axis=1)
     gap, rate = float(cascade.gaps[i, j]), float(rows.differ[:, k].mean())

@@ -11,7 +11,6 @@ from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.experiments.engines import make_engine
 from stopwise.logs.chunk import Ints
 from stopwise.logs.diagnosis import plug_in
-from stopwise.logs.diagnosis.agreement import read_hint
 from stopwise.logs.diagnosis.audit import gain_where_they_disagree, plan_labels, read_audit
 from stopwise.logs.diagnosis.findings import (
     Audit,
@@ -118,20 +117,18 @@ def diagnose(
     redrawn = model.redrawn(rows.contexts, DRAWS, random)
     saving = plug_in.saving(cascade, stops, rows.differ, redrawn, model.flattened())
     progress("estimating", 1, 2)
-    labels = audit = hint = None
+    labels = audit = None
     labelled = with_agreed(found.audited, rows)
     if found.audited.n >= checks.ENOUGH:
         labels = model.predict(labelled.contexts, _halves(labelled, rows, model)), labelled.wrong
         added = 0 if labelled is found.audited else int((~labelled.differ.any(axis=1)).sum())
         audit = read_audit(cascade, *labels, added)
-    else:
-        hint = read_hint(cascade, predicted, rows.differ)
-    plan = plan_labels(cascade, rows, labelled, hint)
+    plan = plan_labels(cascade, rows, labelled)
     wrong = None if labels is None else labels[1]
     arms = plug_in.summarise_arms(cascade, found.answered, stops, rows.differ, wrong)
     calibration = reliability(predicted, rows.differ, model.n_features)
     pairs = _pairs(cascade, found, calibration, labelled)
-    verdict = judge(arms, pairs, saving, plan, hint=hint, audit=audit, degree=degree)
+    verdict = judge(arms, pairs, saving, plan, audit=audit, degree=degree)
     warnings = (f"Warning: {doubt}." for doubt in answers.doubts())
     diagnosis = Diagnosis(
         log=log.path.name,
@@ -146,7 +143,6 @@ def diagnose(
         saving=saving,
         frontier=plug_in.frontier(cascade, predicted, rows.differ, labels),
         audit=audit,
-        hint=hint,
         plan=plan,
         verdict=verdict,
         notes=(*warnings, *_notes(log, found, cascade, answers.labelled, audit)),

@@ -85,17 +85,6 @@ class Saving(msgspec.Struct, frozen=True):
     disagreement: Estimate
 
 
-class Hint(msgspec.Struct, frozen=True):
-    """A question that labels answer: whether arm ``worse`` is better than the cheaper ``better``.
-
-    ``agrees`` is how often each of the two agrees with the other arms, on average.
-    """
-
-    worse: int
-    better: int
-    agrees: tuple[float, float]
-
-
 class Audit(msgspec.Struct, frozen=True):
     """What the ``rows`` that have a label and every output show about the label-free rule.
 
@@ -178,9 +167,6 @@ class Diagnosis(msgspec.Struct, frozen=True):
         What the rule would do, cross-fitted.
     audit, plan
         What the labels show, None of fewer than 30; how many more are needed.
-    hint : Hint or None
-        The first point of the verdict is then its question. None if agreement raises none; with
-        labels, fewer than three arms, or few rows.
     notes : tuple of str
         Assumptions, sampling and truncation.
     columns : dict of str to str
@@ -205,7 +191,6 @@ class Diagnosis(msgspec.Struct, frozen=True):
     saving: Saving
     frontier: tuple[FrontierPoint, ...]
     audit: Audit | None
-    hint: Hint | None
     plan: LabelPlan
     verdict: Verdict
     notes: tuple[str, ...]

@@ -51,7 +51,9 @@ class Number(NamedTuple):
 
 def sections(diagnosis: Diagnosis) -> tuple[ReportSection, ...]:
     """Return the sections of the page, in order."""
-    audit = diagnosis.audit
+    labels = ReportSection("labels", "What cannot be verified without labels", UNVERIFIED)
+    if diagnosis.audit is not None:
+        labels = _with_labels(diagnosis, diagnosis.audit)
     return (
         _saving(diagnosis),
         *_tenants(diagnosis),
@@ -59,7 +61,7 @@ def sections(diagnosis: Diagnosis) -> tuple[ReportSection, ...]:
         _disagreement(diagnosis),
         _reliability(diagnosis),
         _over_time(diagnosis),
-        _without_labels(diagnosis) if audit is None else _with_labels(diagnosis, audit),
+        labels,
     )
 
 
@@ -233,19 +235,6 @@ def _over_time(diagnosis: Diagnosis) -> ReportSection:
         f"would do next was predicted best {best}. That needs no label.",
         (Panel(table),) if rows else (),
     )
-
-
-def _without_labels(diagnosis: Diagnosis) -> ReportSection:
-    text = UNVERIFIED
-    if diagnosis.hint is not None:
-        text += (
-            "\n\n*The question.* If arms err independently of one another, and most beat chance, "
-            "the one that agrees more with the rest is right more often. Both are assumptions. "
-            "Exchanging right and wrong explains the same agreement; arms that share mistakes "
-            "(models of one family, or trained on the same data) look better than they are, and "
-            "a better arm that does not share them looks worse. Never drop an arm for this."
-        )
-    return ReportSection("labels", "What cannot be verified without labels", text)
 
 
 def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:

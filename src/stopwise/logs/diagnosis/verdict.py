@@ -7,7 +7,6 @@ from stopwise.logs.diagnosis.findings import (
     Answer,
     ArmSummary,
     Audit,
-    Hint,
     LabelPlan,
     PairSummary,
     Saving,
@@ -60,7 +59,6 @@ def judge(
     saving: Saving,
     plan: LabelPlan,
     *,
-    hint: Hint | None = None,
     audit: Audit | None = None,
     degree: int = 1,
 ) -> Verdict:
@@ -69,14 +67,13 @@ def judge(
     With labels the losses decide: "learnable" if the label-free rule loses at most 2 % to the best
     fixed depth (and the labels exclude 10 %) and saves something; "not from disagreement alone" if
     it surely loses more than 2 %; else "probably". Without labels it is "probably" at best, and
-    "not from disagreement alone" if the models do not fit. A hint only adds a question. Where
-    nothing is wrong and one arm takes all but 0.5 % of the rows, there is "nothing to learn".
+    "not from disagreement alone" if the models do not fit. Where nothing is wrong and one
+    arm takes all but 0.5 % of the rows, there is "nothing to learn".
     """
     names = [arm.name for arm in arms]
     worst = max(pairs, key=lambda p: p.reliability.calibration_error)
     off = [p for p in pairs if p.reliability.fit != "good"]
     misfit = _misfit(names, off, degree) if off else ""
-    question = ""
     if audit is not None:
         answer, reason = _by_labels(names, saving, audit, degree)
         points = [_worse_by_labels(names, pairs), _labels_needed(names, plan)]
@@ -95,30 +92,17 @@ def judge(
                 f"{100 * worst.reliability.calibration_error:.1f} points on average, and stopping "
                 "early saves something; but without labels that is no proof."
             )
-        if hint is not None:
-            question = _question(names, hint)
-            reason += f" First answer the question about {names[hint.worse]} with labels."
-        points = [question, UNVERIFIED, _labels_needed(names, plan)]
+        points = [UNVERIFIED, _labels_needed(names, plan)]
     good = answer != "not from disagreement alone"
     most = max(arms, key=lambda arm: arm.stops.value)
     if most.stops.value >= ALL_BUT_ALWAYS:
-        same = f"always {most.name} would {'do' if good and not question else 'be the same'}"
+        same = f"always {most.name} would {'do' if good else 'be the same'}"
         share = f"{percent(most.stops.value)} of the rows"
         reason = f"Stopwise would stop at {most.name} in {share}: {same}. {reason}"
         answer = "nothing to learn" if good else answer
     if doubt := costs_doubt(names, [arm.total for arm in arms]):
         reason = f"Warning: {doubt}; amounts of money need --error-cost. {reason}"
     return Verdict(answer, reason, tuple(filter(None, [*points, misfit, WHICH])))
-
-
-def _question(names: Sequence[str], hint: Hint) -> str:
-    worse, better = names[hint.worse], names[hint.better]
-    return (
-        f"Is {worse} really better than {better}, which costs less? It agrees with the other arms "
-        f"in {percent(hint.agrees[0])} of the rows, and {better} in {percent(hint.agrees[1])}. "
-        f"Either {worse} is worse, and Stopwise pays for worse answers, or the cheaper arms share "
-        f"mistakes that {worse} does not make. Agreement cannot show which; labels can."
-    )
 
 
 def _labels_needed(names: Sequence[str], plan: LabelPlan) -> str:

@@ -3,7 +3,6 @@ import pytest
 
 import stopwise as sw
 from stopwise.logs.diagnosis.audit import gain_where_they_disagree, plan_labels, read_audit
-from stopwise.logs.diagnosis.findings import Hint
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 from stopwise.logs.diagnosis.sampling import UNKNOWN, Sample
 
@@ -116,10 +115,9 @@ def test_a_step_that_costs_more_than_the_two_disagree_needs_no_labels():
 
 
 def test_the_open_question():
-    def question(rows, hint=None):
-        plan = plan_labels(CASCADE, rows, labelled(rows), hint)
+    def question(rows):
+        plan = plan_labels(CASCADE, rows, labelled(rows))
         return plan.first, plan.second
 
     assert question(drawn(2000, label=0.0)) == (1, 2)
     assert question(drawn(2000, right=(0.7, 0.5, 0.9))) == (0, 2)  # the best cheaper one
-    assert question(drawn(2000, label=0.0), Hint(1, 0, (0.5, 0.9))) == (0, 1)

@@ -9,12 +9,10 @@ import stopwise as sw
 from stopwise.logs.columns import Columns
 from stopwise.logs.diagnosis.diagnose import diagnose
 from stopwise.logs.diagnosis.findings import Diagnosis
-from stopwise.logs.diagnosis.report import write_report
 from stopwise.logs.diagnosis.sections import sections
 from stopwise.logs.log import Log
 from tests.helpers.cascades import good_cascade, shared_mistakes, simulated, write_log
 from tests.unit.logs.test_log import save
-from tests.unit.reporting.reader import Reader
 
 TWO = sw.Cascade([0.1, 0.3])
 
@@ -58,7 +56,6 @@ def test_it_survives_json_and_holds_only_numbers(tmp_path):
     assert (found.log, found.rows, found.used) == ("log.parquet", 2000, 2000)
     assert found.audit is not None
     assert found.labelled == found.audit.rows == pytest.approx(400, abs=80)
-    assert found.hint is None
     assert found.logged_cost == pytest.approx(drawn.cascade.cumulative[-1])
 
 
@@ -95,7 +92,7 @@ def test_labels_are_judged_by_models_that_never_saw_their_row(tmp_path):
 def test_two_arms_and_no_context(text_log):
     log = text_log("output.one output.two", [("a", "a")] * 150 + [("a", "b")] * 50)
     found = diagnose(log, TWO)
-    assert (found.context, found.hint) == ((), None)
+    assert found.context == ()
     assert found.pairs[0].rate.value == 0.25
     assert found.arms[0].stops.value == 1.0  # 0.25 < 0.3 everywhere
     assert found.saving.per_round.value == pytest.approx(0.3)
@@ -167,19 +164,11 @@ def test_labels_that_no_arm_ever_outputs_are_refused(text_log):
 
 
 @pytest.mark.parametrize("labels", [0, 306])
-def test_shared_mistakes_mislead_agreement_and_nobody_else(tmp_path, labels):
-    """Agreement puts the best arm last, and the rule beats every fixed depth."""
+def test_shared_mistakes_of_cheap_arms_do_not_mislead_the_rule(tmp_path, labels):
+    """The best arm agrees least with the others, and the rule beats every fixed depth."""
     drawn = shared_mistakes(8000, 0)
     found = diagnose(log_of(tmp_path, drawn, labelled=labels / 8000), drawn.cascade)
     assert found.verdict.answer == "probably"
-    report = Reader(write_report(found, tmp_path / "report").read_text(encoding="utf-8")).text
-    asked = "Is big really better than small"
-    asks = found.hint is not None
-    assert asks == (asked in report) == ("agrees with the other arms" in report)
-    assert asks == (labels == 0)  # labels replace it
-    assert ("Exchanging right and wrong" in report) == asks
-    if labels:  # the rest does not depend on them
-        return
     losses = (drawn.outputs != drawn.labels[:, None]) + drawn.cascade.cumulative
     policy = sw.USSPD(drawn.cascade, sw.Polynomial(degree=1), context_dim=2)
     stops = policy.run(drawn.contexts, drawn.outputs)
