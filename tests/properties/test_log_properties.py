@@ -176,16 +176,17 @@ def test_a_log_that_a_crash_cut_off(log: Written, suffix: str, data: st.DataObje
         answered = [any(o is not None for o in played.outputs) for played in log.rounds]
         assume(suffix != ".csv" or cut not in breaks or answered[breaks.index(cut)])
         path.write_bytes(whole[:cut])
-        kept = sum(end <= cut + 1 for end in ends)  # a row may lack its line break
+        readable = sum(end <= cut + 1 for end in ends)  # a row may lack its line break
         try:
             read = [chunk.first for chunk in Log(path, columns).chunks(1)]
         except InvalidLogError:
             assert cut not in ends
             assert cut + 1 not in ends
         else:
-            assert read == list(range(kept))
-            assert kept == 0 or cut in ends or cut + 1 in ends
+            assert read == list(range(readable))
+            assert readable == 0 or cut in ends or cut + 1 in ends
 
+        kept = sum(end <= cut for end in ends)
         with opened(path, log, append=True) as more:
             for played, label in zip(log.rounds[kept:], log.labels[kept:], strict=True):
                 more.write(played, label)

@@ -7,21 +7,17 @@ from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 
 from stopwise.errors import InvalidLogError
 from stopwise.logs.answers import mixed
-from stopwise.logs.cells import EXACT, describe_value
-from stopwise.logs.columns import Columns, Row, fields_of
-from stopwise.logs.encoding import Column, Encoding
+from stopwise.logs.cells import Family, describe_value
+from stopwise.logs.columns import Row, fields_of
 from stopwise.logs.formats.registry import FORMATS, RowWriter, format_of
-from stopwise.logs.log import Log
-from stopwise.logs.problems import NoRowsError
 from stopwise.records import Round
 
-AnswerType: TypeAlias = Literal["text", "number", "large", "fraction"]
 LONGEST_MESSAGE = 2_000  # of an error, in characters: some quote complete requests (heuristic)
 
 
@@ -46,7 +42,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         Whether right answers will be given; whether rounds hold what their calls really cost.
     append : bool
         Continue an existing file of the same columns (not in Parquet). If a crash cut its last
-        line off, that line is removed.
+        line off, that line is removed. The answers must be of the same type as those in it.
     overwrite : bool
         Replace an existing file.
     format : {"parquet", "csv", "jsonl"}, optional
@@ -98,7 +94,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         fields = fields_of(arms, context, added, labels=labels, costs=costs)
         self._base = len(context)
         self._added = [len(added.get(arm, ())) for arm in self.arms]
-        self._types: set[AnswerType] = set()
+        self._family: Family | None = None  # of the answers so far
         self._lock = Lock()
         self._closed = False
         kind = format_of(self.path, format)
@@ -108,12 +104,6 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file: RowWriter = FORMATS[kind][1](self.path, fields, append=append)
-        if append:
-            try:
-                self._types = _types_in(self.path, kind, context)
-            except BaseException:
-                self._file.close()
-                raise
 
     def write(self, done: Round, label: Any = None) -> None:
         """Write a round, as `Runner` returns it, with the right answer if it is known.
@@ -131,7 +121,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
                 for arm, value in zip(self.arms, done.outputs, strict=False)
             ]
             right = None if label is None else self._answer(label, "the label", done)
-            types = self._checked_types([*outputs, *([] if right is None else [right])], done)
+            family = self._checked_family([*outputs, *([] if right is None else [right])], done)
             row: Row = [
                 str(done.id),
                 self._time(done),
@@ -148,7 +138,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
                 letter, text = error.object[error.start : error.end], error.object[:60]
                 words = f"{letter!r} in {text!r} is not a character of Unicode"
                 raise self._refused(done, f"cannot be written: {words}") from None
-            self._types = types
+            self._family = family
 
     def close(self) -> None:
         """Finish the file; a second time does nothing."""
@@ -198,22 +188,16 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             "finite numbers of 64 bits. Pass canonical= to Runner, to turn answers into such",
         )
 
-    def _checked_types(self, answers: list[Any], done: Round) -> set[AnswerType]:
-        """Return the types of all answers of the log with these, or refuse them."""
-        types = set(self._types)
+    def _checked_family(self, answers: list[Any], done: Round) -> Family | None:
+        """Return the family of all answers with these, or refuse them."""
+        expected = self._family
         for value in answers:
-            types.add(_type(value))
-            if "text" in types and len(types) > 1:
-                family = "number" if isinstance(value, str) else "text"
-                words = mixed(describe_value(value), family)
+            family = "text" if isinstance(value, str) else "number"
+            if expected not in (None, family):
+                words = mixed(describe_value(value), expected)
                 raise self._refused(done, f"cannot be written: {words}")
-        if {"large", "fraction"} <= types:
-            raise self._refused(
-                done,
-                "cannot be written: whole numbers beyond 2**53 and fractions in one log cannot "
-                "be compared exactly; pass canonical=str to Runner",
-            )
-        return types
+            expected = family
+        return expected
 
     def _context(self, done: Round, answered: int) -> list[float | None]:
         added = self._added[:answered]
@@ -259,23 +243,3 @@ class LogWriter(AbstractContextManager["LogWriter"]):
 
 def _padded(values: Sequence[Any], length: int) -> list[Any]:
     return [*values, *[None] * (length - len(values))]
-
-
-def _type(value: Any) -> AnswerType:
-    if isinstance(value, str | float):
-        return "text" if isinstance(value, str) else "fraction"
-    return "large" if abs(value) > EXACT else "number"
-
-
-def _types_in(path: Path, kind: str, context: Sequence[str]) -> set[AnswerType]:
-    """Return the types of the answers in a file, or refuse it if a row cannot be read."""
-    types: set[AnswerType] = set()
-    try:
-        columns, plain = Columns(None if context else ()), Encoding(tuple(map(Column, context)))
-        log = Log(path, columns, format=kind, encoding=plain)
-    except NoRowsError:
-        return types  # `append` has checked the columns
-    for chunk in log.chunks():
-        largest = [int(max(chunk.codes.max(), chunk.labels.max()))]  # where codes are the answers
-        types.update(map(_type, largest if chunk.values is None else chunk.values))
-    return types

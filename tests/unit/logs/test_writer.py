@@ -249,7 +249,7 @@ def test_parquet_has_the_narrowest_type(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_only_a_readable_file_of_the_same_columns_is_appended_to(lines: Path) -> None:
+def test_only_a_file_of_the_same_columns_is_appended_to(lines: Path) -> None:
     write(lines, append=True)  # nothing there yet
     write(lines, played("a"), append=True)  # no rows
     before = lines.read_bytes()
@@ -257,43 +257,10 @@ def test_only_a_readable_file_of_the_same_columns_is_appended_to(lines: Path) ->
         with pytest.raises(InvalidLogError, match=r"cannot be appended to: its columns are id"):
             LogWriter(lines, arms, context, append=True)
     assert lines.read_bytes() == before
-    lines.write_text(lines.read_text().replace("0.5", '"?"' if lines.suffix == ".jsonl" else "?"))
-    with pytest.raises(InvalidLogError, match=r"row 1.*context\.x"):
-        LogWriter(lines, ARMS, ["x"], append=True)
     lines.write_text("something else\n")
     with pytest.raises(InvalidLogError, match=lines.name):
         LogWriter(lines, ARMS, ["x"], append=True)
     assert lines.read_bytes() == b"something else\n"
-
-
-BIG = 2**60 + 1
-
-
-@pytest.mark.parametrize("context", [(), ("x",)])
-@pytest.mark.parametrize(
-    ("before", "after", "words"),
-    [
-        ("spam", 1, "mixed types"),
-        (1, "spam", "mixed types"),
-        (0.5, BIG, r"beyond 2\*\*53 and fractions"),
-        (BIG, 0.5, "fractions"),
-        (-BIG, 1.0, "fractions"),
-    ],
-)
-def test_what_is_written_must_be_comparable_with_what_is_there(
-    lines: Path, context: tuple[str, ...], before: Any, after: Any, words: str
-) -> None:
-    x = (0.5,) * len(context)
-    for append in (False, True):
-        with LogWriter(lines, ARMS, context, append=append) as log:
-            if not append:
-                log.write(played(before, context=x))
-            held = lines.read_bytes()
-            with pytest.raises(InvalidLogError, match=words):
-                log.write(played(after, context=x))
-            assert lines.read_bytes() == held
-            log.write(played(before, before, context=x))
-    assert len(raw(lines)) == 3
 
 
 def test_threads_may_write_together(lines: Path) -> None:

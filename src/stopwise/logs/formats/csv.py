@@ -1,7 +1,6 @@
 """Logs in CSV: cells are text, which is read as numbers where it can be."""
 
 import csv
-import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -142,13 +141,6 @@ class CsvWriter(LineWriter):
     def _found_names(self) -> list[str]:
         with self._path.open("rb") as file:
             return next(csv.reader(decode_lines(file, self._path.name)), list[str]())
-
-    def _is_complete(self, rest: bytes) -> bool:
-        try:
-            (cells,) = csv.reader(io.StringIO(rest.decode(), newline=""), strict=True)
-        except (csv.Error, ValueError):
-            return False
-        return len(cells) == len(self._names) and cells[-1] in KINDS
 
     def _encode(self, row: Row) -> bytes:
         cells = list(zip(self._fields, row, strict=True))

@@ -124,21 +124,8 @@ def _flat(
 class JsonLinesWriter(LineWriter):
     """Writes JSON lines."""
 
-    def _found_names(self) -> list[str] | None:
-        try:
-            return list(JsonLinesReader(self._path).names)
-        except InvalidLogError:
-            with self._path.open("rb") as file:
-                if not file.readline().endswith(b"\n"):
-                    return None  # only a first line, cut off, which `_repair` removes
-            raise
-
-    def _is_complete(self, rest: bytes) -> bool:
-        try:
-            msgspec.json.decode(rest)
-        except msgspec.DecodeError:
-            return False
-        return True
+    def _found_names(self) -> list[str]:
+        return list(JsonLinesReader(self._path).names)
 
     def _encode(self, row: Row) -> bytes:
         complete: Object = {}

@@ -64,7 +64,8 @@ class LineReader(ABC):
 class LineWriter(ABC):
     """Writes each row to the file at once: a crash loses at most the line being written.
 
-    With ``append`` it continues an existing file; a last line that a crash cut off is removed.
+    With ``append`` it continues an existing file after its last complete line: a line without a
+    line break, as a crash leaves it, is removed.
     """
 
     _more: tuple[str, ...] = ()  # columns after those of the fields
@@ -74,17 +75,17 @@ class LineWriter(ABC):
         self._path = path
         self._fields = fields
         self._names = names = [*(field.name for field in fields), *self._more]
-        continued = append and path.exists() and not self._only_begun()
-        if continued and (found := self._found_names()) not in (None, names):
+        self._end = self._complete() if append and path.exists() else 0
+        if self._end and (found := self._found_names()) != names:
             raise InvalidLogError(
-                f"{path.name} cannot be appended to: its columns are {', '.join(found or ())}, "
-                f"and those to be written are {', '.join(names)}"
+                f"{path.name} cannot be appended to: its columns are {', '.join(found)}, and those "
+                f"to be written are {', '.join(names)}"
             )
-        self._file = path.open("r+b" if continued else "wb", buffering=0)
+        self._file = path.open("r+b" if self._end else "wb", buffering=0)
         try:
-            self._end = self._repair() if continued else 0
+            self._file.truncate(self._end)
             self._file.seek(self._end)
-            if not continued:
+            if not self._end:
                 self._put(self._opening())
         except BaseException:
             self._file.close()
@@ -102,12 +103,6 @@ class LineWriter(ABC):
         """Return what the file begins with."""
         return b""
 
-    def _only_begun(self) -> bool:
-        """Return whether the file holds no more than a part of its opening."""
-        opening = self._opening()
-        with self._path.open("rb") as file:
-            return opening.startswith(file.read(len(opening) + 1))
-
     def _put(self, line: bytes) -> None:
         """Write a complete line or, if the disk is full, nothing."""
         left = memoryview(line)
@@ -120,8 +115,8 @@ class LineWriter(ABC):
             raise
         self._end += len(line)
 
-    def _repair(self) -> int:
-        """Remove what a crash left after the last complete line; return where that line ends."""
+    def _complete(self) -> int:
+        """Return where the last complete line of the file ends."""
         end = complete = 0
         inside = False  # a quoted cell that continues over several lines
         with self._path.open("rb") as lines:
@@ -130,22 +125,11 @@ class LineWriter(ABC):
                 inside ^= self._quotes and line.count(b'"') % 2 == 1
                 if not inside and line.endswith(b"\n"):
                     complete = end
-            lines.seek(complete)
-            rest = lines.read()
-        if rest and self._is_complete(rest):
-            self._file.seek(end)
-            self._file.write(b"\n")
-            return end + 1
-        self._file.truncate(complete)
         return complete
 
     @abstractmethod
-    def _found_names(self) -> list[str] | None:
-        """Return the columns of an existing file; None if it has no complete line."""
-
-    @abstractmethod
-    def _is_complete(self, rest: bytes) -> bool:
-        """Return whether a last line without a line break is complete."""
+    def _found_names(self) -> list[str]:
+        """Return the columns of an existing file."""
 
     @abstractmethod
     def _encode(self, row: Row) -> bytes:
