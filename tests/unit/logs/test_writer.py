@@ -125,12 +125,11 @@ UNWRITABLE = (("a", "b"), None, b"a", float("nan"), float("inf"), 2**63, 1j)
         (played(1, stop=1), "1 outputs, stop 1"),
         (played(1, rule_stop=2), "rule_stop 2"),
         (played(1, rule_stop=-2), "rule_stop -2"),
-        (played(), "no outputs and no failure"),
-        (played(1, failure=Failure(0, "error", "?")), "arm 0 cannot be the one that failed"),
-        (played(1, 1, failure=Failure(2, "error", "?")), "arm 2 cannot be"),
+        (played(), "0 outputs"),
+        (played(1, failure=Failure(0, "error", "?")), "1 outputs.*failed arm 0"),
+        (played(1, 1, failure=Failure(2, "error", "?")), "2 outputs.*failed arm 2"),
         (played(1, costs=(-1.0,)), r"costs \[-1.0\]"),
         (played(1, costs=(1.0, 1.0, 1.0)), "costs"),
-        (played(1, time=1e300), r"time 1e\+300"),
     ],
 )
 def test_rounds_that_do_not_fit(path: Path, bad: Round, words: str) -> None:
