@@ -212,7 +212,7 @@ def _cascades(state: "State") -> list[str]:
     """Return what each cascade has decided and learned, as text."""
     lines: list[str] = []
     for learner in state.order:
-        view, tally, arms = learner.view(), learner.counts, learner.cascade.names
+        view, arms = learner.view(), learner.cascade.names
         kind = learner.policy.name + ("" if learner.status == "active" else ", retired")
         counts = f"{view.learned:,} learned, {view.open:,} open, {view.labelled:,} labelled"
         lines += ["", f"{learner.spec.name} ({kind}): {plural(view.rounds, 'round')}, {counts}"]
@@ -220,13 +220,6 @@ def _cascades(state: "State") -> list[str]:
             shares = "/".join(f"{100 * n / total:.0f}" for n in view.stops)
             cost = view.mean_cost or 0.0
             lines.append(f"  stops at {'/'.join(arms)}: {shares} %, mean cost {cost:.4g}")
-        pairs = zip(learner.cascade.pairs(), tally.seen_total, tally.differed_total, strict=True)
-        lines += [
-            f"  {arms[i]} and {arms[j]}: both ran in {plural(seen, 'round')}, disagreed in "
-            f"{100 * differed / seen:.1f} %"
-            for (i, j), seen, differed in pairs
-            if seen
-        ]
     return lines
 
 
