@@ -13,7 +13,7 @@ from stopwise.logs.chunk import Chunk, make_chunk
 from stopwise.logs.columns import Columns, arrange
 from stopwise.logs.encoding import FIRST, Column, Encoding, fit
 from stopwise.logs.formats.arrow import open_stream
-from stopwise.logs.formats.registry import RowReader, format_of, open_rows
+from stopwise.logs.formats.registry import RowReader, open_rows
 from stopwise.records import Progress, no_progress
 
 SAMPLE = 1 << 20  # bytes from which the number of lines is guessed, for progress only
@@ -28,12 +28,11 @@ class Log:
     Parameters
     ----------
     source : str, path or table
-        A file (Parquet, CSV, JSON lines), a glob or a folder of Parquet files, or what has
-        ``__arrow_c_stream__``: a frame of pandas or Polars, a relation of DuckDB, an Arrow table.
+        A file (``.parquet``, ``.csv``, ``.jsonl``, ``.ndjson``), a glob or a folder of Parquet
+        files, or what has ``__arrow_c_stream__``: a frame of pandas or Polars, a relation of
+        DuckDB, an Arrow table.
     columns : Columns, optional
         The names of the columns, if they are not those of the format.
-    format : {"parquet", "csv", "jsonl"}, optional
-        Default: by the suffix, ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``.
     encoding : Encoding, optional
         That of the contexts, if it should not be fitted to this log.
     normalise_answers : bool
@@ -94,7 +93,6 @@ class Log:
         source: "str | PathLike[str] | Any",
         columns: Columns | None = None,
         *,
-        format: str | None = None,  # noqa: A002 - the word people look for
         encoding: Encoding | None = None,
         normalise_answers: bool = False,
         name: str | None = None,
@@ -110,7 +108,7 @@ class Log:
             )
         else:
             self.path = Path(source)
-            self._file = open_rows(self.path, format_of(self.path, format))
+            self._file = open_rows(self.path)
         self._sample, self.path = self.path, Path(name or self.path)
         self.layout = arrange(self._file.names, self.columns, self.path.name)
         self.rows = self._file.rows

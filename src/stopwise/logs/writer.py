@@ -33,7 +33,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
     Parameters
     ----------
     path : str or path
-        The file; its folder is created if need be.
+        The file, ``.parquet``, ``.csv`` or ``.jsonl``; its folder is created if need be.
     arms, context : sequence of str
         Names of the arms, and of the numbers that are known before the first.
     revealed : dict of str to sequence of str, optional
@@ -45,8 +45,6 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         line off, that line is removed. The answers must be of the same type as those in it.
     overwrite : bool
         Replace an existing file.
-    format : {"parquet", "csv", "jsonl"}, optional
-        Default: by the suffix.
 
     Raises
     ------
@@ -85,7 +83,6 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         costs: bool = False,
         append: bool = False,
         overwrite: bool = False,
-        format: str | None = None,  # noqa: A002 - the word people look for
     ) -> None:
         self.path = Path(path)
         self.arms = tuple(arms)
@@ -97,7 +94,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         self._family: Family | None = None  # of the answers so far
         self._lock = Lock()
         self._closed = False
-        kind = format_of(self.path, format)
+        kind = format_of(self.path)
         if not (append or overwrite) and self.path.exists() and self.path.stat().st_size:
             raise FileExistsError(
                 f"{self.path} exists: append=True continues it, overwrite=True replaces it"

@@ -5,8 +5,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TypeAlias
 
-from stopwise.checks import choice
-from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.errors import InvalidParameterError
 from stopwise.logs.formats.arrow import ArrowReader
 from stopwise.logs.formats.csv import CsvReader, CsvWriter
 from stopwise.logs.formats.json_lines import JsonLinesReader, JsonLinesWriter
@@ -24,26 +23,22 @@ FORMATS: dict[str, tuple[Callable[[Path], RowReader], Callable[..., RowWriter]]]
 SUFFIXES = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl"}
 
 
-def format_of(path: Path, given: str | None = None) -> str:
-    """Return the name of a file's format, by its suffix unless given; a folder is of Parquet."""
-    if given is not None:
-        return choice("format", given, FORMATS)
+def format_of(path: Path) -> str:
+    """Return the name of a file's format, by its suffix; a folder is of Parquet."""
     if path.is_dir():
         return "parquet"
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidParameterError(
-            f"the format of {path.name} is not known; a log ends in {', '.join(SUFFIXES)} "
-            f"(in Python, or write format= one of {', '.join(FORMATS)})"
+            f"the format of {path.name} is not known; a log ends in {', '.join(SUFFIXES)}"
         )
     return SUFFIXES[path.suffix.lower()]
 
 
-def open_rows(path: Path, name: str) -> RowReader:
-    """Open a file of a format; in Parquet perhaps many."""
+def open_rows(path: Path) -> RowReader:
+    """Open a file; in Parquet perhaps many."""
+    name = format_of(path)
     if path.is_file() and path.stat().st_size == 0:
         raise NoRowsError(f"{path.name} is empty: it has no columns and no rows")
     if not path.exists() and not (name == "parquet" and has_magic(str(path))):
         raise FileNotFoundError(f"there is no file {path}")
-    if path.is_dir() and name != "parquet":
-        raise InvalidLogError(f"{path} is a folder; only a log in Parquet can be one")
     return FORMATS[name][0](path)
