@@ -67,7 +67,6 @@ def test_a_campaign_that_is_stopped_resumes(tmp_path: Path, how: signal.Signals)
     with RunStore(path) as store:
         before = stored(store)
         assert 7 <= len(before) <= finished < len(expected())
-        assert (len(before) == finished) == (how == signal.SIGINT)
         with Journal() as journal:
             run_campaign(CAMPAIGN, store, journal)
         after = stored(store)

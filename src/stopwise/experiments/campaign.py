@@ -21,8 +21,7 @@ def run_campaign(
 ) -> None:
     """Do the runs that a store lacks, and store those of each task as soon as it finishes.
 
-    Killed at any moment and started again, it resumes. An interrupt (Ctrl-C) drops the runs that
-    are under way, stores those that have finished, and is raised again.
+    Killed or interrupted (Ctrl-C) at any moment and started again, it resumes.
 
     ``experiments`` are specs with the seeds of their runs. The engine stays open. ``progress`` is
     called as ``progress("running", done, of)``, in runs, those already stored included.
@@ -53,17 +52,12 @@ def run_campaign(
     progress("running", done, of)
     if done == of:
         return
-    try:
-        # Closed at once if anything fails, and not when garbage is collected.
-        with closing(engine.run(tasks(missing, engine.runs_per_task))) as results:
-            for spec, traces in results:
-                store.put(spec, traces)
-                done += len(traces)
-                progress("running", done, of)
-    except KeyboardInterrupt:
-        for spec, traces in engine.finished():
+    # Closed at once if anything fails, and not when garbage is collected.
+    with closing(engine.run(tasks(missing, engine.runs_per_task))) as results:
+        for spec, traces in results:
             store.put(spec, traces)
-        raise
+            done += len(traces)
+            progress("running", done, of)
 
 
 def tasks(missing: Mapping[ExperimentSpec, Sequence[int]], most: int = 10) -> list[Task]:

@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from importlib import import_module
 from itertools import islice
@@ -32,7 +32,6 @@ class Engine(ABC):
     jobs: int
     runs_per_task: int = 10  # heuristic: cheap to send to a worker
     _stop: Event  # of the last `run`: set, it ends the runs under way
-    _left: "Sequence[Future[Any]]" = ()
 
     @abstractmethod
     def close(self) -> None:
@@ -68,12 +67,8 @@ class Engine(ABC):
                     waiting.discard(future)
         finally:
             stop.set()
-            self._left = [future for future in waiting if not future.cancel()]
-
-    def finished(self) -> Iterator[Any]:
-        """Yield what had finished, and perhaps not been taken, when `run` was closed early."""
-        wait(self._left)
-        yield from (future.result() for future in self._left if not _failed(future))
+            for future in waiting:
+                future.cancel()
 
     def __enter__(self) -> Self:
         return self

@@ -1,18 +1,15 @@
 """Finished runs in one SQLite file: append-only, safe to kill, safe to share.
 
-A run is identified by its spec's key and its seed. Numbers are stored as little-endian bytes and
-come back to the last bit.
+A run is identified by its spec's key and its seed. Its numbers come back to the last bit.
 """
 
 import sqlite3
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from time import monotonic, sleep
-from typing import Any
 
-import numpy as np
+import msgspec
 
 from stopwise.errors import (
     CorruptFileError,
@@ -24,24 +21,17 @@ from stopwise.errors import (
 from stopwise.experiments.runs import Trace
 from stopwise.experiments.spec import ExperimentSpec
 
-VERSION = 1  # of the tables; the meaning of runs has its own number, in their keys
+VERSION = 2  # of the tables; the meaning of runs has its own number, in their keys
 APPLICATION = 0x53544F50  # "STOP": how SQLite files say whose they are
 LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes (heuristic)
 
-FLOATS = ("regret", "total_cost", "undominated")
-ARRAYS = {"rounds": "<i8", **dict.fromkeys(FLOATS, "<f8"), "depths": "<i8"}
 SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS specs (key TEXT PRIMARY KEY, spec TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS runs (
     key TEXT NOT NULL REFERENCES specs (key),
     seed INTEGER NOT NULL,
-    rounds BLOB NOT NULL,
-    regret BLOB NOT NULL,
-    total_cost BLOB,
-    undominated BLOB NOT NULL,
-    depths BLOB NOT NULL,
-    seconds REAL NOT NULL,
+    trace BLOB NOT NULL,
     UNIQUE (key, seed)
 ) STRICT;
 PRAGMA application_id = {APPLICATION};
@@ -75,7 +65,8 @@ class RunStore(AbstractContextManager["RunStore"]):
         `IrreproducibleRunError` if one that is already there has other numbers.
         """
         key = spec.key
-        with self._translated(), self._writing():
+        with self._translated(), self._db:  # which commits, or rolls back
+            self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("INSERT OR IGNORE INTO specs VALUES (?, ?)", (key, spec.to_json()))
             for trace in traces:
                 if trace.key != key:
@@ -83,9 +74,8 @@ class RunStore(AbstractContextManager["RunStore"]):
                         f"a run of experiment {trace.key} was given as one of {key}; if it came "
                         "from another machine, does that run the same version of Stopwise?"
                     )
-                added = self._db.execute(
-                    "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _row(trace)
-                )
+                row = key, trace.seed, trace.encode()
+                added = self._db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", row)
                 if added.rowcount == 0:
                     self._check_same(trace)
 
@@ -93,8 +83,7 @@ class RunStore(AbstractContextManager["RunStore"]):
         """Return the runs of a spec by seed, in the order of seeds."""
         with self._translated():
             rows = self._db.execute("SELECT * FROM runs WHERE key = ? ORDER BY seed", (spec.key,))
-            traces = [self._trace(row) for row in rows]
-        return {trace.seed: trace for trace in traces}
+            return {seed: self._trace(key, seed, blob) for key, seed, blob in rows}
 
     def missing(self, spec: ExperimentSpec, seeds: Iterable[int]) -> list[int]:
         """Return those of the seeds whose runs are not here, each once, in the order given."""
@@ -116,13 +105,14 @@ class RunStore(AbstractContextManager["RunStore"]):
             and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
         ):
             self._db.executescript(SCHEMA)
-            self._use_write_ahead_log()
         if self._number("application_id") != APPLICATION:
             raise CorruptFileError(f"{self.path} is a database, but not one of Stopwise's runs")
         if (version := self._number("user_version")) != VERSION:
             raise UnsupportedVersionError(
                 f"{self.path} has format {version}; this version of Stopwise reads {VERSION}"
             )
+        with suppress(sqlite3.OperationalError):  # faster, but refused while others write
+            self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = EXTRA")  # a commit is on disk when it returns
         (report,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if report != "ok":
@@ -130,26 +120,13 @@ class RunStore(AbstractContextManager["RunStore"]):
                 f"{self.path} is damaged ({report}); restore a copy, or remove it to start afresh"
             )
 
-    def _use_write_ahead_log(self) -> None:
-        """Let readers and a writer work at once; SQLite does not wait for others before this."""
-        give_up = monotonic() + LOCK_TIMEOUT
-        while True:
-            try:
-                self._db.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError:
-                if monotonic() > give_up:
-                    raise
-                sleep(0.01)
-
     def _number(self, pragma: str) -> int:
         return self._db.execute(f"PRAGMA {pragma}").fetchone()[0]
 
     def _check_same(self, trace: Trace) -> None:
-        row = self._db.execute(
-            "SELECT * FROM runs WHERE key = ? AND seed = ?", (trace.key, trace.seed)
-        ).fetchone()
-        stored = self._trace(row)
+        run = trace.key, trace.seed
+        found = self._db.execute("SELECT trace FROM runs WHERE key = ? AND seed = ?", run)
+        stored = self._trace(*run, *found.fetchone())
         if not trace.agrees(stored):
             raise IrreproducibleRunError(
                 f"seed {trace.seed} of experiment {trace.key} was done twice with different "
@@ -158,30 +135,11 @@ class RunStore(AbstractContextManager["RunStore"]):
                 "versions or machines before you trust either"
             )
 
-    def _trace(self, row: Sequence[Any]) -> Trace:
-        key, seed, *blobs, seconds = row
+    def _trace(self, key: str, seed: int, blob: bytes) -> Trace:
         try:
-            arrays: dict[str, Any] = {
-                name: None if blob is None else np.frombuffer(blob, dtype).astype(dtype[1:])
-                for (name, dtype), blob in zip(ARRAYS.items(), blobs, strict=True)
-            }
-            np.stack([arrays[name] for name in ("rounds", *FLOATS) if arrays[name] is not None])
-        except ValueError as error:  # no multiple of eight bytes, or curves of different lengths
+            return Trace.decode(blob)
+        except msgspec.MsgspecError as error:
             raise CorruptFileError(f"{self.path}: seed {seed} of {key} is damaged") from error
-        return Trace(key=key, seed=seed, seconds=seconds, **arrays)
-
-    @contextmanager
-    def _writing(self) -> Generator[None, None, None]:
-        if self._db.in_transaction:  # an earlier interrupt may have left one open
-            self._db.execute("ROLLBACK")
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:  # SQLite rolls back by itself when the disk is full
-                self._db.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def _translated(self) -> Generator[None, None, None]:
@@ -197,9 +155,3 @@ class RunStore(AbstractContextManager["RunStore"]):
                 f"{self.path} is damaged, or no store of runs ({error}); restore a copy, or, if "
                 "it was a store, remove it to start afresh"
             ) from error
-
-
-def _row(trace: Trace) -> tuple[Any, ...]:
-    arrays = ((getattr(trace, name), dtype) for name, dtype in ARRAYS.items())
-    blobs = (None if a is None else a.astype(dtype).tobytes() for a, dtype in arrays)
-    return (trace.key, trace.seed, *blobs, trace.seconds)

@@ -63,13 +63,12 @@ def test_closing_drops_the_runs_under_way_and_those_that_have_not_begun(
     endless = ExperimentSpec(SPECS[0].environment, PolicySpec("endless"), rounds=2)
     engine = Threads(jobs=1)
     results = engine.run([*TASKS[:1], (endless, (0,)), (endless, (1,))])
-    first = next(results)
+    next(results)
     wait_until(lambda: bool(begun))
     engine.close()
     assert dropped.is_set()
     assert len(begun) == 1
     results.close()
-    assert same(done(engine.finished()), done([first]))
     with pytest.raises(EngineError, match=r"closed.*make a new one"):
         next(engine.run(TASKS))
 
