@@ -1,7 +1,8 @@
 """The paper's bounds: forced rounds and regret. Its radii α and β are in `stopwise.reference`.
 
 They show how things grow, not values: the paper gives no value for its universal constants C, C1
-and C2 (arguments here, 1 by default), and two proofs have gaps (``docs/theory.md``).
+and C2 (arguments here, 1 by default), and two proofs have gaps (``docs/theory.md``). That
+arguments are within their ranges is not checked.
 """
 
 import math
@@ -9,8 +10,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stopwise.cascade import Cascade
-from stopwise.checks import Floats, integer, real, table
+from stopwise.checks import Floats
 from stopwise.errors import InvalidParameterError
 from stopwise.reference import radius
 
@@ -43,34 +43,8 @@ def forced_rounds_bound(
     112.0
     """
     # Printed with d and a small k in places; d' and K are meant.
-    n_features = integer("n_features", n_features, least=1)
-    spread = real("min_eigenvalue", min_eigenvalue, above=0)
-    if spread > (1.0 + 1e-9) / n_features:  # the eigenvalues of E[ΦΦᵀ] add up to at most 1
-        raise InvalidParameterError(
-            f"min_eigenvalue can be at most 1/n_features = {1 / n_features:g}, since features "
-            f"have norm at most one; it is {min_eigenvalue!r}"
-        )
-    rounds = real("C", C, above=0) * (n_features + _union(n_arms, delta)) / spread**2
-    return rounds + 4.0 * real("lam", lam, above=0) / spread
-
-
-def largest_regret(cascade: Cascade, error_rates: ArrayLike) -> float:
-    """Return R_max: the most a single round can lose, over all arms and the contexts given.
-
-        R_max = max_{i, x} [C_i + γ_i(x) − (C_i* + γ_i*(x))]      (the paper, before Theorem 2)
-
-    Examples
-    --------
-    >>> round(largest_regret(Cascade(costs=[0.1, 0.2]), [[0.5, 0.1], [0.2, 0.1]]), 3)
-    0.2
-    """
-    rates = table("error rates", error_rates)
-    if rates.shape[1] != cascade.n_arms or not ((rates >= 0) & (rates <= 1)).all():
-        raise InvalidParameterError(
-            f"error rates must be {cascade.n_arms} numbers from 0 to 1 for each context"
-        )
-    losses = rates + cascade.cumulative
-    return float((losses.max(axis=1) - losses.min(axis=1)).max())
+    rounds = C * (n_features + _union(n_arms, delta)) / min_eigenvalue**2
+    return rounds + 4.0 * lam / min_eigenvalue
 
 
 def regret_bound(
@@ -109,7 +83,7 @@ def regret_bound(
         ξ for all arms, or ξ_h for h = 2 … K, as from `stopwise.theory.dominance.arm_margins`.
         Above zero; infinite for an arm never deeper than the best.
     R_max : float
-        The largest regret of a round, see `largest_regret`.
+        max_{i, x} [C_i + γ_i(x) − (C_i* + γ_i*(x))], the most a single round can lose.
     C1, C2 : float
         Universal constants of unknown value, too.
 
@@ -122,18 +96,6 @@ def regret_bound(
     >>> round(regret_bound(1000, **constants, **instance, lam=0.1, S=1.0), 2)
     1800.54
     """
-    rounds, size = real("rounds", rounds, least=0), real("S", S, least=0)
-    sigma, kappa = real("sigma", sigma, above=0), real("kappa", kappa, above=0, most=LIPSCHITZ)
-    margins = np.asarray(dominance_margin, dtype=np.float64)
-    if margins.shape not in ((), (n_arms - 1,)):
-        raise InvalidParameterError(
-            f"dominance_margin is one number, or one for each of the {n_arms - 1} arms after the "
-            f"first; it has shape {margins.shape}"
-        )
-    if not (margins > 0).all():
-        raise InvalidParameterError(
-            "dominance_margin must be above zero: without weak dominance there is no such bound"
-        )
     m = forced_rounds_bound(
         n_features=n_features,
         n_arms=n_arms,
@@ -142,16 +104,18 @@ def regret_bound(
         lam=0.5 if lam is None else lam,
         C=C,
     )
-    root = real("C2", C2, above=0) * math.sqrt(_union(n_arms, delta))
-    root += real("C1", C1, above=0) * math.sqrt(n_features)
+    root = C1 * math.sqrt(n_features) + C2 * math.sqrt(_union(n_arms, delta))
     settled = (root / min_eigenvalue) ** 2  # observations until λ_min(V) grows with their number
-    reach = radius(rounds, n_features, n_arms, delta, sigma, kappa, lam or 0.0, size)
-    deep: Floats = 8.0 / min_eigenvalue * (LIPSCHITZ * reach / margins) ** 2
-    each = np.broadcast_to(settled + deep, (n_arms - 1,))
-    return real("R_max", R_max, least=0) * (m + float(each.sum()))
+    reach = radius(rounds, n_features, n_arms, delta, sigma, kappa, lam or 0.0, S)
+    margins: Floats = np.broadcast_to(np.asarray(dominance_margin, dtype=np.float64), n_arms - 1)
+    if not (margins > 0).all():
+        raise InvalidParameterError(
+            "dominance_margin must be above zero: without weak dominance there is no such bound"
+        )
+    deep = 8.0 / min_eigenvalue * (LIPSCHITZ * reach / margins) ** 2
+    return R_max * (m + float((settled + deep).sum()))
 
 
 def _union(n_arms: int, delta: float) -> float:
     """Return ln(K²/2δ), which makes a bound hold for all pairs at once."""
-    arms = integer("n_arms", n_arms, least=2)
-    return math.log(arms * arms / (2.0 * real("delta", delta, above=0, below=1)))
+    return math.log(n_arms**2 / (2.0 * delta))
