@@ -99,20 +99,8 @@ class MissingPackageError(StopwiseError, ImportError):
 
     @classmethod
     def of(cls, purpose: str, package: str, extra: str) -> "MissingPackageError":
-        """Return the error, with the command that installs the extra beside this stopwise."""
-        import json
-        from importlib.metadata import PackageNotFoundError, distribution
-        from typing import Any
-        from urllib.parse import urlsplit
-        from urllib.request import url2pathname
-
-        try:  # from the checkout that stopwise was installed from, if any
-            origin: Any = json.loads(distribution("stopwise").read_text("direct_url.json") or "{}")
-            editable = "-e " if origin["dir_info"].get("editable") else ""
-            source = f"{editable}'{url2pathname(urlsplit(str(origin['url'])).path)}[{extra}]'"
-        except (PackageNotFoundError, ValueError, KeyError):
-            source = f"'stopwise[{extra}]'"
-        return cls(f"{purpose} needs {package}: pip install {source}")
+        """Return the error, with the command that installs the extra of this stopwise."""
+        return cls(f"{purpose} needs {package}: pip install 'stopwise[{extra}]'")
 
 
 class StoreError(StopwiseError):
