@@ -6,8 +6,8 @@ from typing import Any
 
 from stopwise.experiments.summary import Interval
 from stopwise.paper.choices import Choice
-from stopwise.paper.provenance import provenance
 from stopwise.paper.report import Report
+from stopwise.paper.reproduce import provenance
 from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim, Section
 from stopwise.reporting.parts import Picture, Table
 
@@ -27,10 +27,10 @@ def _draw() -> Any:
 
 
 def _claims(text: str, first: Any, second: Any) -> tuple[Claim, ...]:
-    criterion, why, where = "by a paired interval", "The radius is large.", "Figure 1a"
+    criterion, why = "by a paired interval", "The radius is large."
     return (
-        Claim(text, first, "regret 1.5 ± 0.2", criterion, why, where, "literal"),
-        Claim(text, second, "regret 0.5 ± 0.1", criterion, "", where, "near-greedy"),
+        Claim(text, first, "regret 1.5 ± 0.2", criterion, why, "literal"),
+        Claim(text, second, "regret 0.5 ± 0.1", criterion, "", "near-greedy"),
     )
 
 
@@ -62,7 +62,7 @@ FRACTIONS = Section(
     "Weak dominance fractions",
     "Table 1 (supplement)",
     "Counted.",
-    claims=(Claim("Fractions are the printed ones", HELD, "largest gap 0.0002", where="Table 1"),),
+    claims=(Claim("Fractions are the printed ones", HELD, "largest gap 0.0002"),),
 )
 REPORT = Report(
     title="USS-PD, reproduced",

@@ -56,7 +56,7 @@ def table_rows(table: Table) -> list[Row]:
 def claim_rows(sections: Iterable[Section]) -> list[Row]:
     """Return a row for every claim and its verdict."""
     return [
-        {"section": section.name, **msgspec.structs.asdict(claim)}
+        {"section": section.name, "where": section.where, **msgspec.structs.asdict(claim)}
         for section in sections
         for claim in section.claims
     ]

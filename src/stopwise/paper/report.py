@@ -3,13 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from stopwise.paper.choices import Choice
 from stopwise.paper.numbers import Row, claim_rows, number_files, table_rows
-from stopwise.paper.provenance import Facts
 from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim, Section, Verdict
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.drawing import Drawn, draw
@@ -34,6 +32,8 @@ REPEAT = (
 )
 ENDINGS = (".png", ".svg", ".csv", ".parquet")
 
+Facts = tuple[tuple[str, str], ...]  # names and words
+
 
 class Report(msgspec.Struct, frozen=True):
     """Everything in the report.
@@ -53,37 +53,12 @@ class Report(msgspec.Struct, frozen=True):
     quick: bool = False
 
 
-class JudgedClaim(NamedTuple):
-    """One claim, with its verdict under each setting."""
-
-    anchor: str
-    verdicts: tuple[Claim, ...]
-
-    @property
-    def claim(self) -> Claim:
-        """What the verdicts share: text, criterion, place in the paper."""
-        return self.verdicts[0]
-
-    def under(self, setting: str) -> tuple[Claim, ...]:
-        """Return the verdicts under a setting."""
-        return tuple(claim for claim in self.verdicts if claim.setting == setting)
-
-
-def judged(section: Section) -> list[JudgedClaim]:
-    """Bring together the verdicts on the same claim."""
-    found: dict[tuple[str, str], list[Claim]] = {}
+def judged(section: Section) -> list[dict[str, Claim]]:
+    """Bring together the verdicts on the same claim, by setting."""
+    found: dict[str, dict[str, Claim]] = {}
     for claim in section.claims:
-        found.setdefault((claim.text, claim.where), []).append(claim)
-    return [
-        JudgedClaim(f"{section.name}-claim-{k}", tuple(claims))
-        for k, claims in enumerate(found.values(), start=1)
-    ]
-
-
-def settings_of(report: Report) -> list[str]:
-    """Return the settings claims were tested under, in the report's order."""
-    used = {c.setting for section in report.sections for c in section.claims}
-    return [name for name, _ in report.settings if name in used]
+        found.setdefault(claim.text, {})[claim.setting] = claim
+    return list(found.values())
 
 
 def tally(*sections: Section) -> dict[Verdict, int]:
@@ -153,7 +128,6 @@ def html(report: Report, drawn: dict[str, Drawn]) -> str:
         contents=links,
         report=report,
         sections=[(section, judged(section)) for section in report.sections],
-        settings=settings_of(report),
         tally=tally(*report.sections),
         undecided=undecided_note(report),
         drawn=drawn,

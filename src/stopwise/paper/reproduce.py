@@ -1,8 +1,11 @@
 """The reproduction: which runs, in what store, and the report on them."""
 
+import os
+import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,11 +19,12 @@ from stopwise.paper import choices
 from stopwise.paper.catalogue import EXHIBITS
 from stopwise.paper.evidence import ClaimEvidence
 from stopwise.paper.numbers import Row
-from stopwise.paper.provenance import provenance
-from stopwise.paper.report import Report, write_report
+from stopwise.paper.report import Facts, Report, write_report
 from stopwise.paper.section import Exhibit
 from stopwise.paper.settings import SETTINGS
 from stopwise.records import Progress, no_progress
+from stopwise.reporting.wording import duration, plural
+from stopwise.version import __version__
 
 TITLE = "USS-PD, reproduced"
 STORE = "runs.sqlite"
@@ -77,28 +81,17 @@ def reproduce(
     started, clock = datetime.now(UTC), time.perf_counter()
     chosen = [exhibit for name, exhibit in EXHIBITS.items() if not only or name in only]
     cells = {exhibit.name: exhibit.cells() for exhibit in chosen}
-    times = {
-        (exhibit.name, cell.spec): repetitions(exhibit, cell.policy, quick=quick)
-        for exhibit in chosen
-        for cell in cells[exhibit.name]
-    }
     most: dict[ExperimentSpec, int] = {}  # where two exhibits share runs, the larger number
-    for (_, spec), n in times.items():
-        most[spec] = max(n, most.get(spec, 0))
+    for exhibit in chosen:
+        for cell in cells[exhibit.name]:
+            n = repetitions(exhibit, cell.policy, quick=quick)
+            most[cell.spec] = max(n, most.get(cell.spec, 0))
     seeds = {spec: range(seed, seed + n) for spec, n in most.items()}
     with workers, RunStore(out / STORE) as store:
         run_campaign(seeds.items(), store, workers, progress)
         runs = {spec: store.get(spec) for spec in seeds}  # perhaps with seeds of earlier calls
-    evidence = {
-        name: ClaimEvidence(
-            of_exhibit,
-            {
-                c.spec.key: [runs[c.spec][k] for k in seeds[c.spec][: times[name, c.spec]]]
-                for c in of_exhibit
-            },
-        )
-        for name, of_exhibit in cells.items()
-    }
+    traces = {spec.key: [runs[spec][k] for k in wanted] for spec, wanted in seeds.items()}
+    evidence = {name: ClaimEvidence(of_exhibit, traces) for name, of_exhibit in cells.items()}
     last = seed + max(most.values(), default=1) - 1
     seconds = time.perf_counter() - clock
     report = Report(
@@ -113,6 +106,21 @@ def reproduce(
     )
     write_report(report, out, progress, list(_curve_rows(evidence)))
     return report
+
+
+def provenance(started: datetime, seconds: float, seeds: str, engine: str, jobs: int) -> Facts:
+    """Return where numbers come from: the machine, the versions, the seeds. Never who ran it."""
+    packages = [f"{name} {version(name)}" for name in ("numpy", "matplotlib")]
+    system = f"{platform.system()} {platform.machine()}"
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return (
+        ("Started", f"{started.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
+        ("Took", f"{duration(seconds)}, not counting runs stored before"),
+        ("Seeds", seeds),
+        ("Engine", f"{engine}, {jobs} at a time"),
+        ("System", f"{system}, {plural(os.cpu_count() or 1, 'core')}, {python}"),
+        ("Versions", ", ".join([f"stopwise {__version__}", *packages])),
+    )
 
 
 def _curve_rows(evidence: Mapping[str, ClaimEvidence]) -> Iterator[Row]:

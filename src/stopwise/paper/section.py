@@ -21,7 +21,7 @@ class Claim(msgspec.Struct, frozen=True):
     """A claim of the paper, and whether it held.
 
     ``criterion`` is how it was tested, ``numbers`` what was measured, and ``why`` the reason where
-    it did not hold. ``where`` is the place in the paper, ``setting`` is empty where none matters.
+    it did not hold. ``setting`` is empty where none matters.
     """
 
     text: str
@@ -29,7 +29,6 @@ class Claim(msgspec.Struct, frozen=True):
     numbers: str
     criterion: str = ""
     why: str = ""
-    where: str = ""
     setting: str = ""
 
 
@@ -62,7 +61,7 @@ class Exhibit(msgspec.Struct, frozen=True):
     def build(self, evidence: ClaimEvidence) -> Section:
         """Return the section of the report."""
         claims = (
-            msgspec.structs.replace(claim, where=claim.where or self.where, setting=setting)
+            msgspec.structs.replace(claim, setting=setting)
             for setting in self.settings
             for claim in self.claims(evidence, setting)
         )
