@@ -283,12 +283,12 @@ def test_a_record_is_played_as_far_as_it_reaches(name: str, least: int) -> None:
     assert 0 < policy.rounds <= len(stops)
 
 
-@pytest.mark.parametrize("name", ["uss-ucb", "uss-ts", "random-depth"])
-def test_a_long_run_can_be_interrupted_and_continued(name: str) -> None:
+@pytest.mark.parametrize("explore", [0.0, 0.1])
+def test_a_long_run_can_be_interrupted_and_continued(explore: float) -> None:
     outputs = (np.random.default_rng(0).random((CHUNK + 500, 3)) < 0.05).astype(np.int64)
-    contexts = np.zeros((len(outputs), 0))
+    contexts = np.full((len(outputs), 2), 0.5)
     calls: list[tuple[object, ...]] = []
-    whole, stopped = make(name), make(name)
+    whole, stopped = (sw.USSPD(CASCADE, context_dim=2, explore=explore) for _ in range(2))
     stops = whole.run(contexts, outputs, progress=lambda *done: calls.append(done))
     assert calls == [("rounds", CHUNK, CHUNK + 500), ("rounds", CHUNK + 500, CHUNK + 500)]
 

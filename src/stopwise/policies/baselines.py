@@ -40,8 +40,8 @@ class FixedDepth(ContextFreePolicy):
         del x
         return self._decision(self.depth)
 
-    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
-        stops[:] = self.depth
+    def _stops(self, differ: Differ, truth: KnownTruth) -> Ints:
+        return np.full(len(differ), self.depth)
 
 
 class RandomDepth(ContextFreePolicy):
@@ -67,8 +67,8 @@ class RandomDepth(ContextFreePolicy):
         del x
         return self._decision(int(self._random.integers(self._n_arms)))
 
-    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
-        stops[:] = self._random.integers(self._n_arms, size=len(stops))  # as single draws would
+    def _stops(self, differ: Differ, truth: KnownTruth) -> Ints:
+        return self._random.integers(self._n_arms, size=len(differ))  # as single draws would
 
 
 class PrivilegedPolicy(ContextFreePolicy):
@@ -81,9 +81,8 @@ class PrivilegedPolicy(ContextFreePolicy):
         given = None if truth is None else getattr(truth, name)
         if given is None:
             raise TruthRequiredError(f"{self.name} needs the truth: decide(x, Truth({name}=...))")
-        stops, known = np.empty(1, dtype=np.int64), self._checked_truth(1, {name: [given]})
-        self._play_part(stops, slice(1), np.empty((1, 0), dtype=np.uint8), known)
-        return self._decision(int(stops[0]))
+        known = self._checked_truth(1, {name: [given]})
+        return self._decision(int(self._stops(np.empty((1, 0), dtype=np.uint8), known)[0]))
 
 
 class Oracle(PrivilegedPolicy):
@@ -105,19 +104,12 @@ class Oracle(PrivilegedPolicy):
     def _checked_truth(self, n: int, truth: GivenTruth) -> KnownTruth:
         checked = super()._checked_truth(n, truth)
         best = checked["optimal"]
-        if best.shape != (n,) or best.dtype.kind not in "iuf":
-            raise InvalidParameterError(
-                f"optimal must be {n} arms, one per round; this has shape {best.shape}"
-            )
-        if (wrong := np.flatnonzero(~np.isin(best, range(self._n_arms)))).size:
-            raise InvalidStopError(
-                f"the optimal arm of round {wrong[0]} is {best[wrong[0]]!s}, but this cascade's "
-                f"arms are 0 to {self._n_arms - 1}"
-            )
+        if best.shape != (n,) or not np.isin(best, range(self._n_arms)).all():
+            raise InvalidStopError(f"optimal is an arm for each round, 0 to {self._n_arms - 1}")
         return checked
 
-    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
-        stops[:] = truth["optimal"][part]
+    def _stops(self, differ: Differ, truth: KnownTruth) -> Ints:
+        return truth["optimal"].astype(np.int64)
 
 
 class Clairvoyant(PrivilegedPolicy):
@@ -139,16 +131,14 @@ class Clairvoyant(PrivilegedPolicy):
     def _checked_truth(self, n: int, truth: GivenTruth) -> KnownTruth:
         checked = super()._checked_truth(n, truth)
         p, k = checked["disagreement"], self._n_arms
-        if p.shape != (n, k, k):
+        if p.shape != (n, k, k) or np.isnan(p).any():
             raise InvalidParameterError(
-                f"disagreement must be {n} tables of {k} by {k} probabilities, one per round; this "
-                f"has shape {p.shape}"
+                f"disagreement is {k} by {k} probabilities for each of {n} rounds, none of them "
+                f"NaN; this has shape {p.shape}"
             )
-        if (wrong := np.flatnonzero(np.isnan(p).any(axis=(1, 2)))).size:
-            raise InvalidParameterError(f"the disagreement of round {wrong[0]} holds a NaN")
         return checked
 
-    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
+    def _stops(self, differ: Differ, truth: KnownTruth) -> Ints:
         # the first arm whose gaps all exceed p; the last arm never loses
-        loses = np.triu(self.cascade.gaps - truth["disagreement"][part] <= TIE, 1).any(axis=-1)
-        stops[:] = np.argmin(loses, axis=-1)
+        loses = np.triu(self.cascade.gaps - truth["disagreement"] <= TIE, 1).any(axis=-1)
+        return np.argmin(loses, axis=-1)

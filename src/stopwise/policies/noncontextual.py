@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from stopwise.cascade import Cascade
 from stopwise.checks import real
 from stopwise.engine import native
-from stopwise.policies.base import CHUNK, Policy
+from stopwise.policies.base import Policy
 from stopwise.policies.checking import Bools, Differ, Ints, KnownTruth, ToPlay, differing, square
 from stopwise.policies.randomness import checked_seed, restored, stored
 from stopwise.records import Decision, PairEvidence
@@ -19,7 +19,7 @@ from stopwise.records import Decision, PairEvidence
 class ContextFreePolicy(Policy):
     """A policy that looks at no context; it only counts rounds, unless a subclass does more.
 
-    Subclasses write a series of rounds (`_play_part`) beside the single `decide`.
+    Subclasses write all rounds at once (`_stops`) beside the single `decide`.
     """
 
     uses_context: ClassVar[bool] = False
@@ -38,18 +38,14 @@ class ContextFreePolicy(Policy):
         record, truth, progress = rounds
         if (record.failed | (record.reach < self._n_arms - 1)).any():
             return None
-        n = record.n
-        stops = np.empty(n, dtype=np.int64)
-        for start in range(0, n, CHUNK):
-            part = slice(start, min(start + CHUNK, n))
-            self._play_part(stops[part], part, record.differ[part], truth)
-            self._rounds += part.stop - start
-            progress("rounds", part.stop, n)
+        stops = self._stops(record.differ, truth)
+        self._rounds += record.n
+        progress("rounds", record.n, record.n)
         return stops
 
     @abstractmethod
-    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
-        """Play some rounds in order: fill in their stops, learn all but the number of rounds."""
+    def _stops(self, differ: Differ, truth: KnownTruth) -> Ints:
+        """Play rounds in order: return their stops, learn all but the number of rounds."""
 
     def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
         del rule_stop
@@ -121,8 +117,10 @@ class PairCounts(ContextFreePolicy):
         revealed = [j <= stop and bool(differ[i, j]) for i, j in self.cascade.pairs()]
         self._counts.learn(stop, np.array(revealed, dtype=np.uint8))
 
-    def _play_part(self, stops: Ints, part: slice, differ: Differ, truth: KnownTruth) -> None:
-        self._counts.run(self._strength, differ, stops)
+    def _stops(self, differ: Differ, truth: KnownTruth) -> Ints:
+        stops = np.empty(len(differ), dtype=np.int64)
+        self._counts.run(self._strength, np.ascontiguousarray(differ), stops)
+        return stops
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was learned and the random state, as arrays by name."""
