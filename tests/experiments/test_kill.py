@@ -25,6 +25,7 @@ from tests.experiments.campaigns import (
 # A campaign that waits to be killed when it has done enough runs, and says how many had finished.
 SCRIPT = """
 import concurrent.futures, json, sys
+import msgspec
 from stopwise.experiments.campaign import run_campaign
 from stopwise.experiments.engines import make_engine
 from stopwise.experiments.spec import ExperimentSpec
@@ -38,7 +39,7 @@ def progress(stage, done, of):
         print(len(submitted), flush=True)
         sys.stdin.read()
 
-experiments = [(ExperimentSpec.from_json(text), range(n_seeds)) for text in specs]
+experiments = [(msgspec.json.decode(text, type=ExperimentSpec), range(n_seeds)) for text in specs]
 submitted = []
 with RunStore(path) as store, make_engine(jobs=2) as engine:
     submit = engine._submit

@@ -25,7 +25,7 @@ from stopwise.experiments.runs import execute
 from stopwise.experiments.spec import ExperimentSpec
 
 for text in json.loads(sys.stdin.read()):
-    trace = msgspec.structs.asdict(execute(ExperimentSpec.from_json(text), seed=1))
+    trace = msgspec.structs.asdict(execute(msgspec.json.decode(text, type=ExperimentSpec), seed=1))
     bits = [a.tobytes() for a in trace.values() if hasattr(a, "tobytes")]
     print(hashlib.sha256(b"".join(bits)).hexdigest())
 """

@@ -14,12 +14,13 @@ FOR_EVER = 2**62
 # Writers start together, so that they open the file, and perhaps create it, at the same time.
 WRITER = """
 import sys
+import msgspec
 from stopwise.experiments.runs import execute
 from stopwise.experiments.spec import ExperimentSpec
 from stopwise.experiments.store import RunStore
 
 path, text, first, last = sys.argv[1:]
-spec = ExperimentSpec.from_json(text)
+spec = msgspec.json.decode(text, type=ExperimentSpec)
 execute(spec, 0)
 print("ready", flush=True)
 sys.stdin.readline()

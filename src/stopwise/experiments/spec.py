@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -33,31 +33,14 @@ class _Spec(msgspec.Struct, frozen=True, eq=False, forbid_unknown_fields=True):
     """A value with one JSON text, however it was written."""
 
     def to_json(self) -> str:
-        """Return the one JSON text of this spec."""
+        """Return the one JSON text of this spec, to be read by msgspec."""
         return _canonical(msgspec.to_builtins(self))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Read a spec back from JSON."""
-        try:
-            return msgspec.convert(json.loads(text), cls)
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise InvalidParameterError(f"this describes no {cls.__name__}: {error}") from error
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.to_json() == self.to_json()
 
     def __hash__(self) -> int:
         return hash(self.to_json())
-
-    def _normalise(self, name: Any, parameters: Any) -> None:
-        """Check the name and bring the parameters to one form."""
-        if not (isinstance(name, str) and isinstance(parameters, Mapping)):
-            raise InvalidParameterError(
-                "a spec has a name, as in ENVIRONMENTS or POLICIES, and a dict of parameters, not "
-                f"{name!r} and {parameters!r}"
-            )
-        force_setattr(self, "parameters", _plain(cast(Any, parameters)))
 
 
 class EnvironmentSpec(_Spec, frozen=True, eq=False):
@@ -77,7 +60,7 @@ class EnvironmentSpec(_Spec, frozen=True, eq=False):
     parameters: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        self._normalise(self.name, self.parameters)
+        force_setattr(self, "parameters", _plain(self.parameters))
         costs = cast(list[float], (Cascade(self.costs).costs + 0.0).tolist())  # −0.0 becomes 0.0
         force_setattr(self, "costs", tuple(costs))
 
@@ -109,7 +92,7 @@ class PolicySpec(_Spec, frozen=True, eq=False):
     features: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        self._normalise(self.name, self.parameters)
+        force_setattr(self, "parameters", _plain(self.parameters))
         if taken := [name for name in GIVEN if name in self.parameters]:
             raise InvalidParameterError(
                 f"{taken[0]} is no parameter of a policy's spec: the experiment gives it"
