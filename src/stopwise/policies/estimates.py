@@ -15,8 +15,6 @@ from stopwise.records import Change, Decision, Floats, PairCoverage, PairEvidenc
 
 Found = TypeVar("Found")
 
-GRAM_RESIDUAL = 1e-7  # ‖V·V⁻¹ − I‖ of what `gram` returns
-
 
 class Estimates(Policy):
     """A policy whose estimates are those of an engine's learner."""
@@ -75,26 +73,15 @@ class Estimates(Policy):
         return found
 
     def gram(self, i: int, j: int) -> tuple[Floats, Floats]:
-        """Return V_ij and its inverse.
-
-        Where V has no inverse in double precision (directions never seen), both include the
-        smallest multiple of I that gives it one. The bonus needs none: it uses factors of V.
-        """
-        matrix, inverse = self.learner.gram(self._model(i, j))
-        if not matrix.trace() > 1e-12:
-            return np.zeros_like(matrix), np.full_like(matrix, np.inf)
-        eye, floor = np.eye(len(matrix)), 0.0
-        while np.linalg.norm((matrix + floor * eye) @ inverse - eye) > GRAM_RESIDUAL:
-            floor = max(10.0 * floor, 1e-15 * matrix.trace())
-            inverse = np.asarray(np.linalg.inv(matrix + floor * eye), dtype=np.float64)
-        return matrix + floor * eye, inverse
+        """Return V_ij and its inverse, which is huge in directions never seen."""
+        return self.learner.gram(self._model(i, j))
 
     def condition(self, i: int, j: int) -> float:
         """Return λ_max/λ_min of V_ij, inf while it is singular.
 
         Large where contexts hardly vary in some direction, about which little is then known.
         """
-        values = np.linalg.eigvalsh(self.learner.gram(self._model(i, j))[0])
+        values = np.linalg.eigvalsh(self.gram(i, j)[0])
         least, most = float(values[0]), float(values[-1])
         seen = self.observations(i, j) > 0 and least > most * np.finfo(float).eps * len(values)
         return most / least if seen else np.inf
