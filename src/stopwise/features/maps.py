@@ -51,8 +51,8 @@ class BuiltIn:
         Examples
         --------
         >>> X = [[0, 0.1], [1, 0.2], [0, -0.3], [1, 0.4], [0, 0.9], [1, -0.7]]
-        >>> Polynomial(degree=2).independent(X).dropped
-        ('x0²',)
+        >>> Polynomial(degree=2).independent(X).without
+        ((0, 0),)
         """
         from stopwise.features.binding import bind
 
@@ -71,12 +71,6 @@ class BuiltIn:
         if isinstance(self, Scaled):
             return cast(Self, Scaled(smaller, self.center, self.scale, self.outside))
         return cast(Self, smaller)
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """The monomials left out, as text such as "x0·x4" and "x3²"."""
-        without: tuple[Monomial, ...] = getattr(getattr(self, "inner", self), "without", ())
-        return tuple(monomial_name(m) for m in without)
 
 
 @dataclass(frozen=True)
@@ -147,8 +141,8 @@ class Polynomial(BuiltIn):
         without = set(self.without)
         if unknown := without.difference(everything):
             raise InvalidParameterError(
-                f"cannot leave out {monomial_name(min(unknown))}: no such monomial in degree "
-                f"{self.degree} of {context_dim} coordinates"
+                f"cannot leave out {min(unknown)}: no such monomial in degree {self.degree} of "
+                f"{context_dim} coordinates"
                 + ("" if self.bias else " without bias")
             )
         if len(everything) == len(self.without):
@@ -406,17 +400,6 @@ def map_from_spec(spec: Mapping[str, Any]) -> FeatureMap:
         return kinds[kind](**rest)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidParameterError(f"{spec!r} describes no feature map: {error!r}") from error
-
-
-def monomial_name(monomial: Sequence[int]) -> str:
-    """Write a monomial for people to read: (0, 3, 3) as x0·x3², () as 1."""
-    powers = {c: list(monomial).count(c) for c in monomial}
-    superscript = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-    factors = [
-        f"x{c}" + ("" if power == 1 else str(power).translate(superscript))
-        for c, power in powers.items()
-    ]
-    return "·".join(factors) or "1"
 
 
 def _independent_columns(columns: Floats) -> set[int]:

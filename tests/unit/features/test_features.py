@@ -31,7 +31,6 @@ from stopwise.features import (
     Standard,
     bind,
 )
-from stopwise.features.maps import monomial_name
 
 RNG = np.random.default_rng(20240607)
 
@@ -200,8 +199,8 @@ def test_the_first_context_outside_the_bound_is_named(features: Any, X: Any, wor
         (lambda: Polynomial(0), "degree must be a whole number, 1 or more, not 0"),
         (lambda: bind(Polynomial(9), 50, 2), r"makes [\d,]+ features.*lower the degree"),
         (lambda: bind(Polynomial(4, bound=1e100), 2, 2), "range of floats.*Scaled.fit"),
-        (lambda: bind(Polynomial(without=((2, 2),)), 2, 2), "cannot leave out x2²"),
-        (lambda: bind(Polynomial(bias=False, without=((),)), 2, 2), "leave out 1:.*without bias"),
+        (lambda: bind(Polynomial(without=((2, 2),)), 2, 2), r"cannot leave out \(2, 2\)"),
+        (lambda: bind(Polynomial(bias=False, without=((),)), 2, 2), "leave out \\(\\):.*without bias"),
         (lambda: bind(Polynomial(1, False, 1, ((0,),)), 1, 2), "leave at least one"),
         (lambda: Scaled(Custom(half), [0], [1]), "Identity or a Polynomial"),
         (lambda: Scaled(Identity(), [0], [1], "wrap"), "not 'wrap'"),
@@ -277,7 +276,7 @@ def test_what_remains_is_a_maximal_independent_set(degree: int, bias: bool) -> N
     small = full.independent(X)
     rank = np.linalg.matrix_rank(bind(full, 5, 2).rows(X), tol=1e-9)
     remaining = bind(small, 5, 2)
-    assert remaining.n_features == rank == len(full.monomials(5)) - len(small.dropped)
+    assert remaining.n_features == rank == len(full.monomials(5)) - len(small.without)
     assert np.linalg.matrix_rank(remaining.rows(X), tol=1e-9) == rank
     assert small.independent(X) == small
 
@@ -285,21 +284,21 @@ def test_what_remains_is_a_maximal_independent_set(degree: int, bias: bool) -> N
 def test_the_first_of_dependent_monomials_remains_and_the_others_are_named() -> None:
     X = np.column_stack([RNG.normal(60, 10, 200), RNG.integers(0, 2, 200), np.full(200, 3)])
     small = Scaled.fit(X, Polynomial(2)).independent(X)
-    assert small.dropped == ("x2", "x0·x2", "x1²", "x1·x2", "x2²")
+    assert small.inner.without == ((2,), (0, 2), (1, 1), (1, 2), (2, 2))
     assert np.linalg.norm(bind(small, 3, 2).row(X.max(axis=0))) <= 1
-    assert [monomial_name(m) for m in small.inner.monomials(3)] == ["1", "x0", "x1", "x0²", "x0·x1"]
+    assert small.inner.monomials(3) == [(), (0,), (1,), (0, 0), (0, 1)]
 
 
 def test_near_dependence_is_judged_at_one_part_in_a_billion() -> None:
     X = RNG.uniform(-0.5, 0.5, (100, 2))
     noise = RNG.uniform(-1, 1, 100)
-    for share, gone in ((1e-11, ("x1",)), (1e-7, ())):
+    for share, gone in ((1e-11, ((1,),)), (1e-7, ())):
         X[:, 1] = X[:, 0] + share * noise
-        assert Polynomial(1).independent(X).dropped == gone
+        assert Polynomial(1).independent(X).without == gone
     # On so narrow a range, about 1e-8 of x² and 1e-12 of x³ is new. A single pass of Gram–Schmidt
     # loses that much and would retain x³ for its rounding errors.
     narrow = 0.5 + 1e-4 * RNG.uniform(-1, 1, (200, 1))
-    assert Polynomial(3).independent(narrow).dropped == ("x0³",)
+    assert Polynomial(3).independent(narrow).without == ((0, 0, 0),)
     few = RNG.uniform(-1, 1, (4, 3))  # fewer rows than monomials leave as many as rows
     assert bind(Polynomial(2).independent(few), 3, 2).n_features == 4
 

@@ -118,7 +118,7 @@ def test_the_near_greedy_setting_takes_the_degree_that_its_rounds_allow() -> Non
         assert (features.degree, forced_rounds(features, environment)) == expected
         assert LITERAL.features(environment).degree == 2
     independent = LITERAL.features(heart)
-    assert (len(independent.monomials(12)), len(independent.dropped)) == (88, 3)
+    assert (len(independent.monomials(12)), len(independent.without)) == (88, 3)
 
 
 # ----------------------------------------------------------------------------------------- evidence
