@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
@@ -142,8 +142,7 @@ class Polynomial(BuiltIn):
         if unknown := without.difference(everything):
             raise InvalidParameterError(
                 f"cannot leave out {min(unknown)}: no such monomial in degree {self.degree} of "
-                f"{context_dim} coordinates"
-                + ("" if self.bias else " without bias")
+                f"{context_dim} coordinates" + ("" if self.bias else " without bias")
             )
         if len(everything) == len(self.without):
             raise InvalidParameterError("every monomial is left out; leave at least one")
