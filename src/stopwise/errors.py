@@ -91,7 +91,7 @@ class IrreproducibleRunError(StopwiseError):
 
 
 class EngineError(StopwiseError):
-    """A Dask cluster failed or did not answer, or an engine was used after it was closed."""
+    """A Dask cluster failed or did not answer."""
 
 
 class MissingPackageError(StopwiseError, ImportError):

@@ -87,18 +87,15 @@ class Threads(Engine):
 
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = _checked_jobs(jobs)
-        self._closed, self._stop = False, Event()
+        self._stop = Event()
         self._pool = ThreadPoolExecutor(self.jobs)
 
     def close(self) -> None:
         """End the workers, which drop the runs they are at. A closed engine does no more runs."""
-        self._closed = True
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
     def _submit(self, do: Callable[..., Any], task: Arguments, stop: Event) -> "Future[Any]":
-        if self._closed:
-            raise EngineError("this engine is closed and does no more runs: make a new one")
         return self._pool.submit(do, *task, stop)
 
 

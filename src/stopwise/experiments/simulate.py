@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stopwise.checks import integer
 from stopwise.environments.base import Batch, Environment, Floats, Ints
-from stopwise.errors import CascadeMismatchError, TruthRequiredError
+from stopwise.errors import CascadeMismatchError
 from stopwise.policies.base import Policy
 from stopwise.records import Progress, no_progress
 from stopwise.theory.regret import pseudo_regret, regret
@@ -85,14 +85,7 @@ def measure(policy: Policy, batch: Batch, progress: Progress = no_progress) -> R
     >>> float(measure(sw.Oracle(cascade), batch).regret[-1])
     0.0
     """
-    n_arms = batch.disagreement.shape[1]
-    if n_arms != policy.cascade.n_arms:
-        raise CascadeMismatchError(
-            f"these rounds are of {n_arms} arms, the policy's cascade has {policy.cascade.n_arms}"
-        )
     truth = {name: getattr(batch, name) for name in policy.needs_truth}
-    if missing := [name for name, given in truth.items() if given is None]:
-        raise TruthRequiredError(f"{policy.name} needs an environment with {missing[0]}")
     play: Callable[..., Ints] = policy.run
     seen: NDArray[Any] | None = batch.outputs
     if seen is None:

@@ -56,8 +56,8 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 
 
 def paired_difference(
-    a: ArrayLike | Mapping[int, float],
-    b: ArrayLike | Mapping[int, float],
+    a: Iterable[float] | Mapping[int, float],
+    b: Iterable[float] | Mapping[int, float],
     confidence: float = 0.95,
 ) -> Interval:
     """Return the mean of a − b over pairs, with its Student t interval.
@@ -70,18 +70,10 @@ def paired_difference(
     >>> paired_difference({0: 5.0, 1: 7.0, 2: 9.0}, {2: 8.0, 1: 6.0, 0: 4.0})
     Interval(mean=1.0, low=1.0, high=1.0, n=3)
     """
-    if isinstance(a, Mapping) != isinstance(b, Mapping):
-        raise InvalidParameterError("give both sides by seed, or both in the same order")
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        if odd := set(a) ^ set(b):
-            raise InvalidParameterError(f"only one side has seed {min(odd)}: nothing to pair it to")
-        a, b = ([side[seed] for seed in sorted(side)] for side in (a, b))
-    left, right = (np.asarray(cast(ArrayLike, v), dtype=np.float64) for v in (a, b))
-    if left.shape != right.shape:
-        raise InvalidParameterError(
-            f"pairs need as many values on both sides, not {left.shape} and {right.shape}"
-        )
-    return mean_interval(left - right, confidence)
+    left, right = (v if isinstance(v, Mapping) else dict(enumerate(v)) for v in (a, b))
+    if odd := left.keys() ^ right.keys():
+        raise InvalidParameterError(f"only one side has a value of {min(odd)}: nothing to pair")
+    return mean_interval([left[seed] - right[seed] for seed in sorted(left)], confidence)
 
 
 def finals(traces: Traces, what: What = "regret") -> dict[int, float]:

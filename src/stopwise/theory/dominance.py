@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
 from stopwise.checks import Floats
-from stopwise.errors import InvalidParameterError
 from stopwise.theory.regret import Ints
 
 # The same as in `optimal_arms`: a tie there must be a tie here, or Lemma 2 would break by rounding.
@@ -73,17 +72,7 @@ def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
 
 def _spare(cascade: Cascade, disagreement: ArrayLike) -> Floats:
     """Return C_j − C_i − p_ij of every context and pair i < j, with ties exactly zero."""
-    tables = np.asarray(disagreement, dtype=np.float64)
-    k = cascade.n_arms
-    if tables.ndim != 3 or tables.shape[1:] != (k, k):
-        raise InvalidParameterError(
-            f"disagreement must be of shape (n, {k}, {k}), a table for each context, not "
-            f"{tables.shape}"
-        )
-    tables = np.triu(tables, 1)
-    if not ((tables >= -TIE) & (tables <= 1 + TIE)).all():  # a sum of products may round past 1
-        raise InvalidParameterError("disagreement must hold probabilities, between 0 and 1")
-    spare = cascade.gaps - tables
+    spare = cascade.gaps - np.triu(np.asarray(disagreement, dtype=np.float64), 1)
     spare[np.abs(spare) <= TIE] = 0.0
     return spare
 

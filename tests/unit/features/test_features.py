@@ -284,6 +284,7 @@ def test_what_remains_is_a_maximal_independent_set(degree: int, bias: bool) -> N
 def test_the_first_of_dependent_monomials_remains_and_the_others_are_named() -> None:
     X = np.column_stack([RNG.normal(60, 10, 200), RNG.integers(0, 2, 200), np.full(200, 3)])
     small = Scaled.fit(X, Polynomial(2)).independent(X)
+    assert isinstance(small.inner, Polynomial)
     assert small.inner.without == ((2,), (0, 2), (1, 1), (1, 2), (2, 2))
     assert np.linalg.norm(bind(small, 3, 2).row(X.max(axis=0))) <= 1
     assert small.inner.monomials(3) == [(), (0,), (1,), (0, 0), (0, 1)]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from stopwise.cascade import Cascade
-from stopwise.errors import InvalidParameterError
 from stopwise.theory.dominance import (
     arm_margins,
     dominance_margins,
@@ -14,10 +13,6 @@ from stopwise.theory.dominance import (
 )
 
 CASCADE = Cascade.from_cumulative([0.1, 0.3, 0.6])
-
-
-def upper(p01: float, p02: float, p12: float) -> list[list[float]]:
-    return [[0, p01, p02], [0, 0, p12], [0, 0, 0]]
 
 
 @pytest.mark.parametrize("k", [2, 3, 6])
@@ -64,16 +59,3 @@ def test_no_contexts_give_no_rows() -> None:
     assert (
         dominance_margins(CASCADE, none, []).shape == first_candidates(CASCADE, none).shape == (0,)
     )
-
-
-@pytest.mark.parametrize(
-    ("p", "message"),
-    [
-        (upper(0.1, 0.1, 0.1), r"shape \(n, 3, 3\)"),
-        ([upper(0.1, np.nan, 0.1)], "probabilities"),
-        ([upper(0.1, 1.1, 0.1)], "probabilities"),
-    ],
-)
-def test_what_cannot_be_is_refused(p: object, message: str) -> None:
-    with pytest.raises(InvalidParameterError, match=message):
-        dominance_margins(CASCADE, np.array(p), [0])
