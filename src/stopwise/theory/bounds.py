@@ -10,7 +10,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stopwise.checks import Floats
+from stopwise.cascade import Cascade
+from stopwise.checks import Floats, table
 from stopwise.errors import InvalidParameterError
 from stopwise.reference import radius
 
@@ -45,6 +46,20 @@ def forced_rounds_bound(
     # Printed with d and a small k in places; d' and K are meant.
     rounds = C * (n_features + _union(n_arms, delta)) / min_eigenvalue**2
     return rounds + 4.0 * lam / min_eigenvalue
+
+
+def largest_regret(cascade: Cascade, error_rates: ArrayLike) -> float:
+    """Return R_max: the most a single round can lose, over all arms and the contexts given.
+
+        R_max = max_{i, x} [C_i + γ_i(x) − (C_i* + γ_i*(x))]      (the paper, before Theorem 2)
+
+    Examples
+    --------
+    >>> round(largest_regret(Cascade(costs=[0.1, 0.2]), [[0.5, 0.1], [0.2, 0.1]]), 3)
+    0.2
+    """
+    losses = table("error rates", error_rates) + cascade.cumulative
+    return float(np.ptp(losses, axis=1).max())
 
 
 def regret_bound(
@@ -83,7 +98,7 @@ def regret_bound(
         ξ for all arms, or ξ_h for h = 2 … K, as from `stopwise.theory.dominance.arm_margins`.
         Above zero; infinite for an arm never deeper than the best.
     R_max : float
-        max_{i, x} [C_i + γ_i(x) − (C_i* + γ_i*(x))], the most a single round can lose.
+        The largest regret of a round, see `largest_regret`.
     C1, C2 : float
         Universal constants of unknown value, too.
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
 from stopwise.checks import Floats
+from stopwise.errors import InvalidParameterError
 from stopwise.theory.regret import Ints
 
 # The same as in `optimal_arms`: a tie there must be a tie here, or Lemma 2 would break by rounding.
@@ -38,8 +39,7 @@ def arm_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -
 
         ξ_h = min over contexts with i* < h of (C_h − C_i* − p_{i*h}(x))     (the paper, Theorem 2)
 
-    The regret bounds consist of these; where the least is above zero, the contexts satisfy CWD.
-    Infinite for an arm that is never deeper than the best.
+    The regret bounds consist of these. Infinite for an arm that is never deeper than the best.
 
     Examples
     --------
@@ -48,7 +48,18 @@ def arm_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -
     >>> arm_margins(cascade, p, optimal=[0, 1]).round(3).tolist()
     [0.15, 0.3]
     """
-    return _spare_after_optimal(cascade, disagreement, optimal).min(axis=0)[1:]
+    spare = _spare_after_optimal(cascade, disagreement, optimal)
+    if not len(spare):
+        raise InvalidParameterError("a margin over contexts needs at least one context")
+    return spare.min(axis=0)[1:]
+
+
+def dominance_margin(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> float:
+    """Return ξ, the least ξ(x) over the contexts given; above zero they satisfy CWD.
+
+    The paper takes the infimum over all contexts; over a sample it can only come out larger.
+    """
+    return float(arm_margins(cascade, disagreement, optimal).min())
 
 
 def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
@@ -72,13 +83,30 @@ def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
 
 def _spare(cascade: Cascade, disagreement: ArrayLike) -> Floats:
     """Return C_j − C_i − p_ij of every context and pair i < j, with ties exactly zero."""
-    spare = cascade.gaps - np.triu(np.asarray(disagreement, dtype=np.float64), 1)
+    tables = np.asarray(disagreement, dtype=np.float64)
+    k = cascade.n_arms
+    if tables.ndim != 3 or tables.shape[1:] != (k, k):
+        raise InvalidParameterError(
+            f"disagreement must be of shape (n, {k}, {k}), a table for each context, not "
+            f"{tables.shape}"
+        )
+    tables = np.triu(tables, 1)
+    if not ((tables >= -TIE) & (tables <= 1 + TIE)).all():  # a sum of products may round past 1
+        raise InvalidParameterError("disagreement must hold probabilities, between 0 and 1")
+    spare = cascade.gaps - tables
     spare[np.abs(spare) <= TIE] = 0.0
     return spare
 
 
 def _spare_after_optimal(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:
     """Return (n, K): C_j − C_i* − p_{i*j} where j > i*, infinity elsewhere."""
-    spare, best = _spare(cascade, disagreement), np.asarray(optimal, dtype=np.int64)
-    arms = np.arange(cascade.n_arms)
+    spare = _spare(cascade, disagreement)
+    best, arms = np.asarray(optimal), np.arange(cascade.n_arms)
+    whole = best.dtype.kind in "iu" or not best.size
+    if best.shape != spare.shape[:1] or not whole or not np.isin(best, arms).all():
+        raise InvalidParameterError(
+            f"optimal must name one arm, 0 to {cascade.n_arms - 1}, for each of the "
+            f"{len(spare)} contexts"
+        )
+    best = best.astype(np.int64)
     return np.where(arms > best[:, None], spare[np.arange(len(best)), best], np.inf)

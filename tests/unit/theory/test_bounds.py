@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from stopwise.cascade import Cascade
 from stopwise.errors import InvalidParameterError
 from stopwise.policies.uss_pd import USSPD, USSPDRidge
 from stopwise.reference import radius
-from stopwise.theory.bounds import forced_rounds_bound, regret_bound
+from stopwise.theory.bounds import forced_rounds_bound, largest_regret, regret_bound
 
 # Chosen so that everything comes out whole: ln(K²/2δ) = 2, d'/2·ln(1 + 2n/d') = 2, 2σ/κ = 4.
 SIZE: dict[str, Any] = {"n_features": 2, "n_arms": 2, "delta": 2 / math.e**2}
@@ -89,6 +90,15 @@ def test_the_radii_of_the_policies_are_those_of_the_reference() -> None:
     for (i, j), n in {(0, 1): 20, (0, 2): 10, (1, 2): 10}.items():
         expected = radius(n, 4, 3, **noise, lam=lam, S=bound)
         assert ridge.radius(i, j) == pytest.approx(expected, rel=1e-14)
+
+
+def test_the_largest_regret_is_that_of_brute_force() -> None:
+    rng = np.random.default_rng(0)
+    cascade = Cascade(rng.uniform(0, 0.3, 5), tradeoff=rng.uniform(0.5, 2, 5))
+    rates = rng.random((50, 5))
+    losses = rates + [cascade.cost(i) for i in range(5)]
+    worst = max(max(row) - min(row) for row in losses.tolist())
+    assert largest_regret(cascade, rates) == pytest.approx(worst)
 
 
 @pytest.mark.parametrize("margin", [0.0, -0.1, [0.0]])

@@ -6,13 +6,19 @@ import numpy as np
 import pytest
 
 from stopwise.cascade import Cascade
+from stopwise.errors import InvalidParameterError
 from stopwise.theory.dominance import (
     arm_margins,
+    dominance_margin,
     dominance_margins,
     first_candidates,
 )
 
 CASCADE = Cascade.from_cumulative([0.1, 0.3, 0.6])
+
+
+def upper(p01: float, p02: float, p12: float) -> list[list[float]]:
+    return [[0, p01, p02], [0, 0, p12], [0, 0, 0]]
 
 
 @pytest.mark.parametrize("k", [2, 3, 6])
@@ -41,7 +47,7 @@ def test_margins_and_candidates_are_those_of_exact_arithmetic(k: int) -> None:
     assert (margins == 0).sum() > n / 50  # ties
     split = [float(of_arm[h]) for h in range(1, k)]
     assert arm_margins(cascade, p, optimal).tolist() == pytest.approx(split, abs=1e-15)
-    assert arm_margins(cascade, p, optimal).min() == margins.min()
+    assert dominance_margin(cascade, p, optimal) == margins.min()
 
 
 def test_only_what_lies_above_the_diagonal_is_read_and_nothing_is_written() -> None:
@@ -51,11 +57,30 @@ def test_only_what_lies_above_the_diagonal_is_read_and_nothing_is_written() -> N
     assert dominance_margins(CASCADE, p, [0, 1]).round(9).tolist() == [0.1, 0.2]
     assert first_candidates(CASCADE, p).tolist() == [0, 0]
     assert arm_margins(CASCADE, p, [1, 1]).tolist() == [np.inf, pytest.approx(0.2)]
+    assert dominance_margin(CASCADE, p, [2, 2]) == np.inf
     assert (p == before).all()
 
 
-def test_no_contexts_give_no_rows() -> None:
+def test_no_contexts_give_no_rows_but_no_summary_either() -> None:
     none = np.empty((0, 3, 3))
     assert (
         dominance_margins(CASCADE, none, []).shape == first_candidates(CASCADE, none).shape == (0,)
     )
+    with pytest.raises(InvalidParameterError, match="at least one context"):
+        dominance_margin(CASCADE, none, [])
+
+
+@pytest.mark.parametrize(
+    ("p", "optimal", "message"),
+    [
+        (upper(0.1, 0.1, 0.1), [0], r"shape \(n, 3, 3\)"),
+        ([upper(0.1, np.nan, 0.1)], [0], "probabilities"),
+        ([upper(0.1, 1.1, 0.1)], [0], "probabilities"),
+        ([upper(0.1, 0.1, 0.1)], [3], "0 to 2"),
+        ([upper(0.1, 0.1, 0.1)], [0.0], "0 to 2"),
+        ([upper(0.1, 0.1, 0.1)], [0, 1], "each of the 1 contexts"),
+    ],
+)
+def test_what_cannot_be_is_refused(p: object, optimal: list[int], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        dominance_margins(CASCADE, np.array(p), optimal)
