@@ -86,10 +86,6 @@ class UnknownEnvironmentError(_UnknownNameError):
     """No environment is registered under this name; the message lists those that are."""
 
 
-class IrreproducibleRunError(StopwiseError):
-    """A run was done twice and gave other numbers; it must depend on its spec and seed alone."""
-
-
 class EngineError(StopwiseError):
     """A Dask cluster failed or did not answer."""
 

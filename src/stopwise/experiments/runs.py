@@ -100,12 +100,11 @@ _DRAWING = Lock()
 def _drawn(environment: EnvironmentSpec, rounds: int, seed: int) -> Batch:
     with _DRAWING:  # an environment need not be safe for threads
         batch = built(environment).sample(rounds, environment_random(seed))
-    given: dict[str, NDArray[Any] | None] = msgspec.structs.asdict(batch)
-    # views, for the environment may still write to an array of its own
-    views = {name: value.view() for name, value in given.items() if value is not None}
-    for view in views.values():
-        view.flags.writeable = False
-    return msgspec.structs.replace(batch, **views)
+    arrays: dict[str, NDArray[Any] | None] = msgspec.structs.asdict(batch)
+    for array in arrays.values():
+        if array is not None:
+            array.flags.writeable = False
+    return batch
 
 
 _cached = lru_cache(maxsize=32)(_drawn)

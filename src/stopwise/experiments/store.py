@@ -14,7 +14,6 @@ import msgspec
 from stopwise.errors import (
     CorruptFileError,
     InvalidParameterError,
-    IrreproducibleRunError,
     PersistenceError,
     UnsupportedVersionError,
 )
@@ -60,10 +59,7 @@ class RunStore(AbstractContextManager["RunStore"]):
             raise
 
     def put(self, spec: ExperimentSpec, traces: Iterable[Trace]) -> None:
-        """Store runs of a spec, all or none; on disk when this returns.
-
-        `IrreproducibleRunError` if one that is already there has other numbers.
-        """
+        """Store runs of a spec, all or none; on disk when this returns. Those here stay."""
         key = spec.key
         with self._translated(), self._db:  # which commits, or rolls back
             self._db.execute("BEGIN IMMEDIATE")
@@ -75,15 +71,13 @@ class RunStore(AbstractContextManager["RunStore"]):
                         "from another machine, does that run the same version of Stopwise?"
                     )
                 row = key, trace.seed, trace.encode()
-                added = self._db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", row)
-                if added.rowcount == 0:
-                    self._check_same(trace)
+                self._db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", row)
 
     def get(self, spec: ExperimentSpec) -> dict[int, Trace]:
         """Return the runs of a spec by seed, in the order of seeds."""
         with self._translated():
-            rows = self._db.execute("SELECT * FROM runs WHERE key = ? ORDER BY seed", (spec.key,))
-            return {seed: self._trace(key, seed, blob) for key, seed, blob in rows}
+            asked = "SELECT seed, trace FROM runs WHERE key = ? ORDER BY seed"
+            return {seed: Trace.decode(b) for seed, b in self._db.execute(asked, (spec.key,))}
 
     def missing(self, spec: ExperimentSpec, seeds: Iterable[int]) -> list[int]:
         """Return those of the seeds whose runs are not here, each once, in the order given."""
@@ -123,34 +117,16 @@ class RunStore(AbstractContextManager["RunStore"]):
     def _number(self, pragma: str) -> int:
         return self._db.execute(f"PRAGMA {pragma}").fetchone()[0]
 
-    def _check_same(self, trace: Trace) -> None:
-        run = trace.key, trace.seed
-        found = self._db.execute("SELECT trace FROM runs WHERE key = ? AND seed = ?", run)
-        stored = self._trace(*run, *found.fetchone())
-        if not trace.agrees(stored):
-            raise IrreproducibleRunError(
-                f"seed {trace.seed} of experiment {trace.key} was done twice with different "
-                f"numbers: final regret {stored.regret[-1]!r} in {self.path}, {trace.regret[-1]!r} "
-                "now. A run must depend on its spec and seed alone; look for a difference of "
-                "versions or machines before you trust either"
-            )
-
-    def _trace(self, key: str, seed: int, blob: bytes) -> Trace:
-        try:
-            return Trace.decode(blob)
-        except msgspec.MsgspecError as error:
-            raise CorruptFileError(f"{self.path}: seed {seed} of {key} is damaged") from error
-
     @contextmanager
     def _translated(self) -> Generator[None, None, None]:
-        """Translate SQLite's errors."""
+        """Translate errors of SQLite, and of reading runs."""
         try:
             yield
         except sqlite3.OperationalError as error:  # locked for too long, no folder, disk full
             raise PersistenceError(f"{self.path} cannot be used: {error}") from error
         except sqlite3.ProgrammingError:
             raise  # a closed store or another thread: SQLite's own message is clear
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
             raise CorruptFileError(
                 f"{self.path} is damaged, or no store of runs ({error}); restore a copy, or, if "
                 "it was a store, remove it to start afresh"

@@ -129,7 +129,7 @@ REFUSED = {
     "seed is no parameter": lambda: PolicySpec("uss-ucb", {"seed": 3}),
     "no policy is called": lambda: PolicySpec(sw.Pima).build(CASCADE, 2, 0),  # pyright: ignore[reportArgumentType] (wrong on purpose)
     "describes no feature map": lambda: PolicySpec("uss-pd", features={"kind": "fourier"}),
-    "cannot be part of a spec": lambda: PolicySpec(
+    "whose code is not in the file": lambda: PolicySpec(
         "uss-pd", features={"kind": "custom", "name": "mine", "n_features": 2}
     ),
     "takes no features": lambda: PolicySpec("uss-ucb", features=IDENTITY).build(CASCADE, 2, 0),
@@ -147,7 +147,7 @@ REFUSED = {
 def test_mistakes_are_named(message: str) -> None:
     with pytest.raises(sw.StopwiseError, match=re.escape(message)) as caught:
         REFUSED[message]()
-    assert isinstance(caught.value, ValueError | LookupError)
+    assert isinstance(caught.value, ValueError | LookupError | sw.FeaturesMismatchError)
 
 
 class Own(sw.Thompson):

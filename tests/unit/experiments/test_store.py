@@ -17,7 +17,6 @@ from hypothesis.extra import numpy as hnp
 from stopwise.errors import (
     CorruptFileError,
     InvalidParameterError,
-    IrreproducibleRunError,
     PersistenceError,
     UnsupportedVersionError,
 )
@@ -91,18 +90,6 @@ def test_missing_are_those_not_here_and_a_run_that_is_here_stays_as_it_is(store:
     assert seconds == dict.fromkeys((1, 2, 4), 0.25)
 
 
-def test_other_numbers_for_the_same_run_are_refused(store: RunStore) -> None:
-    store.put(SPEC, [trace(0)])
-    wrong = trace(0, regret=np.nextafter(trace(0).regret, np.inf))
-    with pytest.raises(
-        IrreproducibleRunError, match=r"seed 0 .* done twice with different numbers"
-    ):
-        store.put(SPEC, [trace(7), wrong])
-    assert list(store.get(SPEC)) == [0]  # all or none
-    assert store.get(SPEC)[0].agrees(trace(0))
-    store.put(SPEC, [trace(7)])  # and it goes on working
-
-
 def test_an_empty_file_becomes_a_store(path: Path) -> None:
     path.touch()  # what a process killed at the very start leaves behind
     with RunStore(path) as store:
@@ -146,7 +133,7 @@ def test_damage_inside_a_run_is_found_when_it_is_read(path: Path, store: RunStor
     store.put(SPEC, [trace(0), trace(1)])
     for blob in (b"1234567", trace(1).encode()[:-1], OTHER.to_json().encode()):
         run_sql(path, "UPDATE runs SET trace = ? WHERE seed = 1", values=(blob,))
-        with pytest.raises(CorruptFileError, match=f"seed 1 of {SPEC.key} is damaged"):
+        with pytest.raises(CorruptFileError, match="is damaged"):
             store.get(SPEC)
 
 

@@ -1,7 +1,7 @@
 """Means and intervals, against scipy and by simulation."""
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,5 +104,3 @@ def test_curves_of_nothing_or_of_different_things_are_refused() -> None:
         curves([trace(0, [1, 2]), trace(1, [1, 2], key="other")])
     with pytest.raises(InvalidParameterError, match="no error rates"):
         curves([trace(0, [1, 2], total_cost=None)], "total_cost")
-    with pytest.raises(InvalidParameterError, match="no curve called 'depths'; there are regret"):
-        finals([trace(0, [1, 2])], cast(Any, "depths"))
