@@ -118,8 +118,7 @@ def _child(path: Path) -> None:
     clock = _Clock()
     clock.wrap_steps(logs.Log, "chunks", "reading and checking")
     clock.wrap(candidates.Candidate, "run", "deciding and learning")
-    clock.wrap(tally.ReplayTotals, "add", "counting")
-    clock.wrap(tally.Outcomes, "of", "counting")
+    clock.wrap(tally.Tally, "add", "counting")
     held: list[Any] = []
     kind: Any = candidates.Candidate
     prepared = kind.prepared

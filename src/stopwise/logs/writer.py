@@ -94,13 +94,13 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         self._family: Family | None = None  # of the answers so far
         self._lock = Lock()
         self._closed = False
-        kind = format_of(self.path)
+        suffix = format_of(self.path)
         if not (append or overwrite) and self.path.exists() and self.path.stat().st_size:
             raise FileExistsError(
                 f"{self.path} exists: append=True continues it, overwrite=True replaces it"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: RowWriter = FORMATS[kind][1](self.path, fields, append=append)
+        self._file: RowWriter = FORMATS[suffix][1](self.path, fields, append=append)
 
     def write(self, done: Round, label: Any = None) -> None:
         """Write a round, as `Runner` returns it, with the right answer if it is known.

@@ -1,4 +1,4 @@
-"""The formats of a log, by name."""
+"""The formats of a log, by suffix."""
 
 from collections.abc import Callable
 from glob import has_magic
@@ -16,29 +16,28 @@ from stopwise.logs.problems import NoRowsError
 RowReader: TypeAlias = LineReader | ArrowReader
 RowWriter: TypeAlias = LineWriter | ParquetWriter
 FORMATS: dict[str, tuple[Callable[[Path], RowReader], Callable[..., RowWriter]]] = {
-    "parquet": (open_parquet, ParquetWriter),
-    "csv": (CsvReader, CsvWriter),
-    "jsonl": (JsonLinesReader, JsonLinesWriter),
+    ".parquet": (open_parquet, ParquetWriter),
+    ".csv": (CsvReader, CsvWriter),
+    ".jsonl": (JsonLinesReader, JsonLinesWriter),
+    ".ndjson": (JsonLinesReader, JsonLinesWriter),
 }
-SUFFIXES = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl"}
 
 
 def format_of(path: Path) -> str:
-    """Return the name of a file's format, by its suffix; a folder is of Parquet."""
-    if path.is_dir():
-        return "parquet"
-    if path.suffix.lower() not in SUFFIXES:
+    """Return the suffix of a file in lower case; a folder is of Parquet."""
+    suffix = ".parquet" if path.is_dir() else path.suffix.lower()
+    if suffix not in FORMATS:
         raise InvalidParameterError(
-            f"the format of {path.name} is not known; a log ends in {', '.join(SUFFIXES)}"
+            f"the format of {path.name} is not known; a log ends in {', '.join(FORMATS)}"
         )
-    return SUFFIXES[path.suffix.lower()]
+    return suffix
 
 
 def open_rows(path: Path) -> RowReader:
     """Open a file; in Parquet perhaps many."""
-    name = format_of(path)
+    suffix = format_of(path)
     if path.is_file() and path.stat().st_size == 0:
         raise NoRowsError(f"{path.name} is empty: it has no columns and no rows")
-    if not path.exists() and not (name == "parquet" and has_magic(str(path))):
+    if not path.exists() and not (suffix == ".parquet" and has_magic(str(path))):
         raise FileNotFoundError(f"there is no file {path}")
-    return FORMATS[name][0](path)
+    return FORMATS[suffix][0](path)

@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH
 from stopwise.errors import InvalidLogError
-from stopwise.logs.chunk import Bools, Bytes, Chunk, Floats, Ints
+from stopwise.logs.chunk import Bytes, Chunk, Floats, Ints
 from stopwise.logs.log import Log
 from stopwise.logs.replay.candidates import Candidate
 from stopwise.logs.replay.results import CandidateResult, Criterion, Replay
@@ -27,39 +26,6 @@ from stopwise.reporting.intervals import Estimate, around, wilson
 SAME = 1e-12  # losses that differ by less are equal but for rounding
 ROUNDING = 1e-12  # a relative difference that is smaller is rounding error
 UNKNOWN = 2  # beside 0, no, and 1, yes
-
-
-class Outcomes(msgspec.Struct, frozen=True, eq=False):
-    """What n rows of a log say about stopping at each of K arms."""
-
-    reach: Ints  # the last arm whose output is known
-    stops: Ints  # where the recorded round stopped
-    failed: Bools  # whether the arm after ``reach`` was run and failed
-    wrong: Bytes  # (n, K): whether each arm was wrong, 0, 1 or `UNKNOWN`
-    differs: Bytes  # (n, K): whether it disagreed with the deepest
-    spent: Floats | None  # (n, K): what the calls up to each arm really cost; NaN if not known
-
-    @staticmethod
-    def of(chunk: Chunk) -> "Outcomes":
-        """Derive them from rows of a log."""
-        rounds, codes = chunk.rounds, chunk.codes
-        differs = (codes != codes[:, -1:]).view(np.uint8)
-        differs[codes[:, -1] < 0] = UNKNOWN
-        wrong = np.full_like(differs, UNKNOWN) if rounds.wrong is None else rounds.wrong
-        spent = None if chunk.costs is None else np.cumsum(chunk.costs, axis=1)
-        return Outcomes(rounds.reach, chunk.stops, rounds.failed, wrong, differs, spent)
-
-    def ends(self, decided: Ints) -> Ints:
-        """Return where rounds end with these decisions: −1 where no arm answers.
-
-        A round in which an arm failed ends with the answers before that arm. Where the end lies
-        beyond ``reach``, the log does not have the outcome.
-        """
-        return np.where(self.failed, np.minimum(decided, self.reach), decided)
-
-    def same(self, decided: Ints) -> int:
-        """Count rounds decided as recorded; in one that failed, the decision was to continue."""
-        return int(np.where(self.failed, decided > self.stops, decided == self.stops).sum())
 
 
 class ReplayTotals:
@@ -79,26 +45,33 @@ class ReplayTotals:
         self.beyond = self.unanswered = self.same = 0
         self.money = np.zeros(3)  # of what rounds v really cost: how many, Σv and Σv²
 
-    def add(self, known: Outcomes, decided: Ints) -> None:
-        """Count rows with these decisions."""
-        k, ends = self._k, known.ends(decided)
-        self.same += known.same(decided)
-        beyond, unanswered = ends > known.reach, ends < 0
+    def add(
+        self, chunk: Chunk, decided: Ints, wrong: Bytes, differs: Bytes, spent: Floats | None
+    ) -> None:
+        """Count rows with these decisions.
+
+        ``wrong`` and ``differs`` (n, K) say whether each arm was wrong, and whether it disagreed
+        with the deepest; ``spent`` what the calls up to it really cost, NaN if that is not known.
+        """
+        k, ends, failed = self._k, _ends(chunk, decided), chunk.rounds.failed
+        # in a round that failed, the decision was to continue
+        self.same += int(np.where(failed, decided > chunk.stops, decided == chunk.stops).sum())
+        beyond, unanswered = ends > chunk.rounds.reach, ends < 0
         self.beyond += int(beyond.sum())
         self.unanswered += int(unanswered.sum())
         rows = np.flatnonzero(~(beyond | unanswered))
         ends = ends[rows]
-        wrong, differs = known.wrong[rows, ends], known.differs[rows, ends]
-        self.outcomes += _counts(9 * ends + 3 * wrong + differs, (k, 3, 3))
-        if known.spent is not None:
-            spent = known.spent[rows, ends]
-            spent = spent[~np.isnan(spent)]
-            self.money += [len(spent), spent.sum(), (spent**2).sum()]
+        missed, differed = wrong[rows, ends], differs[rows, ends]
+        self.outcomes += _counts(9 * ends + 3 * missed + differed, (k, 3, 3))
+        if spent is not None:
+            paid = spent[rows, ends]
+            paid = paid[~np.isnan(paid)]
+            self.money += [len(paid), paid.sum(), (paid**2).sum()]
         for depth in self._compared:
-            others = known.ends(np.full(len(known.reach), depth))[rows]
+            others = _ends(chunk, np.full(chunk.n, depth))[rows]
             for over, mine, table in (
-                (self.over_wrong, wrong, known.wrong),
-                (self.over_differs, differs, known.differs),
+                (self.over_wrong, missed, wrong),
+                (self.over_differs, differed, differs),
             ):
                 other = table[rows, others]
                 cells = (k * ends + others) * 3 + 1 + mine - other
@@ -114,6 +87,16 @@ class ReplayTotals:
     def labelled(self) -> int:
         """How many rounds are known to be right or wrong."""
         return int(self.outcomes[:, :UNKNOWN].sum())
+
+
+def _ends(chunk: Chunk, decided: Ints) -> Ints:
+    """Return where rounds end with these decisions: −1 where no arm answers.
+
+    A round in which an arm failed ends with the answers before that arm. Where the end lies beyond
+    the reach of the round, the log does not have the outcome.
+    """
+    rounds = chunk.rounds
+    return np.where(rounds.failed, np.minimum(decided, rounds.reach), decided)
 
 
 def _counts(cells: NDArray[Any], shape: tuple[int, ...]) -> Ints:
@@ -145,10 +128,14 @@ class Tally:
 
     def add(self, chunk: Chunk, stops: Sequence[Ints]) -> None:
         """Count these rounds, which each policy decided so."""
-        rounds, known, k = chunk.rounds, Outcomes.of(chunk), self._cascade.n_arms
+        rounds, codes, k = chunk.rounds, chunk.codes, self._cascade.n_arms
+        differs = (codes != codes[:, -1:]).view(np.uint8)
+        differs[codes[:, -1] < 0] = UNKNOWN
+        wrong = np.full_like(differs, UNKNOWN) if rounds.wrong is None else rounds.wrong
+        spent = None if chunk.costs is None else np.cumsum(chunk.costs, axis=1)
         fixed = [np.full(chunk.n, depth) for depth in range(k)]
         for decided, totals in zip((*stops, *fixed), self._lines, strict=True):
-            totals.add(known, decided)
+            totals.add(chunk, decided, wrong, differs, spent)
         for decided, decisions in zip(stops, self._decisions, strict=True):
             decisions.append(decided.astype(np.uint8))
         self._counts["rounds"] += chunk.n

@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.errors import InvalidParameterError
-from stopwise.logs.formats.registry import SUFFIXES
+from stopwise.logs.formats.registry import format_of
 from stopwise.logs.writer import LogWriter
 from stopwise.records import Failure, Round
 from stopwise.service import spec as specs
@@ -63,8 +62,7 @@ async def export_rounds(
 
     ``complete_only`` leaves out all but those that ran every arm because they were asked to.
     """
-    if out.suffix.lower() not in SUFFIXES:
-        raise InvalidParameterError(f"the name {out.name} must end in {', '.join(SUFFIXES)}")
+    format_of(out)
     await reading.check_end(store)
     state = await recover_state(store, progress=partial(progress, "reading"))
     # The log may have grown since: what is exported ends where the state does.
