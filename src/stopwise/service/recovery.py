@@ -72,7 +72,7 @@ async def paged(blocks: AsyncIterator[Block]) -> AsyncIterator[list[Block]]:
 async def from_snapshot(store: EventStore, follows: Collection[str] | None = None) -> State:
     """Return the state of the newest snapshot that belongs to this log; empty if none."""
     for position in reversed(await store.snapshots()):
-        snapshot = await store.latest_snapshot(position)
+        snapshot = await store.snapshot(position)
         try:
             if snapshot is None:
                 continue

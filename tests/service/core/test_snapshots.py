@@ -35,7 +35,7 @@ async def test_a_snapshot_in_parts_restores_bit_for_bit(
     store = open_store(where)
     await store.open()
     await store.save_snapshot(made)
-    kept = await store.latest_snapshot()
+    kept = await store.snapshot(made.position)
     await store.close()
     assert kept == made
     restored = State.restored(made)

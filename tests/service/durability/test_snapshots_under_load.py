@@ -11,7 +11,7 @@ from tests.service.tools.making import using
 
 
 async def snapshots_in(store: EventStore) -> list[Snapshot]:
-    found = [await store.latest_snapshot(position) for position in await store.snapshots()]
+    found = [await store.snapshot(position) for position in await store.snapshots()]
     return [one for one in found if one is not None]
 
 

@@ -131,13 +131,13 @@ async def test_a_restart_of_the_server_is_survived(
         database.stop(mode)
         with pytest.raises(StoreError):
             await store.commit(second)
-        for attempt in (store.begin(1), store.end(), store.latest_snapshot(), read(store)):
+        for attempt in (store.begin(1), store.end(), store.snapshot(1), read(store)):
             with pytest.raises(StoreError) as caught:
                 await attempt
             assert PostgresStore(postgres).place in str(caught.value)
         await store.release()
         database.start()
-        assert await store.latest_snapshot() == snapshot
+        assert await store.snapshot(snapshot.position) == snapshot
         assert await read(store) == [first]
         assert await store.begin(1) == []  # the commit failed and left nothing
         database.stop(mode)
@@ -265,7 +265,8 @@ async def test_parts_of_a_newer_snapshot_that_is_being_written_are_not_deleted(
         await other.save_snapshot(Snapshot(5, START, (b"older",)), keep=1)  # and cleans
         await holding.rollback()
         await writing
-        assert await other.latest_snapshot() == newer
+        assert await other.snapshots() == [5, newer.position]
+        assert await other.snapshot(newer.position) == newer
 
 
 @pytest.mark.usefixtures("ids")
@@ -295,4 +296,4 @@ async def test_replicas_that_write_a_snapshot_of_the_same_position_do_not_delete
         await until(lambda: first.done() or database.waiting() == 2)
         await first_part.rollback()
         await asyncio.gather(first, second)
-        assert await one.latest_snapshot() in written
+        assert await one.snapshot(5) in written

@@ -42,7 +42,8 @@ async def damaged(where: str, words: str) -> None:
 
 
 async def newest_snapshot(where: str) -> Snapshot:
-    found = await using(where, lambda store: store.latest_snapshot())
+    position = (await using(where, lambda store: store.snapshots()))[-1]
+    found = await using(where, lambda store: store.snapshot(position))
     assert found is not None
     return found
 

@@ -71,6 +71,10 @@ class EventStore(ABC):
         """Return the positions of the complete snapshots, in order."""
 
     @abstractmethod
+    async def snapshot(self, position: int) -> Snapshot | None:
+        """Return a complete snapshot; None if there is none, or no longer."""
+
+    @abstractmethod
     async def save_snapshot(self, snapshot: Snapshot, keep: int = 2) -> None:
         """Store a snapshot, part by part between commits; then delete all but ``keep``."""
 
@@ -79,16 +83,12 @@ class EventStore(ABC):
         return True
 
     @abstractmethod
-    async def drop_before(self, position: int) -> int:
-        """Delete the blocks that end at or before a position; return the number of events."""
+    async def drop_before(self, position: int) -> None:
+        """Delete the blocks that end at or before a position."""
 
     @abstractmethod
     async def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run one statement as a transaction of its own; return its rows."""
-
-    @abstractmethod
-    async def _snapshot(self, position: int) -> Snapshot | None:
-        """Return a complete snapshot; None if it was deleted meanwhile."""
 
     async def read(self, after: int) -> AsyncIterator[Block]:
         """Yield the blocks after position ``after`` in order, without blocking writers."""
@@ -127,10 +127,3 @@ class EventStore(ABC):
             block = await self.block_of(position)
             digest = expected if block is None else block.digest  # None: compacted away
         return "" if digest == expected else f"event {position} is not the acknowledged one"
-
-    async def latest_snapshot(self, at_most: int | None = None) -> Snapshot | None:
-        """Return the newest complete snapshot, or the newest not after a position."""
-        while found := [n for n in await self.snapshots() if at_most is None or n <= at_most]:
-            if (snapshot := await self._snapshot(found[-1])) is not None:
-                return snapshot
-        return None

@@ -23,7 +23,6 @@ from stopwise.service.store.base import COLUMNS, FORMAT, EventStore, Snapshot
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[AsyncConnection], Awaitable[T]]
-DROPPED_TOGETHER = 5_000  # blocks
 
 # The row of stopwise_log has the format, and where the log begins if old blocks were deleted.
 # External storage: snapshots are numbers, which do not compress.
@@ -58,17 +57,12 @@ _APPEND = (
 )
 _DROP = """
 WITH gone AS (
-    DELETE FROM stopwise_block WHERE base IN (
-        SELECT base FROM stopwise_block
-        WHERE base <= ? AND base + count - 1 <= ? ORDER BY base LIMIT ?
-    )
-    RETURNING base + count - 1 AS position, count, digest
-), marked AS (
-    UPDATE stopwise_log SET dropped = last.position, digest = last.digest
-    FROM (SELECT position, digest FROM gone ORDER BY position DESC LIMIT 1) AS last
-    WHERE last.position > dropped
+    DELETE FROM stopwise_block WHERE base <= ? AND base + count - 1 <= ?
+    RETURNING base + count - 1 AS position, digest
 )
-SELECT coalesce(sum(count), 0)::bigint FROM gone
+UPDATE stopwise_log SET dropped = last.position, digest = last.digest
+FROM (SELECT position, digest FROM gone ORDER BY position DESC LIMIT 1) AS last
+WHERE last.position > dropped
 """
 # Two replicas may write a snapshot of the same position, each under a number of its own.
 _COMPLETE = """
@@ -192,16 +186,13 @@ class PostgresStore(EventStore):
         position, digest = (await self._rows(_END))[0]
         return position, digest
 
-    async def drop_before(self, position: int) -> int:
-        total = 0
-        while gone := (await self._rows(_DROP, position, position, DROPPED_TOGETHER))[0][0]:
-            total += gone
-        return total
+    async def drop_before(self, position: int) -> None:
+        await self._rows(_DROP, position, position)
 
     async def snapshots(self) -> list[int]:
         return [row[0] for row in reversed(await self._rows(_COMPLETE))]
 
-    async def _snapshot(self, position: int) -> Snapshot | None:
+    async def snapshot(self, position: int) -> Snapshot | None:
         for found, writing, digest, count in await self._rows(_COMPLETE):
             if found == position:
                 keys = [(position, writing, part) for part in range(count)]

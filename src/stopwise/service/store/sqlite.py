@@ -112,7 +112,7 @@ class SqliteStore(EventStore):
     async def recorded_end(self) -> tuple[int, bytes] | None:
         return await self._run(self._recorded)
 
-    async def _snapshot(self, position: int) -> Snapshot | None:
+    async def snapshot(self, position: int) -> Snapshot | None:
         rows = await self._rows(_PARTS, position)
         if rows and len(rows) == max(row[0] for row in rows):
             return Snapshot(position, rows[0][1], tuple(row[2] for row in rows))
@@ -139,16 +139,13 @@ class SqliteStore(EventStore):
             for row in await self._rows(parts, old):  # others commit in between
                 await self._rows("DELETE FROM snapshot WHERE position = ? AND part = ?", *row)
 
-    async def drop_before(self, position: int) -> int:
-        where = "FROM block WHERE base <= ?1 AND base + count - 1 <= ?1"
-        events = (await self._rows(f"SELECT sum(count) {where}", position))[0][0] or 0
-        await self._rows(f"DELETE {where}", position)
-        before = -1  # a file that was copied by other means may not shrink
-        while events and (free := (await self._rows("PRAGMA freelist_count"))[0][0]) != before:
+    async def drop_before(self, position: int) -> None:
+        await self._rows("DELETE FROM block WHERE base + count - 1 <= ?1 AND base <= ?1", position)
+        before = 0  # a file that was copied by other means may not shrink
+        while (free := (await self._rows("PRAGMA freelist_count"))[0][0]) != before:
             # As a script: `execute` frees only one page, since it fetches no row.
             await self._run(lambda: self._sql.executescript(f"PRAGMA incremental_vacuum({FREED})"))
             before = free
-        return events
 
     # -- in the thread --------------------------------------------------------------------------
 

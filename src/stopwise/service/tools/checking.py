@@ -47,8 +47,7 @@ async def verify(
     async def compare() -> None:
         while due and due[0] <= state.position:
             position = due.pop(0)
-            snapshot = await store.latest_snapshot(position)
-            if snapshot is not None and snapshot.position == position:  # else: deleted meanwhile
+            if (snapshot := await store.snapshot(position)) is not None:  # else: deleted meanwhile
                 found[position] = _compared(snapshot, state, began)
 
     await compare()  # a log may have nothing but a snapshot

@@ -54,7 +54,7 @@ async def compact(store: EventStore, planned: Plan, progress: Progress = no_prog
     state, cut, first = planned.state, planned.cut, planned.verified.first
     if max(await store.snapshots(), default=0) < cut:
         await store.save_snapshot(state.snapshot())
-    snapshot = await store.latest_snapshot()
+    snapshot = await store.snapshot(max(await store.snapshots(), default=0))
     stored = None if snapshot is None else State.restored(snapshot)
     if snapshot is not None and stored is not None and stored.position >= cut:
         async for block in reading.blocks_between(store, stored.position, state.position):

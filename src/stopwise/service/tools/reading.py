@@ -65,7 +65,7 @@ async def start_of(store: EventStore) -> Start:
     if first == 1:
         return Start(State(), 1, end, digest)
     for position in await store.snapshots():
-        snapshot = await store.latest_snapshot(position)
+        snapshot = await store.snapshot(position)
         with suppress(CorruptLogError):  # `verify` reports a damaged snapshot
             state = None if snapshot is None else State.restored(snapshot)
             if state is not None and state.position >= first - 1:
