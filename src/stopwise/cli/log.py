@@ -53,9 +53,6 @@ def verify(
     store: Where = DEFAULT,
     cascade: Cascade = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help=SAVE)] = None,
-    upto: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Stop after event N.")
-    ] = None,
 ) -> None:
     """Check that a log is what was written, and show what it holds.
 
@@ -76,7 +73,7 @@ def verify(
 
     if cascade is not None and save is None:
         raise typer.BadParameter("name a file with --save", param_hint="--cascade")
-    found = _with(store, lambda log, progress: run(log, progress, upto))
+    found = _with(store, run)
     if save is not None:
         with private_file(save) as path:
             chosen(found.state, cascade).policy.save(path)
@@ -85,8 +82,7 @@ def verify(
         return
     held = found.end - found.first + 1
     holds = f"events {found.first:,} to {found.end:,}" if held else "a snapshot, and no events"
-    complete = "complete" if upto is None else "in order"
-    lines = [f"The log is {complete}: {holds}.{_compacted(found.first)}"]
+    lines = [f"The log is complete: {holds}.{_compacted(found.first)}"]
     if found.times:
         lines.append(f"Written: {' to '.join(map(_time, found.times))}.")
     if held > found.applied:

@@ -5,8 +5,8 @@ from typing import Literal
 
 import msgspec
 
-from stopwise.errors import CorruptLogError, InvalidParameterError
-from stopwise.service.events import Block, chain_digest, encode, events_of
+from stopwise.errors import CorruptLogError
+from stopwise.service.events import events_of
 from stopwise.service.state import State
 from stopwise.service.store.base import EventStore, Snapshot
 from stopwise.service.tools import reading
@@ -29,18 +29,11 @@ class Verified(msgspec.Struct, frozen=True):
     times: list[float]  # of the first and the last block
 
 
-async def verify(
-    store: EventStore, progress: Progress = no_progress, upto: int | None = None
-) -> Verified:
-    """Check a log to its end or up to an event; raise `CorruptLogError` at the first damage."""
+async def verify(store: EventStore, progress: Progress = no_progress) -> Verified:
+    """Check a log; raise `CorruptLogError` at the first damage."""
     start = await reading.start_of(store)
     state, began = start.state, start.state.position
-    if upto is None:
-        await reading.check_end(store)
-    elif began <= upto <= start.end:
-        start = msgspec.structs.replace(start, end=upto, digest=None)
-    else:
-        raise InvalidParameterError(f"give an event from {began} to {start.end}, not {upto}")
+    await reading.check_end(store)
     before = Counter({one.spec.name: one.divergences for one in state.order})
     due, found, times = await store.snapshots(), dict[int, Compared](), list[float]()
 
@@ -58,21 +51,12 @@ async def verify(
         if block.end <= began:
             events_of(block)  # which must be readable; the state has them
         else:
-            state.apply(_until(start.end, block, state.log_digest))
+            state.apply(block)
             await compare()
         progress("checking", block.end, start.end)
     diverged = Counter({one.spec.name: one.divergences for one in state.order}) - before
     applied, hash_ = start.end - began, state.hash()
     return Verified(start.first, start.end, applied, state, hash_, found, diverged, times)
-
-
-def _until(end: int, block: Block, before: bytes) -> Block:
-    """Return a block as if events after this one had not been committed."""
-    if block.end <= end:
-        return block
-    events = events_of(block)[: end - block.base + 1]
-    payload = encode(events)
-    return Block(block.base, len(events), block.time, chain_digest(before, payload), payload)
 
 
 def _compared(snapshot: Snapshot, state: State, began: int) -> Compared:

@@ -55,7 +55,7 @@ class Start(msgspec.Struct, frozen=True):
     state: State  # to apply events to: empty, or from the oldest snapshot of a compacted log
     first: int  # position of the first event; beyond the end if there is none
     end: int  # position of the last event
-    digest: bytes | None  # of the log at the end; None: not checked
+    digest: bytes  # of the log at the end
 
 
 async def start_of(store: EventStore) -> Start:
@@ -102,7 +102,7 @@ async def checked_blocks(store: EventStore, start: Start) -> AsyncIterator[Block
                 raise CorruptLogError(f"events {block.base} to {block.end} were changed")
             digest = block.digest
             yield block
-        if None not in (digest, start.digest) and digest != start.digest:
+        if digest is not None and digest != start.digest:
             raise CorruptLogError(f"event {start.end}, the last one, was changed")
     except CorruptLogError:
         if (await store.first() or start.end + 1) > start.first:
