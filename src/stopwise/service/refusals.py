@@ -15,6 +15,7 @@ class Refusal(Exception):
     field: str | None = None  # where in the body
     retry_after: int | None = None  # seconds
     request: str | None = None  # under which the log has more
+    allow: str | None = None  # the methods of the path
 
     def __str__(self) -> str:
         return self.message

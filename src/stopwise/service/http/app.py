@@ -88,8 +88,12 @@ class App:
         if path.params:
             values = found.groups()[found.lastindex :]
             request.params = dict(zip(path.params, values, strict=False))
-        method = "GET" if request.method == "HEAD" else request.method
-        return path.methods.get(method) or (_other_method(path.methods), OTHER)
+        found_method = path.methods.get("GET" if request.method == "HEAD" else request.method)
+        if found_method is None:
+            allow = ", ".join([*path.methods, *(["HEAD"] if "GET" in path.methods else [])])
+            words = "this path does not take this method"
+            raise Refusal(405, "method_not_allowed", words, allow=allow)
+        return found_method
 
     async def __rsgi__(self, scope: Any, protocol: Any) -> None:
         """Answer one request."""
@@ -163,17 +167,3 @@ class App:
             return reply if isinstance(reply, Response) else Response(reply[0], _encode(reply[1]))
 
         return handle
-
-
-def _other_method(methods: dict[str, Any]) -> Handler:
-    """Return what answers a method that a path does not have."""
-    known = [*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS"]
-    allow = (("allow", ", ".join(known)),)
-
-    async def answer(request: Request) -> Response:
-        if request.method == "OPTIONS":
-            return Response(204, b"", headers=allow)
-        words = "this path does not take this method"
-        return refused(Refusal(405, "method_not_allowed", words), allow)
-
-    return answer
