@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from stopwise.records import Round as Round
     from stopwise.records import Rounds as Rounds
     from stopwise.records import Truth as Truth
-    from stopwise.running.answers import bucket as bucket
     from stopwise.running.answers import normalised_text as normalised_text
     from stopwise.running.runner import Runner as Runner
     from stopwise.running.stage import Stage as Stage

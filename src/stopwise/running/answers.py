@@ -1,4 +1,4 @@
-"""From the answer of a stage to what is compared: ready-made canonical forms.
+"""From the answer of a stage to what is compared: a ready-made canonical form.
 
 Two answers agree when their canonical forms are equal. Any function makes that an equivalence, and
 an equivalence is what the stopping rule needs: if arms i and j agree, they are right together or
@@ -8,13 +8,8 @@ right.
 """
 
 import unicodedata
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from stopwise.checks import vector
-from stopwise.errors import InvalidOutputsError, InvalidParameterError
+from stopwise.errors import InvalidOutputsError
 
 # Marks that surround an answer and are no part of it. Not among them: signs, "%", "#", "<", and,
 # in front, the point of ".5", since answers that differ by these are different answers.
@@ -47,32 +42,3 @@ def normalised_text(text: str) -> str:
         if bare == text:
             return bare
         text = bare
-
-
-def bucket(edges: Sequence[float]) -> Callable[[float], int]:
-    """Return a canonical form of numbers: the number of the bucket they fall into.
-
-    Bucket 0 lies below the first edge, bucket k from edge k − 1 (included) to edge k (excluded);
-    ``edges`` are in rising order. Numbers on two sides of an edge differ however close they are.
-    That is sound, and only makes some rounds go deeper; but right and wrong must then be judged by
-    bucket too.
-
-    Examples
-    --------
-    >>> glucose = bucket([5.6, 7.0])  # normal, raised, diabetic
-    >>> [glucose(v) for v in (5.1, 5.6, 6.9, 11.2)]
-    [0, 1, 1, 2]
-    """
-    borders = vector("edges", edges).tolist()
-    if not borders or (np.diff(borders) <= 0).any():
-        raise InvalidParameterError(
-            f"edges must be one or more finite numbers in rising order, not {edges!r}"
-        )
-
-    def bucket_of(value: float) -> int:
-        number = float(value)
-        if number != number:
-            raise InvalidOutputsError("NaN falls into no bucket")
-        return bisect_right(borders, number)
-
-    return bucket_of

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stopwise.errors import InvalidOutputsError, InvalidParameterError
-from stopwise.running.answers import bucket, normalised_text
+from stopwise.errors import InvalidOutputsError
+from stopwise.running.answers import normalised_text
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,6 @@ def test_case_and_surrounding_space_never_matter(text: str) -> None:
     assert normalised_text(f"\n {text.upper()} ") == normalised_text(text)
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, unique=True).map(sorted), st.floats(-2e6, 2e6))
-def test_a_bucket_is_how_many_edges_are_not_above(edges: list[float], value: float) -> None:
-    assert bucket(edges)(value) == sum(edge <= value for edge in edges)
-
-
-@pytest.mark.parametrize("edges", [[], [1, 1], [2, 1], [0, float("nan")], [float("inf")], ["x"], 3])
-def test_edges_that_make_no_buckets_are_refused(edges: object) -> None:
-    with pytest.raises(InvalidParameterError, match="edges"):
-        bucket(edges)  # pyright: ignore[reportArgumentType]
-
-
 def test_what_has_no_canonical_form_is_refused() -> None:
     with pytest.raises(InvalidOutputsError, match="takes a text, not 42"):
         normalised_text(42)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InvalidOutputsError, match="NaN"):
-        bucket([0.0])(float("nan"))
