@@ -88,15 +88,12 @@ class Keys:
         except InvalidParameterError as error:
             LOG.error(UNREAD, extra={"reason": str(error)})
 
-    def check(
-        self, header: str | None, scope: Scope | None = None, cascade: str | None = None
-    ) -> Key:
-        """Return the key in an Authorization header, and count a request of it.
+    def check(self, key: Key, scope: Scope | None = None, cascade: str | None = None) -> None:
+        """Count a request of a key, and check what it may do.
 
-        Raises `Refusal`: 401 if there is no valid key, 429 if it sends more requests than it may,
-        403 if it lacks the scope or may not use the cascade.
+        Raises `Refusal`: 429 if it sends more requests than it may, 403 if it lacks the scope or
+        may not use the cascade.
         """
-        key = self.identify(header)
         if key.rate is not None:
             self._count_request(key.id, key.rate)
         if scope is not None and not key.may(scope):
@@ -105,7 +102,6 @@ class Keys:
         if cascade is not None and key.cascades and cascade not in key.cascades:
             have = ", ".join(key.cascades)
             raise _refused(403, f"the key {key.id} may use no other cascade than {have}")
-        return key
 
     def identify(self, header: str | None) -> Key:
         """Return the key in an Authorization header, whatever it may do; 401 if not valid."""

@@ -41,7 +41,7 @@ def serve(
     It raises `InvalidParameterError` (a host that others can reach, and no keys), `StoreError` or
     `CorruptLogError` (the log), `OSError` (the port).
     """
-    keys = checked_keys(settings)
+    check_keys(settings)
     for name in PACKAGES:
         if find_spec(name) is None:
             raise MissingPackageError.of("serving", name, "service")
@@ -55,17 +55,17 @@ def serve(
             from uvloop import run  # where there is one
         except ImportError:
             from asyncio import run
-        run(_serve(settings, address, keys, report, app))
+        run(_serve(settings, address, report, app))
     finally:
         os.umask(before)
 
 
-def checked_keys(settings: Settings) -> Keys | None:
-    """Return the keys, if there is a file of them; refuse to let anybody in from elsewhere."""
+def check_keys(settings: Settings) -> None:
+    """Refuse to let anybody in from elsewhere without a key."""
     keys = None if settings.keys is None else Keys(settings.keys)
     own = all(ip_address(place[4][0]).is_loopback for place in _places(settings.host, 0))
     if own or (keys is not None and keys.count()):
-        return keys
+        return
     fault = "without a key" if keys is None else f"and {settings.keys} has no key that is valid"
     raise InvalidParameterError(
         f"others can reach {settings.host} {fault}: create one with 'stopwise keys add', then use "
@@ -100,7 +100,6 @@ def free_address(settings: Settings) -> tuple[str, int]:
 async def _serve(
     settings: Settings,
     address: tuple[str, int],
-    keys: Keys | None,
     report: Callable[[str], object],
     make_app: "Callable[[Service, Settings], App] | None",
 ) -> None:
@@ -115,8 +114,9 @@ async def _serve(
     for number in (SIGTERM, SIGINT):
         with suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
             loop.add_signal_handler(number, asked.set)
-    if app.access.keys is not None and sys.platform != "win32":
-        loop.add_signal_handler(Signals.SIGHUP, app.access.keys.reload)
+    keys = app.access.keys
+    if keys is not None and sys.platform != "win32":
+        loop.add_signal_handler(Signals.SIGHUP, keys.reload)
 
     def listening(url: str) -> None:
         needs, count = ("no key", None) if keys is None else ("a key", keys.count())

@@ -308,23 +308,19 @@ class Service:
     async def round(self, name: str, id_: str) -> m.RoundView:
         """Return a round, with what the log has of it."""
         learner, number = await self.look_up(lambda: self.find(name, id_))
-        while True:
-            ended = learner.ledger.ended_at[learner.ledger.row(number)]
-            opened, reported = await self.round_events(learner, number)
-            await self.readable()
-            learner, number = self.find(name, id_)
-            if learner.ledger.ended_at[learner.ledger.row(number)] == ended:
-                break  # else the round ended meanwhile
-        answer, ledger = learner.answer(number), learner.ledger
-        context = None if opened is None else context_of(opened, reported, number)
-        known = ledger.partial.get(number, {})  # while it is open
+        # All that may change comes first: the round may go on while its events are read.
+        answer, ledger, arms = learner.answer(number), learner.ledger, learner.cascade.names
+        labelled, wants_label = number in ledger.labels, number in ledger.wanted
+        known, context = dict(ledger.partial.get(number, {})), None
         waiting = ledger.open.get(number)
         if isinstance(waiting, RoundInProgress):
             known = dict(enumerate(cast(list[bytes], waiting.outputs)))
             context = np.array(waiting.context).tobytes()
-        elif reported is not None:
+        opened, reported = await self.round_events(learner, number)
+        if opened is not None and context is None:
+            context = context_of(opened, reported, number)
+        if reported is not None:
             known = dict(enumerate(reported.outputs))
-        arms = learner.cascade.names
         outputs = {arms[arm]: decode_output(output) for arm, output in sorted(known.items())}
         return m.RoundView(
             id=id_,
@@ -332,8 +328,8 @@ class Service:
             time=None if opened is None else opened.time,
             context=None if context is None else np.frombuffer(context).tolist(),
             outputs=None if opened is None else outputs,
-            labelled=number in ledger.labels,
-            wants_label=number in ledger.wanted,
+            labelled=labelled,
+            wants_label=wants_label,
         )
 
     # -- labels -------------------------------------------------------------------------------

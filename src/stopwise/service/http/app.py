@@ -131,7 +131,8 @@ class App:
         seconds = perf_counter() - began
         self._counters.answered(name, response.status, seconds)
         if is_logged(self._log_requests, response.status):
-            more = {"code": code, "request": request.id, "key": self.access.known_key(request)}
+            key = None if request.key is None else request.key.id
+            more = {"code": code, "request": request.id, "key": key}
             log_request(request.method, request.path, response.status, seconds, **more)
         if self.traces is not None:
             self.traces.answered(request, name, response, seconds)

@@ -46,7 +46,7 @@ class Request:
         self.query: str = scope.query_string  # without "?"
         self.headers: Any = scope.headers  # names are lower-case; `get` has no values but ASCII
         self.params: Mapping[str, str] = {}  # what varies in the path: name, id
-        self.key: Key | None = None  # the API key, once checked; None where none is needed
+        self.key: Key | None = None  # the API key, if it is valid; None where none is needed
         self.idempotency_key: str | None = None  # where the route takes one
         self.content: Any = None  # the decoded body, of the type that the route takes
         self.body_read = False
@@ -162,18 +162,8 @@ class Access:
     def check_key(self, request: Request, scope: Scope | None) -> None:
         """Refuse a request without a valid key of this scope for its cascade."""
         if self.keys is not None:
-            header: str | None = request.headers.get("authorization")
-            request.key = self.keys.check(header, scope, request.params.get("name"))
-
-    def known_key(self, request: Request) -> str | None:
-        """Return the id of the key, if it is valid, whatever it may do; for logs and details."""
-        if request.key is not None:
-            return request.key.id
-        header: str | None = request.headers.get("authorization")
-        if self.keys is not None and header is not None:
-            with suppress(Refusal):
-                return self.keys.identify(header).id
-        return None
+            request.key = self.keys.identify(request.headers.get("authorization"))
+            self.keys.check(request.key, scope, request.params.get("name"))
 
 
 @lru_cache(100)

@@ -233,8 +233,7 @@ async def readyz(app: "App", request: Request) -> Reply:
     service, reason = app.service, app.service.not_ready
     if not reason:
         return 200, HealthAnswer("ready")
-    if app.access.keys is not None and app.access.known_key(request) is None:
-        # the details name files and hosts
+    if app.access.keys is not None:  # the details name files and hosts; the log has them
         starting = service.recovering or service.draining
         reason = "the service is starting or stopping" if starting else "it cannot write its log"
     raise Refusal(503, "unavailable", reason, retry_after=1)
