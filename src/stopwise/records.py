@@ -73,15 +73,6 @@ class PairEvidence(msgspec.Struct, frozen=True):
         )
 
 
-class PairCoverage(NamedTuple):
-    """How much a policy knows about a pair of arms."""
-
-    first: int
-    second: int
-    observations: int  # rounds in which both ran
-    condition: float  # λ_max/λ_min of V: 1 if contexts vary evenly, inf while V is singular
-
-
 class Change(NamedTuple):
     """Two arms disagree more, or less, than they did in such contexts (`Policy.watch`)."""
 

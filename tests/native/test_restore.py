@@ -60,7 +60,6 @@ def look(policy: Any, decision: sw.Decision) -> None:
         policy.learner.theta(0)
     else:
         policy.theta(0, 1)
-        policy.condition(0, 1)
     assert policy.effort["passes"] >= 0
     assert policy.nbytes > 0
     assert_same(policy.state(), before)

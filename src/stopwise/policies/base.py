@@ -22,7 +22,6 @@ from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import (
     Decision,
     LabelRequest,
-    PairCoverage,
     PairEvidence,
     Progress,
     Round,
@@ -114,10 +113,6 @@ class Policy(ABC):
     def effort(self) -> Mapping[str, int]:
         """What exact estimates have cost so far, by name; empty where there are none."""
         return {}
-
-    def least_observed_pair(self) -> PairCoverage | None:
-        """Return the pair of arms with the fewest observations, for a policy that models pairs."""
-        return None
 
     # -- one round --------------------------------------------------------------------------
 

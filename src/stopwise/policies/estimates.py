@@ -11,7 +11,7 @@ from stopwise.errors import InvalidParameterError, StopwiseError
 from stopwise.features import BoundFeatures
 from stopwise.policies.base import Policy
 from stopwise.policies.change import ChangeAlarm
-from stopwise.records import Change, Decision, Floats, PairCoverage, PairEvidence
+from stopwise.records import Change, Decision, Floats, PairEvidence
 
 Found = TypeVar("Found")
 
@@ -76,24 +76,9 @@ class Estimates(Policy):
         """Return V_ij and its inverse, which is huge in directions never seen."""
         return self.learner.gram(self._model(i, j))
 
-    def condition(self, i: int, j: int) -> float:
-        """Return λ_max/λ_min of V_ij, inf while it is singular.
-
-        Large where contexts hardly vary in some direction, about which little is then known.
-        """
-        values = np.linalg.eigvalsh(self.gram(i, j)[0])
-        least, most = float(values[0]), float(values[-1])
-        seen = self.observations(i, j) > 0 and least > most * np.finfo(float).eps * len(values)
-        return most / least if seen else np.inf
-
     def observations(self, i: int, j: int) -> int:
         """Return n_ij, how many rounds revealed both arms of a pair."""
         return int(self.learner.observations(self._model(i, j)))
-
-    def least_observed_pair(self) -> PairCoverage | None:
-        """Return the pair of arms with the fewest observations."""
-        n, i, j = min((self.observations(i, j), i, j) for i, j in self.cascade.pairs())
-        return PairCoverage(i, j, n, self.condition(i, j))
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""

@@ -85,7 +85,7 @@ def test_facts_are_the_policys_own_counts() -> None:
     assert facts["Learned from"] == "200 rounds"
     assert facts["Least seen pair"] == "history → insulin"
     assert facts["Divergence"] == "0 rounds"
-    assert "Condition" not in {
+    assert "Least seen pair" not in {
         n for n, *_ in views.facts(learner_of(spec(policy={"kind": "uss-ts"})))
     }
 

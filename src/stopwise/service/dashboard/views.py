@@ -1,6 +1,5 @@
 """Plain values that the pages show, read from the state; reading changes nothing."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -181,14 +180,10 @@ def facts(learner: Learner) -> list[tuple[str, str, str]]:
         ("Learned from", plural(policy.rounds, "round"), counts),
         ("Labelled", plural(len(ledger.labels), "round"), f"{asked:,} are asked for"),
     ]
-    if (least := policy.least_observed_pair()) is not None:
-        condition, names = least.condition, learner.cascade.names
-        pair = f"{short(names[least.first])} → {short(names[least.second])}"
-        even = "of its table V: 1 if contexts vary evenly; if it is large, more rounds are needed"
-        found += [
-            ("Least seen pair", pair, f"in {plural(least.observations, 'round')}"),
-            ("Condition", f"{condition:,.3g}" if math.isfinite(condition) else "singular", even),
-        ]
+    if policy.n_features and policy.estimates_disagreement:
+        seen, arms = min(zip(learner.counts.seen_total, learner.cascade.pairs(), strict=True))
+        pair = " → ".join(short(learner.cascade.names[arm]) for arm in arms)
+        found.append(("Least seen pair", pair, f"in {plural(seen, 'round')}"))
     for _, (row, arms, before, after, _) in learner.counts.changes[-1:]:
         pair = " → ".join(short(learner.cascade.names[arm]) for arm in arms)
         words = f"{pair}: {percent(before)} to {percent(after)}, at about round {row:,}"
