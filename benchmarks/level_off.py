@@ -17,7 +17,7 @@ from stopwise.service import messages as m
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 from stopwise.service.store import open_store
-from stopwise.service.tools.compacting import compact, plan
+from stopwise.service.tools.checking import compact, plan
 from stopwise.service.tools.reading import existing
 
 ROUNDS = 200_000

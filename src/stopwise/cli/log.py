@@ -67,7 +67,7 @@ def verify(
 
     The saved policy decides and learns as that of the service: stopwise.load("triage.stopwise").
     """
-    from stopwise.service.files import private_file
+    from stopwise.reporting.files import private_file
     from stopwise.service.tools.checking import verify as run
     from stopwise.service.tools.reading import chosen
 
@@ -161,8 +161,8 @@ def compact(
 
         stopwise log compact stopwise.db --keep-days 90
     """
-    from stopwise.service.tools.compacting import compact as run
-    from stopwise.service.tools.compacting import plan
+    from stopwise.service.tools.checking import compact as run
+    from stopwise.service.tools.checking import plan
 
     planned = _with(store, lambda log, progress: plan(log, keep_days, progress=progress))
     if not planned.events:

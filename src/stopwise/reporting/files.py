@@ -2,9 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from stopwise.errors import InvalidParameterError
 
 
 def put_in_place(new: Path, target: Path) -> None:
@@ -49,3 +52,26 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
         for place in missing:
             with suppress(OSError):  # not empty: the files are there
                 place.rmdir()
+
+
+@contextmanager
+def private_file(target: Path) -> Generator[Path, None, None]:
+    """Yield a path to write to; at the end it replaces the target (of a link, the linked file).
+
+    Only its owner can read it.
+    """
+    target = target.resolve()
+    if not target.parent.is_dir():
+        raise InvalidParameterError(f"there is no folder {target.parent}")
+    if target.exists() and not target.is_file():
+        raise InvalidParameterError(f"{target} is not a file; choose another name")
+    with TemporaryDirectory(prefix=".stopwise-", dir=target.parent) as hidden:  # its mode is 0700
+        path = Path(hidden, target.name)
+        try:
+            yield path
+        except BaseException as error:  # a writer may have noted what it left in the folder
+            notes: list[str] = getattr(error, "__notes__", [])
+            notes[:] = [note for note in notes if hidden not in note]
+            raise
+        path.chmod(0o600)
+        put_in_place(path, target)

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from stopwise.errors import InvalidParameterError
-from stopwise.service.files import private_file
+from stopwise.reporting.files import private_file
 from stopwise.service.messages import Name
 from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import LOG

@@ -1,13 +1,22 @@
-"""Recovery: the newest snapshot, then every event since."""
+"""Recovery: the newest snapshot, then every event since; so the next snapshot is written, too.
+
+It is written in a process of its own: no request waits while a state is copied, and no replica
+needs all of it. ``python -m`` runs this module; the address of the store, which may contain a
+password, comes on stdin.
+"""
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
 
-from stopwise.errors import CorruptLogError, StopwiseError
+from stopwise.errors import CorruptLogError, StopwiseError, StoreError
 from stopwise.service.events import Block
 from stopwise.service.server_log import LOG
 from stopwise.service.state import State
 from stopwise.service.store.base import EventStore
+from stopwise.service.tools.reading import existing
 
 ATTEMPTS = 5
 PAGE = 1_000  # events that are applied at once
@@ -95,3 +104,38 @@ async def _check(store: EventStore, state: State) -> None:
     block = await store.block_of(state.position)
     if block is not None and block.end == state.position and block.digest != state.log_digest:
         raise CorruptLogError(f"the snapshot at event {state.position} is of another log")
+
+
+async def write_snapshot(where: str, state: State | None = None) -> int:
+    """Write a snapshot of a log or of the state at its end; return its position, 0 if others do."""
+    async with existing(where) as store:
+        if not await store.claim_snapshot():
+            return 0
+        snapshot = (state or await recover_state(store)).snapshot()
+        State.restored(snapshot)  # it must be readable, since it replaces an older one that is
+        await store.save_snapshot(snapshot)
+        return snapshot.position
+
+
+async def snapshot_process(where: str) -> int:
+    """Run `write_snapshot` in another process, which ends with this call."""
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "stopwise.service.recovery")
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        written, failed = await process.communicate(where.encode())
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+    if process.returncode != 0:
+        raise StoreError(failed.decode().strip() or f"it ended with code {process.returncode}")
+    return int(written)
+
+
+if __name__ == "__main__":
+    with suppress(AttributeError):  # Windows
+        os.nice(19)  # requests come first
+    try:
+        sys.stdout.write(str(asyncio.run(write_snapshot(sys.stdin.read()))))
+    except StopwiseError as error:
+        sys.exit(str(error))

@@ -21,11 +21,10 @@ from stopwise.service.learner import Learner
 from stopwise.service.ledger import LEARNED
 from stopwise.service.metrics import Counters
 from stopwise.service.outputs import canonical, decode_output
-from stopwise.service.recovery import recover_state
+from stopwise.service.recovery import recover_state, snapshot_process, write_snapshot
 from stopwise.service.refusals import Refusal, conflict, invalid
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
-from stopwise.service.snapshotting import snapshot_process, write_snapshot
 from stopwise.service.state import NotFollowed, State, spec_digest
 from stopwise.service.store import open_store
 from stopwise.service.store.base import EventStore

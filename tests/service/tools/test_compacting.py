@@ -21,8 +21,7 @@ from stopwise.service.messages import (
 )
 from stopwise.service.recovery import recover_state
 from stopwise.service.refusals import Refusal
-from stopwise.service.tools.checking import verify
-from stopwise.service.tools.compacting import DAY, compact, plan
+from stopwise.service.tools.checking import DAY, compact, plan, verify
 from stopwise.service.tools.reading import existing
 from tests.service.core.services import until
 from tests.service.tools.conftest import Lived

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from stopwise.logs.formats.registry import format_of
 from stopwise.logs.writer import LogWriter
 from stopwise.records import Failure, Round
+from stopwise.reporting.files import private_file
 from stopwise.service import spec as specs
 from stopwise.service.events import Created, Event, Labelled, Opened, Reported, events_of
-from stopwise.service.files import private_file
 from stopwise.service.learner import Learner
 from stopwise.service.ledger import LEARNED
 from stopwise.service.outputs import decode_output
