@@ -168,11 +168,11 @@ def compact(
     if not planned.events:
         _print(f"No event is older than {keep_days:g} days: nothing to delete.")
         return
-    events, rounds = plural(planned.events, "event"), plural(planned.rounds, "round")
+    events = plural(planned.events, "event")
     _print(
         f"{events}, written until {_time(planned.until)}, would be deleted.",
-        f"{rounds} opened in them could no longer be looked up or labelled, and their contexts",
-        f"would be gone from the log; {planned.open:,} still open could be reported on.",
+        "Rounds opened in them could no longer be looked up or labelled, and their contexts",
+        "would be gone from the log; those still open could be reported on.",
         "The state could be rebuilt from the snapshot only: make a backup first if that matters.",
     )
     if planned.verified.divergences:

@@ -25,18 +25,7 @@ class Estimator(Protocol):
 
 def prediction(estimator: Estimator) -> Call:
     """Return an estimator as a function of one case: a table of one row in, one value out."""
-
-    async def predict_async(case: Any) -> Any:
-        return _only(await estimator.predict([case]))
-
-    def predict(case: Any) -> Any:
-        predicted = estimator.predict([case])
-        if inspect.iscoroutine(predicted):
-            predicted.close()  # or Python complains that it was never awaited
-            raise TypeError("predict gave something to await: declare it with `async def`")
-        return _only(predicted)
-
-    return predict_async if is_async(getattr(estimator, "predict", None)) else predict
+    return lambda case: _only(estimator.predict([case]))
 
 
 def _only(predicted: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from stopwise.errors import InvalidInputError, InvalidParameterError
 from stopwise.records import Failure
-from stopwise.running.stage import Stage, StageLike, message
+from stopwise.running.stage import Stage, StageLike
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class RoundLoop:
 
     def _fail(self, arm: int, error: Exception) -> None:
         late = isinstance(error, TimeoutError)
-        text = message(error)
+        text = str(error)
         if not (text and (late or isinstance(error, InvalidInputError))):
             text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         self.failure = Failure(arm, "timeout" if late else "error", text)

@@ -141,18 +141,10 @@ def seconds(
     return real(f"{name} (in seconds)", given, least=least, above=above, most=most)
 
 
-def message(error: BaseException) -> str:
-    """Return the message of an exception; nothing if that fails."""
-    try:
-        return str(error)
-    except Exception:
-        return ""
-
-
 def _incomparable(value: object, error: Exception) -> InvalidOutputsError:
     return InvalidOutputsError(
         f"answers like {short_repr(value)} cannot be compared "
-        f"({message(error) or type(error).__name__}); give the stage a `canonical` that turns it "
+        f"({str(error) or type(error).__name__}); give the stage a `canonical` that turns it "
         "into a number, a text or a tuple"
     )
 
@@ -163,4 +155,4 @@ def _called(what: str, function: Callable[[Any], T], answer: Any) -> T:
     except InvalidOutputsError:
         raise
     except Exception as error:
-        raise InvalidOutputsError(f"{what}: {type(error).__name__}: {message(error)}") from error
+        raise InvalidOutputsError(f"{what}: {type(error).__name__}: {error}") from error

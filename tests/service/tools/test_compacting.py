@@ -82,7 +82,6 @@ async def test_the_last_days_remain(where: str) -> None:
             days, now = 1000.0 / DAY, middle + 1000.0
             planned = await plan(store, days, now)
             assert (planned.cut, planned.events) == (cut, cut)
-            assert (planned.rounds, planned.open) == (21, 1)
             position = await compact(store, planned)
             assert (await blocks_of(store))[0].base == cut + 1
             found = await verify(store)
@@ -90,7 +89,7 @@ async def test_the_last_days_remain(where: str) -> None:
             assert (found.first, found.applied) == (cut + 1, 0)
             assert position == found.end == before.position
             again = await plan(store, days, now)
-            assert (again.events, again.rounds) == (0, 0)
+            assert again.events == 0
 
         # the service has been running all the time, and continues
         assert await service.state_hash() == before
@@ -199,7 +198,7 @@ async def test_what_replicas_may_be_reading_remains(postgres: str) -> None:
 async def test_nothing_is_deleted_if_the_log_or_its_snapshot_is_wrong(sqlite: Lived) -> None:
     async with existing(sqlite.where) as store:
         planned = await plan(store, keep_days=0, now=time.time() + LATER)
-        planned.state.order[0].ledger.learned += 1  # as if memory had erred
+        planned.verified.state.order[0].ledger.learned += 1  # as if memory had erred
         with pytest.raises(CorruptLogError):
             await compact(store, planned)
     change(sqlite.where, "UPDATE block SET payload = ? WHERE base = ?", (b"nonsense", 7))

@@ -6,7 +6,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-import numpy as np
 import pytest
 
 import stopwise as sw
@@ -260,21 +259,3 @@ def test_a_concurrency_that_cannot_be_is_refused() -> None:
     many = Runner(learner(), STAGES).arun_many(CASES, concurrency=0)
     with pytest.raises(sw.InvalidParameterError, match="concurrency must be a whole number"):
         asyncio.run(gather(many))
-
-
-class Remote:
-    async def predict(self, table: Any) -> Any:
-        return np.array([row[0] > 0 for row in table])
-
-
-class Undeclared:
-    def predict(self, table: Any) -> Any:
-        return Remote().predict(table)
-
-
-def test_an_estimator_may_predict_async() -> None:
-    done = asyncio.run(Runner(learner(), [Remote(), *STAGES[1:]]).arun([0.5, 0.5]))
-    assert done.outputs[0] is True
-    failed = Runner(learner(), [Undeclared(), *STAGES[1:]]).run([0.5, 0.5])
-    assert failed.failure is not None
-    assert "declare it with `async def`" in failed.failure.message

@@ -9,16 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from stopwise.service import messages as m
 from stopwise.service.dashboard.pages import Pages
-from stopwise.service.http.request import (
-    JSON,
-    Access,
-    Request,
-    Response,
-    defect,
-    read_json,
-    refused,
-)
+from stopwise.service.http.request import JSON, Access, Request, Response, defect, read_json
 from stopwise.service.http.routes import ROUTES, Route
 from stopwise.service.http.schema import document
 from stopwise.service.keys import Keys
@@ -140,7 +133,16 @@ class App:
     def refused(self, request: Request, refusal: Refusal) -> Response:
         """Return the answer to a request that is refused."""
         del request
-        return refused(refusal)
+        field = msgspec.UNSET if refusal.field is None else refusal.field
+        extra = {
+            "retry-after": refusal.retry_after,
+            "x-request-id": refusal.request,
+            "allow": refusal.allow,
+            "www-authenticate": 'Bearer realm="stopwise"' if refusal.status == 401 else None,
+        }
+        headers = tuple((name, str(value)) for name, value in extra.items() if value is not None)
+        body = _encode(m.ErrorAnswer(m.Fault(refusal.code, refusal.message, field)))
+        return Response(refusal.status, body, headers=headers)
 
     async def started(self) -> None:
         """Do what must follow once requests are accepted; an error ends the service."""

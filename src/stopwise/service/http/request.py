@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from stopwise.service.keys import Key, Keys, Scope
-from stopwise.service.messages import CascadeSpec, ErrorAnswer, Fault
+from stopwise.service.messages import CascadeSpec
 from stopwise.service.outputs import MAX_DEPTH
 from stopwise.service.refusals import Refusal, invalid
 from stopwise.service.server_log import LOG, MAX_PATH
@@ -24,7 +24,6 @@ BODY_SECONDS = 30.0  # for a body to arrive
 
 _VISIBLE = re.compile(r"[!-~]{1,200}")
 _PORT = re.compile(r":\d*\Z")
-_encode = msgspec.json.Encoder().encode
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -177,20 +176,6 @@ def _is_here(host: str, own: str) -> bool:
 
 
 # -- answers -------------------------------------------------------------------------------------
-
-
-def refused(refusal: Refusal) -> Response:
-    """Return the answer to a request that is refused."""
-    field = msgspec.UNSET if refusal.field is None else refusal.field
-    extra = {
-        "retry-after": refusal.retry_after,
-        "x-request-id": refusal.request,
-        "allow": refusal.allow,
-        "www-authenticate": 'Bearer realm="stopwise"' if refusal.status == 401 else None,
-    }
-    headers = tuple((name, str(value)) for name, value in extra.items() if value is not None)
-    body = _encode(ErrorAnswer(Fault(refusal.code, refusal.message, field)))
-    return Response(refusal.status, body, headers=headers)
 
 
 def defect(error: BaseException, request: Request) -> Refusal:

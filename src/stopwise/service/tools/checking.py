@@ -2,15 +2,12 @@
 
 import time
 from collections import Counter
-from functools import partial
 from typing import Literal
 
 import msgspec
 
 from stopwise.errors import CorruptLogError
 from stopwise.service.events import events_of
-from stopwise.service.ledger import OPEN
-from stopwise.service.recovery import recover_state
 from stopwise.service.state import State
 from stopwise.service.store.base import EventStore, Snapshot
 from stopwise.service.tools import reading
@@ -81,12 +78,9 @@ class Plan(msgspec.Struct, frozen=True):
     """What compacting a log would delete."""
 
     verified: Verified
-    state: State  # of a service that starts now
     cut: int  # the last event to delete; 0: none is old enough
     events: int
     until: float  # when the last of them was written, in seconds since 1970
-    rounds: int  # opened in them
-    open: int  # of these
 
 
 async def plan(
@@ -94,22 +88,18 @@ async def plan(
 ) -> Plan:
     """Check a log, and find the events that are older than some days."""
     verified = await verify(store, progress)
-    state = await recover_state(store, progress=partial(progress, "reading"))
     oldest = (now or time.time()) - max(keep_days * DAY, FOLLOWED if store.shared else 0.0)
-    cut, until, events, status = 0, 0.0, 0, bytearray()
+    cut, until, events = 0, 0.0, 0
     async for block in store.read(0):
-        if block.time >= oldest or block.end > state.position:
+        if block.time >= oldest or block.end > verified.end:
             break
         cut, until, events = block.end, block.time, events + block.count
-    for ledger in (learner.ledger for learner in state.order):
-        pairs = zip(ledger.opened_at, ledger.status, strict=True)
-        status += bytes(one for opened, one in pairs if verified.first <= opened <= cut)
-    return Plan(verified, state, cut, events, until, len(status), status.count(OPEN))
+    return Plan(verified, cut, events, until)
 
 
 async def compact(store: EventStore, planned: Plan, progress: Progress = no_progress) -> int:
     """Delete the events of a plan; return the position of the snapshot that replaces them."""
-    state, cut, first = planned.state, planned.cut, planned.verified.first
+    state, cut, first = planned.verified.state, planned.cut, planned.verified.first
     if max(await store.snapshots(), default=0) < cut:
         await store.save_snapshot(state.snapshot())
     snapshot = await store.snapshot(max(await store.snapshots(), default=0))
