@@ -54,7 +54,6 @@ def made_trace(seed: int, curve: list[float], /, **fields: Any) -> Trace:
         total_cost=np.array(curve) + 100,
         undominated=np.array(curve) / 10,
         depths=np.array([4, 6]),
-        seconds=0.25,
     )
     return msgspec.structs.replace(made, **fields)
 

@@ -1,6 +1,5 @@
 """A run: what a spec and a seed decide, and nothing else does."""
 
-import time
 from functools import lru_cache
 from threading import Lock
 from typing import Any, Self
@@ -20,7 +19,7 @@ CACHED_ROUNDS = 10_000
 
 
 class Trace(msgspec.Struct, frozen=True, eq=False):
-    """What is stored of a run; but for ``seconds``, its spec and seed alone decide it."""
+    """What is stored of a run; its spec and seed alone decide it."""
 
     key: str  # of the spec
     seed: int  # with the key, it names the run
@@ -29,12 +28,10 @@ class Trace(msgspec.Struct, frozen=True, eq=False):
     total_cost: Floats | None  # (n,): Σ (γ_I + C_I) up to t, where error rates are known
     undominated: Floats  # (n,): the part of 𝔑_t from contexts that are not weakly dominant
     depths: Ints  # (K,): how many rounds stopped at each arm
-    seconds: float  # how long it took
 
     def agrees(self, other: "Trace") -> bool:
         """Return whether this is the same run with the same numbers, to the last bit."""
-        mine, theirs = (msgspec.structs.replace(t, seconds=0.0).encode() for t in (self, other))
-        return mine == theirs
+        return self.encode() == other.encode()
 
     def encode(self) -> bytes:
         """Return this trace as bytes."""
@@ -47,7 +44,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False):
 
 
 def execute(spec: ExperimentSpec, seed: int, progress: Progress = no_progress) -> Trace:
-    """Do one run; but for ``seconds`` the trace is the same, to the last bit, on every call.
+    """Do one run; the trace is the same, to the last bit, on every call.
 
     ``progress`` is that of `simulate`; what it raises ends the run.
 
@@ -64,7 +61,6 @@ def execute(spec: ExperimentSpec, seed: int, progress: Progress = no_progress) -
     (True, False)
     """
     environment = built(spec.environment)
-    started = time.perf_counter()
     policy = spec.policy.build(environment.cascade, environment.context_dim, seed)
     run = measure(policy, drawn(spec.environment, spec.rounds, seed), progress)
     at = spec.checkpoint_rounds
@@ -76,7 +72,6 @@ def execute(spec: ExperimentSpec, seed: int, progress: Progress = no_progress) -
         total_cost=None if run.total_cost is None else run.total_cost[at - 1],
         undominated=run.undominated[at - 1],
         depths=np.bincount(run.stops, minlength=environment.cascade.n_arms).astype(np.int64),
-        seconds=time.perf_counter() - started,
     )
 
 

@@ -66,10 +66,7 @@ class EnvironmentSpec(_Spec, frozen=True, eq=False):
 
     def build(self) -> Environment:
         """Return the environment; costly for those that train their arms."""
-        try:
-            return make_environment(self.name, Cascade(self.costs), **self.parameters)
-        except TypeError as error:
-            raise InvalidParameterError(f"environment {self.name!r}: {error}") from error
+        return make_environment(self.name, Cascade(self.costs), **self.parameters)
 
 
 class PolicySpec(_Spec, frozen=True, eq=False):
@@ -113,10 +110,7 @@ class PolicySpec(_Spec, frozen=True, eq=False):
             parameters["features"] = map_from_spec(self.features)
         if takes(kind, "seed"):
             parameters["seed"] = policy_seed(seed)
-        try:
-            return make(self.name, cascade, **parameters)
-        except TypeError as error:
-            raise InvalidParameterError(f"policy {self.name!r}: {error}") from error
+        return make(self.name, cascade, **parameters)
 
 
 class ExperimentSpec(_Spec, frozen=True, eq=False):

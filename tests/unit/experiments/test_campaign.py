@@ -58,7 +58,6 @@ def test_what_finished_before_a_failure_is_stored_and_not_done_again(store: RunS
         assert 0 in before  # of the first round of tasks, one of each experiment
         run_campaign([(good, range(4))], store, journal)
     assert {seed for _, seed in journal.runs} == set(range(4)) - before.keys()
-    assert store.get(good)[0].seconds == before[0].seconds
 
 
 @pytest.mark.parametrize("runs", [1, 39, 400])

@@ -135,7 +135,7 @@ def evidence_of(curves: Curves) -> ClaimEvidence:
         for seed, run in enumerate(runs):
             y = np.array(run, dtype=np.float64)
             t = np.arange(1, len(y) + 1) * 1000
-            traces[spec.key].append(Trace(spec.key, seed, t, y, y, y, np.zeros(3, int), 0.0))
+            traces[spec.key].append(Trace(spec.key, seed, t, y, y, y, np.zeros(3, int)))
     return ClaimEvidence(cells, traces)
 
 
