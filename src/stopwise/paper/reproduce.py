@@ -18,8 +18,7 @@ from stopwise.experiments.summary import What, curves
 from stopwise.paper import choices
 from stopwise.paper.catalogue import EXHIBITS
 from stopwise.paper.evidence import ClaimEvidence
-from stopwise.paper.numbers import Row
-from stopwise.paper.report import Facts, Report, write_report
+from stopwise.paper.report import Facts, Report, Row, write_report
 from stopwise.paper.section import Exhibit
 from stopwise.paper.settings import SETTINGS
 from stopwise.records import Progress, no_progress
