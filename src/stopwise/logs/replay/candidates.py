@@ -97,14 +97,8 @@ def candidates(
         raise InvalidParameterError(
             f"{log.path.name} has no labels to answer with; name their column if it is not 'label'"
         )
-    if not given:
-        raise InvalidParameterError(
-            "name a policy to replay the log with: 'uss-laplace', for instance"
-        )
     found: dict[str, Candidate] = {}
-    for k, one in enumerate(given):
-        if not isinstance(one, Policy) and one in given[:k]:
-            raise InvalidParameterError(f"{fspath(one)!r} is given twice")
+    for one in given:
         candidate = _candidate(one, log, cascade, checked_seed(seed), labels)
         name = candidate.name
         numbered = (f"{name} {n}" if n > 1 else name for n in range(1, len(found) + 2))
@@ -171,8 +165,6 @@ def parse_policy(text: str) -> tuple[str, dict[str, Any]] | None:
                 f"{text!r}: {word.strip()!r} is no parameter of {name}; write key=value, "
                 f"where key is one of: {', '.join(allowed) or 'none'}"
             )
-        if key in parameters:
-            raise InvalidParameterError(f"{text!r}: {key} is given twice")
         parameters[key] = parsed(value)
     return name, parameters
 
