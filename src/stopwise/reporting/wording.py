@@ -52,11 +52,6 @@ def percent(share: float) -> str:
     return _fixed(math.copysign(value, share), decimals) + PERCENT
 
 
-def interval(low: float, high: float) -> str:
-    """Write the two ends of an interval; empty if they are equal."""
-    return "" if low == high else f"{number(low)} to {number(high)}"
-
-
 def percent_interval(share: float, low: float, high: float) -> str:
     """Write a share with its interval, with the decimals that the interval leaves certain."""
     if low == high:

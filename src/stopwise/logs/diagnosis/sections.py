@@ -13,7 +13,6 @@ from stopwise.reporting.wording import (
     PERCENT,
     Value,
     code,
-    interval,
     number,
     percent,
     percent_interval,
@@ -69,14 +68,14 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
     """Return the saving and the share of changed answers."""
     saved, changed = diagnosis.saving.per_round, diagnosis.saving.disagreement
     last = code(diagnosis.arms[-1].name)
-    reach = interval(1000 * saved.low, 1000 * saved.high)
+    reach = f" (95 %: {number(1000 * saved.low)} to {number(1000 * saved.high)})"
     share, _, ends = percent_interval(*changed).partition(" (")
     ends = f" (95 %: {ends.removesuffix(')')}{PERCENT})" if ends else ""
     return (
         Number(
             "Saved in 1,000 rounds",
             number(1000 * saved.value),
-            f"in units of one wrong answer{f' (95 %: {reach})' if reach else ''}: "
+            f"in units of one wrong answer{reach if saved.low < saved.high else ''}: "
             f"{percent(diagnosis.saving.share.value)} of what always running {last} costs",
         ),
         Number(

@@ -97,11 +97,7 @@ class ParquetWriter:
         self._fields = fields
         self._types: set[type] = set()  # of the answers
         self._rows = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.jsonl")
-        try:
-            self._lines = JsonLinesWriter(self._rows, fields, append=False)
-        except OSError as error:
-            error.filename = str(path)  # the one that the user knows
-            raise
+        self._lines = JsonLinesWriter(self._rows, fields, append=False)
 
     def write(self, row: Row) -> None:
         """Write a row to the JSON lines."""
