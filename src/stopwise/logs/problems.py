@@ -10,10 +10,6 @@ from stopwise.errors import InvalidLogError
 MOST = 10  # problems that one error lists
 
 
-class NoRowsError(InvalidLogError):
-    """A log that has columns at most."""
-
-
 class Problems:
     """Collects what is wrong with a few rows.
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from stopwise.errors import InvalidLogError, MissingPackageError
 from stopwise.logs.cells import Cells, RowBatch, Use, gather
 from stopwise.logs.columns import Layout
-from stopwise.logs.problems import NoRowsError
 
 
 def arrow(module: str = "pyarrow") -> Any:
@@ -46,7 +45,7 @@ class ArrowReader(NamedTuple):
                 "a replay does): give a table, Log(reader.read_all()), or write it to Parquet first"
             )
         if not first:
-            raise NoRowsError(f"{self.name} has no rows")
+            raise InvalidLogError(f"{self.name} has no rows")
 
 
 def open_stream(source: Any, name: str) -> ArrowReader:

@@ -14,7 +14,7 @@ from stopwise.errors import InvalidLogError
 from stopwise.logs.cells import Cells, RowBatch, Use, WrongCell, gather, parsed
 from stopwise.logs.columns import Field, Layout, Row
 from stopwise.logs.formats.lines import LineReader, LineWriter, Record, decode_lines
-from stopwise.logs.problems import NoRowsError, place
+from stopwise.logs.problems import place
 
 LOOKED_AT = 65_536  # if all outputs of so many rows are numbers, outputs are numbers
 DELIMITERS = ",;\t"
@@ -35,10 +35,10 @@ class CsvReader(LineReader):
             if header is None or len(header) > 1:
                 break
         if header is None:
-            raise NoRowsError(f"{path.name} is empty: it has no columns and no rows")
+            raise InvalidLogError(f"{path.name} is empty: it has no columns and no rows")
         self.names = tuple(name.strip() for name in header)
         if next(islice(self._cells(), 1, None), None) is None:
-            raise NoRowsError(f"{path.name} has no rows below its header")
+            raise InvalidLogError(f"{path.name} has no rows below its header")
 
     def batches(self, layout: Layout, size: int) -> Iterator[RowBatch]:
         """Yield all rows, up to ``size`` at a time."""

@@ -11,7 +11,7 @@ from stopwise.errors import InvalidLogError
 from stopwise.logs.cells import Cells, Use, describe_value, gather
 from stopwise.logs.columns import Layout, Row, listed
 from stopwise.logs.formats.lines import LineReader, LineWriter, Record, decode_lines
-from stopwise.logs.problems import NoRowsError, place
+from stopwise.logs.problems import place
 
 Object: TypeAlias = dict[str, Any]
 
@@ -32,7 +32,7 @@ class JsonLinesReader(LineReader):
         super().__init__(path)
         line, first = next(self._objects(), (0, None))
         if first is None:
-            raise NoRowsError(f"{path.name} has no rows")
+            raise InvalidLogError(f"{path.name} has no rows")
         if isinstance(first, str):
             raise InvalidLogError(f"{path.name}, {place(0, line)}: {first}")
         self._paths = dict(_flat(first))

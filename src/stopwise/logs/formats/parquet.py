@@ -15,7 +15,6 @@ from stopwise.errors import InvalidLogError
 from stopwise.logs.columns import Field, Row
 from stopwise.logs.formats.arrow import ArrowReader, arrow
 from stopwise.logs.formats.json_lines import JsonLinesWriter
-from stopwise.logs.problems import NoRowsError
 from stopwise.reporting.files import put_in_place
 
 BUFFER = 1 << 20  # bytes of each column that are read ahead
@@ -42,7 +41,7 @@ def open_parquet(path: Path) -> ArrowReader:
             raise InvalidLogError(f"{file} and {files[0]} must have the same columns: {differ}")
     if not rows:
         held = f" in {len(files)} Parquet files" if many else ""
-        raise NoRowsError(f"{path.name} has no rows{held}")
+        raise InvalidLogError(f"{path.name} has no rows{held}")
 
     def start(columns: list[str], size: int) -> Iterator[Any]:
         for file in files:

@@ -5,13 +5,12 @@ from glob import has_magic
 from pathlib import Path
 from typing import TypeAlias
 
-from stopwise.errors import InvalidParameterError
+from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.formats.arrow import ArrowReader
 from stopwise.logs.formats.csv import CsvReader, CsvWriter
 from stopwise.logs.formats.json_lines import JsonLinesReader, JsonLinesWriter
 from stopwise.logs.formats.lines import LineReader, LineWriter
 from stopwise.logs.formats.parquet import ParquetWriter, open_parquet
-from stopwise.logs.problems import NoRowsError
 
 RowReader: TypeAlias = LineReader | ArrowReader
 RowWriter: TypeAlias = LineWriter | ParquetWriter
@@ -37,7 +36,7 @@ def open_rows(path: Path) -> RowReader:
     """Open a file; in Parquet perhaps many."""
     suffix = format_of(path)
     if path.is_file() and path.stat().st_size == 0:
-        raise NoRowsError(f"{path.name} is empty: it has no columns and no rows")
+        raise InvalidLogError(f"{path.name} is empty: it has no columns and no rows")
     if not path.exists() and not (suffix == ".parquet" and has_magic(str(path))):
         raise FileNotFoundError(f"there is no file {path}")
     return FORMATS[suffix][0](path)
