@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
-import numpy as np
 from msgspec.structs import force_setattr
 
 from stopwise.engine.native import Learner

@@ -107,6 +107,27 @@ def test_the_message_names_the_place_what_is_there_and_what_is_right(
 
 
 @pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (ROUNDS, '{"context": [0, 0], "\\u0063ontext": [0.1, 0.1]}'),
+        (BATCH, '{"contexts": [[0, 0], {"age": 0, "bmi": 0, "bmi" : 0}]}'),
+        (LABEL, '{"label": {"a": [{"b": 1, "b": 1}]}}'),
+    ],
+)
+def test_a_field_that_is_there_twice_is_refused(unchanged: Served, path: str, body: str) -> None:
+    field = check(unchanged, "invalid", path, content=body.encode(), headers=JSON)
+    assert f'"{field}"' in body
+
+
+def test_words_that_are_there_twice_in_values_are_not_refused(running: Served) -> None:
+    batch = {"contexts": [{"age": 0, "bmi": 0}] * 2}
+    assert running.post(BATCH, batch).status_code == 201
+    value = {"outputs": '"outputs": "outputs"', "a": [{"a": 1}, {"a": 1}]}
+    outputs = {"outputs": [value, "outputs", '"outputs"']}
+    assert running.post(OUTPUTS, outputs).json()["status"] == "learned"
+
+
+@pytest.mark.parametrize(
     ("change", "field"),
     [
         ({"features": {"kind": "magic"}}, "features"),

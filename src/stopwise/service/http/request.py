@@ -1,6 +1,7 @@
 """A request as handlers see it, the checks that it passes first, and the answer to it."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ JSON = "application/json"
 BODY_SECONDS = 30.0  # for a body to arrive
 
 _VISIBLE = re.compile(r"[!-~]{1,200}")
+_STRING = re.compile(rb'("[^"]*")\s*(:?)')  # in JSON without escapes; a colon follows a key
 _PORT = re.compile(r":\d*\Z")
 
 
@@ -209,10 +211,26 @@ def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
         raise Refusal(400, "bad_request", f"the body is not JSON: {why}") from None
     except RecursionError:
         raise _too_deep() from None
+    keys = [text for text, colon in _STRING.findall(body) if colon]
+    if b"\\" in body or len(set(keys)) < len(keys):  # in one object, perhaps
+        _check_repeated(body)
     if isinstance(value, CascadeSpec):
         _check_depth(value.features, "features")
         _check_depth(value.policy, "policy")
     return value
+
+
+def _check_repeated(body: bytes) -> None:
+    def check(pairs: list[tuple[str, object]]) -> None:
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
+            twice = short(next(name for name in names if names.count(name) > 1))
+            raise invalid(f"the field {twice!r} is there twice", field=twice)
+
+    try:
+        json.loads(body, object_pairs_hook=check)
+    except RecursionError:
+        raise _too_deep() from None
 
 
 def _check_depth(value: object, field: str, depth: int = MAX_DEPTH) -> None:
