@@ -3,7 +3,7 @@
 In each world arms answer 0 or 1, and every pair's disagreement is exactly logistic in the features
 that all policies are given. Worlds are drawn at random, from fixed seeds, and drawn again until
 
-- arms with this disagreement exist in all contexts tried (`stopwise.environments.cuts`), and
+- arms with this disagreement exist in all contexts tried (`stopwise.environments.realizable`), and
 - at least two stops are each best in 10 % of the contexts or more.
 
 The cost of each arm is a quantile of how often it and the arm before disagree. So many contexts
@@ -23,7 +23,7 @@ from benchmarks.report import table
 from benchmarks.timing import progress
 from stopwise import POLICIES, Cascade, Polynomial, Realizable, make
 from stopwise.environments.base import Batch
-from stopwise.environments.cuts import cut_weights
+from stopwise.environments.realizable import cut_weights
 from stopwise.experiments.simulate import measure
 from stopwise.policies.registry import takes
 from stopwise.theory.regret import pseudo_regret

@@ -61,6 +61,5 @@ class BinaryArms(Environment):
                 raise InvalidParameterError(
                     f"draw must return {what} of shape {shape}; this has shape {values.shape}"
                 )
-        for what, chances in (("says_one", says_one), ("is_one", is_one)):
-            if not ((chances >= 0) & (chances <= 1)).all():
+            if what != "contexts" and not ((values >= 0) & (values <= 1)).all():
                 raise InvalidParameterError(f"draw must return chances from 0 to 1 as {what}")

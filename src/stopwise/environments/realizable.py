@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import ClassVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.checks import real, table
 from stopwise.environments.base import Batch, Environment, Floats, Ints
-from stopwise.environments.cuts import cut_weights, cuts
 from stopwise.errors import InvalidParameterError
 from stopwise.features import BoundFeatures, Polynomial, bind
 from stopwise.theory.dominance import dominance_margins, first_candidates
@@ -19,6 +19,8 @@ from stopwise.theory.dominance import dominance_margins, first_candidates
 BLOCK = 1000
 # If fewer than this share are accepted, the margin is a mistake (heuristic).
 FEWEST = 0.01
+TOLERANCE, ROUNDING = 1e-9, 1e-12  # of `cut_weights`, as the two below
+STEPS, OVERSHOOT = 1000, 1.7  # heuristic: enough where a single point is left, the slowest case
 
 
 class Realizable(Environment):
@@ -156,3 +158,43 @@ def _dimension(length: int, degree: int) -> int:
     while degree >= 1 and math.comb(dim + degree, degree) < length:
         dim += 1
     return dim
+
+
+def cuts(n_arms: int) -> Ints:
+    """Return the answers (cuts + 1, K) in each cut of one arm, of two arms, and without a cut.
+
+    A *cut* is a set of arms that answer 1 while the others answer 0.
+    """
+    one = np.eye(n_arms, dtype=np.int64)
+    two = [one[i] + one[j] for i, j in combinations(range(n_arms), 2)]
+    return np.concatenate([one, two, np.zeros_like(one[:1])])
+
+
+def cut_weights(p: Floats, n_arms: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the chance of every cut for each row of p, and for which rows there are such.
+
+    With these chances arms disagree, pair by pair, as often as p says (``docs/environments.md``).
+    ``p`` is (n, K(K−1)/2), in the order of ``Cascade.pairs()``. With any t such that
+
+        t_i + t_j ≥ p_ij,   Σ_k≠i (t_i + t_k − p_ik) ≤ 2·t_i,   Σ_i<j p_ij − (K − 3)·Σ_i t_i ≤ 2
+
+    v_ij = (t_i + t_j − p_ij)/2 for cut {i, j} and t_i − Σ_k v_ik for cut {i} are chances that give
+    p. Each step moves t across the half-space that it violates most (Motzkin, Schoenberg, 1954).
+    """
+    of_pair = cuts(n_arms)[n_arms:-1]
+    sums = -1.0 - (n_arms - 4) * np.eye(n_arms)
+    rows = np.concatenate([of_pair, sums, np.full((1, n_arms), n_arms - 3)])
+    bounds = np.concatenate([p, -p @ of_pair, p.sum(axis=1, keepdims=True) - 2.0], axis=1)
+    length = np.maximum(np.linalg.norm(rows, axis=1), 1.0)  # the last row is zero for three arms
+    t = np.repeat(p.max(axis=1, keepdims=True) / 2, n_arms, axis=1)
+    left = np.arange(len(p))
+    for _ in range(STEPS):
+        short = (bounds[left] - t[left] @ rows.T) / length
+        worst, by = short.argmax(axis=1), short.max(axis=1)
+        out = by > ROUNDING
+        left, worst, by = left[out], worst[out], by[out]
+        t[left] += (OVERSHOOT * by / length[worst])[:, None] * rows[worst]
+    pairs = (t @ of_pair.T - p) / 2
+    weights = np.concatenate([t - pairs @ of_pair, pairs], axis=1)
+    exist = (weights.min(axis=1) >= -TOLERANCE) & (weights.sum(axis=1) <= 1.0 + TOLERANCE)
+    return np.maximum(weights, 0.0), exist

@@ -62,7 +62,8 @@ class Engine(ABC):
                 if not waiting:
                     return
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in sorted(done, key=_failed):  # what is finished is not lost
+                # those that failed come last: what is finished is not lost
+                for future in sorted(done, key=lambda f: f.cancelled() or bool(f.exception())):
                     yield future.result()
                     waiting.discard(future)
         finally:
@@ -182,10 +183,6 @@ def _do(spec: ExperimentSpec, seeds: tuple[int, ...], stop: Event | None = None)
             raise CancelledError
 
     return spec, [execute(spec, seed, progress) for seed in seeds]
-
-
-def _failed(future: "Future[Any]") -> bool:
-    return future.cancelled() or future.exception() is not None
 
 
 def _checked_jobs(jobs: int | None) -> int:

@@ -51,12 +51,11 @@ class RunStore(AbstractContextManager["RunStore"]):
         self.path = Path(path)
         with self._translated():
             self._db = sqlite3.connect(self.path, timeout=LOCK_TIMEOUT, isolation_level=None)
-        try:
-            with self._translated():
+            try:
                 self._open()
-        except BaseException:
-            self._db.close()
-            raise
+            except BaseException:
+                self._db.close()
+                raise
 
     def put(self, spec: ExperimentSpec, traces: Iterable[Trace]) -> None:
         """Store runs of a spec, all or none; on disk when this returns. Those here stay."""

@@ -101,11 +101,6 @@ class BoundFeatures:
         """The largest d′ of all slots, which is the d′ of the paper's confidence radius."""
         return max(self.dims)
 
-    @property
-    def shared(self) -> bool:
-        """Whether all pairs see the same features, so that they can share Gram matrices."""
-        return len(self.maps) == 1
-
     def slot_of(self, i: int, j: int) -> int:
         """Return the slot that the pair of arms (i, j), i < j, uses."""
         if not 0 <= i < j < self.n_arms:

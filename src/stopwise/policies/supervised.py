@@ -46,7 +46,7 @@ class Supervised(ConfidencePolicy):
 
     def questions(self) -> list[tuple[int, int]]:
         """Return the slot of features and the arm of each question: whether an arm is wrong."""
-        if not self.features.shared:
+        if len(self.features.maps) > 1:
             raise InvalidParameterError(
                 "the supervised comparator models arms, not pairs: give it one feature map, "
                 "not one per stage or pair"

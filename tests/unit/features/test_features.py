@@ -141,7 +141,11 @@ def test_every_pair_uses_its_own_slot_in_row_major_order() -> None:
         assert bind(bound, 2, 4) is bound
         assert bound.dims == dims
         assert bound.offsets == tuple(np.cumsum((0, *dims))[:-1])
-        assert (bound.width, bound.n_features, bound.shared) == (sum(dims), max(dims), dims == (2,))
+        assert (bound.width, bound.n_features, len(bound.maps) == 1) == (
+            sum(dims),
+            max(dims),
+            dims == (2,),
+        )
         assert [bound.slot_of(i, j) for i, j in pairs] == slots
         for i, j in pairs:
             alone = bind(of_pair[i, j], 2, 2).rows([[1, -0.5]])
