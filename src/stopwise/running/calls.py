@@ -11,7 +11,6 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 Call = Callable[[Any], Any]
-Outcome = tuple[Any, Exception | None]
 
 
 class Estimator(Protocol):
@@ -54,11 +53,13 @@ def ask(run: Call, case: Any, timeout: float | None) -> Any:
     """
     if timeout is None:
         return run(case)
+    asked = _in_thread(run, case)
     try:
-        outcome = _in_thread(run, case).result(timeout)
-    except TimeoutError:  # ours: one that the stage raised would be in the outcome
+        return asked.result(timeout)
+    except TimeoutError:
+        if asked.done():
+            raise  # the stage's own
         raise _too_late(timeout) from None
-    return _opened(outcome)
 
 
 async def ask_async(run: Call, case: Any, timeout: float | None) -> Any:
@@ -72,7 +73,7 @@ async def ask_async(run: Call, case: Any, timeout: float | None) -> Any:
         async with limit:
             if is_async(run):
                 return await run(case)
-            answer = _opened(await asyncio.wrap_future(_in_thread(run, case)))
+            answer = await asyncio.wrap_future(_in_thread(run, case))
             return await answer if inspect.isawaitable(answer) else answer
     except TimeoutError:
         if timeout is None or not limit.expired():
@@ -80,30 +81,23 @@ async def ask_async(run: Call, case: Any, timeout: float | None) -> Any:
         raise _too_late(timeout) from None
 
 
-def _in_thread(run: Call, case: Any) -> "Future[Outcome]":
+def _in_thread(run: Call, case: Any) -> "Future[Any]":
     # Not asyncio.to_thread: its threads are joined when the loop ends, so that one stage that hangs
     # would hang the program, and there are few of them.
-    asked: Future[Outcome] = Future()
+    asked: Future[Any] = Future()
     asked.set_running_or_notify_cancel()  # from here on it can only be answered
     context = contextvars.copy_context()
 
     def work() -> None:
         try:
-            asked.set_result((context.run(run, case), None))
-        except Exception as error:  # as a value: a future of asyncio cannot carry StopIteration
-            asked.set_result((None, error))
-        except BaseException as error:  # KeyboardInterrupt, SystemExit: to whoever waits
+            asked.set_result(context.run(run, case))
+        except StopIteration:  # which a future of asyncio cannot carry
+            asked.set_exception(RuntimeError("the stage raised StopIteration"))
+        except BaseException as error:  # also KeyboardInterrupt and SystemExit
             asked.set_exception(error)
 
     threading.Thread(target=work, name="stopwise-stage", daemon=True).start()
     return asked
-
-
-def _opened(outcome: Outcome) -> Any:
-    answer, error = outcome
-    if error is not None:
-        raise error
-    return answer
 
 
 def _too_late(timeout: float) -> TimeoutError:

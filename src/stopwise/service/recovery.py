@@ -8,7 +8,7 @@ password, comes on stdin.
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from stopwise.errors import CorruptLogError, StopwiseError, StoreError
@@ -19,7 +19,6 @@ from stopwise.service.store.base import EventStore
 from stopwise.service.tools.reading import existing
 
 ATTEMPTS = 5
-PAGE = 1_000  # events that are applied at once
 Progress = Callable[[int, int], object]
 
 
@@ -37,7 +36,7 @@ async def recover_state(
     for _ in range(ATTEMPTS):  # the log may be compacted while it is read
         end, _ = await store.end()
         state = await from_snapshot(store, follows)
-        async for blocks in paged(store.read(state.position)):
+        async for blocks in store.pages(state.position):
             base = blocks[0].base
             if base > state.position + 1:
                 if max(await store.snapshots(), default=0) >= base - 1:
@@ -62,20 +61,6 @@ def apply_all(state: State, blocks: list[Block]) -> None:
     """Apply the events of several blocks."""
     for block in blocks:
         state.apply(block)
-
-
-async def paged(blocks: AsyncIterator[Block]) -> AsyncIterator[list[Block]]:
-    """Yield blocks, many at a time."""
-    page: list[Block] = []
-    events = 0
-    async for block in blocks:
-        page.append(block)
-        events += block.count
-        if events >= PAGE:
-            yield page
-            page, events = [], 0
-    if page:
-        yield page
 
 
 async def from_snapshot(store: EventStore, follows: Collection[str] | None = None) -> State:

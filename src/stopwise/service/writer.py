@@ -15,7 +15,7 @@ from stopwise.errors import CorruptLogError, StoreError
 from stopwise.service import events as codec
 from stopwise.service.events import Block, Event, chain_digest
 from stopwise.service.metrics import Counters
-from stopwise.service.recovery import apply_all, paged
+from stopwise.service.recovery import apply_all
 from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
@@ -117,7 +117,7 @@ class Writer:
 
         async def adopt() -> None:
             await self._follow()
-            async for blocks in paged(self._store.read(loaded.position)):
+            async for blocks in self._store.pages(loaded.position):
                 known = [block for block in blocks if block.end <= self.state.position]
                 await asyncio.to_thread(apply_all, loaded, known)
             if loaded.position != self.state.position:
@@ -322,7 +322,7 @@ class Writer:
         """Apply what others have appended."""
         # The end first: blocks may be appended while this reads.
         end, _ = await self._store.end()
-        async for blocks in paged(self._store.read(self.state.position)):
+        async for blocks in self._store.pages(self.state.position):
             await self._apply(blocks)
         if self.state.position < end:  # compacted while this process was cut off from the log
             self._outdated = True

@@ -75,9 +75,9 @@ class RacingStore(PostgresStore):
         super().__init__(where)
         self.after_reading: Callable[[], Awaitable[object]] | None = None
 
-    async def read(self, after: int) -> AsyncIterator[Block]:
-        async for block in super().read(after):
-            yield block
+    async def pages(self, after: int) -> AsyncIterator[list[Block]]:
+        async for blocks in super().pages(after):
+            yield blocks
         if self.after_reading is not None:
             await self.after_reading()
 

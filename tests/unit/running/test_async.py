@@ -104,7 +104,7 @@ async def own_timeout(case: Any) -> None:
         ),
         (broken, "error", "ConnectionError: refused"),
         (Stage(own_timeout, timeout=60), "timeout", "the read timed out"),
-        (lambda x: next(iter(())), "error", "RuntimeError: coroutine raised StopIteration"),
+        (lambda x: next(iter(())), "error", "RuntimeError: the stage raised StopIteration"),
     ],
 )
 def test_a_failure_ends_the_round_with_what_was_answered(

@@ -53,7 +53,9 @@ class App:
 
             self.traces = Traces(settings)
         self._paths: dict[str, Path] = {}
-        self._pattern = re.compile("")  # of all paths; which one matched is its last group
+        self._pattern = re.compile(
+            ""
+        )  # of all paths, each with a mark at its end
         for route in ROUTES:
             self.add(route.method, route.path, self._handler(route), route.id)
         self.pages = Pages(service, settings, keys)
@@ -65,22 +67,19 @@ class App:
         entry = self._paths.setdefault(path, Path(re.findall(r"{(\w+)}", path), {}))
         entry.methods[method] = (handler, name)
         patterns = (re.sub(r"\\{\w+\\}", "([^/]+)", re.escape(one)) for one in self._paths)
-        self._pattern = re.compile("|".join(f"({one})" for one in patterns))
-        self._by_group: dict[int, Path] = {}
-        group = 1
-        for one in self._paths.values():
-            self._by_group[group] = one
-            group += 1 + len(one.params)
+        marked = (f"{one}(?P<path{k}>)" for k, one in enumerate(patterns))
+        self._pattern = re.compile("|".join(marked))
+        self._by_mark = {f"path{k}": one for k, one in enumerate(self._paths.values())}
 
     def _found(self, request: Request) -> tuple[Handler, str]:
         """Return the handler of a request and its name, or refuse."""
         found = self._pattern.fullmatch(request.path)
-        if found is None or found.lastindex is None:
+        if found is None or found.lastgroup is None:
             raise Refusal(404, "unknown_path", "there is nothing at this path; see /openapi.json")
-        path = self._by_group[found.lastindex]
+        path = self._by_mark[found.lastgroup]
         if path.params:
-            values = found.groups()[found.lastindex :]
-            request.params = dict(zip(path.params, values, strict=False))
+            values = filter(None, found.groups())  # a mark matches nothing, "", and others None
+            request.params = dict(zip(path.params, values, strict=True))
         found_method = path.methods.get("GET" if request.method == "HEAD" else request.method)
         if found_method is None:
             allow = ", ".join([*path.methods, *(["HEAD"] if "GET" in path.methods else [])])

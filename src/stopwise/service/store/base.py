@@ -11,7 +11,7 @@ from stopwise.service.events import START, Block
 FORMAT = 2  # of the tables; other formats are refused
 COLUMNS = "base, count, time, digest, payload"  # of a block
 PAGE_BLOCKS = 1_000  # blocks that are read together, at most
-PAGE_BYTES = 4 << 20  # fewer blocks are read together if they have more bytes than this
+PAGE_BYTES = 256 << 10  # fewer, if they have more bytes than this: one or two thousand events
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -92,6 +92,12 @@ class EventStore(ABC):
 
     async def read(self, after: int) -> AsyncIterator[Block]:
         """Yield the blocks after position ``after`` in order, without blocking writers."""
+        async for blocks in self.pages(after):
+            for block in blocks:
+                yield block
+
+    async def pages(self, after: int) -> AsyncIterator[list[Block]]:
+        """Yield the same blocks, many at a time."""
         page = f"""
             SELECT {COLUMNS} FROM {self._table} WHERE base IN (
                 SELECT base FROM (
@@ -102,10 +108,9 @@ class EventStore(ABC):
             ORDER BY base
         """
         while rows := await self._rows(page, after, PAGE_BLOCKS, PAGE_BYTES):
-            for row in rows:
-                block = Block(*row)
-                after = block.end
-                yield block
+            blocks = [Block(*row) for row in rows]
+            after = blocks[-1].end
+            yield blocks
 
     async def block_of(self, position: int) -> Block | None:
         """Return the block that holds an event; None if it was compacted or does not exist yet."""
