@@ -53,9 +53,7 @@ class App:
 
             self.traces = Traces(settings)
         self._paths: dict[str, Path] = {}
-        self._pattern = re.compile(
-            ""
-        )  # of all paths, each with a mark at its end
+        self._pattern = re.compile("")  # of all paths, each with a mark at its end
         for route in ROUTES:
             self.add(route.method, route.path, self._handler(route), route.id)
         self.pages = Pages(service, settings, keys)
