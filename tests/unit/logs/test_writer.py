@@ -256,10 +256,11 @@ def test_only_a_file_of_the_same_columns_is_appended_to(lines: Path) -> None:
         with pytest.raises(InvalidLogError, match=r"cannot be appended to: its columns are id"):
             LogWriter(lines, arms, context, append=True)
     assert lines.read_bytes() == before
-    lines.write_text("something else\n")
-    with pytest.raises(InvalidLogError, match=lines.name):
-        LogWriter(lines, ARMS, ["x"], append=True)
-    assert lines.read_bytes() == b"something else\n"
+    for other in ("something else\n", "something else", 'something "else\n and more\n'):
+        lines.write_text(other)
+        with pytest.raises(InvalidLogError, match=lines.name):
+            LogWriter(lines, ARMS, ["x"], append=True)
+        assert lines.read_text() == other
 
 
 def test_threads_may_write_together(lines: Path) -> None:

@@ -75,13 +75,14 @@ class LineWriter(ABC):
         self._path = path
         self._fields = fields
         self._names = names = [*(field.name for field in fields), *self._more]
-        self._end = self._complete() if append and path.exists() else 0
-        if self._end and (found := self._found_names()) != names:
+        continued = append and path.exists() and path.stat().st_size > 0
+        if continued and (found := self._found_names()) != names:
             raise InvalidLogError(
                 f"{path.name} cannot be appended to: its columns are {', '.join(found)}, and those "
                 f"to be written are {', '.join(names)}"
             )
-        self._file = path.open("r+b" if self._end else "wb", buffering=0)
+        self._end = self._complete() if continued else 0
+        self._file = path.open("r+b" if continued else "wb", buffering=0)
         try:
             self._file.truncate(self._end)
             self._file.seek(self._end)
