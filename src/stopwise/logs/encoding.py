@@ -170,7 +170,8 @@ class _Fit:
                 problems.at(row, self._source, f"is {cell.words}; give a number, a text or a date")
         if cells.family == "number" and not cells.wrong:
             values = cells.values[~cells.null & np.isfinite(cells.values)]  # `rows` refuses others
-            distinct = [(0, values.mean(), len(values))] if len(values) else []
+            with np.errstate(over="ignore"):  # of absurdly large numbers
+                distinct = [(0, values.mean(), len(values))] if len(values) else []
         else:
             cells = batch.cells(self._source, "text")
             counts = np.bincount(cells.values[~cells.null], minlength=len(cells.words)).tolist()
