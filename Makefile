@@ -109,7 +109,7 @@ constraints: $(STAMPS)/uv  ## Pin the newest versions of every dependency in con
 	@mv constraints.new constraints.txt
 
 clean:  ## Remove the virtual environment, the caches and what was built
-	@rm -rf $(VENV) .cache build dist constraints.new reproduction-quick src/stopwise/engine/native.pyi
+	@rm -rf $(VENV) .cache build dist constraints.new reproduction-quick src/stopwise/engine/*.pyi
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # --- installing ---------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ $(STAMPS)/run $(STAMPS)/test $(STAMPS)/types $(STAMPS)/bench $(STAMPS)/docs: | $
 
 # After an edit, only the changed sources are compiled again: build/ keeps the other objects.
 $(NATIVE): $(STAMPS)/build CMakeLists.txt \
-    $(wildcard src/stopwise/engine/*.cpp src/stopwise/engine/*.h) | compiler
+    $(wildcard src/stopwise/engine/*.cpp src/stopwise/engine/*.h tests/unit/engine/*.cpp) | compiler
 	@echo "Compiling the engine ..." >&2
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-build-isolation --no-deps $(BUILD_SETTINGS) -e .
 	@rm -f $(STAMPS)/native-*

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.engine import native
+from stopwise.engine import parts
 from stopwise.reference import estimate, norm, radius, sigmoid
 
 Array = NDArray[np.float64]
@@ -195,7 +195,7 @@ def _play(
 
 def draw(seed: int, t: int, index: int) -> float:
     """The number in [0, 1) that belongs to a round."""
-    return native.Random((seed * 0xD6E8FEB86659FD93 + 256 * t + index) % 2**64).uniform()
+    return parts.Random((seed * 0xD6E8FEB86659FD93 + 256 * t + index) % 2**64).uniform()
 
 
 class Gain:

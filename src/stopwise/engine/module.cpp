@@ -3,7 +3,6 @@
 // Threads may share a learner: a mutex gives every call its turn, and a thread that waits for it
 // does not hold the interpreter. Long calls release the interpreter while they work.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -20,21 +19,13 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "binding.h"
 #include "counts.h"
 #include "features.h"
 #include "learner.h"
 
-namespace nb = nanobind;
-using namespace nb::literals;
-
 namespace stopwise {
 namespace {
-
-template <class T>
-using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Table = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using NumpyNumbers = nb::ndarray<nb::numpy, double>;
 
 constexpr std::size_t kMaxArms = 15;  // outputs arrive as codes of four bits
 // Multiplications from which a call is worth releasing the interpreter for.
@@ -69,24 +60,7 @@ struct Shared {
     std::atomic<bool> slow{false};  // even a short call may take long: its history has grown
 };
 
-void require(bool fits, const char* what) {
-    if (!fits) throw std::invalid_argument(what);
-}
-
-template <class Array, class... Sizes>
-bool has_shape(const Array& array, Sizes... sizes) {
-    std::size_t axis = 0;
-    return ((array.shape(axis++) == sizes) && ...);
-}
-
-NumpyNumbers numpy(std::vector<double> values, std::initializer_list<std::size_t> shape) {
-    auto* owned = new std::vector<double>(std::move(values));
-    nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
-    return NumpyNumbers(owned->data(), shape, owner);
-}
-
 using SharedLearner = Shared<Learner>;
-using Numbers1 = Vector<const double>;
 using Answers = Vector<const unsigned char>;
 
 void update_slow(SharedLearner& shared) {
@@ -591,82 +565,6 @@ void bind_counts(nb::module_& m) {
         });
 }
 
-// One regression by itself, so that tests can look at its certificate.
-struct Regression {
-    Regression(std::size_t d, double ridge, double half_life)
-        : history(2, d, {1}, rate_of(half_life)),
-          model(d, ridge, rate_of(half_life)), scope{0, d, 1, 1, d},
-          row(padded(d), 0.0) {}
-
-    Source source() const { return {history, 0, scope, static_cast<double>(rounds)}; }
-    const double* load(const Numbers1& x) {
-        require(has_shape(x, scope.dim), "features of another length");
-        std::copy_n(x.data(), scope.dim, row.begin());
-        return row.data();
-    }
-    void learn(const Numbers1& phi, bool answer) {
-        const unsigned char yes = answer;
-        history.append(load(phi), 1, &yes, rounds++);
-        model.learn(row.data(), answer, static_cast<double>(rounds));
-    }
-    // φᵀθ̃ and the proved bound on its error.
-    std::pair<double, double> logit(const Numbers1& phi) {
-        Numbers work(row.size());
-        const double z = model.logit(load(phi)), slack = model.slack();
-        if (std::isinf(slack)) return {z, slack};
-        return {z, slack * model.hessian_norm(row.data(), work.data())};
-    }
-    NumpyNumbers estimate() const {
-        const auto begin = model.estimate().begin();
-        return numpy({begin, begin + static_cast<std::ptrdiff_t>(scope.dim)}, {scope.dim});
-    }
-
-    History history;
-    Model model;
-    Scope scope;
-    Numbers row;
-    Effort effort;
-    std::int64_t rounds = 0;
-};
-
-void bind_parts(nb::module_& m) {
-    m.def("exp", &stopwise::exp, "x"_a);
-    m.def("log", &stopwise::log, "x"_a);
-    m.def("log1p", &stopwise::log1p, "x"_a);
-    m.def("sigmoid", &sigmoid, "z"_a);
-    m.def("logit", &logit, "p"_a);
-    m.def("certificate", &certificate, "decrement"_a, "reach"_a, "shift"_a);
-    m.def("instructions", [] { return kernels().name; });
-    nb::class_<Random>(m, "Random")
-        .def(nb::init<std::uint64_t>(), "seed"_a)
-        .def("uniform", &Random::uniform)
-        .def("normal", &Random::normal)
-        .def("beta", &Random::beta, "a"_a, "b"_a);
-    nb::class_<Regression>(m, "Regression")
-        .def(nb::init<std::size_t, double, double>(), "d"_a, "ridge"_a, "half_life"_a = 0.0)
-        .def("learn", &Regression::learn, "phi"_a, "answer"_a)
-        .def("anchor_at",
-             [](Regression& r, const Numbers1& theta) {
-                 r.model.anchor_at(r.load(theta), r.source(), r.effort);
-             })
-        .def("refine",
-             [](Regression& r, bool fresh) { r.model.refine(r.source(), fresh, false, r.effort); })
-        .def("solve",
-             [](Regression& r, bool fresh) { return r.model.solve(r.source(), fresh, r.effort); },
-             "fresh_hessian"_a = false)
-        .def("logit", &Regression::logit)
-        .def("hessian",
-             [](const Regression& r) {
-                 return numpy(r.model.hessian().matrix(), {r.scope.dim, r.scope.dim});
-             })
-        .def("estimate", &Regression::estimate)
-        .def_prop_ro("prior_bound", [](const Regression& r) { return r.model.prior_bound(); })
-        .def_prop_ro("passes", [](const Regression& r) { return r.effort.passes; })
-        .def_prop_ro("rows_visited", [](const Regression& r) { return r.effort.rows_visited; })
-        .def_prop_ro("reach", [](const Regression& r) { return r.model.reach(); })
-        .def_prop_ro("shift", [](const Regression& r) { return r.model.shift(); });
-}
-
 }  // namespace
 }  // namespace stopwise
 
@@ -683,5 +581,5 @@ NB_MODULE(native, m) {
     stopwise::bind_learner(m);
     stopwise::bind_features(m);
     stopwise::bind_counts(m);
-    stopwise::bind_parts(m);
+    m.def("instructions", [] { return stopwise::kernels().name; });
 }
