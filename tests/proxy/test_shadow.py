@@ -14,7 +14,8 @@ from examples.proxy_upstreams import Upstream
 from examples.text_cascade import tickets
 from stopwise.cli.main import app
 from stopwise.proxy import config as configured
-from stopwise.proxy.report import rule_stop
+from stopwise.proxy.report import rule_stops
+from stopwise.records import Rounds
 from stopwise.reporting.intervals import Z90, Estimate, mean
 from tests.proxy.harness import MESSAGES, proxied, stages, write_config
 
@@ -117,8 +118,19 @@ def test_the_report_says_what_would_change(models: list[Upstream], tmp_path: Pat
 COSTS = np.array([0.02, 0.1, 0.3])
 
 
-def shadow_day(seed: int) -> tuple[Estimate, float]:
-    """Return the estimate after a day in shadow, and what the policy then really saves."""
+Requests = list[tuple[list[float], list[bool]]]
+
+
+def play(policy: sw.USSAnchor, context: list[float], outputs: list[bool]) -> sw.RoundInProgress:
+    current = policy.start(context[:1])
+    current.run_all()
+    while (arm := current.next()) is not None:
+        current.give(outputs[arm], context[arm + 1 : arm + 2])
+    return current
+
+
+def shadowed(seed: int) -> tuple[sw.USSAnchor, Requests, Requests]:
+    """Return a policy after a day in shadow, the requests of that day and of later ones."""
     random = np.random.default_rng(seed)
     policy = sw.USSAnchor(sw.Cascade(COSTS), sw.Answers(reveals=1), context_dim=1, seed=seed)
 
@@ -128,18 +140,31 @@ def shadow_day(seed: int) -> tuple[Estimate, float]:
         return [hard, hard + random.normal() / 4, hard], wrong.tolist()
 
     requests = [request() for _ in range(600)]
-    for context, outputs in requests:
-        current = policy.start(context[:1])
-        current.run_all()
-        while (arm := current.next()) is not None:
-            current.give(outputs[arm], context[arm + 1 : arm + 2])
-        current.learn()
+    for one in requests:
+        play(policy, *one).learn()
+    return policy, requests, [request() for _ in range(4000)]
 
-    def saved(some: list[tuple[list[float], list[bool]]]) -> np.ndarray:
-        stops = [rule_stop(policy, *one) for one in some]
-        return COSTS[2] - np.cumsum(COSTS)[stops]
 
-    return mean(saved(requests), Z90), saved([request() for _ in range(4000)]).mean()
+def stops_of(policy: sw.USSAnchor, some: Requests) -> np.ndarray:
+    contexts, outputs = map(np.array, zip(*some, strict=True))
+    pairs = [(outputs[:, i] != outputs[:, j]) for i, j in policy.cascade.pairs()]
+    ends = np.full(len(some), 2)
+    differ = np.array(pairs).T.astype(np.uint8)
+    return rule_stops(policy, Rounds(contexts, differ, ends, ends < 0))
+
+
+def test_many_rounds_stop_where_they_stop_one_by_one() -> None:
+    policy, requests, _ = shadowed(0)
+    stops = stops_of(policy, requests)
+    assert stops.tolist() == [play(policy, *one).rule_stop for one in requests]
+    assert len(set(stops)) == 3
+
+
+def shadow_day(seed: int) -> tuple[Estimate, float]:
+    """Return the estimate after a day in shadow, and what the policy then really saves."""
+    policy, before, later = shadowed(seed)
+    saved = [COSTS[2] - np.cumsum(COSTS)[stops_of(policy, some)] for some in (before, later)]
+    return mean(saved[0], Z90), saved[1].mean()
 
 
 @pytest.mark.slow

@@ -2,22 +2,15 @@
 
 import asyncio
 import os
-from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from stopwise.errors import MissingPackageError
-
-if TYPE_CHECKING:
-    from stopwise.proxy.app import ProxyApp
-    from stopwise.proxy.config import Config
-    from stopwise.service.service import Service
-    from stopwise.service.settings import Settings
 
 OUT = "Where the rounds and the report are written."
 EXAMPLE = "Print a configuration with comments, and do nothing else."
@@ -60,6 +53,7 @@ def run(
     """Serve the cascades of a configuration; the word "run" may be left out."""
     if find_spec("aiohttp") is None:
         raise MissingPackageError.of("the proxy", "aiohttp", "proxy")
+    from stopwise.proxy.app import ProxyApp
     from stopwise.proxy.config import load
     from stopwise.service.serve import serve
 
@@ -69,7 +63,7 @@ def run(
     if config is None:
         raise typer.BadParameter("name a file, as in: stopwise proxy proxy.toml")
     loaded = load(config, os.environ)
-    serve(loaded.settings, typer.echo, partial(_app, loaded))
+    serve(loaded.settings, typer.echo, lambda one, settings: ProxyApp(one, settings, loaded))
 
 
 @proxy.command()
@@ -86,9 +80,3 @@ def report(
 
     for one in asyncio.run(made(load(config, os.environ, serves=False), out)):
         typer.echo("\n".join(one.lines()))
-
-
-def _app(config: "Config", service: "Service", settings: "Settings") -> "ProxyApp":
-    from stopwise.proxy.app import ProxyApp
-
-    return ProxyApp(service, settings, config)

@@ -8,11 +8,13 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from stopwise.errors import InvalidParameterError
 from stopwise.logs.log import Log
 from stopwise.policies.contextual import Contextual
 from stopwise.proxy.config import Cascade, Config
+from stopwise.records import Rounds
 from stopwise.reporting.intervals import Z90, Estimate, mean, wilson
 from stopwise.service.recovery import recover_state
 from stopwise.service.tools import reading
@@ -53,16 +55,13 @@ class Report(msgspec.Struct, frozen=True):
         ]
 
 
-def rule_stop(policy: Contextual, context: Sequence[float], outputs: Sequence[Any]) -> int:
-    """Return where a policy would stop in a round whose every arm has answered."""
-    known, sees = policy.features.starts_with, policy.features.sees or ()
-    current = policy.start(context[:known])
-    current.run_all()
-    while (arm := current.next()) is not None:
-        upto = sees[arm] if arm < len(sees) else known
-        current.give(outputs[arm], context[known:upto])
-        known = upto
-    return current.rule_stop
+def rule_stops(policy: Contextual, rounds: Rounds) -> NDArray[np.int64]:
+    """Return where a policy would stop in rounds whose every arm has answered."""
+    stops = np.full(rounds.n, last := policy.cascade.n_arms - 1)
+    for arm in reversed(range(last)):
+        at_arm = replace(rounds, reach=np.full(rounds.n, arm))
+        stops[policy.should_stop_many(at_arm)] = arm
+    return stops
 
 
 def estimate(cascade: Cascade, policy: Contextual, log: Log) -> Report:
@@ -74,9 +73,11 @@ def estimate(cascade: Cascade, policy: Contextual, log: Log) -> Report:
     own = np.array([cascade.expected(arm) for arm in range(len(cascade.stage))])
     found, answer = list[tuple[int, Any, Any]](), cascade.answer_arm
     for chunk in log.chunks():
-        for row in np.flatnonzero(chunk.rounds.reach == len(own) - 1).tolist():
-            codes = cast(list[int], chunk.codes[row].tolist())
-            stop = rule_stop(policy, chunk.rounds.contexts[row].tolist(), codes)
+        complete = chunk.rounds.reach == len(own) - 1
+        contexts, differ = chunk.rounds.contexts[complete], chunk.rounds.differ[complete]
+        rounds = Rounds(contexts, differ, chunk.rounds.reach[complete], ~complete[complete])
+        stops = cast(list[int], rule_stops(policy, rounds).tolist())
+        for codes, stop in zip(chunk.codes[complete].tolist(), stops, strict=True):
             found.append((stop, *(chunk.meaning(codes[arm]) for arm in (answer, stop))))
     stops = np.array([one[0] for one in found], dtype=np.int64)
     changes = Counter(one[1:] for one in found if one[1] != one[2])
