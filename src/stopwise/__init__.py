@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stopwise.environments.base import Batch as Batch
     from stopwise.environments.base import Environment as Environment
     from stopwise.environments.binary_arms import BinaryArms as BinaryArms
-    from stopwise.environments.logistic_arms import LogisticArms as LogisticArms
+    from stopwise.environments.binary_arms import LogisticArms as LogisticArms
     from stopwise.environments.realizable import Realizable as Realizable
     from stopwise.environments.registry import ENVIRONMENTS as ENVIRONMENTS
     from stopwise.environments.registry import make_environment as make_environment
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from stopwise.records import Round as Round
     from stopwise.records import Rounds as Rounds
     from stopwise.records import Truth as Truth
-    from stopwise.running.answers import normalised_text as normalised_text
+    from stopwise.running.forms import normalised_text as normalised_text
     from stopwise.running.runner import Runner as Runner
     from stopwise.running.stage import Stage as Stage
 

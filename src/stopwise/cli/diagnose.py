@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 STYLES = {"held": "bold green", "open": "bold yellow", "failed": "bold red"}  # by badge
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+DEGREE = (
+    "Degree of the polynomial that models disagreement. Try 2 if the report says that predictions "
+    "do not fit."
+)
 LABEL_ROWS = (
     "Write the rows to label: random ones in which arms disagree, as many as settle whether the "
     "last arm is worth its cost."
@@ -24,17 +28,7 @@ LABEL_ROWS = (
 @reads_log
 def diagnose(
     read: LogOptions,
-    degree: Annotated[
-        int,
-        typer.Option(
-            "--degree",
-            min=1,
-            max=4,
-            metavar="N",
-            help="Degree of the polynomial that models disagreement. Try 2 if the report says that "
-            "predictions do not fit.",
-        ),
-    ] = 1,
+    degree: Annotated[int, typer.Option(min=1, max=4, metavar="N", help=DEGREE)] = 1,
     label_rows: Annotated[
         Path | None, typer.Option(metavar="FILE.csv", help=LABEL_ROWS, dir_okay=False)
     ] = None,

@@ -140,9 +140,7 @@ def export(
         none = ["--context", ""] if done.bare else []
         _print(f"Next: {shlex.join(['stopwise', 'diagnose', str(out), '--costs', costs, *none])}")
     else:
-        few = (
-            f"Too few for stopwise diagnose, which needs {LEAST_ROWS} with the outputs of all arms"
-        )
+        few = f"Too few for stopwise diagnose, which needs {LEAST_ROWS} with all outputs"
         _print(f"{few}; explore in the policy gives some.")
 
 

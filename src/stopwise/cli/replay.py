@@ -35,7 +35,6 @@ def replay(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            "--policy",
             metavar="NAME[:KEY=VALUE,…]|FILE",
             help="A policy by name, with parameters if you like, or the file of a saved policy, "
             "which continues from its saved state; may be repeated.",
@@ -45,8 +44,7 @@ def replay(
     labels: Annotated[
         float,
         typer.Option(
-            "--labels",
-            min=0.0,
+            min=0,
             metavar="N",
             help="How many labels each policy may ask for; below 1, a share of disagreements.",
         ),

@@ -9,19 +9,15 @@ import typer
 RESULT = "A claim that does not hold is a result, no failure; docs/reproduction.md discusses them."
 Jobs: TypeAlias = Annotated[
     int | None,
-    typer.Option(
-        "--jobs", min=1, metavar="N", help="How many at once.", show_default="one per core"
-    ),
+    typer.Option(min=1, metavar="N", help="How many at once.", show_default="one per core"),
 ]
 Engine: TypeAlias = Annotated[
     Literal["threads", "dask"],
-    typer.Option("--engine", help="Where: threads of this process, or a Dask cluster."),
+    typer.Option(help="Where: threads of this process, or a Dask cluster."),
 ]
 Address: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--address", metavar="HOST:PORT", help="Use this Dask scheduler; else one is started."
-    ),
+    typer.Option(metavar="HOST:PORT", help="Use this Dask scheduler; else one is started."),
 ]
 
 
@@ -33,19 +29,17 @@ def reproduce(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--only",
-            metavar="NAME",
-            help="Only this table or figure (see --list); may be repeated.",
+            metavar="NAME", help="Only this table or figure (see --list); may be repeated."
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for the runs and the report.")
+        Path, typer.Option(metavar="DIR", help="Folder for the runs and the report.")
     ] = Path("reproduction"),
     jobs: Jobs = None,
     engine: Engine = "threads",
     address: Address = None,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, metavar="N", help="Seed of the first repetition.")
+        int, typer.Option(min=0, metavar="N", help="Seed of the first repetition.")
     ] = 0,
     list_: Annotated[
         bool, typer.Option("--list", help="List the tables and figures, and do nothing else.")

@@ -4,7 +4,7 @@ from typing import Any
 
 from stopwise.cascade import Cascade
 from stopwise.environments.base import Environment
-from stopwise.environments.logistic_arms import LogisticArms
+from stopwise.environments.binary_arms import LogisticArms
 from stopwise.environments.realizable import Realizable
 from stopwise.environments.synthetic import Synthetic
 from stopwise.environments.tabular import Heart, Pima

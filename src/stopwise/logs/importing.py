@@ -22,8 +22,7 @@ from stopwise.logs.formats.registry import format_of
 from stopwise.logs.writer import LogWriter
 from stopwise.records import Progress, Round, no_progress
 from stopwise.reporting.files import put_in_place
-from stopwise.running.answers import normalised_text
-from stopwise.running.forms import Form, form
+from stopwise.running.forms import Form, form, normalised_text
 
 Json: TypeAlias = dict[str, Any]
 CALL = ("case_id", "model", "answer", "cost", "time", "letters", "turns", "tools", "tokens")

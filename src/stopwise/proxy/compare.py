@@ -1,7 +1,6 @@
 """Comparing answers: from a chat message to the value that must be equal for two arms to agree.
 
-Each form is a function of one answer, so agreement is an equivalence, which is what the stopping
-rule needs. ``same(a, b)`` of a user is made one within each round.
+``same(a, b)`` of a user is made an equivalence within each round (`stopwise.running.forms`).
 """
 
 from collections.abc import Callable
@@ -10,8 +9,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from stopwise.proxy.chat import Answer
-from stopwise.running.answers import normalised_text
-from stopwise.running.forms import Form, form
+from stopwise.running.forms import Form, form, normalised_text
 
 Same: TypeAlias = Callable[[Any, Any], Any]
 _json = form("json")

@@ -2,7 +2,7 @@
 
 Throughout, ``disagreement`` is an (n, K, K) array of p_ij(x), one table for each context, read
 above its diagonal only; ``optimal`` holds i*(x), as from `stopwise.theory.regret.optimal_arms`.
-A margin within 1e-12 of zero is a tie and counts as zero, as it does for the optimal arm.
+A margin within rounding of zero is a tie and counts as zero, as it does for the optimal arm.
 """
 
 import numpy as np
@@ -11,10 +11,7 @@ from numpy.typing import ArrayLike
 from stopwise.cascade import Cascade
 from stopwise.checks import Floats
 from stopwise.errors import InvalidParameterError
-from stopwise.theory.regret import Ints
-
-# The same as in `optimal_arms`: a tie there must be a tie here, or Lemma 2 would break by rounding.
-TIE = 1e-12
+from stopwise.theory.regret import TIE, Ints
 
 
 def dominance_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:

@@ -7,6 +7,7 @@ from stopwise.cascade import Cascade
 from stopwise.checks import Floats
 
 Ints = NDArray[np.int64]
+TIE = 1e-12  # losses as close as this are equal up to rounding, here and in `dominance` (Lemma 2)
 
 
 def optimal_arms(cascade: Cascade, error_rates: ArrayLike) -> Ints:
@@ -20,7 +21,7 @@ def optimal_arms(cascade: Cascade, error_rates: ArrayLike) -> Ints:
     [1, 0, 1]
     """
     losses = np.asarray(error_rates, dtype=np.float64) + cascade.cumulative
-    best = losses <= losses.min(axis=1, keepdims=True) + 1e-12  # ties are ties up to rounding
+    best = losses <= losses.min(axis=1, keepdims=True) + TIE
     return (best.shape[1] - 1 - np.argmax(best[:, ::-1], axis=1)).astype(np.int64)
 
 
