@@ -18,8 +18,10 @@ Object: TypeAlias = dict[str, Any]
 # {"outputs": {"small": 1}} is what the column ``output.small`` is in a table.
 GROUPS = {"outputs": "output", "costs": "cost"}
 
+# Objects that must name the same things in every row, and those that may leave some out.
+ALL, SOME = ("context", "outputs"), ("revealed", "costs")
 # What a later row may not have if the first does not: it would not be read.
-OPTIONAL = ("label", "stop", "rule_stop", "failed", "revealed", "costs")
+OPTIONAL = ("label", "stop", "rule_stop", "failed", *SOME)
 
 # What many programs write for a number that is none.
 NOT_JSON = re.compile(r"[:,\[]\s*([+-]?(?:NaN|Infinity|nan|inf))\b")
@@ -35,6 +37,7 @@ class JsonLinesReader(LineReader):
             raise InvalidLogError(f"{path.name} has no rows")
         if isinstance(first, str):
             raise InvalidLogError(f"{path.name}, {place(0, line)}: {first}")
+        self._first: Object = first
         self._paths = dict(_flat(first))
         self.names = tuple(self._paths)
 
@@ -59,19 +62,37 @@ class JsonLinesReader(LineReader):
                     yield line, f"is {describe_value(row)}; each line must be an object, {{…}}"
 
     def _records(self, layout: Layout) -> Iterator[Record]:
-        """Yield every row; what the first row has not would not be read, and is refused."""
+        """Yield every row, once its names are found to be those of the first."""
         used = {self._paths[name][0] for name in layout.used}
-        keys = used.union(OPTIONAL if "outputs" in used else ())
-        known = set(self._paths.values())
+        same = {key: set(cast("Object", self._first[key])) for key in ALL if key in used}
+        some = [key for key in SOME if key in used]
+        absent = [key for key in OPTIONAL if "outputs" in used and key not in self._first]
         for line, row in self._objects():
-            problem = None
-            if not isinstance(row, str):
-                held = {key: row[key] for key in keys if row.get(key) is not None}
-                new = {".".join(path) for _, path in _flat(held) if path not in known}
-                if new:
-                    problem = f"has {listed(sorted(new))}, which the first row has not; give it in "
-                    problem += "every row, null where unknown"
+            problem = None if isinstance(row, str) else self._difference(row, same, some, absent)
             yield line, problem or row
+
+    def _difference(
+        self, row: Object, same: dict[str, set[str]], some: list[str], absent: list[str]
+    ) -> str | None:
+        """Return in what a row differs from the first."""
+        for key, names in same.items():
+            found = row.get(key)
+            if not isinstance(found, dict) or cast("Object", found).keys() != names:
+                return (
+                    f"{key!r} must be an object with {listed(sorted(names))}, as in the first row; "
+                    "null where there is none"
+                )
+        new = [key for key in absent if row.get(key) is not None]
+        for key in some:
+            if row.get(key) is not None:
+                named = _flat({key: row[key]})
+                new += [".".join(path) for name, path in named if name not in self._paths]
+        if not new:
+            return None
+        return (
+            f"has {listed(sorted(new))}, which the first row has not; give it in every row, null "
+            "where unknown"
+        )
 
     def _columns(self, rows: Sequence[Any], layout: Layout) -> Callable[[str, Use], Cells]:
         found: dict[tuple[str, ...], Sequence[Any]] = {(): rows}
