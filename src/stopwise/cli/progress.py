@@ -1,7 +1,7 @@
 """How far a long command is, on stderr: a bar at a terminal, plain lines elsewhere."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import typer
@@ -27,7 +27,7 @@ def follow(after: str = "") -> Generator[records.Progress]:
     columns = (stage, bar, bars.MofNCompleteColumn(), *times)
     shown = bars.Progress(*columns, console=console, expand=True, disable=not console.is_terminal)
     try:
-        with shown:
+        with shown if console.is_terminal else nullcontext():
             yield partial(report, shown)
     except KeyboardInterrupt:
         typer.echo(f"stopwise: interrupted. {after}".rstrip(), err=True)

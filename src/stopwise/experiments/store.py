@@ -102,7 +102,8 @@ class RunStore(AbstractContextManager["RunStore"]):
             raise CorruptFileError(f"{self.path} is a database, but not one of Stopwise's runs")
         if (version := self._number("user_version")) != VERSION:
             raise UnsupportedVersionError(
-                f"{self.path} has format {version}; this version of Stopwise reads {VERSION}"
+                f"{self.path} has format {version}; this version of Stopwise reads {VERSION}; "
+                "remove it to start afresh"
             )
         with suppress(sqlite3.OperationalError):  # faster, but refused while others write
             self._db.execute("PRAGMA journal_mode = WAL")

@@ -71,6 +71,8 @@ def paired_difference(
     >>> paired_difference({0: 5.0, 1: 7.0, 2: 9.0}, {2: 8.0, 1: 6.0, 0: 4.0})
     Interval(mean=1.0, low=1.0, high=1.0, n=3)
     """
+    if isinstance(a, Mapping) != isinstance(b, Mapping):
+        raise InvalidParameterError("give both sides by seed, or both in the same order")
     left, right = (v if isinstance(v, Mapping) else dict(enumerate(v)) for v in (a, b))
     if odd := left.keys() ^ right.keys():
         raise InvalidParameterError(f"only one side has a value of {min(odd)}: nothing to pair")

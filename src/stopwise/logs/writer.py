@@ -7,17 +7,18 @@ from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
 from stopwise.errors import InvalidLogError
 from stopwise.logs.answers import mixed
-from stopwise.logs.cells import Family, describe_value
+from stopwise.logs.cells import EXACT, describe_value
 from stopwise.logs.columns import Row, fields_of
 from stopwise.logs.formats.registry import FORMATS, RowWriter, format_of
 from stopwise.records import Round
 
+AnswerType: TypeAlias = Literal["text", "number", "large", "fraction"]
 LONGEST_MESSAGE = 2_000  # of an error, in characters: some quote complete requests (heuristic)
 
 
@@ -91,7 +92,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         fields = fields_of(arms, context, added, labels=labels, costs=costs)
         self._base = len(context)
         self._added = [len(added.get(arm, ())) for arm in self.arms]
-        self._family: Family | None = None  # of the answers so far
+        self._types: set[AnswerType] = set()  # of the answers so far
         self._lock = Lock()
         self._closed = False
         suffix = format_of(self.path)
@@ -118,7 +119,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
                 for arm, value in zip(self.arms, done.outputs, strict=False)
             ]
             right = None if label is None else self._answer(label, "the label", done)
-            family = self._checked_family([*outputs, *([] if right is None else [right])], done)
+            types = self._checked_types([*outputs, *([] if right is None else [right])], done)
             row: Row = [
                 str(done.id),
                 self._time(done),
@@ -135,7 +136,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
                 letter, text = error.object[error.start : error.end], error.object[:60]
                 words = f"{letter!r} in {text!r} is not a character of Unicode"
                 raise self._refused(done, f"cannot be written: {words}") from None
-            self._family = family
+            self._types = types
 
     def close(self) -> None:
         """Finish the file; a second time does nothing."""
@@ -182,16 +183,18 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             "finite numbers of 64 bits. Pass canonical= to Runner, to turn answers into such",
         )
 
-    def _checked_family(self, answers: list[Any], done: Round) -> Family | None:
-        """Return the family of all answers with these, or refuse them."""
-        expected = self._family
+    def _checked_types(self, answers: list[Any], done: Round) -> set[AnswerType]:
+        """Return the types of all answers with these, or refuse them."""
+        types = set(self._types)
         for value in answers:
-            family = "text" if isinstance(value, str) else "number"
-            if expected not in (None, family):
-                words = mixed(describe_value(value), expected)
+            types.add(_type(value))
+            if "text" in types and len(types) > 1:
+                words = mixed(describe_value(value), "number" if isinstance(value, str) else "text")
                 raise self._refused(done, f"cannot be written: {words}")
-            expected = family
-        return expected
+        if {"large", "fraction"} <= types:
+            words = "whole numbers beyond 2**53 and fractions in one log cannot be compared exactly"
+            raise self._refused(done, f"cannot be written: {words}; pass canonical=str to Runner")
+        return types
 
     def _context(self, done: Round, answered: int) -> list[float | None]:
         added = self._added[:answered]
@@ -207,7 +210,11 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         return _padded(numbers, self._base + sum(self._added))
 
     def _time(self, done: Round) -> str:
-        moment = datetime.fromtimestamp(done.time, UTC)
+        try:
+            moment = datetime.fromtimestamp(done.time, UTC)
+        except (OverflowError, ValueError, OSError):
+            words = f"has the time {done.time}, which is not in seconds since 1970"
+            raise self._refused(done, words) from None
         return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
     def _failure(self, done: Round) -> tuple[str | None, str | None]:
@@ -232,3 +239,9 @@ class LogWriter(AbstractContextManager["LogWriter"]):
 
 def _padded(values: Sequence[Any], length: int) -> list[Any]:
     return [*values, *[None] * (length - len(values))]
+
+
+def _type(value: Any) -> AnswerType:
+    if isinstance(value, str | float):
+        return "text" if isinstance(value, str) else "fraction"
+    return "large" if abs(value) > EXACT else "number"

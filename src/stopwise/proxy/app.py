@@ -121,7 +121,7 @@ class ProxyApp(App):
     async def _chat(self, request: Request) -> Response:
         began = time.monotonic()
         if self.access.keys is not None:  # before a large body is read
-            self.access.keys.identify(request.headers.get("authorization"))
+            request.key = self.access.keys.identify(request.headers.get("authorization"))
         request.check_media_type()
         chat = Chat(await request.body())
         live = self.cascades.get(chat.model)
@@ -129,7 +129,8 @@ class ProxyApp(App):
             words = f"there is no model {chat.model!r}; GET {MODELS} lists those there are"
             raise Refusal(404, "model_not_found", words, field="model")
         request.params = {"name": chat.model}
-        self.access.check_key(request, "decide")
+        if self.access.keys is not None and request.key is not None:
+            self.access.keys.check(request.key, "decide", chat.model)
         until = began + _deadline(request, live.config.deadline)
         shadow = live.config.mode == "shadow"
         turn = Turn(live, chat, until, Relay(untouched=shadow) if chat.stream else None)

@@ -8,11 +8,12 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from stopwise.errors import InvalidParameterError
 from stopwise.logs.log import Log
 from stopwise.policies.contextual import Contextual
+from stopwise.policies.playing import rule_stops
+from stopwise.policies.staged import recorded_rows
 from stopwise.proxy.config import Cascade, Config
 from stopwise.records import Rounds
 from stopwise.reporting.intervals import Z90, Estimate, mean, wilson
@@ -55,15 +56,6 @@ class Report(msgspec.Struct, frozen=True):
         ]
 
 
-def rule_stops(policy: Contextual, rounds: Rounds) -> NDArray[np.int64]:
-    """Return where a policy would stop in rounds whose every arm has answered."""
-    stops = np.full(rounds.n, last := policy.cascade.n_arms - 1)
-    for arm in reversed(range(last)):
-        at_arm = replace(rounds, reach=np.full(rounds.n, arm))
-        stops[policy.should_stop_many(at_arm)] = arm
-    return stops
-
-
 def estimate(cascade: Cascade, policy: Contextual, log: Log) -> Report:
     """Estimate what switching on would mean from a log of rounds.
 
@@ -76,7 +68,8 @@ def estimate(cascade: Cascade, policy: Contextual, log: Log) -> Report:
         complete = chunk.rounds.reach == len(own) - 1
         contexts, differ = chunk.rounds.contexts[complete], chunk.rounds.differ[complete]
         rounds = Rounds(contexts, differ, chunk.rounds.reach[complete], ~complete[complete])
-        stops = cast(list[int], rule_stops(policy, rounds).tolist())
+        rows = recorded_rows(policy.features, rounds)
+        stops = cast(list[int], rule_stops(policy, rows).tolist())
         for codes, stop in zip(chunk.codes[complete].tolist(), stops, strict=True):
             found.append((stop, *(chunk.meaning(codes[arm]) for arm in (answer, stop))))
     stops = np.array([one[0] for one in found], dtype=np.int64)

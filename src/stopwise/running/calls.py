@@ -5,10 +5,12 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, Protocol, cast
 
 import numpy as np
+
+from stopwise.errors import InvalidParameterError
 
 Call = Callable[[Any], Any]
 
@@ -24,6 +26,10 @@ class Estimator(Protocol):
 
 def prediction(estimator: Estimator) -> Call:
     """Return an estimator as a function of one case: a table of one row in, one value out."""
+    if is_async(estimator.predict):
+        raise InvalidParameterError(
+            "`predict` is async: give an async function of a case that awaits it"
+        )
     return lambda case: _only(estimator.predict([case]))
 
 
@@ -91,8 +97,8 @@ def _in_thread(run: Call, case: Any) -> "Future[Any]":
     def work() -> None:
         try:
             asked.set_result(context.run(run, case))
-        except StopIteration:  # which a future of asyncio cannot carry
-            asked.set_exception(RuntimeError("the stage raised StopIteration"))
+        except (StopIteration, CancelledError) as error:  # a future of asyncio cannot carry them
+            asked.set_exception(RuntimeError(f"the stage raised {type(error).__name__}"))
         except BaseException as error:  # also KeyboardInterrupt and SystemExit
             asked.set_exception(error)
 

@@ -85,7 +85,10 @@ class RoundLoop:
 
     def _fail(self, arm: int, error: Exception) -> None:
         late = isinstance(error, TimeoutError)
-        text = str(error)
+        try:
+            text = str(error)
+        except Exception:  # of an exception of the user's
+            text = ""
         if not (text and (late or isinstance(error, InvalidInputError))):
             text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         self.failure = Failure(arm, "timeout" if late else "error", text)

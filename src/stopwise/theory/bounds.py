@@ -58,8 +58,10 @@ def largest_regret(cascade: Cascade, error_rates: ArrayLike) -> float:
     >>> round(largest_regret(Cascade(costs=[0.1, 0.2]), [[0.5, 0.1], [0.2, 0.1]]), 3)
     0.2
     """
-    losses = table("error rates", error_rates) + cascade.cumulative
-    return float(np.ptp(losses, axis=1).max())
+    rates = table("error rates", error_rates)
+    if rates.shape[1] != cascade.n_arms:
+        raise InvalidParameterError(f"each context needs {cascade.n_arms} error rates")
+    return float(np.ptp(rates + cascade.cumulative, axis=1).max())
 
 
 def regret_bound(

@@ -125,7 +125,8 @@ def test_norms_are_right_along_and_across_a_line(d: int, noise: float) -> None:
 )
 @pytest.mark.parametrize(("d", "noise"), [(3, 0.5), (6, 1e-4)])
 def test_many_rows_do_not_make_it_drift(d: int, noise: float, n: int) -> None:
-    assert worst_error(n, d, noise) < 1e-11
+    # rounding errors add up like a random walk
+    assert worst_error(n, d, noise) < 1e-11 * math.sqrt(n / 20_000)
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)

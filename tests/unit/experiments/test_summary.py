@@ -65,6 +65,7 @@ def test_differences_are_taken_pair_by_pair() -> None:
     [
         ({0: 1.0, 1: 2.0}, {0: 1.0, 2: 2.0}, "only one side has a value of 1"),
         ([1.0, 2.0], [1.0], "only one side has a value of 1"),
+        ({0: 1.0}, [1.0], "both"),
         ({}, {}, "one value or more"),
     ],
 )

@@ -130,6 +130,7 @@ UNWRITABLE = (("a", "b"), None, b"a", float("nan"), float("inf"), 2**63, 1j)
         (played(1, 1, failure=Failure(2, "error", "?")), "2 outputs.*failed arm 2"),
         (played(1, costs=(-1.0,)), r"costs \[-1.0\]"),
         (played(1, costs=(1.0, 1.0, 1.0)), "costs"),
+        (played(1, time=1e300), r"time 1e\+300"),
     ],
 )
 def test_rounds_that_do_not_fit(path: Path, bad: Round, words: str) -> None:
@@ -261,6 +262,37 @@ def test_only_a_file_of_the_same_columns_is_appended_to(lines: Path) -> None:
         with pytest.raises(InvalidLogError, match=lines.name):
             LogWriter(lines, ARMS, ["x"], append=True)
         assert lines.read_text() == other
+
+
+def test_a_complete_last_line_without_a_line_break_stays(lines: Path) -> None:
+    write(lines, played("a"), played("b"))
+    before = lines.read_bytes()
+    lines.write_bytes(before[:-1])
+    write(lines, played("c"), append=True)
+    assert lines.read_bytes().startswith(before)
+    assert len(raw(lines)) == 3
+
+
+BIG = 2**60 + 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("spam", 1, "mixed types"),
+        (1, "spam", "mixed types"),
+        (0.5, BIG, r"beyond 2\*\*53 and fractions"),
+        (BIG, 0.5, "fractions"),
+        (-BIG, 1.0, "fractions"),
+    ],
+)
+def test_answers_of_a_log_can_be_compared(path: Path, before: Any, after: Any, words: str) -> None:
+    with LogWriter(path, ARMS, ["x"]) as log:
+        log.write(played(before))
+        with pytest.raises(InvalidLogError, match=words):
+            log.write(played(after))
+        log.write(played(before, before))
+    assert sum(chunk.n for chunk in Log(path).chunks()) == 2
 
 
 def test_threads_may_write_together(lines: Path) -> None:

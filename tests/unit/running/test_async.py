@@ -1,6 +1,7 @@
 """Async stages: real event loops, real cancellations; the loop is never blocked."""
 
 import asyncio
+import concurrent.futures
 import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -89,6 +90,10 @@ async def broken(case: Any) -> None:
     raise ConnectionError("refused")
 
 
+def given_up(case: Any) -> None:
+    raise concurrent.futures.CancelledError  # of a pool of the stage's own
+
+
 async def own_timeout(case: Any) -> None:
     raise TimeoutError("the read timed out")
 
@@ -105,6 +110,7 @@ async def own_timeout(case: Any) -> None:
         (broken, "error", "ConnectionError: refused"),
         (Stage(own_timeout, timeout=60), "timeout", "the read timed out"),
         (lambda x: next(iter(())), "error", "RuntimeError: the stage raised StopIteration"),
+        (given_up, "error", "RuntimeError: the stage raised CancelledError"),
     ],
 )
 def test_a_failure_ends_the_round_with_what_was_answered(

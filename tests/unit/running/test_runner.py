@@ -197,6 +197,25 @@ class NoTruth:
         return np.array([True, False])
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def mute(_: Any) -> Any:
+    raise Mute
+
+
+class Remote:
+    async def predict(self, table: Any) -> Any:
+        return [True for _ in table]
+
+
+def test_an_estimator_that_predicts_async_is_refused() -> None:
+    with pytest.raises(sw.InvalidParameterError, match="`predict` is async"):
+        Stage(Remote())
+
+
 @pytest.mark.parametrize("policy", [sw.USSUCB(CASCADE), sw.FixedDepth(CASCADE)])
 def test_a_policy_that_looks_at_no_context_needs_none_but_records_it(policy: sw.Policy) -> None:
     runner = Runner(policy, [lambda case: 1] * 3)
@@ -254,6 +273,7 @@ def own_timeout(case: Any) -> None:
         (lambda _: float("nan"), "error", "an output must be hashable and equal to itself"),
         (lambda _: Unequal(), "error", "not beside that"),
         (lambda _: NoTruth(), "error", "ambiguous"),
+        (mute, "error", "Mute"),
     ],
 )
 def test_a_failure_ends_the_round_with_what_was_answered(

@@ -99,6 +99,8 @@ def test_the_largest_regret_is_that_of_brute_force() -> None:
     losses = rates + [cascade.cost(i) for i in range(5)]
     worst = max(max(row) - min(row) for row in losses.tolist())
     assert largest_regret(cascade, rates) == pytest.approx(worst)
+    with pytest.raises(InvalidParameterError, match="needs 5 error rates"):
+        largest_regret(cascade, rates[:, :1])
 
 
 @pytest.mark.parametrize("margin", [0.0, -0.1, [0.0]])

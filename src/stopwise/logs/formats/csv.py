@@ -142,6 +142,10 @@ class CsvWriter(LineWriter):
         with self._path.open("rb") as file:
             return next(csv.reader(decode_lines(file, self._path.name)), list[str]())
 
+    def _is_complete(self, rest: bytes) -> bool:
+        cells = next(csv.reader([rest.decode(errors="replace")]), [""])
+        return len(cells) == len(self._names) and cells[-1] in KINDS
+
     def _encode(self, row: Row) -> bytes:
         cells = list(zip(self._fields, row, strict=True))
         answers = [v for field, v in cells if field.holds == "answer" and v is not None]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -126,6 +127,11 @@ class JsonLinesWriter(LineWriter):
 
     def _found_names(self) -> list[str]:
         return list(JsonLinesReader(self._path).names)
+
+    def _is_complete(self, rest: bytes) -> bool:
+        with suppress(msgspec.DecodeError):
+            return isinstance(msgspec.json.decode(rest), dict)
+        return False
 
     def _encode(self, row: Row) -> bytes:
         complete: Object = {}

@@ -64,8 +64,7 @@ class LineReader(ABC):
 class LineWriter(ABC):
     """Writes each row to the file at once: a crash loses at most the line being written.
 
-    With ``append`` it continues an existing file after its last complete line: a line without a
-    line break, as a crash leaves it, is removed.
+    With ``append`` it continues an existing file; a last line that a crash cut off is removed.
     """
 
     _more: tuple[str, ...] = ()  # columns after those of the fields
@@ -81,13 +80,15 @@ class LineWriter(ABC):
                 f"{path.name} cannot be appended to: its columns are {', '.join(found)}, and those "
                 f"to be written are {', '.join(names)}"
             )
-        self._end = self._complete() if continued else 0
+        self._end, unended = self._complete() if continued else (0, False)
         self._file = path.open("r+b" if continued else "wb", buffering=0)
         try:
             self._file.truncate(self._end)
             self._file.seek(self._end)
             if not self._end:
                 self._put(self._opening())
+            elif unended:
+                self._put(b"\n")
         except BaseException:
             self._file.close()
             raise
@@ -116,8 +117,8 @@ class LineWriter(ABC):
             raise
         self._end += len(line)
 
-    def _complete(self) -> int:
-        """Return where the last complete line of the file ends."""
+    def _complete(self) -> tuple[int, bool]:
+        """Return where the last complete line ends, and whether its line break is missing."""
         end = complete = 0
         inside = False  # a quoted cell that continues over several lines
         with self._path.open("rb") as lines:
@@ -126,11 +127,17 @@ class LineWriter(ABC):
                 inside ^= self._quotes and line.count(b'"') % 2 == 1
                 if not inside and line.endswith(b"\n"):
                     complete = end
-        return complete
+            lines.seek(complete)
+            unended = self._is_complete(lines.read())
+        return (end, True) if unended else (complete, False)
 
     @abstractmethod
     def _found_names(self) -> list[str]:
         """Return the columns of an existing file."""
+
+    @abstractmethod
+    def _is_complete(self, rest: bytes) -> bool:
+        """Return whether a last line without a line break is complete."""
 
     @abstractmethod
     def _encode(self, row: Row) -> bytes:
