@@ -207,7 +207,7 @@ void Model::refine(const Source& source, bool fresh_hessian, bool cautious, Effo
             reach_age_ = 0.0;
             measured_at_ = count_;
         } else {
-            reach_ *= exp(0.5 * moved);
+            reach_ = std::min(reach_ * exp(0.5 * moved), 2.0 / std::sqrt(ridge_));  // ‖φ‖ ≤ 1
         }
         if (rate_ > 0.0) reach_ = std::min(reach_, 1.01 / std::sqrt(ridge_));  // as ‖φ‖ ≤ 1
     } else {

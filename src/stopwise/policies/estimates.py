@@ -67,7 +67,7 @@ class Estimates(Policy):
         if found is None:
             raise StopwiseError(
                 "this estimate has not converged: the data are so nearly separable that the ridge "
-                f"({self.ridge:g}) is too small. Use a larger ridge"
+                "is too small. Use a larger ridge"
             )
         return found
 
