@@ -1,9 +1,7 @@
 """A diagnosis distinguishes a bad cascade from a good one; its intervals hold.
 
 The cascades are those of tests/helpers/cascades.py: arms err independently given the context, which
-makes some cases hard for all. An arm is asked about if in both halves of the rows it agrees with
-the others less than a cheaper one does, by 0.03; on the good cascades every arm agrees more, so
-that it takes four standard errors of a half: false alarms are rarer than one in 10,000.
+makes some cases hard for all.
 """
 
 from collections.abc import Callable
