@@ -16,8 +16,9 @@ from stopwise.cli.main import app
 from stopwise.policies.playing import rule_stops
 from stopwise.policies.staged import recorded_rows
 from stopwise.proxy import config as configured
+from stopwise.proxy.report import mean_saving
 from stopwise.records import Rounds
-from stopwise.reporting.intervals import Z90, Estimate, mean
+from stopwise.reporting.intervals import Estimate
 from tests.proxy.harness import MESSAGES, proxied, stages, write_config
 
 
@@ -179,8 +180,16 @@ def test_a_policy_that_draws_stops_as_often_as_one_by_one() -> None:
 def shadow_day(seed: int) -> tuple[Estimate, float]:
     """Return the estimate after a day in shadow, and what the policy then really saves."""
     policy, before, later = shadowed(seed)
-    saved = [COSTS[2] - np.cumsum(COSTS)[stops_of(policy, some)] for some in (before, later)]
-    return mean(saved[0], Z90), saved[1].mean()
+    saved = COSTS[2] - np.cumsum(COSTS)
+    return mean_saving(saved, stops_of(policy, before)), saved[stops_of(policy, later)].mean()
+
+
+def test_requests_that_all_end_alike_are_not_certain() -> None:
+    saved = np.array([0.28, 0.18, -0.12])
+    found = mean_saving(saved, np.zeros(84, np.int64))
+    assert found.value == pytest.approx(0.28)
+    assert found.high == 0.28  # no request saves more
+    assert 0.26 < found.low < 0.275
 
 
 @pytest.mark.slow

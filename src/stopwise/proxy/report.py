@@ -1,5 +1,6 @@
 """What switching a cascade on would save, and what would change: from its rounds in shadow."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
+from stopwise.checks import Floats
 from stopwise.errors import InvalidParameterError
 from stopwise.logs.log import Log
 from stopwise.policies.contextual import Contextual
@@ -16,7 +19,7 @@ from stopwise.policies.playing import rule_stops
 from stopwise.policies.staged import recorded_rows
 from stopwise.proxy.config import Cascade, Config
 from stopwise.records import Rounds
-from stopwise.reporting.intervals import Z90, Estimate, mean, wilson
+from stopwise.reporting.intervals import Z90, Estimate, around, wilson
 from stopwise.service.recovery import recover_state
 from stopwise.service.tools import reading
 from stopwise.service.tools.exporting import export_rounds
@@ -56,6 +59,18 @@ class Report(msgspec.Struct, frozen=True):
         ]
 
 
+def mean_saving(saved: Floats, stops: NDArray[np.int64]) -> Estimate:
+    """Return what a request saves on average; ``saved`` is what it saves if it ends at each stage.
+
+    The spread is that with one more request at each end, lest requests that all end alike seem
+    certain.
+    """
+    each = saved[stops]
+    spread = float(np.append(each, saved[[0, -1]]).std(ddof=1))
+    value, low, high = around(float(each.mean()), spread / math.sqrt(len(each)), Z90)
+    return Estimate(value, max(low, float(saved.min())), min(high, float(saved.max())))
+
+
 def estimate(cascade: Cascade, policy: Contextual, log: Log) -> Report:
     """Estimate what switching on would mean from a log of rounds.
 
@@ -80,7 +95,7 @@ def estimate(cascade: Cascade, policy: Contextual, log: Log) -> Report:
         cascade.name,
         len(stops),
         float(own[answer]),
-        mean(own[answer] - np.cumsum(own)[stops], Z90),
+        mean_saving(own[answer] - np.cumsum(own), stops),
         wilson(changes.total(), len(stops), Z90),
         {one.name: float((stops == arm).mean()) for arm, one in enumerate(cascade.stage)},
         [(*answers, count) for answers, count in changes.most_common(10)],
