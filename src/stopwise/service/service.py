@@ -18,9 +18,8 @@ from stopwise.service import spec as specs
 from stopwise.service.contexts import Contexts
 from stopwise.service.events import Created, Event, Opened, Reported, Retired, context_of, decode
 from stopwise.service.learner import Learner
-from stopwise.service.ledger import LEARNED
 from stopwise.service.metrics import Counters
-from stopwise.service.outputs import canonical, decode_output
+from stopwise.service.outputs import decode_output
 from stopwise.service.recovery import recover_state, snapshot_process, write_snapshot
 from stopwise.service.refusals import Refusal, conflict, invalid
 from stopwise.service.server_log import LOG
@@ -34,7 +33,6 @@ T = TypeVar("T")
 END = 1 << 60  # beyond any event
 GROWTH = 4  # a new snapshot when the log has grown by a quarter: their cost stays in proportion
 LOOK_EVERY = 1.0  # seconds between looks whether a snapshot is due
-LABELS_SHOWN = 20  # rounds in one answer
 KEEP_UNUSED = 600.0  # seconds that a replica follows a cascade about which nobody asks it
 ON_LOOP = 2e7  # multiplications, about 5 ms: what may take longer runs in a thread
 
@@ -177,20 +175,6 @@ class Service:
         while not self.writer.idle.is_set():
             await self.writer.idle.wait()
 
-    async def state_hash(self) -> m.StateAnswer:
-        """Return the digests of the log and of the state."""
-
-        def compute(state: State) -> m.StateAnswer | None:
-            if len(state.followed()) < len(state.order):
-                return None
-            return m.StateAnswer(state.position, state.log_digest.hex(), state.hash())
-
-        self.check_recovered()
-        while True:
-            await self.cascades()  # all are followed, unless another replica created one just now
-            if (answer := await self.writer.read(compute)) is not None:
-                return answer
-
     def check_recovered(self) -> None:
         """Refuse if the log has not been read yet."""
         if self.recovering:
@@ -331,54 +315,19 @@ class Service:
             wants_label=wants_label,
         )
 
-    # -- labels -------------------------------------------------------------------------------
+    async def state_hash(self) -> m.StateAnswer:
+        """Return the digests of the log and of the state."""
 
-    async def wanted_labels(self, name: str) -> m.WantedLabels:
-        """Return the rounds whose labels a cascade asks for, the oldest first."""
-        learner = await self.look_up(lambda: self.state.learner(name))
-        ledger, shown = learner.ledger, list[m.WantedLabel]()
-        for number, request in ledger.answerable().items():
-            if number < ledger.first:  # forgotten meanwhile
-                continue
-            position = ledger.opened_at[ledger.row(number)]
-            opened, reported = await self.round_events(learner, number)
-            if opened is None or reported is None:  # compacted away while the service runs
-                ledger.logged_from = max(ledger.logged_from, position + 1)
-                continue
-            context = np.frombuffer(context_of(opened, reported, number)).tolist()
-            answers = map(decode_output, reported.outputs)
-            outputs = dict(zip(learner.cascade.names, answers, strict=False))
-            id_, time = ledger.id(number), reported.time
-            shown.append(m.WantedLabel(id_, time, context, outputs, request.probability))
-            if len(shown) == LABELS_SHOWN:
-                break
-        return m.WantedLabels(len(ledger.answerable()), shown)
+        def compute(state: State) -> m.StateAnswer | None:
+            if len(state.followed()) < len(state.order):
+                return None
+            return m.StateAnswer(state.position, state.log_digest.hex(), state.hash())
 
-    async def give_label(self, name: str, id_: str, request: m.LabelRequest) -> m.LabelAnswer:
-        """Add the right answer of a round that has ended."""
-        label = canonical(request.label, "label")
-
-        def find_learned() -> tuple[Learner, int]:
-            learner, number = self.find(name, id_)
-            if learner.ledger.status[learner.ledger.row(number)] != LEARNED:
-                raise conflict("a label is for a round that was learned: report its outputs first")
-            return learner, number
-
-        learner, number = await self.look_up(find_learned)
-        opened, reported = await self.round_events(learner, number)
-        if opened is None or reported is None:
-            words = "the events of this round were compacted away: it is too late for a label"
-            raise Refusal(410, "gone", words)
-        context, outputs = context_of(opened, reported, number), reported.outputs
-        if not outputs:
-            raise conflict("no arm of this round answered: nothing can be learned from a label")
-
-        def give(state: State, time: float) -> Applied:
-            learner = state.learner(name)
-            event = learner.label(number, label, context, outputs, time)
-            return event, m.LabelAnswer(id_, len(learner.ledger.labels), event is None)
-
-        return await self.loaded(lambda: self.submit(give, slow=self.slow_for(name)))
+        self.check_recovered()
+        while True:
+            await self.cascades()  # all are followed, unless another replica created one just now
+            if (answer := await self.writer.read(compute)) is not None:
+                return answer
 
     # -- how requests are carried out ---------------------------------------------------------
 

@@ -21,6 +21,7 @@ from stopwise.policies.estimates import Estimates
 from stopwise.policies.registry import POLICIES
 from stopwise.service import messages as m
 from stopwise.service import service as service_module
+from stopwise.service.labelling import give_label
 from stopwise.service.outputs import canonical, decode_output
 from stopwise.service.service import Service
 from stopwise.service.spec import build
@@ -321,13 +322,13 @@ class Walk:
             return
         one = self.one_of(self.ended.values())
         label = self.labels.get(one.id, self.one_of(["spam", "ham"]))
-        asked = self.service.give_label(self.name, one.id, m.LabelRequest(label))
+        asked = give_label(self.service, self.name, one.id, m.LabelRequest(label))
         takes_labels = self.spec.policy["kind"].startswith(("uss-pd", "uss-laplace"))
         if not takes_labels or not one.done().outputs:
             await refused(self.service, asked, "conflict")
         elif one.id in self.labels:
             assert (await unchanged(self.service, asked)).repeated
-            other = self.service.give_label(self.name, one.id, m.LabelRequest("something else"))
+            other = give_label(self.service, self.name, one.id, m.LabelRequest("something else"))
             await refused(self.service, other, "conflict")
         else:
             assert not (await asked).repeated

@@ -12,6 +12,7 @@ from stopwise.errors import CorruptLogError
 from stopwise.service import messages as m
 from stopwise.service import service as service_module
 from stopwise.service import writer as writer_module
+from stopwise.service.labelling import give_label
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.state import State
@@ -215,7 +216,7 @@ async def test_a_label_finds_outputs_that_are_being_written(path: Path) -> None:
         reporting = asyncio.create_task(service.report("triage", one.id, BOTH))
         await until(lambda: service.state.cascades["triage"].ledger.learned == 1)
         # The outputs are in memory, and not in the log yet.
-        labelling = asyncio.create_task(service.give_label("triage", one.id, m.LabelRequest("no")))
+        labelling = asyncio.create_task(give_label(service, "triage", one.id, m.LabelRequest("no")))
         await until(lambda: service.writer.waiting == 1)
         store.allowed.set()
         assert (await labelling).labelled == 1

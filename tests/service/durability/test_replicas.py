@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from stopwise.service import messages as m
 from stopwise.service import service as service_module
 from stopwise.service.events import Block
+from stopwise.service.labelling import give_label
 from stopwise.service.service import Service
 from stopwise.service.store.postgres import PostgresStore
 from tests.service.core.services import bits_of, folded, running, until
@@ -202,7 +203,7 @@ async def test_each_replica_knows_what_the_other_has_acknowledged(
             assert await report(there, one, str, name) == "learned"
             two = await open_round(there, X, name)
             assert await report(here, two, str, name) == "learned"
-            assert (await there.give_label(name, two.id, m.LabelRequest("1"))).labelled == 1
+            assert (await give_label(there, name, two.id, m.LabelRequest("1"))).labelled == 1
             here, there = there, here
         await here.retire("cascade-0")
         await there.retire("cascade-0")

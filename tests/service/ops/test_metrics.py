@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
+from stopwise.service.labelling import give_label
 from stopwise.service.messages import Arm, BatchRequest, CascadeSpec, LabelRequest, OutputsRequest
 from stopwise.service.metrics import BOUNDS, metrics_page
 from stopwise.service.service import Service
@@ -52,7 +53,7 @@ async def played(service: Service, name: str) -> dict[tuple[str, str], list[int]
         for (first, one), (second, other) in combinations(zip(ARMS, outputs, strict=False), 2):
             pairs[first, second][0] += 1
             pairs[first, second][1] += one != other
-    await service.give_label(name, answers[0].id, LabelRequest(1))
+    await give_label(service, name, answers[0].id, LabelRequest(1))
     return pairs
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import psycopg
 
 from stopwise.service.events import Block
+from stopwise.service.labelling import give_label
 from stopwise.service.messages import (
     Arm,
     BatchRequest,
@@ -79,7 +80,7 @@ async def live(service: Service, seed: int = 0) -> None:
     await service.create(STAGED, None)
     ids = await play(service, 25, seed)
     for id_ in ids[:4]:
-        await service.give_label("triage", id_, LabelRequest("ill"))
+        await give_label(service, "triage", id_, LabelRequest("ill"))
     rng = np.random.default_rng(seed + 1)
     contexts = rng.uniform(-1, 1, (5, 2)).tolist()
     batch, _ = await service.open_rounds("triage", BatchRequest(contexts), "a batch")

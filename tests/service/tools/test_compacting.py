@@ -11,6 +11,7 @@ import pytest
 
 from stopwise.errors import CorruptLogError
 from stopwise.service.dashboard.views import detail
+from stopwise.service.labelling import give_label, wanted_labels
 from stopwise.service.ledger import BLOCK
 from stopwise.service.messages import (
     BatchRequest,
@@ -94,10 +95,10 @@ async def test_the_last_days_remain(where: str) -> None:
         # the service has been running all the time, and continues
         assert await service.state_hash() == before
         with pytest.raises(Refusal) as caught:
-            await service.give_label("triage", old[0], LabelRequest("ill"))
+            await give_label(service, "triage", old[0], LabelRequest("ill"))
         assert caught.value.status == 410
         assert (await service.round("triage", old[0])).context is None
-        await service.give_label("triage", new[0], LabelRequest("ill"))
+        await give_label(service, "triage", new[0], LabelRequest("ill"))
         assert (await service.round("triage", new[0])).context is not None
         assert await report(service, waiting, lambda arm: "ill") == "learned"
         after = await service.state_hash()
@@ -127,7 +128,7 @@ async def test_ended_rounds_are_forgotten(where: str) -> None:
         for ask in (
             service.round("triage", old[7].id),
             report(service, old[7], lambda arm: "ill"),
-            service.give_label("triage", old[7].id, LabelRequest("ill")),
+            give_label(service, "triage", old[7].id, LabelRequest("ill")),
             batch("key"),
         ):
             with pytest.raises(Refusal) as caught:
@@ -163,11 +164,11 @@ async def test_labels_of_deleted_rounds_are_wanted_no_longer(where: str) -> None
             return [one.id for one in opened]
 
         await disagree(3)
-        assert (await service.wanted_labels("triage")).wanted == 3
+        assert (await wanted_labels(service, "triage")).wanted == 3
         await compacted(where)
-        assert await service.wanted_labels("triage") == WantedLabels(0, [])
+        assert await wanted_labels(service, "triage") == WantedLabels(0, [])
         ids = await disagree(2)
-        found = await service.wanted_labels("triage")
+        found = await wanted_labels(service, "triage")
         assert (found.wanted, [one.id for one in found.rounds]) == (2, ids)
         view = service.state.learner("triage").view()
         assert (view.labels_wanted, detail(service.state.learner("triage"))["wanted"]) == (2, 2)

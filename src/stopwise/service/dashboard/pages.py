@@ -18,6 +18,7 @@ from stopwise.service import messages as m
 from stopwise.service.dashboard import drawing, views
 from stopwise.service.http.request import Request, Response, read_json
 from stopwise.service.keys import Key, Keys, Scope
+from stopwise.service.labelling import give_label, wanted_labels
 from stopwise.service.learner import Learner
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
@@ -131,7 +132,7 @@ class Pages:
         """Show the cases whose labels are asked for, with the answers to choose from."""
         learner = self.learner(request, "observe")
         name, names = learner.spec.name, context_names(learner.spec)
-        found = await self._service.wanted_labels(name)
+        found = await wanted_labels(self._service, name)
         values = views.labels_page(name, found, names)
         return "labels.html", {"title": f"Labels of {name}", "c": values}
 
@@ -145,7 +146,7 @@ class Pages:
             request.key = identify(self._keys, request)
         name = (await self._service.look_up(lambda: self.learner(request, "observe"))).spec.name
         label, id_ = read_json(LABEL, await request.body()), request.params["id"]
-        answer = await self._service.give_label(name, id_, label)
+        answer = await give_label(self._service, name, id_, label)
         return Response(200, msgspec.json.encode(answer))
 
     def learner(self, request: Request, scope: Scope | None = None) -> Learner:

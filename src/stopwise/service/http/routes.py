@@ -12,6 +12,7 @@ import msgspec
 from stopwise.service import messages as m
 from stopwise.service.http.request import JSON, Request, Response
 from stopwise.service.keys import Scope
+from stopwise.service.labelling import give_label, wanted_labels
 from stopwise.service.metrics import CONTENT_TYPE, metrics_page
 from stopwise.service.refusals import Refusal
 
@@ -196,7 +197,7 @@ async def label_round(app: "App", request: Request) -> Reply:
     Best of rounds that want it; of others only if they were chosen at random.
     """
     name, id_ = request.params["name"], request.params["id"]
-    return 200, await app.service.give_label(name, id_, request.content)
+    return 200, await give_label(app.service, name, id_, request.content)
 
 
 @_get(
@@ -208,7 +209,7 @@ async def label_round(app: "App", request: Request) -> Reply:
 )
 async def label_requests(app: "App", request: Request) -> Reply:
     """List rounds whose labels the policy asks for, the oldest first."""
-    return 200, await app.service.wanted_labels(request.params["name"])
+    return 200, await wanted_labels(app.service, request.params["name"])
 
 
 # -- the service itself --------------------------------------------------------------------------
