@@ -93,7 +93,7 @@ class _Reading:
     def all(self) -> Parts:
         self.take("rounds", "<i8")
         self.take("explored", "<i8")
-        self.take("effort", "<i8", 3)
+        self.take("effort", "<i8", 4)
         self.take("beaten_by", "<i8", self.n_arms - 1)
         self.history("history", self.n_arms, self.width, len(self.questions))
         for g, d in enumerate(self.grams):

@@ -20,6 +20,9 @@ constexpr double kEarlyOfRate = 30.0;    // … and their number where a rate is
 constexpr double kConfident = 3.0;       // standard deviations from which a fixed depth is trusted
 constexpr std::int64_t kTrial = 64;      // rounds from which the rule is on trial
 
+// Passes over history for one comparison; a damped Newton run needs tens.
+constexpr int kMaxPairPasses = 40;
+
 constexpr double kLongest = 1.01;  // ‖φ‖² ≤ 1, with room for rounding
 constexpr double kLargest = 1.001;  // |φ_c| ≤ 1, likewise
 
@@ -149,7 +152,8 @@ void Learner::load(const double* row, Scratch& scratch) const {
     scratch.norms.assign(grams_.size(), -1.0);
     scratch.bonuses.assign(grams_.size(), -1.0);
     scratch.gains.assign(n_pairs(), kNaN);
-    scratch.judged.assign(n_pairs(), Judged{});
+    scratch.pairs.assign(n_pairs(), PairState{});
+    scratch.settled = false;
     scratch.normed.assign(models_.size(), Normed{});
     scratch.sweep = 1;
 }
@@ -229,7 +233,7 @@ std::size_t Learner::decide(const double* row, const double* noise, Noted* noted
     load(row, scratch_);
     At at(*this, models_, scratch_, noise);
     for (std::size_t i = 0; i < last; ++i) {
-        if (passes(at, i, noted)) return i;
+        if (stops_at(at, i, noted)) return i;
     }
     return last;
 }
@@ -243,74 +247,108 @@ bool Learner::should_stop(const double* row, const double* noise, Noted* noted, 
     }
     load(row, scratch_);
     At at(*this, models_, scratch_, noise);
-    return passes(at, i, noted);
+    return stops_at(at, i, noted);
 }
 
-// Whether going on from i is not worth it, whatever the deeper arm. One proved loss settles it, so
-// all pairs are looked at before any history is, and then the history of the pair that looks most
-// like a loss.
-bool Learner::passes(At& at, std::size_t i, Noted* noted) {
-    const std::size_t deeper = plan_.n_arms - 1 - i;
-    const std::size_t pairs = plan_.transitive ? deeper * (deeper + 1) / 2 : deeper;
-    const std::size_t enough = kMaxRefinements * pairs;
-    for (std::size_t refinements = 0; refinements <= enough; ++refinements) {
-        const bool settle = refinements == enough;  // nothing is gained any more
+// Whether to stop at i. One proved loss decides that, so all pairs are compared before any history
+// is read. Every turn of the loop decides, or refines a comparison, which a pair allows
+// kMaxPairPasses times, or settles everything: so it ends.
+bool Learner::stops_at(At& at, std::size_t i, Noted* noted) {
+    for (;;) {
         ++at.scratch().sweep;
-        Doubt doubt;
-        // The arm that won over this one last time is likely to do so again: look there first.
-        for (std::size_t step = 0; step < deeper; ++step) {
-            std::size_t j = beaten_by_[i] + step;
-            if (j >= plan_.n_arms) j -= deeper;
-            const Judged& judged = judge(at, i, j, settle, noted);
-            if (judged.verdict == Verdict::loses) {
-                beaten_by_[i] = j;
-                return false;
-            }
-            if (judged.verdict == Verdict::unsure) doubt.add(judged.doubt);
-        }
-        if (doubt.j == 0) return true;
-        const bool cautious = refinements >= static_cast<std::size_t>(kPatience) * plan_.n_arms;
-        const std::size_t question = rule_->unsettled(at, doubt.i, doubt.j);
-        models_[question].refine(source(question), rule_->reads_hessian(), cautious, effort_);
+        const PairState state = against_all(at, i, noted);
+        if (state.verdict == Verdict::wins) return true;
+        if (state.verdict == Verdict::loses) return false;
+        refine(at, *state.doubt);
     }
-    return true;
 }
 
-// Whether C_j − C_i > p̃_ij or, if ``transitive``, some arm k between them has (i, k) and (k, j) won:
-// then C_k − C_i > γ_i − γ_k and C_j − C_k > γ_k − γ_j, which add up (docs/theory.md). Of three
-// verdicts, the lesser of two steps is that of a chain, and the greatest of all ways counts.
-const Learner::Judged& Learner::judge(At& at, std::size_t i, std::size_t j, bool settle,
-                                      Noted* noted) const {
-    Judged& judged = at.scratch().judged[pair(i, j)];
-    if (judged.verdict != Verdict::unsure || judged.sweep == at.scratch().sweep) return judged;
-    const Comparison found = compare(at, i, j, settle);
+// The verdict of i against all deeper arms: it must win against each.
+Learner::PairState Learner::against_all(At& at, std::size_t i, Noted* noted) {
+    const std::size_t deeper = plan_.n_arms - 1 - i;
+    PairState all;
+    all.verdict = Verdict::wins;
+    for (std::size_t step = 0; step < deeper; ++step) {
+        std::size_t j = beaten_by_[i] + step;  // the arm that won last time is likely to win again
+        if (j >= plan_.n_arms) j -= deeper;
+        const PairState& one = against(at, i, j, noted);
+        if (one.verdict == Verdict::loses) {
+            beaten_by_[i] = j;
+            return one;
+        }
+        all.verdict = std::min(all.verdict, one.verdict);
+        all.doubt = likelier_loss(all.doubt, one.doubt);
+    }
+    return all;
+}
+
+// The verdict of i against j: it wins if C_j − C_i > p̃_ij or, if ``transitive``, if it wins against
+// some arm k between them, which wins against j: C_k − C_i > γ_i − γ_k and C_j − C_k > γ_k − γ_j add
+// up (docs/theory.md). It loses if all of these ways lose.
+const Learner::PairState& Learner::against(At& at, std::size_t i, std::size_t j,
+                                           Noted* noted) const {
+    PairState& state = at.scratch().pairs[pair(i, j)];
+    if (state.verdict != Verdict::unsure || state.sweep == at.scratch().sweep) return state;
+    const Comparison direct = compare(at, i, j);
     Noted& note = noted[pair(i, j)];
-    note = found.noted;
-    Verdict verdict = found.verdict;
-    Doubt doubt;
-    if (verdict == Verdict::unsure) doubt = {i, j, found.margin};
+    note = direct.noted;
+    Verdict verdict = direct.verdict;
+    std::optional<Doubt> doubt;
+    if (verdict == Verdict::unsure) doubt = {i, j, direct.margin};
     for (std::size_t k = i + 1; plan_.transitive && verdict != Verdict::wins && k < j; ++k) {
-        const Judged& first = judge(at, i, k, settle, noted);
+        const PairState& first = against(at, i, k, noted);
         if (first.verdict == Verdict::loses) continue;
-        const Judged& second = judge(at, k, j, settle, noted);
-        const Verdict chain = std::min(first.verdict, second.verdict);
-        if (chain == Verdict::wins) note.through = static_cast<double>(k);
-        if (chain == Verdict::unsure) {
-            doubt.add(first.doubt);
-            doubt.add(second.doubt);
-        }
-        verdict = std::max(verdict, chain);
+        const PairState& second = against(at, k, j, noted);
+        if (second.verdict == Verdict::loses) continue;
+        verdict = std::min(first.verdict, second.verdict);  // the chain wins, or may win yet
+        if (verdict == Verdict::wins) note.through = static_cast<double>(k);
+        doubt = likelier_loss(doubt, likelier_loss(first.doubt, second.doubt));
     }
+    if (verdict != Verdict::unsure) doubt.reset();  // one way has won, whatever the others do
     // not a comparison that the decision rests on, yet
-    if (found.verdict == Verdict::unsure || verdict == Verdict::unsure) note.estimate = kNaN;
-    judged = {verdict, doubt, at.scratch().sweep};
-    return judged;
+    if (direct.verdict == Verdict::unsure || verdict == Verdict::unsure) note.estimate = kNaN;
+    state.verdict = verdict;
+    state.doubt = doubt;
+    state.sweep = at.scratch().sweep;
+    return state;
 }
 
-// Compare the gap of (i, j) with its upper value; ``settle`` decides whatever the certificate. Where
-// labels show that going on gains g < 1 on disagreement, it corrects at most p̃·g, and gap > p̃·g is
-// the test gap/g > p̃.
-Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j, bool settle) const {
+std::optional<Learner::Doubt> Learner::likelier_loss(const std::optional<Doubt>& one,
+                                                     const std::optional<Doubt>& other) {
+    if (!one) return other;
+    if (!other) return one;
+    return other->margin < one->margin ? other : one;
+}
+
+// Read the history once more for a comparison. If that has not helped for long, rounding keeps the
+// certificate from deciding: solve every regression, and compare the estimates as they are.
+void Learner::refine(At& at, const Doubt& doubt) {
+    PairState& state = at.scratch().pairs[pair(doubt.i, doubt.j)];
+    if (state.refinements == kMaxPairPasses) {
+        solve(models_, effort_);
+        at.scratch().settled = true;
+        ++effort_.settled;
+        return;
+    }
+    const std::size_t question = rule_->unsettled(at, doubt.i, doubt.j);
+    const bool cautious = state.refinements >= kPatience;
+    models_[question].refine(source(question), rule_->reads_hessian(), cautious, effort_);
+    ++state.refinements;
+}
+
+// Solve every regression; return whether all converged.
+bool Learner::solve(std::vector<Model>& models, Effort& effort) const {
+    bool converged = true;
+    for (std::size_t k = 0; k < models.size(); ++k) {
+        converged = models[k].solve(source(k), rule_->reads_hessian(), effort) && converged;
+    }
+    return converged;
+}
+
+// Compare the gap of (i, j) with its upper value. Where labels show that going on gains g < 1 on
+// disagreement, it corrects at most p̃·g, and gap > p̃·g is the test gap/g > p̃.
+Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j) const {
+    const bool settle = at.scratch().settled;  // by the estimate, whatever its certificate
     const std::size_t ij = i * plan_.n_arms + j;
     const double gain = at.gain(pair(i, j));
     double gap = plan_.gaps[ij], threshold = thresholds_[ij];
@@ -340,17 +378,15 @@ bool Learner::evidence(const double* row, const double* noise, std::size_t stop,
     load(row, scratch);
     std::vector<Model> models = models_;
     Effort effort;
-    bool settled = true;
-    for (std::size_t k = 0; k < models.size(); ++k) {
-        settled = models[k].solve(source(k), rule_->reads_hessian(), effort) && settled;
-    }
+    const bool converged = solve(models, effort);
+    scratch.settled = true;
     At at(*this, models, scratch, noise);
     std::fill_n(noted, n_pairs(), kNotCompared);
     ++at.scratch().sweep;
     for (std::size_t i = 0; i <= stop; ++i) {
-        for (std::size_t j = i + 1; j < plan_.n_arms; ++j) judge(at, i, j, true, noted);
+        for (std::size_t j = i + 1; j < plan_.n_arms; ++j) against(at, i, j, noted);
     }
-    return settled;
+    return converged;
 }
 
 std::vector<Evidence> Learner::explain(const Noted* noted, std::size_t stop) const {
@@ -604,7 +640,8 @@ void Learner::restore(const unsigned char* bytes, std::size_t size) {
 void Learner::archive(Archive& with) {
     with.count(rounds_, kMostCounted, "its number of rounds");
     with.count(explored_, 1, "whether it has explored");
-    for (std::int64_t* n : {&effort_.passes, &effort_.hessians, &effort_.rows_visited}) {
+    for (std::int64_t* n :
+         {&effort_.passes, &effort_.hessians, &effort_.rows_visited, &effort_.settled}) {
         with.count(*n, kMostCounted, "its passes");
     }
     for (std::size_t i = 0; i + 1 < plan_.n_arms; ++i) {

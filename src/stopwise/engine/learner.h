@@ -7,6 +7,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -148,17 +149,18 @@ private:
         double margin;
         Noted noted;
     };
-    struct Doubt {  // a pair that is not settled; none if j = 0
-        std::size_t i = 0, j = 0;
-        double margin = 0.0;  // by which its gap seems to win
-        void add(const Doubt& other) {  // the one that looks most like a loss remains
-            if (other.j != 0 && (j == 0 || other.margin < margin)) *this = other;
-        }
+    // A comparison that the certificate does not decide yet, and by how much its gap seems to win.
+    struct Doubt {
+        std::size_t i, j;
+        double margin;
     };
-    struct Judged {
+    // What is known about a pair at the context at hand. Exactly the unsure verdicts have a doubt:
+    // the comparison to refine next.
+    struct PairState {
         Verdict verdict = Verdict::unsure;
-        Doubt doubt;            // what leaves it unsure
-        std::size_t sweep = 0;  // when it was last looked at
+        std::optional<Doubt> doubt;
+        std::size_t sweep = 0;  // in which the verdict was last computed
+        int refinements = 0;    // passes over history for the pair's own comparison
     };
     class At;
     struct Normed {  // ‖φ‖_{H⁻¹}, and when it was computed
@@ -170,7 +172,8 @@ private:
         std::vector<double> norms;    // ‖φ‖_{V⁻¹} of each V, < 0 while not computed
         std::vector<double> bonuses;
         std::vector<double> gains;   // of each pair, NaN while not computed
-        std::vector<Judged> judged;  // of each pair
+        std::vector<PairState> pairs;
+        bool settled = false;        // every estimate was solved for: compare them as they are
         std::vector<Normed> normed;  // of each question
         std::size_t sweep = 0;       // changes when an estimate is refined
         Numbers work;
@@ -191,9 +194,14 @@ private:
     void advance(Gram& gram, std::size_t d, const double* phi, double now) const;
     Factor factored(const Numbers& sums, std::size_t d) const;
     double radius_of(const Gram& gram) const;
-    bool passes(At& at, std::size_t i, Noted* noted);
-    const Judged& judge(At& at, std::size_t i, std::size_t j, bool settle, Noted* noted) const;
-    Comparison compare(At& at, std::size_t i, std::size_t j, bool settle) const;
+    bool stops_at(At& at, std::size_t i, Noted* noted);
+    PairState against_all(At& at, std::size_t i, Noted* noted);
+    const PairState& against(At& at, std::size_t i, std::size_t j, Noted* noted) const;
+    Comparison compare(At& at, std::size_t i, std::size_t j) const;
+    static std::optional<Doubt> likelier_loss(const std::optional<Doubt>& one,
+                                              const std::optional<Doubt>& other);
+    void refine(At& at, const Doubt& doubt);
+    bool solve(std::vector<Model>& models, Effort& effort) const;
     void complete(const unsigned char* given, std::size_t stop);
     bool draw(At& at, std::size_t question, double u);
     std::size_t better_depth() const;

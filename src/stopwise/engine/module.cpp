@@ -380,6 +380,7 @@ std::map<std::string, std::int64_t> effort(SharedLearner& shared) {
         return {{"passes", effort.passes},
                 {"hessians", effort.hessians},
                 {"rows_visited", effort.rows_visited},
+                {"settled", effort.settled},
                 {"rows_stored", static_cast<std::int64_t>(shared.value.history().rows())}};
     });
 }

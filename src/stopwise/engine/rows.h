@@ -9,6 +9,7 @@ namespace stopwise {
 // What exactness has cost so far.
 struct Effort {
     std::int64_t passes = 0, hessians = 0, rows_visited = 0;
+    std::int64_t settled = 0;  // decisions without a certificate (docs/certificate.md)
 };
 
 struct Source {

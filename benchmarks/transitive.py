@@ -1,0 +1,237 @@
+"""Transitive decisions against the closure of exact solves, and passes over history per decision."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import stopwise as sw
+from benchmarks.report import table
+from benchmarks.timing import progress
+from stopwise.reference import radius, sigmoid
+
+Array = NDArray[np.float64]
+
+ARMS = (4, 5, 6, 7)
+ROUNDS_OF_A_RUN = 150
+FULL, QUICK = 500_000, 4_000
+TIE = 1e-9  # in probability: margins smaller than this may go either way
+
+NOTE = """\
+Each run draws its costs, error rates, number of features, ridge and outputs. "wrong" are stops
+that the closure of the exact solves excludes; "ties" are rounds in which a margin below 1e-9
+leaves more than one stop possible. "settled" are decisions that no certificate could prove."""
+
+
+@dataclass
+class ExactClosure:
+    """The transitive rule over exact solves: plain numpy, no code of the engine.
+
+    Every round solves the regressions of all pairs to convergence, in one batch.
+    """
+
+    kind: str  # "laplace" or "pd"
+    cumulative: Array
+    ridge: float
+    dim: int
+    z: float = 0.5
+    sigma: float = 0.1
+    half_life: float | None = None
+
+    def __post_init__(self) -> None:
+        """Start with no rounds."""
+        n_arms = len(self.cumulative)
+        self.pairs = np.array(list(combinations(range(n_arms), 2)))
+        first, second = self.pairs.T
+        self.gaps = self.cumulative[second] - self.cumulative[first]
+        self.rows: list[Array] = []
+        self.stops: list[int] = []
+        self.differ: list[NDArray[np.bool_]] = []
+        self.theta_hat = np.zeros((len(self.pairs), self.dim))
+
+    def observe(self, phi: Array, outputs: NDArray[np.int64], stop: int) -> None:
+        """Add a round in which the arms up to ``stop`` ran."""
+        first, second = self.pairs.T
+        self.rows.append(phi)
+        self.stops.append(stop)
+        self.differ.append(outputs[first] != outputs[second])
+
+    def refit(self, rows: Array) -> None:
+        """Replace the features of all rounds."""
+        self.rows = list(rows)
+        self.dim = rows.shape[1]
+        self.theta_hat = np.zeros((len(self.pairs), self.dim))
+
+    def margins(self, phi: Array) -> Array:
+        """C_j − C_i − p̃_ij(x) of every pair."""
+        n = len(self.rows)
+        rows = np.array(self.rows).reshape(n, self.dim)
+        decay = 1.0 if self.half_life is None else 2.0 ** (-1.0 / self.half_life)
+        weights = decay ** np.arange(n - 1, -1, -1)[:, None]
+        ran = np.array(self.stops)[:, None] >= self.pairs[:, 1]
+        weights = weights * ran  # (rounds, pairs)
+        effective = float(n if decay == 1.0 else (1 - decay**n) / (1 - decay))
+        hessian = self._solve(rows, weights)
+        logits = self.theta_hat @ phi
+        if self.kind == "laplace":
+            solved = np.linalg.solve(hessian, np.tile(phi, (len(self.pairs), 1))[:, :, None])
+            bonus = self.z * (1 + 4 / (1 + effective / 20)) * np.sqrt(solved[:, :, 0] @ phi)
+        else:
+            alpha = radius(
+                effective, self.dim, len(self.cumulative), 0.05, self.sigma, 0.25, 0.0, 0.0
+            )
+            bonus = np.array([alpha * self._norm(phi, rows, w) for w in weights.T])
+        return self.gaps - sigmoid(logits + bonus)
+
+    def stop(self, margins: Array, tolerance: float) -> int:
+        """The first arm that wins against all deeper arms, directly or through others."""
+        n_arms = len(self.cumulative)
+        wins = np.zeros((n_arms, n_arms), dtype=bool)
+        wins[self.pairs[:, 0], self.pairs[:, 1]] = margins > tolerance
+        for k in range(n_arms):  # Warshall's algorithm
+            wins |= wins[:, k, None] & wins[k]
+        for i in range(n_arms - 1):
+            if wins[i, i + 1 :].all():
+                return i
+        return n_arms - 1
+
+    def possible_stops(self, phi: Array) -> tuple[int, int]:
+        """The first and the last stop that margins within `TIE` of zero leave open."""
+        margins = self.margins(phi)
+        return self.stop(margins, -TIE), self.stop(margins, TIE)
+
+    def _solve(self, rows: Array, weights: Array) -> Array:
+        """Solve all pairs by damped Newton steps; return the Hessians at the solutions."""
+        answers = np.array(self.differ, dtype=float)
+        ridge = self.ridge * np.eye(self.dim)
+        theta = self.theta_hat
+        outer = rows[:, :, None] * rows[:, None, :]
+        outer = outer.reshape(len(rows), -1)
+        for _ in range(1000):
+            p = sigmoid(rows @ theta.T)
+            curvature = weights * p * (1 - p)
+            hessian = (curvature.T @ outer).reshape(-1, self.dim, self.dim) + ridge
+            gradient = (weights * (answers - p)).T @ rows - self.ridge * theta
+            step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
+            move = np.maximum(np.abs(rows @ step.T).max(axis=0), 1e-300)
+            theta = theta + (np.log1p(move) / move)[:, None] * step
+            if np.abs(step).max() <= 1e-8 * max(1.0, np.abs(theta).max()):
+                self.theta_hat = theta  # the next step would be of the order of rounding
+                p = sigmoid(rows @ theta.T)
+                curvature = weights * p * (1 - p)
+                return (curvature.T @ outer).reshape(-1, self.dim, self.dim) + ridge
+        raise ArithmeticError("Newton's method did not converge")
+
+    def _norm(self, phi: Array, rows: Array, weights: Array) -> float:
+        gram = (rows.T * weights) @ rows
+        return math.sqrt(phi @ np.linalg.solve(gram, phi))
+
+
+@dataclass
+class Tally:
+    """What a number of rounds showed."""
+
+    rounds: int = 0
+    wrong: int = 0
+    ties: int = 0
+    settled: int = 0
+    most_passes: int = 0
+    most_per_pair: float = 0.0
+    shallower: int = 0  # rounds in which a chain changed the stop
+    stops: NDArray[np.int64] = field(default_factory=lambda: np.zeros(max(ARMS), dtype=np.int64))
+
+    def add(self, other: Tally) -> None:
+        """Add the rounds of another tally."""
+        self.rounds += other.rounds
+        self.wrong += other.wrong
+        self.ties += other.ties
+        self.settled += other.settled
+        self.shallower += other.shallower
+        self.most_passes = max(self.most_passes, other.most_passes)
+        self.most_per_pair = max(self.most_per_pair, other.most_per_pair)
+        self.stops += other.stops
+
+
+def play(
+    kind: str, n_arms: int, seed: int, n_rounds: int = ROUNDS_OF_A_RUN, **options: Any
+) -> Tally:
+    """Play random rounds, compare every stop with the closure of exact solves."""
+    rng = np.random.default_rng([n_arms, seed, len(kind)])
+    costs = rng.uniform(0.01, 0.25, n_arms)
+    dim = int(rng.integers(2, 5))
+    cascade = sw.Cascade(costs)
+    ridge = float(10.0 ** rng.uniform(-3, -1))
+    settings: dict[str, Any] = {"ridge": ridge, "transitive": True, **options}
+    features = sw.Polynomial(1)
+    if kind == "laplace":
+        policy: Any = sw.USSLaplace(cascade, features, dim - 1, **settings)
+        exact = ExactClosure(kind, cascade.cumulative, ridge, dim)
+    else:
+        sigma = float(rng.uniform(0.01, 0.05))
+        settings |= {"sigma": sigma, "forced_rounds": 20}
+        policy = sw.USSPD(cascade, features, dim - 1, **settings)
+        exact = ExactClosure(kind, cascade.cumulative, ridge, dim, sigma=sigma)
+    exact.half_life = options.get("half_life")
+    contexts = rng.uniform(-1, 1, (n_rounds, dim - 1))
+    phi = np.column_stack([np.ones(n_rounds), contexts]) / math.sqrt(dim)
+    outputs = draw_outputs(rng, contexts, n_arms)
+    tally, before = Tally(rounds=n_rounds), 0
+    for x, row, y in zip(contexts, phi, outputs, strict=True):
+        stop = policy.decide(x).stop
+        spent = policy.effort["passes"] - before
+        tally.most_passes = max(tally.most_passes, spent)
+        tally.most_per_pair = max(tally.most_per_pair, spent / len(exact.pairs))
+        if policy.rounds >= policy.forced_rounds:
+            first, last = exact.possible_stops(row)
+            tally.ties += first != last
+            tally.wrong += not first <= stop <= last
+        tally.stops[stop] += 1
+        policy.observe(x, y[: stop + 1].tolist())
+        exact.observe(row, y, stop)
+        before = policy.effort["passes"]
+    tally.settled = policy.effort.get("settled", 0)
+    return tally
+
+
+def draw_outputs(
+    rng: np.random.Generator, contexts: Array, n_arms: int
+) -> NDArray[np.int64]:
+    """Outputs whose errors are nested, independent, or depend on the context."""
+    n = len(contexts)
+    rates = np.sort(rng.uniform(0, 0.5, n_arms))[::-1]
+    slope = rng.uniform(0, 3)
+    logits = np.log(rates / (1 - rates)) + slope * contexts[:, :1]
+    nested = rng.random() < 0.5
+    uniform = rng.random((n, 1)) if nested else rng.random((n, n_arms))
+    return (uniform < sigmoid(logits)).astype(np.int64)
+
+
+def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
+    """Compare random transitive rounds of USS-Laplace and USS-PD with exact solves."""
+    kinds = ("laplace", "pd")
+    each = (QUICK if quick else FULL) // (len(kinds) * len(ARMS))
+    rows: list[list[Any]] = []
+    total = Tally()
+    for kind in kinds:
+        for n_arms in ARMS:
+            tally = Tally()
+            for seed in range(math.ceil(each / ROUNDS_OF_A_RUN)):
+                progress(f"transitive: {kind}, {n_arms} arms, {tally.rounds:,} rounds")
+                tally.add(play(kind, n_arms, seed))
+            rows.append([f"{kind}, K = {n_arms}", *_columns(tally)])
+            total.add(tally)
+    rows.append(["all", *_columns(total)])
+    progress("")
+    columns = ["", "rounds", "wrong", "ties", "settled", "most passes", "most per pair"]
+    result = {"rows": [dict(zip(columns, row, strict=True)) for row in rows]}
+    return table("Transitive decisions against exact solves", columns, rows, NOTE), result
+
+
+def _columns(tally: Tally) -> list[Any]:
+    counts = [f"{n:,}" for n in (tally.rounds, tally.wrong, tally.ties, tally.settled)]
+    return [*counts, f"{tally.most_passes:,}", f"{tally.most_per_pair:.1f}"]
