@@ -153,7 +153,7 @@ void Learner::load(const double* row, Scratch& scratch) const {
     scratch.bonuses.assign(grams_.size(), -1.0);
     scratch.gains.assign(n_pairs(), kNaN);
     scratch.pairs.assign(n_pairs(), PairState{});
-    scratch.settled = false;
+    scratch.solved = scratch.settled = false;
     scratch.normed.assign(models_.size(), Normed{});
     scratch.sweep = 1;
 }
@@ -251,8 +251,8 @@ bool Learner::should_stop(const double* row, const double* noise, Noted* noted, 
 }
 
 // Whether to stop at i. One proved loss decides that, so all pairs are compared before any history
-// is read. Every turn of the loop decides, or refines a comparison, which a pair allows
-// kMaxPairPasses times, or settles everything: so it ends.
+// is read. The loop ends: `refine` reads history at most kMaxPairPasses times for a pair, then solves
+// all regressions once, then settles, and no verdict is unsure after that.
 bool Learner::stops_at(At& at, std::size_t i, Noted* noted) {
     for (;;) {
         ++at.scratch().sweep;
@@ -302,7 +302,8 @@ const Learner::PairState& Learner::against(At& at, std::size_t i, std::size_t j,
         if (second.verdict == Verdict::loses) continue;
         verdict = std::min(first.verdict, second.verdict);  // the chain wins, or may win yet
         if (verdict == Verdict::wins) note.through = static_cast<double>(k);
-        doubt = likelier_loss(doubt, likelier_loss(first.doubt, second.doubt));
+        // Of several ways, refine the likeliest to win; of its steps, the likeliest to lose.
+        doubt = likelier_win(doubt, likelier_loss(first.doubt, second.doubt));
     }
     if (verdict != Verdict::unsure) doubt.reset();  // one way has won, whatever the others do
     // not a comparison that the decision rests on, yet
@@ -320,20 +321,31 @@ std::optional<Learner::Doubt> Learner::likelier_loss(const std::optional<Doubt>&
     return other->margin < one->margin ? other : one;
 }
 
-// Read the history once more for a comparison. If that has not helped for long, rounding keeps the
-// certificate from deciding: solve every regression, and compare the estimates as they are.
+std::optional<Learner::Doubt> Learner::likelier_win(const std::optional<Doubt>& one,
+                                                    const std::optional<Doubt>& other) {
+    if (!one) return other;
+    if (!other) return one;
+    return other->margin > one->margin ? other : one;
+}
+
+// Bring a comparison closer to its verdict: read the history once more for it. Where that has not
+// helped for long (separable pairs with a tiny ridge), solve every regression to the end. If
+// rounding leaves even that without a certificate, compare the estimates as they are.
 void Learner::refine(At& at, const Doubt& doubt) {
-    PairState& state = at.scratch().pairs[pair(doubt.i, doubt.j)];
-    if (state.refinements == kMaxPairPasses) {
+    Scratch& scratch = at.scratch();
+    PairState& state = scratch.pairs[pair(doubt.i, doubt.j)];
+    if (state.refinements < kMaxPairPasses) {
+        const std::size_t question = rule_->unsettled(at, doubt.i, doubt.j);
+        const bool cautious = state.refinements >= kPatience;
+        models_[question].refine(source(question), rule_->reads_hessian(), cautious, effort_);
+        ++state.refinements;
+    } else if (!scratch.solved) {
         solve(models_, effort_);
-        at.scratch().settled = true;
+        scratch.solved = true;
+    } else {
+        scratch.settled = true;
         ++effort_.settled;
-        return;
     }
-    const std::size_t question = rule_->unsettled(at, doubt.i, doubt.j);
-    const bool cautious = state.refinements >= kPatience;
-    models_[question].refine(source(question), rule_->reads_hessian(), cautious, effort_);
-    ++state.refinements;
 }
 
 // Solve every regression; return whether all converged.

@@ -1,8 +1,8 @@
-// A learner: everything seen so far, one model per question, and the decision rule.
+// A learner: the history, one model per question, the labels, and the stopping test.
 //
-// `decide` and `observe` serve one round, `run` and `learn` a series; all are the same two
-// functions, so the same events give the same decisions, bit for bit. A learner owns its memory and
-// can be copied. It has no lock: threads that share one must take turns.
+// `decide` or `should_stop`, then `observe`, and perhaps `label`, are one round. Batches (module.cpp)
+// call the same functions for every round, so the same events give the same decisions, bit for bit.
+// A learner owns its memory and can be copied. It has no lock: threads that share one must take turns.
 #pragma once
 
 #include <limits>
@@ -76,6 +76,7 @@ public:
     //
     //     B = {i : C_j − C_i > p̃_ij(x) for all j > i} ∪ {K},  stop at min B     (the paper, Lemma 2)
     //
+    // or, if ``transitive``, with the closure of these comparisons under chains.
     // ``row`` are the features, ``noise`` a draw per pair or null, ``noted`` gets the numbers of
     // every comparison (n_pairs of them). Learns nothing.
     std::size_t decide(const double* row, const double* noise, Noted* noted);
@@ -173,7 +174,8 @@ private:
         std::vector<double> bonuses;
         std::vector<double> gains;   // of each pair, NaN while not computed
         std::vector<PairState> pairs;
-        bool settled = false;        // every estimate was solved for: compare them as they are
+        bool solved = false;         // every regression was solved to the end
+        bool settled = false;        // comparisons are by the estimates, whatever the certificate
         std::vector<Normed> normed;  // of each question
         std::size_t sweep = 0;       // changes when an estimate is refined
         Numbers work;
@@ -200,6 +202,8 @@ private:
     Comparison compare(At& at, std::size_t i, std::size_t j) const;
     static std::optional<Doubt> likelier_loss(const std::optional<Doubt>& one,
                                               const std::optional<Doubt>& other);
+    static std::optional<Doubt> likelier_win(const std::optional<Doubt>& one,
+                                             const std::optional<Doubt>& other);
     void refine(At& at, const Doubt& doubt);
     bool solve(std::vector<Model>& models, Effort& effort) const;
     void complete(const unsigned char* given, std::size_t stop);

@@ -103,5 +103,9 @@ class Estimates(Policy):
 
     @property
     def effort(self) -> dict[str, int]:
-        """What exactness has cost so far: passes over history, and rows visited by them."""
+        """The work done for exact decisions so far (docs/certificate.md).
+
+        ``passes`` over history, ``hessians`` computed and ``rows_visited`` in them, ``rows_stored``
+        now, and decisions ``settled`` without a certificate, normally none.
+        """
         return self.learner.effort

@@ -149,6 +149,7 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
     (_COUNTER, "refits", "Passes over history that exact decisions needed.", _effort("passes")),
     (_COUNTER, "hessians", "Hessians computed in these passes.", _effort("hessians")),
     (_COUNTER, "rows_visited", "Rows visited by these passes.", _effort("rows_visited")),
+    (_COUNTER, "settled", "Decisions made without a certificate.", _effort("settled")),
     (_GAUGE, "open_rounds", "Rounds that wait for outputs.", lambda one: len(one.ledger.open)),
     (_GAUGE, "labels_wanted", "Labels asked for.", lambda one: len(one.ledger.answerable())),
     (_GAUGE, "rows_stored", "Distinct rows of history in memory.", _effort("rows_stored")),

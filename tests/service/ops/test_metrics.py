@@ -76,6 +76,7 @@ async def test_the_page_has_what_was_done_also_after_a_restart(tmp_path: Path) -
     expected = {"outputs_total": 35, "labels_total": 1, "open_rounds": 5}
     expected |= {"refits_total": effort["passes"], "hessians_total": effort["hessians"]}
     expected |= {"rows_stored": effort["rows_stored"], "rows_visited_total": effort["rows_visited"]}
+    expected |= {"settled_total": effort["settled"]}
     for name, value in expected.items():
         assert page(name, cascade="triage") == value, name
     assert effort["rows_stored"] > 0

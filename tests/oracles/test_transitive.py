@@ -1,0 +1,135 @@
+"""Transitive decisions are the closure of exact solves, and take few passes over history.
+
+The oracle (`benchmarks.transitive`) solves the regressions of all pairs in every round in plain
+numpy and closes the wins by Warshall's algorithm. Seeds are fixed: there are no false alarms.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from benchmarks.transitive import ARMS, Tally, draw_outputs, play
+from tests.oracles.solve_every_round import Referee
+
+# Runs of 150 rounds that reach nested chains while inner pairs are won through chains of their own.
+# An engine that refines such pairs takes 3,000 to 10,500 passes in one decision of each, and stops
+# wrongly in laplace 4 to 7 and pd 6 and 7.
+SEEDS = {
+    ("laplace", 4): {None: [28, 97], 60.0: [28, 51]},
+    ("laplace", 5): {None: [14, 19], 60.0: [13, 72]},
+    ("laplace", 6): {None: [21, 29], 60.0: [26, 28, 41]},
+    ("laplace", 7): {None: [7, 19], 60.0: [4, 34, 38]},
+    ("pd", 4): {None: [34, 87], 60.0: [11, 87]},
+    ("pd", 5): {None: [10, 19], 60.0: [5, 19]},
+    ("pd", 6): {None: [4, 7], 60.0: [1, 4]},
+    ("pd", 7): {None: [13, 51], 60.0: [24, 51]},
+}
+MOST_PASSES_PER_PAIR = 50
+
+
+def assert_exact(tally: Tally) -> None:
+    assert tally.wrong == 0
+    assert tally.ties == 0
+    assert tally.settled == 0
+    assert tally.most_per_pair <= MOST_PASSES_PER_PAIR
+    assert tally.chains > 0  # otherwise the closure was not tested
+
+
+@pytest.mark.parametrize("half_life", [None, 60.0], ids=["all rounds count", "forgetting"])
+@pytest.mark.parametrize(("kind", "n_arms"), SEEDS)
+def test_stops_are_those_of_the_closure_of_exact_solves(
+    kind: str, n_arms: int, half_life: float | None
+) -> None:
+    tally = Tally()
+    for seed in [*range(5), *SEEDS[kind, n_arms][half_life]]:
+        tally.add(play(kind, n_arms, seed, half_life=half_life))
+    assert_exact(tally)
+
+
+@pytest.mark.parametrize("n_arms", ARMS)
+def test_stops_are_those_of_the_closure_with_labels(n_arms: int) -> None:
+    """With labels the test of a pair is gap > p̃·g̃; the referee computes the gains, too."""
+    rng = np.random.default_rng(n_arms)
+    n, cascade = 80, sw.Cascade(rng.uniform(0.01, 0.2, n_arms))
+    contexts = rng.uniform(-1, 1, (n, 2))
+    outputs = draw_outputs(rng, contexts, np.linspace(0.4, 0.05, n_arms))
+    settings: dict[str, Any] = {"ridge": 0.05, "labels": 0.5, "explore": 0.0}
+    policy = sw.USSLaplace(cascade, sw.Polynomial(1), 2, **settings)
+    phi = np.column_stack([np.ones(n), contexts]) / np.sqrt(3)
+    referee = Referee(
+        [phi] * (n_arms - 1), outputs, cascade.cumulative, 0.05, z=0.5, transitive=True,
+        labels=0.5, linear=3,
+    )  # fmt: skip
+    labels = stops = 0
+    for t, (x, y) in enumerate(zip(contexts, outputs, strict=True)):
+        stop = referee.decide(t)
+        assert policy.decide(x).stop == stop, t
+        request = policy.observe(x, y[: stop + 1].tolist())
+        expected = referee.learn(t, stop, stop)
+        assert (request is None) == (expected is None)
+        stops += stop < n_arms - 1
+        if request is not None and expected is not None:
+            ran = tuple(y[: stop + 1].tolist())
+            policy.label(sw.Round("", 0.0, tuple(x), ran, ran, stop, stop, request=request), 0)
+            referee.label(t, stop, stop, 0, expected)
+            labels += 1
+    assert referee.closest > 1e-9
+    assert policy.effort["settled"] == 0
+    assert labels > 5
+    assert stops > 5
+
+
+def test_default_policies_need_few_passes() -> None:
+    """Refining settled pairs takes 3,000 passes in rounds 128 and 256 of this run."""
+    rng = np.random.default_rng([1, 8])
+    cascade = sw.Cascade(rng.uniform(0.01, 0.25, 4))
+    policy = sw.USSLaplace(cascade, context_dim=3)
+    contexts = rng.uniform(-1, 1, (300, 3))
+    rates = np.sort(rng.uniform(0, 0.5, 4))[::-1]
+    most = before = 0
+    for x, y in zip(contexts, draw_outputs(rng, contexts, rates), strict=True):
+        stop = policy.decide(x).stop
+        most = max(most, policy.effort["passes"] - before)
+        policy.observe(x, y[: stop + 1].tolist())
+        before = policy.effort["passes"]
+    assert most <= MOST_PASSES_PER_PAIR * len(cascade.pairs())
+    assert policy.effort["settled"] == 0
+
+
+def test_a_tie_within_rounding_is_settled_by_the_estimates(tmp_path: Path) -> None:
+    """A tiny ridge and nearly dependent features leave 1e-8 in the logit that nothing can prove."""
+
+    def learned(gap: float) -> sw.USSLaplace:
+        rng = np.random.default_rng(0)
+        contexts = rng.uniform(-1, 1, (300, 3))
+        contexts[:, 2] = contexts[:, 0] + 1e-5 * contexts[:, 2]
+        settings: dict[str, Any] = {"ridge": 1e-6, "forced_rounds": 0}
+        policy = sw.USSLaplace(sw.Cascade([0.0, gap]), sw.Polynomial(2), 3, **settings)
+        for x in contexts:
+            policy.observe(x, [0, int(x[0] + x[1] > 0.3)])
+        return policy
+
+    x = [0.1, 0.2, 0.1]
+    tie = learned(0.3).decide(x).evidence[0].disagreement_ucb
+    for gap, settled, stop in [(tie - 1e-4, 0, 1), (tie, 1, None), (tie + 1e-4, 0, 0)]:
+        policy = learned(gap)
+        decision = policy.decide(x)
+        assert policy.effort["settled"] == settled
+        assert stop is None or decision.stop == stop
+        policy.save(tmp_path / "policy")
+        assert sw.load(tmp_path / "policy").effort == policy.effort
+
+
+@pytest.mark.slow
+def test_random_transitive_rounds_are_exact() -> None:
+    """48,000 rounds; ``python -m benchmarks --only transitive`` compares 500,000."""
+    tally = Tally()
+    for kind in ("laplace", "pd"):
+        for n_arms in ARMS:
+            for seed in range(1000, 1040):
+                tally.add(play(kind, n_arms, seed))
+    assert tally.rounds == 48_000
+    assert_exact(tally)
