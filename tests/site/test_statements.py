@@ -31,7 +31,9 @@ CONTRIBUTING = TEXTS["CONTRIBUTING.md"]
 def mentions(pattern: str) -> list[tuple[str, str]]:
     """Return each match of a pattern with the page that it is on."""
     return [
-        (page, match) for page, text in TEXTS.items() for match in re.findall(pattern, text, re.M)
+        (page, match)
+        for page, text in TEXTS.items()
+        for match in re.findall(pattern, text, re.MULTILINE)
     ]
 
 
@@ -39,7 +41,7 @@ def table_after(page: str, marker: str) -> list[list[str]]:
     """Return the cells of the first table after a text, without its two header lines."""
     _, _, after = TEXTS[page].partition(marker)
     assert after, f"{page} has no {marker!r}"
-    table = re.search(r"(?:^\|.*\n)+", after, re.M)
+    table = re.search(r"(?:^\|.*\n)+", after, re.MULTILINE)
     assert table
     lines = table[0].splitlines()[2:]
     # A bar within a cell is written as \|.
@@ -103,7 +105,7 @@ def test_commands_and_their_options_exist() -> None:
 
 def test_make_targets_modules_and_scripts_exist() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    targets = set(re.findall(r"^([a-z-]+):.*##", makefile, re.M))
+    targets = set(re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE))
     found = mentions(r"(?:`|^)make ([a-z-]+)(?=[` \n])")
     assert len(found) > 10
     assert [(page, target) for page, target in found if target not in targets] == []
@@ -143,6 +145,24 @@ def test_the_policy_of_contributing_is_one(monkeypatch: pytest.MonkeyPatch) -> N
     assert policy.parameters() == {"forced_rounds": 50, "ridge": 0.01}
     policy.run(np.zeros((60, 1)), [[0, 1]] * 60)
     assert policy.rounds == 60
+
+
+def test_numbers_of_the_arena_are_the_same_on_the_page_that_compares_policies() -> None:
+    results = {row[0]: row[1:] for row in table_after("docs/arena.md", "## Results")}
+    means = {name: row[0].partition(" ")[0] for name, row in results.items()}
+    worst = {name: row[1].partition(" ")[0] for name, row in results.items()}
+    rows = {row[0].replace("`", ""): row[1:] for row in table_after("docs/choosing.md", "[arena]")}
+    for labels in (30, 100, 300):
+        name = f"uss-laplace, {labels} labels"
+        assert rows[name] == [means[name], worst[name]]
+    assert rows["always the last arm"] == [means["always last"], worst["always last"]]
+    unlabelled = [means[name] for name in ("uss-anchor", "uss-laplace", "uss-pd")]
+    assert rows["no labels: uss-anchor, uss-laplace, uss-pd"][0] == ", ".join(unlabelled)
+    tuned = ", ".join(means[f"thresholds, {labels} labels"] for labels in (30, 100, 300))
+    assert rows["thresholds on confidences, tuned on 30, 100, 300 labels"][0] == tuned
+    _, _, proofs = TEXTS["docs/choosing.md"].partition("## Proofs: `uss-pd`")
+    factors = re.findall(r"(\d\.\d\d) times", proofs.partition("\n## ")[0])
+    assert factors == [f"{float(means[name]):.2f}" for name in ("uss-pd", "uss-pd, 100 labels")]
 
 
 @pytest.mark.parametrize("kind", [sw.USSLaplace, sw.USSPD])
