@@ -208,8 +208,10 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 if name not in names:
                     raise InvalidInputError(f"no estimator is named {name!r}; there are {names}")
             costs = [costs[name] for name in names]
-        if (k := np.size(costs)) != n:
-            raise InvalidInputError(f"{k} cost{'s'[k < 2 :]} for {n} estimators: give one for each")
+        n_costs = np.size(costs)
+        if n_costs != n:
+            noun = "cost" if n_costs == 1 else "costs"
+            raise InvalidInputError(f"{n_costs} {noun} for {n} estimators: give one for each")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CostUnitWarning)  # below, in terms of this class
             if self.error_cost is None:
