@@ -2,16 +2,23 @@
 # scikit-learn has no types, so strict checking finds nothing but that.
 # pyright: basic
 
-from collections.abc import Callable, Sequence
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import SimpleNamespace
-from typing import Any, Self, cast
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwise.cascade import Cascade
-from stopwise.errors import InvalidContextError, InvalidInputError, MissingPackageError
+from stopwise.cascade import Cascade, costs_doubt
+from stopwise.checks import short_repr
+from stopwise.errors import (
+    CostUnitWarning,
+    InvalidContextError,
+    InvalidInputError,
+    MissingPackageError,
+)
 from stopwise.features import Answers
 from stopwise.policies.base import Policy
 from stopwise.policies.checking import disagreements, wrong_arms
@@ -19,14 +26,18 @@ from stopwise.policies.registry import make
 from stopwise.records import Floats, Round, Rounds
 
 try:
-    from sklearn.base import ClassifierMixin, clone
-    from sklearn.model_selection import cross_val_predict
+    from sklearn.base import ClassifierMixin, clone, is_classifier
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.model_selection import check_cv
+    from sklearn.pipeline import Pipeline
     from sklearn.utils import Tags, _safe_indexing, column_or_1d, get_tags, indexable
-    from sklearn.utils.metaestimators import _BaseComposition, available_if
+    from sklearn.utils.metaestimators import _BaseComposition, _safe_split, available_if
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 except ImportError as error:
     raise MissingPackageError.of("stopwise.sklearn", "scikit-learn 1.6", "sklearn") from error
+
+Codes: TypeAlias = NDArray[np.int64]  # answers as positions in classes_
 
 NOT_FITTED = "prefit=True needs fitted estimators; if clones are made: FrozenEstimator(%(name)s)"
 NO_Y = "fit requires y to be passed, but the target y is None; only prefit=True needs no labels"
@@ -39,8 +50,11 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
     ----------
     estimators : list of classifiers, or of (name, classifier)
         The cheapest first. Parameters of those with names can be set: ``small__C=10``.
-    costs : list of float
-        What each costs, in units of one wrong answer.
+    costs : list of float, dict of float by name, or Cascade
+        The cost of running each estimator itself, in units of one wrong answer, or in the currency
+        of ``error_cost``. A `Cascade` has its own units.
+    error_cost : float, optional
+        The cost of one wrong answer, if ``costs`` are prices.
     policy : str or callable, optional
         Decides where to stop: a name in ``stopwise.POLICIES``, or called as ``(cascade, features=…,
         context_dim=…)``. By default `USSLaplace`, which learns from y; `USSAnchor` without y.
@@ -66,8 +80,9 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
     def __init__(
         self,
         estimators: Sequence[Any],
-        costs: Sequence[float],
+        costs: Sequence[float] | Mapping[str, float] | Cascade,
         *,
+        error_cost: float | None = None,
         policy: str | Callable[..., Policy] | None = None,
         context: Callable[[Any], ArrayLike] | None = None,
         prefit: bool = False,
@@ -75,6 +90,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
     ) -> None:
         self.estimators = estimators
         self.costs = costs
+        self.error_cost = error_cost
         self.policy = policy
         self.context = context
         self.prefit = prefit
@@ -85,10 +101,9 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         if len(self.estimators) < 2 or len({isinstance(e, tuple) for e in self.estimators}) > 1:
             raise InvalidInputError("give two or more estimators, with names for all or for none")
         names, estimators = zip(*self._named(), strict=True)
-        if (k := np.size(self.costs)) != (n := len(names)):
-            raise InvalidInputError(f"{k} cost{'s'[k < 2 :]} for {n} estimators: give one for each")
         self._validate_names(names)
-        cascade = Cascade(costs=self.costs, names=names)
+        self._check_stages()
+        cascade = self._cascade(names)
         validate_data(self, X, skip_check_array=True)
         X, y = indexable(X, y)
         if self.prefit:
@@ -98,7 +113,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 raise InvalidInputError("classes are text and numbers: fit all on the same classes")
             self.estimators_ = list(estimators)
             self.classes_ = np.unique(np.concatenate([e.classes_ for e in estimators]))
-            tables = [self._ask(e, X) for e in estimators]
+            codes, tables = self._ask_all(estimators, X)
         else:
             if y is None:
                 raise InvalidInputError(NO_Y)
@@ -108,40 +123,47 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             if isinstance(self.cv, int) and (most := rows.max(initial=0)) < self.cv:
                 raise InvalidInputError(f"n_samples={most} a class is too few: lower cv={self.cv}")
             self.estimators_ = [cast(Any, clone(e)).fit(X, y) for e in estimators]
-            tables = [self._ask(e, X, y) for e in estimators]
+            codes, tables = self._ask_held_out(estimators, X, y)
         context = self._context(X)
         kind = self.policy or ("uss-anchor" if y is None else "uss-laplace")
         create = partial(make, kind) if isinstance(kind, str) else kind
         self.policy_ = create(cascade, features=Answers(2), context_dim=context.shape[1])
-        self._learn_all(context, tables, y)
-        self._played = SimpleNamespace()  # `predict` notes depths there: it sets no attribute
+        self._learn_all(context, codes, tables, y)
+        # Depths are stored in here because predict may not set attributes of an estimator.
+        self._last_batch = threading.local()
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the answer of the estimator at which each row stops; learns nothing."""
-        _, answers = self._play(X)
+        answers, _ = self._play(X)
         return self.classes_[answers]
 
     @available_if(lambda self: all(hasattr(e, "predict_proba") for _, e in self._named()))
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities given by the estimator at which each row stops."""
-        return self._play(X)[0]
+        """Return the probabilities given by the estimator at which each row stops.
+
+        The most probable class is not the answer of an estimator with another decision threshold.
+        """
+        _, probabilities = self._play(X, probabilities=True)
+        return probabilities
 
     def learn(self, X: Any) -> NDArray[Any]:
         """Predict, and learn from where the estimators that ran disagree; no labels are needed.
 
         A few rows go to the last estimator at random, to see what early stops hide.
         """
-        _, answers = self._play(X, learn=True)
+        answers, _ = self._play(X, learn=True)
         return self.classes_[answers]
 
     @property
     def depths_(self) -> NDArray[np.int64]:
-        """The estimator at which each row stopped, of the rows last predicted or learned."""
+        """The estimator at which each row stopped, of the rows last predicted in this thread."""
         check_is_fitted(self)
-        if not hasattr(self._played, "depths"):
-            raise AttributeError("no rows were predicted since fit: call predict or learn first")
-        return self._played.depths
+        if not hasattr(self._last_batch, "depths"):
+            raise AttributeError(
+                "no rows were predicted in this thread: call predict or learn first"
+            )
+        return self._last_batch.depths
 
     @property
     def cost_(self) -> float:
@@ -149,12 +171,83 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         depths = self.depths_  # first: it says if there are none
         return float(self.policy_.cascade.cumulative[depths].mean())
 
-    def _learn_all(self, context: Floats, tables: list[Floats], y: Any) -> None:
+    def _check_stages(self) -> None:
+        """Refuse stages that are not classifiers, and frozen ones that would not be held out."""
+        for name, estimator in self._named():
+            if not is_classifier(estimator):
+                raise InvalidInputError(
+                    f"a cascade takes only classifiers; {name!r} is not one: "
+                    f"{short_repr(estimator)}"
+                )
+            if self.prefit:
+                continue
+            if isinstance(estimator, FrozenEstimator):
+                raise InvalidInputError(
+                    f"{name!r} is frozen, so its answers to the rows of X cannot be held out; fit "
+                    "all estimators, then pass prefit=True and rows that are new to them"
+                )
+            parts = estimator.get_params(deep=True).values()
+            if any(isinstance(part, FrozenEstimator) and is_classifier(part) for part in parts):
+                warnings.warn(
+                    f"{name!r} contains a frozen classifier, whose answers cannot be held out: "
+                    "the rows of X must be new to it",
+                    stacklevel=3,
+                )
+
+    def _cascade(self, names: tuple[str, ...]) -> Cascade:
+        """Return the cascade of these stages, from costs of any kind."""
+        costs: Any = self.costs
+        n = len(names)
+        if isinstance(costs, Cascade):
+            return self._given_cascade(costs, names)
+        if isinstance(costs, Mapping):
+            for name in names:
+                if name not in costs:
+                    raise InvalidInputError(f"no cost for {name!r}; costs has {list(costs)}")
+            for name in costs:
+                if name not in names:
+                    raise InvalidInputError(f"no estimator is named {name!r}; there are {names}")
+            costs = [costs[name] for name in names]
+        n_costs = np.size(costs)
+        if n_costs != n:
+            noun = "cost" if n_costs == 1 else "costs"
+            raise InvalidInputError(f"{n_costs} {noun} for {n} estimators: give one for each")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CostUnitWarning)  # below, in terms of this class
+            if self.error_cost is None:
+                advice = "if they are prices, pass error_cost=, the cost of one wrong answer"
+                cascade = Cascade(costs, names)
+            else:
+                advice = f"check error_cost={self.error_cost!r}"
+                cascade = Cascade.from_prices(costs, self.error_cost, names)
+        if doubt := costs_doubt(names, cascade.cumulative):
+            warnings.warn(f"{doubt}; {advice}", CostUnitWarning, stacklevel=3)
+        return cascade
+
+    def _given_cascade(self, given: Cascade, names: tuple[str, ...]) -> Cascade:
+        """Return a cascade that was passed as ``costs``, with the names of the stages."""
+        if self.error_cost is not None:
+            raise InvalidInputError("costs is a Cascade, which has its own units: omit error_cost")
+        if given.n_arms != len(names):
+            raise InvalidInputError(f"a cascade of {given.n_arms} arms for {len(names)} estimators")
+        default_names = tuple(f"arm {i}" for i in range(given.n_arms))
+        if given.names == default_names:
+            return Cascade.from_dict(given.to_dict() | {"names": names})
+        has_names = isinstance(self.estimators[0], tuple)
+        if has_names and given.names != names:
+            raise InvalidInputError(
+                f"the arms of the cascade are {given.names}: name them {names}, in the order "
+                "of the estimators"
+            )
+        return given
+
+    def _learn_all(self, context: Floats, codes: Codes, tables: list[Floats], y: Any) -> None:
         """Learn from rows that all estimators have answered."""
-        policy, last = self.policy_, len(tables) - 1
+        policy, last = self.policy_, codes.shape[1] - 1
         order = np.random.default_rng(0).permutation(len(context))  # rows may be sorted by class
-        contexts = np.hstack([context, *map(_revealed, tables[:-1])])[order]
-        codes = np.column_stack([table.argmax(axis=1) for table in tables])[order]
+        revealed = [_revealed(codes[:, arm], table) for arm, table in enumerate(tables)]
+        contexts = np.hstack([context, *revealed])[order]
+        codes = codes[order]
         differ, ends = disagreements(codes, policy.cascade), np.full(len(order), last)
         policy.observe_many(Rounds(contexts, differ, ends, ends < 0), ends)
         if y is None or not policy.learns_from_labels:
@@ -167,8 +260,14 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             done = Round("", 0.0, tuple(contexts[t].tolist()), said, said, last, last)
             policy.label(done, labels[t])
 
-    def _play(self, X: Any, learn: bool = False) -> tuple[Floats, NDArray[np.int64]]:
-        """Run each estimator on the rows that reach it; return probabilities and answers."""
+    def _play(
+        self, X: Any, learn: bool = False, probabilities: bool = False
+    ) -> tuple[Codes, Floats]:
+        """Run each estimator on the rows that reach it; return answers and probabilities.
+
+        The last estimator gives either its answers or, if ``probabilities``, its probabilities.
+        Answers are complete only without, and probabilities only with it.
+        """
         check_is_fitted(self)
         if getattr(X, "ndim", 2) > 1:  # else the estimators say what is wrong, if anything is
             validate_data(self, X, reset=False, skip_check_array=True)
@@ -181,40 +280,88 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         explored = policy.explore_many(n) if learn else np.zeros(n, np.bool_)
         rows = np.arange(n)
         for arm, estimator in enumerate(self.estimators_):
-            found = self._ask(estimator, X if len(rows) == n else _safe_indexing(X, rows))
-            table[rows], codes[rows, arm] = found, found.argmax(axis=1)
+            reached = X if len(rows) == n else _safe_indexing(X, rows)
+            if arm == last and probabilities:
+                table[rows] = self._probabilities(estimator, reached)
+                break
+            codes[rows, arm] = self._codes(arm, estimator, reached)
             for k in (k for k, (_, j) in enumerate(pairs) if j == arm):
                 differ[rows, k] = codes[rows, pairs[k][0]] != codes[rows, arm]
-            if arm < last:
-                start, at = context.shape[1] + 2 * arm, np.full(len(rows), arm)
-                contexts[rows, start : start + 2] = _revealed(found)
-                stops = policy.should_stop_many(Rounds(contexts[rows], differ[rows], at, at < 0))
-                rule_stops[rows[stops]] = np.minimum(rule_stops[rows[stops]], arm)
-                rows = rows[~stops | explored[rows]]
+            if arm == last:
+                break
+            found = self._probabilities(estimator, reached, codes[rows, arm])
+            table[rows] = found
+            start, at = context.shape[1] + 2 * arm, np.full(len(rows), arm)
+            contexts[rows, start : start + 2] = _revealed(codes[rows, arm], found)
+            stops = policy.should_stop_many(Rounds(contexts[rows], differ[rows], at, at < 0))
+            rule_stops[rows[stops]] = np.minimum(rule_stops[rows[stops]], arm)
+            rows = rows[~stops | explored[rows]]
             if not len(rows):
                 break
-        self._played.depths = depths = np.where(explored, last, rule_stops)
+        depths = np.where(explored, last, rule_stops)
+        self._last_batch.depths = depths
         if learn:
             record = Rounds(contexts, differ, depths, depths < 0)
             policy.observe_many(record, depths, rule_stop=rule_stops)
-        return table, codes[np.arange(n), depths]
+        return codes[np.arange(n), depths], table
 
-    def _ask(self, estimator: Any, X: Any, y: Any = None) -> Floats:
-        """Return an estimator's probabilities of classes_; if y is given, held-out ones."""
-        how = "predict_proba" if hasattr(estimator, "predict_proba") else "predict"
-        held_out = partial(cross_val_predict, estimator, cv=self.cv, method=how)
-        found: Any = getattr(estimator, how)(X) if y is None else held_out(X, y)
-        if how == "predict_proba" and y is not None:
-            return found
-        answers = np.asarray(found if how == "predict" else estimator.classes_)
-        if how == "predict_proba" and np.array_equal(answers, self.classes_):
-            return found
+    def _ask_all(self, estimators: Sequence[Any], X: Any) -> tuple[Codes, list[Floats]]:
+        """Return all answers to all rows, and the probabilities of all stages but the last."""
+        columns: list[Codes] = []
+        tables: list[Floats] = []
+        for arm, estimator in enumerate(estimators):
+            columns.append(self._codes(arm, estimator, X))
+            if arm < len(estimators) - 1:
+                tables.append(self._probabilities(estimator, X, columns[arm]))
+        return np.column_stack(columns), tables
+
+    def _ask_held_out(
+        self, estimators: Sequence[Any], X: Any, y: Any
+    ) -> tuple[Codes, list[Floats]]:
+        """Return the same by clones, none of which was fitted on the rows that it answers.
+
+        This is `cross_val_predict` for two methods at once: it would fit clones for each.
+        """
+        n, last = _num_samples(X), len(estimators) - 1
+        codes = np.zeros((n, last + 1), np.int64)
+        tables = [np.zeros((n, len(self.classes_))) for _ in range(last)]
+        times_held_out = np.zeros(n, np.int64)
+        splitter = cast(Any, check_cv(self.cv, y, classifier=True))
+        for train, test in splitter.split(X, y):
+            # All stages get the same X, so if one takes a kernel matrix, all do.
+            train_X, train_y = _safe_split(estimators[0], X, y, train)
+            test_X, _ = _safe_split(estimators[0], X, y, test, train)
+            clones = [cast(Any, clone(e)).fit(train_X, train_y) for e in estimators]
+            fold_codes, fold_tables = self._ask_all(clones, test_X)
+            codes[test] = fold_codes
+            for table, fold_table in zip(tables, fold_tables, strict=True):
+                table[test] = fold_table
+            times_held_out[test] += 1
+        if (times_held_out != 1).any():
+            raise InvalidInputError(f"cv must hold out every row exactly once, unlike {self.cv!r}")
+        return codes, tables
+
+    def _codes(self, arm: int, estimator: Any, X: Any) -> Codes:
+        """Return an estimator's answers as positions in classes_."""
+        answers = np.asarray(estimator.predict(X))
         same = answers[:, None] == self.classes_
-        for other in answers[~same.any(axis=1)].tolist():
+        for answer in answers[~same.any(axis=1)].tolist():
+            name, _ = self._named()[arm]
             raise InvalidInputError(
-                f"{estimator} answers {other!r}, not in classes {self.classes_}"
+                f"{name!r} answers {answer!r}, which is not among the classes, "
+                f"{short_repr(self.classes_.tolist())}"
             )
-        return same * 1.0 if how == "predict" else found[:, same.argmax(axis=0)] * same.any(axis=0)
+        return same.argmax(axis=1)
+
+    def _probabilities(self, estimator: Any, X: Any, codes: Codes | None = None) -> Floats:
+        """Return an estimator's probabilities of classes_; without predict_proba, 1 for answers."""
+        if not hasattr(estimator, "predict_proba"):
+            return np.eye(len(self.classes_))[codes]
+        found = np.asarray(estimator.predict_proba(X))
+        if np.array_equal(estimator.classes_, self.classes_):
+            return found
+        same = np.asarray(estimator.classes_)[:, None] == self.classes_
+        return found[:, same.argmax(axis=0)] * same.any(axis=0)
 
     def _context(self, X: Any) -> Floats:
         n = _num_samples(X)
@@ -236,6 +383,18 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         """Set parameters, also those of named estimators."""
         return self._set_params("estimators", **params)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Omit the last batch: it can be large, and belongs to a thread."""
+        state = dict(cast(Any, super().__getstate__()))
+        state.pop("_last_batch", None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a fitted or unfitted cascade, without a last batch."""
+        super().__setstate__(state)
+        if "policy_" in state:
+            self._last_batch = threading.local()
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         each = [get_tags(estimator).input_tags for _, estimator in self._named()]
@@ -244,8 +403,57 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return tags
 
 
-def _revealed(table: Floats) -> Floats:
-    """Return what an arm reveals: the lead of its answer over the next class, and its log-odds."""
-    second, first = np.partition(table, -2 % table.shape[1], axis=1)[:, -2:].T[[0, -1]]
-    odds = np.clip(first, 1e-9, 1 - 1e-9)  # surer tells nothing more
-    return np.column_stack([first - second, np.log(odds / (1 - odds))])
+def negative_loss(estimator: Any, X: Any, y: Any) -> float:
+    """Score a `CascadeClassifier` by minus its error rate and mean cost: ``scoring=negative_loss``.
+
+    It can be the last step of a `Pipeline` or the best estimator of a search.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> stages = [DecisionTreeClassifier(max_depth=1), GaussianNB()]
+    >>> model = make_pipeline(StandardScaler(), CascadeClassifier(stages, costs=[0.01, 0.05]))
+    >>> X, y = load_iris(return_X_y=True)
+    >>> scores = cross_val_score(model, X, y, scoring=negative_loss)
+    >>> bool(-0.2 < scores.mean() < -0.01)
+    True
+    """
+    cascade = _find_cascade(estimator)
+    errors = float(np.mean(np.asarray(estimator.predict(X)) != np.asarray(y)))
+    return -errors - cascade.cost_
+
+
+def _find_cascade(estimator: Any) -> CascadeClassifier:
+    """Return the cascade that answers for a pipeline, a search or a frozen estimator."""
+    inner = estimator
+    while not isinstance(inner, CascadeClassifier):
+        if isinstance(inner, FrozenEstimator):
+            inner = inner.estimator
+        elif isinstance(inner, Pipeline):
+            inner = inner[-1]
+        elif hasattr(inner, "best_estimator_"):
+            inner = inner.best_estimator_
+        else:
+            raise InvalidInputError(
+                "negative_loss needs a CascadeClassifier, alone, as the last step of a pipeline or "
+                f"as the best estimator of a search; got {type(inner).__name__}"
+            )
+    return inner
+
+
+def _revealed(codes: Codes, table: Floats) -> Floats:
+    """Return what an arm reveals: the lead of its answer over the next class, and its log-odds.
+
+    The lead is negative for an answer that is not the most probable class.
+    """
+    rows = np.arange(len(table))
+    answer = table[rows, codes]
+    others = table.copy()
+    others[rows, codes] = 0.0
+    odds = np.clip(answer, 1e-9, 1 - 1e-9)  # surer tells nothing more
+    return np.column_stack([answer - others.max(axis=1), np.log(odds / (1 - odds))])

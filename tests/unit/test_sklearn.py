@@ -1,11 +1,15 @@
 """`CascadeClassifier`: an estimator as scikit-learn expects one, and a cascade that pays."""
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false
 
+import copy
 import pickle
 import subprocess
 import sys
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -13,11 +17,20 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import load_digits
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_digits, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import recall_score
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    ShuffleSplit,
+    TunedThresholdClassifierCV,
+    train_test_split,
+)
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -27,13 +40,13 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 import stopwise as sw
-from stopwise.sklearn import CascadeClassifier
+from stopwise.sklearn import CascadeClassifier, negative_loss
 
 COSTS = [0.002, 0.04]
 
 
 class Counting(ClassifierMixin, BaseEstimator):
-    """Passes on what it is asked, and notes how many rows each call had."""
+    """Delegates to another classifier, and records the number of rows of each call."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -44,11 +57,12 @@ class Counting(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> Any:
-        self.calls_.append(len(X))
+        self.calls_.append(("predict_proba", len(X)))
         return self.inner_.predict_proba(X)
 
     def predict(self, X: Any) -> Any:
-        raise AssertionError("a second call for what the probabilities say already")
+        self.calls_.append(("predict", len(X)))
+        return self.inner_.predict(X)
 
 
 def stages() -> list[tuple[str, Any]]:
@@ -108,15 +122,73 @@ def test_answer_and_probabilities_are_those_of_the_stage_at_which_a_row_stops() 
     assert cascade.cost_ == pytest.approx(np.take(total, cascade.depths_).mean())
 
 
-def test_each_stage_is_called_once_with_the_rows_that_reach_it() -> None:
+def test_no_stage_is_called_more_often_than_needed() -> None:
     X, X_new, y, _ = digits()
     counted = [Counting(estimator) for _, estimator in stages()]
     cascade = CascadeClassifier(counted, COSTS, cv=2).fit(X, y)
-    cascade.predict(X_new)
-    first, second = (stage.calls_ for stage in cascade.estimators_)
-    assert first == [len(X_new)]
-    assert second == [(cascade.depths_ == 1).sum()]
-    assert 0 < second[0] < len(X_new) / 2
+    n = len(X_new)
+    for method, last_stage_runs in (
+        (cascade.predict, "predict"),
+        (cascade.predict_proba, "predict_proba"),
+        (cascade.learn, "predict"),
+    ):
+        for stage in cascade.estimators_:
+            stage.calls_.clear()
+        method(X_new)
+        first, second = (stage.calls_ for stage in cascade.estimators_)
+        # Whether a row stops at the first stage depends on its answer and its probabilities.
+        assert first == [("predict", n), ("predict_proba", n)]
+        assert second == [(last_stage_runs, (cascade.depths_ == 1).sum())]
+        assert 0 < second[0][1] < n / 2
+
+
+@cache
+def rare_class() -> tuple[Any, Any, Any, Any]:
+    X, y = make_classification(
+        3000, n_informative=6, weights=[0.9], class_sep=0.7, flip_y=0.02, random_state=1
+    )
+    return tuple(train_test_split(X, y, test_size=0.5, stratify=y, random_state=0))  # pyright: ignore[reportReturnType]
+
+
+def test_a_stage_answers_with_its_own_decision_threshold() -> None:
+    X, X_new, y, y_new = rare_class()
+    tuned = [
+        TunedThresholdClassifierCV(model, scoring="balanced_accuracy", cv=3)
+        for model in (GaussianNB(), KNeighborsClassifier(25))
+    ]
+    cascade = CascadeClassifier(tuned, [0.001, 0.01], cv=3).fit(X, y)
+    answers = cascade.predict(X_new)
+    recalls = []
+    for arm, stage in enumerate(cascade.estimators_):
+        rows = cascade.depths_ == arm
+        assert rows.any()
+        np.testing.assert_array_equal(answers[rows], stage.predict(X_new[rows]))
+        recalls.append(recall_score(y_new, stage.predict(X_new)))
+    assert recall_score(y_new, answers) > 0.85 * min(recalls)
+    np.testing.assert_array_equal(copy_of(cascade).learn(X_new[:50]), answers[:50])
+    # Probabilities come from the same stages, and do not depend on the threshold.
+    probabilities = cascade.predict_proba(X_new)
+    for arm, stage in enumerate(cascade.estimators_):
+        rows = cascade.depths_ == arm
+        np.testing.assert_allclose(probabilities[rows], stage.predict_proba(X_new[rows]))
+
+
+@pytest.mark.parametrize("prefit", [False, True])
+def test_the_policy_learns_from_answers_not_from_the_most_probable_class(prefit: bool) -> None:
+    """The stages differ only in their thresholds: the most probable classes never disagree."""
+    X, X_new, y, y_new = rare_class()
+    thresholds: list[Any] = [0.999, 0.5]
+    stages = [FixedThresholdClassifier(GaussianNB(), threshold=value) for value in thresholds]
+    if prefit:
+        stages = [stage.fit(X, y) for stage in stages]
+        X, y = X_new, y_new
+    cascade = CascadeClassifier(stages, [0.0, 0.001], prefit=prefit).fit(X, y)
+    first, second = (stage.predict(X) for stage in cascade.estimators_)
+    disagreements = np.count_nonzero(first != second)
+    assert disagreements > 20
+    # A label is used wherever answers disagree; those of held-out rows differ slightly.
+    labelled = cascade.policy_.labelled
+    assert labelled == (disagreements if prefit else pytest.approx(disagreements, rel=0.3))
 
 
 def test_whole_stages_stop_rows_as_rounds_step_by_step_do() -> None:
@@ -277,7 +349,7 @@ class Fixed(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize("answer", [99, "7"])
 def test_an_answer_that_is_no_class_is_refused(answer: Any) -> None:
     X, _, y, _ = digits()
-    with pytest.raises(sw.InvalidInputError, match=rf"Fixed\(.*\) answers {answer!r}"):
+    with pytest.raises(sw.InvalidInputError, match=f"'Fixed-0' answers {answer!r}"):
         CascadeClassifier([Fixed(answer), GaussianNB()], COSTS, cv=2).fit(X, y)
 
 
@@ -306,6 +378,170 @@ def test_what_does_not_make_a_cascade_is_said(estimators: Any, costs: Any, messa
     X, _, y, _ = digits()
     with pytest.raises(sw.InvalidInputError, match=message):
         CascadeClassifier(estimators, costs).fit(X, y)
+
+
+def test_costs_can_be_a_cascade_or_prices_or_a_dict_by_name() -> None:
+    X, _, y, _ = digits()
+    prices = [2, 40]
+    by_prices = sw.Cascade.from_prices(prices, error_cost=1000)
+    named = sw.Cascade.from_prices(prices, error_cost=1000, names=["bayes", "near"])
+    unnamed_stages = [estimator for _, estimator in stages()]
+    for estimators, costs, error_cost in (
+        (stages(), by_prices, None),
+        (stages(), named, None),
+        (unnamed_stages, named, None),
+        (stages(), prices, 1000),
+        (stages(), {"near": 40, "bayes": 2}, 1000),
+        (stages(), {"near": 0.04, "bayes": 0.002}, None),
+        (unnamed_stages, {"GaussianNB-0": 2, "KNeighborsClassifier-1": 40}, 1000),
+    ):
+        cascade = CascadeClassifier(estimators, costs, error_cost=error_cost, cv=2)
+        fitted_cascade = clone(cascade).fit(X[:200], y[:200]).policy_.cascade
+        np.testing.assert_allclose(fitted_cascade.cumulative, [0.002, 0.042])
+        assert fitted_cascade.names[0] in ("bayes", "GaussianNB-0")
+
+
+@pytest.mark.parametrize(
+    ("costs", "error_cost", "message"),
+    [
+        ({"bayes": 0.1}, None, "no cost for 'near'"),
+        ({"bayes": 0.1, "near": 0.2, "far": 0.3}, None, "no estimator is named 'far'"),
+        (sw.Cascade([0.1] * 3), None, "a cascade of 3 arms for 2 estimators"),
+        (sw.Cascade(COSTS, names=["near", "bayes"]), None, "in the order of the estimators"),
+        (sw.Cascade(COSTS), 1000, "error_cost"),
+        (COSTS, 0, "error_cost"),
+        (0.1, None, "one for each"),
+        ("0.1", None, "one for each"),
+    ],
+)
+def test_invalid_costs_are_refused(costs: Any, error_cost: Any, message: str) -> None:
+    X, _, y, _ = digits()
+    with pytest.raises(sw.InvalidInputError, match=message):
+        CascadeClassifier(stages(), costs, error_cost=error_cost).fit(X, y)
+
+
+def test_the_warning_of_large_costs_names_a_parameter_that_helps() -> None:
+    X, _, y, _ = digits()
+    prices = [2, 40]
+    with pytest.warns(sw.CostUnitWarning, match="pass error_cost=") as caught:
+        CascadeClassifier(stages(), prices, cv=2).fit(X[:200], y[:200])
+    assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CascadeClassifier(stages(), prices, error_cost=1000, cv=2).fit(X[:200], y[:200])
+        CascadeClassifier(stages(), sw.Cascade.from_prices(prices, 1000), cv=2).fit(X, y)
+    with pytest.warns(sw.CostUnitWarning, match="check error_cost"):
+        CascadeClassifier(stages(), prices, error_cost=10, cv=2).fit(X[:200], y[:200])
+
+
+def test_the_scorer_finds_the_cascade_in_pipelines_and_searches() -> None:
+    X, X_new, y, y_new = digits()
+    X, y = X[:400], y[:400]
+    pipeline = make_pipeline(StandardScaler(), CascadeClassifier(stages(), COSTS, cv=2))
+    search = GridSearchCV(
+        pipeline,
+        {"cascadeclassifier__policy": ["uss-laplace", "fixed-depth"]},
+        scoring=negative_loss,
+        cv=2,
+        error_score=cast(Any, "raise"),
+    )
+    search.fit(X, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.best_params_["cascadeclassifier__policy"] == "uss-laplace"
+    best = search.best_estimator_
+    loss = np.mean(best.predict(X_new) != y_new) + best[-1].cost_
+    for model in (search, best, FrozenEstimator(best), make_pipeline("passthrough", search)):
+        assert negative_loss(model, X_new, y_new) == pytest.approx(-loss)
+    alone = CascadeClassifier(stages(), COSTS, cv=2).fit(X, y)
+    answers = alone.predict(X_new)
+    assert negative_loss(alone, X_new, y_new) == -np.mean(answers != y_new) - alone.cost_
+
+
+def test_the_scorer_refuses_models_without_a_cascade() -> None:
+    X, _, y, _ = digits()
+    with pytest.raises(sw.InvalidInputError, match=r"needs a CascadeClassifier.*GaussianNB"):
+        negative_loss(make_pipeline(StandardScaler(), GaussianNB()).fit(X, y), X, y)
+
+
+def test_frozen_stages_require_prefit() -> None:
+    X, _, y, _ = digits()
+    ready = [(name, FrozenEstimator(estimator.fit(X, y))) for name, estimator in stages()]
+    for estimators in (ready, [stages()[0], ready[1]]):
+        with pytest.raises(sw.InvalidInputError, match=r"'(bayes|near)' is frozen.*prefit=True"):
+            CascadeClassifier(estimators, COSTS).fit(X, y)
+    CascadeClassifier(ready, COSTS, prefit=True).fit(X, y)
+
+
+def test_a_frozen_classifier_inside_a_stage_gives_a_warning() -> None:
+    X, _, y, _ = digits()
+    bayes = FrozenEstimator(GaussianNB().fit(X[:500], y[:500]))
+    inside = [("calibrated", CalibratedClassifierCV(bayes, cv=2)), stages()[1]]
+    cascade = CascadeClassifier(inside, COSTS, cv=2)
+    with pytest.warns(UserWarning, match="'calibrated' contains a frozen classifier") as caught:
+        cascade.fit(X[500:], y[500:])
+    assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
+    scaler = FrozenEstimator(StandardScaler().fit(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a frozen transformer answers nothing
+        CascadeClassifier([make_pipeline(scaler, GaussianNB()), GaussianNB()], COSTS).fit(X, y)
+
+
+@pytest.mark.parametrize("prefit", [False, True])
+def test_a_stage_that_is_not_a_classifier_is_named(prefit: bool) -> None:
+    X, _, y, _ = digits()
+    wrong = [stages()[0], ("line", make_pipeline(StandardScaler(), LinearRegression()))]
+    if prefit:
+        wrong = [(name, estimator.fit(X, y)) for name, estimator in wrong]
+    with pytest.raises(sw.InvalidInputError, match=r"only classifiers.*'line'") as error:
+        CascadeClassifier(wrong, COSTS, prefit=prefit).fit(X, y)
+    assert len(str(error.value)) < 200
+
+
+def test_a_long_list_of_classes_is_shortened_in_messages() -> None:
+    X = np.arange(1200.0)[:, None]
+    y = np.repeat(np.arange(300), 4)
+    estimators = [("fixed", Fixed(999)), ("tree", DecisionTreeClassifier())]
+    with pytest.raises(sw.InvalidInputError, match="'fixed' answers 999") as error:
+        CascadeClassifier(estimators, COSTS, cv=2).fit(X, y)
+    assert len(str(error.value)) < 200
+
+
+def test_cv_must_hold_out_every_row_once() -> None:
+    X, _, y, _ = digits()
+    with pytest.raises(sw.InvalidInputError, match="cv must hold out every row exactly once"):
+        CascadeClassifier(stages(), COSTS, cv=ShuffleSplit(2, random_state=0)).fit(X, y)
+
+
+def test_pickles_and_copies_do_not_contain_the_last_batch() -> None:
+    X, X_new, _, _ = digits()
+    cascade = copy_of(fitted())
+    before = pickle.dumps(cascade)
+    cascade.predict(np.tile(X_new, (20, 1)))
+    after = pickle.dumps(cascade)
+    # The policy may keep a few numbers that it has computed; the depths are 115 kB.
+    assert len(after) < len(before) + 10_000
+    assert len(cascade.depths_) == 20 * len(X_new)
+    for fresh in (pickle.loads(after), copy.deepcopy(cascade), copy.copy(cascade)):
+        with pytest.raises(AttributeError, match="call predict or learn first"):
+            _ = fresh.depths_
+        np.testing.assert_array_equal(fresh.predict(X), cascade.predict(X))
+
+
+def test_each_thread_reads_the_depths_of_its_own_rows() -> None:
+    _, X, _, _ = digits()
+    cascade = copy_of(fitted())
+    other_thread_done = threading.Barrier(2, timeout=30)
+
+    def depths_of(rows: Any) -> Any:
+        cascade.predict(rows)
+        other_thread_done.wait()
+        return cascade.depths_
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(depths_of, [X[:100], X[100:]]))
+    assert [len(depths) for depths in found] == [100, len(X) - 100]
+    cascade.predict(X)
+    np.testing.assert_array_equal(np.concatenate(found), cascade.depths_)
 
 
 def test_what_is_missing_is_said() -> None:

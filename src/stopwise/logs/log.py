@@ -55,8 +55,8 @@ class Log:
     encoding : Encoding
         How the columns known from the start become coordinates.
     sees : tuple of int or None
-        How many coordinates are known after each arm but the last, as `PerStage` takes it; None
-        where no arm reveals any.
+        How many coordinates are known after each arm but the last, as in the features that
+        `bind` makes of `Answers`; None where no arm reveals any.
     has_labels, has_costs : bool
         Whether there is a column of right answers; of what calls really cost.
     rows : int or None
