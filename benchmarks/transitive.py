@@ -67,9 +67,9 @@ class ExactClosure:
         n = len(self.rows)
         rows = np.array(self.rows).reshape(n, self.dim)
         decay = 1.0 if self.half_life is None else 2.0 ** (-1.0 / self.half_life)
-        weights = decay ** np.arange(n - 1, -1, -1)[:, None]
+        age = np.arange(n - 1, -1, -1, dtype=np.float64)
         ran = np.array(self.stops)[:, None] >= self.pairs[:, 1]
-        weights = weights * ran  # (rounds, pairs)
+        weights = np.power(decay, age)[:, None] * ran  # (rounds, pairs)
         effective = float(n if decay == 1.0 else (1 - decay**n) / (1 - decay))
         hessian = self._solve(rows, weights)
         logits = self.theta_hat @ phi
