@@ -83,7 +83,7 @@ def test_newton_converges_from_far_away_and_on_separable_data(rate: float) -> No
 
 @pytest.mark.parametrize("ratio", [1e-4, 1e-8, 1e-13])
 def test_the_norm_is_right_for_ill_conditioned_rows(ratio: float) -> None:
-    """λ_min/λ_max of V is ratio²/4: a matrix V would have lost the smaller direction to rounding."""
+    """λ_min/λ_max of V is about ratio²/5: as a matrix, V would lose it to rounding."""
     rows = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, ratio]])
     # V⁻¹ = [[1, −1/ratio], [−1/ratio, 4/ratio²]]/3
     for phi, square in [
