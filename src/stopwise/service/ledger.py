@@ -295,15 +295,15 @@ class Counts(msgspec.Struct):
 
     def opened(self, time: float, stops: Iterable[int]) -> None:
         """Count rounds that stop at these arms."""
-        here, total = self.stops[self._bucket(time)], self.stops_total
+        self._reach(time)
+        bucket = self.stops[self._index(time)]
         for stop in stops:
-            here[stop] += 1
-            total[stop] += 1
+            bucket[stop] += 1
+            self.stops_total[stop] += 1
 
     def since(self, time: float) -> int:
         """Return how many rounds were counted since a time, or since a little earlier."""
-        first = max(0, int((time - self.start) // self.width))
-        return sum(map(sum, self.stops[first:]))
+        return sum(map(sum, self.stops[self._index(time) :]))
 
     def learned(self, outputs: list[bytes]) -> None:
         """Count a round that was learned from, by the outputs of its arms."""
@@ -315,18 +315,31 @@ class Counts(msgspec.Struct):
                 self.seen_total[pair] += 1
                 self.differed_total[pair] += outputs[i] != outputs[j]
 
-    def _bucket(self, time: float) -> int:
-        """Return the bucket of a time, created if there is none."""
+    def _index(self, time: float) -> int:
+        """Return the index of the bucket of a time, which may be beyond the last one.
+
+        Times before the first bucket belong to it: clocks of several machines differ a little,
+        and a clock may be set back.
+        """
+        return max(0, int((time - self.start) // self.width))
+
+    def _reach(self, time: float) -> None:
+        """Extend the window to a time, with wider buckets where there would be too many."""
         if not self.stops:
             self.start = time - time % self.width
-        # Clocks of several machines differ a little: what is too early counts for the first.
-        k = max(0, int((time - self.start) // self.width))
-        while k >= MAX_BUCKETS:
-            blank = [0] * len(self.stops_total)
-            pairs = zip_longest(self.stops[::2], self.stops[1::2], fillvalue=blank)
-            self.stops = [[a + b for a, b in zip(*pair, strict=True)] for pair in pairs]
-            self.width *= 2
-            k //= 2
-        while len(self.stops) <= k:
-            self.stops.append([0] * len(self.stops_total))
-        return k
+        while self._index(time) >= MAX_BUCKETS:
+            self._join_neighbours()
+        while len(self.stops) <= self._index(time):
+            self.stops.append(self._empty())
+
+    def _join_neighbours(self) -> None:
+        """Make every bucket twice as wide."""
+        joined: list[list[int]] = []
+        for first, second in zip_longest(self.stops[::2], self.stops[1::2]):
+            other = self._empty() if second is None else second
+            joined.append([a + b for a, b in zip(first, other, strict=True)])
+        self.stops = joined
+        self.width *= 2
+
+    def _empty(self) -> list[int]:
+        return [0] * len(self.stops_total)

@@ -43,7 +43,8 @@ async def recover_state(
                     break  # compacted to a newer snapshot
                 raise CorruptLogError(
                     f"the log goes on at event {base} where {state.position + 1} should be, "
-                    "and there is no snapshot of what was between"
+                    "and this version of Stopwise can read no snapshot of the events between: "
+                    "restore a backup, or use the version that wrote the log"
                 )
             # In a thread: health checks are answered meanwhile.
             await asyncio.to_thread(apply_all, state, blocks)
@@ -53,7 +54,8 @@ async def recover_state(
             await asyncio.to_thread(state.forget, first)
             return state
     raise CorruptLogError(
-        f"the log has {end} events, and there is no snapshot of them that can be read"
+        f"the log has {end} events, and this version of Stopwise can read no snapshot of them: "
+        "restore a backup, or use the version that wrote the log"
     )
 
 

@@ -21,7 +21,9 @@ from stopwise.service.store.base import Snapshot
 # A snapshot: magic, format (4 bytes), SHA-256 of all that follows; then what the dashboard shows
 # and the state, each with its length before it (8 bytes); then policies and columns, raw.
 MAGIC = b"STOPSNAP"
-FORMAT = 9  # an older one is ignored, and the log read from before it
+# An older one is ignored, and the log read from before it. Format 8 may have wrong counts: rounds
+# opened after a pause were not counted in their bucket.
+FORMAT = 9
 PART = 256 << 10  # bytes that are copied, and written, at once
 _HEAD = len(MAGIC) + 4 + 32
 

@@ -90,7 +90,8 @@ def test_facts_are_the_policys_own_counts() -> None:
     }
 
 
-def test_of_many_comparisons_the_decisive_ones_are_shown() -> None:
+def test_of_many_comparisons_the_decisive_ones_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "MOST_EVIDENCE", 5)  # fewer than any round of 15 arms has
     recent = learner_of(spec(arms=[f"arm {k}" for k in range(15)]), 12).recent[-1]
     evidence, shown = recent.evidence(), views.recent_round(recent)
     assert len(shown["evidence"]) == min(len(evidence), views.MOST_EVIDENCE)

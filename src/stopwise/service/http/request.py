@@ -222,10 +222,12 @@ def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
 
 def _check_repeated(body: bytes) -> None:
     def check(pairs: list[tuple[str, object]]) -> None:
-        names = [name for name, _ in pairs]
-        if len(set(names)) < len(names):
-            twice = short(next(name for name in names if names.count(name) > 1))
-            raise invalid(f"the field {twice!r} is there twice", field=twice)
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                twice = short(name)
+                raise invalid(f"the field {twice!r} is there twice", field=twice)
+            seen.add(name)
 
     try:
         json.loads(body, object_pairs_hook=check)

@@ -1,0 +1,143 @@
+"""Counts by time: idle cascades, clocks that jump, and snapshots with wrong counts."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from stopwise.service import ledger
+from stopwise.service import messages as m
+from stopwise.service import writer as writer_module
+from stopwise.service.ledger import MAX_BUCKETS, Counts
+from stopwise.service.service import Service
+from stopwise.service.state import FORMAT, MAGIC, State
+from stopwise.service.store import open_store
+from stopwise.service.store.base import Snapshot
+from tests.service.core.services import folded, running
+
+SPEC = m.CascadeSpec("triage", [m.Arm("rule", 0.1), m.Arm("model", 0.2)], context=2)
+ASK = m.RoundRequest([0.1, 0.2])
+BEGAN = 1_800_000_000.0
+MINUTE, HOUR, DAY, YEAR = 60.0, 3_600.0, 86_400.0, 365 * 86_400.0
+PAUSES = [39 * MINUTE, 40 * MINUTE, 41 * MINUTE, 3 * HOUR, 2 * DAY, YEAR, 1_000 * YEAR]
+
+
+def sums(counts: Counts) -> list[int]:
+    """Return the rounds by arm, over all buckets."""
+    return [sum(bucket[arm] for bucket in counts.stops) for arm in range(2)]
+
+
+def check(counts: Counts, rounds: list[int]) -> None:
+    assert counts.stops_total == rounds
+    assert sums(counts) == rounds
+    assert len(counts.stops) <= MAX_BUCKETS
+
+
+@pytest.mark.parametrize("pause", PAUSES)
+@pytest.mark.parametrize("before", [1, 7, MAX_BUCKETS])
+def test_no_round_is_lost_after_a_pause(pause: float, before: int) -> None:
+    counts = Counts.blank(n_arms=2)
+    for k in range(before):
+        counts.opened(BEGAN + k * ledger.FIRST_WIDTH, [0])
+    check(counts, [before, 0])
+    last = BEGAN + (before - 1) * ledger.FIRST_WIDTH + pause
+    counts.opened(last, [1, 1])
+    check(counts, [before, 2])
+    # They are counted when they were opened, not at another time.
+    assert counts.since(last) == 2
+    assert counts.since(BEGAN - DAY) == before + 2
+
+
+def test_clocks_that_jump_lose_no_round() -> None:
+    rng = random.Random(3)
+    for _ in range(200):
+        counts, time, rounds = Counts.blank(n_arms=2), BEGAN, [0, 0]
+        for _ in range(rng.randrange(1, 40)):
+            jump = rng.choice([0.0, 5.0, *PAUSES[:-1]])
+            time = max(1.0, time + rng.choice([-1, 1, 1]) * jump)
+            arm = rng.randrange(2)
+            counts.opened(time, [arm])
+            rounds[arm] += 1
+            check(counts, rounds)
+            assert 0 < counts.since(min(time, BEGAN)) <= sum(rounds)
+
+
+def test_a_clock_that_is_set_back_counts_in_the_first_bucket() -> None:
+    counts = Counts.blank(n_arms=2)
+    counts.opened(BEGAN, [0])
+    counts.opened(BEGAN + 15, [0])
+    for back in PAUSES[:-1]:
+        counts.opened(BEGAN - back, [1])
+    assert counts.stops == [[1, len(PAUSES) - 1], [1, 0]]
+    assert (counts.start, counts.width) == (BEGAN, ledger.FIRST_WIDTH)
+
+
+class Clock:
+    """The clock of the writer, which the test sets; time itself goes on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = BEGAN
+        real = writer_module.time
+
+        class Time:
+            monotonic = staticmethod(real.monotonic)
+            perf_counter = staticmethod(real.perf_counter)
+            time = staticmethod(lambda: self.now)
+
+        monkeypatch.setattr(writer_module, "time", Time)
+
+
+async def play(service: Service) -> None:
+    [answer], _ = await service.open_rounds("triage", ASK, None)
+    assert answer.stop is not None
+    outputs: list[object] = ["yes"] * (answer.stop + 1)
+    await service.report("triage", answer.id, m.OutputsRequest(outputs))
+
+
+@pytest.mark.parametrize("jump", [*PAUSES[:-1], -40 * MINUTE, -2 * DAY])
+async def test_a_cascade_that_was_idle_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    clock, path = Clock(monkeypatch), tmp_path / "log.db"
+    async with running(path) as service:
+        await service.create(SPEC, None)
+        await play(service)
+        clock.now += jump
+        await play(service)
+        assert service.state.cascades["triage"].counts.stops_total[1] == 2
+    async with running(path) as service:  # from the snapshot
+        clock.now += jump
+        await play(service)
+        counts = service.state.cascades["triage"].counts
+        assert sum(sums(counts)) == sum(counts.stops_total) == 3
+        expected = service.state.hash()
+    assert (await folded(path)).hash() == expected
+
+
+async def test_a_snapshot_with_wrong_counts_is_rebuilt_from_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version 0.1 wrote format 8, in which rounds after a pause may be missing."""
+    clock, path = Clock(monkeypatch), tmp_path / "log.db"
+    async with running(path) as service:
+        await service.create(SPEC, None)
+        for _ in range(3):
+            await play(service)
+            clock.now += HOUR
+    right = service.state.hash()
+    wrong = await folded(path)
+    wrong.cascades["triage"].counts.stops[0][1] -= 1
+    made = wrong.snapshot()
+    head = MAGIC + (8).to_bytes(4, "little") + made.parts[0][len(MAGIC) + 4 :]
+    old = Snapshot(made.position, made.digest, (head, *made.parts[1:]))
+    assert FORMAT > 8
+    assert State.restored(old) is None
+    store = open_store(str(path))
+    await store.open()
+    await store.save_snapshot(old, keep=1)
+    assert await store.snapshots() == [old.position]
+    await store.close()
+    async with running(path) as service:
+        assert service.state.hash() == right
+        counts = service.state.cascades["triage"].counts
+        assert sums(counts) == counts.stops_total
