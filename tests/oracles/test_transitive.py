@@ -91,7 +91,7 @@ def test_default_policies_stop_where_the_closure_of_exact_solves_does() -> None:
 
 
 def test_a_tie_within_rounding_is_settled_by_the_estimates(tmp_path: Path) -> None:
-    """A tiny ridge and nearly dependent features leave 1e-8 in the logit that nothing can prove."""
+    """On separable data, a tiny ridge leaves 1e-8 in the logit that no certificate covers."""
 
     def learned(gap: float) -> sw.USSLaplace:
         rng = np.random.default_rng(0)
