@@ -20,13 +20,25 @@ Array = NDArray[np.float64]
 ARMS = (4, 5, 6, 7)
 ROUNDS_OF_A_RUN = 150
 FULL, QUICK = 500_000, 4_000
+COLUMNS = (
+    "rounds",
+    "wrong",
+    "ties",
+    "early",
+    "chains",
+    "settled",
+    "most passes",
+    "most per pair",
+)
 TIE = 1e-9  # margins smaller than this, in probability, may go either way
 
 NOTE = """\
-Each run draws its costs, error rates, number of features, ridge and outputs. "wrong" are stops
-that the closure of the exact solves rules out; "ties" are rounds in which a margin below 1e-9
-leaves more than one stop possible; "chains" are rounds that stop earlier because of a chain;
-"settled" are decisions without a certificate."""
+Each run draws its costs, error rates, features, ridge, radius, half-life and outputs; runs with
+"defaults" have three context columns, default settings, and the costs
+default_rng(1).uniform(.01, .25, 4). "wrong" are stops that the closure of the exact solves rules
+out; "ties" are rounds in which a margin below 1e-9 leaves more than one stop possible; "early" are
+stops before the last arm; "chains" are rounds that stop earlier because of a chain; "settled" are
+decisions without a certificate. Passes are over history, for one decision."""
 
 
 @dataclass
@@ -62,14 +74,21 @@ class ExactClosure:
         self.stops.append(stop)
         self.differ.append(outputs[first] != outputs[second])
 
+    def change_features(self, rows: Array, ridge: float) -> None:
+        """Describe all rounds so far by other features."""
+        self.rows = list(rows)
+        self.ridge = ridge
+        self.dim = rows.shape[1]
+        self.theta_hat = np.zeros((len(self.pairs), self.dim))
+
     def margins(self, phi: Array) -> Array:
         """C_j − C_i − p̃_ij(x) of every pair."""
         n = len(self.rows)
         rows = np.array(self.rows).reshape(n, self.dim)
         decay = 1.0 if self.half_life is None else 2.0 ** (-1.0 / self.half_life)
-        weights = decay ** np.arange(n - 1, -1, -1)[:, None]
+        age = np.arange(n - 1, -1, -1, dtype=np.float64)
         ran = np.array(self.stops)[:, None] >= self.pairs[:, 1]
-        weights = weights * ran  # (rounds, pairs)
+        weights = np.power(decay, age)[:, None] * ran  # (rounds, pairs)
         effective = float(n if decay == 1.0 else (1 - decay**n) / (1 - decay))
         hessian = self._solve(rows, weights)
         logits = self.theta_hat @ phi
@@ -132,6 +151,7 @@ class Tally:
     rounds: int = 0
     wrong: int = 0
     ties: int = 0
+    early: int = 0  # rounds that stop before the last arm
     settled: int = 0
     most_passes: int = 0
     most_per_pair: float = 0.0
@@ -142,6 +162,7 @@ class Tally:
         self.rounds += other.rounds
         self.wrong += other.wrong
         self.ties += other.ties
+        self.early += other.early
         self.settled += other.settled
         self.chains += other.chains
         self.most_passes = max(self.most_passes, other.most_passes)
@@ -149,7 +170,14 @@ class Tally:
 
 
 def play(
-    kind: str, n_arms: int, seed: int, n_rounds: int = ROUNDS_OF_A_RUN, **options: Any
+    kind: str,
+    n_arms: int,
+    seed: int,
+    n_rounds: int = ROUNDS_OF_A_RUN,
+    *,
+    half_life: float | None = None,
+    degree: int = 1,
+    z: float = 0.5,
 ) -> Tally:
     """Play random rounds and compare every stop with the closure of exact solves."""
     rng = np.random.default_rng([n_arms, seed, len(kind)])
@@ -157,37 +185,58 @@ def play(
     costs = rng.uniform(0.01, 0.25, n_arms)
     if seed % 2 == 1:  # near what the next arm repairs, where chains matter most
         costs[1:] = (rates[:-1] - rates[1:]) * rng.uniform(0.8, 2.0, n_arms - 1) + 0.01
-    dim = int(rng.integers(2, 5))
+    n_columns = int(rng.integers(1, 4))
     cascade = sw.Cascade(costs)
     ridge = float(10.0 ** rng.uniform(-3, -1))
-    settings: dict[str, Any] = {"ridge": ridge, "transitive": True, **options}
-    features = sw.Polynomial(1)
+    settings: dict[str, Any] = {"ridge": ridge, "transitive": True, "half_life": half_life}
+    features = sw.Polynomial(degree)
+    sigma = 0.1
     if kind == "laplace":
-        policy: Any = sw.USSLaplace(cascade, features, dim - 1, **settings)
-        exact = ExactClosure(kind, cascade.cumulative, ridge, dim)
+        policy: Any = sw.USSLaplace(cascade, features, n_columns, z=z, **settings)
     else:
         sigma = float(rng.uniform(0.01, 0.05))
-        settings |= {"sigma": sigma, "forced_rounds": 20}
-        policy = sw.USSPD(cascade, features, dim - 1, **settings)
-        exact = ExactClosure(kind, cascade.cumulative, ridge, dim, sigma=sigma)
-    exact.half_life = options.get("half_life")
-    contexts = rng.uniform(-1, 1, (n_rounds, dim - 1))
-    phi = np.column_stack([np.ones(n_rounds), contexts]) / math.sqrt(dim)
-    outputs = draw_outputs(rng, contexts, rates)
-    tally, before = Tally(rounds=n_rounds), 0
-    for x, row, y in zip(contexts, phi, outputs, strict=True):
+        policy = sw.USSPD(cascade, features, n_columns, sigma=sigma, forced_rounds=20, **settings)
+    dim = policy.features.n_features
+    exact = ExactClosure(kind, cascade.cumulative, ridge, dim, z, sigma, half_life)
+    contexts = rng.uniform(-1, 1, (n_rounds, n_columns))
+    return compare(policy, exact, contexts, draw_outputs(rng, contexts, rates))
+
+
+def play_defaults(seed: int, n_rounds: int = 300) -> Tally:
+    """Play a run with default settings, the same four costs, and random rounds."""
+    cascade = sw.Cascade(np.random.default_rng(1).uniform(0.01, 0.25, 4))
+    policy = sw.USSLaplace(cascade, context_dim=3)
+    rng = np.random.default_rng([1, seed])
+    contexts = rng.uniform(-1, 1, (n_rounds, 3))
+    rates = np.sort(rng.uniform(0, 0.5, 4))[::-1]
+    exact = ExactClosure("laplace", cascade.cumulative, 1.0, policy.features.n_features)
+    return compare(policy, exact, contexts, draw_outputs(rng, contexts, rates))
+
+
+def compare(policy: Any, exact: ExactClosure, contexts: Array, outputs: NDArray[np.int64]) -> Tally:
+    """Let a policy learn from rounds, and check each of its stops."""
+    tally = Tally(rounds=len(contexts))
+    before = policy.effort["passes"]
+    features = policy.features
+    rows = features.transform(contexts)
+    for t, (x, y) in enumerate(zip(contexts, outputs, strict=True)):
+        if policy.features is not features:  # default features scale themselves, and set the ridge
+            features = policy.features
+            rows = features.transform(contexts)
+            exact.change_features(rows[:t], features.maps[0].size ** 2)
         stop = policy.decide(x).stop
         spent = policy.effort["passes"] - before
         tally.most_passes = max(tally.most_passes, spent)
         tally.most_per_pair = max(tally.most_per_pair, spent / len(exact.pairs))
         if policy.rounds >= policy.forced_rounds:
-            margins = exact.margins(row)
+            margins = exact.margins(rows[t])
             earliest, latest = exact.stop(margins, -TIE), exact.stop(margins, TIE)
             tally.ties += earliest != latest
             tally.wrong += not earliest <= stop <= latest
+            tally.early += stop < policy.cascade.n_arms - 1
             tally.chains += stop < exact.stop(margins, chains=False)
         policy.observe(x, y[: stop + 1].tolist())
-        exact.observe(row, y, stop)
+        exact.observe(rows[t], y, stop)
         before = policy.effort["passes"]
     tally.settled = policy.effort["settled"]
     return tally
@@ -198,6 +247,18 @@ def draw_outputs(rng: np.random.Generator, contexts: Array, rates: Array) -> NDA
     shape = len(contexts), 1 if rng.random() < 0.5 else len(rates)
     logits = np.log(rates / (1 - rates)) + rng.uniform(0, 3) * contexts[:, :1]
     return (rng.random(shape) < sigmoid(logits)).astype(np.int64)
+
+
+def random_settings(seed: int) -> dict[str, Any]:
+    """Settings of a run; half of the runs have none of their own."""
+    rng = np.random.default_rng([seed, 7])
+    if seed % 4 < 2:
+        return {}
+    return {
+        "half_life": float(rng.uniform(30, 300)) if rng.random() < 0.5 else None,
+        "degree": int(rng.integers(1, 3)),
+        "z": float(rng.uniform(0.1, 1.0)),
+    }
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
@@ -211,16 +272,22 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
             tally = Tally()
             for seed in range(math.ceil(each / ROUNDS_OF_A_RUN)):
                 progress(f"transitive: {kind}, {n_arms} arms, {tally.rounds:,} rounds")
-                tally.add(play(kind, n_arms, seed))
+                tally.add(play(kind, n_arms, seed, **random_settings(seed)))
             rows.append([f"{kind}, K = {n_arms}", *_columns(tally)])
             total.add(tally)
+    tally = Tally()
+    for seed in range(5 if quick else 100):
+        progress(f"transitive: defaults, {tally.rounds:,} rounds")
+        tally.add(play_defaults(seed))
+    rows.append(["laplace, K = 4, defaults", *_columns(tally)])
+    total.add(tally)
     rows.append(["all", *_columns(total)])
     progress("")
-    columns = ["", "rounds", "wrong", "ties", "chains", "settled", "most passes", "most per pair"]
+    columns = ["", *COLUMNS]
     result = {"rows": [dict(zip(columns, row, strict=True)) for row in rows]}
     return table("Transitive decisions against exact solves", columns, rows, NOTE), result
 
 
 def _columns(tally: Tally) -> list[Any]:
-    counts = [tally.rounds, tally.wrong, tally.ties, tally.chains, tally.settled, tally.most_passes]
-    return [*(f"{n:,}" for n in counts), f"{tally.most_per_pair:.1f}"]
+    counts = [tally.rounds, tally.wrong, tally.ties, tally.early, tally.chains, tally.settled]
+    return [*(f"{n:,}" for n in [*counts, tally.most_passes]), f"{tally.most_per_pair:.1f}"]

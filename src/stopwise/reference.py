@@ -64,17 +64,22 @@ def radius(
     return 2 * sigma / kappa * math.sqrt(volume + union) + 2 * math.sqrt(lam) * S
 
 
-def norm(phi: Array, gram: Array) -> float:
-    """‖φ‖_{V⁻¹}; if V is singular, infinite except for φ in the span of the rows that V has seen.
+def norm(phi: Array, rows: Array) -> float:
+    """‖φ‖_{V⁻¹} for V = RᵀR, R the rows; infinite if φ is outside their span.
 
-    >>> norm(np.array([1.0, 0.0]), np.diag([4.0, 0.0])), norm(np.ones(2), np.diag([4.0, 0.0]))
+    By the singular values of R, not the eigenvalues of V: these are their squares, and V would lose
+    those below 1e-16 of the largest.
+
+    >>> norm(np.array([1.0, 0.0]), np.array([[2.0, 0.0]])), norm(np.ones(2), np.array([[2.0, 0.0]]))
     (0.5, inf)
     """
-    values, vectors = np.linalg.eigh(gram)
-    along, seen = vectors.T @ phi, values > 1e-12 * values[-1]  # up to rounding
-    if np.abs(along[~seen]).max(initial=0.0) > 1e-7:
+    _, values, directions = np.linalg.svd(rows, full_matrices=False)
+    seen = values > 1e-15 * values.max(initial=0.0)  # others are rounding
+    along = directions[seen] @ phi
+    outside = phi - along @ directions[seen]
+    if np.abs(outside).max() > 1e-7:
         return math.inf
-    return math.sqrt(np.sum(along[seen] ** 2 / values[seen]))
+    return float(np.linalg.norm(along / values[seen]))
 
 
 @dataclass
@@ -106,7 +111,8 @@ class ReferenceUSSPD:
         self.rounds = 0
         self.rows = {pair: np.empty((0, d)) for pair in pairs}
         self.disagreed = {pair: np.empty(0) for pair in pairs}
-        self.gram = {pair: self.lam * np.eye(d) for pair in pairs}
+        # R with RᵀR = V: at first √λ·I, and a row more with every observation
+        self.root = {pair: math.sqrt(self.lam) * np.eye(d) for pair in pairs}
         self.theta_hat = {pair: np.zeros(d) for pair in pairs}
 
     def decide(self, phi: Array) -> int:
@@ -132,7 +138,7 @@ class ReferenceUSSPD:
         for i, j in combinations(range(len(outputs)), 2):
             rows = self.rows[i, j] = np.vstack((self.rows[i, j], phi))
             seen = self.disagreed[i, j] = np.append(self.disagreed[i, j], outputs[i] != outputs[j])
-            self.gram[i, j] += np.outer(phi, phi)
+            self.root[i, j] = np.linalg.qr(np.vstack((self.root[i, j], phi)), mode="r")
             self.theta_hat[i, j] = estimate(rows, seen, self.ridge, self.theta_hat[i, j])
 
     def disagreement_ucb(self, phi: Array, i: int, j: int) -> float:
@@ -140,14 +146,15 @@ class ReferenceUSSPD:
         n = len(self.rows[i, j]) if self.lam > 0 else self.rounds
         shape = n, self.n_features, len(self.cumulative)
         alpha = radius(*shape, self.delta, self.sigma, self.kappa, self.lam, self.S)
-        return float(sigmoid(phi @ self.theta_hat[i, j] + alpha * norm(phi, self.gram[i, j])))
+        return float(sigmoid(phi @ self.theta_hat[i, j] + alpha * norm(phi, self.root[i, j])))
 
     def forced(self) -> bool:
         """Whether the next context goes to arm K whatever it is (line 2)."""
         if self.forced_rounds != "auto":
             return self.rounds < self.forced_rounds
         level = 3 * self.lam or 1.0  # the lemmas ask for λ_min(V) ≥ 1 and λ_min(V̄ − λI) ≥ 2λ
-        return any(np.linalg.eigvalsh(v)[0] < level * (1 - 1e-9) for v in self.gram.values())
+        least = min(np.linalg.svd(root, compute_uv=False)[-1] for root in self.root.values())
+        return bool(least**2 < level * (1 - 1e-9))  # λ_min(V) = σ_min(R)²
 
     def closest(self, phi: Array) -> float:
         """How close `decide` came to a tie: the least |min_{j>i} C_j − C_i − p̃_ij| it used."""

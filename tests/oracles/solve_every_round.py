@@ -68,13 +68,13 @@ class Model:
         self, phi: Array, answers: NDArray[np.bool_], ridge: float, lam: float = 0.0
     ) -> None:
         self.phi, self.answers, self.ridge = phi, answers, ridge
-        self.v = lam * np.eye(phi.shape[1])
+        self.root = math.sqrt(lam) * np.eye(phi.shape[1])  # RᵀR = V
         self.seen: list[int] = []
         self._theta, self._solved = np.zeros(phi.shape[1]), -1
 
     def observe(self, t: int) -> None:
         self.seen.append(t)
-        self.v += np.outer(self.phi[t], self.phi[t])
+        self.root = np.linalg.qr(np.vstack((self.root, self.phi[t])), mode="r")
 
     @property
     def theta(self) -> Array:
@@ -104,7 +104,7 @@ def uss_pd(
     def upper(t: int, i: int, j: int) -> float:
         m = models[i, j]
         n = len(m.seen) if lam > 0 else t
-        bonus = radius(n, d, k, **rule, lam=lam, S=S) * norm(m.phi[t], m.v)
+        bonus = radius(n, d, k, **rule, lam=lam, S=S) * norm(m.phi[t], m.root)
         return float(mu(m.phi[t] @ m.theta + bonus))
 
     return _play(models, cumulative, forced_rounds, upper)
@@ -149,7 +149,7 @@ def supervised(
 
     def bound(t: int, arm: int, sign: int) -> float:
         m = arms[arm, arm]
-        bonus = radius(t, phi.shape[1], k, **rule, lam=0, S=0) * norm(m.phi[t], m.v)
+        bonus = radius(t, phi.shape[1], k, **rule, lam=0, S=0) * norm(m.phi[t], m.root)
         return float(mu(m.phi[t] @ m.theta + sign * bonus))
 
     def upper(t: int, i: int, j: int) -> float:
@@ -175,7 +175,8 @@ def _play(
     exploring = True
     for t in range(n):
         if forced_rounds == AUTO:
-            exploring = exploring and any(np.linalg.eigvalsh(m.v)[0] < 1 for m in models.values())
+            least = min(np.linalg.svd(m.root, compute_uv=False)[-1] for m in models.values())
+            exploring = exploring and least < 1
         else:
             exploring = t < int(forced_rounds)
         for i in [] if exploring else range(k - 1):

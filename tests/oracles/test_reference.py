@@ -79,3 +79,55 @@ def test_newton_converges_from_far_away_and_on_separable_data(rate: float) -> No
         theta_hat = reference.estimate(rows, differ, ridge, far * rng.normal(size=3))
         off = rows.T @ (differ - expit(rows @ theta_hat)) - ridge * theta_hat
         assert np.abs(off).max() < 1e-12
+
+
+@pytest.mark.parametrize("ratio", [1e-4, 1e-8, 1e-13])
+def test_the_norm_is_right_for_ill_conditioned_rows(ratio: float) -> None:
+    """λ_min/λ_max of V is about ratio²/5: as a matrix, V would lose it to rounding."""
+    rows = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, ratio]])
+    # V⁻¹ = [[1, −1/ratio], [−1/ratio, 4/ratio²]]/3
+    for phi, square in [
+        ([1.0, 0.0], 1 / 3),
+        ([0.0, ratio], 4 / 3),
+        ([1.0, ratio], 1.0),
+        ([0.0, 1.0], 4 / 3 / ratio**2),
+    ]:
+        found = reference.norm(np.array(phi), rows)
+        assert found == pytest.approx(math.sqrt(square), rel=max(1e-12, 1e-15 / ratio))
+
+
+def test_the_norm_of_an_unseen_direction_is_infinite() -> None:
+    rows = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]]) / 2
+    assert reference.norm(np.array([1.0, 0.0, 0.0]), rows) == math.inf
+    assert reference.norm(np.array([0.0, 0.0, 1e-3]), rows) == math.inf
+    assert reference.norm(np.array([0.5, 0.5, 0.0]), rows) == pytest.approx(math.sqrt(0.5))
+    assert reference.norm(np.ones(3), np.empty((0, 3))) == math.inf
+    assert reference.norm(np.zeros(3), np.empty((0, 3))) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("gap", "phi", "stop"),
+    [
+        # p̃ = 1 in a direction never seen: a gap of one is a tie, and does not stop
+        (1.0, [0.0, 1.0], 1),
+        (0.999, [0.0, 1.0], 1),
+        (1.001, [0.0, 1.0], 0),
+        # elsewhere p̃ < 1, and a gap of one stops
+        (1.0, [1.0, 0.0], 0),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::stopwise.CostUnitWarning")
+def test_a_gap_of_one_does_not_stop_in_a_direction_never_seen(
+    gap: float, phi: list[float], stop: int
+) -> None:
+    costs = np.array([0.0, gap])
+    oracle = reference.ReferenceUSSPD(costs, 2, forced_rounds=0)
+    policy = sw.USSPD(sw.Cascade(costs), context_dim=2, forced_rounds=0)
+    for k in range(20):
+        oracle.observe(np.array([1.0, 0.0]) / math.sqrt(2), [0, k % 2])
+        policy.observe([1.0, 0.0], [0, k % 2])
+    decision = policy.decide(phi)
+    assert oracle.decide(np.array(phi) / math.sqrt(2)) == stop
+    assert decision.stop == stop
+    for evidence in decision.evidence:
+        assert evidence.gap_won == (evidence.gap > evidence.disagreement_ucb)

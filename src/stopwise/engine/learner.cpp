@@ -369,7 +369,7 @@ Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j) const
         gap = gain > 0.0 ? gap / gain : loss ? kInfinity : 0.0;
         threshold = rule_->threshold(gap);
     }
-    // A gap of one exceeds every probability but one that may be certain; a larger one every one.
+    // A gap above one exceeds every probability.
     const bool always = gap > 1.0 && threshold == kInfinity;
     if (!settle && (always || threshold == -kInfinity)) {
         // no upper value is needed to know this; where labels show it, they are the evidence

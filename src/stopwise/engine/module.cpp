@@ -497,6 +497,24 @@ void bind_features(nb::module_& m) {
              "X"_a, "out"_a.noconvert());
 }
 
+// μ(φᵀθ) of every row and every column of ``thetas``, the same bits on every machine.
+NumpyNumbers chances(const Table<const double>& rows, const Table<const double>& thetas) {
+    const std::size_t n = rows.shape(0), d = rows.shape(1), columns = thetas.shape(1);
+    require(thetas.shape(0) == d, "rows of another length");
+    std::vector<double> found(n * columns, 0.0);
+    for (std::size_t t = 0; t < n; ++t) {
+        double* const logits = found.data() + t * columns;
+        for (std::size_t c = 0; c < d; ++c) {
+            const double x = rows.data()[t * d + c];
+            for (std::size_t k = 0; k < columns; ++k) {
+                logits[k] += x * thetas.data()[c * columns + k];
+            }
+        }
+        for (std::size_t k = 0; k < columns; ++k) logits[k] = sigmoid(logits[k]);
+    }
+    return numpy(std::move(found), {n, columns});
+}
+
 using SharedCounts = Shared<PairCounts>;
 
 void bind_counts(nb::module_& m) {
@@ -582,5 +600,7 @@ NB_MODULE(native, m) {
     stopwise::bind_learner(m);
     stopwise::bind_features(m);
     stopwise::bind_counts(m);
+    m.def("chances", &stopwise::chances, "rows"_a, "thetas"_a);
+    m.def("log", &stopwise::log, "x"_a);
     m.def("instructions", [] { return stopwise::kernels().name; });
 }

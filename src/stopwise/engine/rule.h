@@ -12,6 +12,10 @@
 
 namespace stopwise {
 
+// 54·ln 2: the logit from which a probability, as a double, is 1. A gap of one exceeds every smaller
+// probability, and ties with those, as in directions never seen.
+inline constexpr double kCertain = 37.429947750237049;
+
 // What a rule may ask about the context at hand. Questions are numbered as pairs (row by row), or
 // as arms for the supervised rule.
 class View {
@@ -41,7 +45,7 @@ struct Rule {
     virtual Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const = 0;
 
     // A cost gap in the units of `upper`, and a value of `upper` as a probability.
-    virtual double threshold(double gap) const { return logit(gap); }
+    virtual double threshold(double gap) const { return gap == 1.0 ? kCertain : logit(gap); }
     virtual double shown(double value) const { return sigmoid(value); }
 
     // The question whose history is to be visited when (i, j) is not settled.

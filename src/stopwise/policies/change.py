@@ -2,8 +2,10 @@
 
 A residual is d − p: whether two arms disagreed in a round that revealed both, less the chance that
 a model of earlier rounds gave it. The residuals of each pair go through ADWIN (Bifet and Gavaldà,
-"Learning from time-changing data with adaptive windowing", 2007). Sums are integers: the same on
-every machine.
+"Learning from time-changing data with adaptive windowing", 2007).
+
+Alarms are the same bits on every machine: sums are integers, chances and logarithms are the
+engine's, and everything else is + − × ÷ √ of single numbers.
 """
 
 import math
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stopwise.engine import native
 from stopwise.policies.checking import Differ, Ints
 from stopwise.policies.staged import recorded_rows
 from stopwise.records import Change, Floats, Rounds
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from stopwise.policies.estimates import Estimates
 
 BLOCK, KEPT = 64, 256  # rounds that are tested at once; latest rounds that are kept
-OLDEST = 1 << 17  # rounds after which the model is not fitted again: its error is small by then
 LEAST, BUCKETS, FRESH = 32, 48, 12  # residuals of a bucket; buckets, and how many are not joined
 UNIT = 10_000  # in which residuals are counted
 CHANCE = 0.002  # δ of ADWIN for all pairs together; docs/change.md has the rate of false alarms
@@ -57,11 +59,11 @@ class Adwin:
         √(2σ²·ln(2/δ')/m) + 2·ln(2/δ')/(3m) + σ/10, δ' = δ/ln n (section 3 of the paper, but for
         the last term). Before is what the contexts after the change would have shown then.
         """
-        n, r, r2, d, first = self.buckets.T.astype(np.float64)
-        total, left, sums = n.sum(), n.cumsum()[:-1], r.cumsum()[:-1]
+        n, r, r2, d, first = self.buckets.T  # integers, so that sums are exact
+        total, left, sums = int(n.sum()), n.cumsum()[:-1], r.cumsum()[:-1]
         right, per_m = total - left, 1 / left + 1 / (total - left)
         variance = float(r2.sum() / total - (r.sum() / total) ** 2)
-        log = math.log(2 * math.log(total) / self.chance)
+        log = native.log(2 * native.log(total) / self.chance)
         limit = np.sqrt(2 * variance * log * per_m) + UNIT * 2 / 3 * log * per_m
         shift = (r.sum() - sums) / right - sums / left
         excess = np.abs(shift) - limit - SMALLEST * math.sqrt(variance)
@@ -71,6 +73,10 @@ class Adwin:
         self.buckets = self.buckets[k + 1 :]
         after = float(d[k + 1 :].sum() / right[k])
         return int(first[k + 1]), min(max(after - float(shift[k]) / UNIT, 0.0), 1.0), after
+
+    def forget(self, before: int) -> None:
+        """Drop the buckets that begin before a round."""
+        self.buckets = self.buckets[self.buckets[:, 4] >= before]
 
     def move(self, by: int) -> None:
         """Add a number to every residual: the model that they are relative to has changed."""
@@ -143,7 +149,9 @@ class ChangeAlarm:
                     found.append(Change(cut[0], (i, j), cut[1], cut[2], now))
         self._era = self._seen if found else self._era
         age = self._seen - self._era
-        if KEPT <= age <= OLDEST and age.bit_count() == 1:
+        if age >= KEPT and age.bit_count() == 1:
+            for window in self._windows:
+                window.forget(self._policy.rounds - age // 2)
             self._fit()
         for change in found:
             if self.on_change is not None:
@@ -168,7 +176,8 @@ class ChangeAlarm:
             if theta is not None:
                 self._model[start : start + len(theta), k] = theta
         if before is not None:
-            moved, weight = _chances(rows, before) - _chances(rows, self._model), counts + 1e-9
+            moved = _chances(rows, before) - _chances(rows, self._model)
+            weight = np.where(counts.any(axis=0), counts, 1)  # all rounds where none counts
             by = np.rint((moved * weight).sum(axis=0) / weight.sum(axis=0))
             for window, one in zip(self._windows, by.tolist(), strict=True):
                 window.move(int(one))
@@ -179,4 +188,4 @@ class ChangeAlarm:
 
 def _chances(rows: Floats, model: Floats) -> Ints:
     """Return p of every row and pair, in units."""
-    return np.rint(UNIT / 2 * (1 + np.tanh(rows @ model / 2))).astype(np.int64)
+    return np.rint(UNIT * native.chances(rows, model)).astype(np.int64)

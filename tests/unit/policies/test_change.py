@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise.engine import native, parts
 from stopwise.errors import InvalidParameterError
 from stopwise.policies.change import BLOCK, BUCKETS, SMALLEST, UNIT, Adwin
 from stopwise.records import Change
@@ -125,3 +126,27 @@ def test_what_cannot_be_watched_or_restored_is_refused(tmp_path: Path) -> None:
     state = policy.state() | {"alarm_rounds": np.zeros((3, 3))}
     with pytest.raises(ValueError, match="reshape"):
         policy.restore(state)
+
+
+def test_chances_are_sums_in_a_fixed_order() -> None:
+    """Equal to the last bit: a sum by BLAS or a tanh of another library would differ somewhere."""
+    rng = np.random.default_rng(0)
+    rows, thetas = rng.normal(size=(50, 7)), rng.normal(size=(7, 3))
+    expected = np.zeros((50, 3))
+    for c in range(7):
+        expected += rows[:, c, None] * thetas[c]
+    expected = np.vectorize(parts.sigmoid)(expected)
+    np.testing.assert_array_equal(native.chances(rows, thetas), expected)
+    with pytest.raises(ValueError, match="rows of another length"):
+        native.chances(rows, thetas[:6])
+
+
+def test_residuals_older_than_half_of_the_rounds_are_dropped_with_a_new_model() -> None:
+    policy = sw.USSPD(sw.Cascade([0.1, 0.3]), sw.Polynomial(1), 1, forced_rounds=10_000)
+    policy.watch(lambda change: pytest.fail(str(change)))
+    rng = np.random.default_rng(0)
+    for rounds in (256, 512, 1024, 2048, 4096):
+        n = rounds - policy.rounds
+        policy.run(rng.uniform(-1, 1, (n, 1)), (rng.random((n, 2)) < 0.2).astype(np.int64))
+        oldest = policy.state()["alarm_buckets"].reshape(-1, 6)[:, 5].min(initial=rounds)
+        assert oldest >= rounds // 2

@@ -239,10 +239,10 @@ def test_evidence_supports_the_decision_whatever_is_learned_later(name: str) -> 
 
 
 def test_evidence_covers_gaps_that_no_probability_reaches() -> None:
-    for cost, stop in ((0.0, 1), (1.0, 0), (2.0, 0)):
+    for cost, stop in ((0.0, 1), (1.0, 1), (2.0, 0)):
         policy = sw.USSPD(sw.Cascade([0.1, cost]), context_dim=2, forced_rounds=0)
         policy.observe([1.0, 0.0], [1, 1])
-        decision = policy.decide([0.0, 1.0])  # a direction never seen: the bound rounds to 1
+        decision = policy.decide([0.0, 1.0])  # a direction never seen: the bound is 1
         (e,) = decision.evidence
         assert (decision.stop, e.gap, e.gap_won) == (stop, cost, stop == 0)
 
