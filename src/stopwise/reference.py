@@ -138,7 +138,7 @@ class ReferenceUSSPD:
         for i, j in combinations(range(len(outputs)), 2):
             rows = self.rows[i, j] = np.vstack((self.rows[i, j], phi))
             seen = self.disagreed[i, j] = np.append(self.disagreed[i, j], outputs[i] != outputs[j])
-            self.root[i, j] = np.linalg.qr(np.vstack((self.root[i, j], phi)), mode="r")
+            self.root[i, j] = np.asarray(np.linalg.qr(np.vstack((self.root[i, j], phi)), mode="r"))
             self.theta_hat[i, j] = estimate(rows, seen, self.ridge, self.theta_hat[i, j])
 
     def disagreement_ucb(self, phi: Array, i: int, j: int) -> float:

@@ -74,7 +74,8 @@ class Model:
 
     def observe(self, t: int) -> None:
         self.seen.append(t)
-        self.root = np.linalg.qr(np.vstack((self.root, self.phi[t])), mode="r")
+        stacked = np.vstack((self.root, self.phi[t]))
+        self.root = np.asarray(np.linalg.qr(stacked, mode="r"))
 
     @property
     def theta(self) -> Array:
