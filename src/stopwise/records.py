@@ -39,6 +39,9 @@ class PairEvidence(msgspec.Struct, frozen=True):
         ``second`` is right than ``first`` there; 1 without labels.
     through : int
         The arm k through which it was won, as neither (i, k) nor (k, j) is worth it; or −1.
+    response : float
+        The share of the labels asked for about this pair that came, if the gain is larger because
+        of those that are missing; else 1.
 
     Examples
     --------
@@ -54,6 +57,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
     gap_won: bool
     gain: float = 1.0
     through: int = -1
+    response: float = 1.0
 
     @property
     def repair(self) -> float:
@@ -67,6 +71,8 @@ class PairEvidence(msgspec.Struct, frozen=True):
         p = self.disagreement
         estimate = "never seen" if math.isnan(p) else f"estimate {_probability(p)}"
         labels = f", labels show a gain of at most {self.gain:.3g}" if self.gain < 1 else ""
+        if self.response < 1:
+            labels += f", {_percent(self.response)} of the labels asked for came"
         return (
             f"{self.first} → {self.second}: costs {self.gap:.3g} more, could correct at most "
             f"{_probability(self.repair)} ({estimate}{labels}): {verdict}"

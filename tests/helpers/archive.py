@@ -111,12 +111,28 @@ class _Reading:
         if self.take("label.any", "<i8")[0]:
             for q, dims in enumerate(zip(self.questions, self.linear, strict=True)):
                 self.take(f"label.{q}.rounds", "<i8")
+                missing = int(self.take(f"label.{q}.missing", "<i8")[0])
                 self.take(f"label.{q}.residuals", "<f8")
-                for kind, d in zip(("pooled", "local"), dims, strict=True):
+                kinds = [("pooled", dims[0]), ("local", dims[1])]
+                if missing:
+                    kinds += [("missing_pooled", dims[0]), ("missing_local", dims[1])]
+                for kind, d in kinds:
                     self.take(f"label.{q}.{kind}.moment", "<f8", d + 1)
                     self.take(f"label.{q}.{kind}.gram", "<f8", (d + 1) * (d + 2) // 2)
+        self.requests("request")
         assert self.at == len(self.content), "the layout of a saved learner has changed"
         return self.named
+
+    def requests(self, name: str) -> None:
+        self.take(f"{name}.answered", "<i8")
+        self.take(f"{name}.dropped", "<i8")
+        for k in range(int(self.take(f"{name}.waiting", "<i8")[0])):
+            for part in ("probability", "explored", "round"):
+                self.take(f"{name}.{k}.{part}", "<f8")
+            for part in ("arms", "rule_stop", "missing"):
+                self.take(f"{name}.{k}.{part}", "<i8")
+            self.take(f"{name}.{k}.row", "<f8", self.width)
+            self.take(f"{name}.{k}.differ", "|u1", self.n_arms * (self.n_arms - 1) // 2)
 
     def take(self, name: str, dtype: DTypeLike, *shape: int) -> NDArray[Any]:
         count = int(np.prod(shape, dtype=np.int64))

@@ -9,6 +9,7 @@ namespace {
 
 // Heuristics, chosen by simulation over real cascades and worlds with a minority (docs/labels.md).
 constexpr double kPriorMean = 0.5;
+constexpr double kWorst = 1.0;  // what a missing label counts as: j right, i wrong
 constexpr double kPooledSlope = 0.12;  // prior deviation per standard deviation of a coordinate
 constexpr double kLocalSlope = 2.0;
 constexpr double kWidth = 0.25;       // standard deviations that are added
@@ -27,19 +28,31 @@ Numbers Gain::Regression::features(const double* phi) const {
     return psi;
 }
 
-void Gain::Regression::add(const Numbers& psi, double value) {
+// Add one observation, or take one away if ``times`` is −1.
+void Gain::Regression::add(const Numbers& psi, double value, double times) {
     for (std::size_t c = 0; c < d; ++c) {
-        for (std::size_t r = c; r < d; ++r) gram[c * stride + r] += psi[c] * psi[r];
-        moment[c] += psi[c] * value;
+        const double share = times * psi[c];
+        for (std::size_t r = c; r < d; ++r) gram[c * stride + r] += share * psi[r];
+        moment[c] += share * value;
     }
 }
 
-void Gain::Regression::fit(double noise) {
+// Fit to these observations, and to ``others`` if there are any.
+void Gain::Regression::fit(double noise, const Regression* others) {
     Numbers a = gram;
+    weights = moment;
+    if (others != nullptr) {
+        for (std::size_t c = 0; c < a.size(); ++c) a[c] += others->gram[c];
+        for (std::size_t c = 0; c < d; ++c) weights[c] += others->moment[c];
+    }
     for (std::size_t c = 0; c < d; ++c) a[c * stride + c] += noise;
     factor.take(a, noise);
-    weights = moment;
     factor.solve(weights.data());
+}
+
+void Gain::Regression::clear() {
+    std::fill(gram.begin(), gram.end(), 0.0);
+    std::fill(moment.begin(), moment.end(), 0.0);
 }
 
 double Gain::Regression::mean(const Numbers& psi) const {
@@ -47,19 +60,29 @@ double Gain::Regression::mean(const Numbers& psi) const {
 }
 
 Gain::Gain(std::size_t dim, std::size_t linear, double ridge)
-    : pooled_(dim, kPooledSlope / std::sqrt(ridge)), local_(linear, kLocalSlope / std::sqrt(ridge)) {}
+    : pooled_(dim, kPooledSlope / std::sqrt(ridge)), local_(linear, kLocalSlope / std::sqrt(ridge)),
+      missing_pooled_(pooled_), missing_local_(local_) {}
 
 double Gain::noise() const {
     return (kPriorLabels + residuals_) / (kPriorLabels + static_cast<double>(labels_));
 }
 
-double Gain::upper(const double* phi) const {
-    if (labels_ == 0) return 1.0;
-    const Numbers near = local_.features(phi);
+double Gain::bound(const Regression& pooled, const Regression& local, const double* phi) const {
+    const Numbers near = local.features(phi);
     Numbers work(near.size());
-    const double width = std::sqrt(noise() * local_.factor.square_norm(near.data(), work.data()));
-    const double mean = std::max(pooled_.mean(pooled_.features(phi)), local_.mean(near));
+    const double width = std::sqrt(noise() * local.factor.square_norm(near.data(), work.data()));
+    const double mean = std::max(pooled.mean(pooled.features(phi)), local.mean(near));
     return std::clamp(kPriorMean + mean + kWidth * width, -1.0, 1.0);
+}
+
+Gain::Upper Gain::upper(const double* phi) const {
+    const auto came = static_cast<double>(labels_), asked = came + static_cast<double>(missing_);
+    if (labels_ == 0) return {1.0, missing_ > 0 ? 0.0 : 1.0};
+    const double received = bound(pooled_, local_, phi);
+    if (missing_ == 0) return {received, 1.0};
+    const double all = bound(missing_pooled_, missing_local_, phi);
+    if (all <= received) return {received, 1.0};
+    return {all, came / asked};
 }
 
 void Gain::learn(const double* phi, double gain) {
@@ -72,21 +95,59 @@ void Gain::learn(const double* phi, double gain) {
     local_.add(local_.features(phi), value);
     pooled_.fit(noise());
     local_.fit(noise());
+    stale_ = true;
+}
+
+void Gain::add_missing(const double* phi) {
+    ++missing_;
+    missing_pooled_.add(pooled_.features(phi), kWorst - kPriorMean);
+    missing_local_.add(local_.features(phi), kWorst - kPriorMean);
+    stale_ = true;
+}
+
+void Gain::remove_missing(const double* phi) {
+    --missing_;
+    stale_ = true;
+    for (Regression* sums : {&missing_pooled_, &missing_local_}) {
+        sums->add(sums->features(phi), kWorst - kPriorMean, -1.0);
+        if (missing_ == 0) sums->clear();  // of rounding
+        for (std::size_t c = 0; c < sums->d; ++c) {
+            double& square = sums->gram[c * sums->stride + c];
+            square = std::max(square, 0.0);
+        }
+    }
+}
+
+void Gain::refit() {
+    if (!stale_ || missing_ == 0 || labels_ == 0) return;
+    missing_pooled_.fit(noise(), &pooled_);
+    missing_local_.fit(noise(), &local_);
+    stale_ = false;
+}
+
+std::size_t Gain::nbytes() const {
+    return pooled_.nbytes() + local_.nbytes() + missing_pooled_.nbytes() + missing_local_.nbytes();
 }
 
 void Gain::archive(Archive& with) {
     with.count(labels_, kMostCounted, "its number of labels");
+    with.count(missing_, kMostCounted, "its number of missing labels");
     with.between(&residuals_, 1, 0.0, 1e100, "what labels missed");
-    for (Regression* regression : {&pooled_, &local_}) {
+    for (Regression* regression : {&pooled_, &local_, &missing_pooled_, &missing_local_}) {
         const std::size_t d = regression->d, stride = regression->stride;
+        const bool of_missing = regression == &missing_pooled_ || regression == &missing_local_;
+        if (of_missing && missing_ == 0) continue;
         with.between(regression->moment.data(), d, -1e100, 1e100, "a sum of labels");
         for (std::size_t c = 0; c < d; ++c) {
             with.between(regression->gram.data() + c * stride + c, d - c, -1e100, 1e100,
                          "a sum of features");
             with.check(regression->gram[c * stride + c] >= 0.0, "a sum of features");
         }
-        if (with.reading()) regression->fit(noise());
+        if (with.reading() && !of_missing) regression->fit(noise());
     }
+    if (!with.reading()) return;
+    stale_ = true;
+    refit();
 }
 
 }  // namespace stopwise

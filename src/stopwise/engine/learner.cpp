@@ -84,10 +84,10 @@ public:
         return scratch_.phi[learner_.plan_.questions[k]].data();
     }
     // The most that going on gains where the pair disagrees; 1 without labels.
-    double gain(std::size_t k) {
-        if (learner_.gains_.empty()) return 1.0;
-        double& gain = scratch_.gains[k];
-        if (std::isnan(gain)) gain = learner_.gains_[k].upper(phi(k));
+    Gain::Upper gain(std::size_t k) {
+        if (learner_.gains_.empty()) return {1.0, 1.0};
+        Gain::Upper& gain = scratch_.gains[k];
+        if (std::isnan(gain.gain)) gain = learner_.gains_[k].upper(phi(k));
         return gain;
     }
     Scratch& scratch() { return scratch_; }
@@ -151,7 +151,7 @@ void Learner::load(const double* row, Scratch& scratch) const {
     }
     scratch.norms.assign(grams_.size(), -1.0);
     scratch.bonuses.assign(grams_.size(), -1.0);
-    scratch.gains.assign(n_pairs(), kNaN);
+    scratch.gains.assign(n_pairs(), {kNaN, kNaN});
     scratch.pairs.assign(n_pairs(), PairState{});
     scratch.solved = scratch.settled = false;
     scratch.normed.assign(models_.size(), Normed{});
@@ -362,7 +362,7 @@ bool Learner::solve(std::vector<Model>& models, Effort& effort) const {
 Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j) const {
     const bool settle = at.scratch().settled;  // by the estimate, whatever its certificate
     const std::size_t ij = i * plan_.n_arms + j;
-    const double gain = at.gain(pair(i, j));
+    const auto [gain, response] = at.gain(pair(i, j));
     double gap = plan_.gaps[ij], threshold = thresholds_[ij];
     if (gain < 1.0) {
         const bool loss = gap > 0.0 || (gap == 0.0 && gain < 0.0);  // of going on, if gain ≤ 0
@@ -374,14 +374,14 @@ Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j) const
     if (!settle && (always || threshold == -kInfinity)) {
         // no upper value is needed to know this; where labels show it, they are the evidence
         const Noted noted = always && gain < 1.0
-                                ? Noted{at.logit(pair(i, j)), kInfinity, gain, -1.0}
+                                ? Noted{at.logit(pair(i, j)), kInfinity, gain, -1.0, response}
                                 : kNotCompared;
         return {always ? Verdict::wins : Verdict::loses, 0.0, noted};
     }
     const Upper upper = rule_->upper(at, i, j, threshold);
     const bool exact = settle || upper.high - upper.low <= 2.0 * kExact;
     const Verdict verdict = always ? Verdict::wins : certified(threshold, upper, exact);
-    return {verdict, threshold - upper.value, {upper.estimate, upper.value, gain, -1.0}};
+    return {verdict, threshold - upper.value, {upper.estimate, upper.value, gain, -1.0, response}};
 }
 
 bool Learner::evidence(const double* row, const double* noise, std::size_t stop, Noted* noted) {
@@ -414,7 +414,7 @@ std::vector<Evidence> Learner::explain(const Noted* noted, std::size_t stop) con
                              (note.gain < 1.0 ? gap > upper * note.gain
                                               : thresholds_[ij] > note.upper);
             all.emplace_back(i, j, gap, rule_->shown(note.estimate), upper, won, note.gain,
-                             static_cast<std::ptrdiff_t>(note.through));
+                             static_cast<std::ptrdiff_t>(note.through), note.response);
         }
     }
     return all;
@@ -461,6 +461,7 @@ Request Learner::observe(const double* row, std::size_t stop, std::size_t rule_s
         history_.drop_old();
     }
     const Request request = may_ask ? ask(stop, std::min(rule_stop, stop), given) : Request{};
+    if (request.probability > 0.0) expect(request, stop, std::min(rule_stop, stop), given);
     ++rounds_;
     if (plan_.forced_rounds == kUntilExplored && !explored_) explored_ = explored();
     return request;
@@ -559,22 +560,47 @@ Request Learner::ask(std::size_t stop, std::size_t rule_stop, const unsigned cha
     return {explored + (1.0 - explored) * chance, explored, round};
 }
 
+// A label that is missing, or late, counts as the worst that it could say of a depth: that the rule
+// was right. With all labels, the sums are unbiased (docs/labels.md).
 std::size_t Learner::better_depth() const {
+    std::vector<Depth> depths = depths_;
+    double heaviest = heaviest_;
+    std::int64_t known = trial_answered_;
+    for (const WaitingLabel& one : requests_.waiting()) {
+        if (one.request.round < static_cast<double>(trial_since_)) continue;
+        std::vector<int> losses(one.arms, 0);
+        for (std::size_t k = 0; k < one.arms; ++k) {
+            if (k == one.rule_stop) continue;
+            losses[k] = one.differ[pair(std::min(k, one.rule_stop), std::max(k, one.rule_stop))];
+        }
+        judge(depths, heaviest, one.request, one.rule_stop, losses);
+        ++known;
+    }
     std::size_t found = plan_.n_arms;
+    if (trial_answered_ == 0 || known < trial_asked_) return found;  // some were dropped
     double least = 0.0;
-    for (std::size_t k = 0; trial_answered_ > 0 && k < plan_.n_arms; ++k) {
-        const Depth& at = depths_[k];
-        // labels that came speak for those that did not, or not yet
-        const double each = std::max(
-            1.0, static_cast<double>(trial_asked_) / static_cast<double>(trial_answered_));
-        const double deviation = std::sqrt(at.variance + heaviest_ * heaviest_);
-        const double most = at.cost + each * (at.errors + kConfident * deviation);
+    for (std::size_t k = 0; k < plan_.n_arms; ++k) {
+        const Depth& at = depths[k];
+        const double deviation = std::sqrt(at.variance + heaviest * heaviest);
+        const double most = at.cost + (at.errors + kConfident * deviation);
         if (most < least) {
             least = most;
             found = k;
         }
     }
     return found;
+}
+
+void Learner::judge(std::vector<Depth>& depths, double& heaviest, const Request& request,
+                    std::size_t ruled, const std::vector<int>& losses) {
+    heaviest = std::max(heaviest, 1.0 / request.probability);
+    for (std::size_t k = 0; k < losses.size(); ++k) {
+        const double chance = k > ruled ? request.explored : request.probability;
+        if (losses[k] == 0 || chance == 0.0) continue;
+        const double weight = 1.0 / chance;
+        depths[k].errors += losses[k] > 0 ? weight : -weight;
+        depths[k].variance += weight * weight;
+    }
 }
 
 bool Learner::explored() const {
@@ -591,9 +617,45 @@ std::vector<Gain> Learner::new_gains() const {
     return created;
 }
 
+template <class Function>
+void Learner::each_disagreement(const WaitingLabel& label, Function function) {
+    for (std::size_t j = 1; j < label.arms; ++j) {
+        for (std::size_t i = 0; i < j; ++i) {
+            const std::size_t k = pair(i, j);
+            if (label.differ[k] == 0) continue;
+            function(gains_[k], label.row.data() + plan_.grams[plan_.questions[k]].offset);
+        }
+    }
+}
+
+// Remember a label that is asked for, until it comes. ``row_`` has the features of its round.
+void Learner::expect(const Request& request, std::size_t stop, std::size_t rule_stop,
+                     const unsigned char* differ) {
+    if (gains_.empty()) gains_ = new_gains();
+    WaitingLabel label{request, stop + 1, rule_stop, false, row_, {}};
+    label.differ.assign(n_pairs(), 0);
+    for (std::size_t j = 1; j <= stop; ++j) {
+        for (std::size_t i = 0; i < j; ++i) label.differ[pair(i, j)] = differ[pair(i, j)] != 0;
+    }
+    requests_.add(std::move(label), [&](const WaitingLabel& missing) {
+        each_disagreement(missing, [](Gain& gain, const double* phi) { gain.add_missing(phi); });
+    });
+    for (Gain& gain : gains_) gain.refit();
+}
+
 void Learner::label(const double* row, std::size_t n, std::size_t rule_stop,
                     const unsigned char* right, const unsigned char* differ, Request request) {
     if (gains_.empty()) gains_ = new_gains();
+    if (request.probability > 0.0) {
+        const auto answered = requests_.take(request.round, [&](const WaitingLabel& missing) {
+            each_disagreement(missing,
+                              [](Gain& gain, const double* phi) { gain.add_missing(phi); });
+        });
+        if (answered && answered->missing) {
+            each_disagreement(*answered,
+                              [](Gain& gain, const double* phi) { gain.remove_missing(phi); });
+        }
+    }
     load(row, scratch_);
     for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = i + 1; j < n; ++j) {
@@ -603,19 +665,17 @@ void Learner::label(const double* row, std::size_t n, std::size_t rule_stop,
             gains_[k].learn(phi, (right[j] != 0 ? 1.0 : 0.0) - (right[i] != 0 ? 1.0 : 0.0));
         }
     }
+    for (Gain& gain : gains_) gain.refit();
     ++labelled_rounds_;
     // only labels of this trial's rounds count for it: others come too late
     if (request.probability == 0.0 || request.round < static_cast<double>(trial_since_)) return;
     ++trial_answered_;
-    heaviest_ = std::max(heaviest_, 1.0 / request.probability);
     const std::size_t ruled = std::min(rule_stop, n - 1);
+    std::vector<int> losses(n, 0);
     for (std::size_t k = 0; k < n; ++k) {
-        const double chance = k > ruled ? request.explored : request.probability;
-        if ((right[k] != 0) == (right[ruled] != 0) || chance == 0.0) continue;
-        const double weight = 1.0 / chance;
-        depths_[k].errors += right[ruled] != 0 ? weight : -weight;
-        depths_[k].variance += weight * weight;
+        losses[k] = (right[ruled] != 0 ? 1 : 0) - (right[k] != 0 ? 1 : 0);
     }
+    judge(depths_, heaviest_, request, ruled, losses);
 }
 
 std::vector<double> Learner::theta(std::size_t question) {
@@ -632,6 +692,7 @@ std::size_t Learner::nbytes() const {
     for (const Gram& gram : grams_) n += gram.factor.nbytes() + gram.sums.size() * sizeof(double);
     for (const Model& model : models_) n += model.nbytes();
     for (const Gain& gain : gains_) n += gain.nbytes();
+    n += requests_.nbytes();
     return n;
 }
 
@@ -698,6 +759,22 @@ void Learner::archive(Archive& with) {
     with.count(any, rule_->takes_labels() ? 1 : 0, "whether it has labels");
     if (any && with.reading()) gains_ = new_gains();
     for (Gain& gain : gains_) gain.archive(with);
+    requests_.archive(with, plan_.n_arms, plan_.width, rounds_, kLargest);
+    if (with.reading()) check_missing(with);
+}
+
+// Every label that counts as missing must be in the sums of its pairs, from which it is taken out
+// when it comes.
+void Learner::check_missing(const Archive& with) const {
+    std::vector<std::int64_t> missing(n_pairs(), 0);
+    with.check(requests_.waiting().empty() || !gains_.empty(), "a request");
+    for (const WaitingLabel& one : requests_.waiting()) {
+        if (!one.missing) continue;
+        for (std::size_t k = 0; k < n_pairs(); ++k) missing[k] += one.differ[k];
+    }
+    for (std::size_t k = 0; k < gains_.size(); ++k) {
+        with.check(missing[k] <= gains_[k].missing(), "its number of missing labels");
+    }
 }
 
 }  // namespace stopwise

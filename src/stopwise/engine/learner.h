@@ -15,6 +15,7 @@
 #include "factor.h"
 #include "gain.h"
 #include "history.h"
+#include "label_requests.h"
 #include "model.h"
 #include "random.h"
 #include "rule.h"
@@ -24,21 +25,15 @@ namespace stopwise {
 inline constexpr std::int64_t kUntilExplored = -1;  // forced_rounds="auto"
 
 // The numbers of a comparison: p̂ and p̃ in the units of the rule, the upper value of the gain on
-// disagreement, and the arm through which it was won, or −1. The estimate is NaN for one that did
-// not take place.
+// disagreement, the arm through which it was won, or −1, and the share of labels that came, if the
+// gain is larger for those that are missing, else 1. The estimate is NaN for one that did not take
+// place.
 struct Noted {
-    double estimate, upper, gain, through;
+    double estimate, upper, gain, through, response;
 };
-inline constexpr Noted kNotCompared{std::numeric_limits<double>::quiet_NaN(), 0.0, 1.0, -1.0};
+inline constexpr Noted kNotCompared{std::numeric_limits<double>::quiet_NaN(), 0.0, 1.0, -1.0, 1.0};
 // `through` of the first pair where every round stops at one arm, because labels show it is better.
 inline constexpr double kFixedByLabels = -2.0;
-
-// A label that is asked for: the probability that it was, and the probability with which the round
-// went to the last arm whatever the rule said. The first is 0 if none is asked for.
-struct Request {
-    double probability = 0.0, explored = 0.0;
-    double round = 0.0;  // how many rounds were learned before it
-};
 
 struct Plan {
     std::size_t n_arms, width;
@@ -61,9 +56,10 @@ struct Plan {
     }
 };
 
-// A comparison: i, j, the gap, p̂, p̃, whether the gap won, the gain, the arm it won through or −1.
-using Evidence =
-    std::tuple<std::size_t, std::size_t, double, double, double, bool, double, std::ptrdiff_t>;
+// A comparison: i, j, the gap, p̂, p̃, whether the gap won, the gain, the arm it won through or −1,
+// and the share of labels that came (`Noted`).
+using Evidence = std::tuple<std::size_t, std::size_t, double, double, double, bool, double,
+                            std::ptrdiff_t, double>;
 
 class Learner {
 public:
@@ -114,6 +110,7 @@ public:
     double effective_rounds() const;  // as they count, with forgetting
     std::int64_t labels() const { return labelled_rounds_; }
     std::int64_t asked() const { return asked_; }
+    std::int64_t missing() const { return requests_.missing(); }  // of those asked for
     const Plan& plan() const { return plan_; }
     const Rule& rule() const { return *rule_; }
     Factor gram(std::size_t question);
@@ -172,7 +169,7 @@ private:
         std::vector<Numbers> phi;     // the features of each V, padded
         std::vector<double> norms;    // ‖φ‖_{V⁻¹} of each V, < 0 while not computed
         std::vector<double> bonuses;
-        std::vector<double> gains;   // of each pair, NaN while not computed
+        std::vector<Gain::Upper> gains;  // of each pair, NaN while not computed
         std::vector<PairState> pairs;
         bool solved = false;         // every regression was solved to the end
         bool settled = false;        // comparisons are by the estimates, whatever the certificate
@@ -208,11 +205,21 @@ private:
     bool solve(std::vector<Model>& models, Effort& effort) const;
     void complete(const unsigned char* given, std::size_t stop);
     bool draw(At& at, std::size_t question, double u);
+    // What a label says of every depth k: 1 if the rule was right and k wrong, −1 if the other way
+    // round. ``losses`` has a number for each arm that ran.
+    static void judge(std::vector<Depth>& depths, double& heaviest, const Request& request,
+                      std::size_t ruled, const std::vector<int>& losses);
     std::size_t better_depth() const;
+    void expect(const Request& request, std::size_t stop, std::size_t rule_stop,
+                const unsigned char* differ);
+    // Call a function with the gain of each pair that disagreed, and with its features.
+    template <class Function>
+    void each_disagreement(const WaitingLabel& label, Function function);
     Request ask(std::size_t stop, std::size_t rule_stop, const unsigned char* differ);
     std::vector<Gain> new_gains() const;
     bool explored() const;
     void archive(Archive& with);
+    void check_missing(const Archive& with) const;
 
     Plan plan_;
     std::shared_ptr<const Rule> rule_;
@@ -225,7 +232,8 @@ private:
     std::vector<Gram> grams_;
     std::vector<Model> models_;
     std::vector<Third> thirds_;  // (n_arms, n_arms, n_arms) where stages reveal the context
-    std::vector<Gain> gains_;  // one per pair, or none while there are no labels
+    std::vector<Gain> gains_;  // one per pair, or none while no label was asked for or came
+    LabelRequests requests_;
     std::int64_t labelled_rounds_ = 0, asked_ = 0;
     std::int64_t disagreed_ = 0;  // rounds in which any two arms disagreed
     // From 2ᵏ to 2ᵏ⁺¹ rounds the rule is on trial against fixed depths. If one is better with

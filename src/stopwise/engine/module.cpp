@@ -130,7 +130,7 @@ const double* draws_of(const Learner& learner, const std::optional<Numbers1>& no
 class Note {
 public:
     explicit Note(const Learner& learner)
-        : compared_(4 * learner.n_pairs()), numbers_(compared_ + learner.plan().width) {}
+        : compared_(sizeof(Noted) / sizeof(double) * learner.n_pairs()), numbers_(compared_ + learner.plan().width) {}
     Note(const Learner& learner, const nb::bytes& from) : Note(learner) {
         require(from.size() >= compared_ * sizeof(double), "a note of another learner");
         std::memcpy(numbers_.data(), from.data(),
@@ -461,6 +461,7 @@ void bind_learner(nb::module_& m) {
         .def_prop_ro("effective_rounds", read(&Learner::effective_rounds))
         .def_prop_ro("labels", read(&Learner::labels))
         .def_prop_ro("asked", read(&Learner::asked))
+        .def_prop_ro("missing", read(&Learner::missing))
         .def_prop_ro("explore_rate", read(&Learner::explore_rate))
         .def_prop_ro("nbytes", read(&Learner::nbytes))
         .def_prop_ro("effort", &effort);

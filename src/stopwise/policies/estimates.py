@@ -58,6 +58,11 @@ class Estimates(Policy):
         """Labels asked for so far."""
         return self.learner.asked
 
+    @property
+    def missing(self) -> int:
+        """Labels asked for that count as missing: as the worst that they could say."""
+        return self.learner.missing
+
     def theta(self, i: int, j: int) -> Floats:
         """Return θ̂_ij, the exact estimate of a pair over everything observed so far."""
         return self.converged(self.learner.theta(self._model(i, j)))
