@@ -55,6 +55,28 @@ def ridge_mle(x: Array, d: Array, ridge: float) -> Array:
     return estimate(x, d, ridge, np.zeros(x.shape[1]))
 
 
+def weighted_mle(x: Array, d: Array, w: Array, ridge: float, start: Array) -> Array:
+    """θ̂ of weighted rows: Newton's method with halving, as far as rounding allows."""
+    theta = start.copy()
+
+    def loss(at: Array) -> float:
+        z = x @ at
+        return float(w @ (np.logaddexp(0, z) - d * z) + ridge / 2 * at @ at)
+
+    for _ in range(200):
+        z = x @ theta
+        g = x.T @ (w * (mu(z) - d)) + ridge * theta
+        h = (x.T * (w * mu(z) * mu(-z))) @ x + ridge * np.eye(len(theta))
+        step = np.linalg.solve(h, g)
+        if abs(g @ step) < 1e-26:
+            break
+        size, now = 1.0, loss(theta)
+        while loss(theta - size * step) > now + 1e-13 * abs(now) and size > 1e-9:
+            size /= 2
+        theta = theta - size * step
+    return theta
+
+
 def hessian(x: Array, theta: Array, ridge: float) -> Array:
     """∇²L(θ); μ' as μ(z)·μ(−z) keeps its digits where 1 − μ(z) would round to 0."""
     z = x @ theta
@@ -205,7 +227,7 @@ class Gain:
 
     def __init__(self, ridge: float, linear: int) -> None:
         self.scales, self.linear = (0.12 / math.sqrt(ridge), 2.0 / math.sqrt(ridge)), linear
-        self.rows: list[tuple[Array, Array]] = []
+        self.rows: list[Array] = []
         self.values: list[float] = []
         self.residuals = 0.0
 
@@ -213,28 +235,43 @@ class Gain:
         pooled, local = self.scales
         return np.append(1.0, pooled * phi), np.append(1.0, local * phi[: self.linear])
 
-    def fitted(self, psi: tuple[Array, Array]) -> tuple[list[float], float]:
-        """Both means at ψ, and the local standard deviation."""
+    def fitted(self, phi: Array, missing: Sequence[Array] = ()) -> tuple[list[float], float]:
+        """Both means at φ, and the local standard deviation; a missing label is a gain of 1."""
         noise = (10 + self.residuals) / (10 + len(self.values))
+        psi, rows = self.psi(phi), [self.psi(row) for row in (*self.rows, *missing)]
+        values = np.array([*self.values, *[0.5] * len(missing)])
         means, width = [0.0, 0.0], 0.0
-        for k in range(2) if self.rows else ():
-            table = np.array([row[k] for row in self.rows])
+        for k in range(2) if rows else ():
+            table = np.array([row[k] for row in rows])
             a = table.T @ table + noise * np.eye(table.shape[1])
-            means[k] = float(psi[k] @ np.linalg.solve(a, table.T @ np.array(self.values)))
+            means[k] = float(psi[k] @ np.linalg.solve(a, table.T @ values))
             width = math.sqrt(noise * psi[k] @ np.linalg.solve(a, psi[k]))
         return means, width
 
     def learn(self, phi: Array, gain: float) -> None:
-        psi = self.psi(phi)
-        self.residuals += (gain - 0.5 - self.fitted(psi)[0][0]) ** 2
-        self.rows.append(psi)
+        self.residuals += (gain - 0.5 - self.fitted(phi)[0][0]) ** 2
+        self.rows.append(phi)
         self.values.append(gain - 0.5)
 
-    def upper(self, phi: Array) -> float:
+    def upper(self, phi: Array, missing: Sequence[Array] = ()) -> float:
         if not self.values:
             return 1.0
-        means, width = self.fitted(self.psi(phi))
-        return min(max(0.5 + max(means) + 0.25 * width, -1.0), 1.0)
+        found: list[float] = []
+        for left_out in [(), missing] if missing else [()]:
+            means, width = self.fitted(phi, left_out)
+            found.append(min(max(0.5 + max(means) + 0.25 * width, -1.0), 1.0))
+        return max(found)
+
+
+@dataclass
+class Waiting:
+    """A label that was asked for and has not come."""
+
+    t: int
+    stop: int
+    rule_stop: int
+    request: tuple[float, float, float]
+    missing: bool = False
 
 
 @dataclass
@@ -259,6 +296,7 @@ class Referee:
     explore: float = 0.0
     seed: int = 0
     linear: int = 0
+    half_life: float | None = None
 
     def __post_init__(self) -> None:
         self.last = len(self.cumulative) - 1
@@ -273,7 +311,10 @@ class Referee:
         self.answers: dict[Pair, list[bool]] = {p: [] for p in self.rows}
         self.thetas = {(i, j): np.zeros(known[i].shape[1]) for i, j in self.rows}
         self.solved = dict.fromkeys(self.rows, 0)
+        self.times: dict[Pair, list[int]] = {p: [] for p in self.rows}
         self.gains = {p: Gain(ridge, linear) for p in self.rows}
+        self.waiting: list[Waiting] = []
+        self.answered = 0
         self.rounds = self.asked = self.disagreed = 0
         self.thirds: dict[tuple[int, int, int], list[Any]] = {}
         self.fixed: int | None = None
@@ -288,10 +329,20 @@ class Referee:
         self.trial_asked = self.trial_answered = 0
         self.heaviest, self.trial_since = 0.0, self.rounds
 
+    def weights(self, pair: Pair) -> Array:
+        """2^(−age/half-life) of every row."""
+        if self.half_life is None:
+            return np.ones(len(self.rows[pair]))
+        return 2.0 ** (-(self.rounds - 1.0 - np.array(self.times[pair])) / self.half_life)
+
     def theta(self, pair: Pair) -> Array:
-        if self.solved[pair] != len(self.rows[pair]):
+        if self.solved[pair] != len(self.rows[pair]) or self.half_life is not None:
             x, d = np.array(self.rows[pair]), np.array(self.answers[pair], dtype=float)
-            self.thetas[pair] = estimate(x, d, self.ridge, self.thetas[pair])
+            if self.half_life is None:
+                self.thetas[pair] = estimate(x, d, self.ridge, self.thetas[pair])
+            elif len(x):
+                w = self.weights(pair)
+                self.thetas[pair] = weighted_mle(x, d, w, self.ridge, self.thetas[pair])
             self.solved[pair] = len(d)
         return self.thetas[pair]
 
@@ -300,15 +351,27 @@ class Referee:
         x = self.known[i][t]
         first = (i, self.last if self.anchor else j)
         rows = np.array(self.rows[first]).reshape(-1, len(x))
-        h = hessian(rows, self.theta(first), self.ridge)
-        z = self.z * (1 if self.anchor else 1 + 4 / (1 + self.rounds / 20))
+        at = rows @ self.theta(first)
+        h = (rows.T * (self.weights(first) * mu(at) * mu(-at))) @ rows + self.ridge * np.eye(len(x))
+        counted = self.rounds * 1.0
+        if self.half_life is not None:
+            gamma = 2 ** (-1 / self.half_life)
+            counted = (1 - gamma**self.rounds) / (1 - gamma)
+        z = self.z * (1 if self.anchor else 1 + 4 / (1 + counted / 20))
         value = float(mu(x @ self.theta(first) + z * math.sqrt(x @ np.linalg.solve(h, x))))
         if self.anchor and j < self.last:
             value -= float(mu(x @ self.theta((i, j))))
         return value
 
+    def gain(self, t: int, i: int, j: int) -> float:
+        """g̃: the larger of two, of the labels that came and with those that are missing."""
+        y = self.outputs
+        rounds = [one.t for one in self.waiting if one.missing and one.stop >= j]
+        missing = [self.known[i][s] for s in rounds if y[s, i] != y[s, j]]
+        return self.gains[i, j].upper(self.known[i][t], missing)
+
     def passes(self, t: int, i: int, j: int) -> bool:
-        gain = self.gains[i, j].upper(self.known[i][t])
+        gain = self.gain(t, i, j)
         gap = self.cumulative[j] - self.cumulative[i]
         if gain > 0:
             margin = gap / gain - self.upper(t, i, j)
@@ -361,8 +424,14 @@ class Referee:
             if enough:
                 self.rows[i, j].append(self.known[i][t])
                 self.answers[i, j].append(said[asked])
+                self.times[i, j].append(self.rounds)
         request = self.ask(stop, rule_stop, len(set(y[: stop + 1].tolist())) > 1)
         self.rounds += 1
+        if request is not None:
+            self.waiting.append(Waiting(t, stop, rule_stop, request))
+            uncounted = [one for one in self.waiting if not one.missing]
+            for one in uncounted[: max(0, len(uncounted) - self.answered**2)]:
+                one.missing = True
         return request
 
     def ask(self, stop: int, rule_stop: int, differ: bool) -> tuple[float, float, float] | None:
@@ -390,14 +459,31 @@ class Referee:
     def better_depth(self) -> int | None:
         if not self.trial_answered:
             return None
-        each = max(1.0, self.trial_asked / self.trial_answered)
+        kept = self.errors.copy(), self.variance.copy(), self.heaviest
+        for one in self.waiting:
+            if one.request[2] >= self.trial_since:
+                differ = self.outputs[one.t, : one.stop + 1] != self.outputs[one.t, one.rule_stop]
+                self.judge(one.rule_stop, one.request, differ.astype(int))
         deviation = np.sqrt(self.variance + self.heaviest**2)
-        worst = self.cost + each * (self.errors + 3 * deviation)
+        worst = self.cost + self.errors + 3 * deviation
+        self.errors, self.variance, self.heaviest = kept
         return int(worst.argmin()) if worst.min() < 0 else None
 
+    def judge(self, rule_stop: int, request: tuple[float, ...], losses: NDArray[Any]) -> None:
+        """Add what each depth errs beyond the rule, by a label or at worst."""
+        self.heaviest = max(self.heaviest, 1 / request[0])
+        for k, loss in enumerate(losses.tolist()):
+            weight = 1 / request[1 if k > rule_stop else 0] if loss else 0.0
+            self.errors[k] += weight * loss
+            self.variance[k] += weight**2
+
     def label(self, t: int, stop: int, rule_stop: int, answer: int, request: Any) -> None:
-        """Learn which of the arms that ran were right."""
+        """Learn which of the arms that ran were right; earlier requests were passed over."""
         self.happened.append(("label", t, stop, rule_stop, answer, request))
+        for one in self.waiting:
+            one.missing = one.missing or one.t < t
+        self.waiting = [one for one in self.waiting if one.t != t]
+        self.answered += 1
         y = self.outputs[t]
         right = (y == answer).astype(int)
         for i, j in pairs(stop + 1):
@@ -406,11 +492,7 @@ class Referee:
         if request[2] < self.trial_since:  # too late for its trial
             return
         self.trial_answered += 1
-        self.heaviest = max(self.heaviest, 1 / request[0])
-        for k in range(stop + 1):
-            weight = 1 / request[1 if k > rule_stop else 0] if right[k] != right[rule_stop] else 0.0
-            self.errors[k] += weight * (right[rule_stop] - right[k])
-            self.variance[k] += weight**2
+        self.judge(rule_stop, request, right[rule_stop] - right[: stop + 1])
 
     def play(self, t: int, answer: int | None = None, chance: float = 1.0) -> int:
         """One round to its end; ``chance`` decides whether it goes to the last arm at random."""

@@ -14,32 +14,10 @@ from numpy.typing import NDArray
 
 import stopwise as sw
 from stopwise.reference import radius
-from tests.oracles.solve_every_round import mu, pairs
+from tests.oracles.solve_every_round import mu, pairs, weighted_mle
 
 Array = NDArray[np.float64]
 TIE = 1e-7  # what rows of age 32 half-lives and beyond may change
-
-
-def fit(x: Array, d: Array, w: Array, ridge: float, start: Array) -> Array:
-    """Newton's method with halving, until the gradient is as small as rounding allows."""
-    theta = start.copy()
-
-    def loss(at: Array) -> float:
-        z = x @ at
-        return float(w @ (np.logaddexp(0, z) - d * z) + ridge / 2 * at @ at)
-
-    for _ in range(200):
-        z = x @ theta
-        g = x.T @ (w * (mu(z) - d)) + ridge * theta
-        h = (x.T * (w * mu(z) * mu(-z))) @ x + ridge * np.eye(len(theta))
-        step = np.linalg.solve(h, g)
-        if abs(g @ step) < 1e-26:
-            break
-        size, now = 1.0, loss(theta)
-        while loss(theta - size * step) > now + 1e-13 * abs(now) and size > 1e-9:
-            size /= 2
-        theta = theta - size * step
-    return theta
 
 
 @dataclass
@@ -69,7 +47,7 @@ class Weighted:
             rows = seen[pair]
             x, w = self.phi[rows], gamma ** (t - 1 - np.array(rows, dtype=float))
             d = (self.outputs[rows, pair[0]] != self.outputs[rows, pair[1]]).astype(float)
-            thetas[pair] = fit(x, d, w, self.ridge, thetas[pair])
+            thetas[pair] = weighted_mle(x, d, w, self.ridge, thetas[pair])
             return x, w, thetas[pair]
 
         def upper(t: int, i: int, j: int) -> float:

@@ -1,0 +1,99 @@
+"""Labels that come late, in another order or never: decisions are those of a plain referee.
+
+Seeds are chosen so that no comparison is a tie to 1e-7, which is asserted.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from tests.oracles.solve_every_round import Array, Referee
+from tests.oracles.test_laplace import Ints, world
+
+TIE = 1e-7
+Answers = Callable[[int, int, int], int | None]  # round, output of arm 0, label → when it comes
+
+
+def adversary(t: int, output: int, label: int) -> int | None:
+    """Label only what the first arm had right."""
+    return t if output == label else None
+
+
+def late(t: int, output: int, label: int) -> int | None:
+    return t + 25
+
+
+def other_order(t: int, output: int, label: int) -> int | None:
+    return t + (40 if t % 3 == 0 else 3)
+
+
+def some(t: int, output: int, label: int) -> int | None:
+    return t + t % 7 if t % 4 else None
+
+
+def batches(t: int, output: int, label: int) -> int | None:
+    return 60 * (t // 60 + 1)
+
+
+PATTERNS: list[Answers] = [adversary, late, other_order, some, batches]
+
+
+def play(
+    policy: sw.USSLaplace, referee: Referee, world: tuple[Array, Ints, Ints], answers: Answers
+) -> dict[str, int]:
+    """Play rounds in both, one by one; return what happened."""
+    x, outputs, labels = world
+    waiting: list[tuple[int, sw.Round, tuple[Any, ...]]] = []
+    limited = early = 0
+    for t in range(len(x)):
+        due = [one for one in waiting if one[0] <= t]
+        waiting = [one for one in waiting if one[0] > t]
+        for _, done, (s, *more) in due:
+            policy.label(done, int(labels[s]))
+            referee.label(s, *more)
+        stop = referee.decide(t)
+        decision = policy.decide(x[t])
+        assert decision.stop == stop, t
+        for e in decision.evidence:
+            if e.response < 1:
+                assert e.gain == pytest.approx(referee.gain(t, e.first, e.second), rel=1e-9)
+                limited += 1
+        early += stop < referee.last
+        ran = tuple(outputs[t, : stop + 1].tolist())
+        found = policy.observe(x[t], ran)
+        expected = referee.learn(t, stop, stop)
+        assert (found is None) == (expected is None), t
+        when = answers(t, int(outputs[t, 0]), int(labels[t]))
+        if found is not None and when is not None:
+            done = sw.Round("", 0.0, tuple(x[t]), ran, ran, stop, stop, request=found)
+            waiting.append((when, done, (t, stop, stop, int(labels[t]), expected)))
+            waiting.sort(key=lambda one: one[0])
+        assert policy.missing == sum(one.missing for one in referee.waiting)
+    return {"limited": limited, "early": early}
+
+
+@pytest.mark.parametrize("half_life", [None, 80.0], ids=["all rounds count", "forgetting"])
+@pytest.mark.parametrize("transitive", [False, True], ids=["pairs", "chains"])
+@pytest.mark.parametrize("answers", PATTERNS)
+def test_decisions_are_those_of_the_referee(
+    answers: Answers, transitive: bool, half_life: float | None
+) -> None:
+    n, k, cascade = 220, 4, sw.Cascade([0.02, 0.06, 0.05, 0.05])
+    drawn = world(k, n, 2, best=1)
+    settings: dict[str, Any] = {"labels": 0.6, "explore": 0.0, "ridge": 0.05}
+    policy = sw.USSLaplace(
+        cascade, sw.Polynomial(1), 2, transitive=transitive, half_life=half_life, **settings
+    )
+    phi = np.column_stack([np.ones(n), drawn[0]]) / np.sqrt(3)
+    referee = Referee(
+        [phi] * (k - 1), drawn[1], cascade.cumulative, 0.05, z=0.5, transitive=transitive,
+        labels=0.6, linear=3, half_life=half_life,
+    )  # fmt: skip
+    happened = play(policy, referee, drawn, answers)
+    assert referee.closest > TIE
+    assert policy.effort["settled"] == 0
+    assert happened["early"] > 5
+    assert happened["limited"] > 5
