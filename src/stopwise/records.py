@@ -72,7 +72,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
         estimate = "never seen" if math.isnan(p) else f"estimate {_probability(p)}"
         labels = f", labels show a gain of at most {self.gain:.3g}" if self.gain < 1 else ""
         if self.response < 1:
-            labels += f", {_percent(self.response)} of the labels asked for came"
+            labels += f", {100 * self.response:.0f} % of the labels asked for came"
         return (
             f"{self.first} → {self.second}: costs {self.gap:.3g} more, could correct at most "
             f"{_probability(self.repair)} ({estimate}{labels}): {verdict}"

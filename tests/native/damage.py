@@ -30,11 +30,16 @@ NEW: dict[str, Callable[[], Contextual]] = {
     "thompson": lambda: sw.Thompson(THREE, context_dim=2, forced_rounds=4),
     "supervised": lambda: sw.Supervised(TWO, context_dim=2, forced_rounds=4, sigma=0.02),
     "labels": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02, labels=0.5),
+    "missing labels": lambda: sw.USSLaplace(THREE, sw.Polynomial(1), 2, labels=0.9),
     "explored rounds": lambda: sw.USSPD(THREE, STAGES, 1, forced_rounds=4, sigma=0.02, explore=0.3),
     "uss-laplace": lambda: sw.USSLaplace(DEAR, sw.Polynomial(1), 2),
     "uss-anchor": lambda: sw.USSAnchor(DEAR, STAGES, 1),
 }
-ROUNDS = {"uss-pd": 90, "labels": 30}  # 20 for the others; more than a block of 64 once
+ROUNDS = {
+    "uss-pd": 90,
+    "labels": 30,
+    "missing labels": 40,
+}  # 20 for the others; more than a block of 64 once
 
 # Numbers that are likely to be wrong in the place of another.
 INTEGERS = (0, 1, 2, 3, 63, 64, 65, 4096, 4097, -1, -(2**63), 2**63 - 1, 2**31, 2**53)
@@ -72,7 +77,8 @@ def live(
             policy.observe(x, outputs, sw.Truth(label=False))
         else:
             request = policy.observe(x, outputs, rule_stop=decision.rule_stop)
-        if name == "labels" and (request or t % 2 == 0):
+        asked = name == "missing labels" and request is not None and t % 3 > 0
+        if asked or (name == "labels" and (request or t % 2 == 0)):
             ends = len(outputs) - 1, decision.rule_stop
             done = sw.Round("", 0.0, tuple(x), outputs, outputs, *ends, request=request)
             policy.label(done, False)

@@ -407,7 +407,7 @@ class Learner:
         if reason is None:
             return answer
         decided = as_decided(reason)
-        fields = ("gap", "disagreement", "disagreement_ucb", "gap_won", "gain")
+        fields = ("gap", "disagreement", "disagreement_ucb", "gap_won", "gain", "response")
         evidence = [
             Evidence(arms[e.first], arms[e.second], *(getattr(e, name) for name in fields))
             for e in decided.evidence
@@ -430,6 +430,8 @@ class Learner:
             labels_wanted=len(self.ledger.answerable()),
             stops=stops,
             mean_cost=float(np.dot(stops, self._costs)) / n if n else None,
+            labels_asked=getattr(self.policy, "asked", 0),
+            labels_missing=getattr(self.policy, "missing", 0),
         )
 
 

@@ -85,6 +85,10 @@ class CascadeView(msgspec.Struct, frozen=True):
     labels_wanted: Annotated[int, Meta(description="Labels that the policy asks for.")]
     stops: Annotated[list[int], Meta(description="How many stopped at each arm.")]
     mean_cost: Annotated[float | None, Meta(description="Cost per round; null before the first.")]
+    labels_asked: Annotated[int, Meta(description="Labels that the policy asked for so far.")] = 0
+    labels_missing: Annotated[
+        int, Meta(description="Of these, the labels that count as missing: at worst.")
+    ] = 0
 
 
 class CascadeList(msgspec.Struct, frozen=True):
@@ -124,6 +128,9 @@ class Evidence(msgspec.Struct, frozen=True):
     disagreement_ucb: Annotated[float, Meta(description="Its upper confidence bound.")]
     gap_won: Annotated[bool, Meta(description="Whether going on is not worth it.")]
     gain: Annotated[float, Meta(description="The most it gains on disagreement, by labels.")] = 1.0
+    response: Annotated[
+        float, Meta(description="Share of labels that came, if missing ones raise the gain.")
+    ] = 1.0
 
 
 Status = Literal["open", "learned", "expired"]

@@ -136,6 +136,10 @@ def _effort(name: str) -> _Value:
     return lambda one: one.policy.effort.get(name, 0)  # without contexts: none
 
 
+def _labels(name: str) -> _Value:
+    return lambda one: getattr(one.policy, name, 0)  # policies without labels ask for none
+
+
 def _cost(one: "Learner") -> float:
     return float(one.cascade.cumulative @ one.counts.stops_total)
 
@@ -144,6 +148,7 @@ def _cost(one: "Learner") -> float:
 _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
     (_COUNTER, "outputs", "Rounds that were learned from.", lambda one: one.counts.outputs_total),
     (_COUNTER, "labels", "Rounds that were labelled.", lambda one: one.counts.labels_total),
+    (_COUNTER, "labels_asked", "Labels that were asked for.", _labels("asked")),
     (_COUNTER, "changes", "Changes of disagreement.", lambda one: one.counts.changes_total),
     (_COUNTER, "cost", "Cost of all rounds, in the unit of the cascade.", _cost),
     (_COUNTER, "refits", "Passes over history that exact decisions needed.", _effort("passes")),
@@ -152,6 +157,7 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
     (_COUNTER, "settled", "Decisions made without a certificate.", _effort("settled")),
     (_GAUGE, "open_rounds", "Rounds that wait for outputs.", lambda one: len(one.ledger.open)),
     (_GAUGE, "labels_wanted", "Labels asked for.", lambda one: len(one.ledger.answerable())),
+    (_GAUGE, "labels_missing", "Labels asked for that count as missing.", _labels("missing")),
     (_GAUGE, "rows_stored", "Distinct rows of history in memory.", _effort("rows_stored")),
     (_GAUGE, "policy_bytes", "Memory of what was learned.", lambda one: one.policy.nbytes),
 )

@@ -232,12 +232,21 @@ def labelled() -> sw.USSPD:
     return policy
 
 
+def unanswered() -> sw.USSLaplace:
+    """Labels asked for; some came, some were passed over, and some still wait."""
+    policy = sw.USSLaplace(CASCADE, sw.Polynomial(1), 2, labels=0.9)
+    labels = np.array([1 if t % 3 and t < 45 else None for t in range(len(CONTEXTS))])
+    policy.run(CONTEXTS, OUTPUTS, labels=labels)
+    assert 0 < policy.missing < policy.missing + policy.labelled < policy.asked
+    return policy
+
+
 def thompson() -> sw.Thompson:
     return trained("thompson", forced_rounds=20)
 
 
 LEARNERS: dict[str, Callable[[], Contextual]] = {
-    make.__name__: make for make in (small, large, exploring, labelled, thompson, held)
+    make.__name__: make for make in (small, large, exploring, labelled, unanswered, thompson, held)
 }
 DEEP, SHORT = "history.2.counted.0", "history.1.counted.0"  # rounds to the last arm; to arm 1
 LAST_ONCE = "history.1.single.3"  # which is not full
@@ -283,6 +292,23 @@ WRONG_VALUES: dict[str, dict[str, list[tuple[Any, ...]]]] = {
         "label.0.residuals": [(-1.0,), (1e300,)],
         "label.0.pooled.moment": [(1e300, 0)],
         "label.0.local.gram": [(-1.0, 0), (1e300, 1)],
+    },
+    "unanswered": {
+        "label.any": [(0,)],
+        "label.0.missing": [(0,), (2**60,)],
+        "label.0.missing_pooled.moment": [(1e300, 0)],
+        "label.0.missing_local.gram": [(-1.0, 0), (1e300, 1)],
+        "request.answered": [(2**60,)],
+        "request.dropped": [(2**60,)],
+        "request.waiting": [(10_001,), (2**62,)],
+        "request.0.probability": [(0.0,), (1.5,)],
+        "request.0.explored": [(-0.5,), (1.5,)],
+        "request.0.round": [(-1.0,), (1e9,)],
+        "request.0.arms": [(1,), (4,)],
+        "request.0.rule_stop": [(3,)],
+        "request.0.missing": [(2,)],
+        "request.0.row": [(1.1, 0)],
+        "request.0.differ": [(2, 0)],
     },
     "thompson": {"label.any": [(1,)]},
 }

@@ -32,6 +32,11 @@ def sentences(found: Replay) -> list[str]:
         others = ", ".join(one.name for one in found.policies if one.name not in found.asked)
         each += f"; none by {others}" if others else ""
         words.append(f"Labels asked for: {each}; what labels cost is not counted.")
+        if any(had[name] < n for name, n in found.asked.items()):
+            words.append(
+                "A label that the log does not have counts as the worst that it could say, as it "
+                "may be missing for a reason: rounds go deeper than with all labels."
+            )
     if found.labelled and found.judged_by == "cost + disagreement":
         words.append(
             f"The log has {plural(found.labelled, 'label')}, too few to compare losses (that "

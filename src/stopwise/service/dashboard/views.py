@@ -173,12 +173,11 @@ def facts(learner: Learner) -> list[tuple[str, str, str]]:
     policy, ledger = learner.policy, learner.ledger
     expired = len(ledger) - ledger.learned - len(ledger.open)
     features = plural(policy.n_features, "feature") if policy.n_features else "no context"
-    asked = len(ledger.answerable())
     counts = f"of {len(ledger):,}; {len(ledger.open):,} are open, {expired:,} expired"
     found = [
         ("Policy", policy.name, f"with {features}"),
         ("Learned from", plural(policy.rounds, "round"), counts),
-        ("Labelled", plural(len(ledger.labels), "round"), f"{asked:,} are asked for"),
+        ("Labelled", plural(len(ledger.labels), "round"), _labels_asked(learner)),
     ]
     if policy.n_features and policy.estimates_disagreement:
         seen, arms = min(zip(learner.counts.seen_total, learner.cascade.pairs(), strict=True))
@@ -190,6 +189,13 @@ def facts(learner: Learner) -> list[tuple[str, str, str]]:
         found.append(("Disagreement", plural(learner.counts.changes_total, "change"), words))
     text = "that this machine would have decided differently from the one that did"
     return [*found, ("Divergence", plural(learner.divergences, "round"), text)]
+
+
+def _labels_asked(learner: Learner) -> str:
+    """Return how many labels were asked for, and how many of them are missing."""
+    asked, missing = (getattr(learner.policy, name, 0) for name in ("asked", "missing"))
+    words = f"{asked:,} were asked for, {len(learner.ledger.answerable()):,} are wanted now"
+    return f"{words}, {missing:,} count as missing (as the worst)" if missing else words
 
 
 def periods(counts: Counts, most: int) -> list[Period]:
