@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stopwise.engine import parts
-from tests.oracles.test_forgetting import fit
+from tests.oracles.solve_every_round import weighted_mle
 
 
 @pytest.mark.parametrize(("d", "half_life", "ridge"), [(2, 5, 1e-3), (3, 40, 0.05), (8, 300, 0.5)])
@@ -22,7 +22,7 @@ def test_the_bound_covers_the_weighted_estimate(d: int, half_life: float, ridge:
         if t % 20 == 3:
             model.refine(t % 40 == 3)
         weight = 2.0 ** (-(t - np.arange(t + 1)) / half_life)
-        theta = fit(x[: t + 1], answers[: t + 1].astype(float), weight, ridge, theta)
+        theta = weighted_mle(x[: t + 1], answers[: t + 1].astype(float), weight, ridge, theta)
         phi = random.uniform(-1, 1, d) / np.sqrt(d)
         logit, bound = model.logit(phi)
         assert abs(logit - phi @ theta) <= bound + 1e-9
@@ -64,7 +64,7 @@ def test_the_bound_covers_the_estimate_where_quadratics_stand_for_old_rows(fresh
             model.refine(fresh)
         if t > 4000 and t % 311 == 0:
             weight = 2.0 ** (-(t - np.arange(t + 1)) / half_life)
-            theta = fit(x[: t + 1], answers[: t + 1].astype(float), weight, ridge, theta)
+            theta = weighted_mle(x[: t + 1], answers[: t + 1].astype(float), weight, ridge, theta)
             phi = random.uniform(-1, 1, d) / np.sqrt(d)
             logit, bound = model.logit(phi)
             assert abs(logit - phi @ theta) <= bound + 1e-7
@@ -72,7 +72,9 @@ def test_the_bound_covers_the_estimate_where_quadratics_stand_for_old_rows(fresh
     assert np.median(bounds) < 0.01
     assert model.rows_visited < 0.5 * model.passes * n
     assert model.solve(True)  # to the end, whatever stood for old rows
-    theta = fit(x, answers.astype(float), 2.0 ** (-np.arange(n)[::-1] / half_life), ridge, theta)
+    theta = weighted_mle(
+        x, answers.astype(float), 2.0 ** (-np.arange(n)[::-1] / half_life), ridge, theta
+    )
     assert model.estimate() == pytest.approx(theta, abs=1e-7)
 
 

@@ -420,11 +420,10 @@ def test_a_run_with_missing_labels_equals_single_steps(tmp_path: Path) -> None:
     found: list[int] = []
     for start, end in ((0, 5), (5, 130), (130, 600), (600, 900), (900, N)):
         part = slice(start, end)
-        here = {"labels": known[part]}
         found += (
             steps(pieces, range(start, end))
             if start in (5, 600)
-            else pieces.run(BAD.contexts[part], BAD.outputs[part], **here).tolist()
+            else pieces.run(BAD.contexts[part], BAD.outputs[part], labels=known[part]).tolist()
         )
         pieces.save(tmp_path / "policy")
         loaded: Any = sw.load(tmp_path / "policy")
