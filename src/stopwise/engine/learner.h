@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "correction.h"
 #include "factor.h"
 #include "gain.h"
 #include "history.h"
@@ -206,8 +207,10 @@ private:
                                              const std::optional<Doubt>& other);
     void refine(At& at, const Doubt& doubt);
     bool solve(std::vector<Model>& models, Effort& effort) const;
+    void correct(const unsigned char* given, std::size_t stop, std::size_t rule_stop);
     void complete(const unsigned char* given, std::size_t stop);
     bool draw(At& at, std::size_t question, double u);
+    double rounded_logit(At& at, std::size_t question);
     std::size_t better_depth() const;
     Request ask(std::size_t stop, std::size_t rule_stop, const unsigned char* differ);
     std::vector<Gain> new_gains() const;
@@ -225,6 +228,7 @@ private:
     std::vector<Gram> grams_;
     std::vector<Model> models_;
     std::vector<Third> thirds_;  // (n_arms, n_arms, n_arms) where stages reveal the context
+    std::vector<Correction> corrections_;  // of each question's draws, likewise
     std::vector<Gain> gains_;  // one per pair, or none while there are no labels
     std::int64_t labelled_rounds_ = 0, asked_ = 0;
     std::int64_t disagreed_ = 0;  // rounds in which any two arms disagreed
