@@ -27,6 +27,7 @@ BENCHMARKS = {
     "level_off": "level_off",
     "endless": "endless",
     "transitive": "transitive",
+    "revealed": "revealed",
 }
 # too long to run with all others
 ONLY_BY_NAME = {"endless", "snapshots", "replicas", "level_off", "tenants", "transitive"}
@@ -62,6 +63,8 @@ what is measured
            wrong stops, and the most passes over history that one decision took; only by its name
   radius   not a speed: what each σ loses and how often it locks a run in, simulated without
            labels on the paper's instances and on one constant context
+  revealed not a speed: where stages reveal the context, the bias of p̂ before a value is revealed
+           and the loss, in worlds whose models are right and wrong
   worlds   not a speed: regret and lock-in of policies beside uss-pd, in 20 realizable worlds
   arms     not a speed: the search for the arms of the paper's Tables 1 and 2
 

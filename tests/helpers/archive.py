@@ -105,6 +105,7 @@ class _Reading:
             self.take(f"label.{name}", "<i8")
         if self.revealed:
             self.take("thirds", "<f8", self.n_arms, self.n_arms, self.n_arms, 2)
+            self.take("corrections", "<f8", len(self.questions), 2)
         self.take("label.fixed", "<i8")
         self.take("label.depths", "<f8", self.n_arms, 3)
         self.take("label.heaviest", "<f8")

@@ -275,12 +275,32 @@ class Waiting:
 
 
 @dataclass
+class Correction:
+    """δ, by which the logit of drawn answers is moved: N(0, 2²) a priori, then a step a round."""
+
+    delta: float = 0.0
+    precision: float = 0.25
+
+    def learn(self, z: float, disagreed: bool) -> None:
+        p = float(mu(z + self.delta))
+        self.precision += p * (1 - p)
+        self.delta += (disagreed - p) / self.precision
+
+    @property
+    def shift(self) -> float:
+        """What of δ exceeds its standard deviation, by James and Stein."""
+        if self.delta == 0:
+            return 0.0
+        return self.delta * max(0.0, 1 - 1 / (self.delta**2 * self.precision))
+
+
+@dataclass
 class Referee:
     """A learner as the docs write it: nothing is stored but what happened.
 
     ``known[i]`` has what arm i sees of every round, (n, d_i); one array K − 1 times if all is known
     from the start. ``revealed``: then a round counts for the arms before its stop too, with what
-    later arms would have said drawn.
+    later arms would have said drawn, and rounds that went on at random correct the draws.
     """
 
     known: Sequence[Array]
@@ -301,7 +321,7 @@ class Referee:
     def __post_init__(self) -> None:
         self.last = len(self.cumulative) - 1
         self.happened: list[tuple[Any, ...]] = []
-        self.drawn = 0
+        self.drawn = self.moved = 0
         self.again(self.known, self.ridge, self.linear)
 
     def again(self, known: Sequence[Array], ridge: float, linear: int) -> None:
@@ -317,6 +337,7 @@ class Referee:
         self.answered = 0
         self.rounds = self.asked = self.disagreed = 0
         self.thirds: dict[tuple[int, int, int], list[Any]] = {}
+        self.corrections = {p: Correction() for p in self.rows}
         self.fixed: int | None = None
         self.closest = math.inf
         self.new_trial()
@@ -393,17 +414,25 @@ class Referee:
         return self.last
 
     def explore_rate(self) -> float:
-        return self.explore * max(1 / (1 + self.rounds / 200), 1 / 30)
+        return self.explore * max(1 / (1 + self.rounds / 200), 1 / (10 if self.revealed else 30))
 
     def learn(self, t: int, stop: int, rule_stop: int) -> tuple[float, float, float] | None:
         """Learn a round; return whether its label is asked for, and with which chances."""
         self.happened.append(("learn", t, stop, rule_stop))
         y, last = self.outputs[t], self.last
         said = {(i, j): bool(y[i] != y[j]) for i, j in pairs(stop + 1)}
+        if self.revealed and 0 < rule_stop < stop:
+            x = self.known[rule_stop][t]
+            for j in [last] if self.anchor else range(rule_stop + 1, last + 1):
+                z = round(64 * float(x @ self.theta((rule_stop, j)))) / 64
+                self.corrections[rule_stop, j].learn(z, said[rule_stop, j])
         if self.revealed and 0 < stop < last:
             for j in [last] if self.anchor else range(stop + 1, last + 1):
-                p = float(mu(self.known[stop][t] @ self.theta((stop, j))))
-                said[stop, j] = draw(self.seed, self.rounds, j) < p
+                z = float(self.known[stop][t] @ self.theta((stop, j)))
+                p = float(mu(z + self.corrections[stop, j].shift))
+                u = draw(self.seed, self.rounds, j)
+                said[stop, j] = u < p
+                self.moved += (u < p) != (u < float(mu(z)))
                 self.drawn += 1
                 for i in range(stop):
                     said[i, j] = said[stop, j] != said[i, stop]

@@ -15,6 +15,9 @@ constexpr double kFloor = 1e-18;
 // Exploration falls like 1/t from round kExploreFor on, to a share kExploreFloor of where it began.
 // Heuristics, by simulation: flat optima.
 constexpr double kExploreFor = 200.0, kExploreFloor = 1.0 / 30.0;
+constexpr double kRevealedFloor = 1.0 / 10.0;  // … where answers that are drawn rest on it
+constexpr double kLogitSteps = 64.0;  // of `rounded_logit` in a logit: p̂ is off by 1/512 at most
+constexpr double kLogitRange = 32.0;  // … which it does not exceed
 constexpr double kEarly = 1.0 / 3.0;     // heuristic: of the labels in all, those asked at once
 constexpr double kEarlyOfRate = 30.0;    // … and their number where a rate is given
 constexpr double kConfident = 3.0;       // standard deviations from which a fixed depth is trusted
@@ -123,7 +126,10 @@ Learner::Learner(Plan plan, std::shared_ptr<const Rule> rule)
     }
     for (const double gap : plan_.gaps) thresholds_.push_back(rule_->threshold(gap));
     const Scope& whole = scope_of(pair(0, plan_.n_arms - 1));
-    if (whole.from < whole.arm) thirds_.resize(plan_.n_arms * plan_.n_arms * plan_.n_arms);
+    if (whole.from < whole.arm) {
+        thirds_.resize(plan_.n_arms * plan_.n_arms * plan_.n_arms);
+        corrections_.resize(plan_.questions.size());
+    }
     for (const Scope& gram : plan_.grams) {
         grams_.push_back({Factor(gram.dim, std::max(rule_->lam(), kFloor))});
         if (plan_.rate > 0.0) grams_.back().sums.assign(gram.dim * padded(gram.dim), 0.0);
@@ -424,6 +430,7 @@ Request Learner::observe(const double* row, std::size_t stop, std::size_t rule_s
                          const unsigned char* given, bool may_ask) {
     advance();
     load(row, scratch_);
+    correct(given, stop, rule_stop);
     complete(given, stop);
     if (stop >= plan_.grams[0].from) {  // otherwise too soon for any model to learn from
         // Features that no model reads in a round that ended here may describe what a later stage
@@ -465,6 +472,23 @@ Request Learner::observe(const double* row, std::size_t stop, std::size_t rule_s
     ++rounds_;
     if (plan_.forced_rounds == kUntilExplored && !explored_) explored_ = explored();
     return request;
+}
+
+// Learn how far draws are off, from a round that the rule would have stopped and that went on at
+// random. Models have not learned from it yet.
+void Learner::correct(const unsigned char* given, std::size_t stop, std::size_t rule_stop) {
+    if (corrections_.empty()) return;
+    if (plan_.rate > 0.0) {
+        const double share = exp(-plan_.rate);
+        for (Correction& correction : corrections_) correction.fade(share);
+    }
+    if (rule_stop == 0) return;  // nothing is drawn for rounds that stop there
+    At at(*this, models_, scratch_, nullptr);
+    for (std::size_t j = rule_stop + 1; j <= stop; ++j) {
+        const std::size_t question = pair(rule_stop, j);
+        if (rule_->against_last() && j + 1 < plan_.n_arms) continue;  // it asks about j and the last
+        corrections_[question].learn(rounded_logit(at, question), given[question] != 0);
+    }
 }
 
 // The answers to all questions of a round that stopped at s. Where stages reveal the context, a
@@ -510,9 +534,9 @@ void Learner::complete(const unsigned char* given, std::size_t stop) {
     }
 }
 
-// Whether u < p̂ for the exact estimate at this context.
+// Whether u < p̂ for the exact estimate at this context, corrected for rounds that stop.
 bool Learner::draw(At& at, std::size_t question, double u) {
-    const double threshold = logit(u);
+    const double threshold = logit(u) - corrections_[question].shift();
     for (int refinements = 0; refinements < kMaxRefinements; ++refinements) {
         const double margin = std::fabs(at.logit(question) - threshold);
         const double error = at.error(question, margin);
@@ -523,9 +547,25 @@ bool Learner::draw(At& at, std::size_t question, double u) {
     return at.logit(question) > threshold;
 }
 
+// The logit of p̂ at this context, to the nearest step: the same bits however far the model has been
+// refined.
+double Learner::rounded_logit(At& at, std::size_t question) {
+    const auto step = [](double z) {
+        const double within = std::clamp(z, -kLogitRange, kLogitRange);
+        return static_cast<std::int64_t>((within + kLogitRange) * kLogitSteps + 0.5);
+    };
+    for (int refinements = 0; refinements < kMaxRefinements; ++refinements) {
+        const double z = at.logit(question), error = at.error(question, 0.0);
+        if (step(z - error) == step(z + error) || error <= kExact) break;
+        models_[question].refine(source(question), false, refinements >= kPatience, effort_);
+        ++at.scratch().sweep;
+    }
+    return static_cast<double>(step(at.logit(question))) / kLogitSteps - kLogitRange;
+}
+
 double Learner::explore_rate() const {
     const double falling = 1.0 / (1.0 + static_cast<double>(rounds_) / kExploreFor);
-    return plan_.explore * std::max(falling, kExploreFloor);
+    return plan_.explore * std::max(falling, thirds_.empty() ? kExploreFloor : kRevealedFloor);
 }
 
 // Ask for labels at random among rounds whose arms disagree, more often early; a round that went on
@@ -748,6 +788,7 @@ void Learner::archive(Archive& with) {
         with.between(&third.seen, 1, 0.0, 1e15, "a number of third answers");
         with.between(&third.different, 1, 0.0, third.seen, "a number of third answers");
     }
+    for (Correction& correction : corrections_) correction.archive(with);
     with.count(fixed_, static_cast<std::int64_t>(plan_.n_arms), "an arm");
     for (Depth& depth : depths_) {
         with.between(&depth.cost, 1, -1e100, 1e100, "what a depth costs");

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "correction.h"
 #include "factor.h"
 #include "gain.h"
 #include "history.h"
@@ -203,12 +204,14 @@ private:
                                              const std::optional<Doubt>& other);
     void refine(At& at, const Doubt& doubt);
     bool solve(std::vector<Model>& models, Effort& effort) const;
+    void correct(const unsigned char* given, std::size_t stop, std::size_t rule_stop);
     void complete(const unsigned char* given, std::size_t stop);
     bool draw(At& at, std::size_t question, double u);
     // What a label says of every depth k: 1 if the rule was right and k wrong, −1 if the other way
     // round. ``losses`` has a number for each arm that ran.
     static void judge(std::vector<Depth>& depths, double& heaviest, const Request& request,
                       std::size_t ruled, const std::vector<int>& losses);
+    double rounded_logit(At& at, std::size_t question);
     std::size_t better_depth() const;
     void expect(const Request& request, std::size_t stop, std::size_t rule_stop,
                 const unsigned char* differ);
@@ -232,6 +235,7 @@ private:
     std::vector<Gram> grams_;
     std::vector<Model> models_;
     std::vector<Third> thirds_;  // (n_arms, n_arms, n_arms) where stages reveal the context
+    std::vector<Correction> corrections_;  // of each question's draws, likewise
     std::vector<Gain> gains_;  // one per pair, or none while no label was asked for or came
     LabelRequests requests_;
     std::int64_t labelled_rounds_ = 0, asked_ = 0;
