@@ -185,7 +185,9 @@ def defect(error: BaseException, request: Request) -> Refusal:
     number = request.id or token_hex(8)
     fields = {"request": number, "method": request.method, "path": short(request.path, MAX_PATH)}
     LOG.error("a request failed", extra=fields, exc_info=error)
-    words = f"a defect of the service; its log has it under {number}"
+    name = request.params.get("name")
+    where = "" if name is None else f" in the cascade {short(name)!r}"
+    words = f"internal error{where}; the server log has it under {number}"
     return Refusal(500, "internal", words, request=number)
 
 
