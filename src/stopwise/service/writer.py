@@ -409,7 +409,7 @@ class Writer:
             await self._apply(blocks)
             if not self._store.shared or (await self._store.end())[0] <= self.state.position:
                 return True
-        except StoreError:
+        except StopwiseError:
             await self._store.release()
             raise
         self._outdated = True
