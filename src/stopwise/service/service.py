@@ -56,6 +56,7 @@ class Service:
         self.counters = Counters()
         self.recovering = "the service has not started"  # how far it has come; "" once done
         self.draining = False  # about to stop: requests are answered, and `ready` is False
+        self.preparing = ""  # what an application on top of it still does after the start
         # The error, should it be unable to go on.
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._store = store
@@ -178,6 +179,7 @@ class Service:
             (self.draining and "the service is about to stop")
             or self.writer.write_error
             or self.recovering
+            or self.preparing
         )
 
     @property
