@@ -179,7 +179,8 @@ def _of_cascades(service: "Service") -> Iterable[Metric]:
     words = "1 while a cascade has failed and is being read from the log again."
     yield _family(_GAUGE, "cascade_failed", words, "cascade", (([name], n) for name, n in shown))
     words = "How often a cascade has failed in this process."
-    failures = (([name], n) for name, n in service.counters.cascade_failures.items())
+    counted = service.counters.cascade_failures
+    failures = (([name], counted[name]) for name, _ in shown)
     yield _family(_COUNTER, "cascade_failures", words, "cascade", failures)
     rounds = [
         ([cascade, arm], stopped)
