@@ -38,6 +38,7 @@ class ProxyApp(App):
 
     def __init__(self, service: Service, settings: Settings, config: configured.Config) -> None:
         super().__init__(service, settings)
+        service.preparing = "the proxy has not loaded its cascades"
         self._session = new_session()
         self.cascades = {name: Live(one, self._session) for name, one in config.cascades.items()}
         self._random = random.Random()
@@ -58,20 +59,35 @@ class ProxyApp(App):
     async def started(self) -> None:
         """Create the cascades, once the log has been read; until then answer without them."""
         for live in self.cascades.values():
-            await self._create(live.config)
-            name = live.config.name
-            midnight, counts = _midnight(), self.service.state.cascades[name].counts
-            self._spent[name, midnight] = counts.since(midnight) * live.shadow_cost
-            LOG.info("proxy ready", extra={"cascade": name, "mode": live.config.mode})
+            if not await self._load(live):  # it has failed, and others need not wait for it
+                self._background(self._load_later(live))
+        self.service.preparing = ""
         for _ in range(WORKERS):
             self._background(self._shadow_rounds())
 
-    async def _create(self, config: configured.Cascade) -> None:
+    async def _load(self, live: Live) -> bool:
+        """Create a cascade, unless it is there; return False if it has failed."""
+        config, day = live.config, _midnight()
+        self._spent[config.name, day] = math.inf  # nothing is spent before it is known how much was
+        if not await self._create(config):
+            return False
+        counts = self.service.state.cascades[config.name].counts
+        self._spent[config.name, day] = counts.since(day) * live.shadow_cost
+        LOG.info("proxy ready", extra={"cascade": config.name, "mode": config.mode})
+        return True
+
+    async def _load_later(self, live: Live) -> None:
+        while not await self._load(live):
+            await asyncio.sleep(RETRY)
+
+    async def _create(self, config: configured.Cascade) -> bool:
         while True:
             try:
                 await self.service.create(config.spec(), None)
-                return
+                return True
             except Refusal as refusal:
+                if refusal.code == "cascade_failed":
+                    return False
                 if refusal.code == "conflict":
                     raise InvalidParameterError(
                         f"cascade {config.name!r} is in the store with other stages, costs, "

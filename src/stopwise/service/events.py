@@ -4,6 +4,7 @@ A cascade is identified by its number in the order of creation. Contexts are flo
 outputs are canonical JSON (`stopwise.service.outputs`).
 """
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -90,8 +91,50 @@ class Labelled(msgspec.Struct, frozen=True, array_like=True, tag="labelled"):
 
 Event: TypeAlias = Created | Retired | Opened | Reported | Labelled
 
-encode = msgspec.msgpack.Encoder().encode  # a list of events: the payload of a block
-decode = msgspec.msgpack.Decoder(list[Event]).decode
+
+def is_about(event: Event, cascade: int, number: int) -> bool:
+    """Return whether an event changes a round of a cascade."""
+    match event:
+        case Opened():
+            within = event.first <= number < event.first + event.count
+            return event.cascade == cascade and within
+        case Reported() | Labelled():
+            return (event.cascade, event.number) == (cascade, number)
+        case _:
+            return False
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_one = msgspec.msgpack.Decoder(Event).decode
+decode = msgspec.msgpack.Decoder(list[Event]).decode  # the events of a payload
+
+
+def encode_one(event: Event) -> bytes:
+    """Return an event as bytes."""
+    return _encode(event)
+
+
+def decode_one(encoded: bytes) -> Event:
+    """Return the event of such bytes."""
+    return _decode_one(encoded)
+
+
+def joined(encoded: Iterable[bytes]) -> bytes:
+    """Return the payload of a block of encoded events."""
+    return _encode([msgspec.Raw(one) for one in encoded])
+
+
+def encode(events: list[Event]) -> bytes:
+    """Return the payload of a block of events.
+
+    Examples
+    --------
+    >>> retired = Retired(0, 1.0)
+    >>> encode([retired, retired]) == joined([encode_one(retired), encode_one(retired)])
+    True
+    """
+    return _encode(events)
+
 
 START = bytes(16)  # the digest before the first block
 

@@ -63,4 +63,4 @@ async def give_label(
         event = learner.label(number, label, context, outputs, time)
         return event, m.LabelAnswer(id_, len(learner.ledger.labels), event is None)
 
-    return await service.loaded(lambda: service.submit(give, slow=service.slow_for(name)))
+    return await service.loaded(lambda: service.submit(give, name, slow=service.slow_for(name)))

@@ -75,7 +75,12 @@ class CascadeView(msgspec.Struct, frozen=True):
     """A cascade as the service has it now."""
 
     spec: CascadeSpec
-    status: Literal["active", "retired"]
+    status: Annotated[
+        Literal["active", "retired", "failed"],
+        Meta(
+            description="failed: it is being read from the log again; its counts are 0 until then."
+        ),
+    ]
     created: Annotated[float, Meta(description="Seconds since 1970.")]
     n_features: int
     rounds: Annotated[int, Meta(description="Opened so far.")]

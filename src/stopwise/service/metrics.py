@@ -20,6 +20,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from stopwise.service.server_log import LOG
 from stopwise.version import __version__
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Counters:
         self.commits = Histogram()
         self.failed_writes = 0  # how often writing began to fail
         self.snapshots = 0
+        self.cascade_failures: Counter[str] = Counter()  # by cascade
         self.proxy: Counter[tuple[str, str]] = Counter()  # by cascade and what happened
 
     def answered(self, route: str, status: int, seconds: float) -> None:
@@ -163,11 +165,29 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
 )
 
 
+def _values(learner: "Learner") -> list[float] | None:
+    """Return the values of `_PER_CASCADE`; None: they cannot be read, and others can."""
+    try:
+        return [value(learner) for _, _, _, value in _PER_CASCADE]
+    except Exception as error:
+        LOG.error("a cascade has no metrics", extra={"cascade": learner.spec.name}, exc_info=error)
+        return None
+
+
 def _of_cascades(service: "Service") -> Iterable[Metric]:
-    cascades = [(one.spec.name, one) for one in service.state.followed()]
-    for kind, name, words, value in _PER_CASCADE:
-        values = (([cascade], value(one)) for cascade, one in cascades)
-        yield _family(kind, name, words, "cascade", values)
+    state = service.state
+    read = [(one.spec.name, one, _values(one)) for one in state.followed()]
+    cascades = [(name, one) for name, one, values in read if values is not None]
+    for k, (kind, name, words, _) in enumerate(_PER_CASCADE):
+        rows = (([cascade], values[k]) for cascade, _, values in read if values is not None)
+        yield _family(kind, name, words, "cascade", rows)
+    shown = [(name, 0) for name, _ in cascades] + [(name, 1) for name in state.failed]
+    words = "1 while a cascade has failed and is being read from the log again."
+    yield _family(_GAUGE, "cascade_failed", words, "cascade", (([name], n) for name, n in shown))
+    words = "How often a cascade has failed in this process."
+    counted = service.counters.cascade_failures
+    failures = (([name], counted[name]) for name, _ in shown)
+    yield _family(_COUNTER, "cascade_failures", words, "cascade", failures)
     rounds = [
         ([cascade, arm], stopped)
         for cascade, one in cascades

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 
 from stopwise.errors import CorruptLogError, StopwiseError, StoreError
 from stopwise.service.events import Block
@@ -26,16 +27,18 @@ async def recover_state(
     store: EventStore,
     follows: Collection[str] | None = None,
     progress: Progress = lambda done, of: None,
+    *,
+    contains_failures: bool = False,
 ) -> State:
     """Return the state at the end of the log, from the newest snapshot and the events since.
 
     ``follows`` are the cascades whose events are applied (None: all). ``progress(position, end)``
-    is called from time to time.
+    is called from time to time. ``contains_failures``: see `State`.
     """
     end = 0
     for _ in range(ATTEMPTS):  # the log may be compacted while it is read
         end, _ = await store.end()
-        state = await from_snapshot(store, follows)
+        state = await from_snapshot(store, follows, contains_failures=contains_failures)
         async for blocks in store.pages(state.position):
             base = blocks[0].base
             if base > state.position + 1:
@@ -65,20 +68,26 @@ def apply_all(state: State, blocks: list[Block]) -> None:
         state.apply(block)
 
 
-async def from_snapshot(store: EventStore, follows: Collection[str] | None = None) -> State:
+async def from_snapshot(
+    store: EventStore,
+    follows: Collection[str] | None = None,
+    *,
+    contains_failures: bool = False,
+) -> State:
     """Return the state of the newest snapshot that belongs to this log; empty if none."""
+    restored = partial(State.restored, contains_failures=contains_failures)
     for position in reversed(await store.snapshots()):
         snapshot = await store.snapshot(position)
         try:
             if snapshot is None:
                 continue
-            state = await asyncio.to_thread(State.restored, snapshot, follows)
+            state = await asyncio.to_thread(restored, snapshot, follows)
             if state is not None:
                 await _check(store, state)
                 return state
         except StopwiseError as error:  # the log has it all: start before it
             LOG.warning("a snapshot is skipped", extra={"reason": str(error)})
-    return State(follows)
+    return State(follows, contains_failures=contains_failures)
 
 
 async def _check(store: EventStore, state: State) -> None:

@@ -56,7 +56,12 @@ CODES: dict[str, Code] = {
         429, "The key's rate is used up, or more requests are waiting than the service holds."
     ),
     "internal": Code(
-        500, "A defect of the service; its log has it under the `X-Request-Id` of the answer."
+        500, "Internal error; the server log has it under the `X-Request-Id` of the answer."
+    ),
+    "cascade_failed": Code(
+        503,
+        "An internal error has stopped this cascade. It is read from the log again; others are "
+        "not affected.",
     ),
     "unavailable": Code(503, "The service is starting, stopping, or cannot write its log."),
 }

@@ -28,6 +28,7 @@ PACKAGES = ("granian", "jinja2", "prometheus_client")
 # Milliseconds for the head of a request, and for an idle connection: longer than pools of clients
 # keep theirs (mostly 5 to 60 s), so that no request is sent into a connection that is being closed.
 HEAD_TIMEOUT = 75_000
+LAST_ANSWERS = 1.0  # seconds to send the answers of requests that were in flight at the end
 HEAD_BUFFER = 32_768  # bytes; with max_connections it bounds the memory that strangers can use
 
 
@@ -174,6 +175,8 @@ async def run_service(
         finally:
             server.stop()
             await asyncio.wait([serving], timeout=service.settings.stop_timeout)
+            await app.abort()  # before anything closes that requests in flight use
+            await asyncio.wait([serving], timeout=LAST_ANSWERS)
             await app.stopped()
     finally:
         if starting is not None:

@@ -4,27 +4,36 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
 
-from stopwise.errors import StopwiseError, StoreError
+from stopwise.errors import StopwiseError
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.service import messages as m
 from stopwise.service import spec as specs
 from stopwise.service.contexts import Contexts
-from stopwise.service.events import Created, Event, Opened, Reported, Retired, context_of, decode
+from stopwise.service.events import (
+    Created,
+    Event,
+    Opened,
+    Reported,
+    Retired,
+    context_of,
+    decode,
+    is_about,
+)
 from stopwise.service.learner import Learner
 from stopwise.service.metrics import Counters
 from stopwise.service.outputs import decode_output
 from stopwise.service.recovery import recover_state, snapshot_process, write_snapshot
 from stopwise.service.refusals import Refusal, conflict, invalid
+from stopwise.service.reloading import Reloading
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
-from stopwise.service.state import NotFollowed, State, spec_digest
+from stopwise.service.state import CascadeFailed, NotFollowed, State, spec_digest
 from stopwise.service.store import open_store
 from stopwise.service.store.base import EventStore
 from stopwise.service.writer import WAIT, Applied, Command, Early, Writer, unavailable
@@ -47,13 +56,16 @@ class Service:
         self.counters = Counters()
         self.recovering = "the service has not started"  # how far it has come; "" once done
         self.draining = False  # about to stop: requests are answered, and `ready` is False
+        self.preparing = ""  # what an application on top of it still does after the start
         # The error, should it be unable to go on.
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._store = store
         self._reader = open_store(settings.store)  # a connection of its own, to look up events
         self._reading = asyncio.Lock()
         self._last_snapshot = 0
-        self.writer = Writer(store, settings, self.counters, self._recover)
+        self._reloading = Reloading(lambda: self.state.failed, self._reload)
+        woken = self._reloading.wake
+        self.writer = Writer(store, settings, self.counters, self._recover, failed=woken)
         self._loading: dict[str, asyncio.Task[None]] = {}  # by the name of the cascade
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -65,7 +77,8 @@ class Service:
         if not self._store.shared:
             await self._store.begin(END)  # or fail: another process serves this file
         self.recovering = "reading the log"
-        self._tasks = [asyncio.create_task(self._live()), asyncio.create_task(self._snapshots())]
+        work = (self._live(), self._snapshots(), self._reloading.run())
+        self._tasks = [asyncio.create_task(one) for one in work]
 
     async def _live(self) -> None:
         try:
@@ -82,7 +95,7 @@ class Service:
             self.recovering = f"recovering: {done:,} of {of:,} events"
 
         follows = (self.state.follows or ()) if self._store.shared else None
-        state = await recover_state(self._store, follows=follows, progress=progress)
+        state = await recover_state(self._store, follows, progress, contains_failures=True)
         self._last_snapshot = max(await self._store.snapshots(), default=0)
         if not self.state.position:  # the first time
             gc.collect()
@@ -103,7 +116,7 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         complete = finished and writer.settled and not self.writer.write_error
         if complete and self.state.position > self._last_snapshot:
-            state = None if self._store.shared else self.state
+            state = None if self._store.shared or self.state.failed else self.state
             await self._save(write_snapshot(self.settings.store, state))
         for store in (self._store, self._reader):
             await store.close()
@@ -114,8 +127,12 @@ class Service:
             await asyncio.sleep(LOOK_EVERY)
             if self.recovering:
                 continue
-            with suppress(Refusal, StoreError):  # nothing can be read or written: later
+            try:
                 await self._forget()
+            except (Refusal, StopwiseError):  # nothing can be read or written: later
+                pass
+            except Exception as error:
+                LOG.error("memory could not be freed", exc_info=error)
             position = self.state.position
             due = max(self.settings.snapshot_every, position // GROWTH)
             if position - self._last_snapshot >= due:
@@ -162,6 +179,7 @@ class Service:
             (self.draining and "the service is about to stop")
             or self.writer.write_error
             or self.recovering
+            or self.preparing
         )
 
     @property
@@ -185,9 +203,20 @@ class Service:
 
     async def cascades(self) -> list[m.CascadeView]:
         """Return every cascade, in the order of creation."""
-        return await self.look_up(
-            lambda: [self.state.learner(name).view() for name in self.state.cascades]
-        )
+        return await self.look_up(lambda: [self._view(name) for name in self.state.cascades])
+
+    def _view(self, name: str) -> m.CascadeView:
+        """Return a cascade in a list, which others must not make impossible to show."""
+        try:
+            return self.state.learner(name).view()
+        except NotFollowed:
+            raise
+        except CascadeFailed:
+            pass
+        except Exception as error:
+            LOG.error("a cascade could not be shown", extra={"cascade": name}, exc_info=error)
+        learner = self.state.cascades[name]
+        return m.CascadeView(learner.spec, "failed", learner.created, 0, 0, 0, 0, 0, 0, [], None)
 
     async def cascade(self, name: str) -> m.CascadeView:
         """Return one cascade."""
@@ -223,14 +252,15 @@ class Service:
                     "(max_tables): use fewer features or arms",
                     field="features",
                 )
-            event = Created(spec, time, key)
-            state.created(event, policy)
-            return event, (state.cascades[spec.name].view(), True)
+            event, learner = Created(spec, time, key), Learner(len(state.order), spec, time, policy)
+            view = learner.view()  # before the change, since it might fail
+            state.created(event, learner)
+            return event, (view, True)
 
         policy = await asyncio.to_thread(
             specs.build, spec, max_context=limits.max_context, max_features=limits.max_features
         )
-        return await self.loaded(lambda: self.submit(create))
+        return await self.loaded(lambda: self.submit(create, spec.name))
 
     async def retire(self, name: str) -> m.CascadeView:
         """Retire a cascade: it takes no new rounds."""
@@ -242,7 +272,7 @@ class Service:
             learner.status = "retired"
             return Retired(learner.index, time), learner.view()
 
-        return await self.loaded(lambda: self.submit(retire))
+        return await self.loaded(lambda: self.submit(retire, name))
 
     # -- rounds -------------------------------------------------------------------------------
 
@@ -273,7 +303,7 @@ class Service:
 
         work = name, len(contexts), evidence
         return await self.loaded(
-            lambda: self.submit(open_rounds, slow=self.slow_for(*work), early=early)
+            lambda: self.submit(open_rounds, name, slow=self.slow_for(*work), early=early)
         )
 
     async def report(
@@ -286,7 +316,9 @@ class Service:
             number, given = learner.ledger.number(id_), (request.outputs, request.revealed)
             return learner.report(number, *given, request.final, time, state.position + 1)
 
-        return await self.loaded(lambda: self.submit(report, slow=self.slow_for(name), early=early))
+        return await self.loaded(
+            lambda: self.submit(report, name, slow=self.slow_for(name), early=early)
+        )
 
     async def round(self, name: str, id_: str) -> m.RoundView:
         """Return a round, with what the log has of it."""
@@ -319,6 +351,8 @@ class Service:
         """Return the digests of the log and of the state."""
 
         def compute(state: State) -> m.StateAnswer | None:
+            if state.failed:
+                raise CascadeFailed(next(iter(state.failed)))
             if len(state.followed()) < len(state.order):
                 return None
             return m.StateAnswer(state.position, state.log_digest.hex(), state.hash())
@@ -332,11 +366,16 @@ class Service:
     # -- how requests are carried out ---------------------------------------------------------
 
     def submit(
-        self, command: Command, *, slow: bool = False, early: Early | None = None
+        self,
+        command: Command,
+        cascade: str | None,
+        *,
+        slow: bool = False,
+        early: Early | None = None,
     ) -> "asyncio.Future[Any]":
         """Return a future of the answer to a command (see `Writer.submit`)."""
         self.check_recovered()
-        return self.writer.submit(command, slow=slow, early=early)
+        return self.writer.submit(command, cascade=cascade, slow=slow, early=early)
 
     def slow_for(self, name: str, rounds: int = 1, evidence: bool = False) -> bool:
         """Return whether a request for a cascade may hold up the event loop."""
@@ -355,17 +394,28 @@ class Service:
             await asyncio.shield(self._loading[name])
 
     async def _load(self, name: str) -> None:
+        """Load a cascade that a replica is asked about for the first time."""
+        try:
+            await self._read(name)
+            LOG.info("follows", extra={"cascade": name, "events": self.state.position})
+        except StopwiseError as error:
+            raise unavailable(str(error)) from error
+        finally:
+            del self._loading[name]
+
+    async def _reload(self, name: str) -> None:
+        """Load a cascade that has failed, unless everything was read again meanwhile."""
+        if not self.recovering and name in self.state.failed:
+            await self._read(name)
+
+    async def _read(self, name: str) -> None:
         """Read a cascade from the log, and follow it from then on; others are served meanwhile."""
         store = open_store(self.settings.store)
         try:
             await store.open()
             state = await recover_state(store, follows=[name])
             await self.writer.follow(state, name)
-            LOG.info("follows", extra={"cascade": name, "events": state.position})
-        except StopwiseError as error:
-            raise unavailable(str(error)) from error
         finally:
-            del self._loading[name]
             await store.close()
 
     async def look_up(self, look: Callable[[], T]) -> T:
@@ -381,7 +431,7 @@ class Service:
         except Refusal:
             if not self._store.shared:
                 raise
-        await self.submit(_nothing)
+        await self.submit(_nothing, None)
         return await self.loaded(found)
 
     async def round_events(
@@ -390,8 +440,10 @@ class Service:
         """Return how a round was opened and how it ended; None: not in the log, or not yet."""
         ledger, row = learner.ledger, learner.ledger.row(number)
         positions = ledger.opened_at[row], ledger.ended_at[row]
-        if not self.writer.settled:
-            await self.submit(_nothing)  # what is being written now may be what is looked for
+        unstored = self.writer.unstored()
+        if unstored is None or any(is_about(one, learner.index, number) for one in unstored):
+            # What is being written now is what is looked for.
+            await self.submit(_nothing, None)
         found: list[Event | None] = []
         try:
             async with self._reading:
@@ -399,8 +451,9 @@ class Service:
                 for position in positions:
                     block = await self._reader.block_of(position)
                     found.append(block and decode(block.payload)[position - block.base])
-        except StoreError as error:
-            raise unavailable(str(error)) from error
+        except StopwiseError as error:
+            words = f"this round cannot be read now ({error}). Try again"
+            raise Refusal(503, "unavailable", words, retry_after=WAIT) from error
         return cast(tuple[Opened | None, Reported | None], tuple(found))
 
     def find(self, name: str, id_: str) -> tuple[Learner, int]:

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from stopwise.errors import CorruptLogError, StopwiseError, UnsupportedVersionError
-from stopwise.policies.base import Policy
 from stopwise.policies.persistence import decode as decode_policy
 from stopwise.policies.persistence import encode as encode_policy
 from stopwise.service import events as ev
@@ -26,6 +25,8 @@ MAGIC = b"STOPSNAP"
 FORMAT = 9
 PART = 256 << 10  # bytes that are copied, and written, at once
 _HEAD = len(MAGIC) + 4 + 32
+# What an event raises that is not possible after those before it; anything else is a defect.
+_CONTRADICTIONS = (StopwiseError, Refusal, LookupError, ValueError, TypeError)
 
 
 class NotFollowed(Refusal):
@@ -36,10 +37,29 @@ class NotFollowed(Refusal):
         self.name = name
 
 
-class State:
-    """The cascades after some number of events; of those it does not follow, their descriptions."""
+class CascadeFailed(Refusal):
+    """A cascade is asked about whose memory cannot be trusted: it is being read from the log."""
 
-    def __init__(self, follows: Iterable[str] | None = None) -> None:
+    def __init__(self, name: str) -> None:
+        words = (
+            f"the cascade {name!r} has failed (internal error) and is being read from the log "
+            "again; other cascades are not affected. Try again"
+        )
+        super().__init__(503, "cascade_failed", words, retry_after=1)
+
+
+class State:
+    """The cascades after some number of events; of those it does not follow, their descriptions.
+
+    If ``contains_failures``, an event that cannot be applied fails its own cascade only: until it
+    is followed again, its events are skipped and requests for it are refused.
+    """
+
+    def __init__(
+        self, follows: Iterable[str] | None = None, *, contains_failures: bool = False
+    ) -> None:
+        self.contains_failures = contains_failures
+        self.failed: dict[str, Exception] = {}  # cascades whose memory may be wrong, and why
         self.position = 0  # events that were applied
         self.log_digest = ev.START  # of the log up to the last block that is known to be stored
         self.time = 0.0  # of the last event, in seconds since 1970
@@ -51,7 +71,7 @@ class State:
         self.follows = None if follows is None else dict.fromkeys(follows, time.monotonic())
 
     def learner(self, name: str) -> Learner:
-        """Return a cascade by name, or refuse: there is none, or it must be loaded first."""
+        """Return a cascade by name, or refuse: unknown, failed, or it must be loaded first."""
         learner = self.cascades.get(name)
         if learner is None:
             raise Refusal(404, "unknown_cascade", f"no cascade is called {name[:80]!r}")
@@ -59,17 +79,28 @@ class State:
             if name not in self.follows:
                 raise NotFollowed(name)
             self.follows[name] = time.monotonic()
+        if name in self.failed:
+            raise CascadeFailed(name)
         return learner
 
     def followed(self) -> list[Learner]:
-        """Return the cascades that are followed, in the order of creation."""
-        return [one for one in self.order if self.follows is None or one.spec.name in self.follows]
+        """Return the cascades that are followed and have not failed, in the order of creation."""
+        return [learner for learner in self.order if self._follows(learner.spec.name)]
+
+    def _follows(self, name: str) -> bool:
+        return name not in self.failed and (self.follows is None or name in self.follows)
+
+    def fail(self, name: str, error: Exception) -> None:
+        """Stop using a cascade, which may have half of a change, until it is followed again."""
+        if name in self.cascades:
+            self.failed[name] = error
 
     def follow(self, learner: Learner) -> None:
         """Follow a cascade, which has all of its events up to here."""
         name, before = learner.spec.name, self.order[learner.index]
         learner.status = before.status
         self.order[learner.index] = self.cascades[name] = learner
+        self.failed.pop(name, None)
         if self.follows is not None:
             self.follows[name] = time.monotonic()
 
@@ -84,8 +115,13 @@ class State:
     def forget(self, logged_from: int) -> None:
         """Forget what only events before this one tell: they were compacted away."""
         self.logged_from = logged_from
-        for learner in self.order:
-            learner.ledger.forget(logged_from)
+        for learner in self.followed():
+            try:
+                learner.ledger.forget(logged_from)
+            except Exception as error:
+                if not self.contains_failures:
+                    raise
+                self.fail(learner.spec.name, error)
 
     # -- applying events ----------------------------------------------------------------------
 
@@ -101,13 +137,25 @@ class State:
         for event in ev.events_of(block):
             try:
                 self.apply_event(event)
-            except (StopwiseError, Refusal, LookupError, ValueError, TypeError) as error:
-                raise CorruptLogError(
-                    f"event {self.position + 1} contradicts those before it: {error}"
-                ) from error
+            except Exception as error:
+                if not self._contained(event, error):
+                    if not isinstance(error, _CONTRADICTIONS):
+                        raise
+                    raise CorruptLogError(
+                        f"event {self.position + 1} contradicts those before it: {error}"
+                    ) from error
             self.position += 1
             self.time = event.time
         self.log_digest = block.digest
+
+    def _contained(self, event: ev.Event, error: Exception) -> bool:
+        """Fail the cascade of an event that cannot be applied; return whether that is enough."""
+        if not self.contains_failures or isinstance(event, ev.Created):
+            return False
+        if event.cascade >= len(self.order):
+            return False
+        self.fail(self.order[event.cascade].spec.name, error)
+        return True
 
     def apply_event(self, event: ev.Event) -> None:
         """Apply the recorded event that comes next."""
@@ -115,7 +163,7 @@ class State:
             self.created(event)
             return
         learner = self.order[event.cascade]
-        followed = self.follows is None or learner.spec.name in self.follows
+        followed = self._follows(learner.spec.name)
         match event:
             case ev.Retired():
                 learner.status = "retired"
@@ -128,14 +176,16 @@ class State:
             case ev.Labelled():
                 learner.labelled(event)
 
-    def created(self, event: ev.Created, policy: Policy | None = None) -> None:
-        """Apply a creation; ``policy`` if it was built from the spec already."""
-        learner = Learner(len(self.order), event.spec, event.time, policy)
+    def created(self, event: ev.Created, new: Learner | None = None) -> None:
+        """Apply a creation; ``new`` is the cascade if it was created here."""
+        # What can fail comes first: then nothing has changed.
+        learner = new or Learner(len(self.order), event.spec, event.time)
+        repeat = Repeat(learner.index, 1, spec_digest(event.spec))
         if event.key is not None:
-            self.repeats.add(event.key, Repeat(learner.index, 1, spec_digest(event.spec)))
+            self.repeats.add(event.key, repeat)
         self._enter(learner)
-        if policy is not None:  # created here
-            self.follow(learner)
+        if new is not None:
+            self.follow(new)
 
     def _enter(self, learner: Learner) -> None:
         self.order.append(learner)
@@ -159,7 +209,12 @@ class State:
         return Snapshot(self.position, self.log_digest, (head, *parts))
 
     @staticmethod
-    def restored(snapshot: Snapshot, follows: Iterable[str] | None = None) -> "State | None":
+    def restored(
+        snapshot: Snapshot,
+        follows: Iterable[str] | None = None,
+        *,
+        contains_failures: bool = False,
+    ) -> "State | None":
         """Return the state that a snapshot holds; None if another version wrote it."""
         data = memoryview(b"".join(snapshot.parts))
         damaged = CorruptLogError(f"the snapshot at event {snapshot.position} is damaged")
@@ -178,7 +233,7 @@ class State:
             return None
         if saved.position != snapshot.position:
             raise damaged
-        state = State(follows)
+        state = State(follows, contains_failures=contains_failures)
         state.position, state.log_digest = snapshot.position, snapshot.digest
         state.time, state.repeats = saved.time, Repeats(saved.repeats)
         for one, latest, diverged in zip(saved.cascades, recent, divergences, strict=True):

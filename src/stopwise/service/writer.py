@@ -3,15 +3,19 @@
 All that waits when a commit has ended forms the next group, so that many requests share a commit.
 Requests that may take long form groups of their own, applied in a thread; `idle` is set when no
 such thread is running.
+
+A request that raises something other than a `Refusal` may leave half of a change in its cascade,
+and nothing in others. So that cascade has failed: its later requests are refused until it was read
+from the log again, while the events before the error, its own too, are committed as usual.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from stopwise.errors import CorruptLogError, StoreError
+from stopwise.errors import CorruptLogError, StopwiseError, StoreError
 from stopwise.service import events as codec
 from stopwise.service.events import Block, Event, chain_digest
 from stopwise.service.metrics import Counters
@@ -38,14 +42,30 @@ Command: TypeAlias = Callable[[State, float], Applied]
 
 Future: TypeAlias = "asyncio.Future[Any]"
 Early: TypeAlias = Callable[[Any], bool]  # whether an answer may be given before its commit
-Waiting: TypeAlias = tuple[Command, Future, Early | None]
+
+
+class Waiting(NamedTuple):
+    """A request that waits for its turn."""
+
+    command: Command
+    future: Future
+    cascade: str | None  # the only one that it may change; None: not known
+    early: Early | None
+
+
+class Group(NamedTuple):
+    """What was made of the requests of a group, in their order."""
+
+    events: list[bytes]  # encoded
+    answers: list[object]  # an exception is one
+    early: list[bool]  # whether the answer may be given before the commit
 
 
 class Writer:
     """Applies requests in groups, each in the log before it is answered.
 
     ``recover`` reads the state from the log. Where others write to the log, the writer reads their
-    events every `follow_every` seconds.
+    events every `follow_every` seconds. ``failed`` is called while cascades have failed.
     """
 
     def __init__(
@@ -54,8 +74,10 @@ class Writer:
         settings: Settings,
         counters: Counters,
         recover: Callable[[], Awaitable[State]],
+        failed: Callable[[], object] = lambda: None,
     ) -> None:
         self.state = State()
+        self.stored = 0  # position of the last event of the state that is known to be in the log
         self.write_error = ""
         self.up_to_date_at = time.monotonic()  # when memory last had all of the log
         self.idle = asyncio.Event()
@@ -63,6 +85,7 @@ class Writer:
         self._store = store
         self._counters = counters
         self._recover = recover
+        self._failed = failed
         self._follow_every = settings.follow_every if store.shared else None
         self._max_waiting = settings.max_waiting
         # By whether they may take long.
@@ -71,25 +94,46 @@ class Writer:
         self._wake = asyncio.Event()
         self._stopping = False
         self._held: Block | None = None  # applied in memory, perhaps not in the log
-        self._early: list[Event] = []  # applied and answered, and committed with the next group
+        # Encoded events that were applied and answered; they are committed with the next group.
+        self._early: list[bytes] = []
         self._early_until = 0.0
         self._current: list[Waiting] = []  # the group that is being applied
         self._last_group = 0  # how many requests it had
         self._outdated = True  # memory may differ from the log, which must be read (again)
+        self._noticed: dict[str, Exception] = {}  # failed cascades that were reported
         self._loop = asyncio.get_running_loop()
 
     @property
     def settled(self) -> bool:
         """Whether everything in memory is known to be in the log."""
-        return self._held is None and not self._early and not self._outdated
+        return not self._outdated and self.stored == self.state.position
+
+    def unstored(self) -> list[Event] | None:
+        """Return the events in memory that may not be in the log; None: not known now."""
+        events = [codec.decode_one(one) for one in self._early]
+        if self._held is not None:
+            events += codec.decode(self._held.payload)
+        if self._outdated or self.stored + len(events) != self.state.position:
+            return None  # memory is being changed, or may differ from the log
+        return events
 
     @property
     def waiting(self) -> int:
         """How many requests wait for their turn."""
         return len(self._queues[False]) + len(self._queues[True])
 
-    def submit(self, command: Command, *, slow: bool = False, early: Early | None = None) -> Future:
+    def submit(
+        self,
+        command: Command,
+        *,
+        cascade: str | None,
+        slow: bool = False,
+        early: Early | None = None,
+    ) -> Future:
         """Return a future that has the answer once the event is in the log.
+
+        ``cascade`` is the only one that the command may change; None if that is not known: should
+        it raise an error, everything is read from the log again.
 
         An answer that ``early`` accepts is there once it is applied: for a step of a round whose
         last step waits for the log, and so for all steps before it. They share a commit.
@@ -99,7 +143,7 @@ class Writer:
             words = f"{self.waiting:,} requests are waiting already; try again a little later"
             raise Refusal(429, "too_many_requests", words, retry_after=1)
         future: Future = self._loop.create_future()
-        self._queues[slow].append((command, future, early))
+        self._queues[slow].append(Waiting(command, future, cascade, early))
         if self.waiting == 1:
             self._wake.set()
         return future
@@ -159,13 +203,15 @@ class Writer:
         finally:  # no request waits for ever
             self._stopping = True
             stopping = unavailable("the service is stopping")
-            _fail([*(future for _, future, _ in self._current), *self._taken()], stopping)
+            _fail([*(one.future for one in self._current), *self._taken()], stopping)
 
     async def _work(self) -> None:
         if self._outdated:
             self._early = []
             self.state = await self._recover()
+            self.stored = self.state.position
             self._outdated = False
+            self._notice_failures()
         if self._held is not None:
             await self._settle()
         elif self.waiting:
@@ -195,6 +241,7 @@ class Writer:
                     _fail([future], error)
                 else:
                     _succeed(future, answer)
+                self._notice_failures()
 
     def stop(self) -> None:
         """Take no more requests; `run` returns when those that wait are done."""
@@ -221,80 +268,107 @@ class Writer:
         state, now = self.state, time.time()
         if not self._early:
             self._early_until = time.monotonic() + LATER
-        events, self._early = self._early, []
-        early = list(events)
-        base = state.position + 1 - len(events)
-        answers: list[object] = []  # a `Refusal` is one
+        early, self._early = self._early, []
+        base = self.stored + 1
+        made = Group(list(early), [], [])
         try:
             if slow:
-                await self._in_thread(lambda: self._apply_group(now, events, answers))
+                await self._in_thread(lambda: self._apply_group(now, made))
             else:
-                self._apply_group(now, events, answers)
-            payload = codec.encode(events)
+                self._apply_group(now, made)
         except Exception as error:
-            # A defect: memory may hold half of a change. The log is right, so read it again.
+            # Memory may hold half of a change, of whichever cascade: read all of the log again.
             LOG.exception("a request failed while it was applied; the log is read again")
             self._outdated = True
-            if len(answers) < len(self._current):
-                _fail([self._current[len(answers)][1]], error)  # the request that failed
+            _fail([self._current[len(made.answers)].future], error)
             self._fail_group("the service is reading its log again")
             if early:  # these were answered
-                digest = chain_digest(state.log_digest, payload := codec.encode(early))
+                digest = chain_digest(state.log_digest, payload := codec.joined(early))
                 await self._store.commit(Block(base, len(early), now, digest, payload))
             else:
                 await self._store.release()
             return
-        group, rest = self._current[: len(answers)], self._current[len(answers) :]
+        self._notice_failures()
+        count = len(made.answers)
+        group, rest = self._current[:count], self._current[count:]
         self._queues[slow] = rest + self._queues[slow]  # after this commit
         self._current = group
-        self._last_group = 0 if slow else len(group)
-        for (_, future, at_once), answer in zip(group, answers, strict=True):
-            if at_once is not None and not isinstance(answer, Refusal) and at_once(answer):
-                _succeed(future, answer)
-        answered = group and all(future.done() for _, future, _ in group)
+        self._last_group = 0 if slow else count
+        for one, answer, prompt in zip(group, made.answers, made.early, strict=True):
+            if prompt:
+                _succeed(one.future, answer)
+        answered = group and all(one.future.done() for one in group)
         if answered and not self._store.shared and time.monotonic() < self._early_until:
-            self._early, self._current = events, []
+            self._early, self._current = made.events, []
             return
-        if events:
+        if made.events:
+            payload = codec.joined(made.events)
             digest = chain_digest(state.log_digest, payload)
-            self._held = Block(base, len(events), now, digest, payload)
+            self._held = Block(base, len(made.events), now, digest, payload)
             began = time.perf_counter()
             try:
                 await self._store.commit(self._held)
-            except StoreError:
+            except StopwiseError:
                 # It may be in the log or not; what is certain is that no round's end was answered.
                 self._fail_group("it is not known whether this was stored")
                 raise
             self._counters.commits.add(time.perf_counter() - began)
-            state.log_digest = digest
-            self._held = None
+            self._is_stored(self._held)
         else:
             await self._store.release()
         self.up_to_date_at = time.monotonic()
-        for (_, future, _), answer in zip(group, answers, strict=True):
-            if isinstance(answer, Refusal):
-                _fail([future], answer)
+        for one, answer in zip(group, made.answers, strict=True):
+            if isinstance(answer, Exception):
+                _fail([one.future], answer)
             else:
-                _succeed(future, answer)
+                _succeed(one.future, answer)
         self._current = []
 
-    def _apply_group(self, now: float, events: list[Event], answers: list[object]) -> None:
+    def _apply_group(self, now: float, made: Group) -> None:
         """Apply the requests of the group, as many as there is time for."""
-        state = self.state
         until = time.perf_counter() + MAX_GROUP_SECONDS
-        for command, _, _ in self._current:
+        for one in self._current:
             try:
-                event, answer = command(state, now)
+                encoded, answer, early = self._apply_one(one, now)
             except Refusal as refusal:
-                answer = refusal
-            else:
-                if event is not None:
-                    events.append(event)
-                    state.position += 1
-                    state.time = now
-            answers.append(answer)
+                encoded, answer, early = None, refusal, False
+            except Exception as error:
+                if one.cascade is None:
+                    raise
+                # A cascade that is not there was to be created, which changes the state at last.
+                self.state.fail(one.cascade, error)
+                encoded, answer, early = None, error, False
+            if encoded is not None:
+                made.events.append(encoded)
+                self.state.position += 1
+                self.state.time = now
+            made.answers.append(answer)
+            made.early.append(early)
             if time.perf_counter() > until:
                 return
+
+    def _apply_one(self, one: Waiting, now: float) -> tuple[bytes | None, object, bool]:
+        """Return the encoded event, the answer, and whether it may be given before the commit."""
+        event, answer = one.command(self.state, now)
+        encoded = None if event is None else codec.encode_one(event)
+        return encoded, answer, one.early is not None and one.early(answer)
+
+    def _is_stored(self, block: Block) -> None:
+        """Note that a block of this process is in the log."""
+        self.state.log_digest = block.digest
+        self.stored = block.end
+        self._held = None
+
+    def _notice_failures(self) -> None:
+        """Report cascades that have failed since this was called last."""
+        failed = dict(self.state.failed)
+        for name, error in failed.items():
+            if self._noticed.get(name) is not error:
+                self._counters.cascade_failures[name] += 1
+                LOG.error("a cascade has failed", extra={"cascade": name}, exc_info=error)
+        self._noticed = failed
+        if failed:
+            self._failed()
 
     # -- the log and other replicas -----------------------------------------------------------
 
@@ -311,11 +385,11 @@ class Writer:
             await self._store.release()
         else:
             await self._store.commit(held)
-        self._held = None
         if taken:  # others wrote where this block should be: memory is wrong
+            self._held = None
             self._outdated = True
             return
-        self.state.log_digest = held.digest
+        self._is_stored(held)
         await self._apply(others[1:])
 
     async def _follow(self) -> None:
@@ -335,7 +409,7 @@ class Writer:
             await self._apply(blocks)
             if not self._store.shared or (await self._store.end())[0] <= self.state.position:
                 return True
-        except StoreError:
+        except StopwiseError:
             await self._store.release()
             raise
         self._outdated = True
@@ -350,18 +424,21 @@ class Writer:
         except CorruptLogError as error:
             self._outdated = True  # half of the block may have been applied
             raise StoreError(str(error)) from error
+        self.stored = self.state.position
+        self._notice_failures()
 
     # -- failures -----------------------------------------------------------------------------
 
     def _fail_group(self, reason: str) -> None:
-        _fail([future for _, future, _ in self._current], unavailable(reason))
+        _fail([one.future for one in self._current], unavailable(reason))
         self._current = []
 
     def _taken(self) -> list[Future]:
         """Return the futures of all that wait, and empty the queues."""
-        waiting = [*self._queues[False], *self._queues[True], *self._readers]
+        waiting = [one.future for slow in (False, True) for one in self._queues[slow]]
+        waiting += [future for _, future in self._readers]
         self._queues, self._readers = {False: [], True: []}, []
-        return [one[1] for one in waiting]
+        return waiting
 
 
 def unavailable(reason: str) -> Refusal:

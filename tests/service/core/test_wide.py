@@ -79,7 +79,7 @@ async def test_reading_waits_until_a_thread_has_applied_a_request(tmp_path: Path
     async with running(tmp_path / "log.db") as service:
         await service.create(m.CascadeSpec("narrow", ARMS, 2), None)
         (one,), _ = await service.open_rounds("narrow", m.RoundRequest([0.1, 0.2]), None)
-        applying = service.submit(slow, slow=True)
+        applying = service.submit(slow, None, slow=True)
         await until(entered.is_set)
         requests = [service.cascade("narrow"), service.cascades(), service.round("narrow", one.id)]
         requests += [service.state_hash(), service.readable()]  # pages and metrics wait for this

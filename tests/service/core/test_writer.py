@@ -77,7 +77,7 @@ async def test_a_defect_fails_its_own_request_and_leaves_no_trace(path: Path, sl
     async with created(path) as (service, _):
         other = asyncio.create_task(opened(service, "one"))
         await asyncio.sleep(0)  # it is in the queue
-        failing = service.submit(defect, slow=slow)
+        failing = service.submit(defect, None, slow=slow)
         if slow:  # in a group of its own
             await other
         else:
@@ -120,7 +120,7 @@ async def test_steps_that_were_answered_early_are_committed_whatever_follows(
         if how == "read":
             assert (await service.state_hash()).position == 2
         elif how == "wide":  # a request in a group of its own
-            await service.submit(lambda *_: (None, None), slow=True)
+            await service.submit(lambda *_: (None, None), None, slow=True)
         if how != "stop":
             await until(lambda: service.writer.settled)
             assert (await service.round("triage", answer.id)).status == "open"
@@ -132,7 +132,7 @@ async def test_a_defect_after_a_step_that_was_answered_early_does_not_lose_it(pa
     async with created(path) as (service, _):
         answer = await opened_early(service)
         with pytest.raises(ZeroDivisionError):
-            await service.submit(defect)
+            await service.submit(defect, None)
         assert (await service.state_hash()).hash == (await folded(path)).hash()
         assert (await service.report("triage", answer.id, BOTH)).status == "learned"
 
@@ -147,7 +147,7 @@ async def test_a_service_that_cannot_read_its_log_again_has_failed(
     async with created(path) as (service, _):
         monkeypatch.setattr(service_module, "recover_state", fail)
         with pytest.raises(ZeroDivisionError):
-            await service.submit(defect)
+            await service.submit(defect, None)
         await until(service.failed.done)
         assert service.failed.result() is error
         assert not service.ready
@@ -158,7 +158,7 @@ async def test_a_service_that_cannot_read_its_log_again_has_failed(
 
 async def test_no_snapshot_is_written_of_what_is_not_in_the_log(path: Path) -> None:
     async with created(path) as (service, _):
-        failing = service.submit(defect)
+        failing = service.submit(defect, None)
         await asyncio.gather(failing, service.stop(), return_exceptions=True)
     assert max(await using(str(path), lambda store: store.snapshots()), default=0) <= 1
     async with running(path) as service:

@@ -7,7 +7,7 @@ import httpx
 
 from tests.service.database import Database
 from tests.service.durability.load import Load, check
-from tests.service.harness import CONTEXT, ROUNDS, fault, process
+from tests.service.harness import CONTEXT, ROUNDS, SPEC, fault, process
 
 
 def check_unavailable(url: str) -> None:
@@ -39,6 +39,35 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
         server.end()
         server.start()
         assert server.wait_until_ready() == state
+
+
+def test_rounds_are_shown_while_the_disk_is_full(tmp_path: Path) -> None:
+    """Also one whose request was refused: its outputs are in memory, and perhaps not in the log."""
+    with process(tmp_path) as server:
+        server.wait_until_ready()
+        with httpx.Client(base_url=server.url, timeout=60, trust_env=False, verify=False) as client:
+            assert client.post("/v1/cascades", json=SPEC).status_code == 201
+            ids = [client.post(ROUNDS, json=CONTEXT).json()["id"] for _ in range(4)]
+            outputs = {"outputs": ["yes", "no", "no"]}
+            assert client.post(f"{ROUNDS}/{ids[0]}/outputs", json=outputs).status_code == 200
+            label = f"{ROUNDS}/{ids[0]}/label"
+            assert client.post(label, json={"label": "no"}).status_code in (200, 409)
+            before = [client.get(f"{ROUNDS}/{id_}").json() for id_ in ids]
+            pid = server.process.pid
+            _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, hard))
+            answer = client.post(f"{ROUNDS}/{ids[3]}/outputs", json={"outputs": ["yes"]})
+            assert fault(answer) == (503, "unavailable")
+            assert client.get("/readyz").status_code == 503
+            shown = [client.get(f"{ROUNDS}/{id_}") for id_ in ids]
+            assert [one.status_code for one in shown] == [200, 200, 200, 503]
+            assert [one.json() for one in shown[:3]] == before[:3]
+            assert client.get("/v1/cascades/triage").status_code == 200
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+            while client.get("/readyz").status_code != 200:
+                assert server.process.poll() is None
+            known = client.get(f"{ROUNDS}/{ids[3]}").json()["outputs"]
+            assert known == {"history": "yes"}  # it was written once there was room
 
 
 def test_a_database_that_is_restarted_is_survived(

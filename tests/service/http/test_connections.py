@@ -149,6 +149,64 @@ def test_a_body_that_breaks_off_is_refused_and_changes_nothing(
     assert not [one for one in caplog.records if one.levelname in {"WARNING", "ERROR"}]
 
 
+# -- trailers --------------------------------------------------------------------------------------
+
+CHUNK = b"17\r\n" + BODY + b"\r\n"
+TRAILERS = (b"X-Sum: 1\r\n", b"X-Sum: 1\r\n" + b"X-Long: " + b"x" * 4000 + b"\r\n")
+TOO_LONG = (b"X-Long: " + b"x" * 20_000 + b"\r\n", b"X: x\r\n" * 10_000)
+ANNOUNCED = b"Trailer: X-Sum, X-Long"
+
+
+@pytest.mark.parametrize("trailers", TRAILERS, ids=["short", "long"])
+def test_trailers_that_are_announced_are_ignored(running: Served, trailers: bytes) -> None:
+    sent = head(CHUNKED, ANNOUNCED) + CHUNK + b"0\r\n" + trailers + b"\r\n"
+    found = answers(running, sent, sent + post(BODY, CLOSE))  # the connection stays open
+    assert [status for status, _ in found] == [201, 201, 201]
+    split_everywhere = [sent[k : k + 1] for k in range(len(sent) - 60, len(sent))]
+    found = answers(running, sent[:-60], *split_everywhere, post(BODY, CLOSE))
+    assert [status for status, _ in found] == [201, 201]
+    assert rounds(running) == 5
+
+
+def test_trailers_that_nothing_announces_are_refused(unchanged: Served) -> None:
+    """As they cannot be told from an error in a chunk."""
+    sent = head(CHUNKED) + CHUNK + b"0\r\nX-Sum: 1\r\n\r\n"
+    [(status, body)] = answers(unchanged, sent)
+    assert (status, json.loads(body)["error"]["code"]) == (400, "bad_request")
+    assert b"Trailer header" in body
+
+
+@pytest.mark.parametrize("large", TOO_LONG, ids=["one", "many"])
+def test_trailers_that_are_too_long_end_the_connection(running: Served, large: bytes) -> None:
+    """The content before them is complete, so it counts; nothing after it does."""
+    sent = head(CHUNKED, ANNOUNCED) + CHUNK + b"0\r\n" + large + b"\r\n"
+    with running.connect() as line:
+        with suppress(OSError):  # it was closed while this was sending
+            line.sendall(sent + post(BODY, path=RETIRE))
+        found = split(received(line))
+    assert [status for status, _ in found] in ([201], [])
+    assert running.get("/v1/cascades/triage").json()["status"] == "active"
+    assert rounds(running) <= 1
+
+
+@pytest.mark.parametrize("path", [ROUNDS, RETIRE, "/v1/cascades"])
+def test_content_that_breaks_off_is_refused_although_trailers_were_announced(
+    unchanged: Served, path: str
+) -> None:
+    for sent in (
+        b"",
+        b"5\r\n" + BODY[:5] + b"\r\n",
+        b"5\r\n" + BODY[:5] + b"\r\nzz\r\n",
+        b"zz\r\n",
+    ):
+        with unchanged.connect() as line:
+            line.sendall(head(CHUNKED, ANNOUNCED, path=path) + sent)
+            line.shutdown(socket.SHUT_WR)
+            found = split(received(line))
+        assert [status for status, _ in found] in ([400], [422], [])
+        assert unchanged.get("/v1/cascades/triage").json()["status"] == "active"
+
+
 # -- time and number -------------------------------------------------------------------------------
 
 

@@ -253,9 +253,9 @@ def test_while_the_log_is_read_only_health_is_answered(
 ) -> None:
     read = Event()
 
-    async def recover_late(store: EventStore, **how: Any) -> State:
+    async def recover_late(store: EventStore, *what: Any, **how: Any) -> State:
         await asyncio.to_thread(read.wait)
-        return await recover_state(store, **how)
+        return await recover_state(store, *what, **how)
 
     with served(tmp_path) as running:
         running.post(CASCADES, SPEC)
@@ -277,6 +277,16 @@ def test_while_the_log_is_read_only_health_is_answered(
     finally:
         read.set()
         running.close()
+
+
+def test_a_repeated_field_is_found_among_many(unchanged: Served) -> None:
+    """In time that grows with their number, not with its square: that would be minutes."""
+    names = [*map(str, range(50_000)), "77"]
+    output = "{" + ",".join(f'"{name}":1' for name in names) + "}"
+    body = f'{{"outputs": [{output}]}}'
+    answer = unchanged.post(f"{ROUNDS}/{ID}/outputs", content=body, headers=JSON)
+    assert fault(answer) == (422, "invalid")
+    assert answer.json()["error"]["field"] == "77"
 
 
 def test_an_unexpected_error_is_logged_and_not_shown(

@@ -167,3 +167,22 @@ async def test_a_file_of_another_program_is_refused(path: Path) -> None:
     with pytest.raises(StoreError, match="customers"):
         await write(path, *BLOCKS)
     assert path.read_bytes() == before
+
+
+async def test_a_directory_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is a directory") as caught:
+        await write(tmp_path, *BLOCKS)
+    assert str(tmp_path / "stopwise.db") in str(caught.value)  # what to write instead
+    assert "hard link" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_damaged_pages_are_not_a_failure_that_may_pass(path: Path) -> None:
+    await write(path, *chain(*[50] * 40))
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    with pytest.raises(CorruptLogError, match="damaged"):
+        await begun(path)
+    path.write_bytes(b"no database" * 1000)
+    with pytest.raises(CorruptLogError, match="not an event log"):
+        await begun(path)

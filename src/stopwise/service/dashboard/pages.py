@@ -63,7 +63,7 @@ TEMPLATES.globals.update(draw=drawing, mean_cost=views.mean_cost, version=VERSIO
 
 def render(template: str, **values: Any) -> str:
     """Return a page; one without a service has no status and no updates."""
-    defaults = {"service": None, "text": "", "in_shadow": False}
+    defaults = {"service": None, "text": "", "in_shadow": False, "failed": ()}
     return TEMPLATES.get_template(template).render({**defaults, **values})
 
 
@@ -109,12 +109,14 @@ class Pages:
     async def overview(self, request: Request) -> Page:
         """Show all cascades."""
         state = self._service.state
-        every = [state.learner(name) for name in state.cascades if _visible(request, name)]
+        seen = [name for name in state.cascades if _visible(request, name)]
+        every = [state.learner(name) for name in seen if name not in state.failed]
         every.sort(key=lambda one: (one.status != "active", one.spec.name))
         return "overview.html", {
             "title": "Cascades",
             "rows": [views.summary(one) for one in every[:MOST_SHOWN]],
             "total": len(every),
+            "failed": [name for name in seen if name in state.failed],
             "active": sum(one.status == "active" for one in every),
             "rounds": sum(len(one.ledger) for one in every),
             "open": sum(len(one.ledger.open) for one in every),

@@ -1,5 +1,6 @@
 """The application: one way for every request, from the server to the handler and back."""
 
+import asyncio
 import re
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
@@ -47,6 +48,8 @@ class App:
         self._max_body = settings.max_body
         self._counters = service.counters
         self._log_requests = settings.log_requests
+        self._in_flight: set[asyncio.Task[Any]] = set()
+        self._stopping = False
         self.traces = None
         if settings.traces is not None:
             from stopwise.service.http.tracing import Traces
@@ -87,10 +90,21 @@ class App:
 
     async def __rsgi__(self, scope: Any, protocol: Any) -> None:
         """Answer one request."""
+        task = asyncio.current_task()
+        assert task is not None  # the server runs each request in one
+        self._in_flight.add(task)
+        try:
+            await self._answer(scope, protocol)
+        finally:
+            self._in_flight.discard(task)
+
+    async def _answer(self, scope: Any, protocol: Any) -> None:
         began = perf_counter()
         request = Request(scope, protocol, self._max_body)
         name, code = OTHER, None
         try:
+            if self._stopping:
+                raise Refusal(503, "unavailable", "the service is stopping", retry_after=1)
             self.access.check_origin(request)
             handler, name = self._found(request)
             response = await handler(request)
@@ -143,6 +157,14 @@ class App:
 
     async def started(self) -> None:
         """Do what must follow once requests are accepted; an error ends the service."""
+
+    async def abort(self) -> None:
+        """Answer requests that are still in flight with 503, and those that may follow."""
+        self._stopping = True
+        requests = list(self._in_flight)
+        for request in requests:
+            request.cancel()
+        await asyncio.gather(*requests, return_exceptions=True)
 
     async def stopped(self) -> None:
         """Do what must follow once no requests are accepted."""

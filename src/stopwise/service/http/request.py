@@ -94,7 +94,13 @@ class Request:
             raise Refusal(400, "bad_request", words) from None
         except RuntimeError as error:  # the server's own: the connection was closed
             raise _broken_off() from error
-        if b"" in parts[:-1]:  # the server ends with one; another one is an error
+        # The server ends with an empty part. Before it, another one stands for trailers or for an
+        # error, which cannot be told apart: trailers must be announced. Then nothing of the content
+        # can be missing if it is a complete JSON object, which all handlers check.
+        content = parts[:-1]
+        if "trailer" in self.headers and len(content) > 1 and content[-1] == b"":
+            content.pop()
+        if b"" in content:
             raise _broken_off()
         self.body_read = True
         return b"".join(parts)
@@ -124,7 +130,11 @@ def _too_large(limit: int) -> Refusal:
 
 
 def _broken_off() -> Refusal:
-    return Refusal(400, "bad_request", "the body broke off, or its chunks are not valid")
+    words = (
+        "the body broke off, its chunks are not valid, or it has trailers that no Trailer header "
+        "announces"
+    )
+    return Refusal(400, "bad_request", words)
 
 
 class Access:
@@ -185,7 +195,9 @@ def defect(error: BaseException, request: Request) -> Refusal:
     number = request.id or token_hex(8)
     fields = {"request": number, "method": request.method, "path": short(request.path, MAX_PATH)}
     LOG.error("a request failed", extra=fields, exc_info=error)
-    words = f"a defect of the service; its log has it under {number}"
+    name = request.params.get("name")
+    where = "" if name is None else f" in the cascade {short(name)!r}"
+    words = f"internal error{where}; the server log has it under {number}"
     return Refusal(500, "internal", words, request=number)
 
 

@@ -235,7 +235,7 @@ async def readyz(app: "App", request: Request) -> Reply:
     if not reason:
         return 200, HealthAnswer("ready")
     if app.access.keys is not None:  # the details name files and hosts; the log has them
-        starting = service.recovering or service.draining
+        starting = service.recovering or service.draining or service.preparing
         reason = "the service is starting or stopping" if starting else "it cannot write its log"
     raise Refusal(503, "unavailable", reason, retry_after=1)
 

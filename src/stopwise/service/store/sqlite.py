@@ -162,12 +162,23 @@ class SqliteStore(EventStore):
                 if self._connection is not None:
                     await run(self._connection.close)
             self._connection = self._ends_at = None
+            if isinstance(error, sqlite3.Error) and _is_damage(error):
+                raise CorruptLogError(
+                    f"the event log {self.path} is damaged, or is not an event log: {error}. "
+                    "Restore a backup, or choose another file"
+                ) from error
             raise StoreError(f"the event log {self.path} cannot be used: {error}") from error
 
     @property
     def _sql(self) -> sqlite3.Connection:
         if self._connection is not None:
             return self._connection
+        if self.path.exists() and not self.path.is_file():
+            kind = "a directory" if self.path.is_dir() else "not a regular file"
+            raise StoreError(
+                f"{self.path} is {kind}: the store must be a file, such as "
+                f"{self.path / 'stopwise.db' if self.path.is_dir() else 'stopwise.db'}"
+            )
         if self.path.exists() and self.path.stat().st_nlink > 1:
             # SQLite would keep a WAL for each name, and damage the file.
             raise StoreError(
@@ -247,6 +258,13 @@ class SqliteStore(EventStore):
             if record == _packed(position, digest):
                 return position, digest
         return None
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Return whether an error shows that the file is not what SQLite wrote."""
+    # None if the module itself raised it. An extended code has the primary one in its low byte.
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _packed(position: int, digest: bytes) -> bytes:

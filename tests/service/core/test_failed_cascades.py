@@ -1,0 +1,452 @@
+"""An error in one cascade: it alone fails, and it alone is read from the log again."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stopwise.service import events as codec
+from stopwise.service import messages as m
+from stopwise.service import reloading
+from stopwise.service import service as service_module
+from stopwise.service import writer as writer_module
+from stopwise.service.events import Event, Opened
+from stopwise.service.labelling import give_label
+from stopwise.service.learner import Learner
+from stopwise.service.ledger import Counts, Ledger
+from stopwise.service.metrics import metrics_page
+from stopwise.service.refusals import Refusal
+from stopwise.service.service import Service
+from stopwise.service.state import CascadeFailed, State
+from tests.service.core.services import FailingStore, folded, running, until
+from tests.service.tools.making import using
+
+ARMS = [m.Arm("rule", 0.1), m.Arm("model", 0.2)]
+HEALTHY, BROKEN = (m.CascadeSpec(name, ARMS, context=2) for name in ("healthy", "broken"))
+ASK = m.RoundRequest([0.1, 0.2])
+BOTH = m.OutputsRequest(["yes", "no"])
+
+
+class Faults:
+    """Errors of the cascade "broken", which leave half of a change behind."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.skip = 0  # calls that succeed before the first error
+        self.left = 0  # errors to raise
+        self.raised = 0
+        self._patch = monkeypatch
+        self._broken: dict[int, Any] = {}  # parts of broken cascades by their id
+        build = Learner.__init__
+
+        def built(learner: Learner, *arguments: Any, **more: Any) -> None:
+            build(learner, *arguments, **more)
+            if learner.spec.name == "broken":
+                for part in (learner, learner.ledger, learner.counts):
+                    self._broken[id(part)] = part
+
+        monkeypatch.setattr(Learner, "__init__", built)
+
+    def _raises(self) -> bool:
+        """Return whether the call that is being made now fails."""
+        if self.left and self.skip:
+            self.skip -= 1
+            return False
+        if self.left:
+            self.left -= 1
+            self.raised += 1
+            return True
+        return False
+
+    def fail(self, owner: type, method: str, *, after: bool = False) -> None:
+        """Let a method fail, before or after it has done its work."""
+        work = getattr(owner, method)
+
+        def failing(part: Any, *arguments: Any, **more: Any) -> Any:
+            fails = id(part) in self._broken and self._raises()
+            answer = work(part, *arguments, **more) if after or not fails else None
+            if fails:
+                raise ZeroDivisionError("injected")
+            return answer
+
+        self._patch.setattr(owner, method, failing)
+
+    def fail_to_encode(self) -> None:
+        """Let events be impossible to encode."""
+        encode = codec.encode_one
+
+        def failing(event: Event) -> bytes:
+            if isinstance(event, Opened) and event.cascade == 1 and self._raises():
+                raise ZeroDivisionError("injected")
+            return encode(event)
+
+        self._patch.setattr(codec, "encode_one", failing)
+
+
+# Where an error may occur in a request: early and late, with half of the change done.
+PLACES: dict[str, tuple[str, Callable[[Faults], None]]] = {
+    "opening begins": ("open", lambda faults: faults.fail(Learner, "open")),
+    "a round is added": ("open", lambda faults: faults.fail(Ledger, "add", after=True)),
+    "a round is counted": ("open", lambda faults: faults.fail(Counts, "opened", after=True)),
+    "the answer is made": ("open", lambda faults: faults.fail(Learner, "answer")),
+    "the event is encoded": ("open", Faults.fail_to_encode),
+    "an output is stamped": ("report", lambda faults: faults.fail(Ledger, "stamp", after=True)),
+    "the policy has learned": ("report", lambda faults: faults.fail(Counts, "learned")),
+    "a round ends": ("report", lambda faults: faults.fail(Ledger, "end", after=True)),
+}
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
+    return Faults(monkeypatch)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reloading, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(reloading, "LONGEST_PAUSE", 0.01)
+
+
+@pytest.fixture(autouse=True)
+def recoveries(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The cascades that were followed by each reading of the log."""
+    found: list[Any] = []
+    recover = service_module.recover_state
+
+    async def recorded(store: Any, follows: Any = None, *more: Any, **how: Any) -> State:
+        found.append(follows)
+        return await recover(store, follows, *more, **how)
+
+    monkeypatch.setattr(service_module, "recover_state", recorded)
+    return found
+
+
+async def create(service: Service) -> None:
+    for spec in (HEALTHY, BROKEN):
+        await service.create(spec, None)
+
+
+async def opened(service: Service, name: str, key: str | None = None) -> m.RoundAnswer:
+    (answer,), _ = await service.open_rounds(name, ASK, key)
+    return answer
+
+
+async def report(service: Service, name: str, answer: m.RoundAnswer) -> m.RoundAnswer:
+    return await service.report(name, answer.id, BOTH)
+
+
+async def play(service: Service, name: str) -> m.RoundAnswer:
+    return await report(service, name, await opened(service, name))
+
+
+async def healed(service: Service) -> None:
+    await until(lambda: not service.state.failed)
+
+
+async def refusal_of(service: Service, name: str = "broken") -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        await opened(service, name)
+    return caught.value
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["on the loop", "in a thread"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_an_error_fails_one_request_of_one_cascade(
+    path: Path,
+    faults: Faults,
+    recoveries: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    slow: bool,
+) -> None:
+    if slow:
+        monkeypatch.setattr(service_module, "ON_LOOP", -1.0)
+    monkeypatch.setattr(writer_module, "MAX_GROUP_SECONDS", 60.0)  # one group, however busy
+    requested, install = PLACES[place]
+    install(faults)
+    store = FailingStore(path)
+    async with running(path, store) as service:
+        await create(service)
+        waiting = await opened(service, "broken")
+        ready = [await opened(service, "healthy") for _ in range(4)]
+        store.allowed.clear()  # a commit that takes long: all that follows is in one group
+        first = asyncio.create_task(opened(service, "healthy"))
+        await until(lambda: service.state.position == 8)
+
+        others = [asyncio.create_task(report(service, "healthy", one)) for one in ready[:2]]
+        earlier = asyncio.create_task(opened(service, "broken", "earlier"))
+        await until(lambda: service.writer.waiting == 3)
+        if requested == "open":
+            failing = asyncio.create_task(opened(service, "broken", "failing"))
+        else:
+            failing = asyncio.create_task(report(service, "broken", waiting))
+        await until(lambda: service.writer.waiting == 4)
+        later = asyncio.create_task(opened(service, "broken", "later"))
+        others += [asyncio.create_task(report(service, "healthy", one)) for one in ready[2:]]
+        await until(lambda: service.writer.waiting == 7)
+        faults.skip, faults.left = int(requested == "open"), 1
+        store.allowed.set()
+        assert (await earlier).status == "open"
+        with pytest.raises(ZeroDivisionError):
+            await failing
+        assert {one.status for one in await asyncio.gather(*others)} == {"learned"}
+        with pytest.raises(CascadeFailed, match="'broken'"):
+            await later
+        await first
+        await healed(service)
+        _, new = await service.open_rounds("broken", ASK, "earlier")
+        assert not new  # what was acknowledged before the error is still there
+        _, new = await service.open_rounds("broken", ASK, "failing")
+        assert new  # what failed left no trace
+        assert (await report(service, "broken", waiting)).status == "learned"
+        assert faults.raised == 1
+        assert (await service.state_hash()).hash == (await folded(path)).hash()
+        assert service.counters.cascade_failures == {"broken": 1}
+    assert recoveries == [None, ["broken"]]
+
+
+async def test_steps_that_were_answered_early_are_not_lost(path: Path, faults: Faults) -> None:
+    faults.fail(Counts, "learned")
+    async with running(path) as service:
+        await create(service)
+        early = [
+            (await service.open_rounds(name, ASK, None, early=lambda _: True))[0][0]
+            for name in ("healthy", "broken")
+        ]
+        faults.left = 1
+        with pytest.raises(ZeroDivisionError):
+            await report(service, "broken", early[1])
+        assert (await report(service, "healthy", early[0])).status == "learned"
+        await healed(service)
+        assert (await report(service, "broken", early[1])).status == "learned"
+        assert (await service.state_hash()).hash == (await folded(path)).hash()
+
+
+async def test_an_error_while_an_early_answer_is_given_is_contained(path: Path) -> None:
+    def fails(answer: object) -> bool:
+        raise ZeroDivisionError("injected")
+
+    async with running(path) as service:
+        await create(service)
+        with pytest.raises(ZeroDivisionError):
+            await service.open_rounds("broken", ASK, None, early=fails)
+        await opened(service, "healthy")
+        await healed(service)
+        assert len(service.state.cascades["broken"].ledger) == 0
+        assert (await service.state_hash()).hash == (await folded(path)).hash()
+
+
+async def test_a_creation_that_fails_changes_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, recoveries: list[Any]
+) -> None:
+    view = Learner.view
+
+    def failing(learner: Learner) -> m.CascadeView:
+        if learner.spec.name == "broken":
+            raise ZeroDivisionError("injected")
+        return view(learner)
+
+    async with running(path) as service:
+        await service.create(HEALTHY, None)
+        monkeypatch.setattr(Learner, "view", failing)
+        with pytest.raises(ZeroDivisionError):
+            await service.create(BROKEN, "key")
+        await play(service, "healthy")
+        assert list(service.state.cascades) == ["healthy"]
+        monkeypatch.setattr(Learner, "view", view)
+        _, new = await service.create(BROKEN, "key")
+        assert new
+        await play(service, "broken")
+        assert (await service.state_hash()).hash == (await folded(path)).hash()
+    assert recoveries == [None]
+
+
+async def test_a_cascade_that_cannot_be_read_again_stays_failed_and_others_work(
+    path: Path, faults: Faults, recoveries: list[Any]
+) -> None:
+    faults.fail(Ledger, "end", after=True)  # of requests and of events that are read again
+    async with running(path) as service:
+        await create(service)
+        await play(service, "broken")
+        waiting = await opened(service, "broken")
+        faults.left = 4  # the request, then three readings
+        with pytest.raises(ZeroDivisionError):
+            await report(service, "broken", waiting)
+        await until(lambda: len(recoveries) == 3)
+        assert (await refusal_of(service)).code == "cascade_failed"
+        assert service.ready
+        await play(service, "healthy")
+        with pytest.raises(CascadeFailed):  # its digest would be that of no log
+            await service.state_hash()
+        views = {one.spec.name: one.status for one in await service.cascades()}
+        assert views in (
+            {"healthy": "active", "broken": "failed"},
+            {"healthy": "active", "broken": "active"},  # read again meanwhile
+        )
+        await healed(service)
+        assert faults.left == 0
+        assert (await report(service, "broken", waiting)).status == "learned"
+        assert (await service.state_hash()).hash == (await folded(path)).hash()
+
+
+async def test_a_service_starts_with_a_cascade_that_cannot_be_read(
+    path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(path) as service:
+        await create(service)
+        for name in ("healthy", "broken"):
+            await play(service, name)
+        monkeypatch.setattr(service_module, "write_snapshot", no_snapshot)  # read events again
+    faults.fail(Ledger, "end", after=True)
+    faults.left = 1 << 30
+    async with running(path) as service:
+        assert service.ready
+        assert (await refusal_of(service)).code == "cascade_failed"
+        with pytest.raises(CascadeFailed):
+            await service.retire("broken")
+        await play(service, "healthy")
+        assert [one.status for one in await service.cascades()] == ["active", "failed"]
+        page = (await metrics_page(service)).decode()
+        assert 'stopwise_cascade_failed{cascade="broken"} 1.0' in page
+        assert 'stopwise_cascade_failed{cascade="healthy"} 0.0' in page
+        assert 'stopwise_open_rounds{cascade="broken"}' not in page
+        assert 'stopwise_open_rounds{cascade="healthy"}' in page
+        faults.left = 0
+        await healed(service)
+        await play(service, "broken")
+        assert (await service.state_hash()).hash == (await folded(path)).hash()
+
+
+async def no_snapshot(where: str, state: State | None = None) -> int:
+    return 0
+
+
+async def test_no_snapshot_has_a_cascade_that_has_failed(path: Path, faults: Faults) -> None:
+    faults.fail(Ledger, "end", after=True)
+    async with running(path) as service:
+        await create(service)
+        waiting = await opened(service, "broken")
+        faults.left = 1 << 30
+        with pytest.raises(ZeroDivisionError):
+            await report(service, "broken", waiting)
+        faults.left = 0
+        service.state.fail("broken", ZeroDivisionError("injected"))  # perhaps it was healed already
+        service.state.cascades["broken"].counts.labels_total += 1
+    [position] = await using(str(path), lambda store: store.snapshots())
+    [snapshot] = [await using(str(path), lambda store: store.snapshot(position))]
+    assert snapshot is not None
+    stored = State.restored(snapshot)
+    assert stored is not None
+    assert stored.hash() == (await folded(path)).hash()
+
+
+async def test_a_failed_cascade_is_read_without_those_that_are_well(
+    path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events of others are not applied again, and theirs meanwhile are served."""
+    applied: list[str] = []
+    work = Learner.opened
+
+    def recorded(learner: Learner, *arguments: Any) -> None:
+        applied.append(learner.spec.name)
+        work(learner, *arguments)
+
+    faults.fail(Counts, "learned")
+    monkeypatch.setattr(Learner, "opened", recorded)
+    async with running(path) as service:
+        await create(service)
+        for name in ("healthy", "broken"):
+            for _ in range(5):
+                await opened(service, name)
+        faults.left = 1
+        with pytest.raises(ZeroDivisionError):
+            await report(service, "broken", await opened(service, "broken"))
+        await healed(service)
+        assert applied == ["broken"] * 6
+
+
+async def test_a_replica_contains_the_failure_of_a_cascade(
+    postgres: str, faults: Faults, recoveries: list[Any]
+) -> None:
+    async with (
+        running(postgres) as writing,
+        running(postgres, follow_every=0.001) as following,
+    ):
+        await create(writing)
+        await following.cascades()  # it follows both
+        faults.fail(Ledger, "end", after=True)
+        waiting = await opened(writing, "broken")
+        await until(lambda: len(following.state.cascades["broken"].ledger) == 1)
+        faults.skip, faults.left = 1, 2  # the writing one succeeds; the other one fails twice
+        await report(writing, "broken", waiting)
+        await until(lambda: following.counters.cascade_failures["broken"] == 1)
+        await play(following, "healthy")
+        await healed(following)
+        await until(lambda: following.state.position == writing.state.position or faults.left > 0)
+        await play(following, "broken")
+        await writing.state_hash()
+        assert (await following.state_hash()) == (await writing.state_hash())
+        assert writing.counters.cascade_failures == {}
+    assert recoveries.count(["broken"]) >= 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_random_errors_lose_nothing_and_count_nothing_twice(
+    path: Path, faults: Faults, seed: int
+) -> None:
+    """Clients repeat what failed, under the same key; the seeds are fixed."""
+    for _, install in PLACES.values():
+        install(faults)
+    rng = random.Random(seed)
+    acknowledged: dict[str, set[str]] = {"healthy": set(), "broken": set()}
+
+    async def client(service: Service, name: str, number: int) -> None:
+        for k in range(20):
+            answer = await insist(partial(opened, service, name, f"{name}/{number}/{k}"))
+            if rng.random() < 0.7:
+                await insist(partial(report, service, name, answer))
+            acknowledged[name].add(answer.id)
+
+    async def insist(request: Callable[[], Any]) -> m.RoundAnswer:
+        while True:
+            if faults.left == 0 and rng.random() < 0.1:
+                faults.skip, faults.left = rng.randrange(8), 1
+            try:
+                return await request()
+            except (ZeroDivisionError, CascadeFailed):
+                await asyncio.sleep(0.001)
+
+    async with running(path, snapshot_every=50) as service:
+        await create(service)
+        clients = [client(service, name, k) for name in acknowledged for k in range(4)]
+        await asyncio.gather(*clients)
+        faults.left = 0
+        await healed(service)
+        assert service.counters.cascade_failures["broken"] > 5
+        for name, ids in acknowledged.items():
+            assert len(ids) == 80
+            assert len(service.state.cascades[name].ledger) == 80
+        assert (await service.state_hash()).hash == (await folded(path)).hash()
+
+
+async def test_labels_are_contained_as_well(path: Path, faults: Faults) -> None:
+    faults.fail(Learner, "labelled", after=True)
+    async with running(path) as service:
+        await create(service)
+        answer = await play(service, "broken")
+        faults.left = 1
+        with pytest.raises(ZeroDivisionError):
+            await give_label(service, "broken", answer.id, m.LabelRequest("no"))
+        await play(service, "healthy")
+        await healed(service)
+        given = await give_label(service, "broken", answer.id, m.LabelRequest("no"))
+        assert (given.labelled, given.repeated) == (1, False)
+        assert (await service.state_hash()).hash == (await folded(path)).hash()
