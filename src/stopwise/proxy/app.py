@@ -24,11 +24,13 @@ from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import LOG
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
+from stopwise.service.validation import short
 
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 EVENTS = "text/event-stream"
 WAITING, WORKERS = 200, 8  # rounds in shadow that may wait, and that run at the same time
 RETRY = 1.0  # seconds
+MOST_ECHOED = 200  # characters of the name of an unknown model in an error
 SHADOW = "shadow mode: always this stage"
 _encode = msgspec.json.Encoder().encode
 
@@ -40,6 +42,8 @@ class ProxyApp(App):
         super().__init__(service, settings)
         self._session = new_session()
         self.cascades = {name: Live(one, self._session) for name, one in config.cascades.items()}
+        for name, live in self.cascades.items():
+            service.label_readers[name] = live.comparison.label
         self._random = random.Random()
         self._waiting: asyncio.Queue[tuple[Live, Chat, Answer]] = asyncio.Queue(WAITING)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -61,7 +65,8 @@ class ProxyApp(App):
             await self._create(live.config)
             name = live.config.name
             midnight, counts = _midnight(), self.service.state.cascades[name].counts
-            self._spent[name, midnight] = counts.since(midnight) * live.shadow_cost
+            # Failed rounds count as a whole: what they really cost is not in the log.
+            self._spent[name, midnight] = counts.opened_on(midnight) * live.shadow_cost
             LOG.info("proxy ready", extra={"cascade": name, "mode": live.config.mode})
         for _ in range(WORKERS):
             self._background(self._shadow_rounds())
@@ -122,15 +127,17 @@ class ProxyApp(App):
         began = time.monotonic()
         if self.access.keys is not None:  # before a large body is read
             request.key = self.access.keys.identify(request.headers.get("authorization"))
+            self.access.keys.count_request(request.key)  # whatever is wrong with it
         request.check_media_type()
         chat = Chat(await request.body())
         live = self.cascades.get(chat.model)
         if live is None:
-            words = f"there is no model {chat.model!r}; GET {MODELS} lists those there are"
+            shown = short(repr(chat.model), MOST_ECHOED)
+            words = f"there is no model {shown}; GET {MODELS} lists those there are"
             raise Refusal(404, "model_not_found", words, field="model")
         request.params = {"name": chat.model}
         if self.access.keys is not None and request.key is not None:
-            self.access.keys.check(request.key, "decide", chat.model)
+            self.access.keys.check_rights(request.key, "decide", chat.model)
         until = began + _deadline(request, live.config.deadline)
         shadow = live.config.mode == "shadow"
         turn = Turn(live, chat, until, Relay(untouched=shadow) if chat.stream else None)

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from stopwise.proxy.chat import Answer, Chat, text_of
+from stopwise.proxy.chat import Answer, Chat, prompt_of
 from stopwise.service.server_log import LOG
 
 Known: TypeAlias = Literal["length", "turns", "tools", "schema"]
@@ -17,11 +17,6 @@ SAYS_NO = (
     "i can't", "i cannot", "i can not", "i'm sorry", "i am sorry", "i'm unable", "i am unable",
     "i'm not able", "i am not able", "i won't", "as an ai", "i don't know", "i do not know",
 )  # fmt: skip
-
-
-def prompt_of(chat: Chat) -> str:
-    """Return all text of a request."""
-    return "\n".join(text_of(message.get("content")) for message in chat.messages)
 
 
 def of_request(chat: Chat, kinds: Sequence[Known]) -> list[float]:

@@ -63,7 +63,7 @@ TEMPLATES.globals.update(draw=drawing, mean_cost=views.mean_cost, version=VERSIO
 
 def render(template: str, **values: Any) -> str:
     """Return a page; one without a service has no status and no updates."""
-    defaults = {"service": None, "text": "", "in_shadow": False}
+    defaults = {"service": None, "text": "", "in_shadow": False, "unmatched": 0}
     return TEMPLATES.get_template(template).render({**defaults, **values})
 
 
@@ -125,8 +125,9 @@ class Pages:
         name = request.params["name"]
         if self._service.recovering and name not in self._service.state.cascades:
             return "base.html", {"title": "Starting"}
-        shown = {"c": views.detail(self.learner(request)), "in_shadow": name in self.in_shadow}
-        return "cascade.html", {"title": name, **shown}
+        learner = self.learner(request)
+        shown = {"c": views.detail(learner), "in_shadow": name in self.in_shadow}
+        return "cascade.html", {"title": name, "unmatched": views.unmatched(learner), **shown}
 
     async def labels(self, request: Request) -> Page:
         """Show the cases whose labels are asked for, with the answers to choose from."""
@@ -134,7 +135,8 @@ class Pages:
         name, names = learner.spec.name, context_names(learner.spec)
         found = await wanted_labels(self._service, name)
         values = views.labels_page(name, found, names)
-        return "labels.html", {"title": f"Labels of {name}", "c": values}
+        warned = {"unmatched": views.unmatched(learner)}
+        return "labels.html", {"title": f"Labels of {name}", "c": values, **warned}
 
     async def give_label(self, request: Request) -> Response:
         """Take the answer that a person chose on the page of labels."""

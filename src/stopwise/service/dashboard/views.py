@@ -9,7 +9,7 @@ import numpy as np
 from stopwise.reporting.intervals import Estimate, wilson
 from stopwise.reporting.wording import percent, plural, short
 from stopwise.service.learner import Learner, RecentDecision
-from stopwise.service.ledger import Counts
+from stopwise.service.ledger import MANY_UNMATCHED, Counts
 from stopwise.service.messages import WantedLabels
 from stopwise.service.spec import context_names, context_size
 
@@ -124,6 +124,12 @@ def labels_page(name: str, found: WantedLabels, names: Sequence[str] | None) -> 
         numbers = list(zip(named, one.context, strict=True))
         cases.append({"id": one.id, "time": one.time, "numbers": numbers, "said": said})
     return {"name": name, "wanted": found.wanted, "cases": cases}
+
+
+def unmatched(learner: Learner) -> int:
+    """Return how many of the latest labels matched no arm, if they are many, else 0."""
+    count = learner.counts.unmatched_labels
+    return count if count >= MANY_UNMATCHED else 0
 
 
 def recent_round(recent: RecentDecision) -> Values:
