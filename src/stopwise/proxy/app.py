@@ -15,9 +15,12 @@ import msgspec
 from stopwise.errors import InvalidParameterError
 from stopwise.proxy import config as configured
 from stopwise.proxy.chat import DONE, Answer, Chat, StageFailure, error_body
+from stopwise.proxy.context import REVEALED_NAMES
+from stopwise.proxy.report import LEAST
 from stopwise.proxy.shadow_page import ShadowPage
 from stopwise.proxy.turns import UNLIMITED, CannotLearn, Live, Outcome, OverLimit, Turn, play
 from stopwise.proxy.upstream import Relay, new_session
+from stopwise.service.dashboard.views import Proxied
 from stopwise.service.http.app import App
 from stopwise.service.http.request import JSON, Request, Response
 from stopwise.service.refusals import Refusal
@@ -52,8 +55,17 @@ class ProxyApp(App):
         self._reasons: dict[str, str] = {}  # what went wrong with a cascade, as logged last
         self.add("POST", CHAT, self._chat, "chat_completions")
         self.add("GET", MODELS, self._models, "models")
-        shadow = ShadowPage(config, self.pages)
-        self.pages.in_shadow = [n for n, one in config.cascades.items() if one.mode == "shadow"]
+        shadow = ShadowPage(config, self.pages, self._background)
+        self.pages.proxied = {
+            name: Proxied(
+                in_shadow=one.mode == "shadow",
+                answered_by=one.stage[one.answer_arm].name,
+                revealed=REVEALED_NAMES,
+                least_rounds=LEAST,
+                report=partial(shadow.latest, name),
+            )
+            for name, one in config.cascades.items()
+        }
         page = partial(self.pages.answer, shadow.show)
         self.add("GET", "/cascades/{name}/shadow", page, "dashboard")
 

@@ -11,7 +11,11 @@ from stopwise.service.server_log import LOG
 
 Known: TypeAlias = Literal["length", "turns", "tools", "schema"]
 Embed: TypeAlias = Callable[[str], Awaitable[Sequence[float]]]
-REVEALED = 5  # numbers that an answer adds to the context
+# Numbers that an answer adds to the context.
+REVEALED_NAMES = (
+    "mean log-probability", "least log-probability", "has log-probabilities", "length", "refuses",
+)  # fmt: skip
+REVEALED = len(REVEALED_NAMES)
 LEAST = -50.0  # of a log-probability: 0 has none that is finite
 SAYS_NO = (
     "i can't", "i cannot", "i can not", "i'm sorry", "i am sorry", "i'm unable", "i am unable",
