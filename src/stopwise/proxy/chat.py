@@ -280,6 +280,9 @@ def _checked_usage(usage: dict[str, Any], depth: int) -> dict[str, Any]:
 
 
 def _shown(value: object) -> str:
+    """Return a value in words for the log, which holds no text of an answer."""
+    if not isinstance(value, int | float):
+        return f"of type {type(value).__name__}"
     try:
         return short(repr(value))
     except ValueError:  # Python writes no integer of more than 4,300 digits

@@ -72,7 +72,9 @@ async def give_label(
             said = shown_outputs(reported, learner.cascade.names)
             warning = unmatched_words(unmatched, request.label, said)
             if unmatched == MANY_UNMATCHED and event is not None:
-                LOG.warning("labels match no arm", extra={"cascade": name, "reason": warning})
+                # Without the label and the answers, which may be personal.
+                fields = {"cascade": name, "round": id_, "labels": unmatched}
+                LOG.warning("labels match no arm", extra=fields)
         return event, m.LabelAnswer(id_, labelled, event is None, warning)
 
     return await service.loaded(lambda: service.submit(give, slow=service.slow_for(name)))
