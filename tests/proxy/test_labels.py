@@ -10,8 +10,10 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from typer.testing import CliRunner
 
 from examples.proxy_upstreams import Upstream
+from stopwise.cli.main import app
 from stopwise.service.outputs import fingerprint
 from tests.proxy.harness import MESSAGES, TOOL, Proxied, ProxyProcess, proxied, stage, write_config
 
@@ -222,6 +224,8 @@ def test_labels_of_old_rounds_are_compared_after_kill_9(
             assert "warning" not in answer.json()
         assert client.get("/v1/cascades/tickets").json()["labelled"] == len(names)
     process.end()
+    verified = CliRunner().invoke(app, ["log", "verify", str(tmp_path / "proxy.db")])
+    assert "The log is complete" in verified.output
 
 
 def test_the_answers_are_kept_where_a_label_needs_them_and_no_longer(
