@@ -30,6 +30,14 @@ return found;
 """
 
 
+# Of a page of the dashboard: every visible element ends within the window.
+INSIDE = (
+    "[...document.querySelectorAll('main *')].every(e => !e.checkVisibility() ||"
+    " e.closest('.scroll, svg, .unseen, thead, pre') ||"
+    " e.getBoundingClientRect().right <= innerWidth + 1)"
+)
+
+
 def fetched(page: Any) -> list[str]:
     """Return the addresses that the page has asked for, but for those that hold their content."""
     events = [json.loads(entry["message"])["message"] for entry in page.logs("performance")]

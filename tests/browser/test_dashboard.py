@@ -13,7 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.browser.conftest import Page
-from tests.browser.seeing import check_layout, fetched
+from tests.browser.seeing import INSIDE, check_layout, fetched
 from tests.service.harness import Served, keys_in, served
 
 WIDTHS = (400, 1400)
@@ -98,12 +98,7 @@ def test_no_errors_nothing_scrolls_sideways_and_all_can_be_read(
 ) -> None:
     for path in ("/", PAGE, f"{PAGE}/labels"):
         page.open(busy.url + path, width=width, scheme=scheme)
-        inside = (
-            "[...document.querySelectorAll('main *')].every(e => !e.checkVisibility() ||"
-            " e.closest('.scroll, svg, .unseen, thead, pre') ||"
-            " e.getBoundingClientRect().right <= innerWidth + 1)"
-        )
-        check_layout(page, width, inside, texts=20)
+        check_layout(page, width, INSIDE, texts=20)
 
 
 def test_bars_are_as_long_as_the_shares(page: Page, busy: Served) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from examples.proxy_upstreams import Upstream, classifiers
-from tests.proxy.harness import Misbehaving
+from tests.proxy.harness import Misbehaving, Scripted
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +20,12 @@ def models() -> Iterator[list[Upstream]]:
 @pytest.fixture(scope="session")
 def bad() -> Iterator[Misbehaving]:
     server = Misbehaving()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def scripted() -> Iterator[Scripted]:
+    server = Scripted()
     yield server
     server.close()

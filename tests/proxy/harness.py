@@ -64,6 +64,27 @@ class MisbehavingHandler(Handler):
             super().answer(request)
 
 
+class Scripted(Upstream):
+    """An upstream that sends given bytes; the model that is asked for names the reply."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda text: ("account", -0.1))
+        self.RequestHandlerClass = ScriptedHandler
+        self.replies: dict[str, tuple[int, bytes, str]] = {}
+
+    def add(self, name: str, body: bytes, *, status: int = 200, stream: bool = False) -> None:
+        """Add a reply under a name."""
+        kind = "text/event-stream" if stream else "application/json"
+        self.replies[name] = status, body, kind
+
+
+class ScriptedHandler(Handler):
+    server: Scripted
+
+    def answer(self, request: dict[str, Any]) -> None:
+        self.reply(*self.server.replies[request["model"]])
+
+
 class Proxied(Served):
     """A proxy that listens on loopback, at ``url``."""
 

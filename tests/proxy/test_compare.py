@@ -18,7 +18,7 @@ def answer(text: str | None, **message: Any) -> Answer:
 
 
 def compared(kind: str, text: str) -> Any:
-    return Comparison(kind).start()(answer(text))
+    return Comparison(kind).start().value(answer(text))
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_calls_of_tools_compare_by_name_and_arguments() -> None:
     def call(name: str, arguments: str) -> Answer:
         return answer(None, tool_calls=[{"function": {"name": name, "arguments": arguments}}])
 
-    value = Comparison("text").start()
+    value = Comparison("text").start().value
     assert value(call("f", '{"a": 1, "b": 2}')) == value(call("f", '{"b":2,"a":1.0}'))
     assert value(call("f", "{}")) != value(call("g", "{}"))
     assert value(call("f", "{}")) != value(answer("f"))
 
 
 def test_same_is_closed_within_a_round() -> None:
-    near = Comparison("text", lambda a, b: abs(float(a) - float(b)) <= 1).start()
+    near = Comparison("text", lambda a, b: abs(float(a) - float(b)) <= 1).start().value
     assert [near(answer(text)) for text in ("1", "3", "2", "3.5", "9")] == [0, 1, 0, 1, 4]
 
 

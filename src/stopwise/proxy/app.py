@@ -15,20 +15,25 @@ import msgspec
 from stopwise.errors import InvalidParameterError
 from stopwise.proxy import config as configured
 from stopwise.proxy.chat import DONE, Answer, Chat, StageFailure, error_body
+from stopwise.proxy.context import REVEALED_NAMES
+from stopwise.proxy.report import LEAST
 from stopwise.proxy.shadow_page import ShadowPage
 from stopwise.proxy.turns import UNLIMITED, CannotLearn, Live, Outcome, OverLimit, Turn, play
 from stopwise.proxy.upstream import Relay, new_session
+from stopwise.service.dashboard.views import Proxied
 from stopwise.service.http.app import App
 from stopwise.service.http.request import JSON, Request, Response
 from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import LOG
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
+from stopwise.service.validation import short
 
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 EVENTS = "text/event-stream"
 WAITING, WORKERS = 200, 8  # rounds in shadow that may wait, and that run at the same time
 RETRY = 1.0  # seconds
+MOST_ECHOED = 200  # characters of the name of an unknown model in an error
 SHADOW = "shadow mode: always this stage"
 _encode = msgspec.json.Encoder().encode
 
@@ -41,6 +46,8 @@ class ProxyApp(App):
         service.preparing = "the proxy has not loaded its cascades"
         self._session = new_session()
         self.cascades = {name: Live(one, self._session) for name, one in config.cascades.items()}
+        for name, live in self.cascades.items():
+            service.label_readers[name] = live.comparison.label
         self._random = random.Random()
         self._waiting: asyncio.Queue[tuple[Live, Chat, Answer]] = asyncio.Queue(WAITING)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -49,8 +56,17 @@ class ProxyApp(App):
         self._reasons: dict[str, str] = {}  # what went wrong with a cascade, as logged last
         self.add("POST", CHAT, self._chat, "chat_completions")
         self.add("GET", MODELS, self._models, "models")
-        shadow = ShadowPage(config, self.pages)
-        self.pages.in_shadow = [n for n, one in config.cascades.items() if one.mode == "shadow"]
+        shadow = ShadowPage(config, self.pages, self._background)
+        self.pages.proxied = {
+            name: Proxied(
+                in_shadow=one.mode == "shadow",
+                answered_by=one.stage[one.answer_arm].name,
+                revealed=REVEALED_NAMES,
+                least_rounds=LEAST,
+                report=partial(shadow.latest, name),
+            )
+            for name, one in config.cascades.items()
+        }
         page = partial(self.pages.answer, shadow.show)
         self.add("GET", "/cascades/{name}/shadow", page, "dashboard")
 
@@ -72,7 +88,8 @@ class ProxyApp(App):
         if not await self._create(config):
             return False
         counts = self.service.state.cascades[config.name].counts
-        self._spent[config.name, day] = counts.since(day) * live.shadow_cost
+        # Failed rounds count as a whole: what they really cost is not in the log.
+        self._spent[config.name, day] = counts.opened_on(day) * live.shadow_cost
         LOG.info("proxy ready", extra={"cascade": config.name, "mode": config.mode})
         return True
 
@@ -138,15 +155,17 @@ class ProxyApp(App):
         began = time.monotonic()
         if self.access.keys is not None:  # before a large body is read
             request.key = self.access.keys.identify(request.headers.get("authorization"))
+            self.access.keys.count_request(request.key)  # whatever is wrong with it
         request.check_media_type()
         chat = Chat(await request.body())
         live = self.cascades.get(chat.model)
         if live is None:
-            words = f"there is no model {chat.model!r}; GET {MODELS} lists those there are"
+            shown = short(repr(chat.model), MOST_ECHOED)
+            words = f"there is no model {shown}; GET {MODELS} lists those there are"
             raise Refusal(404, "model_not_found", words, field="model")
         request.params = {"name": chat.model}
         if self.access.keys is not None and request.key is not None:
-            self.access.keys.check(request.key, "decide", chat.model)
+            self.access.keys.check_rights(request.key, "decide", chat.model)
         until = began + _deadline(request, live.config.deadline)
         shadow = live.config.mode == "shadow"
         turn = Turn(live, chat, until, Relay(untouched=shadow) if chat.stream else None)

@@ -1,15 +1,21 @@
 """Chat completions: requests, answers and streams, as OpenAI's API has them."""
 
+import json
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import msgspec
 
 from stopwise.errors import StopwiseError
 from stopwise.service.refusals import Refusal
+from stopwise.service.validation import short
 
 DONE = b"data: [DONE]\n\n"
+MOST_TOKENS = 1_000_000_000  # of one call; a higher count is an error of the upstream
+MOST_PARTS = 1_000  # choices of an answer, and tool calls of a choice
+MOST_DIGITS = 1_000  # of an integer; a float of as many is infinite
+USAGE_DEPTH = 4  # of objects in `usage`
 Fields = dict[str, msgspec.Raw]
 _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(Fields).decode
@@ -25,12 +31,19 @@ class Reply(NamedTuple):
 
 
 class StageFailure(StopwiseError):
-    """A stage gave no answer; ``status`` is what the caller gets if no other stage has one."""
+    """A stage gave no answer.
 
-    def __init__(self, message: str, status: int = 502, reply: Reply | None = None) -> None:
+    ``status`` is what the caller gets if no other stage has one; ``cost`` is what the call cost
+    all the same.
+    """
+
+    def __init__(
+        self, message: str, status: int = 502, reply: Reply | None = None, cost: float = 0.0
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reply = reply
+        self.cost = cost
 
 
 class Chat:
@@ -88,6 +101,11 @@ def text_of(content: object) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
+def prompt_of(chat: Chat) -> str:
+    """Return all text of a request."""
+    return "\n".join(text_of(message.get("content")) for message in chat.messages)
+
+
 class Answer:
     """What a stage answered: a chat completion, as it came and as values.
 
@@ -101,22 +119,21 @@ class Answer:
         self.raw = raw
         self.cost = cost
         try:
-            self.body: dict[str, Any] = msgspec.json.decode(raw)
-            self.choice: dict[str, Any] = self.body["choices"][0]
+            self.body: dict[str, Any] = decode_json(raw)
+            self.choice = _checked_choices(self.body)[0]
             self.message: dict[str, Any] = self.choice["message"]
             self.text = text_of(self.message.get("content"))
-            used: Any = self.body.get("usage")
-            self.usage: dict[str, Any] = cast(Any, used) if isinstance(used, dict) else {}
-            tokens = (self.usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
-            self.tokens = tuple(int(one or 0) for one in tokens)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except StageFailure:
+            raise
+        except (ValueError, RecursionError) as error:
             raise StageFailure(f"the answer is not JSON: {error}") from None
-        except (LookupError, TypeError, AttributeError, ValueError):
-            raise StageFailure("the answer is no chat completion: it has no message") from None
+        self.usage, self.usage_error = read_usage(self.body.get("usage"))
+        tokens = (self.usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
+        self.tokens: tuple[int, ...] = tuple(tokens)
         if not (self.text or self.message.get("tool_calls") or self.message.get("refusal")):
             empty = self.message.get("content")
             if not isinstance(empty, str) and not self.message.get("function_call"):
-                raise StageFailure("the answer is no chat completion: its message says nothing")
+                raise _malformed("its message says nothing")
 
     @classmethod
     def of_text(cls, text: str, model: str) -> "Answer":
@@ -130,13 +147,17 @@ class Answer:
         try:
             content: list[Any] = self.choice["logprobs"]["content"]
             return [float(one["logprob"]) for one in content]
-        except (LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, OverflowError):
             return []
 
     def with_usage(self, usage: Mapping[str, Any]) -> bytes:
         """Return the body with the usage of all stages that were asked."""
-        same = not usage or usage == self.usage
-        return self.raw if same else _encode({**_fields(self.raw), "usage": usage})
+        if not usage or usage == self.usage:
+            return self.raw
+        try:
+            return _encode({**_fields(self.raw), "usage": usage})
+        except msgspec.DecodeError:  # it has NaN or a huge number, which are not JSON
+            return _encode({**self.body, "usage": usage})
 
     def events(self, usage: Mapping[str, Any], *, include_usage: bool) -> bytes:
         """Return it as a stream that is sent at once."""
@@ -157,6 +178,115 @@ class Answer:
         if include_usage:
             chunks.append({**head, "choices": [], "usage": usage})
         return b"".join(map(event, chunks)) + DONE
+
+
+def decode_json(raw: bytes) -> Any:
+    """Return a JSON value; NaN, Infinity and huge numbers, which some upstreams write, are floats.
+
+    A `ValueError` says that it is not JSON.
+    """
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = json.loads(raw, parse_int=_integer)
+        _encode(value)  # or it has half of a surrogate pair, which cannot be sent on
+        return value
+
+
+def _integer(digits: str) -> int | float:
+    """Return a number that may have more digits than Python reads as an integer."""
+    return int(digits) if len(digits) < MOST_DIGITS else float(digits)
+
+
+def _checked_choices(body: object) -> list[dict[str, Any]]:
+    """Return the choices of a chat completion, or raise `StageFailure`: a client cannot use them.
+
+    Tool calls are run by the caller, so a malformed one must not get there.
+    """
+    choices: Any = cast(Any, body).get("choices") if isinstance(body, dict) else None
+    if not _are_objects(choices) or not choices:
+        raise _malformed("choices must be a list of objects")
+    for choice in cast(list[dict[str, Any]], choices):
+        if not isinstance(choice.get("message"), dict):
+            raise _malformed("it has no message")
+        message: dict[str, Any] = choice["message"]
+        calls: Any = message.get("tool_calls")
+        if not is_index(choice.get("index")):
+            raise _malformed(f"the index of a choice must be a number from 0 to {MOST_PARTS - 1}")
+        if calls is not None and not (_are_objects(calls) and all(map(_is_call, calls))):
+            raise _malformed("tool_calls must be a list of objects with a function and its name")
+        if not isinstance(message.get("function_call"), dict | None):
+            raise _malformed("function_call must be an object")
+    return choices
+
+
+def _malformed(problem: str) -> StageFailure:
+    return StageFailure(f"the answer is not a chat completion: {problem}")
+
+
+def _are_objects(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, dict) for one in cast(list[object], value)
+    )
+
+
+def _is_call(call: Mapping[str, Any]) -> bool:
+    """Return whether a tool call names a function, or a custom tool."""
+    called: Any = call.get("function") or call.get("custom")
+    return isinstance(called, dict) and isinstance(cast(Any, called).get("name"), str)
+
+
+def is_index(value: object) -> bool:
+    """Return whether a value can be the index of a part; it may be missing (None)."""
+    return value is None or (type(value) is int and 0 <= value < MOST_PARTS)
+
+
+def read_usage(given: object) -> tuple[dict[str, Any], str]:
+    """Return the ``usage`` of an answer, and what is wrong with it.
+
+    Where a token count is not a number from 0 to `MOST_TOKENS`, nothing in it is believed: a
+    negative count would be a credit in every budget.
+
+    Examples
+    --------
+    >>> read_usage({"prompt_tokens": 3, "completion_tokens": 1.0})
+    ({'prompt_tokens': 3, 'completion_tokens': 1}, '')
+    >>> read_usage({"prompt_tokens": 3, "completion_tokens": -1})
+    ({}, 'completion_tokens is -1')
+    """
+    if given is None:
+        return {}, ""
+    if not isinstance(given, dict):
+        return {}, "usage is not an object"
+    try:
+        return _checked_usage(cast(dict[str, Any], given), USAGE_DEPTH), ""
+    except ValueError as error:
+        return {}, str(error)
+
+
+def _checked_usage(usage: dict[str, Any], depth: int) -> dict[str, Any]:
+    checked: dict[str, Any] = {}
+    for name, value in usage.items():
+        if isinstance(value, dict):
+            if depth > 1:
+                checked[name] = _checked_usage(cast(dict[str, Any], value), depth - 1)
+        elif name.endswith("_tokens") and value is not None:
+            if not _is_number(value) or not 0 <= value <= MOST_TOKENS or value != int(value):
+                raise ValueError(f"{short(name)} is {_shown(value)}")
+            checked[name] = int(value)
+        elif not _is_number(value) or 0 <= value <= MOST_TOKENS:
+            checked[name] = value
+    return checked
+
+
+def _shown(value: object) -> str:
+    """Return a value in words for the log, which holds no text of an answer."""
+    if not isinstance(value, int | float):
+        return f"of type {type(value).__name__}"
+    try:
+        return short(repr(value))
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "a huge number"
 
 
 def _head(kind: str, model: str) -> dict[str, Any]:
@@ -196,11 +326,15 @@ def total_usage(usages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             if isinstance(value, dict):
                 known = cast(dict[str, Any], before if isinstance(before, dict) else {})
                 total[name] = total_usage([known, cast(dict[str, Any], value)])
-            elif isinstance(value, int | float) and isinstance(before, int | float):
+            elif _is_number(value) and _is_number(before):
                 total[name] = before + value
             elif before is None:
                 total[name] = value
     return total
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class Streamed:
@@ -218,30 +352,32 @@ class Streamed:
             self.done = self.done or bool(data)
             return None
         try:
-            chunk: dict[str, Any] = msgspec.json.decode(data)
+            chunk: dict[str, Any] = decode_json(data)
             if chunk.get("error"):
                 raise StageFailure(f"the stream broke off: {chunk['error']}")
             self.head = self.head or {k: chunk[k] for k in ("id", "created", "model") if k in chunk}
             self.usage = chunk.get("usage") or self.usage
-            for one in chunk.get("choices") or ():
+            choices: Any = chunk.get("choices") or []
+            if not isinstance(choices, list):
+                raise TypeError("choices must be a list")
+            for one in cast(list[dict[str, Any]], choices):
                 self._add(one)
-        except (
-            *(msgspec.MsgspecError, AttributeError, LookupError, TypeError),
-            *(UnicodeError, RecursionError),
-        ) as error:
-            raise StageFailure(f"the stream holds what is no chunk of an answer: {error}") from None
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            raise StageFailure(f"the stream has an invalid chunk: {error}") from None
         return chunk
 
     def _add(self, one: dict[str, Any]) -> None:
-        index = int(one.get("index") or 0)
+        index = _index(one)
         known = self.choices.setdefault(index, {"index": index, "message": {"role": "assistant"}})
         message: dict[str, Any] = known["message"]
         delta: dict[str, Any] = one.get("delta") or {}
         for name, value in delta.items():
             if name == "tool_calls":
                 calls: dict[int, dict[str, Any]] = message.setdefault("tool_calls", {})
+                if not isinstance(value, list | None):
+                    raise TypeError("tool_calls must be a list")
                 for call in cast(list[dict[str, Any]], value or []):
-                    _append(calls.setdefault(int(call.get("index") or 0), {}), call)
+                    _append(calls.setdefault(_index(call), {}), call)
             else:
                 _append(message, {name: value})
         if one.get("logprobs"):
@@ -265,6 +401,13 @@ class Streamed:
         choices = [self.choices[k] for k in sorted(self.choices)]
         usage = {} if self.usage is None else {"usage": self.usage}
         return _encode({**self.head, "object": "chat.completion", "choices": choices, **usage})
+
+
+def _index(part: Mapping[str, Any]) -> int:
+    index = part.get("index")
+    if not is_index(index):
+        raise ValueError(f"index must be a number from 0 to {MOST_PARTS - 1}, got {_shown(index)}")
+    return index or 0
 
 
 def _append(known: dict[str, Any], delta: Mapping[str, Any]) -> None:

@@ -6,22 +6,21 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from stopwise.proxy.chat import Answer, Chat, text_of
+from stopwise.proxy.chat import Answer, Chat, prompt_of
 from stopwise.service.server_log import LOG
 
 Known: TypeAlias = Literal["length", "turns", "tools", "schema"]
 Embed: TypeAlias = Callable[[str], Awaitable[Sequence[float]]]
-REVEALED = 5  # numbers that an answer adds to the context
+# Numbers that an answer adds to the context.
+REVEALED_NAMES = (
+    "mean log-probability", "least log-probability", "has log-probabilities", "length", "refuses",
+)  # fmt: skip
+REVEALED = len(REVEALED_NAMES)
 LEAST = -50.0  # of a log-probability: 0 has none that is finite
 SAYS_NO = (
     "i can't", "i cannot", "i can not", "i'm sorry", "i am sorry", "i'm unable", "i am unable",
     "i'm not able", "i am not able", "i won't", "as an ai", "i don't know", "i do not know",
 )  # fmt: skip
-
-
-def prompt_of(chat: Chat) -> str:
-    """Return all text of a request."""
-    return "\n".join(text_of(message.get("content")) for message in chat.messages)
 
 
 def of_request(chat: Chat, kinds: Sequence[Known]) -> list[float]:

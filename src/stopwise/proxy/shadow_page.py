@@ -4,9 +4,11 @@ import asyncio
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 
@@ -18,6 +20,7 @@ from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import LOG
 
 KEPT = 60.0  # seconds that a report is shown before a new one is made
+SHARE = 10.0  # of the time that a page is open, a tenth at most goes into making reports
 # Requests come first: it has the lowest priority (where there is such a thing).
 COMMAND = "import os; getattr(os, 'nice', int)(19); from stopwise.cli.main import main; main()"
 
@@ -25,12 +28,16 @@ COMMAND = "import os; getattr(os, 'nice', int)(19); from stopwise.cli.main impor
 class ShadowPage:
     """Shows the report of ``stopwise proxy report``, made by a process of its own."""
 
-    def __init__(self, config: Config, pages: Pages) -> None:
+    def __init__(
+        self, config: Config, pages: Pages, background: Callable[[Awaitable[Any]], object]
+    ) -> None:
         self._config = config
         self._pages = pages
+        self._background = background
         self._making = asyncio.Lock()
         self._reports: dict[str, Report] = {}
         self._made = 0.0  # seconds since 1970
+        self._next = 0.0  # when `latest` makes another, in seconds since 1970
 
     async def show(self, request: Request) -> Page:
         """Return the page of a cascade."""
@@ -41,8 +48,21 @@ class ShadowPage:
             if time.time() - self._made > KEPT:
                 await self._make()
         values = {"name": name, "report": self._reports.get(name), "time": self._made}
-        values["in_shadow"] = name in self._pages.in_shadow
+        values["in_shadow"] = self._config.cascades[name].mode == "shadow"
         return "shadow.html", {"title": f"{name} in shadow mode", "least": LEAST, **values}
+
+    def latest(self, name: str) -> Report | None:
+        """Return the newest report of a cascade; if it is old, a newer one is begun."""
+        if time.time() >= self._next and not self._making.locked():
+            self._next = time.time() + KEPT  # also if it fails
+            self._background(self._renew())
+        return self._reports.get(name)
+
+    async def _renew(self) -> None:
+        async with self._making:
+            began = time.time()
+            await self._make()
+            self._next = time.time() + max(KEPT, SHARE * (time.time() - began))
 
     async def _make(self) -> None:
         with TemporaryDirectory() as folder:

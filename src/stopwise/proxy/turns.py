@@ -18,6 +18,7 @@ from stopwise.proxy.upstream import Relay, Source, embed, poster
 from stopwise.running.round_loop import Ask, RoundLoop, drive_async
 from stopwise.running.stage import Stage
 from stopwise.service.messages import OutputsRequest, RoundAnswer, RoundRequest
+from stopwise.service.outputs import KeptAnswer
 from stopwise.service.service import Service
 
 T = TypeVar("T")
@@ -94,6 +95,7 @@ class Turn:
             answer = await self.live.sources[arm].ask(chat, seconds, left, relay)
         except StageFailure as failure:
             self.failures.append(failure)
+            self.spent += failure.cost
             raise
         self.answers[arm] = answer
         self.spent += answer.cost
@@ -137,11 +139,21 @@ class Outcome(NamedTuple):
 
 
 class ServedRound:
-    """A round of the service in this process: the source of decisions of a `RoundLoop`."""
+    """A round of the service in this process: the source of decisions of a `RoundLoop`.
 
-    def __init__(self, service: Service, name: str, opened: RoundAnswer) -> None:
+    ``answers`` grows as stages answer; what of it the log needs is stored with the round's end.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        name: str,
+        opened: RoundAnswer,
+        answers: Sequence[KeptAnswer] = (),
+    ) -> None:
         self._service = service
         self._name = name
+        self._answers = answers
         self.answer = opened
 
     def next(self) -> int | None:
@@ -161,7 +173,8 @@ class ServedRound:
         self, outputs: dict[str, Any], revealed: list[float], final: bool = False
     ) -> Awaitable[RoundAnswer]:
         request = OutputsRequest(outputs, revealed, final)
-        return self._service.report(self._name, self.answer.id, request, early=_goes_on)
+        told = self._name, self.answer.id, request
+        return self._service.report(*told, early=_goes_on, answers=self._answers)
 
 
 def _always(_: object) -> bool:
@@ -214,9 +227,10 @@ async def play(
     except BaseException:
         background(give_up())  # it may be opened yet
         raise
-    served, compared = ServedRound(service, name, opened), live.comparison.start()
+    compared = live.comparison.start()
+    served = ServedRound(service, name, opened, compared.kept)
     stages = [
-        Stage(partial(turn.ask, arm), reveals=of_answer, canonical=compared)
+        Stage(partial(turn.ask, arm), reveals=of_answer, canonical=compared.value)
         for arm in range(live.last + 1)
     ]
 

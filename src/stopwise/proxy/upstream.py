@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, cast
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -18,14 +18,19 @@ from stopwise.proxy.chat import (
     Reply,
     StageFailure,
     Streamed,
+    decode_json,
     error_body,
     event,
+    prompt_of,
+    read_usage,
     total_usage,
 )
 from stopwise.running.calls import ask_async
+from stopwise.service.server_log import LOG
 
 AHEAD = 64  # events of a stream that may wait for a slow caller
 MAX_EVENT = 16_000_000  # bytes
+TOKEN = 4  # characters of a prompt that count as one token where no usage is known (heuristic)
 AFTER_END = 1.0  # seconds that a stream may stay open after its last event
 # Statuses of an upstream that say that the request itself is at fault.
 REQUESTS = frozenset({400, 404, 405, 409, 413, 415, 422, 429})
@@ -88,6 +93,7 @@ class Source:
     ) -> None:
         self.stage = stage
         self.expected = expected
+        self._usage_error = ""  # as logged last
         self._call = None if stage.python is None else configured.function(stage.python)
         self._post = poster(stage, "chat/completions", session)
 
@@ -108,17 +114,49 @@ class Source:
                 answer = await self._streamed(chat, seconds, left, relay)
         except TimeoutError:
             words = f"{self.stage.name} did not answer within {seconds:.3g} seconds"
-            raise StageFailure(words, 504) from None
+            raise StageFailure(words, 504, cost=self._failed_cost(chat)) from None
         except (aiohttp.ClientError, ValueError) as error:  # a ValueError: no valid header
             words = f"{self.stage.name} cannot be reached: {str(error) or type(error).__name__}"
-            raise StageFailure(words) from None
+            # What could not be connected to, or asked, was not sent the request.
+            sent = not isinstance(error, aiohttp.ClientConnectorError | ValueError)
+            cost = self._failed_cost(chat) if sent else 0.0
+            raise StageFailure(words, cost=cost) from None
         except StageFailure as failure:
-            raise StageFailure(
-                f"{self.stage.name}: {failure}", failure.status, failure.reply
-            ) from None
-        paid = self.stage.price(answer.tokens) if any(answer.tokens) else None
-        answer.cost = self.expected if paid is None else paid
+            words, cost = f"{self.stage.name}: {failure}", self._failed_cost(chat, failure.reply)
+            raise StageFailure(words, failure.status, failure.reply, cost) from None
+        self._note_usage(answer.usage_error)
+        answer.cost = self._cost(answer.tokens, self.expected)
         return answer
+
+    def _cost(self, tokens: Sequence[float], otherwise: float) -> float:
+        """Return what tokens cost, or another number where none are known."""
+        paid = self.stage.price(tokens) if any(tokens) else None
+        return otherwise if paid is None else paid
+
+    def _failed_cost(self, chat: Chat, reply: Reply | None = None) -> float:
+        """Return what a call without an answer cost, as a budget has to count it.
+
+        That is the usage in the reply, else that of the prompt alone; a price for the call counts
+        as a whole.
+        """
+        prompt = len(prompt_of(chat)) / TOKEN, 0.0
+        estimate = self._cost(prompt, self.expected)
+        if reply is None:
+            return estimate
+        try:
+            usage, problem = read_usage(decode_json(reply.body)["usage"])
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return estimate
+        self._note_usage(problem)
+        tokens = [usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens")]
+        return self._cost(tokens, estimate)
+
+    def _note_usage(self, problem: str) -> None:
+        """Log that the usage of an answer cannot be used, unless it is the same as before."""
+        if problem and problem != self._usage_error:
+            fields = {"stage": self.stage.name, "reason": problem}
+            LOG.warning("usage ignored", extra=fields)
+            self._usage_error = problem
 
     async def _called(self, call: Callable[..., Any], chat: Chat, seconds: float) -> Answer:
         try:
@@ -131,8 +169,8 @@ class Source:
             if isinstance(given, str):
                 return Answer.of_text(given, self.stage.name)
             return Answer(msgspec.json.encode(given, enc_hook=str))
-        except UnicodeError as error:
-            raise StageFailure(f"the answer is no text: {error}") from None
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise StageFailure(f"the answer cannot be written as JSON: {error}") from None
 
     async def _asked(self, chat: Chat, seconds: float) -> Answer:
         sent = chat.sent(self.stage.model, stream=False, extra=self.stage.extra)
@@ -188,9 +226,9 @@ class Source:
                 raise
             if into.done or relay.untouched:
                 continue
-            used = (chunk or {}).get("usage")
+            used: object = (chunk or {}).get("usage")
             if chunk is not None and isinstance(used, dict) and relay.used:
-                total = total_usage([*relay.used, cast(dict[str, Any], used)])
+                total = total_usage([*relay.used, read_usage(chunk["usage"])[0]])
                 await relay.put(event({**chunk, "usage": total}))
             else:
                 await relay.put(raw + b"\n\n")
@@ -232,7 +270,7 @@ def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
         except StageFailure as failure:
             raise StageFailure(str(failure), failure.status, reply) from None
     said = body[:200].decode(errors="replace")
-    with suppress(msgspec.MsgspecError, LookupError, TypeError, UnicodeDecodeError):
+    with suppress(ValueError, LookupError, TypeError, RecursionError):  # a body of any kind
         said = str(msgspec.json.decode(body)["error"]["message"])
     shown = status if status in REQUESTS else 504 if status in {408, 504} else 502
     raise StageFailure(f"status {status}: {said}", shown, reply)

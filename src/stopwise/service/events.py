@@ -55,7 +55,8 @@ class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
     If ``ended``, the policy has learned from the round: then the arms are 0, 1, … and the outputs
     are all that it learned from. ``early``: it ended since no more outputs will come. Where stages
     reveal the context, ``revealed`` is what the newest arm added, and ``context`` (once ended)
-    all that is known.
+    all that is known. Where a function compares answers, the outputs are classes of answers; then
+    ``answers`` (once ended) has the answers themselves, packed, for a label to be compared with.
     """
 
     cascade: int
@@ -67,6 +68,7 @@ class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
     early: bool = False
     revealed: bytes = b""
     context: bytes = b""
+    answers: bytes = b""
 
 
 def context_of(opened: Opened, reported: Reported | None, number: int) -> bytes:

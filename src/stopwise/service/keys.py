@@ -94,8 +94,16 @@ class Keys:
         Raises `Refusal`: 429 if it sends more requests than it may, 403 if it lacks the scope or
         may not use the cascade.
         """
+        self.count_request(key)
+        self.check_rights(key, scope, cascade)
+
+    def count_request(self, key: Key) -> None:
+        """Count a request of a key; 429 if it sends more requests than it may."""
         if key.rate is not None:
-            self._count_request(key.id, key.rate)
+            self._take_token(key.id, key.rate)
+
+    def check_rights(self, key: Key, scope: Scope | None, cascade: str | None) -> None:
+        """Check what a key may do; 403 if it lacks the scope or may not use the cascade."""
         if scope is not None and not key.may(scope):
             have = ", ".join(key.scopes)
             raise _refused(403, f"this needs a key with the scope {scope}; yours has {have}")
@@ -124,7 +132,7 @@ class Keys:
             raise _refused(401, f"the key {key.id} has expired")
         return key
 
-    def _count_request(self, id_: str, rate: float) -> None:
+    def _take_token(self, id_: str, rate: float) -> None:
         """Take a token from the bucket, which holds those of one second, but at least one."""
         now = time.monotonic()
         full_at = max(self._full_at.get(id_, now), now) + 1 / rate

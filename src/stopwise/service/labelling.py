@@ -1,15 +1,20 @@
 """Labels: which ones the policies ask for, and what people answer."""
 
+from collections.abc import Mapping
+
+import msgspec
 import numpy as np
 
 from stopwise.service import messages as m
-from stopwise.service.events import context_of
+from stopwise.service.events import Reported, context_of
 from stopwise.service.learner import Learner
-from stopwise.service.ledger import LEARNED
-from stopwise.service.outputs import canonical, decode_output
+from stopwise.service.ledger import LEARNED, MANY_UNMATCHED
+from stopwise.service.outputs import canonical
 from stopwise.service.refusals import Refusal, conflict
-from stopwise.service.service import Service
+from stopwise.service.server_log import LOG
+from stopwise.service.service import Service, shown_outputs
 from stopwise.service.state import State
+from stopwise.service.validation import short
 from stopwise.service.writer import Applied
 
 SHOWN = 20  # rounds in one answer
@@ -28,8 +33,7 @@ async def wanted_labels(service: Service, name: str) -> m.WantedLabels:
             ledger.logged_from = max(ledger.logged_from, position + 1)
             continue
         context = np.frombuffer(context_of(opened, reported, number)).tolist()
-        answers = map(decode_output, reported.outputs)
-        outputs = dict(zip(learner.cascade.names, answers, strict=False))
+        outputs = shown_outputs(reported, learner.cascade.names)
         id_, time = ledger.id(number), reported.time
         shown.append(m.WantedLabel(id_, time, context, outputs, request.probability))
         if len(shown) == SHOWN:
@@ -41,7 +45,7 @@ async def give_label(
     service: Service, name: str, id_: str, request: m.LabelRequest
 ) -> m.LabelAnswer:
     """Add the right answer of a round that has ended."""
-    label = canonical(request.label, "label")
+    canonical(request.label, "label")  # or it is refused
 
     def find_learned() -> tuple[Learner, int]:
         learner, number = service.find(name, id_)
@@ -57,10 +61,44 @@ async def give_label(
     context, outputs = context_of(opened, reported, number), reported.outputs
     if not outputs:
         raise conflict("no arm of this round answered: nothing can be learned from a label")
+    label = _compared(service, name, request.label, reported)
 
     def give(state: State, time: float) -> Applied:
         learner = state.learner(name)
         event = learner.label(number, label, context, outputs, time)
-        return event, m.LabelAnswer(id_, len(learner.ledger.labels), event is None)
+        labelled, unmatched = len(learner.ledger.labels), learner.counts.unmatched_labels
+        warning = msgspec.UNSET
+        if unmatched >= MANY_UNMATCHED:
+            said = shown_outputs(reported, learner.cascade.names)
+            warning = unmatched_words(unmatched, request.label, said)
+            if unmatched == MANY_UNMATCHED and event is not None:
+                # Without the label and the answers, which may be personal.
+                fields = {"cascade": name, "round": id_, "labels": unmatched}
+                LOG.warning("labels match no arm", extra=fields)
+        return event, m.LabelAnswer(id_, labelled, event is None, warning)
 
     return await service.loaded(lambda: service.submit(give, name, slow=service.slow_for(name)))
+
+
+def _compared(service: Service, name: str, label: object, reported: Reported) -> bytes:
+    """Return a label as outputs are compared."""
+    reader = service.label_readers.get(name)
+    if reader is not None:
+        return reader(label, reported)
+    if reported.answers:
+        words = "a function of the proxy compares the answers of this cascade: label it there"
+        raise conflict(words)
+    return canonical(label, "label")
+
+
+def unmatched_words(count: int, label: object, said: Mapping[str, object]) -> str:
+    """Return the warning that labels equal no output, with the newest of them."""
+    answers = ", ".join(f"{arm} said {_shown(answer)}" for arm, answer in said.items())
+    return (
+        f"the last {count} labels match no arm of their rounds. The newest is {_shown(label)}, and "
+        f"{answers}. Are labels written as the arms answer?"
+    )
+
+
+def _shown(value: object) -> str:
+    return short(msgspec.json.encode(value).decode(), 60)

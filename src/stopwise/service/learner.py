@@ -21,7 +21,7 @@ from stopwise.service.contexts import Contexts, ContextTable, Rows
 from stopwise.service.events import Labelled, Opened, Reported
 from stopwise.service.ledger import EXPIRED, LEARNED, NAMES, OPEN, Counts, Ledger, Repeat
 from stopwise.service.messages import CascadeSpec, CascadeView, Evidence, RoundAnswer
-from stopwise.service.outputs import canonical, fingerprint
+from stopwise.service.outputs import KeptAnswer, canonical, fingerprint, pack_answers
 from stopwise.service.refusals import Refusal, conflict, invalid
 from stopwise.service.server_log import LOG
 
@@ -167,6 +167,7 @@ class Learner:
         first, count, stops = event.first, event.count, event.stops
         if event.key is not None:
             self.ledger.repeats.add(event.key, Repeat(first, count, event.digest))
+        self.counts.began(event.time, count)
         if not stops:  # decided later
             self.ledger.add(waiting, [-1], [-1], position)
             return
@@ -200,8 +201,12 @@ class Learner:
         final: bool,
         time: float,
         position: int,
+        answers: Sequence[KeptAnswer] = (),
     ) -> tuple[Reported | None, RoundAnswer]:
-        """Add outputs of arms; return the event (None: nothing is new) and the answer."""
+        """Add outputs of arms; return the event (None: nothing is new) and the answer.
+
+        ``answers`` are those behind the outputs so far, where a label needs them.
+        """
         ledger = self.ledger
         state = ledger.status[ledger.row(number)]
         addition = np.array(revealed, dtype=np.float64)
@@ -230,8 +235,18 @@ class Learner:
         arms = list(range(reached)) if ended else sorted(new)
         given, early = [known[arm] for arm in arms], ended and not stopped
         context = context if ended else b""
+        keeps = ended and self.policy.learns_from_labels
         event = Reported(
-            self.index, number, arms, given, ended, time, early, addition.tobytes(), context
+            self.index,
+            number,
+            arms,
+            given,
+            ended,
+            time,
+            early,
+            addition.tobytes(),
+            context,
+            pack_answers(answers[:reached]) if keeps else b"",
         )
         self._live = True
         self._apply(event, addition, position)
@@ -269,7 +284,7 @@ class Learner:
             waiting.learn()
             request = waiting.request
             if stop >= 0:
-                self.counts.opened(event.time, [stop])
+                self.counts.opened(event.time, [stop], early=event.early)
                 reason = waiting.decision or "It ended early: a stage failed."
                 self._note(number, event.time, stop, reason)
         elif event.outputs:
@@ -380,7 +395,7 @@ class Learner:
         self.policy.label(done, event.label)
         self.ledger.wanted.pop(event.number, None)
         self.ledger.labels[event.number] = fingerprint(event.label)
-        self.counts.labels_total += 1
+        self.counts.labelled(matched=event.label in event.outputs)
 
     # -- views --------------------------------------------------------------------------------
 

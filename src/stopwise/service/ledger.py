@@ -22,8 +22,10 @@ OPEN, LEARNED, EXPIRED = range(3)
 NAMES = ("open", "learned", "expired")
 KEEP_KEYS = 100_000  # Idempotency-Keys remembered for each cascade; the oldest go first
 KEEP_WANTED = 10_000  # labels that are asked for and have not come
+MANY_UNMATCHED = 10  # labels in a row that match no arm: a warning from then on
 BLOCK = 1_000  # rounds that are forgotten together
 MAX_BUCKETS = 240  # of `Counts`
+DAY = 86_400.0  # seconds
 FIRST_WIDTH = 10.0  # seconds that each of them lasts at first
 
 
@@ -286,24 +288,47 @@ class Counts(msgspec.Struct):
     labels_total: int = 0
     changes_total: int = 0  # noticed in how often a pair disagrees
     changes: list[tuple[float, Change]] = []  # the latest, with the time
+    # Of the rounds in `stops` and `stops_total` those that stopped there because a stage failed.
+    early: list[list[int]] = []
+    early_total: list[int] = []
+    day: float = 0.0  # when the newest day (UTC) with an opened round began
+    opened_total: int = 0  # rounds opened on that day, whatever became of them
+    unmatched_labels: int = 0  # the latest labels in a row that no arm's output equals
 
     @staticmethod
     def blank(n_arms: int) -> "Counts":
         """Return empty counts."""
         pairs = n_arms * (n_arms - 1) // 2
-        return Counts(FIRST_WIDTH, 0.0, [], [0] * n_arms, [0] * pairs, [0] * pairs)
+        counts = Counts(FIRST_WIDTH, 0.0, [], [0] * n_arms, [0] * pairs, [0] * pairs)
+        counts.early_total = [0] * n_arms
+        return counts
 
-    def opened(self, time: float, stops: Iterable[int]) -> None:
-        """Count rounds that stop at these arms."""
+    def opened(self, time: float, stops: Iterable[int], *, early: bool = False) -> None:
+        """Count rounds that stop at these arms, or did so ``early`` since a stage failed."""
         self._reach(time)
-        bucket = self.stops[self._index(time)]
+        index = self._index(time)
         for stop in stops:
-            bucket[stop] += 1
+            self.stops[index][stop] += 1
             self.stops_total[stop] += 1
+            if early:
+                self.early[index][stop] += 1
+                self.early_total[stop] += 1
 
-    def since(self, time: float) -> int:
-        """Return how many rounds were counted since a time, or since a little earlier."""
-        return sum(map(sum, self.stops[self._index(time) :]))
+    def began(self, time: float, count: int) -> None:
+        """Count rounds that were opened, of which some may never stop anywhere."""
+        day = time - time % DAY
+        if day > self.day:
+            self.day, self.opened_total = day, 0
+        self.opened_total += count
+
+    def opened_on(self, day: float) -> int:
+        """Return how many rounds were opened on a day, which is the newest one or later."""
+        return self.opened_total if self.day == day else 0
+
+    def labelled(self, *, matched: bool) -> None:
+        """Count a label, by whether it equals the output of an arm."""
+        self.labels_total += 1
+        self.unmatched_labels = 0 if matched else self.unmatched_labels + 1
 
     def learned(self, outputs: list[bytes]) -> None:
         """Count a round that was learned from, by the outputs of its arms."""
@@ -331,15 +356,20 @@ class Counts(msgspec.Struct):
             self._join_neighbours()
         while len(self.stops) <= self._index(time):
             self.stops.append(self._empty())
+            self.early.append(self._empty())
 
     def _join_neighbours(self) -> None:
         """Make every bucket twice as wide."""
+        self.stops = self._joined(self.stops)
+        self.early = self._joined(self.early)
+        self.width *= 2
+
+    def _joined(self, buckets: list[list[int]]) -> list[list[int]]:
         joined: list[list[int]] = []
-        for first, second in zip_longest(self.stops[::2], self.stops[1::2]):
+        for first, second in zip_longest(buckets[::2], buckets[1::2]):
             other = self._empty() if second is None else second
             joined.append([a + b for a, b in zip(first, other, strict=True)])
-        self.stops = joined
-        self.width *= 2
+        return joined
 
     def _empty(self) -> list[int]:
         return [0] * len(self.stops_total)

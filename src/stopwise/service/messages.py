@@ -214,6 +214,9 @@ class LabelAnswer(msgspec.Struct, frozen=True):
     id: str
     labelled: Annotated[int, Meta(description="Rounds labelled so far.")]
     repeated: bool
+    warning: (
+        Annotated[str, Meta(description="The latest labels equal no arm's output.")] | UnsetType
+    ) = UNSET
 
 
 class WantedLabel(msgspec.Struct, frozen=True):

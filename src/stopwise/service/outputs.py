@@ -5,9 +5,11 @@ not, and the order of an object's fields does not matter. Outputs are labels or 
 longer one the canonical form is a hash, which is equal where the values are.
 """
 
+import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -15,6 +17,7 @@ from stopwise.service.refusals import invalid
 
 MAX_DEPTH = 32  # of lists and objects in each other: deeper is no answer that anybody compares
 MAX_BYTES = 1024  # of a canonical form; of a longer one a hash is stored
+MAX_PACKED = 1_000_000  # bytes of a round's packed answers: the log is not for books
 SHORT = 256  # characters below which forms are cached: classifiers have few outputs
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -64,3 +67,31 @@ def fingerprint(form: bytes) -> int:
 def decode_output(form: bytes) -> Any:
     """Return the JSON value of a canonical form."""
     return msgspec.json.decode(form)
+
+
+class KeptAnswer(NamedTuple):
+    """The answer of an arm as it is compared: a text, or the canonical form of its tool calls."""
+
+    text: str
+    is_calls: bool
+
+
+def pack_answers(answers: Sequence[KeptAnswer]) -> bytes:
+    """Return answers in a few bytes for the log; nothing if there are none, or far too long ones.
+
+    Examples
+    --------
+    >>> unpack_answers(pack_answers([KeptAnswer("Spam!", False)]))
+    [KeptAnswer(text='Spam!', is_calls=False)]
+    """
+    if not answers:
+        return b""
+    packed = zlib.compress(msgspec.msgpack.encode(answers))
+    return packed if len(packed) <= MAX_PACKED else b""
+
+
+def unpack_answers(packed: bytes) -> list[KeptAnswer]:
+    """Return the answers that `pack_answers` packed."""
+    if not packed:
+        return []
+    return msgspec.msgpack.decode(zlib.decompress(packed), type=list[KeptAnswer])

@@ -3,9 +3,9 @@
 import asyncio
 import gc
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ from stopwise.service.events import (
 )
 from stopwise.service.learner import Learner
 from stopwise.service.metrics import Counters
-from stopwise.service.outputs import decode_output
+from stopwise.service.outputs import KeptAnswer, decode_output, unpack_answers
 from stopwise.service.recovery import recover_state, snapshot_process, write_snapshot
 from stopwise.service.refusals import Refusal, conflict, invalid
 from stopwise.service.reloading import Reloading
@@ -39,6 +39,8 @@ from stopwise.service.store.base import EventStore
 from stopwise.service.writer import WAIT, Applied, Command, Early, Writer, unavailable
 
 T = TypeVar("T")
+# Takes a label and how its round ended; returns the output that it equals, or one that none equals.
+LabelReader: TypeAlias = Callable[[object, Reported], bytes]
 END = 1 << 60  # beyond any event
 GROWTH = 4  # a new snapshot when the log has grown by a quarter: their cost stays in proportion
 LOOK_EVERY = 1.0  # seconds between looks whether a snapshot is due
@@ -54,6 +56,8 @@ class Service:
     def __init__(self, store: EventStore, settings: Settings) -> None:
         self.settings = settings
         self.counters = Counters()
+        # By cascade: how a label becomes an output, where that is more than equality.
+        self.label_readers: dict[str, LabelReader] = {}
         self.recovering = "the service has not started"  # how far it has come; "" once done
         self.draining = False  # about to stop: requests are answered, and `ready` is False
         self.preparing = ""  # what an application on top of it still does after the start
@@ -307,14 +311,20 @@ class Service:
         )
 
     async def report(
-        self, name: str, id_: str, request: m.OutputsRequest, early: Early | None = None
+        self,
+        name: str,
+        id_: str,
+        request: m.OutputsRequest,
+        early: Early | None = None,
+        answers: Sequence[KeptAnswer] = (),
     ) -> m.RoundAnswer:
-        """Add outputs of a round."""
+        """Add outputs of a round; ``answers`` are those behind them, where a label needs them."""
 
         def report(state: State, time: float) -> Applied:
             learner = state.learner(name)
             number, given = learner.ledger.number(id_), (request.outputs, request.revealed)
-            return learner.report(number, *given, request.final, time, state.position + 1)
+            told = request.final, time, state.position + 1, answers
+            return learner.report(number, *given, *told)
 
         return await self.loaded(
             lambda: self.submit(report, name, slow=self.slow_for(name), early=early)
@@ -334,9 +344,9 @@ class Service:
         opened, reported = await self.round_events(learner, number)
         if opened is not None and context is None:
             context = context_of(opened, reported, number)
-        if reported is not None:
-            known = dict(enumerate(reported.outputs))
         outputs = {arms[arm]: decode_output(output) for arm, output in sorted(known.items())}
+        if reported is not None:
+            outputs = shown_outputs(reported, arms)
         return m.RoundView(
             id=id_,
             **{name: getattr(answer, name) for name in ("status", "stop", "next", "arm", "cost")},
@@ -460,6 +470,13 @@ class Service:
         """Return the cascade and the number of a round, or refuse: there is none."""
         learner = self.state.learner(name)
         return learner, learner.ledger.number(id_)
+
+
+def shown_outputs(reported: Reported, arms: Sequence[str]) -> dict[str, Any]:
+    """Return what the arms of a round said: their answers where the log has them."""
+    kept = unpack_answers(reported.answers)
+    answers = [one.text for one in kept] or map(decode_output, reported.outputs)
+    return dict(zip(arms, answers, strict=False))
 
 
 def _nothing(state: State, time: float) -> Applied:

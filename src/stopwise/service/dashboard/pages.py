@@ -4,7 +4,7 @@ import asyncio
 import binascii
 import time
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
@@ -23,7 +23,6 @@ from stopwise.service.learner import Learner
 from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
-from stopwise.service.spec import context_names
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 Routes: TypeAlias = list[tuple[str, str, Handler]]  # method, pattern of the path, handler
@@ -63,18 +62,18 @@ TEMPLATES.globals.update(draw=drawing, mean_cost=views.mean_cost, version=VERSIO
 
 def render(template: str, **values: Any) -> str:
     """Return a page; one without a service has no status and no updates."""
-    defaults = {"service": None, "text": "", "in_shadow": False, "failed": ()}
+    defaults = {"service": None, "text": "", "unmatched": 0, "failed": ()}
     return TEMPLATES.get_template(template).render({**defaults, **values})
 
 
 class Pages:
-    """The handlers of the dashboard; ``in_shadow`` names cascades with a page on shadow mode."""
+    """The handlers of the dashboard; ``proxied`` has what a proxy adds, by cascade."""
 
     def __init__(self, service: Service, settings: Settings, keys: Keys | None) -> None:
         self._service = service
         self._keys = keys
         self._tls = settings.tls_cert is not None
-        self.in_shadow: Collection[str] = ()
+        self.proxied: Mapping[str, views.Proxied] = {}
 
     def routes(self) -> Routes:
         """Return the routes: to look, and to give labels; without keys everybody may."""
@@ -114,7 +113,9 @@ class Pages:
         every.sort(key=lambda one: (one.status != "active", one.spec.name))
         return "overview.html", {
             "title": "Cascades",
-            "rows": [views.summary(one) for one in every[:MOST_SHOWN]],
+            "rows": [
+                views.summary(one, self.proxied.get(one.spec.name)) for one in every[:MOST_SHOWN]
+            ],
             "total": len(every),
             "failed": [name for name in seen if name in state.failed],
             "active": sum(one.status == "active" for one in every),
@@ -127,16 +128,19 @@ class Pages:
         name = request.params["name"]
         if self._service.recovering and name not in self._service.state.cascades:
             return "base.html", {"title": "Starting"}
-        shown = {"c": views.detail(self.learner(request)), "in_shadow": name in self.in_shadow}
-        return "cascade.html", {"title": name, **shown}
+        learner = self.learner(request)
+        shown = {"c": views.detail(learner, self.proxied.get(name))}
+        return "cascade.html", {"title": name, "unmatched": views.unmatched(learner), **shown}
 
     async def labels(self, request: Request) -> Page:
         """Show the cases whose labels are asked for, with the answers to choose from."""
         learner = self.learner(request, "observe")
-        name, names = learner.spec.name, context_names(learner.spec)
+        name = learner.spec.name
+        names = views.context_columns(learner, self.proxied.get(name))
         found = await wanted_labels(self._service, name)
         values = views.labels_page(name, found, names)
-        return "labels.html", {"title": f"Labels of {name}", "c": values}
+        warned = {"unmatched": views.unmatched(learner)}
+        return "labels.html", {"title": f"Labels of {name}", "c": values, **warned}
 
     async def give_label(self, request: Request) -> Response:
         """Take the answer that a person chose on the page of labels."""

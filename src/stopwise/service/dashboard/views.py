@@ -1,6 +1,6 @@
 """Plain values that the pages show, read from the state; reading changes nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -9,7 +9,7 @@ import numpy as np
 from stopwise.reporting.intervals import Estimate, wilson
 from stopwise.reporting.wording import percent, plural, short
 from stopwise.service.learner import Learner, RecentDecision
-from stopwise.service.ledger import Counts
+from stopwise.service.ledger import MANY_UNMATCHED, Counts
 from stopwise.service.messages import WantedLabels
 from stopwise.service.spec import context_names, context_size
 
@@ -36,6 +36,30 @@ class Period(msgspec.Struct, frozen=True):
         return sum(self.stops)
 
 
+class Proxied(msgspec.Struct, frozen=True):
+    """A cascade behind a proxy.
+
+    Attributes
+    ----------
+    in_shadow : bool
+        Whether one stage answers every request.
+    answered_by : str
+        That stage.
+    revealed : tuple of str
+        Names of the numbers that an answer adds to the context.
+    least_rounds : int
+        Rounds in shadow from which on it is estimated what switching on would save.
+    report : callable
+        Returns the newest estimate; None before the first.
+    """
+
+    in_shadow: bool
+    answered_by: str
+    revealed: tuple[str, ...]
+    least_rounds: int
+    report: Callable[[], Any]
+
+
 class Pair(msgspec.Struct, frozen=True):
     """Two arms, the cost of going on from the first to the second, and how often they disagreed."""
 
@@ -57,38 +81,48 @@ def mean_cost(stops: Sequence[int], cumulative: Sequence[float]) -> float | None
     return total / sum(stops) if any(stops) else None
 
 
-def summary(learner: Learner) -> Values:
+def summary(learner: Learner, proxied: Proxied | None = None) -> Values:
     """Return a cascade as a row of the overview."""
-    ledger, arms, stops = learner.ledger, learner.cascade.names, tuple(learner.counts.stops_total)
+    ledger, arms, counts = learner.ledger, learner.cascade.names, learner.counts
+    # A round that stopped because a stage failed saved nothing: it is counted apart.
+    stops, ended_early = _decided(counts.stops_total, counts.early_total), sum(counts.early_total)
     cumulative = tuple(map(float, learner.cascade.cumulative))
-    cost, deepest, stopped = mean_cost(stops, cumulative), cumulative[-1], sum(stops)
-    # While exploring, a round that stopped before the last arm failed there: it saved nothing.
+    cost, deepest, decided = mean_cost(stops, cumulative), cumulative[-1], sum(stops)
     exploring = bool(exploration(learner))
     saving = None if cost is None or not deepest else round(1 - cost / deepest, 9)
-    every = enumerate(n / (stopped or 1) for n in stops)
+    every = enumerate(n / (decided or 1) for n in stops)
+    in_shadow = proxied is not None and proxied.in_shadow
     return {
+        "proxied": proxied,
+        "in_shadow": in_shadow,
+        "estimate": proxied.report() if proxied is not None and in_shadow else None,
         "name": learner.spec.name,
         "active": learner.status == "active",
         "created": learner.created,
         "last": learner.recent[-1].time if learner.recent else None,
-        "health": health(learner),
+        "health": shadow_health(learner, proxied) if in_shadow else health(learner),
         "exploring": exploring,
         "arms": arms,
         "rounds": len(ledger),
         "open": len(ledger.open),
         "learned": ledger.learned,
-        "stopped": stopped,
+        "stopped": decided + ended_early,
         "stops": stops,
         "shares": [(arm, share) for arm, share in every if share or len(arms) <= FEW_ARMS],
         "cumulative": cumulative,
         "cost": cost,
         "deepest": deepest,
         "saving": 0.0 if exploring and saving else saving,
-        "ended_early": stopped - stops[-1] if exploring else 0,
+        "ended_early": ended_early,
     }
 
 
-def detail(learner: Learner) -> Values:
+def _decided(stops: Sequence[int], early: Sequence[int]) -> tuple[int, ...]:
+    """Return the rounds that stopped at each arm, without those in which a stage failed."""
+    return tuple(n - failed for n, failed in zip(stops, early, strict=True))
+
+
+def detail(learner: Learner, proxied: Proxied | None = None) -> Values:
     """Return the page of a cascade."""
     cascade, counts = learner.cascade, learner.counts
     seen = zip(cascade.pairs(), counts.seen_total, counts.differed_total, strict=True)
@@ -98,9 +132,9 @@ def detail(learner: Learner) -> Values:
     reached = learner.recent[-1].stop + 1 if learner.recent else len(arms)
     report: Values = {"outputs": dict.fromkeys(arms[:reached], "OUTPUT")}
     if learner.staged:  # stages reveal the rest of the context
-        context, report["outputs"], report["revealed"] = [0.5], {arms[0]: "OUTPUT"}, []
+        report["outputs"], report["revealed"] = {arms[0]: "OUTPUT"}, []
     return {
-        **summary(learner),
+        **summary(learner, proxied),
         "costs": tuple(map(float, cascade.costs * cascade.tradeoff)),
         "periods": periods(counts, BARS),
         "pairs": pairs,
@@ -112,7 +146,21 @@ def detail(learner: Learner) -> Values:
     }
 
 
-def labels_page(name: str, found: WantedLabels, names: Sequence[str] | None) -> Values:
+def context_columns(learner: Learner, proxied: Proxied | None = None) -> list[str]:
+    """Return the names of all numbers of a context, in order: those at first, then the revealed."""
+    first = context_size(learner.spec)
+    columns = list(context_names(learner.spec) or (f"x{k}" for k in range(first)))
+    features = learner.policy.features
+    sees = (features.sees if features is not None else None) or ()
+    for arm, known in enumerate(sees):
+        count = known - len(columns)
+        named = proxied.revealed if proxied is not None and len(proxied.revealed) == count else None
+        names = named or [f"revealed {k + 1}" for k in range(count)]
+        columns += [f"{learner.cascade.names[arm]}: {name}" for name in names]
+    return columns
+
+
+def labels_page(name: str, found: WantedLabels, names: Sequence[str]) -> Values:
     """Return the page on which a person gives labels: each case, and the answers to choose from."""
     cases: list[Values] = []
     for one in found.rounds:
@@ -120,10 +168,15 @@ def labels_page(name: str, found: WantedLabels, names: Sequence[str] | None) -> 
         for arm, output in one.outputs.items():
             form = msgspec.json.encode(output).decode()
             said.setdefault((form, output if isinstance(output, str) else form), []).append(arm)
-        named = [names[k] if names and k < len(names) else f"x{k}" for k in range(len(one.context))]
-        numbers = list(zip(named, one.context, strict=True))
+        numbers = list(zip(names, one.context, strict=False))  # a round may end before the last arm
         cases.append({"id": one.id, "time": one.time, "numbers": numbers, "said": said})
     return {"name": name, "wanted": found.wanted, "cases": cases}
+
+
+def unmatched(learner: Learner) -> int:
+    """Return how many of the latest labels matched no arm, if they are many, else 0."""
+    count = learner.counts.unmatched_labels
+    return count if count >= MANY_UNMATCHED else 0
 
 
 def recent_round(recent: RecentDecision) -> Values:
@@ -152,6 +205,16 @@ def health(learner: Learner) -> tuple[str, str, str]:
     if left := exploration(learner):
         return "quiet", "exploring", f"Every round goes to the last arm: {left}."
     return "good", "learning", "Stops are decided from the outputs reported so far."
+
+
+def shadow_health(learner: Learner, proxied: Proxied | None) -> tuple[str, str, str]:
+    """Return the health of a learner in shadow mode."""
+    level, word, sentence = health(learner)
+    answered_by = "" if proxied is None else short(proxied.answered_by)
+    shadow = f"Shadow mode: {answered_by} answers every request."
+    if word in {"exploring", "learning"}:  # what these say is about a cascade that is switched on
+        sentence = "Other stages run in the background, to learn what switching on would save."
+    return level, word, f"{shadow} {sentence}"
 
 
 def exploration(learner: Learner) -> str:
@@ -204,7 +267,8 @@ def periods(counts: Counts, most: int) -> list[Period]:
         return []
     each = -(-len(counts.stops) // most)
     groups = range(0, len(counts.stops), each)
-    sums = np.add.reduceat(np.array(counts.stops), groups, axis=0).tolist()
+    decided = np.array(counts.stops) - np.array(counts.early)
+    sums = np.add.reduceat(decided, groups, axis=0).tolist()
     times = [time for time, _ in counts.changes]
     edges = [counts.start + k * counts.width for k in (*groups, groups[-1] + each)]
     changes = np.histogram(np.clip(times, edges[0], edges[-1]), edges)[0].tolist()

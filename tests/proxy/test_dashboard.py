@@ -1,0 +1,98 @@
+"""The dashboard of a proxy: shadow mode, failed rounds, and the columns of contexts."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.proxy_upstreams import Upstream
+from examples.text_cascade import tickets
+from tests.proxy.harness import Misbehaving, Proxied, proxied, stage, stages
+from tests.service.dashboard.sample import Taken
+
+
+def text_of(proxy: Proxied, path: str) -> str:
+    page = proxy.get(path)
+    assert page.status_code == 200, page.text
+    return Taken(page.text).text
+
+
+def wait_for_text(proxy: Proxied, path: str, text: str) -> str:
+    """Wait until a page says something; a report is made in the background."""
+    while text not in (shown := text_of(proxy, path)):
+        pass
+    return shown
+
+
+def test_shadow_mode_is_said_and_its_savings_are_shown(
+    models: list[Upstream], tmp_path: Path
+) -> None:
+    compare = "choice:account|billing|outage"
+    with proxied(tmp_path, stages(models), sample=1.0, compare=compare) as proxy:
+        shown = text_of(proxy, "/cascades/tickets")
+        assert "chat/completions" in shown  # not how to open a round
+        for ticket in tickets(60, seed=3):
+            proxy.ask_for({"messages": [{"role": "user", "content": ticket.text}]})
+        proxy.wait_for("shadowed", 60)
+        report = text_of(proxy, "/cascades/tickets/shadow")
+        (saved,) = re.findall(r"Saved (\S+ %)", report)
+        # A report was made for the page, so that the others show the same.
+        shown = wait_for_text(proxy, "/cascades/tickets", f"Switching on would save {saved}")
+        assert re.search(r"tickets (active )?shadow", shown)
+        assert "Shadow mode: phrases answers every request." in shown
+        assert "Cost of a request 0.25 now, with every request answered by phrases" in shown
+        assert "Rounds in shadow 60" in shown
+        assert "Requests would end at keywords" in shown
+        assert "of the cost of always running the last arm" not in shown
+        overview = text_of(proxy, "/")
+        assert "tickets shadow" in overview
+        assert f"switching on would save {saved}" in overview
+        assert "nothing saved" not in overview
+    on = tmp_path / "on"
+    on.mkdir()
+    with proxied(on, stages(models), mode="on", sample=1.0) as proxy:
+        proxy.ask_for()
+        assert "hadow" not in text_of(proxy, "/cascades/tickets")
+        assert "hadow" not in text_of(proxy, "/")
+
+
+@pytest.mark.parametrize("mode", ["shadow", "on"])
+def test_failed_rounds_are_no_savings(
+    models: list[Upstream], bad: Misbehaving, tmp_path: Path, mode: str
+) -> None:
+    cascade = [stage("keywords", models[0], 0.01), stage("500", bad, 0.1), stages(models)[2]]
+    policy = {"kind": "uss-anchor", "forced_rounds": 1000}
+    with proxied(tmp_path, cascade, mode=mode, sample=1.0, policy=policy) as proxy:
+        for _ in range(5):
+            proxy.ask_for()
+        proxy.wait_for("shadow failed" if mode == "shadow" else "stage failed", 5)
+        counts = proxy.service.state.cascades["tickets"].counts
+        while sum(counts.early_total) < 5:
+            text_of(proxy, "/")  # rounds end in the background
+        for path in ("/", "/cascades/tickets"):
+            shown = text_of(proxy, path)
+            assert "% saved" not in shown
+            assert not re.search(r"Saved \d", shown)
+        shown = text_of(proxy, "/cascades/tickets")
+        assert "5 ended early" in shown
+        assert "Where rounds stop keywords 100 %" not in shown
+
+
+def test_labels_are_asked_for_with_the_names_of_all_columns(
+    models: list[Upstream], tmp_path: Path
+) -> None:
+    more: Any = {"labels": 50, "compare": "choice:account|billing|outage"}
+    (tmp_path / "embed_dashboard.py").write_text("def embed(text):\n    return [0.5, 0.25]\n")
+    more |= {"embedding": {"python": "embed_dashboard:embed", "size": 2}}
+    with proxied(tmp_path, stages(models), mode="on", **more) as proxy:
+        ticket = "hey this is not about invoice but about login thanks"  # the stages disagree
+        proxy.ask_for({"messages": [{"role": "user", "content": ticket}]})
+        page = proxy.get("/cascades/tickets/labels").text
+        named = re.findall(r'<span class="soft">([^<]+)</span> <b>', page)
+        first = ["length", "turns", "tools", "schema"]
+        first += ["embedding 0 (seed 0)", "embedding 1 (seed 0)", "embedded"]
+        revealed = ["mean log-probability", "least log-probability", "has log-probabilities"]
+        revealed += ["length", "refuses"]
+        of_arms = [f"{arm}: {name}" for arm in ("keywords", "words") for name in revealed]
+        assert named == [*first, *of_arms]

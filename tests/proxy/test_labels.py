@@ -1,0 +1,308 @@
+"""Labels of a proxy's rounds: compared as its answers are, and against these answers."""
+
+import itertools
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from typer.testing import CliRunner
+
+from examples.proxy_upstreams import Upstream
+from stopwise.cli.main import app
+from stopwise.service.outputs import fingerprint
+from tests.proxy.harness import MESSAGES, TOOL, Proxied, ProxyProcess, proxied, stage, write_config
+
+POLICY: Any = {"kind": "uss-laplace", "labels": 1000, "forced_rounds": 100_000}  # all are asked
+SAME = "def same(a, b):\n    return sorted(a.lower().split()) == sorted(b.lower().split())\n"
+NEAR = "def same(a, b):\n    return abs(float(a) - float(b)) <= 1\n"
+NUMBERS = itertools.count()  # modules of two tests must not have the same name
+LONG = "once upon a time " * 400  # beyond what is stored of an output
+
+
+class Parrot:
+    """Upstreams that answer with what a test says, one after the other."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.servers = [Upstream(self._classify(k)) for k in range(len(answers))]
+
+    def _classify(self, k: int) -> Callable[[str], tuple[str, float]]:
+        return lambda text: (self.answers[k], -0.1)
+
+    def stages(self) -> list[dict[str, Any]]:
+        return [stage(f"m{k}", one, 0.01 * 10**k) for k, one in enumerate(self.servers)]
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
+
+
+@pytest.fixture
+def parrot() -> Iterator[Parrot]:
+    parrot = Parrot("billing", "account")
+    yield parrot
+    parrot.close()
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, str]]:
+    """Return what writes a module with a function, and says what to write for ``compare``."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(source: str) -> dict[str, str]:
+        name = f"same_{next(NUMBERS)}"
+        (tmp_path / f"{name}.py").write_text(source)
+        return {"python": f"{name}:same"}
+
+    return write
+
+
+def ask(proxy: Proxied, **more: Any) -> str:
+    """Ask through the client of OpenAI; return the id of the round."""
+    with openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="any", max_retries=0) as client:
+        raw = client.chat.completions.with_raw_response.create(
+            model="tickets", messages=MESSAGES, **more
+        )
+        assert raw.parse().choices
+        return str(raw.headers["x-stopwise-round"])
+
+
+def label(proxy: Proxied, name: str, label: Any) -> httpx.Response:
+    return proxy.post(f"/v1/cascades/tickets/rounds/{name}/label", {"label": label})
+
+
+def unmatched(proxy: Proxied) -> int:
+    return proxy.service.state.cascades["tickets"].counts.unmatched_labels
+
+
+def right_arms(proxy: Proxied, name: str) -> list[bool]:
+    """Return which arms the newest label of a round calls right, from the log."""
+    learner = proxy.service.state.cascades["tickets"]
+    number = learner.ledger.number(name)
+
+    async def read() -> list[bool]:
+        _, reported = await proxy.service.round_events(learner, number)
+        assert reported is not None
+        return [fingerprint(one) == learner.ledger.labels[number] for one in reported.outputs]
+
+    return proxy.run(read())
+
+
+@pytest.mark.parametrize(
+    ("compare", "answers", "right", "wrong"),
+    [
+        ("text", ["billing", "account"], ["Billing.", " **BILLING** ", "billing"], ["outage"]),
+        (
+            "choice:account|billing|outage",
+            ["billing", "account"],
+            ["Billing.", "It is billing.", {"role": "assistant", "content": "Billing!"}],
+            ["outage", "neither"],
+        ),
+        ("number", ["It is 1,200.", "7"], ["1200", 1200, 1200.0, "$1200.00"], [12, "seven"]),
+        (
+            "json",
+            ['{"a": 1, "b": "x"}', "{}"],
+            ['{"b":"x","a":1.0}', {"b": "x", "a": 1}],
+            [{"a": 1}, 1],
+        ),
+        (
+            "json:item.price",
+            ['{"item": {"price": 3.0}}', '{"item": {"price": 4}}'],
+            [3, 3.0, "3", {"item": {"price": 3}}, '{"item": {"price": 3}}'],
+            [5, {"item": {"price": 5}}],
+        ),
+        ("json:name", ['{"name": "New York."}', "{}"], ["new york", '"New  York"'], ["Rome"]),
+        ("code", ["if x :\n    y=1", "pass"], ["```\nif x:\n\n  y = 1\n```"], ["y = 1"]),
+        ("text", [LONG, "no"], [LONG.upper()], [LONG + "end"]),
+    ],
+)
+def test_labels_are_compared_as_answers_are(
+    parrot: Parrot, tmp_path: Path, compare: str, answers: list[str], right: Any, wrong: Any
+) -> None:
+    parrot.answers = answers
+    options: Any = {"mode": "on", "policy": POLICY, "compare": compare}
+    with proxied(tmp_path, parrot.stages(), **options) as proxy:
+        for one in right:
+            name = ask(proxy)
+            assert label(proxy, name, one).status_code == 200
+            assert right_arms(proxy, name) == [True, False], one
+        for one in wrong:
+            name = ask(proxy)
+            assert label(proxy, name, one).status_code == 200
+            assert right_arms(proxy, name) == [False, False], one
+
+
+def test_a_shown_answer_is_a_label(parrot: Parrot, tmp_path: Path, module: Any) -> None:
+    # What the dashboard offers is what the service shows: of a long answer, its hash.
+    for k, compare in enumerate(("text", "number", "json", module(SAME))):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        parrot.answers = [LONG, "7"]
+        with proxied(folder, parrot.stages(), mode="on", policy=POLICY, compare=compare) as proxy:
+            for arm in ("m0", "m1"):
+                ask(proxy)
+                (wanted, *_) = proxy.get("/v1/cascades/tickets/label-requests").json()["rounds"]
+                seen = proxy.get(f"/v1/cascades/tickets/rounds/{wanted['id']}").json()
+                assert seen["outputs"] == wanted["outputs"]
+                assert label(proxy, wanted["id"], wanted["outputs"][arm]).status_code == 200
+                assert unmatched(proxy) == 0
+
+
+def test_calls_of_tools_are_labelled_by_calls(parrot: Parrot, tmp_path: Path, module: Any) -> None:
+    def call(topic: str) -> dict[str, Any]:
+        arguments = json.dumps({"topic": topic}, indent=1)
+        return {"tool_calls": [{"function": {"name": "sort", "arguments": arguments}}]}
+
+    for k, compare in enumerate(("text", module(SAME))):
+        (tmp_path / str(k)).mkdir()
+        options: Any = {"mode": "on", "policy": POLICY, "compare": compare}
+        with proxied(tmp_path / str(k), parrot.stages(), **options) as proxy:
+            assert label(proxy, ask(proxy, tools=[TOOL]), call("billing")).status_code == 200
+            assert unmatched(proxy) == 0
+            assert label(proxy, ask(proxy, tools=[TOOL]), call("outage")).status_code == 200
+            assert unmatched(proxy) == 1
+            assert label(proxy, ask(proxy, tools=[TOOL]), "sort").status_code == 200
+            assert unmatched(proxy) == 2
+
+
+def test_a_function_compares_labels_with_the_answers_of_that_round(
+    parrot: Parrot, tmp_path: Path, module: Any
+) -> None:
+    options: Any = {"mode": "on", "policy": POLICY, "compare": module(SAME)}
+    with proxied(tmp_path, parrot.stages(), **options) as proxy:
+        parrot.answers = ["red green", "blue"]
+        first = ask(proxy)
+        parrot.answers = ["blue", "Green red"]
+        second = ask(proxy)
+        for name, right in ((first, [True, False]), (second, [False, True])):
+            answer = label(proxy, name, "GREEN RED")
+            assert (answer.status_code, "warning" in answer.json()) == (200, False)
+            assert right_arms(proxy, name) == right
+        again = label(proxy, first, "red Green")  # the same class: a repeat
+        assert (again.status_code, again.json()["repeated"]) == (200, True)
+        assert label(proxy, first, "blue").status_code == 409  # another class
+        name = ask(proxy)
+        assert label(proxy, name, "yellow").status_code == 200
+        assert right_arms(proxy, name) == [False, False]
+
+
+def test_labels_of_old_rounds_are_compared_after_kill_9(
+    parrot: Parrot, tmp_path: Path, module: Any
+) -> None:
+    file = write_config(
+        tmp_path,
+        parrot.stages(),
+        mode="on",
+        policy=POLICY,
+        compare=module(SAME),
+        service_snapshot_every=20,
+    )
+    parrot.answers = [f"{LONG} red", f"{LONG} blue"]
+    names: list[str] = []
+    process = ProxyProcess(file)
+    for _ in range(3):
+        url = process.start()
+        process.wait_until_ready()
+        with httpx.Client(base_url=url, timeout=30) as client:
+            for _ in range(15):
+                body = {"model": "tickets", "messages": MESSAGES}
+                head = client.post("/v1/chat/completions", json=body).headers
+                names.append(head["x-stopwise-round"])
+        process.end()  # kill -9
+    url = process.start()
+    process.wait_until_ready()
+    with httpx.Client(base_url=url, timeout=30) as client:
+        for name in names:
+            given = {"label": f"BLUE {LONG}"}
+            answer = client.post(f"/v1/cascades/tickets/rounds/{name}/label", json=given)
+            assert answer.status_code == 200, answer.text
+            assert "warning" not in answer.json()
+        assert client.get("/v1/cascades/tickets").json()["labelled"] == len(names)
+    process.end()
+    verified = CliRunner().invoke(app, ["log", "verify", str(tmp_path / "proxy.db")])
+    assert "The log is complete" in verified.output
+
+
+def test_the_answers_are_kept_where_a_label_needs_them_and_no_longer(
+    parrot: Parrot, tmp_path: Path, module: Any
+) -> None:
+    compare = module(SAME)
+    sizes: list[int] = []
+    for k, policy in enumerate((POLICY, {"kind": "uss-anchor", "forced_rounds": 1000})):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        with proxied(folder, parrot.stages(), mode="on", policy=policy, compare=compare) as proxy:
+            name = ask(proxy)
+            learner = proxy.service.state.cascades["tickets"]
+
+            async def read(proxy: Proxied = proxy, learner: Any = learner) -> int:
+                _, reported = await proxy.service.round_events(learner, 0)
+                assert reported is not None
+                return len(reported.answers)
+
+            sizes.append(proxy.run(read()))
+            assert label(proxy, name, "billing").status_code == (200 if k == 0 else 409)
+    assert sizes[0] > 0 == sizes[1]  # a policy that learns from no label needs none
+
+
+def test_similarity_is_asked_of_every_answer_not_of_one_of_each_class(
+    tmp_path: Path, module: Any
+) -> None:
+    parrot = Parrot("1", "2", "9")  # 1 is like 2, which is like 3; 1 is not like 3
+    with proxied(
+        tmp_path, parrot.stages(), mode="on", policy=POLICY, compare=module(NEAR)
+    ) as proxy:
+        name = ask(proxy)
+        assert label(proxy, name, "3").status_code == 200
+        assert right_arms(proxy, name) == [True, True, False]  # they agree: right together
+        name = ask(proxy)
+        assert label(proxy, name, 8.5).status_code == 200  # a number is a text
+        assert right_arms(proxy, name) == [False, False, True]
+        refused = label(proxy, ask(proxy), "eight")  # the function raises
+        assert refused.status_code == 409
+        assert "cannot be compared" in refused.json()["error"]["message"]
+    parrot.close()
+
+
+def test_ten_labels_that_match_nothing_are_reported(
+    parrot: Parrot, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    options: Any = {"mode": "on", "policy": POLICY, "compare": "choice:account|billing|outage"}
+    more = {"service_log_level": "warning"}
+
+    def lines() -> list[tuple[str, int]]:
+        found = [one for one in caplog.records if one.message == "labels match no arm"]
+        assert "Invoices" not in str([vars(one) for one in found])
+        return [(vars(one)["cascade"], vars(one)["labels"]) for one in found]
+
+    def notice(proxy: Proxied) -> bool:
+        pages = ("/cascades/tickets", "/cascades/tickets/labels")
+        shown = {"Labels match no arm" in proxy.get(page).text for page in pages}
+        assert len(shown) == 1
+        return shown.pop()
+
+    with proxied(tmp_path, parrot.stages(), **options, **more) as proxy:
+        for k in range(9):
+            answer = label(proxy, ask(proxy), "Invoices")
+            assert "warning" not in answer.json(), k
+        assert (lines(), notice(proxy)) == ([], False)
+    with proxied(tmp_path, parrot.stages(), **options, **more) as proxy:  # it is not forgotten
+        assert unmatched(proxy) == 9
+        answer = label(proxy, ask(proxy), "Invoices")
+        assert answer.status_code == 200
+        assert "the last 10 labels match no arm" in answer.json()["warning"]
+        assert '"Invoices"' in answer.json()["warning"]
+        assert 'm0 said "billing"' in answer.json()["warning"]
+        assert lines() == [("tickets", 10)]
+        assert notice(proxy)
+        assert "the last 11 labels" in label(proxy, ask(proxy), "Invoices").json()["warning"]
+        assert len(lines()) == 1  # one line, however many follow
+        assert "warning" not in label(proxy, ask(proxy), "Billing.").json()
+        assert not notice(proxy)
+        assert unmatched(proxy) == 0
