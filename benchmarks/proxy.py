@@ -48,25 +48,36 @@ def config(folder: Path, stages: list[dict[str, Any]], **cascade: Any) -> Path:
 
 
 @contextmanager
-def proxy(stages: list[dict[str, Any]], **cascade: Any) -> Iterator[str]:
-    """Run the proxy as a process; yield its URL once its cascade is there."""
+def running(
+    folder: Path, stages: list[dict[str, Any]], **cascade: Any
+) -> Iterator[tuple[str, int]]:
+    """Run the proxy as a process; yield its URL and process id once its cascade is there."""
     import httpx
 
-    with tempfile.TemporaryDirectory() as folder:
-        file = config(Path(folder), stages, **cascade)
-        command = [sys.executable, "-c", "from stopwise.cli.main import main; main()", "proxy"]
-        process = subprocess.Popen([*command, str(file)], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        try:
-            line = next(one for one in process.stdout if "://" in one)
-            url = next(word for word in line.split() if "://" in word)
-            while httpx.get(f"{url}/v1/cascades/tickets").status_code != 200:
-                time.sleep(0.05)
-            yield url
-        finally:
-            process.terminate()
-            process.wait()
-            process.stdout.close()
+    file = config(folder, stages, **cascade)
+    command = [sys.executable, "-c", "from stopwise.cli.main import main; main()", "proxy"]
+    process = subprocess.Popen([*command, str(file)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        line = next(one for one in process.stdout if "://" in one)
+        url = next(word for word in line.split() if "://" in word)
+        while httpx.get(f"{url}/v1/cascades/tickets").status_code != 200:
+            time.sleep(0.05)
+        yield url, process.pid
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+@contextmanager
+def proxy(stages: list[dict[str, Any]], **cascade: Any) -> Iterator[str]:
+    """Run the proxy as a process; yield its URL once its cascade is there."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(Path(folder), stages, **cascade) as (url, _),
+    ):
+        yield url
 
 
 # -- loss ----------------------------------------------------------------------------------------

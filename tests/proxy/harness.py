@@ -135,12 +135,21 @@ def write_config(
 ) -> Path:
     """Write a configuration of "tickets", or of several cascades with their names.
 
-    Keys with "service_" are settings.
+    Keys with "service_" are settings, and those with "limits_" are limits.
     """
-    settings = {"port": 0, "store": str(folder / "proxy.db"), "log_level": "error"}
-    settings |= {k[8:]: value for k, value in cascade.items() if k.startswith("service_")}
-    fields = {k: value for k, value in cascade.items() if not k.startswith("service_")}
-    lines = ["[service]", *(f"{name} = {toml(value)}" for name, value in settings.items())]
+    tables: dict[str, dict[str, Any]] = {
+        "service": {"port": 0, "store": str(folder / "proxy.db"), "log_level": "error"},
+        "limits": {},
+        "cascade": {},
+    }
+    for key, value in cascade.items():
+        table, _, name = key.partition("_")
+        known = table in tables
+        tables[table if known else "cascade"][name if known else key] = value
+    fields = tables.pop("cascade")
+    lines: list[str] = []
+    for table, values in tables.items():
+        lines += [f"[{table}]", *(f"{name} = {toml(value)}" for name, value in values.items())]
     for name, some in (stages if isinstance(stages, dict) else {"tickets": stages}).items():
         lines += ["[[cascade]]", f'name = "{name}"']
         lines += [f"{key} = {toml(value)}" for key, value in fields.items()]

@@ -64,7 +64,7 @@ def test_the_budget_and_the_sample_are_kept(models: list[Upstream], tmp_path: Pa
     (tmp_path / "none").mkdir()
     with proxied(tmp_path / "none", stages(models), sample=0.0) as proxy:
         proxy.ask_for()
-        assert proxy.app._waiting.empty()
+        assert proxy.app._shadow.held == 0
 
 
 def test_rounds_in_which_a_stage_failed_are_reported(

@@ -14,10 +14,11 @@ import msgspec
 
 from stopwise.errors import InvalidParameterError
 from stopwise.proxy import config as configured
-from stopwise.proxy.chat import DONE, Answer, Chat, StageFailure, error_body
+from stopwise.proxy.chat import DONE, Chat, StageFailure, error_body
 from stopwise.proxy.context import REVEALED_NAMES
 from stopwise.proxy.report import LEAST
 from stopwise.proxy.shadow_page import ShadowPage
+from stopwise.proxy.shadow_queue import ShadowQueue, ShadowRound
 from stopwise.proxy.turns import UNLIMITED, CannotLearn, Live, Outcome, OverLimit, Turn, play
 from stopwise.proxy.upstream import Relay, new_session
 from stopwise.service.dashboard.views import Proxied
@@ -45,11 +46,15 @@ class ProxyApp(App):
         super().__init__(service, settings)
         service.preparing = "the proxy has not loaded its cascades"
         self._session = new_session()
-        self.cascades = {name: Live(one, self._session) for name, one in config.cascades.items()}
+        limits = config.limits
+        self.cascades = {
+            name: Live(one, self._session, limits) for name, one in config.cascades.items()
+        }
         for name, live in self.cascades.items():
             service.label_readers[name] = live.comparison.label
+        self.reader_pause = limits.caller_pause
         self._random = random.Random()
-        self._waiting: asyncio.Queue[tuple[Live, Chat, Answer]] = asyncio.Queue(WAITING)
+        self._shadow = ShadowQueue(WAITING, limits.shadow_queue)
         self._tasks: set[asyncio.Task[Any]] = set()
         # Money spent in shadow, by cascade and day.
         self._spent: defaultdict[tuple[str, float], float] = defaultdict(float)
@@ -170,15 +175,17 @@ class ProxyApp(App):
         shadow = live.config.mode == "shadow"
         turn = Turn(live, chat, until, Relay(untouched=shadow) if chat.stream else None)
         work = asyncio.create_task(self._worked(turn, shadow))
-        others: list[asyncio.Future[Any]] = [asyncio.ensure_future(request.disconnected())]
+        gone = asyncio.create_task(request.disconnected())
+        others: list[asyncio.Task[Any]] = [gone]
         if turn.relay is not None:
             others.append(asyncio.create_task(turn.relay.started.wait()))
         try:
             await asyncio.wait([work, *others], return_when=asyncio.FIRST_COMPLETED)
             if turn.relay is not None and turn.streaming:
+                others.remove(gone)  # it may still go away
                 why = SHADOW if shadow else "the last stage that was needed"
                 head = self._headers(turn, turn.streamed, why)
-                return Response(200, _sent(turn.relay, work), turn.relay.media_type, head)
+                return Response(200, _sent(turn.relay, work, gone), turn.relay.media_type, head)
             if not work.done():
                 raise Refusal(400, "bad_request", "the caller went away")
             return self._response(turn, work.result())
@@ -195,10 +202,10 @@ class ProxyApp(App):
             outcome = await (self._as_before(turn) if shadow else self._decided(turn))
         except Exception as error:
             if turn.relay is not None:  # or the caller of a stream would wait for ever
-                await turn.relay.fail(str(error) or type(error).__name__)
+                turn.relay.fail(str(error) or type(error).__name__)
             raise
         if turn.relay is not None and turn.streaming:
-            await turn.relay.end(b"" if shadow else DONE)
+            turn.relay.end(b"" if shadow else DONE)
         return outcome
 
     # -- who answers --------------------------------------------------------------------------
@@ -248,36 +255,43 @@ class ProxyApp(App):
         config, turn.final = turn.live.config, True
         answer = await turn.ask(config.answer_arm, turn.chat)
         if self._random.random() < config.sample:
-            try:
-                self._waiting.put_nowait((turn.live, turn.chat, answer))
-            except asyncio.QueueFull:
+            one = ShadowRound(turn.live, turn.chat.raw, answer.raw, answer.cost)
+            if not self._shadow.put(one):
                 self._count(config.name, "shadow dropped")
         return Outcome(config.answer_arm, answer, SHADOW)
 
     async def _shadow_rounds(self) -> None:
-        """Run sampled requests through all stages, one after another, within the budget."""
+        """Run sampled requests through all stages, one after another."""
         while True:
-            live, chat, answer = await self._waiting.get()
-            config, name, own = live.config, live.config.name, live.config.answer_arm
-            needed, day = live.shadow_cost, (name, _midnight())
-            if config.budget is not None and self._spent[day] + needed > config.budget:
-                self._count(name, "over budget")
-                continue
-            self._spent[day] += needed  # others may begin before this one has ended
-            turn = Turn(live, chat, math.inf, None)
-            turn.answers[own] = answer  # paid for already
+            one = await self._shadow.get()
             try:
-                loop = await play(self.service, turn, self._background, complete=True)
-                if loop.failure is None:
-                    self._count(name, "shadowed")
-                    self._reasons.pop(name, None)
-                else:
-                    self._warn(name, "shadow failed", loop.failure.message)
-            except CannotLearn as error:
-                self._warn(name, "not learned", str(error))
-            except Exception as error:
-                LOG.error("a round in shadow failed", extra={"cascade": name}, exc_info=error)
-            self._spent[day] += turn.spent - needed
+                await self._shadow_round(one)
+            finally:
+                self._shadow.done(one)
+
+    async def _shadow_round(self, one: ShadowRound) -> None:
+        """Run a request through all stages, within the budget."""
+        live, config, name = one.live, one.live.config, one.live.config.name
+        needed, day = live.shadow_cost, (name, _midnight())
+        if config.budget is not None and self._spent[day] + needed > config.budget:
+            self._count(name, "over budget")
+            return
+        self._spent[day] += needed  # others may begin before this one has ended
+        chat, answer = one.decoded()
+        turn = Turn(live, chat, math.inf, None)
+        turn.answers[config.answer_arm] = answer  # paid for already
+        try:
+            loop = await play(self.service, turn, self._background, complete=True)
+            if loop.failure is None:
+                self._count(name, "shadowed")
+                self._reasons.pop(name, None)
+            else:
+                self._warn(name, "shadow failed", loop.failure.message)
+        except CannotLearn as error:
+            self._warn(name, "not learned", str(error))
+        except Exception as error:
+            LOG.error("a round in shadow failed", extra={"cascade": name}, exc_info=error)
+        self._spent[day] += turn.spent - needed
 
     # -- what is said about it ----------------------------------------------------------------
 
@@ -326,12 +340,20 @@ class ProxyApp(App):
         self.service.counters.proxy[name, what] += 1
 
 
-async def _sent(relay: Relay, work: "asyncio.Task[Any]") -> AsyncGenerator[bytes, None]:
+async def _sent(
+    relay: Relay, work: "asyncio.Task[Any]", gone: "asyncio.Task[Any]"
+) -> AsyncGenerator[bytes, None]:
+    """Yield a stream; once the caller is gone, or the generator is closed, cancel the work."""
+    gone.add_done_callback(lambda _: work.cancel())
+    work.add_done_callback(lambda _: relay.end(b""))
     try:
+        if relay.untouched:
+            yield b""  # sends the headers, as the upstream did
         async for part in relay.parts():
             yield part
     finally:
-        work.cancel()  # if the caller went away
+        gone.cancel()
+        work.cancel()
         with suppress(asyncio.CancelledError, StageFailure):
             await work
 

@@ -16,6 +16,8 @@ MOST_TOKENS = 1_000_000_000  # of one call; a higher count is an error of the up
 MOST_PARTS = 1_000  # choices of an answer, and tool calls of a choice
 MOST_DIGITS = 1_000  # of an integer; a float of as many is infinite
 USAGE_DEPTH = 4  # of objects in `usage`
+MAX_ANSWER = 16_000_000  # bytes
+OVERHEAD = 500  # bytes of memory that a field or an entry takes beside its value
 Fields = dict[str, msgspec.Raw]
 _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(Fields).decode
@@ -46,6 +48,18 @@ class StageFailure(StopwiseError):
         self.cost = cost
 
 
+def too_large(what: str, most: int, option: str) -> StageFailure:
+    """Return the failure of a stage that sends more than a limit allows.
+
+    Examples
+    --------
+    >>> too_large("the answer", 16_000_000, "max_answer")
+    StageFailure('the answer exceeds 16,000,000 bytes: to allow more, raise max_answer in [limits]')
+    """
+    words = f"{what} exceeds {most:,} bytes: to allow more, raise {option} in [limits]"
+    return StageFailure(words)
+
+
 class Chat:
     """A request; what the proxy does not know stays as it came, byte for byte.
 
@@ -57,6 +71,7 @@ class Chat:
     """
 
     def __init__(self, body: bytes) -> None:
+        self.raw = body
         try:
             self.fields = _fields(body)
             self.model = self._get("model", str, "")
@@ -338,13 +353,16 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 class Streamed:
-    """Collects the events of a stream into the answer that they amount to."""
+    """Collects the events of a stream into the answer that they amount to, in linear time."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_ANSWER) -> None:
         self.head: dict[str, Any] = {}
         self.choices: dict[int, dict[str, Any]] = {}
         self.usage: dict[str, Any] | None = None
         self.done = False
+        self._logprobs: dict[int, bytearray] = {}  # of each choice: JSON, without the brackets
+        self._most = most
+        self._held = 0  # bytes
 
     def add(self, data: bytes) -> dict[str, Any] | None:
         """Add the data of an event; return it as values, None if it holds no part of an answer."""
@@ -364,11 +382,16 @@ class Streamed:
                 self._add(one)
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise StageFailure(f"the stream has an invalid chunk: {error}") from None
+        if self._held > self._most:
+            raise too_large("the answer in the stream", self._most, "max_answer")
         return chunk
 
     def _add(self, one: dict[str, Any]) -> None:
         index = _index(one)
-        known = self.choices.setdefault(index, {"index": index, "message": {"role": "assistant"}})
+        if index not in self.choices:
+            self.choices[index] = {"index": index, "message": {"role": "assistant"}}
+            self._held += OVERHEAD
+        known = self.choices[index]
         message: dict[str, Any] = known["message"]
         delta: dict[str, Any] = one.get("delta") or {}
         for name, value in delta.items():
@@ -377,13 +400,43 @@ class Streamed:
                 if not isinstance(value, list | None):
                     raise TypeError("tool_calls must be a list")
                 for call in cast(list[dict[str, Any]], value or []):
-                    _append(calls.setdefault(_index(call), {}), call)
+                    self._append(calls.setdefault(_index(call), {}), call)
             else:
-                _append(message, {name: value})
+                self._append(message, {name: value})
         if one.get("logprobs"):
-            found = known.setdefault("logprobs", {"content": []})["content"]
-            found.extend(one["logprobs"].get("content") or ())
+            self._add_logprobs(index, one["logprobs"].get("content") or [])
         known["finish_reason"] = one.get("finish_reason") or known.get("finish_reason")
+
+    def _add_logprobs(self, index: int, tokens: list[Any]) -> None:
+        encoded = b",".join(map(_encode, tokens))
+        collected = self._logprobs.setdefault(index, bytearray())
+        if collected and encoded:
+            collected += b","
+        collected += encoded
+        self._held += len(encoded)
+
+    def _append(self, known: dict[str, Any], delta: Mapping[str, Any]) -> None:
+        """Add a piece: texts grow, objects are merged, the rest is replaced."""
+        for name, value in delta.items():
+            before = known.get(name)
+            if value is None:
+                continue
+            if name not in known:
+                self._held += OVERHEAD + len(name)
+            if isinstance(value, dict):
+                self._append(known.setdefault(name, {}), cast(dict[str, Any], value))
+            elif isinstance(value, str) and isinstance(before, Text):
+                self._held += before.append(value)
+            elif isinstance(value, str) and name not in {"role", "type"}:
+                known[name] = Text()
+                self._held += known[name].append(value)
+            else:
+                # Encoded: as values, JSON such as [[],[],…] takes twenty times its length.
+                replaced = msgspec.Raw(_encode(value))
+                self._held += len(replaced) - (
+                    len(before) if isinstance(before, msgspec.Raw) else 0
+                )
+                known[name] = replaced
 
     @property
     def complete(self) -> bool:
@@ -393,14 +446,17 @@ class Streamed:
 
     def body(self) -> bytes:
         """Return the answer as it would have come without a stream."""
-        for choice in self.choices.values():
+        for index, choice in self.choices.items():
             message = choice["message"]
             message.setdefault("content", None)
             if calls := message.get("tool_calls"):
                 message["tool_calls"] = [calls[k] for k in sorted(calls)]
+            if index in self._logprobs:
+                choice["logprobs"] = {"content": msgspec.Raw(b"[%b]" % self._logprobs[index])}
         choices = [self.choices[k] for k in sorted(self.choices)]
         usage = {} if self.usage is None else {"usage": self.usage}
-        return _encode({**self.head, "object": "chat.completion", "choices": choices, **usage})
+        body = {**self.head, "object": "chat.completion", "choices": choices, **usage}
+        return msgspec.json.encode(body, enc_hook=str)  # each `Text` is joined here, once
 
 
 def _index(part: Mapping[str, Any]) -> int:
@@ -410,13 +466,25 @@ def _index(part: Mapping[str, Any]) -> int:
     return index or 0
 
 
-def _append(known: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Add a piece: texts grow, objects are merged, the rest is replaced."""
-    for name, value in delta.items():
-        before = known.get(name)
-        if isinstance(value, dict):
-            _append(known.setdefault(name, {}), cast(dict[str, Any], value))
-        elif isinstance(value, str) and isinstance(before, str) and name not in {"role", "type"}:
-            known[name] = before + value
-        elif value is not None:
-            known[name] = value
+class Text:
+    """A text that grows by pieces and is joined once.
+
+    Examples
+    --------
+    >>> text = Text()
+    >>> text.append("bill") + text.append("ing"), str(text)
+    (7, 'billing')
+    """
+
+    def __init__(self) -> None:
+        # UTF-8 and not a list: a string of one letter takes 50 bytes.
+        self._pieces = bytearray()
+
+    def append(self, piece: str) -> int:
+        """Add a piece; return its bytes."""
+        encoded = piece.encode()
+        self._pieces += encoded
+        return len(encoded)
+
+    def __str__(self) -> str:
+        return self._pieces.decode()

@@ -16,6 +16,7 @@ from yarl import URL
 
 from stopwise.errors import InvalidParameterError, StopwiseError
 from stopwise.policies.registry import POLICIES, takes
+from stopwise.proxy.chat import MAX_ANSWER
 from stopwise.proxy.compare import Comparison
 from stopwise.proxy.context import REVEALED, Known
 from stopwise.service import spec as specs
@@ -28,6 +29,7 @@ Money = Annotated[float, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Positive = Annotated[float, Meta(gt=0)]
 Text = Annotated[str, Meta(min_length=1, max_length=100)]
+Bytes = Annotated[int, Meta(ge=1)]
 MAX_BODY = 20_000_000  # bytes: requests may hold images
 
 
@@ -133,11 +135,22 @@ class Cascade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return Comparison("text", same)
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds on what upstreams send and slow callers hold, in decompressed bytes and seconds."""
+
+    max_answer: Bytes = MAX_ANSWER
+    max_stream: Bytes = 200_000_000
+    max_line: Bytes = 4_000_000
+    shadow_queue: Bytes = 64_000_000
+    caller_pause: Seconds = 60.0
+
+
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     """The tables of a file."""
 
     cascade: Annotated[list[Cascade], Meta(min_length=1)]
     service: dict[str, Any] = {}
+    limits: Limits = Limits()
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -146,9 +159,11 @@ class Config(msgspec.Struct, frozen=True):
     settings: Settings
     cascades: dict[str, Cascade]
     file: Path
+    limits: Limits = Limits()
 
 
-_KEYS = [field.name for kind in (_File, Cascade, Stage, Embedding) for field in fields(kind)]
+_TABLES = (_File, Limits, Cascade, Stage, Embedding)
+_KEYS = [field.name for table in _TABLES for field in fields(table)]
 
 
 def function(place: str) -> Callable[..., Any]:
@@ -210,7 +225,7 @@ def load(file: Path, environment: Mapping[str, str], *, serves: bool = True) -> 
         problems.append("cascade: two cascades have the same name")
     if problems:
         raise InvalidParameterError("\n  ".join([f"{file} cannot be used:", *problems]))
-    return Config(settings, cascades, file.resolve())
+    return Config(settings, cascades, file.resolve(), given.limits)
 
 
 def _faults(cascade: Cascade, environment: Mapping[str, str] | None) -> list[str]:

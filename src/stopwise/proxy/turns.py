@@ -37,10 +37,13 @@ class OverLimit(StageFailure):
 class Live:
     """A cascade that answers: its stages can be asked."""
 
-    def __init__(self, config: configured.Cascade, session: ClientSession) -> None:
+    def __init__(
+        self, config: configured.Cascade, session: ClientSession, limits: configured.Limits
+    ) -> None:
         self.config = config
         self.sources = [
-            Source(stage, config.expected(arm), session) for arm, stage in enumerate(config.stage)
+            Source(stage, config.expected(arm), session, limits)
+            for arm, stage in enumerate(config.stage)
         ]
         self.comparison = config.comparison()
         self.last = len(self.sources) - 1
@@ -49,7 +52,8 @@ class Live:
         self.shadow_cost = sum(one.expected for k, one in enumerate(self.sources) if k != own)
         if (by := config.embedding) is not None:
             self._projection = Projection(by.size, by.seed)
-            self._embed = partial(embed, by, poster(by, "embeddings", session))
+            post = poster(by, "embeddings", session)
+            self._embed = partial(embed, by, post, most=limits.max_answer)
 
     async def context(self, chat: Chat, seconds: float) -> list[float]:
         """Return what is known before the first arm, within some seconds."""

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+import zlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
@@ -23,13 +25,15 @@ from stopwise.proxy.chat import (
     event,
     prompt_of,
     read_usage,
+    too_large,
     total_usage,
 )
 from stopwise.running.calls import ask_async
 from stopwise.service.server_log import LOG
 
-AHEAD = 64  # events of a stream that may wait for a slow caller
-MAX_EVENT = 16_000_000  # bytes
+AHEAD = 256_000  # bytes of a stream that may wait for a slow caller
+PART = 65_536  # bytes that are decompressed or sent at a time
+MAX_MEMBERS = 1000  # of a compressed body: an empty one takes time and adds no bytes
 TOKEN = 4  # characters of a prompt that count as one token where no usage is known (heuristic)
 AFTER_END = 1.0  # seconds that a stream may stay open after its last event
 # Statuses of an upstream that say that the request itself is at fault.
@@ -42,7 +46,79 @@ def new_session() -> aiohttp.ClientSession:
         connector=aiohttp.TCPConnector(limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),  # an upstream's cookie for one caller is not another's
         timeout=aiohttp.ClientTimeout(),
+        auto_decompress=False,  # `Inflater` does it, within the limits
+        headers={"accept-encoding": "gzip, deflate"},
     )
+
+
+class Inflater:
+    """Decompresses a body in parts of bounded size; StageFailure if it is invalid.
+
+    Examples
+    --------
+    >>> import gzip
+    >>> [len(part) for part in Inflater("gzip").parts(gzip.compress(bytes(100_000)))]
+    [65536, 34464]
+    """
+
+    def __init__(self, encoding: str) -> None:
+        if encoding not in {"gzip", "x-gzip", "deflate"}:
+            raise StageFailure(f"content-encoding {encoding!r} is not supported (gzip, deflate)")
+        self._encoding = encoding
+        self._engine: Any = None
+        self._members = 0
+
+    def parts(self, data: bytes) -> Iterator[bytes]:
+        """Yield the next part of the body, decompressed."""
+        full = False  # whether the engine may hold more output
+        while data or full:
+            if self._engine is None or self._engine.eof:
+                self._engine = self._next(data)
+            try:
+                part: bytes = self._engine.decompress(data, PART)
+            except zlib.error as error:
+                raise StageFailure(f"the answer is not valid {self._encoding}: {error}") from None
+            full = len(part) == PART and not self._engine.eof
+            data = self._engine.unused_data if self._engine.eof else self._engine.unconsumed_tail
+            if part:
+                yield part
+
+    def _next(self, data: bytes) -> Any:
+        """Return what decompresses the next member."""
+        self._members += 1
+        if self._members > MAX_MEMBERS:
+            raise StageFailure(f"the answer has more than {MAX_MEMBERS} {self._encoding} members")
+        if self._encoding != "deflate":
+            return zlib.decompressobj(16 + zlib.MAX_WBITS)
+        # Some servers send deflate without the header of zlib, whose low 4 bits are 8.
+        return zlib.decompressobj(zlib.MAX_WBITS if data[0] & 15 == 8 else -zlib.MAX_WBITS)
+
+
+def body_parts(
+    response: aiohttp.ClientResponse, what: str, most: int, option: str
+) -> AsyncGenerator[bytes, None]:
+    """Return the parts of a body, decompressed; StageFailure beyond ``most`` bytes."""
+    encoding = ", ".join(response.headers.getall("content-encoding", ())).strip().lower()
+    inflater = None if encoding in {"", "identity"} else Inflater(encoding)
+    return _limited_parts(response, inflater, too_large(what, most, option), most)
+
+
+async def _limited_parts(
+    response: aiohttp.ClientResponse, inflater: Inflater | None, failure: StageFailure, most: int
+) -> AsyncGenerator[bytes, None]:
+    size = 0
+    async for raw in response.content.iter_any():
+        for part in (raw,) if inflater is None else inflater.parts(raw):
+            size += len(part)
+            if size > most:
+                raise failure
+            yield part
+
+
+async def whole_body(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Return the body of a response, decompressed; StageFailure beyond ``most`` bytes."""
+    parts = body_parts(response, "the answer", most, "max_answer")
+    return b"".join([part async for part in parts])
 
 
 class Relay:
@@ -53,8 +129,11 @@ class Relay:
         self.started = asyncio.Event()
         self.media_type = "text/event-stream"
         self.used: Sequence[dict[str, Any]] = ()  # by the stages before
-        self._parts: asyncio.Queue[bytes | None] = asyncio.Queue(AHEAD)
+        self._parts: deque[bytes] = deque()
+        self._waiting = 0  # bytes
         self._ended = False
+        self._added = asyncio.Event()
+        self._taken = asyncio.Event()
 
     def begin(self, media_type: str) -> None:
         """Note that a stream begins; one that is passed on untouched begins here."""
@@ -63,35 +142,54 @@ class Relay:
             self.started.set()
 
     async def put(self, part: bytes) -> None:
-        """Pass a part on; the first one begins the answer."""
-        await self._parts.put(part)
+        """Pass a part on and wait for a slow caller; the first part begins the answer."""
+        self._add(part)
         self.started.set()
+        while self._waiting > AHEAD:
+            self._taken.clear()
+            await self._taken.wait()
 
-    async def end(self, last: bytes) -> None:
+    def end(self, last: bytes) -> None:
         """Pass the last part on, unless it has ended."""
         if not self._ended:
             self._ended = True
-            await self._parts.put(last)
-            await self._parts.put(None)
+            self._add(last)
 
-    async def fail(self, words: str) -> None:
+    def fail(self, words: str) -> None:
         """End a stream that has begun with an error."""
         if self.started.is_set():
-            await self.end(event(error_body(502, words)))
+            self.end(event(error_body(502, words)))
+
+    def _add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._waiting += len(part)
+        self._added.set()
 
     async def parts(self) -> AsyncGenerator[bytes, None]:
         """Yield the parts as they come."""
-        while (part := await self._parts.get()) is not None:
-            yield part
+        while self._parts or not self._ended:
+            if not self._parts:
+                self._added.clear()
+                await self._added.wait()
+            part = self._parts.popleft()
+            for begin in range(0, len(part), PART):
+                yield part[begin : begin + PART]
+            self._waiting -= len(part)
+            self._taken.set()
 
 
 class Source:
     """A stage of a cascade that can be asked."""
 
     def __init__(
-        self, stage: configured.Stage, expected: float, session: aiohttp.ClientSession
+        self,
+        stage: configured.Stage,
+        expected: float,
+        session: aiohttp.ClientSession,
+        limits: configured.Limits,
     ) -> None:
         self.stage = stage
+        self._limits = limits
         self.expected = expected
         self._usage_error = ""  # as logged last
         self._call = None if stage.python is None else configured.function(stage.python)
@@ -175,86 +273,130 @@ class Source:
     async def _asked(self, chat: Chat, seconds: float) -> Answer:
         sent = chat.sent(self.stage.model, stream=False, extra=self.stage.extra)
         async with asyncio.timeout(seconds), self._post(sent) as response:
-            body = await response.read()
-        return _answer(response, body)
+            body = await whole_body(response, self._limits.max_answer)
+            return _answer(response, body)
 
     async def _streamed(self, chat: Chat, seconds: float, left: float, relay: Relay) -> Answer:
         """Pass a stream on; ``seconds`` limit its pauses, ``left`` limits all of it."""
         sent = chat.sent(self.stage.model, stream=True, extra=self.stage.extra)
-        clock, streamed = asyncio.get_running_loop().time, Streamed()
-        until, problem = clock() + left, None
+        limits, clock = self._limits, asyncio.get_running_loop().time
+        until = clock() + left
+        streamed = Streamed(limits.max_answer)
+        reader = _Reader(streamed, limits.max_line, relay)
         try:
             async with asyncio.timeout(seconds) as limit, self._post(sent) as response:
                 kind = response.headers.get("content-type", "")
-                if response.status != 200 or "event-stream" not in kind:
-                    return _answer(response, await response.read())  # it does not stream
+                if response.status != 200 or "event-stream" not in kind:  # it does not stream
+                    return _answer(response, await whole_body(response, limits.max_answer))
+                parts = body_parts(response, "the stream", limits.max_stream, "max_stream")
                 relay.begin(kind)
-                events = _Events()
-                async for part in response.content.iter_any():
-                    pause = AFTER_END if streamed.done else seconds
-                    limit.reschedule(min(clock() + pause, until))
-                    if relay.untouched:
-                        await relay.put(part)
-                    problem = problem or await self._pass_on(events.add(part), streamed, relay)
-                problem = problem or await self._pass_on(events.rest(), streamed, relay)
+                async with aclosing(parts):
+                    async for part in parts:
+                        limit.reschedule(until)  # a pause of the caller is not one of the upstream
+                        await reader.add(part)
+                        if streamed.done:
+                            until = min(until, clock() + AFTER_END)
+                        limit.reschedule(min(clock() + seconds, until))
+                await reader.end()
         except (TimeoutError, aiohttp.ClientError) as error:
             if not streamed.done:  # else all has come, and the upstream did not hang up
-                broken = f"{self.stage.name} broke off: {str(error) or type(error).__name__}"
-                await relay.fail(broken)
+                relay.fail(f"{self.stage.name} broke off: {str(error) or type(error).__name__}")
                 raise
         try:
-            if problem is not None:
-                raise problem
+            if reader.problem is not None:
+                raise reader.problem
             if not streamed.complete:
                 raise StageFailure("the stream broke off")
             return Answer(streamed.body())
         except StageFailure:
             if relay.untouched:
-                await relay.end(b"")  # the caller has it as it came; nothing is learned from it
+                relay.end(b"")  # the caller has it as it came; nothing is learned from it
             raise
 
-    async def _pass_on(
-        self, events: list[bytes], into: Streamed, relay: Relay
-    ) -> StageFailure | None:
-        """Collect events, and pass them on; return what is wrong with them."""
-        for raw in events:
-            try:
-                chunk = into.add(_data(raw))
-            except StageFailure as failure:
-                if relay.untouched:
-                    return failure
-                raise
-            if into.done or relay.untouched:
-                continue
-            used: object = (chunk or {}).get("usage")
-            if chunk is not None and isinstance(used, dict) and relay.used:
-                total = total_usage([*relay.used, read_usage(chunk["usage"])[0]])
-                await relay.put(event({**chunk, "usage": total}))
-            else:
-                await relay.put(raw + b"\n\n")
-        return None
+
+class _Reader:
+    """Collects what a stream says, and passes it on."""
+
+    def __init__(self, into: Streamed, max_line: int, relay: Relay) -> None:
+        self.problem: StageFailure | None = None  # why an untouched stream is not learned from
+        self._into = into
+        self._relay = relay
+        self._events = Events(max_line)
+
+    async def add(self, part: bytes) -> None:
+        """Read the next part."""
+        if self._relay.untouched:
+            await self._relay.put(part)
+        await self._read(part)
+
+    async def end(self) -> None:
+        """Read what is left at the end."""
+        await self._read(None)
+
+    async def _read(self, part: bytes | None) -> None:
+        if self.problem is not None:
+            return
+        passed: list[bytes] = []
+        problem: StageFailure | None = None
+        try:
+            for raw in self._events.rest() if part is None else self._events.add(part):
+                passed += self._passed_on(raw)
+        except StageFailure as failure:
+            problem = failure
+        if passed:  # at once: a part may hold thousands of events
+            await self._relay.put(b"".join(passed))
+        if self._relay.untouched:
+            self.problem = problem
+        elif problem is not None:
+            raise problem
+
+    def _passed_on(self, raw: bytes) -> list[bytes]:
+        """Collect an event; return what to pass on of it."""
+        chunk = self._into.add(_data(raw))
+        relay = self._relay
+        if self._into.done or relay.untouched:
+            return []
+        used: object = (chunk or {}).get("usage")
+        if chunk is not None and isinstance(used, dict) and relay.used:
+            total = total_usage([*relay.used, read_usage(chunk["usage"])[0]])
+            return [event({**chunk, "usage": total})]
+        return [raw, b"\n\n"]
 
 
-class _Events:
-    """Cuts a stream of bytes into events."""
+class Events:
+    r"""Cuts a stream of bytes into events, in linear time.
 
-    def __init__(self) -> None:
-        self._waiting = b""
+    Examples
+    --------
+    >>> events = Events(1000)
+    >>> events.add(b"data: 1\n"), events.add(b"\ndata: 2\r\n\r\ndata"), events.rest()
+    ([], [b'data: 1', b'data: 2'], [b'data'])
+    """
+
+    def __init__(self, max_line: int) -> None:
+        self._max_line = max_line
+        self._waiting = bytearray()
+        self._held = b""  # a carriage return, which a line feed may follow
 
     def add(self, part: bytes) -> list[bytes]:
         """Return the events that are complete now."""
-        waiting = self._waiting + part
-        held = b"\r" if waiting.endswith(b"\r") else b""  # "\n" may follow
-        lines = waiting.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *events, rest = lines.split(b"\n\n")
-        self._waiting = rest + held
-        if len(rest) > MAX_EVENT:
-            raise StageFailure("an event of the stream is too long")
+        begin = max(len(self._waiting) - 1, 0)  # what comes before has been searched
+        part = self._held + part
+        self._held = b"\r" if part.endswith(b"\r") else b""
+        lines = part.removesuffix(self._held)
+        self._waiting += lines.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        end = self._waiting.rfind(b"\n\n", begin)
+        events: list[bytes] = []
+        if end >= 0:
+            events = bytes(self._waiting[:end]).split(b"\n\n")
+            del self._waiting[: end + 2]
+        if max(map(len, [*events, self._waiting])) > self._max_line:
+            raise too_large("a line or event of the stream", self._max_line, "max_line")
         return events
 
     def rest(self) -> list[bytes]:
         """Return what is left at the end."""
-        return [self._waiting] if self._waiting.strip() else []
+        return [bytes(self._waiting)] if self._waiting.strip() else []
 
 
 def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
@@ -295,12 +437,12 @@ def _data(raw: bytes) -> bytes:
 
 
 async def embed(
-    source: configured.Embedding, post: Callable[[bytes], Any], text: str
+    source: configured.Embedding, post: Callable[[bytes], Any], text: str, most: int
 ) -> Sequence[float]:
     """Return the embedding of a text, from a function or from an upstream."""
     if source.python is not None:
         return await ask_async(configured.function(source.python), text, source.timeout)
     sent = msgspec.json.encode({"model": source.model, "input": text})
     async with asyncio.timeout(source.timeout), post(sent) as response:
-        body = await response.read()
+        body = await whole_body(response, most)
     return msgspec.json.decode(body)["data"][0]["embedding"]

@@ -207,11 +207,14 @@ def _server(settings: Settings, address: tuple[str, int], app: "App") -> "Server
     from granian.http import HTTP1Settings
     from granian.server.embed import Server
 
+    from stopwise.service.http.asgi import Asgi
+
+    pause = app.reader_pause
     return Server(
-        app,
+        app if pause is None else Asgi(app, pause),
         address=address[0],
         port=address[1],
-        interface=Interfaces.RSGI,
+        interface=Interfaces.RSGI if pause is None else Interfaces.ASGINL,
         http=HTTPModes.http1,
         websockets=False,
         backlog=2048,  # connections that the system holds until they are accepted

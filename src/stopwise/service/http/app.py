@@ -38,7 +38,13 @@ class Path(NamedTuple):
 
 
 class App:
-    """The service behind HTTP, for a server that speaks RSGI."""
+    """The service behind HTTP, for a server that speaks RSGI.
+
+    ``reader_pause`` is set by applications with long streams: a client may pause for that many
+    seconds, and the server, which then speaks ASGI, holds no more than it has taken.
+    """
+
+    reader_pause: float | None = None
 
     def __init__(self, service: Service, settings: Settings) -> None:
         keys = None if settings.keys is None else Keys(settings.keys)

@@ -1,0 +1,221 @@
+"""Memory of the proxy under attack: `python -m benchmarks.proxy_memory` (Linux).
+
+Each attack meets a proxy of its own, with the default limits. A line has the resident memory of
+the proxy's process before the attack, its maximum during it and its value afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.proxy import ANSWER, running
+
+MB = 1_000_000
+BOMB, SENT = 1000 * MB, 200 * MB  # bytes of a bomb, and of a stream, after decompression
+DEADLINE = 120.0  # seconds that an attack may take
+PINGS = (b":" + b" ping" * 20 + b"\n\n") * 600  # comments, each an event
+
+
+class Memory(NamedTuple):
+    """Resident memory of a process in bytes."""
+
+    before: int
+    peak: int
+    after: int
+    seconds: float
+
+
+def said(text: str) -> bytes:
+    chunk = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+def packed(packer: Any, part: bytes, parts: int) -> bytes:
+    pieces = [packer.compress(part) for _ in range(parts)]
+    return b"".join([*pieces, packer.flush()])
+
+
+def bomb(wbits: int, stream: bool) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, wbits)
+    part = PINGS * (MB // len(PINGS)) if stream else b" " * MB
+    return packed(packer, part, BOMB // MB)
+
+
+def nested() -> bytes:
+    return gzip.compress(bomb(31, stream=False))
+
+
+class Attack(NamedTuple):
+    """What the upstream sends, and what the callers do."""
+
+    encoding: str
+    body: Callable[[], bytes] | None = None  # at once
+    part: bytes = b""  # or again and again
+    stream: bool = True
+    stalled: int = 0  # callers that read nothing
+    mode: str = "on"
+
+
+ATTACKS = {
+    "gzip bomb": Attack("gzip", lambda: bomb(31, stream=False), stream=False),
+    "gzip bomb in shadow": Attack(
+        "gzip", lambda: bomb(31, stream=False), stream=False, mode="shadow"
+    ),
+    "deflate bomb": Attack("deflate", lambda: bomb(15, stream=False), stream=False),
+    "nested gzip bomb": Attack("gzip, gzip", nested, stream=False),
+    "gzip bomb as a stream": Attack("gzip", lambda: bomb(31, stream=True)),
+    "gzip bomb as a stream in shadow": Attack("gzip", lambda: bomb(31, stream=True), mode="shadow"),
+    "endless line": Attack("", part=b"x" * 65_536),
+    "endless line in shadow": Attack("", part=b"x" * 65_536, mode="shadow"),
+    "endless small lines": Attack("", part=PINGS),
+    "endless text": Attack("", part=said("yes") * 600),
+    "3 stalled readers": Attack("", part=said("yes" * 10_000) * 2, stalled=3),
+    "3 stalled readers in shadow": Attack(
+        "", part=said("yes" * 10_000) * 2, stalled=3, mode="shadow"
+    ),
+    "shadow queue": Attack("", mode="shadow", stream=False),
+}
+
+
+class Upstream:
+    """The upstream of all stages: "first" answers, "last" attacks, "hang" says nothing."""
+
+    def __init__(self, attack: Attack) -> None:
+        self._attack = attack
+        self._body = None if attack.body is None else attack.body()
+        self.moved = time.monotonic()  # when bytes were sent last
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            size = next(x for x in head.lower().split(b"\r\n") if b"content-length" in x)
+            body = await reader.readexactly(int(size.split(b":")[1]))
+            await self._answer(json.loads(body)["model"], reader, writer)
+        writer.close()
+
+    async def _answer(
+        self, model: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        attack = self._attack
+        if model == "hang":
+            await reader.read()
+        if model == "first":
+            body = json.dumps(ANSWER).encode()
+            head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            writer.write(head.encode() + body)
+            await writer.drain()
+            return
+        kind = "text/event-stream" if attack.stream else "application/json"
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n"
+        head += f"content-encoding: {attack.encoding}\r\n" if attack.encoding else ""
+        writer.write(head.encode() + b"\r\n")
+        if self._body is not None:
+            writer.write(self._body)
+            await writer.drain()
+            return
+        for _ in range(SENT // len(attack.part)):
+            writer.write(attack.part)
+            await writer.drain()
+            self.moved = time.monotonic()
+
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def call(port: int, stream: bool, text: str = "hi") -> Connection:
+    request = {"model": "tickets", "messages": [{"role": "user", "content": text}]}
+    body = json.dumps({**request, "stream": stream}).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=65_536)
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    await writer.drain()
+    return reader, writer
+
+
+async def read_all(connection: Connection) -> None:
+    reader, writer = connection
+    with suppress(ConnectionError):
+        while await reader.read(65_536):
+            pass
+    writer.close()
+
+
+async def attacked(attack: Attack, upstream: Upstream, port: int) -> None:
+    """Attack the proxy; return once all callers have an answer, or wait for nothing more."""
+    if attack.stalled:
+        upstream.moved = time.monotonic()
+        connections = [await call(port, stream=True) for _ in range(attack.stalled)]
+        while time.monotonic() - upstream.moved < 3:
+            await asyncio.sleep(0.1)
+        for _, writer in connections:
+            writer.transport.abort()
+    elif attack.body is None and not attack.part:
+        for _ in range(300):
+            await read_all(await call(port, stream=False, text="invoice " * (MB // 8)))
+    else:
+        await read_all(await call(port, attack.stream))
+
+
+def resident(pid: int, field: str) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1]) * 1024
+
+
+async def measured(name: str) -> Memory:
+    """Run an attack; return the memory of the proxy."""
+    attack = ATTACKS[name]
+    upstream = Upstream(attack)
+    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    hangs = attack.body is None and not attack.part
+    models = ["hang", "first"] if hangs else ["first", "last"]
+    stages = [
+        {"name": model, "url": url, "model": model, "cost": cost}
+        for model, cost in zip(models, (0.01, 0.2), strict=True)
+    ]
+    deep: dict[str, Any] = {"policy": "uss-laplace", "error_cost": 1e6}  # asks every stage
+    with tempfile.TemporaryDirectory() as folder:
+        proxy = running(Path(folder), stages, mode=attack.mode, sample=1.0, **deep)
+        address, pid = await asyncio.to_thread(proxy.__enter__)
+        try:
+            port = int(address.rpartition(":")[2])
+            began, before = time.monotonic(), resident(pid, "VmRSS")
+            Path(f"/proc/{pid}/clear_refs").write_text("5")  # the maximum begins anew
+            with suppress(TimeoutError):
+                await asyncio.wait_for(attacked(attack, upstream, port), DEADLINE)
+            seconds = time.monotonic() - began
+            return Memory(before, resident(pid, "VmHWM"), resident(pid, "VmRSS"), seconds)
+        finally:
+            await asyncio.to_thread(proxy.__exit__, None, None, None)
+            server.close()
+
+
+def results(names: list[str]) -> Iterator[tuple[str, Memory]]:
+    for name in names:
+        yield name, asyncio.run(measured(name))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", choices=list(ATTACKS), default=list(ATTACKS))
+    options = parser.parse_args()
+    print(f"{'MB':<33}{'before':>8}{'peak':>8}{'after':>8}{'growth':>8}{'seconds':>9}")
+    for name, one in results(options.only):
+        shown = [one.before, one.peak, one.after, one.peak - one.before]
+        columns = "".join(f"{size / MB:8.0f}" for size in shown)
+        print(f"{name:<33}{columns}{one.seconds:9.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

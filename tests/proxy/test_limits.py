@@ -1,0 +1,400 @@
+"""Hostile upstreams and slow callers: memory and time stay bounded, and errors name the limit."""
+
+import asyncio
+import gzip
+import json
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.proxy_upstreams import Handler, Upstream
+from stopwise.errors import InvalidParameterError
+from stopwise.proxy.chat import Answer, StageFailure, Streamed
+from stopwise.proxy.config import load
+from stopwise.proxy.upstream import MAX_MEMBERS, PART, Events, Inflater
+from tests.proxy.harness import MESSAGES, Misbehaving, Proxied, proxied, stage, write_config
+from tests.service.harness import received
+
+ALL = {"kind": "uss-anchor", "forced_rounds": 1000}  # every stage is asked
+SIZE = 48_000_000  # bytes after decompression: more than the limit, and than any socket buffer
+EVENTS = "text/event-stream"
+
+
+def said(text: str, index: int = 0) -> bytes:
+    choice = {"index": index, "delta": {"content": text}, "finish_reason": None}
+    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+
+ANSWER = json.dumps({"choices": [{"message": {"role": "assistant", "content": "yes"}}]}).encode()
+STREAM = said("yes") + b"data: [DONE]\n\n"
+
+
+def raw_deflate(body: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(body) + packer.flush()
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda body: gzip.compress(body, 1),
+    "x-gzip": lambda body: gzip.compress(body[:9]) + gzip.compress(body[9:], 1),
+    "deflate": lambda body: zlib.compress(body, 1),
+    "raw deflate": raw_deflate,
+}
+PLAIN: dict[str, bytes] = {"answer": ANSWER, "stream": STREAM, "bomb": b" " * SIZE}
+PLAIN["stream bomb"] = (b": ping\n\n" * (SIZE // 8))[:SIZE]
+ENDLESS: dict[str, Callable[[int], bytes]] = {
+    "a line": lambda k: b"x" * PART,
+    "an event": lambda k: b"data: x\n" * 8192,
+    "comments": lambda k: b": ping\n\n" * 8192,
+    "choices": lambda k: b"".join(said("", 1000 * k + j) for j in range(1000)),
+    "text": lambda k: said("yes" * 10_000) * 2,
+}
+
+
+class HostileHandler(Handler):
+    server: "Hostile"
+
+    def answer(self, request: dict[str, Any]) -> None:
+        encoding, _, how = request["model"].partition(": ")
+        if encoding == "endless":
+            self.send_endless(ENDLESS[how])
+        elif how == "pause":
+            self.start(EVENTS)
+            self.wfile.write(said("yes"))
+            self.wait_until_closed()
+        elif how == "silence":
+            self.wait_until_closed()
+        elif how == "long":
+            self.send_long()
+        else:
+            kind = EVENTS if "stream" in how else "application/json"
+            pack = PACKED.get(encoding, lambda body: body)
+            named = encoding.removeprefix("raw ")
+            self.start(kind, ("content-encoding", named) if encoding else None)
+            self.wfile.write(pack(PLAIN[how]))
+            self.close_connection = True
+
+    def start(self, kind: str, header: tuple[str, str] | None = None) -> None:
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("connection", "close")
+        if header is not None:
+            self.send_header(*header)
+        self.end_headers()
+        self.close_connection = True
+
+    def wait_until_closed(self) -> None:
+        self.server.asked.set()
+        with suppress(ConnectionResetError):
+            self.connection.recv(1)
+        self.server.closed.set()
+
+    def send_endless(self, part: Callable[[int], bytes]) -> None:
+        self.start(EVENTS)
+        k = 0
+        try:
+            while True:
+                self.wfile.write(part(k))
+                k += 1
+        except OSError:
+            self.server.closed.set()
+
+    def send_long(self) -> None:
+        """Send a stream and note when sending it has to wait."""
+        self.start(EVENTS)
+        self.connection.settimeout(1)
+        left = memoryview(self.server.long)
+        with suppress(ConnectionError):
+            while left:
+                try:
+                    left = left[self.connection.send(left[:PART]) :]
+                except TimeoutError:
+                    self.server.blocked.release()
+                    self.connection.settimeout(None)
+            self.server.finished.release()
+
+
+class Hostile(Upstream):
+    """An upstream that sends too much, or nothing more; the model asked for says how."""
+
+    long = (said("yes" * 10_000) * (SIZE // 30_000)) + b"data: [DONE]\n\n"
+
+    def __init__(self) -> None:
+        super().__init__(lambda text: ("account", -0.1))
+        self.RequestHandlerClass = HostileHandler
+        self.asked = threading.Event()
+        self.closed = threading.Event()
+        self.blocked = threading.Semaphore(0)
+        self.finished = threading.Semaphore(0)
+
+
+@pytest.fixture
+def hostile() -> Iterator[Hostile]:
+    server = Hostile()
+    yield server
+    server.close()
+
+
+def cascade(hostile: Hostile, how: str) -> list[dict[str, Any]]:
+    first = {**stage("first", hostile, 0.01), "model": ": answer"}
+    return [first, {**stage("last", hostile, 0.3), "model": how, "timeout": 3600}]
+
+
+def cascades(hostile: Hostile, *hows: str) -> dict[str, Any]:
+    return {f"c{k}": cascade(hostile, how) for k, how in enumerate(hows)}
+
+
+def call(proxy: Proxied, **more: Any) -> socket.socket:
+    """Send a request on a connection of its own, and read nothing."""
+    line = socket.create_connection(("127.0.0.1", proxy.port), timeout=60)
+    body = json.dumps({"model": "tickets", "messages": MESSAGES, **more}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+    head += "\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    line.sendall(head.encode() + body)
+    return line
+
+
+# -- sizes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_compressed_answers_are_read(hostile: Hostile, tmp_path: Path, mode: str) -> None:
+    hows = [f"{encoding}: {what}" for encoding in PACKED for what in ("answer", "stream")]
+    with proxied(tmp_path, cascades(hostile, *hows), mode=mode, policy=ALL) as proxy:
+        for k, how in enumerate(hows):
+            answer = proxy.ask_for({"model": f"c{k}", "stream": "stream" in how})
+            assert answer.headers["x-stopwise-arm"] == "last", how
+            assert answer.content == (STREAM if "stream" in how else ANSWER)
+
+
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", ""])
+def test_an_answer_that_is_too_large_is_a_stage_that_fails(
+    hostile: Hostile, tmp_path: Path, encoding: str, mode: str
+) -> None:
+    with proxied(tmp_path, cascade(hostile, f"{encoding}: bomb"), mode=mode, policy=ALL) as proxy:
+        answer = proxy.ask_for()
+        if mode == "on":
+            assert answer.status_code == 200
+            assert answer.headers["x-stopwise-arm"] == "first"
+        else:
+            assert answer.status_code == 502
+            assert answer.json()["error"]["message"] == (
+                "last: the answer exceeds 16,000,000 bytes: to allow more, raise max_answer in "
+                "[limits]"
+            )
+
+
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_a_stream_that_is_too_large_ends_with_an_error(
+    hostile: Hostile, tmp_path: Path, mode: str
+) -> None:
+    limits = {"limits_max_stream": 2_000_000}
+    stages = cascade(hostile, "gzip: stream bomb")
+    with proxied(tmp_path, stages, mode=mode, policy=ALL, **limits) as proxy:
+        answer = proxy.ask_for({"stream": True})
+        assert len(answer.content) < 2_001_000
+        *_, error = answer.content.strip().split(b"\n\n")
+        assert b"exceeds 2,000,000 bytes: to allow more, raise max_stream" in error
+
+
+def test_encodings_that_are_not_supported_fail(hostile: Hostile, tmp_path: Path) -> None:
+    hows = ["br: answer", "gzip, gzip: answer", "zstd: stream"]
+    with proxied(tmp_path, cascades(hostile, *hows)) as proxy:
+        for k in range(len(hows)):
+            answer = proxy.ask_for({"model": f"c{k}", "stream": "stream" in hows[k]})
+            assert answer.status_code == 502
+            assert "is not supported (gzip, deflate)" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("how", ENDLESS)
+def test_endless_streams_end_in_mode_on(hostile: Hostile, tmp_path: Path, how: str) -> None:
+    limits = {"limits_max_stream": 3_000_000, "limits_max_line": 100_000}
+    limits["limits_max_answer"] = 1_000_000
+    named = {"comments": "max_stream", "choices": "max_answer", "text": "max_answer"}
+    stages = cascade(hostile, f"endless: {how}")
+    with proxied(tmp_path, stages, mode="on", policy=ALL, **limits) as proxy:
+        answer = proxy.ask_for({"stream": True})
+        option = named.get(how, "max_line").encode()
+        if how in named:  # it has begun
+            assert b"to allow more, raise " + option in answer.content[-300:]
+        else:
+            assert answer.headers["x-stopwise-arm"] == "first"
+        assert hostile.closed.wait(60)
+
+
+def test_long_lines_are_untouched_in_shadow(hostile: Hostile, tmp_path: Path) -> None:
+    limits = {"limits_max_line": 10, "limits_max_answer": 1000}
+    with proxied(tmp_path, cascade(hostile, ": stream"), sample=1.0, **limits) as proxy:
+        assert proxy.ask_for({"stream": True}).content == STREAM
+        assert proxy.app._shadow.held == 0  # nothing to learn from
+
+
+def test_members_of_a_compressed_body_are_bounded() -> None:
+    inflater = Inflater("gzip")
+    assert b"".join(inflater.parts(gzip.compress(b"a") * MAX_MEMBERS)) == b"a" * MAX_MEMBERS
+    with pytest.raises(StageFailure, match="1000 gzip members"):
+        list(inflater.parts(gzip.compress(b"")))
+
+
+def test_a_body_is_decompressed_from_single_bytes() -> None:
+    body = bytes(200_000)
+    for encoding, pack in PACKED.items():
+        inflater = Inflater(encoding.removeprefix("raw "))
+        packed = pack(body)
+        parts = [part for k in range(len(packed)) for part in inflater.parts(packed[k : k + 1])]
+        assert b"".join(parts) == body
+        assert max(map(len, parts)) <= PART
+    with pytest.raises(StageFailure, match="not valid gzip"):
+        list(Inflater("gzip").parts(b"{}"))
+
+
+def test_limits_are_checked(hostile: Hostile, tmp_path: Path) -> None:
+    for limits, words in (
+        ({"limits_max_answers": 5}, "did you mean max_answer"),
+        ({"limits_max_line": 0}, "limits.max_line"),
+        ({"limits_caller_pause": "no"}, "limits.caller_pause"),
+    ):
+        with pytest.raises(InvalidParameterError, match=words):
+            load(write_config(tmp_path, cascade(hostile, ": answer"), **limits), {})
+
+
+# -- time --------------------------------------------------------------------------------------
+
+
+def seconds(work: Callable[[int], object], size: int) -> float:
+    """Return the least processor time of three runs."""
+    took: list[float] = []
+    for _ in range(3):
+        began = time.process_time()
+        work(size)
+        took.append(time.process_time() - began)
+    return min(took)
+
+
+def collect_text(size: int) -> None:
+    """Join a text that comes in 1,000 pieces, each the longer."""
+    streamed = Streamed(10 * size)
+    chunk = said("é" * (size // 2000)).removeprefix(b"data: ").strip()
+    for _ in range(1000):
+        streamed.add(chunk)
+    assert len(Answer(streamed.body()).text) == size // 2000 * 1000
+
+
+def cut_line(size: int) -> None:
+    """Cut a line that comes in parts of 1,000 bytes."""
+    events = Events(10 * size)
+    for _ in range(size // 1000):
+        assert not events.add(b"x" * 1000)
+    assert len(events.add(b"\n\n")[0]) == size // 1000 * 1000
+
+
+@pytest.mark.parametrize("work", [collect_text, cut_line])
+def test_long_streams_take_linear_time(work: Callable[[int], object]) -> None:
+    # 16 times the size: a quadratic algorithm takes up to 256 times as long.
+    assert seconds(work, 32_000_000) < 64 * seconds(work, 2_000_000)
+
+
+def test_a_text_of_single_letters_is_held_compactly() -> None:
+    streamed = Streamed(1_000_000)
+    chunk = said("y").removeprefix(b"data: ").strip()
+    for _ in range(10_000):
+        streamed.add(chunk)
+    assert streamed._held < 12_000
+    choices = [said("", index).removeprefix(b"data: ").strip() for index in range(10_000)]
+    with pytest.raises(StageFailure, match="raise max_answer"):
+        list(map(streamed.add, choices))
+
+
+# -- callers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_streams_wait_for_slow_readers(hostile: Hostile, tmp_path: Path, mode: str) -> None:
+    limits = {"limits_max_stream": 10 * SIZE, "limits_max_answer": 10 * SIZE}
+    with proxied(tmp_path, cascade(hostile, ": long"), mode=mode, policy=ALL, **limits) as proxy:
+        lines = [call(proxy, stream=True) for _ in range(3)]
+        for _ in lines:
+            assert hostile.blocked.acquire(timeout=60)
+        assert not hostile.finished.acquire(blocking=False)
+        for line in lines:
+            with line, HTTPResponse(line) as answer:
+                answer.begin()
+                assert answer.read() == hostile.long
+
+
+def test_a_caller_that_reads_nothing_is_disconnected(hostile: Hostile, tmp_path: Path) -> None:
+    limits = {"limits_max_stream": 10**12, "limits_caller_pause": 0.3}
+    with proxied(tmp_path, cascade(hostile, "endless: comments"), **limits) as proxy:
+        line = call(proxy, stream=True)
+        assert hostile.closed.wait(60)
+        assert not received(line).endswith(b"0\r\n\r\n")  # it can tell that this is not the end
+        line.close()
+
+
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+@pytest.mark.parametrize("how", ["pause", "silence"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_caller_that_disconnects_cancels_the_call(
+    hostile: Hostile, tmp_path: Path, mode: str, how: str, stream: bool
+) -> None:
+    with proxied(tmp_path, cascade(hostile, f": {how}"), mode=mode, policy=ALL) as proxy:
+        line = call(proxy, stream=stream)
+        assert hostile.asked.wait(60)
+        if stream and how == "pause":
+            assert line.recv(1000).startswith(b"HTTP/1.1 200")
+        line.close()
+        assert hostile.closed.wait(60)  # the stage itself would wait for an hour
+
+
+def test_a_caller_that_stalls_and_disconnects_cancels_the_call(
+    hostile: Hostile, tmp_path: Path
+) -> None:
+    limits = {"limits_max_stream": 10**12, "limits_max_answer": 10**12}
+    with proxied(tmp_path, cascade(hostile, ": long"), **limits) as proxy:
+        line = call(proxy, stream=True)
+        assert hostile.blocked.acquire(timeout=60)
+        line.close()
+        proxy.run(all_tasks_end("_worked"))
+
+
+async def all_tasks_end(name: str) -> None:
+    """Wait until no task of a coroutine with that name is left."""
+
+    def running() -> list[Any]:
+        return [one for one in asyncio.all_tasks() if name in repr(one.get_coro())]
+
+    while running():
+        await asyncio.sleep(0.005)
+
+
+def test_headers_of_a_stream_do_not_wait_for_its_first_event(
+    hostile: Hostile, tmp_path: Path
+) -> None:
+    with proxied(tmp_path, cascade(hostile, ": pause")) as proxy:
+        line = call(proxy, stream=True)
+        assert line.recv(1000).startswith(b"HTTP/1.1 200")
+        line.close()
+
+
+# -- the queue in shadow -------------------------------------------------------------------------
+
+
+def test_the_shadow_queue_is_bounded_in_bytes(
+    models: list[Upstream], bad: Misbehaving, tmp_path: Path
+) -> None:
+    stages = [stage("hang", bad, 0.01), stage("phrases", models[2], 0.3)]
+    with proxied(tmp_path, stages, sample=1.0, limits_shadow_queue=10_000) as proxy:
+        text = [{"role": "user", "content": "invoice " * 500}]
+        for _ in range(5):
+            assert proxy.ask_for({"messages": text}).status_code == 200
+        assert proxy.counted("shadow dropped") == 3
+        assert 8_000 < proxy.app._shadow.held <= 10_000

@@ -1,0 +1,19 @@
+"""Attacks on a proxy process: its memory stays bounded."""
+
+import sys
+
+import pytest
+
+from benchmarks.proxy_memory import ATTACKS, MB, results
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_takes_at_most_100_megabytes(name: str) -> None:
+    ((_, memory),) = results([name])
+    print(f"{name}: {memory.before / MB:.0f} → {memory.peak / MB:.0f} MB")
+    assert memory.peak - memory.before <= 100 * MB
