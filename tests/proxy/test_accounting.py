@@ -148,10 +148,9 @@ def test_a_credit_does_not_buy_more_calls(
     cascade = [priced("credit", scripted), stage("phrases", models[2], 0.3)]
     more = {"tokens_in": 2, "tokens_out": 3, "budget": 20.0}
     with proxied(tmp_path, cascade, sample=1.0, **more) as proxy:
-        for _ in range(6):
+        for k in range(6):  # each is accounted for before the next
             proxy.ask_for()
-        proxy.wait_for("over budget", 4)
-        proxy.wait_for("shadowed", 2)
+            proxy.wait_for("shadowed" if k < 2 else "over budget", k + 1 if k < 2 else k - 1)
         assert scripted.calls == 2
 
 

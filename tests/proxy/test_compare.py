@@ -10,6 +10,8 @@ import pytest
 from stopwise.proxy.chat import Answer, Chat, StageFailure, Streamed, event
 from stopwise.proxy.compare import Comparison
 from stopwise.proxy.context import REVEALED, Projection, of_answer
+from stopwise.service.events import Reported
+from stopwise.service.refusals import Refusal
 
 
 def answer(text: str | None, **message: Any) -> Answer:
@@ -66,6 +68,15 @@ def test_calls_of_tools_compare_by_name_and_arguments() -> None:
 def test_same_is_closed_within_a_round() -> None:
     near = Comparison("text", lambda a, b: abs(float(a) - float(b)) <= 1).start().value
     assert [near(answer(text)) for text in ("1", "3", "2", "3.5", "9")] == [0, 1, 0, 1, 4]
+
+
+def test_a_round_without_kept_answers_takes_its_classes_as_labels_and_no_text() -> None:
+    compared = Comparison("text", lambda a, b: a == b)
+    older = Reported(0, 0, [0, 1], [b"0", b"1"], True, 0.0)  # the log did not keep answers then
+    assert compared.label(1, older) == b"1"
+    for label in ("billing", "1", 2):
+        with pytest.raises(Refusal, match="were not kept"):
+            compared.label(label, older)
 
 
 def test_the_context_is_always_finite_and_as_long() -> None:

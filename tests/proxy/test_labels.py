@@ -65,11 +65,13 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], d
 def ask(proxy: Proxied, **more: Any) -> str:
     """Ask through the client of OpenAI; return the id of the round."""
     with openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="any", max_retries=0) as client:
-        raw = client.chat.completions.with_raw_response.create(
-            model="tickets", messages=MESSAGES, **more
-        )
-        assert raw.parse().choices
-        return str(raw.headers["x-stopwise-round"])
+        while True:  # on a busy machine a commit may take too long: then there is no round
+            raw = client.chat.completions.with_raw_response.create(
+                model="tickets", messages=MESSAGES, **more
+            )
+            assert raw.parse().choices
+            if "x-stopwise-round" in raw.headers:
+                return str(raw.headers["x-stopwise-round"])
 
 
 def label(proxy: Proxied, name: str, label: Any) -> httpx.Response:
@@ -212,7 +214,7 @@ def test_labels_of_old_rounds_are_compared_after_kill_9(
             for _ in range(15):
                 body = {"model": "tickets", "messages": MESSAGES}
                 head = client.post("/v1/chat/completions", json=body).headers
-                names.append(head["x-stopwise-round"])
+                names += [head["x-stopwise-round"]] if "x-stopwise-round" in head else []
         process.end()  # kill -9
     url = process.start()
     process.wait_until_ready()
@@ -240,8 +242,9 @@ def test_the_answers_are_kept_where_a_label_needs_them_and_no_longer(
             name = ask(proxy)
             learner = proxy.service.state.cascades["tickets"]
 
-            async def read(proxy: Proxied = proxy, learner: Any = learner) -> int:
-                _, reported = await proxy.service.round_events(learner, 0)
+            async def read(proxy: Proxied = proxy, learner: Any = learner, name: str = name) -> int:
+                number = learner.ledger.number(name)
+                _, reported = await proxy.service.round_events(learner, number)
                 assert reported is not None
                 return len(reported.answers)
 
