@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import msgspec
 import numpy as np
 
-from stopwise.errors import StopwiseError
+from stopwise.errors import StopwiseError, StoreError
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.service import messages as m
 from stopwise.service import spec as specs
@@ -408,8 +408,12 @@ class Service:
         try:
             await self._read(name)
             LOG.info("follows", extra={"cascade": name, "events": self.state.position})
-        except StopwiseError as error:
+        except StoreError as error:
             raise unavailable(str(error)) from error
+        except Refusal:
+            raise
+        except Exception as error:  # then it is read again as one that has failed, with pauses
+            self.writer.fail(name, error)
         finally:
             del self._loading[name]
 

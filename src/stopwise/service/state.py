@@ -94,6 +94,8 @@ class State:
         """Stop using a cascade, which may have half of a change, until it is followed again."""
         if name in self.cascades:
             self.failed[name] = error
+            if self.follows is not None:
+                self.follows.setdefault(name, time.monotonic())
 
     def follow(self, learner: Learner) -> None:
         """Follow a cascade, which has all of its events up to here."""

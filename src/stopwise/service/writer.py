@@ -359,6 +359,11 @@ class Writer:
         self.stored = block.end
         self._held = None
 
+    def fail(self, name: str, error: Exception) -> None:
+        """Stop using a cascade until it is read from the log."""
+        self.state.fail(name, error)
+        self._notice_failures()
+
     def _notice_failures(self) -> None:
         """Report cascades that have failed since this was called last."""
         failed = dict(self.state.failed)

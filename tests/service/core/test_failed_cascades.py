@@ -398,6 +398,26 @@ async def test_a_replica_contains_the_failure_of_a_cascade(
     assert recoveries.count(["broken"]) >= 2
 
 
+async def test_a_replica_that_cannot_load_a_cascade_serves_others(
+    postgres: str, faults: Faults, recoveries: list[Any]
+) -> None:
+    async with running(postgres) as writing, running(postgres) as following:
+        await create(writing)
+        for name in ("healthy", "broken"):
+            await play(writing, name)
+        faults.fail(Ledger, "end", after=True)
+        faults.left = 1 << 30
+        with pytest.raises(CascadeFailed):
+            await following.cascade("broken")
+        assert [one.status for one in await following.cascades()] == ["active", "failed"]
+        await play(following, "healthy")
+        assert (await refusal_of(following)).code == "cascade_failed"
+        faults.left = 0
+        await healed(following)
+        await play(following, "broken")
+        assert await following.state_hash() == await writing.state_hash()
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_random_errors_lose_nothing_and_count_nothing_twice(
     path: Path, faults: Faults, seed: int
