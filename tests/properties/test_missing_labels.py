@@ -1,0 +1,58 @@
+"""Labels that are missing never lower a gain, whatever comes, late or in which order."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stopwise as sw
+
+ROUNDS = 30
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    share=st.floats(0, 1),
+    shuffled=st.booleans(),
+    transitive=st.booleans(),
+    half_life=st.sampled_from([None, 20.0]),
+)
+def test_missing_labels_never_lower_a_gain(
+    seed: int, share: float, shuffled: bool, transitive: bool, half_life: float | None
+) -> None:
+    """Beside a policy that was given the same labels and asked for none."""
+    rng = np.random.default_rng(seed)
+    more: dict[str, Any] = {"transitive": transitive, "half_life": half_life, "explore": 0}
+    cascade = sw.Cascade([0.02, 0.05, 0.1])
+    asking, plain = (
+        sw.USSLaplace(cascade, sw.Polynomial(1), 2, forced_rounds=ROUNDS, labels=labels, **more)
+        for labels in (1000, 0)
+    )
+    contexts, outputs = rng.uniform(-1, 1, (ROUNDS, 2)), rng.integers(0, 2, (ROUNDS, 3))
+    answered: list[sw.Round] = []
+    for x, y in zip(contexts, outputs.tolist(), strict=True):
+        request = asking.observe(x, y)
+        plain.observe(x, y)
+        assert (request is None) == (len(set(y)) == 1)
+        if request is not None and rng.random() < share:
+            ran = tuple(y)
+            answered.append(sw.Round("", 0.0, tuple(x), ran, ran, 2, 2, request=request))
+    if shuffled:
+        rng.shuffle(answered)  # pyright: ignore[reportArgumentType] (a list is fine)
+    for done in answered:
+        asking.label(done, 1)
+        plain.label(sw.Round("", 0.0, done.context, done.outputs, done.outputs, 2, 2), 1)
+    assert asking.labelled == plain.labelled == len(answered)
+    assert asking.missing <= asking.asked - asking.labelled
+    for x in contexts:
+        lower = {(e.first, e.second): e.gain for e in plain.decide(x).evidence}
+        for e in asking.decide(x).evidence:
+            known = lower.get((e.first, e.second), e.gain)
+            assert e.gain >= known
+            if asking.missing == 0:
+                assert (e.gain, e.response) == (known, 1.0)
+            if e.response < 1:
+                assert e.gain > known or not answered or e.gain == pytest.approx(known)
