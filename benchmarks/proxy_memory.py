@@ -109,6 +109,7 @@ class Upstream:
         attack = self._attack
         if model == "hang":
             await reader.read()
+            return
         if model == "first":
             body = json.dumps(ANSWER).encode()
             head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"

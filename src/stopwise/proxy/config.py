@@ -141,7 +141,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_answer: Bytes = MAX_ANSWER
     max_stream: Bytes = 200_000_000
     max_line: Bytes = 4_000_000
-    shadow_queue: Bytes = 64_000_000
+    shadow_queue: Bytes = 32_000_000
     caller_pause: Seconds = 60.0
 
 

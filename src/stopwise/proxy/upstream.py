@@ -94,18 +94,16 @@ class Inflater:
         return zlib.decompressobj(zlib.MAX_WBITS if data[0] & 15 == 8 else -zlib.MAX_WBITS)
 
 
-def body_parts(
-    response: aiohttp.ClientResponse, what: str, most: int, option: str
-) -> AsyncGenerator[bytes, None]:
-    """Return the parts of a body, decompressed; StageFailure beyond ``most`` bytes."""
+def inflater_of(response: aiohttp.ClientResponse) -> Inflater | None:
+    """Return what decompresses a body; None if it is not compressed."""
     encoding = ", ".join(response.headers.getall("content-encoding", ())).strip().lower()
-    inflater = None if encoding in {"", "identity"} else Inflater(encoding)
-    return _limited_parts(response, inflater, too_large(what, most, option), most)
+    return None if encoding in {"", "identity"} else Inflater(encoding)
 
 
-async def _limited_parts(
+async def body_parts(
     response: aiohttp.ClientResponse, inflater: Inflater | None, failure: StageFailure, most: int
 ) -> AsyncGenerator[bytes, None]:
+    """Yield the body of a response, decompressed; raise the failure beyond ``most`` bytes."""
     size = 0
     async for raw in response.content.iter_any():
         for part in (raw,) if inflater is None else inflater.parts(raw):
@@ -117,8 +115,16 @@ async def _limited_parts(
 
 async def whole_body(response: aiohttp.ClientResponse, most: int) -> bytes:
     """Return the body of a response, decompressed; StageFailure beyond ``most`` bytes."""
-    parts = body_parts(response, "the answer", most, "max_answer")
-    return b"".join([part async for part in parts])
+    inflater = inflater_of(response)
+    parts: list[bytes] = []
+    size = 0
+    while raw := await response.content.readany():  # half the time of `body_parts`
+        for part in (raw,) if inflater is None else inflater.parts(raw):
+            parts.append(part)
+            size += len(part)
+            if size > most:
+                raise too_large("the answer", most, "max_answer")
+    return b"".join(parts)
 
 
 class Relay:
@@ -288,7 +294,8 @@ class Source:
                 kind = response.headers.get("content-type", "")
                 if response.status != 200 or "event-stream" not in kind:  # it does not stream
                     return _answer(response, await whole_body(response, limits.max_answer))
-                parts = body_parts(response, "the stream", limits.max_stream, "max_stream")
+                failure = too_large("the stream", limits.max_stream, "max_stream")
+                parts = body_parts(response, inflater_of(response), failure, limits.max_stream)
                 relay.begin(kind)
                 async with aclosing(parts):
                     async for part in parts:
