@@ -148,3 +148,21 @@ def test_weighted_decisions_are_those_of_a_plain_weighted_fit(name: str) -> None
     assert policy.run(x, outputs).tolist() == stops
     assert closest > TIE
     assert len(set(stops)) > 1
+
+
+def test_what_corrects_drawn_answers_is_forgotten_with_its_rounds() -> None:
+    line = sw.Polynomial(1, bound=1)
+    features = sw.Answers([0, 1], [line, line])
+    policy = sw.USSLaplace(sw.Cascade([0.1, 0.1, 0.1]), features, 1, half_life=50)
+
+    def correction() -> Array:
+        """The sums of pair (1, 2), as saved: 12 numbers about labels follow."""
+        return np.frombuffer(policy.state()["learner"].tobytes(), dtype=np.float64)[-14:-12]
+
+    for z in np.linspace(-1, 1, 30):
+        policy.observe([0.0, z], [0, 0, 1], rule_stop=1)
+    before = correction()
+    assert (before > 0).all()  # too few disagreements were predicted
+    for _ in range(50):
+        policy.observe([0.0], [0])
+    np.testing.assert_allclose(correction(), before / 2, rtol=1e-12)

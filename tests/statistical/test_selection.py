@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 import stopwise as sw
+from stopwise.reference import sigmoid
 
 CASCADE = sw.Cascade(costs=[0.01, 0.1, 0.2])
 FEATURES = sw.Answers([0, 1], [sw.Polynomial(degree=1), sw.Polynomial(degree=1)])
@@ -39,3 +40,26 @@ def test_answers_that_are_drawn_take_the_bias_away(seed: int) -> None:
     grid = np.column_stack([np.ones(21), np.linspace(-1, 1, 21)]) / np.sqrt(2)
     found = float(np.mean(1 / (1 + np.exp(-grid @ policy.theta(0, 2)))))
     assert abs(found - TRUE) < 0.05
+
+
+def test_rounds_that_explore_correct_a_model_of_the_wrong_form() -> None:
+    # Arms 1 and 2 disagree by a step of z, which no line in the logit can follow: without the
+    # correction the mean is off by 0.040 ± 0.006. With it, by 0.007 ± 0.004: a false alarm in 10⁵.
+    mean = float(np.mean([off_by_a_step(seed) for seed in range(3)]))
+    assert abs(mean) < 0.025
+
+
+def off_by_a_step(seed: int) -> float:
+    """Return p̂_02 − p_02 on average over contexts, after 100,000 rounds."""
+    rounds, random = 100_000, np.random.default_rng(seed)
+    x, z = random.uniform(-1, 1, (2, rounds))
+    first = random.random(rounds) < sigmoid(-1.5 + x)
+    second = random.random(rounds) < np.where(z > 0.2, 0.6, 0.02)
+    outputs = np.column_stack([first ^ second, second, np.zeros(rounds, dtype=np.bool_)])
+    cascade = sw.Cascade(costs=[0.01, 0.05, 0.3])
+    policy = sw.USSLaplace(cascade, FEATURES, context_dim=1, ridge=0.05, seed=seed)
+    policy.run(np.column_stack([x, z]), outputs.astype(np.int64))
+    grid = np.linspace(-1, 1, 41)
+    found = sigmoid(policy.features.stages[0].rows(grid[:, None]) @ policy.theta(0, 2))
+    share, deep = sigmoid(-1.5 + grid), 0.4 * 0.6 + 0.6 * 0.02
+    return float(np.mean(found - share * (1 - deep) - (1 - share) * deep))
