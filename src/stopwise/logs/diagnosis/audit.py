@@ -105,7 +105,7 @@ def worthwhile(cascade: Cascade, rates: Floats) -> list[int]:
 
     Examples
     --------
-    >>> worthwhile(Cascade([0.1, 0.1, 0.2]), np.array([0.05, 0.4, 0.1]))
+    >>> worthwhile(Cascade([0.1, 0.1, 0.2]), np.array([0.05, 0.4, 0.3]))
     [0, 2]
     """
     pairs = cascade.pairs()

@@ -92,7 +92,7 @@ def diagnose(
     ...     _ = path.write_text("context.blur,output.small,output.large\n" + rows)
     ...     found = diagnose(Log(path), Cascade([0.01, 0.3]))
     >>> found.verdict.answer
-    'probably'
+    'labels needed'
     >>> [round(arm.stops.value, 2) for arm in found.arms]
     [0.67, 0.33]
     """
