@@ -234,7 +234,7 @@ def _disagreement(diagnosis: Diagnosis) -> ReportSection:
     names = [_tabled(one.name) for one in diagnosis.arms]
     rows: list[tuple[Value, ...]] = []
     for p in diagnosis.pairs:
-        pays = "yes" if p.rate.value >= p.gap else "no"
+        pays = "yes" if p.rate.value >= p.gap / diagnosis.error_cost else "no"
         rate = _cell(p.rate, p.rows, 100)
         rows.append((names[p.first], names[p.second], p.rows, rate, p.gap, pays))
     heads = ("from", "to", "rows", "disagree, %", "cost of the step", "could pay on average")

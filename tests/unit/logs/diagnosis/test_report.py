@@ -202,6 +202,26 @@ def test_answers_are_listed_and_those_of_one_arm_flagged() -> None:
     assert "too many different answers to list" in none.text
 
 
+def test_a_warning_is_above_the_recommendation(tmp_path: Path) -> None:
+    notes = ("Warning: an answer of 'slow' alone.", *labelled().notes)
+    head = Written(changed(labelled(), notes=notes), tmp_path).text.partition("Contents")[0]
+    assert 0 < head.find(notes[0]) < head.find("Recommended: ")
+
+
+def test_in_a_currency_steps_are_compared_in_errors() -> None:
+    """Ten times the amounts, where an error costs ten: the same steps can pay."""
+
+    def pays(found: Diagnosis) -> list[object]:
+        return [row[-1] for row in section(found, "disagreement").panels[0].table.rows]
+
+    found = labelled()
+    dear = changed(
+        found, error_cost=10.0, pairs=tuple(changed(p, gap=10 * p.gap) for p in found.pairs)
+    )
+    assert pays(dear) == pays(found)
+    assert set(pays(found)) == {"yes"}
+
+
 def test_interrupted_while_drawing_nothing_is_left(tmp_path: Path) -> None:
     def interrupt(stage: str, done: int, of: int) -> None:
         if done == 1:
