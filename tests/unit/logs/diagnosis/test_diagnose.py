@@ -237,6 +237,34 @@ def test_costs_are_in_one_unit(text_log):
     assert diagnose(log, TWO).notes[1] == "Costs are in units of one wrong answer."
 
 
+@pytest.mark.parametrize("labelled", [0.0, 0.2])
+def test_with_prices_only_the_unit_changes(tmp_path, labelled):
+    drawn = good_cascade(2000, 0)
+    log = log_of(tmp_path, drawn, labelled=labelled)
+    prices = 50 * drawn.cascade.costs
+    one = diagnose(log, drawn.cascade)
+    dear = diagnose(log, sw.Cascade.from_prices(prices, 50, drawn.cascade.names))
+    assert (one.error_cost, dear.error_cost) == (1.0, 50.0)
+
+    def amounts(found):
+        values = [x for arm in found.arms for x in (arm.cost, arm.total)]
+        values += [*found.saving.per_round, found.plan.gap, found.logged_cost]
+        values += [found.recommendation.cost, *found.recommendation.loss]
+        values += [x for p in found.pairs for x in [p.gap]] + [p.cost for p in found.frontier]
+        if found.audit is not None:
+            values += [*found.audit.lost, *found.audit.rule_loss, *found.audit.best_fixed_loss]
+            values += [x for over in found.audit.over_fixed for x in over]
+            values += [x for arm in found.arms for x in arm.loss]
+        return np.array(values)
+
+    assert amounts(dear) == pytest.approx(50 * amounts(one))
+    assert [p.weight for p in dear.frontier] == [p.weight for p in one.frontier]
+    assert dear.verdict.headline == one.verdict.headline
+    assert dear.recommendation.name == one.recommendation.name
+    assert (dear.plan.labels, dear.plan.needed) == pytest.approx((one.plan.labels, one.plan.needed))
+    assert dear.saving.share.value == pytest.approx(one.saving.share.value)
+
+
 def test_costs_have_their_weights(text_log):
     log = text_log("output.one output.two output.three", [("a", "b", "a")] * 60)
     cascade = sw.Cascade([0.1, 0.7, 0.3], tradeoff=[0.3, 0.3, 0.7])
