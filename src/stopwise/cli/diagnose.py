@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 STYLES = {"held": "bold green", "open": "bold yellow", "failed": "bold red"}  # by badge
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 DEGREE = (
-    "Degree of the polynomial that models disagreement. Try 2 if the report says that predictions "
-    "do not fit."
+    "Degree of the polynomial that models disagreement. The report suggests a higher one only if "
+    "it predicts held-out rows better."
 )
 LABEL_ROWS = (
-    "Write the rows to label: random ones in which arms disagree, as many as settle whether the "
-    "last arm is worth its cost."
+    "Write the rows to label: random ones in which arms disagree, as many as the headline says are "
+    "needed."
 )
 
 

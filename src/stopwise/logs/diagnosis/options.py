@@ -65,7 +65,7 @@ def recommended(
     if plan.rows:
         todo += " (--label-rows FILE.csv writes which)"
     until, _, reason = found.sentence.removeprefix("Recommended: ").partition("; ")
-    sentence = f"Recommended: {todo}; until then {until}: {reason}"
+    sentence = f"Recommended: {todo}; until then {until} ({reason.removesuffix('.')})."
     return msgspec.structs.replace(found, sentence=sentence)
 
 

@@ -73,7 +73,7 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
     ends = f" (95 %: {ends.removesuffix(')')}{PERCENT})" if ends else ""
     saved, words = _saved(diagnosis)
     reach = f" (95 %: {number(1000 * saved.low)} to {number(1000 * saved.high)})"
-    unit = "wrong answers" if diagnosis.error_cost == 1 else "at your prices"
+    unit = "in wrong answers" if diagnosis.error_cost == 1 else "at your prices"
     return (
         Number(
             "Saved in 1,000 rounds",
