@@ -30,10 +30,13 @@ def test_a_pipe_gets_a_table_and_the_conclusions(stopwise: Run, log: Path, tmp_p
     assert sorted(names) == ["thompson:scale=0.5", "uss-pd:sigma=0.05"]
     for arm in ARMS:
         assert re.search(rf"^ *always {arm} .*100.*%", done.stdout, re.MULTILINE)
-    cost = found["policies"][0]["cost"]["value"]
-    less = 1 - cost / found["costs"][-1]
+    chosen = found["recommendation"]
+    less = 1 - chosen["cost"] / found["costs"][-1]
     text = flat(done.stdout)
-    assert f"{names[0]} would have cost {cost:.3g} a round, {100 * less:.0f} % less than" in text
+    assert text.count("Recommended: ") == 1
+    assert chosen["sentence"].replace("\xa0", " ") in text.replace("\xa0", " ")
+    assert f" would have cost {chosen['cost']:.3g} a round, {100 * less:.0f} % less than" in text
+    assert f"Answers of large: {found['answers']['listed'][0]['answer']} " in text
     assert "every decision could be looked up in the log" in text
     stages = [line.split(" ")[0] for line in done.stderr.splitlines() if re.search(r"\d/\d", line)]
     assert list(dict.fromkeys(stages))[:2] == ["reading", "replaying"]
@@ -77,6 +80,21 @@ def test_a_log_that_ends_early_is_not_compared(stopwise: Run, tmp_path: Path) ->
     assert "no totals" in text
     assert "best fixed" not in text
     assert len(re.findall(r"\bof 600 +of 600\b", done.stdout)) == 3  # the policy, rules, small
+
+
+def test_with_prices_all_is_in_the_currency(stopwise: Run, log: Path, tmp_path: Path) -> None:
+    words = ("--policy", "uss-laplace", "--error-cost", "200", "--budget", "30")
+    done = stopwise("replay", log.name, "--prices", "4,20,50", *words)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "visits-replay" / "replay.json").read_bytes())
+    assert found["costs"] == [4.0, 24.0, 74.0]
+    text = flat(done.stdout)
+    assert re.search(r"always large .* 74 ", text)
+    assert "in the currency of your prices (one wrong answer costs 200)" in text
+    assert text.count("Recommended: ") == 1
+    assert found["recommendation"]["cost"] <= 30
+    low = stopwise("replay", log.name, "--prices", "4,20,50", *words[:-1], "3")
+    assert "Recommended: always rules; nothing here costs at most 3 a round" in flat(low.stdout)
 
 
 def test_the_same_command_gives_the_same_bytes(stopwise: Run, log: Path) -> None:
@@ -164,7 +182,9 @@ def test_tenants_and_a_target_are_in_the_words_and_in_the_file(
     assert "replaying" in done.stderr
     text = flat(done.stdout)
     found = json.loads((tmp_path / "visits-replay" / "replay.json").read_bytes())
-    assert f"the best is uss-pd with weight {found['weight']:g}." in text
+    assert found["recommendation"]["cost"] <= 0.2
+    assert found["recommendation"]["sentence"].replace("\xa0", " ") in text.replace("\xa0", " ")
+    assert text.count("Recommended: ") == 1
     assert "3 values of clinic, each with policies of its own." in text
     assert {name: one["rounds"] for name, one in found["tenants"].items()} == dict.fromkeys(
         ("north", "south", "east"), 500
@@ -180,7 +200,6 @@ def test_tenants_and_a_target_are_in_the_words_and_in_the_file(
         (("--by", "ward"), "no column 'ward'"),
         (("--cost-weights", "1,x"), "'x'; write numbers as in 0.01,0.24"),
         (("--cost-weights", "0"), "weights must be"),
-        (("--target-error", "0.1", "--budget", "1"), "and no budget"),
         (("--by", "label", "--address", "127.0.0.1:1"), "is for the engine 'dask'"),
     ],
 )

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 STYLES = {"held": "bold green", "open": "bold yellow", "failed": "bold red"}  # by badge
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 DEGREE = (
-    "Degree of the polynomial that models disagreement. Try 2 if the report says that predictions "
-    "do not fit."
+    "Degree of the polynomial that models disagreement. The report suggests a higher one only if "
+    "it predicts held-out rows better."
 )
 LABEL_ROWS = (
-    "Write the rows to label: random ones in which arms disagree, as many as settle whether the "
-    "last arm is worth its cost."
+    "Write the rows to label: random ones in which arms disagree, as many as the headline says are "
+    "needed."
 )
 
 
@@ -100,20 +100,26 @@ def _summarise(console: "Console", found: "Diagnosis") -> None:
     from rich.text import Text
 
     from stopwise.logs.diagnosis.sections import main_numbers
-    from stopwise.logs.diagnosis.verdict import ANSWERS
+    from stopwise.logs.diagnosis.verdict import BADGES
     from stopwise.reporting.wording import number, plain, plural
 
     for warning in (note for note in found.notes if note.startswith("Warning: ")):
         console.print(Text(plain(warning), "bold yellow"))
-    answer = found.verdict.answer
-    headline, sign, badge = ANSWERS[answer]
-    verdict = Text.assemble((f"\n{sign} {answer}", STYLES[badge]), "  ", (headline, "bold"))
-    console.print(verdict, Text(plain(found.verdict.reason) + "\n"), _arms(found), sep="\n")
+    for arm in range(len(found.arms)):
+        words = f"Answers of {found.arms[arm].name}: {found.answers.of(arm)}"
+        console.print(Text(plain(words), "dim"))
+    answer, headline = found.verdict.answer, found.verdict.headline
+    sign, badge = BADGES[answer]
+    verdict = Text.assemble((f"\n{sign} {answer}", STYLES[badge]), "  ", (plain(headline), "bold"))
+    recommended = Text(plain(found.recommendation.sentence), "bold")
+    reason = Text(plain(found.verdict.reason) + "\n")
+    console.print(verdict, recommended, reason, _arms(found), sep="\n")
     for one in main_numbers(found):
         console.print(Text(plain(f"{one.label}: {one.number} {one.words}.").replace("`", "")))
     for one in found.tenants:
         saved = "–" if one.saving is None else number(1000 * one.saving.per_round.value)
-        console.print(Text(f"  {one.name or 'none'}: {saved} in {plural(one.rows, 'round')}"))
+        rows = plural(one.rows, "row")
+        console.print(Text(f"  {one.name or 'none'}: {saved} saved in 1,000 rounds ({rows})"))
     console.print()
     for point in found.verdict.points:
         console.print(Text(f"• {plain(point)}"))
@@ -127,12 +133,18 @@ def _arms(found: "Diagnosis") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from stopwise.reporting.wording import number, percent, short
+    from stopwise.logs.units import unit_in_words
+    from stopwise.reporting.wording import number, percent, plural, short
 
-    unit = "costs in units of one wrong answer"
-    table = Table("arm", box=box.SIMPLE_HEAD, pad_edge=False, caption=unit)
-    heads = ["would stop here", "own cost", "total cost", "differs from last", "wrong (labels)"]
-    for heading in heads[: 4 if found.audit is None else 5]:
+    caption = f"costs {unit_in_words(found.error_cost)}"
+    heads = ["would stop here", "own cost", "total cost", "differs from last"]
+    if found.audit is not None:
+        heads.append("wrong, if always used")
+        caption += f"; wrong: of {plural(found.audit.rows, 'labelled row')}"
+        if found.audit.differing:
+            caption += ", without errors that all arms share"
+    table = Table("arm", box=box.SIMPLE_HEAD, pad_edge=False, caption=caption)
+    for heading in heads:
         table.add_column(heading, justify="right")
     for arm in found.arms:
         stops, differs = percent(arm.stops.value), percent(arm.disagreement.value)

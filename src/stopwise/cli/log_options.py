@@ -52,7 +52,10 @@ class LogOptions:
     log: Annotated[Path, typer.Argument(metavar="LOG", help=LOG, show_default=False)]
     costs: Annotated[str, typer.Option(metavar="C,C,…", help=COSTS, show_default=False)] = ""
     prices: Annotated[
-        str, typer.Option(metavar="P,P,…", help="Instead of --costs: amounts of money.")
+        str,
+        typer.Option(
+            metavar="P,P,…", help="Instead of --costs: amounts of money, as all results then."
+        ),
     ] = ""
     error_cost: Annotated[
         float | None, typer.Option(min=1e-9, metavar="E", help=ERROR_COST, show_default=False)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 FIELDS = {  # of a line, by heading
     "cost": "cost",
-    "unlike": "disagreement",
-    "cost + unlike": "cost_and_disagreement",
+    "disagrees": "disagreement",
+    "cost + disagrees": "cost_and_disagreement",
     "wrong": "error",
     "total loss": "loss",
-    "paid": "money",
+    "actual cost": "money",
     "as in log": "as_played",
 }
-SHARES = ("unlike", "wrong", "as in log")
+SHARES = ("disagrees", "wrong", "as in log")
 NARROWEST = 80  # columns of a terminal in which a table fits
 MOST_UNBROKEN = 14  # characters of a name that are not broken where the terminal is narrow
 
@@ -53,15 +53,30 @@ def replay(
         bool, typer.Option("--answers", help="Let policies see which arms have agreed so far.")
     ] = False,
     cost_weights: Annotated[
-        str, typer.Option(metavar="W,W,…", help="Multiply the costs by each of these in turn.")
+        str,
+        typer.Option(
+            metavar="W,W,…",
+            help="Create policies with the costs multiplied by each of these in turn. Results are "
+            "at your own costs.",
+        ),
     ] = "",
     target_error: Annotated[
         float | None,
-        typer.Option(min=0, max=1, metavar="E", help="Find the least cost of at most this error."),
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="E",
+            help="Recommend only what is wrong in at most this share of rounds; needs labels.",
+        ),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=0, metavar="C", help="Find the least error with at most this mean cost."),
+        typer.Option(
+            min=0,
+            metavar="C",
+            help="Recommend only what costs at most this much a round on average, in the unit of "
+            "--costs or --prices.",
+        ),
     ] = None,
 ) -> None:
     r"""Find out what policies would have done with a log.
@@ -83,11 +98,13 @@ def replay(
 
         stopwise replay live.jsonl --costs 0.01,0.24,0.25 --policy before.stopwise
 
-    For each hospital on its own; or the costs to use, for answers that are wrong in 5 % at most:
+    For each hospital on its own; or for answers that are wrong in 5 % at most, or cost 4 € at most:
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25 --by hospital
 
         stopwise replay visits.parquet --costs 0.01,0.24,0.25 --target-error 0.05
+
+        stopwise replay visits.parquet --prices 1,6,9 --error-cost 50 --budget 4
 
     Results go to LOG-replay, unless --out names another folder.
     """
@@ -124,7 +141,11 @@ def replay(
     else:
         console.print()
         for note in found.notes:
-            console.print(note, markup=False, highlight=False, style="bold yellow")
+            style = "bold yellow" if note.startswith("Warning: ") else None
+            console.print(note, markup=False, highlight=False, style=style)
+        for arm, name in enumerate(found.arms):
+            words = f"Answers of {name}: {found.answers.of(arm)}"
+            console.print(words, markup=False, highlight=False, style="dim")
         for name, words in found.columns.items():
             if words != AS_IT_IS:
                 console.print(f"{name}: {words}", markup=False, highlight=False, style="dim")
@@ -132,7 +153,8 @@ def replay(
         console.print(_table(found), crop=False)  # wider if need be: no number is cut
         console.width = room
         for sentence in found.sentences[len(found.notes) :]:
-            console.print(sentence, markup=False, highlight=False)
+            style = "bold" if sentence.startswith("Recommended: ") else None
+            console.print(sentence, markup=False, highlight=False, style=style)
         console.print()
     where = f"Everything is in {folder / 'replay.json'}"
     console.print(where, markup=False, highlight=False, soft_wrap=True)
@@ -144,21 +166,22 @@ def _table(found: "Replay") -> "Table":
     from rich.text import Text
 
     lines = (*found.policies, *found.fixed)
-    columns = ["cost", "unlike"]
-    columns += ["cost + unlike"] if found.judged_by == "cost + disagreement" else []
+    columns = ["cost", "disagrees"]
+    columns += ["cost + disagrees"] if found.judged_by == "cost + disagreement" else []
     columns += ["wrong", "total loss"] if found.labelled else []
-    columns += ["paid"] if any(one.money is not None for one in lines) else []
+    columns += ["actual cost"] if any(one.money is not None for one in lines) else []
     columns += ["as in log"] if any(one.as_played is not None for one in lines) else []
     columns += ["rounds"] if not found.exact else []
     cells = [[_cell(one, column, found) for column in columns] for one in lines]
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=Text(_caption(found)))
+    caption = Text(_caption(found))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, caption=caption)
     longest = max(len(word) for one in lines for word in ("always", *one.name.split()))
     table.add_column("", overflow="fold", min_width=min(longest, MOST_UNBROKEN))
     shares = ["/".join(f"{100 * one.value:.0f}" for one in line.depths) for line in lines]
     table.add_column("stops at (%)", justify="right", width=max(5, *map(len, shares)))
     for k, column in enumerate(columns):
-        heading = f"unlike {found.arms[-1]}" if column == "unlike" else column
+        heading = f"disagrees with {found.arms[-1]}" if column == "disagrees" else column
         widest = max(len(line) for row in cells for line in row[k].plain.split("\n"))
         widest = max(widest, *(min(len(word), MOST_UNBROKEN) for word in heading.split()))
         table.add_column(Text(heading, overflow="fold"), justify="right", width=widest)
@@ -167,9 +190,16 @@ def _table(found: "Replay") -> "Table":
         name = Text(one.name if fixed < 0 else f"always {one.name}")
         if fixed == found.best_fixed:
             name.append("\nbest fixed", "dim")
+        if _is_recommended(one, fixed >= 0, found):
+            name.append("\nrecommended", "bold")
         stops = shares[k] if one.rounds else "–"
         table.add_row(name, stops, *cells[k], end_section=fixed == -1)
     return table
+
+
+def _is_recommended(one: "CandidateResult", fixed: bool, found: "Replay") -> bool:
+    chosen = found.recommendation
+    return chosen is not None and (chosen.name, chosen.kind == "fixed depth") == (one.name, fixed)
 
 
 def _cell(one: "CandidateResult", column: str, found: "Replay") -> "Text":
@@ -189,7 +219,7 @@ def _cell(one: "CandidateResult", column: str, found: "Replay") -> "Text":
     cell = Text(words + unit)
     if off:
         cell.append(f"\n±{reach}", "dim")
-    if "unlike" in column and one.compared < one.rounds:
+    if "disagrees" in column and one.compared < one.rounds:
         cell.append(f"\nof {one.compared:,}", "dim")
     return cell
 
@@ -202,4 +232,6 @@ def _caption(found: "Replay") -> str:
     if not found.exact:
         rest = "numbers cover only rounds that can be evaluated, and are no totals"
     rounds = plural(found.rounds, "round")
+    if found.weight != 1:
+        rest += f"; policies with weight {found.weight:g}, amounts at your own costs"
     return f"{rounds}{labels}, stops at {'/'.join(found.arms)}; ± at 95 %; {rest}"

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.logs.cells import EXACT, Cells, Family, RowBatch, parsed
+from stopwise.logs.cells import EXACT, Cells, Family, RowBatch, is_blank, parsed
 from stopwise.logs.problems import MOST, Problems
 
 Codes: TypeAlias = list[NDArray[np.int64]]
@@ -58,6 +59,24 @@ def normalised(batch: RowBatch, name: str) -> Cells:
     null = cells.null | (codes == index.get("", -1))
     neither = {row: cell for row, cell in wrong if cell.family is None}  # a text nor a number
     return Cells("text", codes, null, tuple(index), neither)
+
+
+def without_blanks(cells: Cells, answered: NDArray[np.bool_]) -> Cells:
+    """Return a column in which blank texts are missing, as empty cells are in CSV.
+
+    ``answered`` says of each row whether its ``stop`` records that the arm did answer: there an
+    empty text is what it said.
+
+    Examples
+    --------
+    >>> cells = Cells("text", np.array([0, 1, 0]), np.zeros(3, dtype=np.bool_), ("", "cat"))
+    >>> without_blanks(cells, np.array([False, False, True])).null.tolist()
+    [True, False, False]
+    """
+    if cells.family != "text":
+        return cells
+    blank = np.array([is_blank(word) for word in cells.words] or [False])
+    return msgspec.structs.replace(cells, null=cells.null | (blank[cells.values] & ~answered))
 
 
 def _family(

@@ -60,6 +60,8 @@ def gather(values: Sequence[Any], use: Use = "answer") -> Cells:
     """
     if use == "text":  # whatever they are
         values = [None if value is None else str(value) for value in values]
+    elif use == "answer" and any(isinstance(value, int | float) for value in values):
+        values = [None if isinstance(v, str) and is_blank(v) else v for v in values]
     null = np.array([value is None for value in values], dtype=np.bool_)
     types: set[type] = set(map(type, values)) - {type(None)}
     if types == {str}:
@@ -91,6 +93,11 @@ def gather(values: Sequence[Any], use: Use = "answer") -> Cells:
         }
     rest = gather([None if row in wrong else value for row, value in enumerate(values)], use)
     return msgspec.structs.replace(rest, wrong=wrong)
+
+
+def is_blank(text: str) -> bool:
+    """Return whether a text has no characters but space."""
+    return not text.strip()
 
 
 def parsed(text: str) -> int | float | str | None:

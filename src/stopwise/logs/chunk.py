@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.logs.answers import encode, normalised
-from stopwise.logs.cells import Family, RowBatch
+from stopwise.logs.answers import encode, normalised, without_blanks
+from stopwise.logs.cells import Family, RowBatch, is_blank
 from stopwise.logs.columns import Layout
 from stopwise.logs.encoding import Column, Encoding, column_numbers
 from stopwise.logs.problems import MOST, Problems
@@ -64,6 +64,9 @@ def make_chunk(
     answers = [batch.cells(name, "answer") for name in layout.answers]
     if normalise:
         answers = [normalised(batch, name) for name in layout.answers]
+    stop = _named_arms(batch, layout.stop, layout)
+    # the label comes after the arms, so no stop reaches it
+    answers = [without_blanks(cells, stop >= i) for i, cells in enumerate(answers)]
     columns, values, family = encode(answers, layout.answers, expected, problems)
     outputs = columns[: len(layout.arms)]
     labels = columns[-1] if layout.label is not None else np.full(batch.n, -1)
@@ -144,19 +147,28 @@ def _arm_name(layout: Layout, arm: int) -> str:
 
 
 def _arms(batch: RowBatch, name: str | None, layout: Layout, problems: Problems) -> Ints:
-    """Return arms given by name or 0-based number; −1 where none is given."""
+    """Return the arms in a column, −1 where there is none, and record cells that name no arm."""
+    arms = _named_arms(batch, name, layout)
+    if name is not None:
+        cells = batch.cells(name, "text")
+        naming = (
+            f"it must name an arm ({', '.join(map(repr, layout.arms))}) or give its number, from "
+            f"0 to {len(layout.arms) - 1}"
+        )
+        problems.where(arms == -2, name, lambda row: f"is {cells.describe(row)}; {naming}")
+    return arms
+
+
+def _named_arms(batch: RowBatch, name: str | None, layout: Layout) -> Ints:
+    """Return arms given by name or 0-based number: −1 where none is given, −2 for other cells."""
     if name is None:
         return np.full(batch.n, -1)
     cells, k = batch.cells(name, "text"), len(layout.arms)
     known = {f"{i}{end}": i for i in range(k) for end in ("", ".0")}
     known |= {arm: i for i, arm in enumerate(layout.arms)}
-    arms = np.array([known.get(word, -2) for word in cells.words] or [-2])[cells.values]
+    codes = [-1 if is_blank(word) else known.get(word, -2) for word in cells.words]
+    arms = np.array(codes or [-2])[cells.values]
     arms[cells.null] = -1
-    naming = (
-        f"it must name an arm ({', '.join(map(repr, layout.arms))}) or give its number, from 0 "
-        f"to {k - 1}"
-    )
-    problems.where(arms == -2, name, lambda row: f"is {cells.describe(row)}; {naming}")
     return arms
 
 

@@ -1,39 +1,82 @@
-"""What arms answer, and labels: those that write it differently disagree always, for no reason."""
+"""The distinct answers of each arm and of the labels, counted; and those that look misspelled."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from itertools import combinations, starmap
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 
+from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH, unlike_labels
 from stopwise.logs.answers import normal
-from stopwise.logs.chunk import Chunk
+from stopwise.logs.chunk import Chunk, Ints
+from stopwise.reporting.wording import listed, percent, plural, short
 
-MOST = 1000  # distinct answers of an arm that are looked at
+MOST = 1000  # distinct answers of an arm that are counted
+LISTED = 50  # in the results
 SHOWN = 8
+LONGEST = 80  # letters of an answer in the results
+MATTERS = 0.02  # the share of the cost of running every arm that decides whether answers matter
 
-Arm: TypeAlias = tuple[str, dict[Any, None]]  # its name and answers
+Arm: TypeAlias = tuple[str, dict[Any, int]]  # its name, and how often it gave each answer
+
+
+class AnswerCount(msgspec.Struct, frozen=True):
+    """A distinct answer: how many rows of each arm have it, and how many labels.
+
+    ``only`` is the arm that alone uses it; None if several do, or none.
+    """
+
+    answer: str | int | float
+    arms: tuple[int, ...]
+    labels: int
+    only: str | None
+
+
+class AnswerTable(msgspec.Struct, frozen=True):
+    """The most frequent answers, with their counts.
+
+    ``distinct`` says how many different answers each arm has, ``unlisted`` how many rows of each
+    have an answer that is not ``listed``. If an arm has 1,000 or more, none are listed.
+    """
+
+    listed: tuple[AnswerCount, ...]
+    distinct: tuple[int, ...]
+    unlisted: tuple[int, ...]
+
+    def of(self, arm: int) -> str:
+        """Return the answers of an arm in words, the most frequent first."""
+        if not self.listed:
+            return f"{self.distinct[arm]:,} different ones or more"
+        mine = [one for one in self.listed if one.arms[arm]]
+        words = [f"{_word(one.answer)} {one.arms[arm]:,}" for one in mine[:SHOWN]]
+        rest = self.distinct[arm] - len(words)
+        return ", ".join(words) + (f" and {rest:,} more" if rest else "")
 
 
 class Vocabulary:
     """The distinct answers of each arm, and whether any label ever equals one."""
 
     def __init__(self, arms: Sequence[str]) -> None:
-        self._answers: dict[str, dict[Any, None]] = {arm: {} for arm in arms}
+        self._answers: dict[str, dict[Any, int]] = {arm: {} for arm in arms}
+        self._labels: dict[Any, int] = {}
+        self._outputs = [0] * len(arms)  # rows that each arm answered
         self._rows = 0
         self.labelled = 0  # rounds that have a label and an output
         self._equal = False
         self._first = ("", "")  # label and output of the first of them
 
     def watch(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-        """Yield chunks, and note the answers in them."""
+        """Yield chunks, and count the answers in them."""
         for chunk in chunks:
             self._rows += chunk.n
-            for codes, found in zip(chunk.codes.T, self._answers.values(), strict=True):
-                if len(found) < MOST:
-                    known = np.unique(codes[codes >= 0])[:MOST].tolist()
-                    found.update(dict.fromkeys(map(chunk.meaning, known)))
+            for arm, found in enumerate(self._answers.values()):
+                codes = chunk.codes[:, arm]
+                self._outputs[arm] += int((codes >= 0).sum())
+                _count(chunk, codes, found)
+            _count(chunk, chunk.labels, self._labels)
             both = chunk.labelled
             if not self.labelled and both.any():
                 pair = chunk.labels[both][0], chunk.codes[both][0, 0]
@@ -48,16 +91,90 @@ class Vocabulary:
         self._first = self._first if self.labelled else other._first
         self.labelled += other.labelled
         self._equal |= other._equal
+        self._outputs = [a + b for a, b in zip(self._outputs, other._outputs, strict=True)]
         for arm, found in other._answers.items():
-            self._answers[arm] |= dict.fromkeys([*found][: MOST - len(self._answers[arm])])
+            _add(self._answers[arm], found)
+        _add(self._labels, other._labels)
 
-    def doubts(self) -> tuple[str, ...]:
-        """Say which arms seem to mean the same by different words."""
-        return tuple(filter(None, starmap(self._doubt, combinations(self._answers.items(), 2))))
+    def table(self) -> AnswerTable:
+        """Return the most frequent answers, with their counts."""
+        arms = list(self._answers.values())
+        total: dict[Any, int] = {}
+        for found in (*arms, self._labels):
+            for answer, n in found.items():
+                total[answer] = total.get(answer, 0) + n
+        ordered = sorted(total, key=lambda answer: (-total[answer], str(answer)))[:LISTED]
+        if self._uncounted():
+            ordered = []
+        counts = [tuple(found.get(answer, 0) for found in arms) for answer in ordered]
+        rows = tuple(
+            AnswerCount(
+                short(answer, LONGEST) if isinstance(answer, str) else answer,
+                of,
+                self._labels.get(answer, 0),
+                self._only(answer),
+            )
+            for answer, of in zip(ordered, counts, strict=True)
+        )
+        kept = [sum(of[arm] for of in counts) for arm in range(len(arms))]
+        return AnswerTable(
+            listed=rows,
+            distinct=tuple(map(len, arms)),
+            unlisted=tuple(n - k for n, k in zip(self._outputs, kept, strict=True)),
+        )
+
+    def doubts(self, cascade: Cascade) -> tuple[str, ...]:
+        """Say which arms seem to mean the same by different words, and which words to check.
+
+        Answers that one arm alone gives, and no label, count as disagreement with every other arm.
+        In a share s of the rows they can cost up to s a round, in units of one error: they are
+        named if that is more than `MATTERS` of what running every arm costs. Arms of which most
+        answers are like that give free text, or have another vocabulary.
+        """
+        alike = starmap(self._doubt, combinations(self._answers.items(), 2))
+        least = MATTERS * float(cascade.cumulative[-1])
+        alone = (self._alone(arm, least) for arm in range(len(self._answers)))
+        return tuple(filter(None, (*alike, *alone)))
 
     def unlike(self) -> str | None:
         """Return how labels differ from outputs, if none of many is the output of any arm."""
         return unlike_labels(self._equal, self.labelled, *self._first)
+
+    def _uncounted(self) -> bool:
+        """Return whether an arm, or the labels, have too many different answers to count."""
+        return any(len(found) >= MOST for found in (*self._answers.values(), self._labels))
+
+    def _only(self, answer: Any) -> str | None:
+        """Return the arm that alone gives an answer."""
+        using = [arm for arm, found in self._answers.items() if answer in found]
+        return using[0] if len(using) == 1 else None
+
+    def _alone(self, arm: int, least: float) -> str | None:
+        if self._uncounted():
+            return None
+        name, found = list(self._answers.items())[arm]
+        mine = [a for a in found if self._only(a) == name and a not in self._labels]
+        share = sum(found[answer] for answer in mine) / max(self._outputs[arm], 1)
+        if not least < share < 0.5 or self._rows < ENOUGH:
+            return None
+        mine.sort(key=lambda answer: -found[answer])
+        words = [self._suspect(answer, found[answer]) for answer in mine[:SHOWN]]
+        more = f", and {len(mine) - SHOWN:,} others" if len(mine) > SHOWN else ""
+        what = "an answer" if len(mine) == 1 else "answers"
+        return (
+            f"{what} of {name!r} alone in {percent(share)} of its rows: {listed(words)}{more}; "
+            "this counts as disagreement with every other arm: correct what is misspelled"
+        )
+
+    def _suspect(self, answer: Any, n: int) -> str:
+        """Return an answer in words, with the similar one that other arms give, if there is one."""
+        words = f"{_word(answer)} ({plural(n, 'row')}"
+        if isinstance(answer, str):
+            others = {a for found in self._answers.values() for a in found if not self._only(a)}
+            texts = sorted(str(a) for a in others | self._labels.keys())
+            if close := get_close_matches(answer, texts, n=1):
+                words += f"; did you mean {_word(close[0])}?"
+        return f"{words})"
 
     def _doubt(self, one: Arm, other: Arm) -> str | None:
         (name, first), (second_name, second) = one, other
@@ -76,6 +193,24 @@ class Vocabulary:
         if alike:
             advice = "--normalise-answers, Log(normalise_answers=True) reads them alike"
         return f"{name!r} and {second_name!r} {words}; {advice}"
+
+
+def _count(chunk: Chunk, codes: Ints, found: dict[Any, int]) -> None:
+    """Count answers, until there are too many different ones."""
+    if len(found) < MOST:
+        known, counts = np.unique(codes[codes >= 0], return_counts=True)
+        pairs = zip(known[:MOST].tolist(), counts.tolist(), strict=False)
+        _add(found, {chunk.meaning(code): n for code, n in pairs})
+
+
+def _add(found: dict[Any, int], more: dict[Any, int]) -> None:
+    for answer, n in more.items():
+        if answer in found or len(found) < MOST:
+            found[answer] = found.get(answer, 0) + n
+
+
+def _word(answer: Any) -> str:
+    return repr(short(answer, LONGEST) if isinstance(answer, str) else answer)
 
 
 def _listed(found: Iterable[Any]) -> str:

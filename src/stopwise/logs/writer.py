@@ -13,7 +13,7 @@ import numpy as np
 
 from stopwise.errors import InvalidLogError
 from stopwise.logs.answers import mixed
-from stopwise.logs.cells import EXACT, describe_value
+from stopwise.logs.cells import EXACT, describe_value, is_blank
 from stopwise.logs.columns import Row, fields_of
 from stopwise.logs.formats.registry import FORMATS, RowWriter, format_of
 from stopwise.records import Round
@@ -106,11 +106,13 @@ class LogWriter(AbstractContextManager["LogWriter"]):
     def write(self, done: Round, label: Any = None) -> None:
         """Write a round, as `Runner` returns it, with the right answer if it is known.
 
-        Outputs must be numbers, bools or text.
+        Outputs must be numbers, bools or text. A blank label counts as unknown.
         """
         with self._lock:
             if self._closed:
                 raise InvalidLogError(f"{self.path.name} is closed: nothing more can be written")
+            if isinstance(label, str) and is_blank(label):
+                label = None
             if label is not None and not self._labels:
                 raise self._refused(done, "has a label; open the log with labels=True")
             answered = self._check_arms(done)

@@ -17,6 +17,7 @@ import stopwise as sw
 from stopwise.errors import InvalidContextError, InvalidLogError, InvalidParameterError
 from stopwise.logs.columns import Columns
 from stopwise.logs.encoding import Column
+from tests.unit.logs.test_log import save
 
 N = 600
 CITIES = ["Paris", "Rome", "Oslo"]
@@ -68,6 +69,54 @@ def test_the_same_log_in_any_form_gives_the_same_replay(tmp_path: Path) -> None:
     assert {form: replayed(sw.Log(one, name="log")) == wanted for form, one in forms.items()} == (
         dict.fromkeys(forms, True)
     )
+
+
+def test_empty_texts_are_missing_in_every_form(tmp_path: Path) -> None:
+    """As in CSV: otherwise an empty label makes every arm wrong, and an empty output an answer."""
+    columns = {name: column for name, column in messy().items() if name == "context.new"}
+    random, blank = np.random.default_rng(3), ["", None, " "]
+    quick, right, slow = (random.random(N) < share for share in (0.3, 0.9, 0.5))
+    label = np.where(quick, "yes", "no")
+    columns["output.quick"] = label.tolist()
+    answers = np.where(right, label, np.where(quick, "no", "yes")).tolist()
+    columns["output.slow"] = [
+        y if s else blank[k % 2] for k, (y, s) in enumerate(zip(answers, slow, strict=True))
+    ]
+    columns["label"] = [y if k % 5 == 0 else blank[k % 3] for k, y in enumerate(label.tolist())]
+    table, frame = pa.table(columns), pd.DataFrame(columns)
+    pq.write_table(table, tmp_path / "log.parquet")
+    pq.write_table(
+        pa.table(columns | {"label": table["label"].dictionary_encode()}),
+        tmp_path / "coded.parquet",
+    )
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    save(tmp_path / "log.jsonl", columns)
+    forms: dict[str, Any] = {
+        "parquet": tmp_path / "log.parquet",
+        "dictionary": tmp_path / "coded.parquet",
+        "lines": tmp_path / "log.jsonl",
+        "arrow": table,
+        "pandas": frame,
+        "pandas categories": frame.astype({"output.slow": "category"}),
+        "polars": pl.DataFrame(columns),
+        "duckdb": duckdb.from_arrow(table),
+    }
+    wanted = replayed(sw.Log(tmp_path / "log.csv", name="log"))
+    assert json.loads(wanted)["labelled"] == N // 5
+    assert json.loads(wanted)["truncated"] == int((~slow).sum())
+    assert {form: replayed(sw.Log(one, name="log")) == wanted for form, one in forms.items()} == (
+        dict.fromkeys(forms, True)
+    )
+    hole = pa.table({"output.quick": ["", "no"], "output.slow": ["no", "no"], "label": ["no", ""]})
+    with pytest.raises(InvalidLogError, match=r"row 1, column 'output\.quick': is empty, but"):
+        list(sw.Log(hole, Columns(context=())).chunks())
+
+
+def test_among_numbers_an_empty_text_is_missing(tmp_path: Path) -> None:
+    columns = {"context.x": [0.5, 0.1], "output.a": [1, 0], "output.b": [1, ""], "label": ["", 0]}
+    (chunk,) = sw.Log(save(tmp_path / "log.jsonl", columns)).chunks()
+    assert chunk.rounds.reach.tolist() == [1, 0]
+    assert (chunk.labels >= 0).tolist() == [False, True]
 
 
 def test_what_is_done_to_each_column() -> None:

@@ -166,11 +166,23 @@ def test_labels_texts_and_errors(path: Path) -> None:
 
 
 def test_csv_cells_that_no_reader_takes(tmp_path: Path) -> None:
-    with LogWriter(tmp_path / "log.csv", ARMS, ["x"], labels=True) as log:
-        with pytest.raises(InvalidLogError, match="200,000 characters"):
-            log.write(played("a" * 200_000))
-        with pytest.raises(InvalidLogError, match="empty label"):
-            log.write(played("a"), "")
+    with (
+        LogWriter(tmp_path / "log.csv", ARMS, ["x"], labels=True) as log,
+        pytest.raises(InvalidLogError, match="200,000 characters"),
+    ):
+        log.write(played("a" * 200_000))
+
+
+def test_a_blank_label_is_unknown_and_a_blank_output_is_what_the_arm_said(path: Path) -> None:
+    """The `stop` of the row tells an arm that said nothing from one that was not run."""
+    with LogWriter(path, ARMS, ["x"], labels=True) as log:
+        log.write(played("", "cat"), "")
+        log.write(played(""), " ")
+        log.write(played("cat", "cat"), "cat")
+    (chunk,) = Log(path).chunks()
+    assert chunk.rounds.reach.tolist() == [1, 0, 1]
+    assert chunk.rounds.differ[:, 0].tolist() == [1, 0, 0]
+    assert (chunk.labels >= 0).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,14 @@ import numpy as np
 
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH
-from stopwise.logs.chunk import Bytes, Floats
+from stopwise.logs.chunk import Bools, Bytes, Floats, Ints
 from stopwise.logs.diagnosis.findings import Audit, LabelPlan
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 from stopwise.logs.diagnosis.sampling import UNKNOWN, Sample
 from stopwise.reporting.intervals import Z95, Estimate, around, mean, wilson
 
-# Half a 95 % interval of the gain: planned for while nothing is known of it (heuristic), and the
-# least: nearer to the gain needed than that, either choice costs almost the same.
-PLANNED, LEAST = 0.1, 0.02
+# Nearer to the gain that is needed than this, either choice costs almost the same (heuristic).
+LEAST = 0.02
 
 
 def read_audit(cascade: Cascade, predicted: Floats, wrong: Bytes, added: int = 0) -> Audit:
@@ -38,6 +37,7 @@ def read_audit(cascade: Cascade, predicted: Floats, wrong: Bytes, added: int = 0
         best_fixed=best,
         best_fixed_loss=mean(fixed[:, best]),
         lost=mean(rule - fixed[:, best]),
+        over_fixed=tuple(mean(rule - fixed[:, i]) for i in range(cascade.n_arms)),
         differing=added > 0,
     )
 
@@ -55,24 +55,67 @@ def gain_where_they_disagree(labelled: Sample, pair: int, i: int, j: int) -> Est
     return around(float(better.mean()), spread / math.sqrt(rows.n))
 
 
-def plan_labels(cascade: Cascade, rows: Sample, labelled: Sample) -> LabelPlan:
+def plan_labels(cascade: Cascade, rows: Sample, labelled: Sample, stops: Ints) -> LabelPlan:
     """Return how many more labels answer the open question, and on which rows.
 
-    Arm j is worth C_j − C_i more than arm i if p_ij·gain ≥ C_j − C_i. The question is about the
-    last arm, beside the best cheaper one by the labels, if any. A gain is between −1 and 1, so n
-    rows in which i and j disagree give it to within 1.96/√n or better. Labels are drawn where any
-    arms disagree, so that they serve every pair.
+    Arm j is worth C_j − C_i more than arm i if p_ij·gain ≥ C_j − C_i, so the gain needed is
+    (C_j − C_i)/p_ij. The question is about the deepest arm that can be worth its cost on all rows
+    (`worthwhile`), beside the best cheaper one: by the labels, or else the deepest of those that
+    can. If only the first arm can, the question is whether the rule, which stops the rows at
+    ``stops``, is worth more than always that arm.
+
+    A gain is between −1 and 1, so n rows in which the two answers differ give it to within 1.96/√n
+    or better. While no gain is known, n is such that this tells the gain needed from none at all:
+    n = (1.96/needed)², and 30 at least. Labels are drawn where any arms disagree, so that they
+    serve every pair.
     """
-    i, j = cascade.n_arms - 2, cascade.n_arms - 1
-    if labelled.n >= ENOUGH:
-        i = int(np.argmin((labelled.wrong.mean(axis=0) + cascade.cumulative)[:j]))
-    k, some = cascade.pairs().index((i, j)), rows.differ.any(axis=1)
-    gap, rate = float(cascade.gaps[i, j]), float(rows.differ[:, k].mean())
-    gain, have = gain_where_they_disagree(labelled, k, i, j), int(labelled.differ[:, k].sum())
-    needed, width, n = gap / max(rate, 1e-9), PLANNED, (Z95 / PLANNED) ** 2
+    rates = rows.differ.mean(axis=0)
+    deepest = worthwhile(cascade, rates)
+    i, gain, have = 0, None, 0
+    if len(deepest) > 1:
+        j = deepest[-1]
+        i = deepest[-2]
+        if labelled.n >= ENOUGH:
+            i = int(np.argmin((labelled.wrong.mean(axis=0) + cascade.cumulative)[:j]))
+        k = cascade.pairs().index((i, j))
+        gap, rate = float(cascade.gaps[i, j]), float(rates[k])
+        gain, have = gain_where_they_disagree(labelled, k, i, j), int(labelled.differ[:, k].sum())
+    else:
+        j = None
+        gap = float(cascade.cumulative[stops].mean() - cascade.cumulative[0])
+        rate = float(_differs_from_first(cascade, rows, stops).mean())
+    needed = gap / max(rate, 1e-9)
+    n = max((Z95 / max(needed, LEAST)) ** 2, ENOUGH)
+    width = Z95 / math.sqrt(n)
     if gain is not None:
         width = max(abs(gain.value - needed), LEAST)
         n = have * ((gain.high - gain.value) / width) ** 2
-    more = math.ceil(max(n - have, 0) * some.mean() / rate) if needed <= 1 else 0
+    some, more = rows.differ.any(axis=1), 0
+    if needed <= 1 and rate > 0:
+        more = math.ceil(max(n - have, 0) * some.mean() / rate)
     asked = rows.number[some & (rows.wrong[:, 0] == UNKNOWN)][:more]
     return LabelPlan(i, j, gap, rate, needed, gain, width, more, tuple(asked.tolist()))
+
+
+def worthwhile(cascade: Cascade, rates: Floats) -> list[int]:
+    """Return the arms that can be the best fixed depth, by how often each pair disagrees.
+
+    Arm j cannot if it costs more than some arm i < j by more than the two disagree: it corrects an
+    answer only by disagreeing with it.
+
+    Examples
+    --------
+    >>> worthwhile(Cascade([0.1, 0.1, 0.2]), np.array([0.05, 0.4, 0.3]))
+    [0, 2]
+    """
+    pairs = cascade.pairs()
+    never = {j for k, (i, j) in enumerate(pairs) if rates[k] < cascade.gaps[i, j]}
+    return [arm for arm in range(cascade.n_arms) if arm not in never]
+
+
+def _differs_from_first(cascade: Cascade, rows: Sample, stops: Ints) -> Bools:
+    """Return where the answer at the stop is not that of the first arm."""
+    pairs = cascade.pairs()
+    columns = [pairs.index((0, j)) for j in range(1, cascade.n_arms)]
+    differs = np.column_stack([np.zeros(rows.n, dtype=np.uint8), rows.differ[:, columns]])
+    return differs[np.arange(rows.n), stops] > 0

@@ -11,7 +11,9 @@ from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.experiments.engines import make_engine
 from stopwise.logs.chunk import Ints
 from stopwise.logs.diagnosis import plug_in
+from stopwise.logs.diagnosis.amounts import in_unit
 from stopwise.logs.diagnosis.audit import gain_where_they_disagree, plan_labels, read_audit
+from stopwise.logs.diagnosis.degree import MOST_DEGREE, better_degree
 from stopwise.logs.diagnosis.findings import (
     Audit,
     Diagnosis,
@@ -20,15 +22,16 @@ from stopwise.logs.diagnosis.findings import (
     TenantFinding,
 )
 from stopwise.logs.diagnosis.models import Disagreement, reliability
+from stopwise.logs.diagnosis.options import recommended
 from stopwise.logs.diagnosis.over_time import over_time
 from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, Sample, survey, with_agreed
-from stopwise.logs.diagnosis.verdict import MOST_DEGREE, SHARED, judge
+from stopwise.logs.diagnosis.verdict import SHARED, Evidence, judge, needs_other_models
 from stopwise.logs.log import Log
 from stopwise.logs.parts import spread
+from stopwise.logs.units import error_cost, unit_in_words
 from stopwise.logs.vocabulary import Vocabulary
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.intervals import wilson
-from stopwise.reporting.wording import number
 
 LEAST_ROWS = 50
 DRAWS = 200
@@ -89,7 +92,7 @@ def diagnose(
     ...     _ = path.write_text("context.blur,output.small,output.large\n" + rows)
     ...     found = diagnose(Log(path), Cascade([0.01, 0.3]))
     >>> found.verdict.answer
-    'probably'
+    'labels needed'
     >>> [round(arm.stops.value, 2) for arm in found.arms]
     [0.67, 0.33]
     """
@@ -123,28 +126,47 @@ def diagnose(
         labels = model.predict(labelled.contexts, _halves(labelled, rows, model)), labelled.wrong
         added = 0 if labelled is found.audited else int((~labelled.differ.any(axis=1)).sum())
         audit = read_audit(cascade, *labels, added)
-    plan = plan_labels(cascade, rows, labelled)
+    plan = plan_labels(cascade, rows, labelled, stops)
     wrong = None if labels is None else labels[1]
     arms = plug_in.summarise_arms(cascade, found.answered, stops, rows.differ, wrong)
     calibration = reliability(predicted, rows.differ, model.n_features)
     pairs = _pairs(cascade, found, calibration, labelled)
-    verdict = judge(arms, pairs, saving, plan, audit=audit, degree=degree)
-    warnings = (f"Warning: {doubt}." for doubt in answers.doubts())
+    higher = None
+    if needs_other_models(pairs, audit):
+        higher = better_degree(cascade, rows, degree, sees=log.sees)
+    one_error = error_cost(cascade)
+    recommendation = recommended(cascade, stops, rows.differ, audit, plan, arms)
+    evidence = Evidence(
+        arms=tuple(in_unit(arm, one_error) for arm in arms),
+        pairs=tuple(in_unit(pair, one_error) for pair in pairs),
+        saving=in_unit(saving, one_error),
+        plan=in_unit(plan, one_error),
+        recommendation=recommendation,
+        audit=None if audit is None else in_unit(audit, one_error),
+        higher=higher,
+        one_error=one_error,
+    )
+    points = plug_in.frontier(cascade, predicted, rows.differ, labels)
+    logged = float(cascade.cumulative @ -np.diff(found.answered, append=0) / found.rows)
+    warnings = (f"Warning: {doubt}." for doubt in answers.doubts(cascade))
     diagnosis = Diagnosis(
         log=log.path.name,
         rows=found.rows,
         used=rows.n,
         full_depth=found.full_depth,
         labelled=answers.labelled,
-        logged_cost=float(cascade.cumulative @ -np.diff(found.answered, append=0) / found.rows),
-        arms=arms,
+        logged_cost=one_error * logged,
+        error_cost=one_error,
+        arms=tuple(evidence.arms),
         context=tuple(log.context),
-        pairs=pairs,
-        saving=saving,
-        frontier=plug_in.frontier(cascade, predicted, rows.differ, labels),
-        audit=audit,
-        plan=plan,
-        verdict=verdict,
+        pairs=tuple(evidence.pairs),
+        saving=evidence.saving,
+        frontier=tuple(in_unit(point, one_error) for point in points),
+        audit=evidence.audit,
+        plan=evidence.plan,
+        verdict=judge(evidence),
+        recommendation=recommendation,
+        answers=answers.table(),
         notes=(*warnings, *_notes(log, found, cascade, answers.labelled, audit)),
         columns=log.encoding.described(),
         seed=seed,
@@ -211,11 +233,7 @@ def _halves(labelled: Sample, rows: Sample, model: Disagreement) -> Ints:
 def _notes(
     log: Log, found: LogSurvey, cascade: Cascade, labelled: int, audit: Audit | None
 ) -> tuple[str, ...]:
-    unit = "Costs are in units of one wrong answer"
-    weights = np.unique(cascade.tradeoff)
-    if len(weights) == 1 and weights[0] != 1:
-        unit += f", which is {number(1 / weights[0])} in the currency of the prices"
-    notes = [f"{unit}.", INTERVALS, THE_RULE]
+    notes = [f"Costs are {unit_in_words(error_cost(cascade))}.", INTERVALS, THE_RULE]
     if found.sample.n < found.full_depth:
         notes.append(
             f"Models, shares and savings use a random sample of {found.sample.n:,} of the "

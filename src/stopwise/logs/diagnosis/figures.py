@@ -32,7 +32,8 @@ def draw_frontier(diagnosis: Diagnosis) -> Figure:
     for axes, (what, ylabel) in zip(figure.axes, kinds, strict=True):
         _draw_curve(axes, diagnosis, what)
         axes.set_ylabel(ylabel)
-    figure.axes[-1].set_xlabel("cost of a round, in wrong answers")
+    unit = "in wrong answers" if diagnosis.error_cost == 1 else "at your prices"
+    figure.axes[-1].set_xlabel(f"cost of a round, {unit}")
     legend_below(figure)
     return figure
 

@@ -1,17 +1,21 @@
 """The result of a diagnosis: frozen values of plain numbers and text, ready for JSON.
 
 Arms are 0-based positions. Intervals are at 95 %. Shares, rates and errors are between 0 and 1;
-costs are in units of one error, per round.
+amounts are per round, in the unit in which the costs were given: one wrong answer, or a currency.
 """
 
 from typing import Literal
 
 import msgspec
 
+from stopwise.logs.recommendation import Recommendation
+from stopwise.logs.vocabulary import AnswerTable
 from stopwise.records import Change
 from stopwise.reporting.intervals import Estimate
 
-Answer = Literal["learnable", "probably", "nothing to learn", "not from disagreement alone"]
+Answer = Literal[
+    "learnable", "probably", "labels needed", "nothing to learn", "not from disagreement alone"
+]
 Fit = Literal["good", "rough", "bad"]
 
 
@@ -90,8 +94,9 @@ class Audit(msgspec.Struct, frozen=True):
 
     ``rule_error``, ``rule_loss`` (error plus cost) and ``rule_depth`` (mean position of the stop)
     are the rule's; ``best_fixed`` is the arm of the best fixed depth. ``lost`` is the rule's loss
-    less that of the best fixed depth, row by row: above zero the rule is worse. If ``differing``,
-    the labels are of rows in which arms disagree: errors that all arms make alike are not counted.
+    less that of the best fixed depth, row by row: above zero the rule is worse; ``over_fixed`` is
+    the same for every fixed depth. If ``differing``, the labels are of rows in which arms disagree:
+    errors that all arms make alike are not counted.
     """
 
     rows: int
@@ -101,20 +106,23 @@ class Audit(msgspec.Struct, frozen=True):
     best_fixed: int
     best_fixed_loss: Estimate
     lost: Estimate
+    over_fixed: tuple[Estimate, ...]
     differing: bool
 
 
 class LabelPlan(msgspec.Struct, frozen=True):
     """How many labels show whether arm ``second`` is worth the ``gap`` C_second − C_first.
 
-    It is if its ``gain`` by the labels so far (as of a pair) is ``needed`` or more: the gap divided
-    by the ``rate`` at which the two disagree; above 1 it never is. So many more ``labels``, on
-    random rows in which any arms disagree, give the gain to within ``width`` (95 %); 0 if that is
-    settled. ``rows`` are such rows of the log, by their numbers from 0.
+    ``second`` is None where no deeper arm can be worth its cost on all rows: then the question is
+    whether stopping by the rule is worth the ``gap`` of its mean cost to C_first. It is if the
+    ``gain`` by the labels so far (as of a pair) is ``needed`` or more: the gap, in units of one
+    error, divided by the ``rate`` at which the two answers differ; above 1 it never is. So many
+    more ``labels``, on random rows in which any arms disagree, give the gain to within ``width``
+    (95 %); 0 if that is settled. ``rows`` are such rows of the log, by their numbers from 0.
     """
 
     first: int
-    second: int
+    second: int | None
     gap: float
     rate: float
     needed: float
@@ -125,9 +133,10 @@ class LabelPlan(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The answer, the reason for it, and further points, as sentences for the reader."""
+    """The answer, in a word and in a headline, the reason for it, and further points."""
 
     answer: Answer
+    headline: str
     reason: str
     points: tuple[str, ...]
 
@@ -161,14 +170,20 @@ class Diagnosis(msgspec.Struct, frozen=True):
         and an output.
     logged_cost : float
         What a round of the log cost: C of the last arm that ran.
+    error_cost : float
+        What one wrong answer costs in the unit of the costs; 1 if that is the unit.
     context : tuple of str
         The names of the context columns.
     saving, frontier
         What the rule would do, cross-fitted.
     audit, plan
         What the labels show, None of fewer than 30; how many more are needed.
+    verdict, recommendation
+        The answer; what to take, by the rules of `stopwise.logs.recommendation`.
+    answers : AnswerTable
+        The distinct answers of each arm, counted.
     notes : tuple of str
-        Assumptions, sampling and truncation.
+        Warnings, assumptions, sampling and truncation.
     columns : dict of str to str
         What was done to each column of the context.
     seed, degree : int
@@ -185,6 +200,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     full_depth: int
     labelled: int
     logged_cost: float
+    error_cost: float
     arms: tuple[ArmSummary, ...]
     context: tuple[str, ...]
     pairs: tuple[PairSummary, ...]
@@ -193,6 +209,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     audit: Audit | None
     plan: LabelPlan
     verdict: Verdict
+    recommendation: Recommendation
+    answers: AnswerTable
     notes: tuple[str, ...]
     columns: dict[str, str]
     seed: int

@@ -8,7 +8,7 @@ import msgspec
 from stopwise.logs.diagnosis.figures import colours
 from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.sections import main_numbers, sections
-from stopwise.logs.diagnosis.verdict import ANSWERS
+from stopwise.logs.diagnosis.verdict import BADGES
 from stopwise.logs.formats.csv import csv_line
 from stopwise.logs.log import Log
 from stopwise.records import Progress, no_progress
@@ -48,7 +48,7 @@ def write_report(
         files[f"figures/{picture.name}.svg"] = drawn[picture.name].svg
         files[f"figures/{picture.name}.png"] = drawn[picture.name].png
     files["diagnosis.json"] = as_json(diagnosis, command)
-    headline, sign, badge = ANSWERS[diagnosis.verdict.answer]
+    sign, badge = BADGES[diagnosis.verdict.answer]
     page = render(
         TEMPLATES,
         "diagnosis.html",
@@ -56,7 +56,6 @@ def write_report(
         skip=("verdict", "Skip to the verdict"),
         contents=[*((s.name, s.title) for s in found), ("how", "How it was computed")],
         d=diagnosis,
-        headline=headline,
         sign=sign,
         badge=badge,
         numbers=main_numbers(diagnosis),

@@ -6,6 +6,7 @@ from stopwise.experiments.summary import Interval
 from stopwise.logs.diagnosis.figures import POLICY, draw_frontier, draw_reliability
 from stopwise.logs.diagnosis.findings import Audit, Diagnosis
 from stopwise.logs.diagnosis.verdict import SHARED, UNVERIFIED
+from stopwise.logs.units import unit_in_words
 from stopwise.reporting.intervals import Estimate
 from stopwise.reporting.parts import Picture, Table
 from stopwise.reporting.wording import (
@@ -58,6 +59,7 @@ def sections(diagnosis: Diagnosis) -> tuple[ReportSection, ...]:
         *_tenants(diagnosis),
         _frontier(diagnosis),
         _disagreement(diagnosis),
+        _answers(diagnosis),
         _reliability(diagnosis),
         _over_time(diagnosis),
         labels,
@@ -66,17 +68,17 @@ def sections(diagnosis: Diagnosis) -> tuple[ReportSection, ...]:
 
 def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
     """Return the saving and the share of changed answers."""
-    saved, changed = diagnosis.saving.per_round, diagnosis.saving.disagreement
-    last = code(diagnosis.arms[-1].name)
-    reach = f" (95 %: {number(1000 * saved.low)} to {number(1000 * saved.high)})"
+    changed, last = diagnosis.saving.disagreement, code(diagnosis.arms[-1].name)
     share, _, ends = percent_interval(*changed).partition(" (")
     ends = f" (95 %: {ends.removesuffix(')')}{PERCENT})" if ends else ""
+    saved, words = _saved(diagnosis)
+    reach = f" (95 %: {number(1000 * saved.low)} to {number(1000 * saved.high)})"
+    unit = "in wrong answers" if diagnosis.error_cost == 1 else "at your prices"
     return (
         Number(
             "Saved in 1,000 rounds",
             number(1000 * saved.value),
-            f"in units of one wrong answer{reach if saved.low < saved.high else ''}: "
-            f"{percent(diagnosis.saving.share.value)} of what always running {last} costs",
+            f"{unit}{reach if saved.low < saved.high else ''}: {words}",
         ),
         Number(
             "Answers that would change",
@@ -85,6 +87,31 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
             "are errors",
         ),
     )
+
+
+def _saved(diagnosis: Diagnosis) -> tuple[Estimate, str]:
+    """Return what the rule saves a round, beside the best fixed depth that is known, and on what.
+
+    With labels that is cost and errors together. Without, it is cost: beside always the first arm,
+    if no deeper one can be worth its cost on all rows, else beside always the last.
+    """
+    saving, audit = diagnosis.saving, diagnosis.audit
+    if audit is not None:
+        best = diagnosis.arms[audit.best_fixed]
+        less = Estimate(-audit.lost.value, -audit.lost.high, -audit.lost.low)
+        spent = audit.rule_loss.value - diagnosis.error_cost * audit.rule_error.value
+        alone = number(1000 * (best.total - spent))
+        return less, (
+            f"cost and wrong answers together, against always {code(best.name)}, the best fixed "
+            f"depth by the labels; in cost alone {alone}"
+        )
+    last = diagnosis.arms[-1]
+    if diagnosis.plan.second is None:
+        first = diagnosis.arms[diagnosis.plan.first]
+        less = Estimate(*(end - (last.total - first.total) for end in saving.per_round))
+        return less, f"cost, against always {code(first.name)}, the best fixed depth"
+    share = percent(saving.share.value)
+    return saving.per_round, f"cost, {share} of what always {code(last.name)} costs"
 
 
 def _saving(diagnosis: Diagnosis) -> ReportSection:
@@ -99,20 +126,61 @@ def _saving(diagnosis: Diagnosis) -> ReportSection:
         less = 1 - arm.total / last.total if last.total else 0.0
         shares = (less, arm.disagreement.value, arm.stops.value)
         rows.append((f"always {_tabled(arm.name)}", arm.total, *map(_percent, shares)))
-    always = f"{number(last.total)} of always running {code(last.name)}"
     if saved.per_round.low > 0:
         less = percent_interval(*saved.share)
-        found = f"A round would cost {number(spent)} on average, {less} less than the {always}."
+        found = (
+            f"A round would cost {number(spent)} on average, {less} less than the "
+            f"{number(last.total)} of always {code(last.name)}."
+        )
+    elif last.stops.value == 1:
+        found = f"No saving: it always runs {code(last.name)}."
     else:
-        found = f"No saving can be shown: a round would cost {number(spent)}, not the {always}."
+        found = (
+            f"No saving can be shown: a round costs {number(spent)}, and with always "
+            f"{code(last.name)} {number(last.total)}."
+        )
+    example = "a cost of 0.1 a round is worth paying if it prevents one error in ten rounds"
+    if diagnosis.error_cost != 1:
+        tenth = number(diagnosis.error_cost / 10)
+        example = f"{tenth} a round is worth paying if it prevents one error in ten rounds"
     table = Table("saving", "Cost of a round, and where rounds would stop", HEADS, tuple(rows))
     return ReportSection(
         "saving",
         "Where it would stop, and what that saves",
         f"{found}\n\n{POLICY} stops at the first arm beyond which every step costs more than the "
         "two arms disagree. A deeper arm can correct an answer only by disagreeing with it, so "
-        "continuing would not pay. That needs no label.\n\nAll costs are in units of one wrong "
-        "answer: a cost of 0.1 a round is worth paying if it prevents one error in ten rounds.",
+        "continuing would not pay. That needs no label.\n\nAll costs are "
+        f"{unit_in_words(diagnosis.error_cost)}: {example}.",
+        (Panel(table),),
+    )
+
+
+def _answers(diagnosis: Diagnosis) -> ReportSection:
+    """List the distinct answers of each arm, and flag those of one arm only."""
+    found = diagnosis.answers
+    names = [_tabled(one.name) for one in diagnosis.arms]
+    most = ", ".join(f"{name} {n:,}" for name, n in zip(names, found.distinct, strict=True))
+    if not found.listed:
+        text = f"There are too many different answers to list: {most} or more."
+        return ReportSection("answers", "What the arms answer", text)
+    labels = any(one.labels for one in found.listed)
+    rows: list[tuple[Value, ...]] = []
+    for one in found.listed:
+        flag = f"only {_tabled(one.only)}" if one.only is not None else ""
+        if not any(one.arms):
+            flag = "only labels"
+        row = (_tabled(str(one.answer)), *one.arms)
+        rows.append((*row, *([one.labels] if labels else []), flag or NOTHING))
+    if any(found.unlisted):
+        more = ["all others", *found.unlisted, *([NOTHING] if labels else []), NOTHING]
+        rows.append(tuple(more))
+    heads = ("answer", *names, *(["labels"] if labels else []), "used by")
+    table = Table("answers", "How often each arm gives each answer", heads, tuple(rows))
+    return ReportSection(
+        "answers",
+        "What the arms answer",
+        f"Different answers: {most}. Answers are compared by equality, so a misspelled one is a "
+        "disagreement with every other arm. Check those that one arm alone uses.",
         (Panel(table),),
     )
 
@@ -166,7 +234,7 @@ def _disagreement(diagnosis: Diagnosis) -> ReportSection:
     names = [_tabled(one.name) for one in diagnosis.arms]
     rows: list[tuple[Value, ...]] = []
     for p in diagnosis.pairs:
-        pays = "yes" if p.rate.value >= p.gap else "no"
+        pays = "yes" if p.rate.value >= p.gap / diagnosis.error_cost else "no"
         rate = _cell(p.rate, p.rows, 100)
         rows.append((names[p.first], names[p.second], p.rows, rate, p.gap, pays))
     heads = ("from", "to", "rows", "disagree, %", "cost of the step", "could pay on average")
@@ -249,7 +317,7 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
         f"{number(lost.low)} to {number(lost.high)}); {best} is the best fixed depth in hindsight."
     )
     names = [_tabled(one.name) for one in diagnosis.arms]
-    spent = audit.rule_loss.value - audit.rule_error.value
+    spent = audit.rule_loss.value - diagnosis.error_cost * audit.rule_error.value
     losses = [(POLICY, spent, audit.rule_error, audit.rule_loss)]
     losses += [(f"always {_tabled(a.name)}", a.total, a.error, a.loss) for a in diagnosis.arms]
     rows: list[tuple[Value, ...]] = []
@@ -260,7 +328,8 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
     rows = []
     for p in diagnosis.pairs:
         gain = _cell(p.gain, audit.rows, 100) if p.gain is not None else NOTHING
-        needed = 100 * p.gap / p.rate.value if p.rate.value else NOTHING
+        gap = p.gap / diagnosis.error_cost
+        needed = 100 * gap / p.rate.value if p.rate.value else NOTHING
         rows.append((names[p.first], names[p.second], gain, needed))
     gains = Table(
         "gains",

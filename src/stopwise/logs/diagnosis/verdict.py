@@ -1,6 +1,7 @@
 """The answer: whether this cascade can be learned without labels, and what to do."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from stopwise.cascade import costs_doubt
 from stopwise.logs.diagnosis.findings import (
@@ -12,9 +13,9 @@ from stopwise.logs.diagnosis.findings import (
     Saving,
     Verdict,
 )
-from stopwise.reporting.wording import number, percent, percent_interval
+from stopwise.logs.recommendation import Recommendation
+from stopwise.reporting.wording import number, percent, percent_interval, plural
 
-MOST_DEGREE = 4  # beyond, there are more features than any log could determine
 # The rule may lose this share of the best fixed depth's loss and still count as learnable …
 TOLERATED = 0.02
 # … if the labels leave no room for a loss of more than this share.
@@ -22,98 +23,169 @@ RULED_OUT = 0.10
 # From this share of the rows on, the rule is as good as a fixed depth.
 ALL_BUT_ALWAYS = 0.995
 
-# Headline, sign (so that colour is never needed) and colour class of the badge.
-ANSWERS: dict[Answer, tuple[str, str, str]] = {
-    "learnable": ("This cascade can learn where to stop, without labels", "✓", "held"),
-    "probably": ("This cascade can probably learn where to stop, without labels", "?", "open"),
-    "nothing to learn": (
-        "Without labels there is nothing to learn: one arm takes nearly all rounds",
-        "=",
-        "open",
-    ),
-    "not from disagreement alone": (
-        "This cascade cannot learn where to stop from disagreement alone",
-        "✗",
-        "failed",
-    ),
+# Sign (so that colour is never needed) and colour class of the badge.
+BADGES: dict[Answer, tuple[str, str]] = {
+    "learnable": ("✓", "held"),
+    "probably": ("?", "open"),
+    "labels needed": ("?", "open"),
+    "nothing to learn": ("=", "open"),
+    "not from disagreement alone": ("✗", "failed"),
 }
 
 UNVERIFIED = (
-    "Without labels nobody can verify weak dominance: that where an arm is best, every deeper arm "
+    "Without labels weak dominance cannot be verified: that where an arm is best, every deeper arm "
     "costs more than the two disagree. Where it fails, Stopwise goes deeper than it should."
 )
-
-
-WHICH = (
-    "Which policy: uss-anchor with answers so far if nobody can label (whichever arms are right, "
-    "once it has learned it loses no more than always running every arm); uss-laplace with "
-    "labels=100 if somebody can label a hundred rounds (it learns where going on corrects); uss-pd "
-    "if you need proofs. stopwise replay compares them on this log."
+POLICIES = (
+    "stopwise replay plays the policies on this log and recommends one of them or a fixed depth: "
+    "uss-anchor, which needs no labels; uss-laplace, which with labels=100 learns from a hundred "
+    "where continuing corrects; and uss-pd, which has proofs."
+)
+ENOUGH_TO_TELL = (
+    ", which tells it from none. If the result is closer, the next diagnosis says how many more."
 )
 SHARED = "Errors that all arms make alike are not counted: they change no comparison."
 
 
-def judge(
-    arms: Sequence[ArmSummary],
-    pairs: Sequence[PairSummary],
-    saving: Saving,
-    plan: LabelPlan,
-    *,
-    audit: Audit | None = None,
-    degree: int = 1,
-) -> Verdict:
-    """Return the verdict, with its reason and further points.
+class Evidence(NamedTuple):
+    """What a verdict is judged by; amounts are in a unit in which an error costs ``one_error``.
+
+    ``higher`` is the next degree of the models, if it predicts held-out rows better.
+    """
+
+    arms: Sequence[ArmSummary]
+    pairs: Sequence[PairSummary]
+    saving: Saving
+    plan: LabelPlan
+    recommendation: Recommendation
+    audit: Audit | None = None
+    higher: int | None = None
+    one_error: float = 1.0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the arms."""
+        return [arm.name for arm in self.arms]
+
+
+def judge(found: Evidence) -> Verdict:
+    """Return the verdict, with its headline, its reason and further points.
 
     With labels the losses decide: "learnable" if the label-free rule loses at most 2 % to the best
     fixed depth (and the labels exclude 10 %) and saves something; "not from disagreement alone" if
-    it surely loses more than 2 %; else "probably". Without labels it is "probably" at best, and
-    "not from disagreement alone" if the models do not fit. Where nothing is wrong and one
-    arm takes all but 0.5 % of the rows, there is "nothing to learn".
+    it surely loses more than 2 %; else "probably". Without labels it is "labels needed", and "not
+    from disagreement alone" if the models do not fit. There is "nothing to learn" if no deeper arm
+    can be worth its cost, whoever is right; or if the labels contradict nothing, and one arm takes
+    all but 0.5 % of the rows.
     """
-    names = [arm.name for arm in arms]
-    worst = max(pairs, key=lambda p: p.reliability.calibration_error)
-    off = [p for p in pairs if p.reliability.fit != "good"]
-    misfit = _misfit(names, off, degree) if off else ""
+    names, plan, audit = found.names, found.plan, found.audit
+    off = [p for p in found.pairs if p.reliability.fit != "good"]
+    misfit = _misfit(names, off, found.higher) if off else ""
     if audit is not None:
-        answer, reason = _by_labels(names, saving, audit, degree)
-        points = [_worse_by_labels(names, pairs), _labels_needed(names, plan)]
+        answer, reason = _by_labels(found, audit)
+        points = [_worse_by_labels(names, found.pairs), _labels_needed(found)]
     else:
-        answer: Answer = "probably"
+        answer: Answer = "labels needed"
         if any(p.reliability.fit == "bad" for p in off):
             answer, reason, misfit = "not from disagreement alone", misfit, ""
-        elif saving.per_round.low <= 0:
-            reason = (
-                "Nothing contradicts it, but at these costs Stopwise would hardly ever stop before "
-                f"{names[-1]}: there is next to nothing to save."
-            )
         else:
-            reason = (
-                f"Predicted disagreement is off by at most "
-                f"{100 * worst.reliability.calibration_error:.1f} points on average, and stopping "
-                "early saves something; but without labels that is no proof."
-            )
-        points = [UNVERIFIED, _labels_needed(names, plan)]
-    good = answer != "not from disagreement alone"
-    most = max(arms, key=lambda arm: arm.stops.value)
-    if most.stops.value >= ALL_BUT_ALWAYS:
-        same = f"always {most.name} would {'do' if good else 'be the same'}"
+            reason = _without_labels(found)
+        points = [_labels_needed(found), UNVERIFIED]
+    most = max(found.arms, key=lambda arm: arm.stops.value)
+    settled = audit is not None or not plan.labels
+    nearly_all = settled and most.stops.value >= ALL_BUT_ALWAYS
+    no_labels_needed = settled and answer == "labels needed"
+    if nearly_all:
         share = f"{percent(most.stops.value)} of the rows"
-        reason = f"Stopwise would stop at {most.name} in {share}: {same}. {reason}"
-        answer = "nothing to learn" if good else answer
-    if doubt := costs_doubt(names, [arm.total for arm in arms]):
+        reason = f"Stopwise would stop at {most.name} in {share}, like always {most.name}. {reason}"
+    if no_labels_needed or (nearly_all and answer != "not from disagreement alone"):
+        answer = "nothing to learn"
+    totals = [arm.total / found.one_error for arm in found.arms]
+    if doubt := costs_doubt(names, totals):
         reason = f"Warning: {doubt}; amounts of money need --error-cost. {reason}"
-    return Verdict(answer, reason, tuple(filter(None, [*points, misfit, WHICH])))
+    points = [*points, *_never_worth_it(found), misfit, POLICIES]
+    return Verdict(answer, _headline(found, answer), reason, tuple(filter(None, points)))
 
 
-def _labels_needed(names: Sequence[str], plan: LabelPlan) -> str:
-    first, second = names[plan.first], names[plan.second]
-    gap, gain = number(plan.gap), plan.gain
-    if plan.needed > 1:
+def needs_other_models(pairs: Sequence[PairSummary], audit: Audit | None) -> bool:
+    """Return whether the models of disagreement do not fit, by their predictions or by labels."""
+    return any(p.reliability.fit != "good" for p in pairs) or (
+        audit is not None and _loses(audit) and audit.rule_depth <= audit.best_fixed
+    )
+
+
+def _loses(audit: Audit) -> bool:
+    return audit.lost.value > TOLERATED * audit.best_fixed_loss.value and audit.lost.low > 0
+
+
+def _headline(found: Evidence, answer: Answer) -> str:
+    names, plan, chosen = found.names, found.plan, found.recommendation
+    always = f"always {chosen.name}" if chosen.kind == "fixed depth" else ""
+    match answer:
+        case "learnable" if always:
+            return f"This cascade can learn where to stop, and {always} does as well"
+        case "learnable":
+            return "This cascade can learn where to stop, without labels"
+        case "probably" if always:
+            return f"More labels are needed to say whether Stopwise is better than {always}"
+        case "probably":
+            return "This cascade can probably learn where to stop, without labels"
+        case "nothing to learn" if found.audit is None:
+            return f"There is nothing to learn: no arm after {names[plan.first]} is worth its cost"
+        case "nothing to learn":
+            most = max(found.arms, key=lambda arm: arm.stops.value)
+            return f"There is nothing to learn: Stopwise would always stop at {most.name}"
+        case "not from disagreement alone" if found.audit is not None:
+            return "This cascade cannot learn where to stop from disagreement alone"
+        case _:
+            pass
+    if not plan.labels:
+        return f"No arm after {names[plan.first]} is worth its cost on all rows"
+    return f"Labels on {plural(plan.labels, 'row')} are needed to say whether {_question(found)}"
+
+
+def _question(found: Evidence) -> str:
+    first, second = found.names[found.plan.first], found.plan.second
+    if second is None:
+        return f"Stopwise is better than always {first}"
+    return f"{found.names[second]} is worth its price"
+
+
+def _without_labels(found: Evidence) -> str:
+    worst = max(found.pairs, key=lambda p: p.reliability.calibration_error)
+    off = f"{100 * worst.reliability.calibration_error:.1f} points"
+    fit = f"Disagreement is predicted to within {off} on average"
+    last = found.names[-1]
+    if found.saving.per_round.low <= 0:
+        return f"{fit}. At these costs Stopwise would hardly ever stop before {last}: no saving."
+    less = percent(found.saving.share.value)
+    if not found.plan.labels:
+        first = found.names[found.plan.first]
         return (
-            f"{second} costs {gap} more than {first}, and the two disagree in {percent(plan.rate)} "
-            f"of the rows: on all rows {second} is not worth it, even if it is always right. That "
-            "takes no labels."
+            f"{fit}. Deeper arms disagree with {first} too rarely to be worth what they cost more, "
+            f"even if they are always right: always {first} saves {less} of what always {last} "
+            "costs."
         )
+    return (
+        f"{fit}, and stopping early saves {less} of what always {last} costs; but without labels "
+        f"it cannot be said whether {_question(found)}."
+    )
+
+
+def _labels_needed(found: Evidence) -> str:
+    names, plan = found.names, found.plan
+    gap, gain = number(plan.gap), plan.gain
+    if not plan.labels and gain is None:
+        return ""
+    if plan.second is None:
+        return (
+            f"Labels on {plan.labels:,} random rows in which arms disagree{_too_few(plan)} are "
+            f"needed to say whether Stopwise is worth the {gap} a round that it costs more than "
+            f"always {names[plan.first]}: where the two answer differently, what it corrects less "
+            f"what it spoils must be {percent(plan.needed)} of the rows, and the labels give that "
+            f"to within ±{100 * plan.width:.2g} points (95 %){ENOUGH_TO_TELL} {_where(plan)}"
+        )
+    first, second = names[plan.first], names[plan.second]
     if not plan.labels and gain is not None:
         settled = percent_interval(*gain)
         return (
@@ -122,17 +194,39 @@ def _labels_needed(names: Sequence[str], plan: LabelPlan) -> str:
             f"{first}: where the two disagree, what it corrects less what it spoils is {settled} "
             f"of the rows, and must be {percent(plan.needed)}."
         )
-    some, few = len(plan.rows), ""
-    if some < plan.labels:
-        few = f" (the log has {some:,} without a label: too few to settle it)"
-    rows = "--label-rows FILE.csv writes which rows." if some else "They must come from new rounds."
+    told = "are needed to say" if gain is None else "would settle"
     return (
         f"Labels on {plan.labels:,} {'more ' if gain else ''}random rows in which arms disagree"
-        f"{few} would settle whether {second} on all rows is worth the {gap} that it costs more "
-        f"than {first}: where the two disagree, what it corrects less what it spoils must be "
+        f"{_too_few(plan)} {told} whether {second} on all rows is worth the {gap} that it costs "
+        f"more than {first}: where the two disagree, what it corrects less what it spoils must be "
         f"{percent(plan.needed)} of the rows, and the labels give that to within "
-        f"±{100 * plan.width:.2g} points (95 %). {rows}"
+        f"±{100 * plan.width:.2g} points (95 %){'.' if gain else ENOUGH_TO_TELL} {_where(plan)}"
     )
+
+
+def _too_few(plan: LabelPlan) -> str:
+    some = len(plan.rows)
+    few = f" (the log has {some:,} without a label: too few to settle it)"
+    return few if some < plan.labels else ""
+
+
+def _where(plan: LabelPlan) -> str:
+    if plan.rows:
+        return "--label-rows FILE.csv writes which rows."
+    return "They must come from new rounds."
+
+
+def _never_worth_it(found: Evidence) -> list[str]:
+    """Name the arms that cost more than they can correct, on all rows, whoever is right."""
+    names, sentences = found.names, dict[int, str]()
+    for p in found.pairs:
+        if p.rate.value < p.gap / found.one_error:
+            sentences[p.second] = (
+                f"{names[p.second]} costs {number(p.gap)} more than {names[p.first]}, and the two "
+                f"disagree in {percent(p.rate.value)} of the rows: on all rows {names[p.second]} "
+                "is not worth it, even if it is always right. That takes no labels."
+            )
+    return list(sentences.values())
 
 
 def _worse_by_labels(names: Sequence[str], pairs: Sequence[PairSummary]) -> str:
@@ -148,10 +242,8 @@ def _worse_by_labels(names: Sequence[str], pairs: Sequence[PairSummary]) -> str:
     )
 
 
-def _by_labels(
-    names: Sequence[str], saving: Saving, audit: Audit, degree: int
-) -> tuple[Answer, str]:
-    lost, best = audit.lost, audit.best_fixed_loss.value
+def _by_labels(found: Evidence, audit: Audit) -> tuple[Answer, str]:
+    names, lost, best = found.names, audit.lost, audit.best_fixed_loss.value
     losses = (
         f"on {audit.rows:,} labelled rows it loses {number(audit.rule_loss.value)} per round "
         f"({'errors not common to all arms' if audit.differing else 'errors'} and costs), and "
@@ -161,32 +253,35 @@ def _by_labels(
         f"{number(abs(lost.value))} {'more' if lost.value > 0 else 'less'} "
         f"(95 % interval of the difference {number(lost.low)} to {number(lost.high)})"
     )
-    if lost.value > TOLERATED * best and lost.low > 0:
+    if _loses(audit):
         wrong = f"{losses}. That is {difference} than necessary."
         if audit.rule_depth > audit.best_fixed:
             return "not from disagreement alone", f"Stopwise goes too deep: {wrong}"
         # where p̂ is right the rule stops early only where continuing costs more than it repairs
         reason = "Stopwise stops too early, so the models of disagreement do not fit"
-        return "not from disagreement alone", f"{reason}: {wrong} {_advice(degree)}"
+        return "not from disagreement alone", f"{reason}: {wrong} {_advice(found.higher)}"
     if lost.value > TOLERATED * best or lost.high > RULED_OUT * best:
         reason = f"The labels are too few to be sure: {losses}. Stopwise loses {difference}."
         return "probably", reason
-    if saving.per_round.low <= 0:
-        reason = f"Stopwise is right, but there is nothing to save: {losses}, and it goes to "
-        return "probably", f"{reason}{names[-1]} all the same."
+    if found.saving.per_round.low <= 0:
+        return (
+            "probably",
+            f"{losses[0].upper()}{losses[1:]}. No saving: it always runs {names[-1]}.",
+        )
     return "learnable", f"Stopwise does as well as the best fixed depth or better: {losses}."
 
 
-def _misfit(names: Sequence[str], off: Sequence[PairSummary], degree: int) -> str:
+def _misfit(names: Sequence[str], off: Sequence[PairSummary], higher: int | None) -> str:
     worst = max(off, key=lambda p: p.reliability.calibration_error)
     return (
         f"The model of disagreement does not fit well: for {names[worst.first]} and "
         f"{names[worst.second]} it is off by "
         f"{100 * worst.reliability.calibration_error:.2g} points on average, and so may be "
-        f"decisions where the margin is small. {_advice(degree)}"
+        f"decisions where the margin is small. {_advice(higher)}"
     )
 
 
-def _advice(degree: int) -> str:
-    more = f"--degree {degree + 1}, or " if degree < MOST_DEGREE else ""
-    return f"Try {more}better context columns."
+def _advice(higher: int | None) -> str:
+    if higher is None:
+        return "Try better context columns: a higher --degree does not help on held-out rows."
+    return f"Try --degree {higher}, which predicts held-out rows better, or better context columns."

@@ -160,11 +160,6 @@ class CsvWriter(LineWriter):
         if isinstance(value, bool):
             return str(value).lower() if kind == "bool" else str(int(value))
         text = str(value)
-        if field.name == "label" and not text:
-            raise InvalidLogError(
-                f"{self._path.name}: in CSV an empty label means that none is known; for labels "
-                "that are empty text use Parquet or JSON lines"
-            )
         if len(text) > csv.field_size_limit():
             raise InvalidLogError(
                 f"{self._path.name}: {field.name!r} has {len(text):,} characters, and readers of "

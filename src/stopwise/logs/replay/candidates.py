@@ -169,6 +169,11 @@ def parse_policy(text: str) -> tuple[str, dict[str, Any]] | None:
     return name, parameters
 
 
+def is_name(given: PolicyLike) -> bool:
+    """Return whether a policy is given by name, so that it can be created with any costs."""
+    return isinstance(given, str) and given.partition(":")[0] in POLICIES
+
+
 def replayable() -> list[str]:
     """Return the names of the policies that need no truth."""
     return [name for name, policy in POLICIES.items() if not policy.needs_truth]

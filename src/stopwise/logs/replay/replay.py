@@ -11,7 +11,13 @@ from stopwise.errors import InvalidParameterError
 from stopwise.experiments.engines import make_engine
 from stopwise.logs.log import Log
 from stopwise.logs.parts import spread
-from stopwise.logs.replay.candidates import Candidate, PolicyLike, candidates, summarise
+from stopwise.logs.replay.candidates import (
+    Candidate,
+    PolicyLike,
+    candidates,
+    is_name,
+    summarise,
+)
 from stopwise.logs.replay.grid import WEIGHTS, choose, merged, weighted
 from stopwise.logs.replay.picture import png
 from stopwise.logs.replay.results import Replay
@@ -70,10 +76,12 @@ def replay(
         A column: rounds with the same value are a tenant's, and policies start anew with each.
         Totals are the sums of the tenants' counts.
     weights : sequence of float
-        By which to multiply the costs, each in its turn. Default: 1, or `WEIGHTS` for a target.
+        By which to multiply the costs that policies are created with, each in its turn; every
+        result is at the costs as given. Default: 1, or `WEIGHTS` if a limit is given and all
+        policies are given by name.
     target_error, budget : float, optional
-        Return the weight with the least cost of what is wrong at most so often; or with the least
-        error (without labels: disagreement) of what costs at most so much in a round, unweighted.
+        Recommend only what is wrong at most so often, or costs at most so much a round on average,
+        in the unit of the cascade's ``costs``: of `Cascade.from_prices`, in the currency.
     engine, jobs, address
         Where tenants or weights are replayed (see `make_engine`). Every worker reads the log
         itself; the numbers are the same.
@@ -102,32 +110,33 @@ def replay(
     (True, 'slow')
     >>> folder.cleanup()
     """
-    if target_error is not None and (budget is not None or not log.has_labels):
+    if target_error is not None and not log.has_labels:
         raise InvalidParameterError(
-            f"a target for the error needs labels in {log.path.name}, and no budget: name the "
-            "column of the labels if it is not 'label', or give a budget alone"
+            f"a target for the error needs labels in {log.path.name}: name their column if it is "
+            "not 'label', or give a budget instead"
         )
     real("target_error", target_error or 0, least=0, most=1)
     real("budget", budget or 0, least=0)
-    tried = weights or ([1.0] if (target_error, budget) == (None, None) else WEIGHTS)
+    limited = target_error is not None or budget is not None
+    tried = weights or (WEIGHTS if limited and all(map(is_name, policies)) else [1.0])
     weights = sorted({real("weights", weight, above=0) for weight in tried})
     cascades = [weighted(cascade, weight) for weight in weights]
     given = policies, labels, answers, seed
     found: dict[str, dict[int, Tally]] = {}
     if by is None and len(weights) == 1:
-        found[""] = play(range(1), cascades, *given, chunk_rows, log, progress)
+        found[""] = play(range(1), cascade, cascades, *given, chunk_rows, log, progress)
     else:
         with make_engine(engine, jobs, address) as workers:
             n = 1 if by else min(workers.workers(), len(weights))  # tasks that share the weights
             shares = (range(k, len(weights), n) for k in range(n))
-            work = [partial(play, share, cascades, *given, chunk_rows) for share in shares]
+            work = [partial(play, share, cascade, cascades, *given, chunk_rows) for share in shares]
             for tenant, tallies in spread(workers, log, by, work, "replaying", progress):
                 found.setdefault(tenant, {}).update(tallies)
     grid: dict[float, Replay] = {}
     for k, weight in enumerate(weights):
         tenants = {tenant: found[tenant][k] for tenant in sorted(found)}
         grid[weight] = tenants[""].result() if by is None else merged(log, by, tenants)
-    result = grid[1.0] if weights == [1.0] else choose(grid, target_error, budget)
+    result = choose(grid, target_error, budget)
     if out is not None:
         files = {"replay.json": result.to_json()}
         if picture := png(result):
@@ -138,6 +147,7 @@ def replay(
 
 def play(
     share: Sequence[int],
+    cascade: Cascade,
     cascades: Sequence[Cascade],
     policies: Sequence[PolicyLike],
     labels: float,
@@ -147,13 +157,16 @@ def play(
     log: Log,
     progress: Progress,
 ) -> dict[int, Tally]:
-    """Replay a log with a share of the cascades, in one pass after the one that checks it."""
+    """Replay a log with a share of the cascades, in one pass after the one that checks it.
+
+    Policies decide by these; the results are at the costs of ``cascade``.
+    """
     chosen = {k: candidates(policies, log, cascades[k], seed, labels) for k in share}
     found, runs = summarise(log, progress), dict[int, tuple[Tally, list[Candidate]]]()
     for k, some in chosen.items():
         names = [one.name for one in some]
         played = [one.prepared(found, answers) for one in some]
-        runs[k] = Tally(log, cascades[k], names, seed, found.answers), played
+        runs[k] = Tally(log, cascade, names, seed, found.answers), played
     done = 0
     for chunk in log.chunks(chunk_rows):
         for tally, played in runs.values():

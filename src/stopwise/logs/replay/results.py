@@ -6,6 +6,8 @@ from typing import Any, Literal
 import msgspec
 
 from stopwise.logs.chunk import Bytes
+from stopwise.logs.recommendation import Recommendation
+from stopwise.logs.vocabulary import AnswerTable
 from stopwise.reporting.intervals import Estimate
 
 Criterion = Literal["total loss", "cost + disagreement"]
@@ -16,7 +18,8 @@ class CandidateResult(msgspec.Struct, frozen=True):
 
     All are per round, over the rounds that can be evaluated; None where nothing is known, and for
     means (not shares) also where it is known of a single round, from which no interval follows.
-    Intervals are at 95 %, Wilson's for shares and normal ones for means.
+    Intervals are at 95 %, Wilson's for shares and normal ones for means. Amounts are in the unit of
+    the costs that were given, whatever the weight that a policy was created with.
     """
 
     name: str  # as it was given; for a fixed depth the arm
@@ -26,10 +29,10 @@ class CandidateResult(msgspec.Struct, frozen=True):
     cost: Estimate | None  # mean of C_stop; exact if no round is ``beyond``
     compared: int  # rounds whose deepest output is known
     disagreement: Estimate | None  # share of these whose answer differs from the deepest arm's
-    cost_and_disagreement: Estimate | None  # mean of C_stop + disagreement over these
+    cost_and_disagreement: Estimate | None  # mean of C_stop + disagreement·error_cost over these
     labelled: int  # rounds whose right answer is known
     error: Estimate | None  # share of wrong answers in these
-    loss: Estimate | None  # mean of C_stop + error over these
+    loss: Estimate | None  # mean of C_stop + error·error_cost over these
     priced: int  # rounds whose real cost is known
     money: Estimate | None  # mean of what these really cost up to the stop
     as_played: Estimate | None  # share of all rounds decided as recorded, if the log says how
@@ -55,7 +58,9 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     log : str
         The name of the file.
     arms, costs : tuple
-        Of the cascade; costs are cumulative, C_i.
+        Of the cascade; costs are cumulative, C_i, in the unit in which they were given.
+    error_cost : float
+        What one wrong answer costs in that unit; 1 if costs are in units of one wrong answer.
     rounds, labelled : int
         Rounds of the log, and those with a right answer.
     failed, unanswered : int
@@ -78,20 +83,26 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
         Warnings: what is likely to be wrong with the log.
     columns : dict of str to str
         What was done to each column of the context.
+    answers : AnswerTable
+        The distinct answers of each arm, counted.
+    recommendation : Recommendation or None
+        The policy or fixed depth to take; None if nothing can be compared.
     decisions : dict of str to ndarray of uint8
         Every policy's stops, round by round. Not in the JSON, and empty for several
         tenants.
     weight : float
-        By which the costs were multiplied.
+        By which costs were multiplied for the policies; all amounts are at weight 1.
     tenants : dict of str to Replay
         The same for each tenant.
     grid : dict of float to Replay
-        The same for each of several weights, of which this is the one that was chosen.
+        The same for each of several weights: this is that of the recommended policy, or the one
+        nearest to 1.
     """
 
     log: str
     arms: tuple[str, ...]
     costs: tuple[float, ...]
+    error_cost: float
     rounds: int
     labelled: int
     failed: int
@@ -106,7 +117,9 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     best_fixed: int | None
     notes: tuple[str, ...]
     columns: dict[str, str]
+    answers: AnswerTable
     decisions: dict[str, Bytes]
+    recommendation: Recommendation | None = None
     weight: float = 1.0
     tenants: "Mapping[str, Replay]" = {}
     grid: "Mapping[float, Replay]" = {}

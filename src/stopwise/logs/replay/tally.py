@@ -19,6 +19,7 @@ from stopwise.logs.chunk import Bytes, Chunk, Floats, Ints
 from stopwise.logs.log import Log
 from stopwise.logs.replay.candidates import Candidate
 from stopwise.logs.replay.results import CandidateResult, Criterion, Replay
+from stopwise.logs.units import error_cost, totals
 from stopwise.logs.vocabulary import Vocabulary
 from stopwise.policies.contextual import Contextual
 from stopwise.reporting.intervals import Estimate, around, wilson
@@ -134,8 +135,8 @@ class Tally:
         wrong = np.full_like(differs, UNKNOWN) if rounds.wrong is None else rounds.wrong
         spent = None if chunk.costs is None else np.cumsum(chunk.costs, axis=1)
         fixed = [np.full(chunk.n, depth) for depth in range(k)]
-        for decided, totals in zip((*stops, *fixed), self._lines, strict=True):
-            totals.add(chunk, decided, wrong, differs, spent)
+        for decided, line in zip((*stops, *fixed), self._lines, strict=True):
+            line.add(chunk, decided, wrong, differs, spent)
         for decided, decisions in zip(stops, self._decisions, strict=True):
             decisions.append(decided.astype(np.uint8))
         self._counts["rounds"] += chunk.n
@@ -171,16 +172,16 @@ class Tally:
                 f"{self._log}: the first arm, {arms[0]!r}, failed in every round, so there "
                 "is no answer to evaluate"
             )
-        doubts = filter(None, (*self._said.doubts(), self._said.unlike()))
+        doubts = filter(None, (*self._said.doubts(self._cascade), self._said.unlike()))
         if by is None:
             enough = self._shallowest.labelled >= ENOUGH
             by = "total loss" if enough else "cost + disagreement"
-        exact = not any(totals.beyond for totals in self._lines)
+        exact = not any(line.beyond for line in self._lines)
         n, counts = len(self._names), self._counts
         recorded = counts["rounds"] if self._says_stop or counts["truncated"] else None
         lines = [
-            result_of(name, totals, self._cascade, recorded, by if exact and k < n else None)
-            for k, (name, totals) in enumerate(zip((*self._names, *arms), self._lines, strict=True))
+            result_of(name, line, self._cascade, recorded, by if exact and k < n else None)
+            for k, (name, line) in enumerate(zip((*self._names, *arms), self._lines, strict=True))
         ]
         policies, fixed = lines[:n], lines[n:]
         if values := values_of(policies, by):
@@ -192,7 +193,8 @@ class Tally:
         return Replay(
             log=self._log,
             arms=arms,
-            costs=tuple(self._cascade.cumulative.tolist()),
+            costs=tuple(totals(self._cascade).tolist()),
+            error_cost=error_cost(self._cascade),
             rounds=counts["rounds"],
             labelled=counts["labelled"],
             failed=counts["failed"],
@@ -207,35 +209,36 @@ class Tally:
             best_fixed=best,
             notes=tuple(f"Warning: {doubt}." for doubt in doubts),
             columns=self._columns,
+            answers=self._said.table(),
             decisions=dict(zip(self._names, decided, strict=True)),
         )
 
 
 def result_of(
     name: str,
-    totals: ReplayTotals,
+    line: ReplayTotals,
     cascade: Cascade,
     recorded: int | None,
     compare: Criterion | None,
 ) -> CandidateResult:
-    """Turn counts into numbers with intervals.
+    """Turn counts into numbers with intervals, in the unit of the cascade's costs.
 
     ``recorded`` counts the rounds of the log, None if it does not say where they stopped;
     ``compare`` is by what to compare with fixed depths, None where that means nothing.
     """
-    costs, counts = cascade.cumulative, totals.outcomes
+    costs, one_error, counts = totals(cascade), error_cost(cascade), line.outcomes
     n = int(counts.sum())
     by_end = counts.sum(axis=(1, 2))
     errors, differing = counts.sum(axis=2)[:, :UNKNOWN], counts.sum(axis=1)[:, :UNKNOWN]
-    with_event = costs[:, None] + np.array([0.0, 1.0])
-    over = totals.over_wrong if compare == "total loss" else totals.over_differs
-    extra = costs[:, None, None] - costs[None, :, None] + np.array([-1.0, 0.0, 1.0])
+    with_event = costs[:, None] + np.array([0.0, one_error])
+    over = line.over_wrong if compare == "total loss" else line.over_differs
+    extra = costs[:, None, None] - costs[None, :, None] + one_error * np.array([-1.0, 0.0, 1.0])
     differences = [_mean(extra, one) for one in over] if compare else []
     known = tuple(one for one in differences if one is not None)
     return CandidateResult(
         name=name,
         rounds=n,
-        beyond=totals.beyond,
+        beyond=line.beyond,
         depths=tuple(wilson(int(m), n) for m in by_end),
         cost=_mean(costs, by_end),
         compared=int(differing.sum()),
@@ -244,9 +247,9 @@ def result_of(
         labelled=int(errors.sum()),
         error=_share(errors),
         loss=_mean(with_event, errors),
-        priced=int(totals.money[0]),
-        money=_estimate(*totals.money.tolist()),
-        as_played=None if recorded is None else wilson(totals.same, recorded),
+        priced=int(line.money[0]),
+        money=_estimate(*line.money.tolist()),
+        as_played=None if recorded is None else wilson(line.same, recorded),
         over_fixed=known if len(known) == len(costs) else None,
     )
 

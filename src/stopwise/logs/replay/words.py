@@ -1,23 +1,26 @@
 """The conclusions of a replay, in sentences."""
 
+import numpy as np
+
 from stopwise.cascade import costs_doubt
 from stopwise.checks import ENOUGH
+from stopwise.logs.recommendation import Kind
 from stopwise.logs.replay.results import CandidateResult, Replay
+from stopwise.logs.units import unit_in_words
 from stopwise.reporting.wording import number, percent, plural
 
 CLOSE = 5e-5  # shares nearer to 0 than this read as 0
 
 
 def sentences(found: Replay) -> list[str]:
-    """Return warnings, the best policy, then what the numbers rest on."""
-    best = found.policies[0]
+    """Return warnings, the recommendation, then what the numbers rest on."""
     words = list(found.notes)
-    if doubt := costs_doubt(found.arms, found.costs):
+    if doubt := costs_doubt(found.arms, np.array(found.costs) / found.error_cost):
         words.append(f"Warning: {doubt}; amounts of money need --error-cost.")
     if found.exact:
-        words += [_saving(best, found), *_against_best(best, found), *_recommended(found)]
+        words += _recommended(found)
         words.append(
-            "Costs are in units of one wrong answer and count the rounds that went deeper to "
+            f"Costs are {unit_in_words(found.error_cost)} and count the rounds that went deeper to "
             'learn; "stopwise diagnose" leaves these out, so it shows a larger saving.'
         )
     else:
@@ -44,71 +47,54 @@ def sentences(found: Replay) -> list[str]:
         )
     if found.exact and not found.labelled:
         words.append(
-            "Without labels nobody knows who was right: disagreeing with the deepest arm is not "
-            "an error, but errors cannot grow by more."
+            "Without labels it is unknown who was right: disagreeing with the deepest arm is not "
+            'an error, but errors cannot grow by more. "stopwise diagnose" says how many labels '
+            "are needed, and --label-rows writes them to a file."
         )
     return words
 
 
-def _saving(one: CandidateResult, found: Replay) -> str:
-    """Word what a policy would have cost beside always going to the deepest arm."""
+def _recommended(found: Replay) -> list[str]:
+    """Recommend a policy or a fixed depth, and say what it would have done."""
+    chosen = found.recommendation
+    if chosen is None:
+        return [f"{plural(found.rounds, 'round')}: too few to conclude anything."]
+    lines = found.policies if chosen.kind == "policy" else found.fixed
+    line = next(one for one in lines if one.name == chosen.name)
+    words = [chosen.sentence, _outcome(line, chosen.kind, found)]
+    if chosen.weight != 1:
+        weight = f"{chosen.weight:g}"
+        words.append(
+            f"Weight {weight}: create the policy with every cost multiplied by {weight}, or with "
+            f"Cascade(costs, tradeoff={chosen.weight / found.error_cost:g}). All amounts here are "
+            "at your own costs."
+        )
+    return words
+
+
+def _outcome(one: CandidateResult, kind: Kind, found: Replay) -> str:
+    """Word what an option would have cost, beside always going to the deepest arm."""
     deepest = found.fixed[-1]
-    if one.cost is None or deepest.cost is None:
-        return f"{plural(found.rounds, 'round')}: too few to conclude anything about {one.name}."
-    words = f"{one.name} would have cost {number(one.cost.value)} a round"
+    assert one.cost is not None  # or it could not be recommended
+    assert deepest.cost is not None
+    name = one.name if kind == "policy" else f"Always {one.name}"
+    words = f"{name} would have cost {number(one.cost.value)} a round"
     full = deepest.cost.value
-    if full > 0:
+    if full > 0 and one is not deepest:
         share = 1 - one.cost.value / full
         more = f"{percent(abs(share))} {'less than' if share > 0 else 'more than'}"
-        words += f", {'as much as' if abs(share) < CLOSE else more} always going to "
-        words += repr(deepest.name)
-    if one.disagreement is not None:
+        words += f", {'as much as' if abs(share) < CLOSE else more} always {deepest.name}"
+    if one.disagreement is not None and one is not deepest:
         words += f", disagreeing with it in {percent(one.disagreement.value)}"
         if one.compared < one.rounds:
             words += f" (known for {one.compared:,} of {plural(one.rounds, 'round')} only)"
     if one.error is not None and deepest.error is not None:
         words += (
-            f" and wrong in {percent(one.error.value)} of "
-            f"{plural(one.labelled, 'labelled round')} ({deepest.name!r} is wrong in "
-            f"{percent(deepest.error.value)})"
+            f" and wrong in {percent(one.error.value)} of {plural(one.labelled, 'labelled round')}"
         )
+        if one is not deepest:
+            words += f" (always {deepest.name} is wrong in {percent(deepest.error.value)})"
     return f"{words}."
-
-
-def _against_best(one: CandidateResult, found: Replay) -> list[str]:
-    mine = one.value(found.judged_by)
-    if found.best_fixed is None or one.over_fixed is None or mine is None:
-        return []
-    best, more = found.fixed[found.best_fixed], one.over_fixed[found.best_fixed]
-    n, which = one.compared, "round"
-    if found.judged_by == "total loss":
-        n, which = one.labelled, "labelled round"
-    what = f"Its {found.judged_by}, {number(mine.value)} a round in {plural(n, which)},"
-    other = f"that of the best fixed depth in hindsight, always {best.name!r}"
-    if more.low <= 0 <= more.high:
-        between = f"between {number(more.low)} and {number(more.high)}"
-        return [f"{what} cannot be distinguished from {other}: the difference is {between}."]
-    near, far = sorted((abs(more.low), abs(more.high)))
-    by = f"{number(abs(more.value))} ({number(near)} to {number(far)})"
-    return [f"{what} is {by} {'lower' if more.value < 0 else 'higher'} than {other}."]
-
-
-def _recommended(found: Replay) -> list[str]:
-    """Recommend one of several policies, with the reason."""
-    best, by = found.policies[0], found.judged_by
-    least = best.value(by)
-    if len(found.policies) < 2 or least is None:
-        return []
-    chosen, why = best, f"of these policies the one with the least {by}"
-    if by == "total loss":
-        return [f"Recommended: {best.name}, {why} ({plural(best.labelled, 'labelled round')})."]
-    for one in found.policies:
-        mine, over = one.value(by), one.over_fixed  # it may have learned too little for that
-        safe = mine and mine.low <= least.high and not (over and over[-1].low > 0)
-        if safe and one.name.partition(":")[0] == "uss-anchor":
-            chosen, why = one, "whichever arms are right: once it has learned it loses no more than"
-            why += f" always {found.arms[-1]!r}"
-    return [f"Recommended: {chosen.name}, {why}; without labels nobody knows more."]
 
 
 def _beyond(one: CandidateResult, found: Replay) -> str:
@@ -128,7 +114,8 @@ def _beyond(one: CandidateResult, found: Replay) -> str:
 
 def _only_known(found: Replay) -> str:
     return (
-        f"The log ends early in {found.truncated:,} of {plural(found.rounds, 'round')}. The "
+        f"Nothing is recommended: the log ends early in {found.truncated:,} of "
+        f"{plural(found.rounds, 'round')}. The "
         "numbers cover only rounds that can be evaluated: they are no totals, each line covers "
         "other rounds than the next, and no line can be said to beat another. To compare, use a "
         "log in which every arm ran every time, if only for a week."

@@ -13,12 +13,14 @@ from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.report import write_label_rows, write_report
 from stopwise.logs.diagnosis.sections import ReportSection, main_numbers, sections
 from stopwise.logs.log import Log
+from stopwise.logs.vocabulary import AnswerCount, AnswerTable
 from stopwise.reporting.intervals import Estimate
 from tests.unit.logs.diagnosis.samples import EVIL, LONG, hostile, labelled, unlabelled
 from tests.unit.logs.test_log import save
 from tests.unit.reporting.reader import Reader
 
-SECTIONS = ["saving", "frontier", "disagreement", "reliability", "over-time", "labels", "how"]
+SECTIONS = ["saving", "frontier", "disagreement", "answers", "reliability", "over-time"]
+SECTIONS += ["labels", "how"]
 COMMAND = "stopwise diagnose triage.parquet --costs 0.01,0.24,0.25"
 changed = msgspec.structs.replace
 
@@ -74,7 +76,8 @@ def test_everything_is_there_and_nothing_else(
     assert set(links) <= set(ids)
     more = " --answers --labels 100" if which == "audited" else " --answers"
     assert f"<code>{COMMAND.replace('diagnose', 'replay')}{more}</code>" in written.source
-    assert "uss-laplace with labels=100 if somebody can label a hundred rounds" in written.text
+    assert "stopwise replay plays the policies on this log and recommends one" in written.text
+    assert written.text.count("Recommended: ") == 1
     # every picture has a description and its numbers
     assert [img["alt"] for img in page.all("img")] == [p.alt for p in pictures]
     assert len(page.all("details")) == len(pictures)
@@ -97,17 +100,20 @@ def test_the_verdict_comes_first_then_three_numbers(plain: Written) -> None:
     saving, answers = main_numbers(found)
     expected = [
         "4,000 rounds, 4 arms",
-        "Without labels there is nothing to learn: one arm takes nearly all rounds",
-        "= nothing to learn",
+        found.verdict.headline,
+        "? labels needed",
+        found.recommendation.sentence,
         found.verdict.reason,
         f"{saving.label} {saving.number}",
         "Where it would stop rules",
         f"{answers.label} {answers.number}",
-        "What else to know Without labels",
+        f"What else to know Labels on {found.plan.labels:,} random rows",
     ]
     places = [head.find(words.replace("\u00a0", " ")) for words in expected]
     assert -1 not in places
     assert places == sorted(places)
+    assert f"Labels on {found.plan.labels:,} rows are needed" in found.verdict.headline
+    assert found.recommendation.sentence.startswith(f"Recommended: label {found.plan.labels:,} ")
     assert saving.number == f"{1000 * found.saving.per_round.value:.3g}"
     end = plain.text.rpartition("How it was computed")[2]
     for words in (COMMAND, "4,000 in the log", "x0, x1, x2 and x3", *found.notes):
@@ -155,6 +161,65 @@ def test_a_diagnosis_with_next_to_nothing_in_it() -> None:
     number = main_numbers(bare)[0]
     assert (number.number, "e-" in number.words) == ("0", False)
     assert "(95 %: 0 to 0)" in number.words
+
+
+def test_the_card_compares_with_the_best_fixed_depth() -> None:
+    """By the labels, or where no deeper arm can be worth its cost; else with the last arm."""
+    found = labelled()
+    assert found.audit is not None
+    saved = main_numbers(found)[0]
+    assert float(saved.number.replace("−", "-")) == pytest.approx(
+        -1000 * found.audit.lost.value, rel=0.01
+    )
+    best = found.arms[found.audit.best_fixed].name
+    assert f"against always `{best}`, the best fixed depth by the labels" in saved.words
+    bare = unlabelled()
+    assert f"of what always `{bare.arms[-1].name}` costs" in main_numbers(bare)[0].words
+    settled = changed(bare, plan=changed(bare.plan, first=0, second=None, labels=0))
+    saved = main_numbers(settled)[0]
+    spent = bare.arms[-1].total - bare.saving.per_round.value
+    less = 1000 * (bare.arms[0].total - spent)
+    assert float(saved.number.replace("−", "-")) == pytest.approx(less, rel=0.01)
+    assert f"against always `{bare.arms[0].name}`, the best fixed depth" in saved.words
+
+
+def test_answers_are_listed_and_those_of_one_arm_flagged() -> None:
+    names = tuple(arm.name for arm in labelled().arms)
+    rows = (
+        AnswerCount("well", (60, 70, 80), 12, None),
+        AnswerCount("wel", (9, 0, 0), 0, names[0]),
+        AnswerCount("unknown", (0, 0, 0), 3, None),
+    )
+    found = section(labelled(), "answers", answers=AnswerTable(rows, (5, 1, 1), (2, 0, 0)))
+    assert [row[1:] for row in found.panels[0].table.rows] == [
+        (60, 70, 80, 12, "–"),
+        (9, 0, 0, 0, f"only `{names[0]}`"),
+        (0, 0, 0, 3, "only labels"),
+        (2, 0, 0, "–", "–"),
+    ]
+    none = section(labelled(), "answers", answers=AnswerTable((), (1000, 1000, 9), (1, 1, 1)))
+    assert none.panels == ()
+    assert "too many different answers to list" in none.text
+
+
+def test_a_warning_is_above_the_recommendation(tmp_path: Path) -> None:
+    notes = ("Warning: an answer of 'slow' alone.", *labelled().notes)
+    head = Written(changed(labelled(), notes=notes), tmp_path).text.partition("Contents")[0]
+    assert 0 < head.find(notes[0]) < head.find("Recommended: ")
+
+
+def test_in_a_currency_steps_are_compared_in_errors() -> None:
+    """Ten times the amounts, where an error costs ten: the same steps can pay."""
+
+    def pays(found: Diagnosis) -> list[object]:
+        return [row[-1] for row in section(found, "disagreement").panels[0].table.rows]
+
+    found = labelled()
+    dear = changed(
+        found, error_cost=10.0, pairs=tuple(changed(p, gap=10 * p.gap) for p in found.pairs)
+    )
+    assert pays(dear) == pays(found)
+    assert set(pays(found)) == {"yes"}
 
 
 def test_interrupted_while_drawing_nothing_is_left(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from stopwise.logs.diagnosis.findings import (
     Reliability,
     Saving,
 )
-from stopwise.logs.diagnosis.verdict import judge
+from stopwise.logs.diagnosis.verdict import Evidence, judge, needs_other_models
+from stopwise.logs.recommendation import Option, recommend
 from stopwise.reporting.intervals import Estimate, wilson
 
 NAMES = ("rules", "small", "large")
@@ -22,6 +23,10 @@ def exactly(value):
     return Estimate(value, value, value)
 
 
+ALWAYS = recommend([Option("fixed depth", "small", 0.2, None, exactly(0.3))], [], loss="total loss")
+POLICY = msgspec.structs.replace(ALWAYS, kind="policy", name="Stopwise")
+
+
 def judged(
     *,
     saves=(0.1, 0.2),
@@ -30,6 +35,8 @@ def judged(
     gain=None,
     plan=PLAN,
     totals=(0.1, 0.2, 0.4),
+    chosen=ALWAYS,
+    gap=0.1,
     **more,
 ):
     saved, one = Estimate(sum(saves) / 2, *saves), exactly(1.0)
@@ -38,10 +45,11 @@ def judged(
         for name, share, total in zip(NAMES, shares, totals, strict=True)
     ]
     pairs = [
-        PairSummary(1, 2, 0.1, 400, exactly(0.4), Reliability((), off, fit), gain)
+        PairSummary(1, 2, gap, 400, exactly(0.4), Reliability((), off, fit), gain)
         for off, fit in fits
     ]
-    return judge(arms, pairs, Saving(saved, saved, wilson(1, 100)), plan, **more)
+    saving = Saving(saved, saved, wilson(1, 100))
+    return judge(Evidence(arms, pairs, saving, plan, chosen, **more))
 
 
 def audited(lost, low, high, best=0.2, depth=1.5, differing=False):
@@ -53,6 +61,7 @@ def audited(lost, low, high, best=0.2, depth=1.5, differing=False):
         best_fixed=1,
         best_fixed_loss=exactly(best),
         lost=Estimate(lost, low, high),
+        over_fixed=(Estimate(lost, low, high),) * 3,
         differing=differing,
     )
 
@@ -90,14 +99,53 @@ def test_labels_of_disagreement_say_what_they_leave_out():
         assert words in judged(audit=audited(0.0, -0.01, 0.01, differing=differing)).reason
 
 
-@pytest.mark.parametrize("labels", [audited(0, -0.001, 0.001), None])
-def test_nothing_to_save_is_not_learnable(labels):
-    assert judged(saves=(0.0, 0.0), audit=labels).answer == "probably"
+@pytest.mark.parametrize(
+    ("labels", "answer", "says"),
+    [
+        (audited(0, -0.001, 0.001), "probably", "No saving: it always runs large."),
+        (None, "labels needed", "Stopwise would hardly ever stop before large: no saving."),
+    ],
+)
+def test_nothing_to_save_is_not_learnable(labels, answer, says):
+    found = judged(saves=(0.0, 0.0), audit=labels)
+    assert found.answer == answer
+    assert says in found.reason
+
+
+RULE = msgspec.structs.replace(PLAN, first=0, second=None)
+DONE = msgspec.structs.replace(PLAN, labels=0, rows=())
+
+
+@pytest.mark.parametrize(
+    ("changes", "headline"),
+    [
+        ({"plan": RULE}, "Labels on 480 rows are needed to say whether Stopwise is better than "),
+        ({"plan": DONE}, "There is nothing to learn: no arm after small is worth its cost"),
+        ({"fits": [(0.2, "bad")]}, "Labels on 480 rows are needed to say whether large is worth"),
+        ({"shares": (0.0, 0.0, 1.0)}, "Labels on 480 rows are needed to say whether large is"),
+        (
+            {"shares": (1.0, 0.0, 0.0), "plan": DONE},
+            "There is nothing to learn: no arm after small",
+        ),
+        ({"audit": audited(-0.01, -0.02, 0.0)}, "This cascade can learn where to stop, and always"),
+        (
+            {"audit": audited(-0.01, -0.02, 0.0), "chosen": POLICY},
+            "This cascade can learn where to stop, without labels",
+        ),
+        ({"audit": audited(0.03, -0.01, 0.07)}, "More labels are needed to say whether Stopwise "),
+        ({"audit": audited(0.03, 0.01, 0.05)}, "This cascade cannot learn where to stop from dis"),
+    ],
+)
+def test_the_headline_agrees_with_the_recommendation(changes, headline):
+    assert judged(**changes).headline.startswith(headline)
 
 
 def test_without_labels_nothing_is_proved():
     found = judged()
-    assert found.answer == "probably"
+    assert found.answer == "labels needed"
+    assert found.headline == "Labels on 480 rows are needed to say whether large is worth its price"
+    assert "without labels it cannot be said whether large is worth its price" in found.reason
+    assert "contradicts" not in f"{found.reason} {found.points}"
     assert any("Without labels" in p for p in found.points)
     assert any("Labels on 480 random rows in which arms disagree" in p for p in found.points)
 
@@ -113,7 +161,6 @@ def test_without_labels_nothing_is_proved():
         ({"gain": Estimate(0.6, 0.4, 0.8), "labels": 50}, "Labels on 50 more random rows"),
         ({"gain": Estimate(0.9, 0.8, 1.0), "labels": 0}, "large on all rows is worth the 0.2 .*90"),
         ({"gain": Estimate(0.1, 0.0, 0.2), "labels": 0}, "large on all rows is not worth the 0.2"),
-        ({"rate": 0.1, "needed": 2.0, "labels": 0}, "disagree in 10.% .* takes no labels"),
     ],
 )
 def test_how_many_labels_settle_it(changes, says):
@@ -121,6 +168,16 @@ def test_how_many_labels_settle_it(changes, says):
     for audit in (None, audited(0.0, -0.01, 0.01)):
         points = judged(plan=plan, audit=audit).points
         assert sum(bool(re.search(says, p)) for p in points) == 1
+
+
+def test_an_arm_that_costs_more_than_it_can_correct_takes_no_labels():
+    points = " ".join(judged(gap=0.5).points)
+    assert "large costs 0.5 more than small, and the two disagree in 40\xa0% of the rows" in points
+    assert "takes no labels" in points
+    in_money = judged(gap=50, totals=(10, 20, 70), one_error=100)
+    assert "large costs 50 more than small" in " ".join(in_money.points)
+    assert "Warning" not in in_money.reason
+    assert "takes no labels" not in " ".join(judged(gap=30, one_error=100).points)
 
 
 def test_costs_that_seem_to_be_money_are_doubted_in_the_report():
@@ -132,32 +189,38 @@ def test_costs_that_seem_to_be_money_are_doubted_in_the_report():
 
 @pytest.mark.parametrize(("depth", "says"), [(1.5, "goes too deep"), (0.2, "stops too early")])
 def test_too_deep_or_too_early(depth, says):
-    found = judged(audit=audited(0.03, 0.01, 0.05, depth=depth))
+    audit = audited(0.03, 0.01, 0.05, depth=depth)
+    found = judged(audit=audit, higher=2)
     assert found.answer == "not from disagreement alone"
     assert says in found.reason
     assert ("--degree 2" in found.reason) == (depth < 1)
+    assert needs_other_models([], audit) == (depth < 1)
 
 
 def test_what_comes_first():
-    found = judged(shares=(0.996, 0.004, 0.0))
+    found = judged(shares=(0.996, 0.004, 0.0), plan=DONE)
     assert found.reason.startswith(
-        "Stopwise would stop at rules in 99.6\u00a0% of the rows: always rules would do"
+        "Stopwise would stop at rules in 99.6\u00a0% of the rows, like always rules."
     )
     # the headline is not that it can learn; and what the labels refute is not made good
     assert found.answer == "nothing to learn"
+    assert judged(shares=(0.996, 0.004, 0.0)).answer == "labels needed"
     lost = judged(shares=(0.996, 0.004, 0.0), audit=audited(0.03, 0.01, 0.05))
     assert lost.answer == "not from disagreement alone"
-    assert "always rules would be the same" in lost.reason
-    assert judged(shares=(0.99, 0.01, 0.0)).answer == "probably"
-    assert "always" not in judged(shares=(0.99, 0.01, 0.0)).reason
+    assert judged(shares=(0.99, 0.01, 0.0), plan=DONE).answer == "nothing to learn"
+    labelled = judged(shares=(0.0, 0.004, 0.996), audit=audited(0, -0.001, 0.001))
+    assert labelled.answer == "nothing to learn"
+    assert labelled.headline == "There is nothing to learn: Stopwise would always stop at large"
 
 
 def test_models_that_do_not_fit():
-    found = judged(fits=[(0.0, "good"), (0.2, "bad")])
+    """A higher degree is suggested only where it helped on held-out rows."""
+    found = judged(fits=[(0.0, "good"), (0.2, "bad")], higher=2)
     assert found.answer == "not from disagreement alone"
     assert "20 points" in found.reason
-    assert "--degree 2" in found.reason
-    assert "--degree" not in judged(fits=[(0.2, "bad")], degree=4).reason
+    assert "Try --degree 2, which predicts held-out rows better" in found.reason
+    assert "--degree 2" not in judged(fits=[(0.2, "bad")]).reason
+    assert "a higher --degree does not help on held-out rows" in judged(fits=[(0.2, "bad")]).reason
     found = judged(fits=[(0.0, "good"), (0.07, "rough")])
-    assert found.answer == "probably"
+    assert found.answer == "labels needed"
     assert any("7 points" in p for p in found.points)

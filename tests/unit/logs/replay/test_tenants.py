@@ -1,6 +1,7 @@
 """Replay by tenants and weights: each part as if it were alone, totals as sums, targets."""
 
 import json
+import math
 import threading
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -170,57 +171,104 @@ def test_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
         sw.replay(log, costs(), ["uss-pd"], by="ward")
 
 
-def test_a_weight_multiplies_every_cost(tmp_path: Path) -> None:
+def test_a_weight_is_for_the_policies_and_results_are_at_the_costs_as_given(tmp_path: Path) -> None:
     log = sw.Log(save(tmp_path / "log.csv", table()))
     found = sw.replay(log, costs(), POLICIES, weights=(2, 0.5))
     assert list(found.grid) == [0.5, 2.0]
     for weight, one in found.grid.items():
         expected = sw.replay(log, costs(*(weight * c for c in (0.02, 0.1, 0.25))), POLICIES)
-        assert one.costs == pytest.approx(expected.costs, rel=1e-15)
-        assert [p.depths for p in one.policies] == [p.depths for p in expected.policies]
+        depths = {p.name: p.depths for p in expected.policies}
+        assert {p.name: p.depths for p in one.policies} == depths
+        assert one.costs == pytest.approx(costs().cumulative)
+        for line in one.policies:
+            spent = sum(share.value * c for share, c in zip(line.depths, one.costs, strict=True))
+            assert value(line.cost) == pytest.approx(spent)
+            assert value(line.loss) == pytest.approx(spent + value(line.error))
 
 
-@pytest.mark.parametrize(
-    "target", [{"target_error": 0.1}, {"target_error": 0.16}, {"budget": 0.1}, {"budget": 0.3}]
-)
-def test_a_target_takes_the_best_of_the_grid(target: dict[str, Any], tmp_path: Path) -> None:
+LIMITS: list[dict[str, Any]] = [
+    {"target_error": 0.1},
+    {"target_error": 0.16},
+    {"budget": 0.03},
+    {"budget": 0.1},
+    {"budget": 0.3},
+    {"budget": 0.15, "target_error": 0.17},
+]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("error", [1.0, 49.0])
+def test_the_recommendation_keeps_the_limits_in_the_unit_of_the_costs(
+    limits: dict[str, Any], error: float, tmp_path: Path
+) -> None:
+    """With prices in a currency, the budget is one too, and so is every amount."""
     log = sw.Log(save(tmp_path / "log.csv", table()))
-    found = sw.replay(log, costs(), POLICIES[:2], **target)
-    points = [
-        (value(line.cost) / weight, value(line.error), weight, line.name)
-        for weight, one in found.grid.items()
-        for line in one.policies
+    prices = [error * c for c in (0.02, 0.1, 0.25)]
+    cascade = sw.Cascade.from_prices(prices, error, ARMS)
+    given: dict[str, Any] = limits | (
+        {"budget": error * limits["budget"]} if "budget" in limits else {}
+    )
+    found = sw.replay(log, cascade, POLICIES[:2], **given)
+    chosen, plain = found.recommendation, json.loads(found.to_json())
+    assert chosen is not None
+    assert len([one for one in found.sentences if one.startswith("Recommended: ")]) == 1
+    assert found.error_cost == plain["error_cost"] == error
+    assert found.costs == pytest.approx(np.cumsum(prices))
+    assert chosen.cost <= given.get("budget", math.inf) * (1 + 1e-9)
+    assert value(chosen.error) <= given.get("target_error", 1.0)
+    assert (chosen.within_budget, chosen.reaches_target) == (
+        True if "budget" in given else None,
+        True if "target_error" in given else None,
+    )
+    lines = [*found.fixed, *(p for one in found.grid.values() for p in one.policies)]
+    kept = [
+        value(line.loss)
+        for line in lines
+        if value(line.cost) <= given.get("budget", math.inf)
+        and value(line.error) <= given.get("target_error", 1.0)
     ]
-    limit = next(iter(target.values()))
-    if "budget" in target:
-        reached = sorted((e, c, w, name) for c, e, w, name in points if c <= limit)
-    else:
-        reached = sorted((c, e, w, name) for c, e, w, name in points if e <= limit)
-    *_, weight, name = reached[0]
-    assert len(reached) < len(points)
-    assert found.weight == weight
-    assert found.notes[0].endswith(f"the best is {name} with weight {weight:g}.")
-    weights = list(found.grid)
-    k = weights.index(weight)
-    for w in weights[max(0, k - 1) : k + 2]:
-        assert f"weight {w:g} costs " in found.notes[1]
-    assert json.loads(found.to_json())["weight"] == weight
+    assert len(kept) < len(lines) or "target_error" not in given
+    if chosen.kind == "policy":
+        assert value(chosen.loss) == min(kept)
+        assert found.weight == chosen.weight
+    same = sw.replay(log, costs(), POLICIES[:2], **limits).recommendation
+    assert same is not None
+    assert (same.kind, same.name, same.weight) == (chosen.kind, chosen.name, chosen.weight)
+    assert error * same.cost == pytest.approx(chosen.cost)
 
 
-def test_a_target_that_nothing_reaches_is_said_to_be_out_of_reach(tmp_path: Path) -> None:
+def test_limits_that_nothing_keeps_are_said_to_be_out_of_reach(tmp_path: Path) -> None:
     log = sw.Log(save(tmp_path / "log.csv", table(300)))
-    found = sw.replay(log, costs(), ["uss-pd"], target_error=0)
-    assert found.notes[0] == "Of 13 weights with each policy, none is wrong in at most 0\xa0%."
-    assert found.weight == 1
+    found = sw.replay(log, costs(), ["uss-pd"], target_error=0).recommendation
+    assert found is not None
+    assert found.reaches_target is False
+    assert "; nothing here is wrong in at most 0\xa0%, and it is wrong least, in " in found.sentence
+    found = sw.replay(log, costs(), ["uss-pd"], budget=0.01).recommendation
+    assert found is not None
+    expected = "nothing here costs at most 0.01 a round, and it costs least, 0.02."
+    assert found.sentence == f"Recommended: always rules; {expected}"
+    assert (found.within_budget, found.name) == (False, "rules")
 
 
-def test_targets_that_cannot_be_looked_for_are_refused(tmp_path: Path) -> None:
+def test_a_saved_policy_has_the_weight_it_was_saved_with(tmp_path: Path) -> None:
+    log = sw.Log(save(tmp_path / "log.csv", table(300)))
+    policy = sw.USSLaplace(costs(), context_dim=2)
+    found = sw.replay(log, costs(), [policy], budget=0.1)
+    assert (found.weight, dict(found.grid)) == (1.0, {})
+    assert found.recommendation is not None
+
+
+def test_limits_that_cannot_be_judged_are_refused(tmp_path: Path) -> None:
     whole = table(100)
     log = sw.Log(save(tmp_path / "log.csv", whole))
+    few = whole | {"label": [y if t < 5 else None for t, y in enumerate(whole["label"].tolist())]}
+    found = sw.replay(
+        sw.Log(save(tmp_path / "few.csv", few)), costs(), ["uss-pd"], target_error=0.1
+    )
+    assert found.notes[0].startswith("Warning: the target is not used: the log has 5 labels")
     del whole["label"]
     bare = sw.Log(save(tmp_path / "bare.csv", whole))
     cases: list[tuple[sw.Log, dict[str, Any]]] = [
-        (log, {"target_error": 0.1, "budget": 0.1}),
         (bare, {"target_error": 0.1}),
         (log, {"target_error": 1.5}),
         (log, {"budget": -1.0}),

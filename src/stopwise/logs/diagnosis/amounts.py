@@ -1,0 +1,47 @@
+"""Amounts of a diagnosis in the unit of the costs that the user gave."""
+
+from typing import TypeVar
+
+import msgspec
+
+from stopwise.logs.diagnosis.findings import (
+    ArmSummary,
+    Audit,
+    FrontierPoint,
+    LabelPlan,
+    PairSummary,
+    Saving,
+)
+from stopwise.reporting.intervals import Estimate
+
+Found = TypeVar("Found", ArmSummary, Audit, FrontierPoint, LabelPlan, PairSummary, Saving)
+
+AMOUNTS: dict[type[msgspec.Struct], tuple[str, ...]] = {
+    ArmSummary: ("cost", "total", "loss"),
+    PairSummary: ("gap",),
+    Saving: ("per_round",),
+    FrontierPoint: ("cost",),
+    Audit: ("rule_loss", "best_fixed_loss", "lost", "over_fixed"),
+    LabelPlan: ("gap",),
+}
+
+
+def in_unit(found: Found, one_error: float) -> Found:
+    """Return a finding with its amounts in a unit in which one wrong answer costs ``one_error``."""
+    if one_error == 1.0:
+        return found
+    names = AMOUNTS[type(found)]
+    scaled = {name: _scaled(getattr(found, name), one_error) for name in names}
+    return msgspec.structs.replace(found, **scaled)
+
+
+def _scaled(
+    amount: float | Estimate | tuple[Estimate, ...] | None, factor: float
+) -> float | Estimate | tuple[Estimate, ...] | None:
+    if amount is None:
+        return None
+    if isinstance(amount, tuple):
+        return tuple(Estimate(*(factor * end for end in one)) for one in amount)
+    if isinstance(amount, Estimate):
+        return Estimate(*(factor * end for end in amount))
+    return factor * amount

@@ -1,0 +1,141 @@
+"""The rules of the recommendation, as a table of cases."""
+
+from typing import Any
+
+import pytest
+
+from stopwise.logs.recommendation import Option, recommend
+from stopwise.reporting.intervals import NORMAL, Z95, Estimate
+
+
+def exactly(value: float) -> Estimate:
+    return Estimate(value, value, value)
+
+
+def about(value: float, reach: float) -> Estimate:
+    return Estimate(value, value - reach, value + reach)
+
+
+def depth(name: str, cost: float, error: float) -> Option:
+    return Option("fixed depth", name, cost, exactly(error), exactly(cost + error))
+
+
+FIXED = [depth("history", 0.01, 0.20), depth("glucose", 0.07, 0.10), depth("insulin", 0.22, 0.02)]
+# losses: 0.21, 0.17, 0.24
+
+
+def policy(
+    name: str, cost: float, error: float, reach: float = 0.01, weight: float = 1.0
+) -> Option:
+    """Return a policy whose advantage over each fixed depth is known to within ``reach``."""
+    over = tuple(about(cost + error - one.loss.value, reach) for one in FIXED)
+    return Option("policy", name, cost, exactly(error), about(cost + error, reach), over, weight)
+
+
+GOOD, SAME, WORSE = policy("good", 0.08, 0.04), policy("same", 0.08, 0.085), policy("w", 0.2, 0.1)
+DEEP = policy("deep", 0.14, 0.015)
+
+
+@pytest.mark.parametrize(
+    ("policies", "limits", "chosen", "cause", "kept"),
+    [
+        # the loss: a policy only if its advantage exceeds the uncertainty
+        ([GOOD], {}, "good", "better", (None, None)),
+        ([SAME], {}, "always glucose", "not better", (None, None)),
+        ([WORSE], {}, "always glucose", "not better", (None, None)),
+        (
+            [policy("unsure", 0.08, 0.04, reach=0.06)],
+            {},
+            "always glucose",
+            "not better",
+            (None, None),
+        ),
+        ([WORSE, GOOD, SAME], {}, "good", "better", (None, None)),
+        ([], {}, "always glucose", "only fixed depths", (None, None)),
+        # a budget comes first
+        ([GOOD], {"budget": 0.1}, "good", "better", (True, None)),
+        ([GOOD], {"budget": 0.08}, "good", "better", (True, None)),
+        ([GOOD], {"budget": 0.07}, "always glucose", "only fixed depths", (True, None)),
+        ([GOOD, DEEP], {"budget": 0.05}, "always history", "only fixed depths", (True, None)),
+        ([GOOD], {"budget": 0.001}, "always history", "only fixed depths", (False, None)),
+        # then a target for the error
+        ([GOOD], {"target_error": 0.05}, "good", "better", (None, True)),
+        ([GOOD], {"target_error": 0.03}, "always insulin", "only fixed depths", (None, True)),
+        ([GOOD, DEEP], {"target_error": 0.03}, "deep", "better", (None, True)),
+        ([GOOD, DEEP], {"target_error": 0.018}, "deep", "only policies", (None, True)),
+        ([GOOD], {"target_error": 0.001}, "always insulin", "only fixed depths", (None, False)),
+        # both: the budget is never exceeded for the target
+        ([GOOD], {"budget": 0.1, "target_error": 0.05}, "good", "only policies", (True, True)),
+        ([GOOD], {"budget": 0.1, "target_error": 0.01}, "good", "only policies", (True, False)),
+        (
+            [DEEP],
+            {"budget": 0.1, "target_error": 0.01},
+            "always glucose",
+            "only fixed depths",
+            (True, False),
+        ),
+        (
+            [GOOD],
+            {"budget": 0.0, "target_error": 0.01},
+            "always history",
+            "only fixed depths",
+            (False, False),
+        ),
+        # ties: the weight nearest to 1
+        (
+            [policy("good", 0.08, 0.04, weight=2), GOOD, policy("good", 0.08, 0.04, weight=0.7)],
+            {},
+            "good",
+            "better",
+            (None, None),
+        ),
+        ([policy("good", 0.08, 0.04, weight=2)], {}, "good with weight 2", "better", (None, None)),
+        # a policy that does what a fixed depth does
+        ([policy("same", 0.07, 0.1, reach=0)], {}, "always glucose", "not better", (None, None)),
+    ],
+)
+def test_the_rules(
+    policies: list[Option],
+    limits: dict[str, Any],
+    chosen: str,
+    cause: str,
+    kept: tuple[bool | None, bool | None],
+) -> None:
+    found = recommend(FIXED, policies, loss="total loss", labelled=600, **limits)
+    assert found.sentence.startswith(f"Recommended: {chosen}; ")
+    assert (found.cause, found.within_budget, found.reaches_target) == (cause, *kept)
+    assert ("no policy here is better" in found.sentence) == (cause == "not better")
+    assert found.sentence.endswith(".")
+
+
+def test_the_interval_holds_for_all_policies_together() -> None:
+    """By Bonferroni: of ten equal policies the best of the sample is not taken for better."""
+    one = policy("one", 0.08, 0.077)
+    assert one.over_fixed[1].high < 0
+    assert recommend(FIXED, [one], loss="total loss").kind == "policy"
+    ten = recommend(FIXED, [one, *[WORSE] * 9], loss="total loss")
+    assert ten.kind == "fixed depth"
+    assert ten.advantage is not None
+    wider = NORMAL.inv_cdf(1 - 0.025 / 10) / Z95
+    assert ten.advantage.high - ten.advantage.value == pytest.approx(0.01 * wider)
+
+
+def test_labels_that_would_settle_it_are_counted() -> None:
+    """The width of the interval falls as 1/√n: 0.02 ± 0.04 of 600 rows takes four times as many."""
+    found = recommend(FIXED, [policy("p", 0.08, 0.07, 0.04)], loss="total loss", labelled=600)
+    assert "about 1,800 more labelled rounds would settle it" in found.sentence
+    assert "would settle" not in recommend(FIXED, [WORSE], loss="total loss", labelled=9).sentence
+
+
+def test_without_labels_the_safe_policy_is_taken_unless_another_is_clearly_better() -> None:
+    def unknown(one: Option) -> Option:
+        return Option("policy", one.name, one.cost, None, one.loss, one.over_fixed)
+
+    good, near = unknown(GOOD), unknown(policy("uss-anchor:z=1", 0.08, 0.05))
+    far, unlearned = unknown(policy("uss-anchor", 0.08, 0.08)), policy("uss-anchor", 0.24, 0.01)
+    for policies, name in (
+        ([good, near], "uss-anchor:z=1"),
+        ([good, far], "good"),
+        ([unknown(unlearned), good], "good"),
+    ):
+        assert recommend(FIXED, policies, loss="cost + disagreement").name == name
