@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from stopwise.proxy.config import Config
-from stopwise.proxy.report import LEAST, Report
+from stopwise.proxy.report import MIN_ROUNDS, Report
 from stopwise.service.dashboard.pages import Page, Pages
 from stopwise.service.http.request import Request
 from stopwise.service.refusals import Refusal
@@ -42,7 +42,7 @@ class ShadowPage:
                 await self._make()
         values = {"name": name, "report": self._reports.get(name), "time": self._made}
         values["in_shadow"] = name in self._pages.in_shadow
-        return "shadow.html", {"title": f"{name} in shadow mode", "least": LEAST, **values}
+        return "shadow.html", {"title": f"{name} in shadow mode", "least": MIN_ROUNDS, **values}
 
     async def _make(self) -> None:
         with TemporaryDirectory() as folder:
