@@ -28,9 +28,18 @@ BENCHMARKS = {
     "endless": "endless",
     "transitive": "transitive",
     "revealed": "revealed",
+    "intervals": "intervals",
 }
 # too long to run with all others
-ONLY_BY_NAME = {"endless", "snapshots", "replicas", "level_off", "tenants", "transitive"}
+ONLY_BY_NAME = {
+    "endless",
+    "snapshots",
+    "replicas",
+    "level_off",
+    "tenants",
+    "transitive",
+    "intervals",
+}
 
 DESCRIPTION = "Measure what a round of Stopwise costs, beside its peers."
 
@@ -61,6 +70,8 @@ what is measured
   endless  time and memory of 100,000,000 rounds with a half-life of 100,000; only by its name
   transitive  not a speed: 500,000 random transitive decisions, K = 4 to 7, against exact solves;
            wrong stops, and the most passes over history that one decision took; only by its name
+  intervals  not a speed: how often the intervals of shadow reports and diagnoses hold what new
+           requests show, K = 2 to 5, 100 to 1,000 rounds; only by its name
   radius   not a speed: what each σ loses and how often it locks a run in, simulated without
            labels on the paper's instances and on one constant context
   revealed not a speed: where stages reveal the context, the bias of p̂ before a value is revealed

@@ -16,7 +16,7 @@ from stopwise.errors import InvalidParameterError
 from stopwise.proxy import config as configured
 from stopwise.proxy.chat import DONE, Chat, StageFailure, error_body
 from stopwise.proxy.context import REVEALED_NAMES
-from stopwise.proxy.report import LEAST
+from stopwise.proxy.report import MIN_ROUNDS
 from stopwise.proxy.shadow_page import ShadowPage
 from stopwise.proxy.shadow_queue import ShadowQueue, ShadowRound
 from stopwise.proxy.turns import UNLIMITED, CannotLearn, Live, Outcome, OverLimit, Turn, play
@@ -67,7 +67,7 @@ class ProxyApp(App):
                 in_shadow=one.mode == "shadow",
                 answered_by=one.stage[one.answer_arm].name,
                 revealed=REVEALED_NAMES,
-                least_rounds=LEAST,
+                least_rounds=MIN_ROUNDS,
                 report=partial(shadow.latest, name),
             )
             for name, one in config.cascades.items()

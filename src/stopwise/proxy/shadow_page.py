@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stopwise.proxy.config import Config
-from stopwise.proxy.report import LEAST, Report
+from stopwise.proxy.report import MIN_ROUNDS, Report
 from stopwise.service.dashboard.pages import Page, Pages
 from stopwise.service.http.request import Request
 from stopwise.service.refusals import Refusal
@@ -49,7 +49,7 @@ class ShadowPage:
                 await self._make()
         values = {"name": name, "report": self._reports.get(name), "time": self._made}
         values["in_shadow"] = self._config.cascades[name].mode == "shadow"
-        return "shadow.html", {"title": f"{name} in shadow mode", "least": LEAST, **values}
+        return "shadow.html", {"title": f"{name} in shadow mode", "least": MIN_ROUNDS, **values}
 
     def latest(self, name: str) -> Report | None:
         """Return the newest report of a cascade; if it is old, a newer one is begun."""

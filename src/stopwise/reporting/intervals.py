@@ -45,6 +45,26 @@ def wilson(hits: float, n: float, z: float = Z95) -> Estimate:
     return Estimate(share, low, high)
 
 
+def widened(share: float, n: int, reach: float, z: float = Z95) -> Estimate:
+    """Return a share with Wilson's interval, its ends moved out for a second source of error.
+
+    ``reach`` is how far that alone reaches either way at the same level. Distances from the share
+    to the ends are combined as roots of summed squares (R. G. Newcombe's square-and-add method,
+    Statistics in Medicine 17, 1998).
+
+    Examples
+    --------
+    >>> print(wilson(20, 100))
+    0.200 (0.133 to 0.289)
+    >>> print(widened(0.2, 100, reach=0.0), widened(0.2, 100, reach=0.05))
+    0.200 (0.133 to 0.289) 0.200 (0.117 to 0.302)
+    """
+    interval = wilson(share * n, n, z)
+    down = math.hypot(share - interval.low, reach)
+    up = math.hypot(interval.high - share, reach)
+    return Estimate(share, max(share - down, 0.0), min(share + up, 1.0))
+
+
 def around(value: float, error: float, z: float = Z95) -> Estimate:
     """Return a number and the interval of z standard errors about it."""
     return Estimate(value, value - z * error, value + z * error)

@@ -5,6 +5,7 @@ exactly the θ̂_ij that it would decide by. Each half of the rows is predicted 
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,13 @@ CHANCE = 0.001
 BADLY_OFF, ROUGHLY_OFF = 0.10, 0.05
 # Rows times pairs that are predicted anew in every draw: 20,000 rows of four arms.
 MOST_REDRAWN, MANY_PAIRS = 120_000, 6
+
+
+class Redrawn(NamedTuple):
+    """Predictions p̂_ij (m, pairs) that other samples might have given, for some of the rows."""
+
+    rows: Ints
+    predictions: Iterator[Floats]
 
 
 class Disagreement:
@@ -79,10 +87,8 @@ class Disagreement:
         policy.run_disagreements(contexts, differ)
         return [policy.theta(i, j) for i, j in self._cascade.pairs()]
 
-    def redrawn(
-        self, contexts: Floats, draws: int, random: np.random.Generator
-    ) -> Iterator[Floats]:
-        """Yield p̂_ij of the first rows as other samples might have given it.
+    def redrawn(self, contexts: Floats, draws: int, random: np.random.Generator) -> Redrawn:
+        """Return p̂_ij of the first rows of each half, as other samples might have given it.
 
         Estimates are drawn from their normal approximation, about those found. ``contexts`` are
         those that were fitted on.
@@ -90,22 +96,26 @@ class Disagreement:
         pairs = self._cascade.pairs()
         n = min(len(contexts), MOST_REDRAWN // max(len(pairs), MANY_PAIRS))
         x = self._inputs(contexts)
+        shown = [np.flatnonzero(self.half == half)[: (n + 1) // 2] for half in (0, 1)]
         models: list[list[tuple[Floats, Floats, Floats]]] = []  # for each half, of each pair
         for half in (0, 1):
-            rows = np.flatnonzero(self.half == half)[: (n + 1) // 2]
             used = np.flatnonzero(self.half != half)
             some = used[:ROWS_FOR_SCALE]
             scale = np.sqrt(len(some) / len(used))  # all the rows know so much more
             models.append([])
             for theta, (i, j) in zip(self._thetas[half], pairs, strict=True):
                 root = _covariance_root(self._features.transform(x[some], i, j), theta) * scale
-                models[half].append((self._features.transform(x[rows], i, j), theta, root))
+                phi = self._features.transform(x[shown[half]], i, j)
+                models[half].append((phi, theta, root))
 
         def drawn(phi: Floats, theta: Floats, root: Floats) -> Floats:
             return mu(phi @ (theta + root @ random.standard_normal(len(theta))))
 
-        for _ in range(draws):
-            yield np.vstack([np.column_stack([drawn(*m) for m in half]) for half in models])
+        predictions = (
+            np.vstack([np.column_stack([drawn(*m) for m in half]) for half in models])
+            for _ in range(draws)
+        )
+        return Redrawn(np.concatenate(shown), predictions)
 
     def flattened(self) -> Floats:
         """Return p̂_ij of the rows that were fitted on, as near to constant as the data allow.

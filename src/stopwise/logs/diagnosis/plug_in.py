@@ -7,14 +7,13 @@ USS-PD decides so once it has learned; while it learns it goes deeper now and th
 (n, K) from the labels; pairs in the order of ``cascade.pairs()``.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from stopwise.cascade import Cascade
 from stopwise.logs.chunk import Bytes, Floats, Ints
 from stopwise.logs.diagnosis.findings import ArmSummary, FrontierPoint, Saving
-from stopwise.reporting.intervals import Estimate, mean, wilson
+from stopwise.logs.diagnosis.models import Redrawn
+from stopwise.reporting.intervals import Estimate, mean, widened, wilson
 
 # The trade-off weights of the frontier: from a tenth of the costs given to ten times.
 WEIGHTS = tuple(float(w) for w in np.logspace(-1, 1, 25))
@@ -59,28 +58,39 @@ def summarise_arms(
 
 
 def saving(
-    cascade: Cascade, stops: Ints, differ: Bytes, redrawn: Iterable[Floats], flattened: Floats
+    cascade: Cascade, stops: Ints, differ: Bytes, redrawn: Redrawn, flattened: Floats
 ) -> Saving:
     """Return what the rule saves against always going to the last arm.
 
-    ``redrawn`` are predictions (m, pairs) that other rows might have given: they widen the
-    interval. It reaches as far up as down, because a model drawn about an estimate is noisier than
+    ``redrawn`` are predictions that other rows might have given: they widen both intervals. That of
+    the saving reaches as far up as down, because a model drawn about an estimate is noisier than
     the estimate and mostly saves less. ``flattened`` is the least varied prediction (n, pairs)
     that the data allow: the interval reaches to what that would save.
     """
     last = float(cascade.cumulative[-1])
     per_round = mean(last - cascade.cumulative[stops])
+    differs = _differs_from_deepest(cascade, differ)
+    some, rows = differs[redrawn.rows], np.arange(len(redrawn.rows))
+    changed = float(some[rows, stops[redrawn.rows]].mean())
 
-    def saved(p: Floats) -> float:
-        return last - float(cascade.cumulative[plug_in_stops(cascade, p)].mean())
+    def saved(ends: Ints) -> float:
+        return last - float(cascade.cumulative[ends].mean())
 
     value, low, high = per_round
-    moved = np.quantile([abs(saved(p) - value) for p in redrawn], 0.95)
-    reach, flat = float(np.hypot(moved, high - value)), saved(flattened)
+    saved_moves, changed_moves = list[float](), list[float]()
+    for p in redrawn.predictions:
+        ends = plug_in_stops(cascade, p)
+        saved_moves.append(abs(saved(ends) - value))
+        changed_moves.append(abs(float(some[rows, ends].mean()) - changed))
+    moved = float(np.quantile(saved_moves, 0.95))
+    reach = float(np.hypot(moved, high - value))
+    flat = saved(plug_in_stops(cascade, flattened))
     low, high = min(value - reach, flat), max(value + reach, flat)
     per_round = Estimate(value, max(low, 0.0), min(high, last - float(cascade.cumulative[0])))
     share = Estimate(*(v / last if last else 0.0 for v in per_round))
-    return Saving(per_round, share, _from_deepest(cascade, stops, differ))
+    changed_reach = float(np.quantile(changed_moves, 0.95))
+    changes = float(differs[np.arange(len(stops)), stops].mean())
+    return Saving(per_round, share, widened(changes, len(stops), changed_reach))
 
 
 def frontier(
@@ -105,7 +115,12 @@ def frontier(
 
 def _from_deepest(cascade: Cascade, stops: Ints, differ: Bytes) -> Estimate:
     """Return how often the chosen arm's output differs from the last arm's."""
+    differs = _differs_from_deepest(cascade, differ)
+    return wilson(int(differs[np.arange(len(stops)), stops].sum()), len(stops))
+
+
+def _differs_from_deepest(cascade: Cascade, differ: Bytes) -> Bytes:
+    """Return whether each arm's output differs from the last arm's, (n, K)."""
     last = cascade.n_arms - 1
     columns = [cascade.pairs().index((i, last)) for i in range(last)]
-    differs = np.column_stack([differ[:, columns], np.zeros(len(differ), dtype=np.uint8)])
-    return wilson(int(differs[np.arange(len(stops)), stops].sum()), len(stops))
+    return np.column_stack([differ[:, columns], np.zeros(len(differ), dtype=np.uint8)])

@@ -3,6 +3,8 @@ import pytest
 
 from stopwise.cascade import Cascade
 from stopwise.logs.diagnosis import plug_in
+from stopwise.logs.diagnosis.models import Redrawn
+from stopwise.reporting.intervals import wilson
 from stopwise.theory.dominance import first_candidates
 
 CASCADE = Cascade([0.05, 0.1, 0.2, 0.3])
@@ -28,23 +30,44 @@ def test_stops_are_the_first_candidates(weight):
     assert tie.tolist() == [1]  # a tie continues
 
 
+def redrawn(*predictions) -> Redrawn:
+    return Redrawn(np.arange(len(P)), iter(predictions))
+
+
 def test_saving_by_hand():
-    found = plug_in.saving(CASCADE, STOPS, DIFFER, [P], P)
+    found = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), P)
     costs = CASCADE.cumulative[STOPS]
     saved, half = 0.65 - costs.mean(), 1.95996 * costs.std(ddof=1) / len(costs) ** 0.5
     assert (found.per_round.value, found.per_round.low) == pytest.approx((saved, saved - half))
     assert found.share.value == pytest.approx(saved / 0.65)
     differs = OUTPUTS[ROWS, STOPS] != OUTPUTS[:, 3]
-    assert found.disagreement.value == pytest.approx(differs.mean())
+    assert found.disagreement == wilson(int(differs.sum()), len(differs))
 
 
 def test_other_models_widen_the_interval():
     never, always = np.ones_like(P), np.zeros_like(P)
-    alone = plug_in.saving(CASCADE, STOPS, DIFFER, [P] * 3, P).per_round
-    wide = plug_in.saving(CASCADE, STOPS, DIFFER, [never], P).per_round
+    alone = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P, P, P), P).per_round
+    wide = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(never), P).per_round
     assert (wide.low, wide.high) == (0.0, pytest.approx(0.6))  # nothing to all
-    flat = plug_in.saving(CASCADE, STOPS, DIFFER, [P], always).per_round
+    flat = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), always).per_round
     assert (flat.low, flat.high) == pytest.approx((alone.low, 0.6))
+
+
+def test_other_models_widen_the_interval_of_disagreement():
+    """A model that always goes to the last arm would change no answer: the interval reaches 0."""
+    never = np.ones_like(P)
+    alone = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), P).disagreement
+    wide = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(never), P).disagreement
+    assert alone.low > 0
+    assert (wide.value, wide.low) == (alone.value, 0.0)
+    assert wide.high > alone.high
+
+
+def test_redrawn_models_of_some_rows_are_compared_on_these_rows():
+    some = np.arange(0, len(P), 3)
+    same = Redrawn(some, iter([P[some]]))
+    alone = plug_in.saving(CASCADE, STOPS, DIFFER, redrawn(P), P).disagreement
+    assert plug_in.saving(CASCADE, STOPS, DIFFER, same, P).disagreement == alone
 
 
 def test_the_frontier_runs_from_deep_to_shallow():
@@ -70,5 +93,6 @@ def test_arms_by_hand():
 
 def test_arms_that_cost_nothing():
     differ, p = np.zeros((2, 1), dtype=np.uint8), np.zeros((2, 1))
-    found = plug_in.saving(Cascade([0.0, 0.0]), np.array([1, 1]), differ, [p], p)
+    same = Redrawn(ROWS[:2], iter([p]))
+    found = plug_in.saving(Cascade([0.0, 0.0]), np.array([1, 1]), differ, same, p)
     assert (found.share.value, found.share.high) == (0.0, 0.0)

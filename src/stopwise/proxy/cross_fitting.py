@@ -1,0 +1,98 @@
+"""Cross-fitting: where each round would end under a policy that has not learned from it."""
+
+from typing import NamedTuple, cast
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from stopwise.policies.contextual import Contextual
+from stopwise.policies.playing import rule_stops
+from stopwise.policies.staged import recorded_rows
+from stopwise.records import Rounds
+from stopwise.service import spec as specs
+from stopwise.service.messages import CascadeSpec
+
+FOLDS = 5
+REPEATS = 2  # each with other folds: averages out part of what the choice of folds adds
+SEED = 20261  # of the choice of folds, so that the same rounds give the same report
+
+
+class CrossFit(NamedTuple):
+    """Where the n rounds with every output would end.
+
+    ``stops`` (REPEATS, n) is by the policies that were trained without the round's fold.
+    ``by_policy`` (REPEATS, FOLDS, n) is by each policy on all rounds: how much policies vary.
+    """
+
+    stops: NDArray[np.int64]
+    by_policy: NDArray[np.int64]
+
+
+def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: Rounds) -> CrossFit:
+    """Train policies, each without one fold of the rounds, and let them decide.
+
+    ``policy`` is the one that has learned from all of these rounds. If labels have fixed its depth,
+    it decides nothing by disagreement, and all policies stop there.
+    """
+    evaluated = rounds.reach == policy.cascade.n_arms - 1
+    complete = select(rounds, evaluated)
+    by_policy = np.empty((REPEATS, FOLDS, complete.n), dtype=np.int64)
+    depth = _fixed_depth(policy, complete)
+    if depth is not None:
+        by_policy[:] = depth
+        return CrossFit(by_policy[:, 0], by_policy)
+    stops = np.empty((REPEATS, complete.n), dtype=np.int64)
+    random = np.random.default_rng(SEED)
+    for repeat in range(REPEATS):
+        fold = random.permutation(rounds.n) % FOLDS
+        for k in range(FOLDS):
+            fitted = trained(spec, select(rounds, fold != k))
+            decided = rule_stops(fitted, recorded_rows(fitted.features, complete))
+            left_out = fold[evaluated] == k
+            by_policy[repeat, k] = decided
+            stops[repeat, left_out] = decided[left_out]
+    return CrossFit(stops, by_policy)
+
+
+def trained(spec: CascadeSpec, rounds: Rounds) -> Contextual:
+    """Return a new policy that has learned from rounds in shadow: every arm ran.
+
+    Forced rounds make it run every arm while it learns, and afterwards it decides. It asks for
+    every label, because the log has only those that were given: whichever round it would ask about
+    now, the others would stay unused.
+    """
+    settings = dict(spec.policy)
+    settings["forced_rounds"] = rounds.n
+    if settings.get("labels"):
+        settings["labels"] = 3 * rounds.n  # a third is asked for at once: here, every round
+    else:
+        rounds = replace(rounds, wrong=None)
+    policy = cast(Contextual, specs.build(replace(spec, policy=settings)))
+    policy.run_recorded(rounds)
+    return policy
+
+
+def select(rounds: Rounds, which: NDArray[np.bool_]) -> Rounds:
+    """Return some of the rounds."""
+    wrong = None if rounds.wrong is None else rounds.wrong[which]
+    return Rounds(
+        contexts=rounds.contexts[which],
+        differ=rounds.differ[which],
+        reach=rounds.reach[which],
+        failed=rounds.failed[which],
+        wrong=wrong,
+    )
+
+
+def _fixed_depth(policy: Contextual, complete: Rounds) -> int | None:
+    """Return the arm at which labels make the policy end every round now, if there is one."""
+    if not policy.labels:
+        return None
+    first = select(complete, np.arange(complete.n) == 0)
+    row = recorded_rows(policy.features, first)[0]
+    found = policy.learner.decide(row, None, None)
+    assert found is not None  # features are valid
+    stop, seen, note = found
+    fixed = policy.decided(stop, stop, None, note, seen).fixed_by_labels
+    return stop if fixed else None

@@ -1,0 +1,36 @@
+"""Intervals of shadow reports and diagnoses hold what new requests show.
+
+The worlds and the whole table are those of benchmarks/intervals.py.
+"""
+
+import pytest
+from scipy.stats import binom
+
+from benchmarks.intervals import diagnosed_day, shadow_day
+
+DAYS = 60
+CELLS = [
+    (2, 100, "constant"),
+    (2, 100, "informative"),
+    (3, 300, "informative"),
+    (5, 300, "constant"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_arms", "n", "kind"), CELLS)
+def test_the_intervals_of_a_shadow_report_cover(n_arms: int, n: int, kind: str) -> None:
+    """At a coverage of 85 %, each of these 8 counts is below ``least`` once in 1,000 trials."""
+    days = [shadow_day(seed, n_arms, n, kind) for seed in range(DAYS)]
+    least = binom.ppf(1e-3, DAYS, 0.85)  # 42
+    for name in ("changed", "saving"):
+        assert sum(day[name].inside for day in days) >= least, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_arms", "n", "kind"), CELLS)
+def test_the_interval_of_disagreement_in_a_diagnosis_covers(n_arms: int, n: int, kind: str) -> None:
+    """At a coverage of 90 %, each of these 4 counts is below ``least`` once in 1,000 trials."""
+    days = [diagnosed_day(seed, n_arms, n, kind) for seed in range(DAYS)]
+    least = binom.ppf(1e-3, DAYS, 0.90)  # 46
+    assert sum(day["diagnose"].inside for day in days) >= least
