@@ -2,8 +2,10 @@
 
 For every instance of the paper: play the forced rounds, fit the pairs' disagreement, and take the
 fitted models for the truth. In that made-up world, over the real contexts, the loss of any σ can be
-simulated (it is the paper's pseudo-regret, which needs no labels). One more world is as plain as
-can be: two arms, one constant context, p = 0.35, gap 0.30, so that arm 1 is best by little.
+simulated (it is the paper's pseudo-regret, which needs no labels). Contexts in which the fitted
+models leave no arm that can be optimal are left out, and the others shown more often. One more
+world is as plain as can be: two arms, one constant context, p = 0.35, gap 0.30, so that arm 2 is
+best by little.
 
 The mean loss alone does not show what a σ risks: a run that is locked in loses for ever, and the
 loss of 5,000 rounds does not count what comes after them.
@@ -23,8 +25,8 @@ from stopwise.experiments.runs import built
 from stopwise.experiments.spec import EnvironmentSpec
 from stopwise.paper import choices, instances
 from stopwise.paper.settings import NEAR_GREEDY, forced_rounds
-from stopwise.theory.dominance import first_candidates
-from stopwise.theory.regret import pseudo_regret
+from stopwise.theory.dominance import can_be_optimal, first_candidates
+from stopwise.theory.regret import pseudo_regret, signed_pseudo_regret
 
 NO_BONUS = 1e-9  # printed as 0: the policy takes σ above zero only, and this adds nothing
 SIGMAS = (0.5, 0.2, 0.1, 0.05, 0.025, 0.0125, 0.00625, NO_BONUS)
@@ -32,7 +34,8 @@ FIRST_SEED = 10_000  # far from the reproduction's own
 PILOTS, CONSTANT_RUNS = 8, 300
 CONSTANT_P, CONSTANT_GAP, CONSTANT_FORCED = 0.35, 0.30, 10
 
-Runs = list[tuple[float, bool]]  # for each σ: the loss, and whether it is locked in
+# For each σ: the loss, the signed loss, and whether the run is locked in.
+Runs = list[tuple[float, float, bool]]
 
 
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
@@ -46,31 +49,49 @@ def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     constant = range(20 if quick else CONSTANT_RUNS)
     relative: list[np.ndarray] = []
     losses: list[tuple[Any, ...]] = []
+    signed_losses: list[tuple[Any, ...]] = []
     locked: list[tuple[Any, ...]] = []
+    kept: dict[str, float] = {}
     for name in (*family, "constant context"):
         progress(name)
-        runs = (
-            [_pilot(family[name], seed) for seed in pilots]
-            if name in family
-            else [_constant(seed) for seed in constant]
-        )
-        lost, stuck = np.transpose(runs, (2, 0, 1))
+        if name in family:
+            pilots_of = [_pilot(family[name], seed) for seed in pilots]
+            runs = [runs for runs, _ in pilots_of]
+            kept[name] = float(np.mean([share for _, share in pilots_of]))
+        else:
+            runs = [_constant(seed) for seed in constant]
+        lost, signed, stuck = np.transpose(runs, (2, 0, 1))
         relative.append(lost.mean(axis=0) / lost.mean(axis=0).min())
         losses.append((name, *relative[-1].round(2)))
+        signed_losses.append((name, *signed.mean(axis=0).round(1)))
         locked.append((name, *(f"{int(n)} of {len(stuck)}" for n in stuck.sum(axis=0))))
     progress("")
     losses.append(("mean of the paper's", *np.mean(relative[:-1], axis=0).round(3)))
     columns = ["instance", *(f"σ = {0 if s == NO_BONUS else s:g}" for s in SIGMAS)]
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in kept.items())
     text = table(
         f"Loss of each σ in {choices.ROUNDS:,} rounds beside the best for that instance, simulated",
-        *(columns, losses, "1 is the best σ of the row."),
+        *(columns, losses),
+        f"1 is the best σ of the row. Contexts in which an arm can be optimal: {shares}.",
+    )
+    text += table(
+        "Signed pseudo-regret, in which stopping early saves its cost", columns, signed_losses
     )
     text += table("Runs that are locked in at the end", columns, locked, DEFINITION)
-    return text, {"sigmas": SIGMAS, "losses": losses, "locked_in": locked}
+    return text, {
+        "sigmas": SIGMAS,
+        "losses": losses,
+        "signed": signed_losses,
+        "locked_in": locked,
+        "kept": kept,
+    }
 
 
-def _pilot(environment: EnvironmentSpec, seed: int) -> Runs:
-    """Play every σ where the models fitted to one pilot are the truth."""
+def _pilot(environment: EnvironmentSpec, seed: int) -> tuple[Runs, float]:
+    """Play every σ where the models fitted to one pilot are the truth.
+
+    Also return the share of contexts in which an arm can be optimal.
+    """
     random = np.random.default_rng(seed)
     cascade: Cascade = built(environment).cascade
     features = NEAR_GREEDY.features(environment)
@@ -87,7 +108,10 @@ def _pilot(environment: EnvironmentSpec, seed: int) -> Runs:
     pilot.run(batch.contexts[seen], batch.outputs[seen])
     phi = pilot.features.transform(batch.contexts)
     p = np.stack([1 / (1 + np.exp(-phi @ pilot.theta(i, j))) for i, j in cascade.pairs()], axis=1)
-    return _play(cascade, batch.contexts, p, settings, random)
+    truth = _tables(cascade, p)
+    good = can_be_optimal(cascade, truth, first_candidates(cascade, truth))
+    shown = np.resize(np.flatnonzero(good), choices.ROUNDS)
+    return _play(cascade, batch.contexts[shown], p[shown], settings, random), float(good.mean())
 
 
 def _constant(seed: int) -> Runs:
@@ -105,14 +129,21 @@ def _play(
     settings: dict[str, Any],
     random: np.random.Generator,
 ) -> Runs:
-    truth = np.zeros((len(p), cascade.n_arms, cascade.n_arms))
-    for k, (i, j) in enumerate(cascade.pairs()):
-        truth[:, i, j] = p[:, k]
+    truth = _tables(cascade, p)
     best = first_candidates(cascade, truth)
     differ = (random.random(p.shape) < p).astype(np.uint8)
     runs: Runs = []
     for sigma in SIGMAS:
         stops = USSPD(cascade, sigma=sigma, **settings).run_disagreements(contexts, differ)
         lost = float(pseudo_regret(cascade, truth, best, stops).sum())
-        runs.append((lost, locked_in(stops, best)))
+        signed = float(signed_pseudo_regret(cascade, truth, best, stops).sum())
+        runs.append((lost, signed, locked_in(stops, best)))
     return runs
+
+
+def _tables(cascade: Cascade, p: np.ndarray) -> np.ndarray:
+    """Return p_ij of every context as a table."""
+    tables = np.zeros((len(p), cascade.n_arms, cascade.n_arms))
+    for k, (i, j) in enumerate(cascade.pairs()):
+        tables[:, i, j] = p[:, k]
+    return tables

@@ -77,7 +77,7 @@ def test_drawn_outputs_disagree_as_theta_says_pair_by_pair(n_arms: int) -> None:
     ≤ 2·exp(−2·20,000·0.02²) < 3e-7; 57 comparisons: false alarms below 2e-5.
     """
     rng = np.random.default_rng(n_arms)
-    cascade = sw.Cascade([0.1] * n_arms)
+    cascade = sw.Cascade([0.01] * n_arms)  # no context is refused: deeper is always better
     theta = np.column_stack(
         [rng.uniform(-1.8, -1.4, len(cascade.pairs())), np.full(len(cascade.pairs()), 1.0)]
     )

@@ -6,8 +6,8 @@ import pytest
 import stopwise as sw
 from stopwise.theory.regret import pseudo_regret
 
-CASCADE = sw.Cascade([0.05, 0.25, 0.25])
-SLOPES = np.array([[-1.6, 1.6, 0.2], [-1.4, 1.6, 0.0], [-1.6, 1.4, 0.0]]) * np.sqrt(3)
+CASCADE = sw.Cascade([0.05, 0.2, 0.1])
+SLOPES = np.array([[-1.0, 1.6, 0.2], [-1.0, 1.6, 0.0], [-2.0, 1.4, 0.0]]) * np.sqrt(3)
 
 
 def regret(half_life: float | None, seed: int, changes: bool, periods: int) -> float:

@@ -13,11 +13,11 @@ from stopwise.checks import real, table
 from stopwise.environments.base import Batch, Environment, Floats, Ints
 from stopwise.errors import InvalidParameterError
 from stopwise.features import BoundFeatures, Polynomial, bind
-from stopwise.theory.dominance import dominance_margins, first_candidates
+from stopwise.theory.dominance import can_be_optimal, dominance_margins, first_candidates
 
 # Contexts are drawn in blocks of at least this many when some may be refused.
 BLOCK = 1000
-# If fewer than this share are accepted, the margin is a mistake (heuristic).
+# If fewer than this share are accepted, the margin or θ is a mistake (heuristic).
 FEWEST = 0.01
 TOLERANCE, ROUNDING = 1e-9, 1e-12  # of `cut_weights`, as the two below
 STEPS, OVERSHOOT = 1000, 1.7  # heuristic: enough where a single point is left, the slowest case
@@ -32,8 +32,12 @@ class Realizable(Environment):
     ``Polynomial(degree)``, so that a policy with that map has.
 
     Such arms exist if the p_ij of each context lie in [a, 2a] with 2a ≤ 2/3 (five arms: [a, 1.5a]
-    with 1.5a ≤ 0.6; ``docs/environments.md``). Otherwise `sample` may refuse θ. Without labels,
-    the optimal arm is that of the paper's Lemma 2, min{i : C_j − C_i > p_ij(x) for all j > i}.
+    with 1.5a ≤ 0.6; ``docs/environments.md``). Otherwise `sample` may refuse θ.
+
+    There are no labels. The optimal arm i* is that of the paper's Lemma 2, min{i : C_j − C_i >
+    p_ij(x) for all j > i}. It is the best arm if the label is its own answer, and no labels make a
+    deeper arm better. Contexts in which that arm cannot be best, because C_i* − C_l > p_{l i*} for
+    an earlier arm l, are drawn again: contextual weak dominance cannot hold there.
 
     Parameters
     ----------
@@ -79,7 +83,7 @@ class Realizable(Environment):
                 )
 
     def sample(self, rounds: int, random: np.random.Generator) -> Batch:
-        """Draw rounds: contexts until enough have the margin, then all outputs."""
+        """Draw rounds: contexts until enough are accepted, then all outputs."""
         accepted = list(self._accepted(rounds, random))
         x, p = (np.concatenate(part)[:rounds] for part in zip(*accepted, strict=True))
         table = self._table(p)
@@ -107,24 +111,31 @@ class Realizable(Environment):
     def _accepted(
         self, rounds: int, random: np.random.Generator
     ) -> Iterator[tuple[Floats, Floats]]:
-        """Draw blocks of contexts that have the margin, and their chances, until enough are."""
+        """Draw blocks of contexts, and their chances, until enough are accepted."""
         block = rounds if self.margin == 0.0 else max(rounds, BLOCK)
         found = drawn = 0
         while found < rounds:
             x, p = self._draw(block, random)
-            table = self._table(p)
-            optimal = first_candidates(self.cascade, table)
-            clear = np.ones(block, dtype=np.bool_)
-            for i in range(self.cascade.n_arms - 1):  # the arms that are tested, one after another
-                spare = (self.cascade.gaps[i, i + 1 :] - table[:, i, i + 1 :]).min(axis=1)
-                clear &= (optimal < i) | (np.abs(spare) >= self.margin)
-            drawn, found = drawn + block, found + int(clear.sum())
-            if found < FEWEST * drawn:
+            good = self._good(self._table(p))
+            drawn, found = drawn + block, found + int(good.sum())
+            if drawn >= BLOCK and found < FEWEST * drawn:
                 raise InvalidParameterError(
-                    f"only {found} of {drawn} contexts have a margin of {self.margin:g} or more; "
-                    "lower the margin, widen the gaps between costs, or lower the disagreement"
+                    f"only {found} of {drawn} contexts have a margin of {self.margin:g} or more "
+                    "and an arm that can be optimal; lower the margin, or change the costs or "
+                    "theta so that C_i − C_l ≤ p_li for the arms l before the first i whose "
+                    "deeper arms all cost more than they disagree"
                 )
-            yield x[clear], p[clear]
+            yield x[good], p[good]
+            block = max(rounds, BLOCK)
+
+    def _good(self, table: Floats) -> NDArray[np.bool_]:
+        """Return which contexts have the margin, and an optimal arm."""
+        optimal = first_candidates(self.cascade, table)
+        good = can_be_optimal(self.cascade, table, optimal)
+        for i in range(self.cascade.n_arms - 1):  # the arms that are tested, one after another
+            spare = (self.cascade.gaps[i, i + 1 :] - table[:, i, i + 1 :]).min(axis=1)
+            good &= (optimal < i) | (np.abs(spare) >= self.margin)
+        return good
 
     def _draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats]:
         """Draw contexts and the chance of each pair to disagree there."""

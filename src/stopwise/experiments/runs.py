@@ -24,10 +24,11 @@ class Trace(msgspec.Struct, frozen=True, eq=False):
     key: str  # of the spec
     seed: int  # with the key, it names the run
     rounds: Ints  # (n,): the rounds t, from 1 and ending in T, to which the curves belong
-    regret: Floats  # (n,): 𝔑_t
+    regret: Floats  # (n,): 𝔑_t, or the paper's upper bound Σ |C_I − C_i*| + p where it is unknown
     total_cost: Floats | None  # (n,): Σ (γ_I + C_I) up to t, where error rates are known
     undominated: Floats  # (n,): the part of 𝔑_t from contexts that are not weakly dominant
     depths: Ints  # (K,): how many rounds stopped at each arm
+    signed: Floats | None = None  # (n,): Σ [C_I − C_i* + p], where error rates are unknown
 
     def agrees(self, other: "Trace") -> bool:
         """Return whether this is the same run with the same numbers, to the last bit."""
@@ -72,6 +73,7 @@ def execute(spec: ExperimentSpec, seed: int, progress: Progress = no_progress) -
         total_cost=None if run.total_cost is None else run.total_cost[at - 1],
         undominated=run.undominated[at - 1],
         depths=np.bincount(run.stops, minlength=environment.cascade.n_arms).astype(np.int64),
+        signed=None if run.signed is None else run.signed[at - 1],
     )
 
 

@@ -12,7 +12,7 @@ from stopwise.environments.base import Batch, Environment, Floats, Ints
 from stopwise.errors import CascadeMismatchError
 from stopwise.policies.base import Policy
 from stopwise.records import Progress, no_progress
-from stopwise.theory.regret import pseudo_regret, regret
+from stopwise.theory.regret import pseudo_regret, regret, signed_pseudo_regret
 
 
 class Run(msgspec.Struct, frozen=True, eq=False):
@@ -26,7 +26,10 @@ class Run(msgspec.Struct, frozen=True, eq=False):
         C_{I_t}, what each round cost.
     regret : ndarray of shape (T,)
         𝔑_t, the regret accumulated up to each round; ``run.regret[-1]`` is that of the run.
-        Where the environment has no error rates, the paper's upper bound on it.
+        Where the environment has no error rates, the paper's upper bound on it, Σ |C_I − C_i*| +
+        p_{i* I}.
+    signed : ndarray of shape (T,) or None
+        Where there are no error rates, the paper's tighter bound, Σ [C_I − C_i* + p_{i* I}].
     undominated : ndarray of shape (T,)
         The part of it from rounds whose context is not weakly dominant, where no learner of
         disagreement is promised to find the optimal arm.
@@ -39,6 +42,7 @@ class Run(msgspec.Struct, frozen=True, eq=False):
     regret: Floats
     undominated: Floats
     total_cost: Floats | None = None
+    signed: Floats | None = None
 
 
 def simulate(
@@ -92,11 +96,13 @@ def measure(policy: Policy, batch: Batch, progress: Progress = no_progress) -> R
         play, seen = policy.run_disagreements, batch.differ
     stops = play(batch.contexts, seen, progress=progress, **truth)
     cost = policy.cascade.cumulative[stops]
-    total = None
+    total = signed = None
     if batch.error_rates is None:
-        lost = pseudo_regret(policy.cascade, batch.disagreement, batch.optimal, stops)
+        truth_of = (policy.cascade, batch.disagreement, batch.optimal, stops)
+        lost = pseudo_regret(*truth_of)
+        signed = np.cumsum(signed_pseudo_regret(*truth_of))
     else:
         lost = regret(policy.cascade, batch.error_rates, stops)
         total = np.cumsum(batch.error_rates[np.arange(len(stops)), stops] + cost)
     undominated = np.where(batch.dominant, 0.0, lost)
-    return Run(stops, cost, np.cumsum(lost), np.cumsum(undominated), total)
+    return Run(stops, cost, np.cumsum(lost), np.cumsum(undominated), total, signed)

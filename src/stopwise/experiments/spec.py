@@ -23,7 +23,7 @@ from stopwise.policies.registry import make, policy_class, takes
 
 # Raise it when the same spec and seed come to mean other numbers: a default changed, a stream of
 # draws, the definition of regret. Every key changes with it, and old runs are not mixed with new.
-FORMAT = 3
+FORMAT = 4
 
 # Of a policy's arguments, those that an experiment gives it by itself.
 GIVEN = ("cascade", "features", "context_dim", "seed")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # it loads the native engine, which formatting intervals does
     from stopwise.experiments.runs import Trace
 
 Floats: TypeAlias = NDArray[np.float64]
-What: TypeAlias = Literal["regret", "total_cost", "undominated"]
+What: TypeAlias = Literal["regret", "signed", "total_cost", "undominated"]
 Traces: TypeAlias = "Mapping[int, Trace] | Iterable[Trace]"
 Values: TypeAlias = Sequence[float] | Floats | Mapping[int, float]
 
@@ -151,5 +151,6 @@ def _in_order(traces: Traces) -> "list[Trace]":
 def _curve(trace: "Trace", what: What) -> Floats:
     curve = cast(Floats | None, getattr(trace, what))
     if curve is None:
-        raise InvalidParameterError(f"this environment has no error rates, so no {what}")
+        lacks = "error rates" if what == "signed" else "no error rates"
+        raise InvalidParameterError(f"this environment has {lacks}, so no {what}")
     return curve

@@ -39,18 +39,21 @@ NEAR_GREEDY_FORCED_SHARE = 0.05
 
 # --- left open: the realizable setting ------------------------------------------------------------
 
-REALIZABLE_MARGINS = {1: 0.04, 2: 0.035, 3: 0.03}  # ξ by case: largest in the first, as captioned
-LEVEL, SCALE, OWN, SPREAD = -1.0, 1.2, 0.3, 0.03
+REALIZABLE_MARGINS = {1: 0.015, 2: 0.0125, 3: 0.01}  # by case: largest in the first, as captioned
+LEVEL, SCALE, DROP, OWN, SPREAD = -1.9, 1.6, 0.6, 0.2, 0.03
 
 # Where regret is drawn against ξ: costs of the last synthetic arm, margins of realizable contexts.
 SWEPT_LAST_COSTS = (0.55, 0.6, 0.65, 0.7, 0.75, 0.8)
-SWEPT_MARGINS = (0.01, 0.03, 0.05, 0.07)
+SWEPT_MARGINS = (0.005, 0.015, 0.025, 0.035)
 
 
 def realizable_costs(n_arms: int, case: int) -> tuple[float, ...]:
-    """Return the c_i of the captions: 0.1 + (i − 1)(0.09 + (j − 1)·0.01), 0.06 for five arms."""
+    """Return c_i, where C_i is that of the captions.
+
+    C_i = 0.1 + (i − 1)(0.09 + (j − 1)·0.01) in case j, with 0.06 for five arms.
+    """
     step = {4: 0.09, 5: 0.06}[n_arms] + 0.01 * (case - 1)
-    return tuple(0.1 + i * step for i in range(n_arms))
+    return (0.1,) + (step,) * (n_arms - 1)
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -67,8 +70,15 @@ CHOICES = (
         "c_i, summed along the cascade.",
         "The paper writes “the cost for using arm i” for c_i, though in its example of an added "
         "arm costs are cumulative. Read so, even the stopping rule with the true p_ij(x) loses to "
-        "`I_t=2` and to random on both real data sets, so its claim there could not hold. The "
-        "captions of the realizable plots use the same words and are read in the same way.",
+        "`I_t=2` and to random on both real data sets, so its claim there could not hold.",
+    ),
+    Choice(
+        "Are the captions' costs, in the realizable setting, c_i or C_i?",
+        "C_i, not summed.",
+        "An arm i with C_i − C_1 > p_1i loses to the first whatever the labels. Summed, the costs "
+        "of five arms give C₅ − C₁ ≥ 1, so the fifth would be optimal nowhere, in any world. Case "
+        "2 of four arms has the costs 0.1, 0.2, 0.3 of the paper's example of an added arm, which "
+        "there are C_i.",
     ),
     Choice(
         "How were the synthetic arms trained?",
@@ -133,13 +143,15 @@ CHOICES = (
     Choice(
         "θ_ij and contexts of the realizable setting",
         "Three uniform features and all monomials up to degree two. x₁ says how difficult a case "
-        f"is, and arm i has a direction of its own: logit p_ij(x) = {LEVEL:g} + {SCALE:g}x₁ + "
-        f"{OWN:g}f_i(x) + {SPREAD:g}(j − i − 1), f = (x₂, x₃, −x₂, −x₃). Arms answer 0 or 1, drawn "
-        "jointly. Contexts where the test is decided by less than a margin at any arm up to the "
-        f"optimal one are drawn again ({', '.join(map(str, REALIZABLE_MARGINS.values()))}).",
-        "The p_ij of a context are in [a, 1.9a] and at most 0.65: arms that disagree so exist, as "
-        "they do not for p_ij chosen freely. Every arm is optimal somewhere. Without a margin ξ "
-        "is zero in every continuous setting in which the optimal arm changes.",
+        f"is, and arm i has a direction of its own: logit p_ij(x) = {LEVEL:g} + {SCALE:g}x₁ − "
+        f"{DROP:g}(i − 1) + {OWN:g}f_i(x) + {SPREAD:g}(j − i − 1), f = (x₂, x₃, −x₂, −x₃). Arms "
+        "answer 0 or 1, drawn jointly. Two kinds of contexts are drawn again: where the test is "
+        "decided by less than a margin at any arm up to the optimal one "
+        f"({', '.join(map(str, REALIZABLE_MARGINS.values()))}), and where an earlier arm is better "
+        "than the optimal one whatever the labels (C_i* − C_l > p_li*).",
+        "Later arms disagree less, as they do if they err less: so arms that disagree so exist in "
+        "all contexts, which is checked, and every arm is optimal somewhere. Without a margin ξ is "
+        "zero in every continuous setting in which the optimal arm changes.",
     ),
     Choice(
         "ξ, where regret is drawn against it",

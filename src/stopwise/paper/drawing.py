@@ -42,13 +42,13 @@ def curve_grid(evidence: ClaimEvidence, what: What, ylabel: str) -> Figure:
     return figure
 
 
-def instance_panels(evidence: ClaimEvidence, ylabel: str) -> Figure:
+def instance_panels(evidence: ClaimEvidence, ylabel: str, what: What = "regret") -> Figure:
     """Draw the regret of USS-PD on all instances, a panel for each setting, as the paper does."""
     figure = panels(1, len(NAMES), width=4.2, height=3.0)
     for axes, setting in zip(figure.axes, NAMES, strict=True):
         for k, instance in enumerate(evidence.instances()):
             look = {"color": SERIES[k], "marker": MARKS[k]}
-            _line(axes, evidence, (setting, instance, "USS-PD"), "regret", look, instance)
+            _line(axes, evidence, (setting, instance, "USS-PD"), what, look, instance)
         axes.set_title(f"USS-PD · {setting}")
         from_zero(axes)
     _finish(figure, ylabel)

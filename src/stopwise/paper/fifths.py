@@ -6,6 +6,7 @@ import numpy as np
 
 from stopwise.experiments.summary import Interval, What, mean_interval
 from stopwise.paper.evidence import ClaimEvidence
+from stopwise.paper.growth import LARGE, SMALL, Growth, fit_growth
 from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim
 from stopwise.paper.settings import NAMES
 from stopwise.reporting.parts import Table
@@ -13,7 +14,12 @@ from stopwise.reporting.wording import format_value as fmt
 
 FIFTHS = tuple((k / 5, (k + 1) / 5) for k in range(5))
 SECOND, LAST = FIFTHS[1], FIFTHS[4]
-NEAR_LINE = 0.75  # heuristic: half-way from √t to a line
+CRITERION = (
+    "A·log t + c·t, A and c at least 0, is fitted to the last four fifths of the rounds; the "
+    "linear part is c·t in what the fit adds in the last fifth, with its 95 % bootstrap interval "
+    f"over runs. Logarithmic if the interval contains 0 and lies below {SMALL:.0%}, linear if it "
+    f"contains 100 % and lies above {LARGE:.0%}; otherwise undecided at this horizon"
+)
 
 
 def final_table(
@@ -39,42 +45,38 @@ def final_table(
     )
 
 
-def fifths_table(evidence: ClaimEvidence, name: str) -> Table:
-    """Return what each fifth of the rounds added to the regret of USS-PD."""
+def fifths_table(
+    evidence: ClaimEvidence, name: str, what: What = "regret", title: str = "regret"
+) -> Table:
+    """Return what each fifth of the rounds added to the regret of USS-PD, and its linear part."""
     return Table(
         name,
-        "What each fifth of the rounds added to the regret of USS-PD, and the exponent",
-        ("setting", "instance", "first", "second", "third", "fourth", "last", "exponent"),
+        f"What each fifth of the rounds added to the {title} of USS-PD",
+        ("setting", "instance", "first", "second", "third", "fourth", "last", "linear part"),
         tuple(
             (
                 *(setting, instance),
-                *(mean_interval(evidence.added(setting, instance, part=fifth)) for fifth in FIFTHS),
-                exponent(evidence, setting, instance),
+                *(
+                    mean_interval(evidence.added(setting, instance, "USS-PD", what, fifth))
+                    for fifth in FIFTHS
+                ),
+                _linear_part(fit(evidence, setting, instance, what)),
             )
             for setting in NAMES
             for instance in evidence.instances()
         ),
+        "The last column: which part of the last fifth is linear, by a fit of A·log t + c·t to the "
+        "last four fifths, with its 95 % bootstrap interval over runs.",
     )
 
 
-def exponent(
+def fit(
     evidence: ClaimEvidence, setting: str, instance: str, what: What = "regret"
-) -> Interval:
-    """Return b of tᵇ, as which USS-PD's regret grows: 1 for a line, ½ for √t, 0 for a logarithm.
-
-    b − 1 is the slope of ln(what a fifth adds, mean over runs) against ln(its middle), over the
-    last four: what the first rounds lost is not taken for a curve that flattens. The interval is
-    Student's over the jackknife's pseudo-values, n·b − (n − 1)·(b without run i).
-    """
-    later = FIFTHS[1:]
-    added = np.array([evidence.added(setting, instance, "USS-PD", what, f) for f in later])
-    n = added.shape[1]
-    x = np.log([sum(fifth) for fifth in later])
-    x -= x.mean()
-    total = added.sum(axis=1, keepdims=True)
-    means = np.concatenate([total / n, (total - added) / max(n - 1, 1)], axis=1)
-    every, *without = 1.0 + x @ np.log(np.maximum(means, 1e-6)) / (x @ x)  # ln 0 does not exist
-    return mean_interval([n * every - (n - 1) * b for b in without])
+) -> Growth | None:
+    """Fit the growth of the regret of USS-PD."""
+    traces = evidence.traces(setting, instance, "USS-PD")
+    curves = np.array([getattr(trace, what) for trace in traces], dtype=np.float64)
+    return fit_growth(traces[0].rounds.astype(np.float64), curves)
 
 
 def growth(
@@ -88,15 +90,28 @@ def growth(
     what: What = "regret",
 ) -> Claim:
     """Judge whether USS-PD's regret in a setting and instance is sub-linear, or is linear."""
-    late = mean_interval(evidence.added(setting, instance, "USS-PD", what, LAST))
-    b = exponent(evidence, setting, instance, what)
-    below, line = b.high < 1, b.high >= 1 and b.low > NEAR_LINE
-    held, failed = (line and late.low > 0, below) if linear else (below, line)
+    late = evidence.added(setting, instance, "USS-PD", what, LAST)
+    found = fit(evidence, setting, instance, what)
+    shape = "undecided" if found is None else found.shape
+    held, failed = ("linear", "logarithmic") if linear else ("logarithmic", "linear")
+    if found is None:
+        numbers = f"{len(late)} runs are too few to fit its growth"
+    else:
+        at = " at this horizon" if shape == "undecided" else ""
+        numbers = (
+            f"{shape}{at}: linear part {_linear_part(found)} of the last fifth, which adds "
+            f"{fmt(mean_interval(late))}"
+        )
     return Claim(
         f"{instance.capitalize()}: {text}",
-        HELD if held else FAILED if failed else UNDECIDED,
-        f"exponent {fmt(b)}; the last fifth adds {fmt(late)}",
-        "regret grows as tᵇ: sub-linear if the 95 % interval of b lies below 1, linear if it lies "
-        f"above {NEAR_LINE} and reaches 1",
+        HELD if shape == held else FAILED if shape == failed else UNDECIDED,
+        numbers,
+        CRITERION,
         why,
     )
+
+
+def _linear_part(found: Growth | None) -> str:
+    if found is None:
+        return "too few runs"
+    return f"{found.share:.0%} ({found.low:.0%} to {found.high:.0%})"

@@ -32,7 +32,7 @@ def realizable(n_arms: int, case: int, margin: float) -> EnvironmentSpec:
     theta: list[list[float]] = []
     for i, j in combinations(range(n_arms), 2):
         weights = dict.fromkeys(monomials, 0.0)
-        weights[()] = choices.LEVEL + choices.SPREAD * (j - i - 1)
+        weights[()] = choices.LEVEL - choices.DROP * i + choices.SPREAD * (j - i - 1)
         weights[0,] = choices.SCALE
         weights[1 + i % 2,] = choices.OWN if i < 2 else -choices.OWN
         # features are the monomials divided by √d', and θ undoes that

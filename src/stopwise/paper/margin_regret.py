@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
 
-from stopwise.experiments.runs import built
 from stopwise.experiments.spec import EnvironmentSpec
 from stopwise.experiments.summary import mean_interval, paired_difference
 from stopwise.paper import choices, instances
@@ -12,11 +11,10 @@ from stopwise.paper.drawing import LOOKS, points
 from stopwise.paper.evidence import ClaimEvidence, cells_of
 from stopwise.paper.section import FAILED, Claim, Exhibit, verdict
 from stopwise.paper.settings import NAMES
-from stopwise.paper.tables import contexts_of
+from stopwise.paper.tables import margins_of
 from stopwise.reporting.drawing import Figure, from_zero, legend_below, panels
 from stopwise.reporting.parts import Picture, Table
 from stopwise.reporting.wording import format_value as fmt
-from stopwise.theory.dominance import arm_margins
 
 FAMILIES: dict[str, Mapping[str, EnvironmentSpec]] = {
     "synthetic": {
@@ -35,27 +33,52 @@ WHY = {
 }
 
 
-def strength(environment: EnvironmentSpec) -> float:
-    """Return the ξ an instance is drawn at: ξ₅ on synthetic data, the margin in the realizable.
+SYMBOLS = {"synthetic": "ξ₅", "realizable": "ξ"}
+LABELS = {"synthetic": "ξ₅, margin of the fifth arm", "realizable": "ξ, margin of all arms"}
 
-    ξ_h = min over contexts with i* < h of C_h − C_i* − p_i*h (the paper's theorem on regret).
+
+def strength(environment: EnvironmentSpec) -> float:
+    """Return what an instance is drawn at: ξ₅ on synthetic data, ξ in the realizable setting.
+
+    ξ_h = min over contexts with i* < h of C_h − C_i* − p_i*h (the paper's theorem on regret), and
+    ξ is the least of them; of the realizable instances, the margin is its lower bound.
     """
     if environment.name == "realizable":
         return float(environment.parameters["margin"])
-    batch = contexts_of(environment)
-    cascade = built(environment).cascade
-    return float(arm_margins(cascade, batch.disagreement, batch.optimal)[-1])
+    return margins_of(environment)[1]
 
 
 def _tables(evidence: ClaimEvidence) -> list[Table]:
-    rows = [
-        (setting, name, strength(environment), evidence.mean(setting, name))
+    rounds = f"after {choices.ROUNDS:,} rounds"
+    synthetic = [
+        (setting, name, *reversed(margins_of(environment)), evidence.mean(setting, name))
         for setting in NAMES
-        for family in FAMILIES.values()
-        for name, environment in family.items()
+        for name, environment in FAMILIES["synthetic"].items()
     ]
-    title = f"Regret of USS-PD after {choices.ROUNDS:,} rounds (realizable: its upper bound)"
-    return [Table("margin-regret", title, ("setting", "instance", "ξ", "regret"), tuple(rows))]
+    realizable = [
+        (
+            *(setting, name, strength(environment)),
+            *(evidence.mean(setting, name), evidence.mean(setting, name, what="signed")),
+        )
+        for setting in NAMES
+        for name, environment in FAMILIES["realizable"].items()
+    ]
+    return [
+        Table(
+            "margin-regret-synthetic",
+            f"Synthetic data: regret of USS-PD {rounds}",
+            ("setting", "instance", "ξ₅", "ξ", "regret"),
+            tuple(synthetic),
+            "ξ₅ is the least margin of weak dominance of the fifth arm, at which the figure draws "
+            "an instance; ξ, the least margin of all arms, is that of table 1.",
+        ),
+        Table(
+            "margin-regret-realizable",
+            f"Realizable setting: pseudo-regret of USS-PD {rounds}",
+            ("setting", "instance", "ξ, at least", "pseudo-regret", "signed pseudo-regret"),
+            tuple(realizable),
+        ),
+    ]
 
 
 def _falls(evidence: ClaimEvidence, setting: str, family: str) -> Claim:
@@ -64,10 +87,10 @@ def _falls(evidence: ClaimEvidence, setting: str, family: str) -> Claim:
     steps = [verdict(paired_difference(a, b)) for a, b in pairwise(ends)]
     regrets = ", ".join(fmt(mean_interval(end)) for end in ends)
     return Claim(
-        f"Regret falls as ξ grows: {family}",
+        f"Regret falls as {SYMBOLS[family]} grows: {family}",
         FAILED if FAILED in steps else verdict(overall),
-        f"regret {regrets}; lower at the largest ξ by {fmt(overall)}",
-        "it is lower at the largest ξ than at the smallest, and no step is significantly up",
+        f"regret {regrets}; lower at the largest {SYMBOLS[family]} by {fmt(overall)}",
+        "it is lower at the largest margin than at the smallest, and no step is significantly up",
         WHY.get(family, ""),
     )
 
@@ -83,7 +106,7 @@ def _figure(evidence: ClaimEvidence) -> Figure:
             values = [evidence.mean(setting, name, policy) for name in members]
             points(axes, x, values, policy, LOOKS[policy])
         axes.set_title(f"{family} · {setting}")
-        axes.set_xlabel("ξ₅" if family == "synthetic" else "ξ")
+        axes.set_xlabel(LABELS[family])
         axes.set_ylabel("regret" if family == "synthetic" else "pseudo-regret")
         from_zero(axes)
     legend_below(figure)
@@ -95,9 +118,10 @@ EXHIBIT = Exhibit(
     "Regret against ξ",
     "Figure 2a (supplement)",
     "The further weak dominance is from failing, the sooner the test can be sure. On synthetic "
-    "data ξ is varied by the cost of the last arm (with the lowest, weak dominance fails); in the "
-    "realizable setting, by leaving out contexts in which the test is decided by less than a "
-    "margin.",
+    "data ξ₅, the margin of the fifth arm, is varied by that arm's cost (with the lowest, weak "
+    "dominance fails), while ξ, the margin of all arms, is that of the cheap ones and hardly "
+    "moves. In the realizable setting ξ is varied, by leaving out contexts in which the test is "
+    "decided by less than a margin.",
     cells=lambda: [cell for family in FAMILIES.values() for cell in cells_of(family)],
     tables=_tables,
     pictures=lambda evidence: [

@@ -13,7 +13,7 @@ import msgspec
 
 from stopwise.experiments.summary import Interval
 from stopwise.paper.choices import Choice
-from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim, Section, Verdict
+from stopwise.paper.section import FAILED, HELD, STRICT, UNDECIDED, Claim, Section, Verdict
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.drawing import Drawn, draw
 from stopwise.reporting.files import write_files
@@ -29,7 +29,8 @@ ABOUT = (
     "The experiments of “Online Algorithm for Unsupervised Sequential Selection with Contextual "
     "Information” (Verma, Hanawal, Szepesvári and Saligrama, NeurIPS 2020), done again with "
     "Stopwise. Each claim of the paper about them is tested and *held*, *did not hold*, or is "
-    "*undecided*: the 95 % confidence interval of what was measured covers both answers. `I_t=3` "
+    "*undecided*: the 95 % confidence interval of what was measured covers both answers, or the "
+    "growth of a curve is not clear at this horizon. `I_t=3` "
     "is the policy that always stops at arm 3, `I_t=2` at arm 2, `I_t=1` at arm 1."
 )
 REPEAT = (
@@ -75,16 +76,20 @@ def tally(*sections: Section) -> dict[Verdict, int]:
 
 
 def undecided_note(report: Report) -> str:
-    """Return why claims are undecided and what decides them; empty where none is.
-
-    A quick run has few repetitions, and many intervals are too wide to decide a claim.
-    """
+    """Return why claims are undecided and what decides them; empty where none is."""
     n = tally(*report.sections)[UNDECIDED]
     if not n:
         return ""
-    cause = "with so few repetitions" if report.quick else "by these repetitions"
-    cure = " Run without --quick to decide them." if report.quick else ""
-    return f"{plural(n, 'verdict')} undecided {cause}: the intervals are too wide.{cure}"
+    if report.quick:
+        return (
+            f"{plural(n, 'verdict')} undecided with so few repetitions: a claim needs its "
+            f"{STRICT:.1%} interval on one side, and growth is not judged. Run without --quick to "
+            "decide more of them."
+        )
+    return (
+        f"{plural(n, 'verdict')} undecided: the interval covers both answers, or the growth of a "
+        "curve is not clear at this horizon."
+    )
 
 
 def write_report(

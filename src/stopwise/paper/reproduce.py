@@ -33,7 +33,7 @@ FULL_SCALE = (
     f"{choices.ROUNDS:,} rounds, {choices.REPETITIONS} repetitions "
     f"({choices.REALIZABLE_REPETITIONS} of USS-PD in the realizable setting)"
 )
-MEASURES: tuple[What, ...] = ("regret", "undominated", "total_cost")
+MEASURES: tuple[What, ...] = ("regret", "signed", "undominated", "total_cost")
 
 
 def repetitions(exhibit: Exhibit, policy: str, *, quick: bool) -> int:
@@ -61,10 +61,10 @@ def reproduce(
     resumes and comes to the same numbers.
 
     Runs of all calls are stored in ``out``; figures, numbers and the report are those of the last.
-    With ``quick`` most intervals are too wide to decide a claim. ``only`` has names from
-    ``EXHIBITS``; ``engine``, ``jobs`` and ``address`` are those of `make_engine`; ``seed`` is that
-    of the first repetition, which the others follow; ``command`` is how the report says to repeat
-    this.
+    With ``quick`` growth is not judged, and many other claims stay undecided. ``only`` has names
+    from ``EXHIBITS``; ``engine``, ``jobs`` and ``address`` are those of `make_engine`; ``seed`` is
+    that of the first repetition, which the others follow; ``command`` is how the report says to
+    repeat this.
     """
     if unknown := [name for name in only if name not in EXHIBITS]:
         raise InvalidParameterError(

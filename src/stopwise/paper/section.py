@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from stopwise.experiments.summary import Interval
+from stopwise.experiments.summary import Interval, t_quantile
 from stopwise.paper.evidence import Cell, ClaimEvidence
 from stopwise.paper.settings import NAMES
 from stopwise.reporting.parts import Picture, Table
@@ -16,12 +16,16 @@ HELD: Verdict = "held"
 FAILED: Verdict = "did not hold"
 UNDECIDED: Verdict = "undecided"
 
+FEW = 20  # runs; with fewer, verdicts need a wider interval (heuristic)
+STRICT = 0.999
+
 
 class Claim(msgspec.Struct, frozen=True):
     """A claim of the paper, and whether it held.
 
     ``criterion`` is how it was tested, ``numbers`` what was measured, and ``why`` the reason where
-    it did not hold. ``setting`` is empty where none matters.
+    it did not hold (of another verdict, `Exhibit.build` drops it). ``setting`` is empty where none
+    matters.
     """
 
     text: str
@@ -61,7 +65,9 @@ class Exhibit(msgspec.Struct, frozen=True):
     def build(self, evidence: ClaimEvidence) -> Section:
         """Return the section of the report."""
         claims = (
-            msgspec.structs.replace(claim, setting=setting)
+            msgspec.structs.replace(
+                claim, setting=setting, why=claim.why if claim.verdict == FAILED else ""
+            )
             for setting in self.settings
             for claim in self.claims(evidence, setting)
         )
@@ -74,10 +80,20 @@ class Exhibit(msgspec.Struct, frozen=True):
 
 
 def verdict(difference: Interval) -> Verdict:
-    """Judge a claim that this difference is above zero."""
-    if difference.low > 0:
+    """Judge a claim that this difference is above zero.
+
+    By its 95 % interval; for fewer than 20 runs by the 99.9 % interval, since Student's interval of
+    a few values rests on their being normal, and there are many verdicts.
+    """
+    low, high = difference.low, difference.high
+    if difference.n < FEW:
+        freedom = max(difference.n - 1, 1)
+        factor = t_quantile(STRICT, freedom) / t_quantile(0.95, freedom)
+        low = difference.mean - factor * (difference.mean - low)
+        high = difference.mean + factor * (high - difference.mean)
+    if low > 0:
         return HELD
-    return FAILED if difference.high < 0 else UNDECIDED
+    return FAILED if high < 0 else UNDECIDED
 
 
 def all_of(verdicts: "list[Verdict]") -> Verdict:

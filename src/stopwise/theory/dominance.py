@@ -6,7 +6,7 @@ A margin within rounding of zero is a tie and counts as zero, as it does for the
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.checks import Floats
@@ -64,7 +64,8 @@ def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
 
         min B,   B = {i : C_j − C_i > p_ij(x) for all j > i} ∪ {K}        (the paper, Lemma 2)
 
-    It is the optimal arm wherever weak dominance holds; elsewhere too deep, never too shallow.
+    It is the optimal arm wherever weak dominance holds, elsewhere too deep, never too shallow.
+    `can_be_optimal` says where weak dominance can hold.
     No error rate is needed: this is what the disagreements alone can show.
 
     Examples
@@ -76,6 +77,33 @@ def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
     won = _spare(cascade, disagreement) > 0
     passes = np.logical_and.reduce(won | np.tri(cascade.n_arms, dtype=np.bool_), axis=2)
     return np.argmax(passes, axis=1).astype(np.int64)
+
+
+def can_be_optimal(
+    cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike
+) -> NDArray[np.bool_]:
+    """Return for every context whether some labels make its arm i* better than all before it.
+
+        C_i* − C_l ≤ p_{l i*}(x) for all l < i*        (the paper, below its Lemma 1)
+
+    If C_i* − C_l is larger for some l, arm l beats i* whatever the labels, as γ_l − γ_i* is at most
+    p_{l i*}. Otherwise i* beats them where the label is always its own answer, so that
+    γ_l = p_{l i*} and γ_i* = 0. With i* from `first_candidates`: where this holds, some labels make
+    i* the optimal arm with weak dominance; where it does not, weak dominance holds under none.
+
+    Examples
+    --------
+    >>> cascade = Cascade.from_cumulative([0.1, 0.3, 0.9])
+    >>> p = [[[0, 0.2, 0.5], [0, 0, 0.7], [0, 0, 0]], [[0, 0.3, 0.8], [0, 0, 0.6], [0, 0, 0]]]
+    >>> best = first_candidates(cascade, p)
+    >>> best.tolist(), can_be_optimal(cascade, p, best).tolist()
+    ([2, 2], [False, True])
+    """
+    spare = _spare(cascade, disagreement)
+    best = _arms_of(cascade, optimal, len(spare))
+    before = np.arange(cascade.n_arms) < best[:, None]
+    lost = before & (spare[np.arange(len(best)), :, best] > 0)
+    return np.logical_not(lost.any(axis=1))
 
 
 def _spare(cascade: Cascade, disagreement: ArrayLike) -> Floats:
@@ -98,12 +126,17 @@ def _spare(cascade: Cascade, disagreement: ArrayLike) -> Floats:
 def _spare_after_optimal(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:
     """Return (n, K): C_j − C_i* − p_{i*j} where j > i*, infinity elsewhere."""
     spare = _spare(cascade, disagreement)
-    best, arms = np.asarray(optimal), np.arange(cascade.n_arms)
+    best = _arms_of(cascade, optimal, len(spare))
+    deeper = np.arange(cascade.n_arms) > best[:, None]
+    return np.where(deeper, spare[np.arange(len(best)), best], np.inf)
+
+
+def _arms_of(cascade: Cascade, optimal: ArrayLike, contexts: int) -> Ints:
+    best = np.asarray(optimal)
     whole = best.dtype.kind in "iu" or not best.size
-    if best.shape != spare.shape[:1] or not whole or not np.isin(best, arms).all():
+    if best.shape != (contexts,) or not whole or not np.isin(best, range(cascade.n_arms)).all():
         raise InvalidParameterError(
             f"optimal must name one arm, 0 to {cascade.n_arms - 1}, for each of the "
-            f"{len(spare)} contexts"
+            f"{contexts} contexts"
         )
-    best = best.astype(np.int64)
-    return np.where(arms > best[:, None], spare[np.arange(len(best)), best], np.inf)
+    return best.astype(np.int64)

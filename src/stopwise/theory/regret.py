@@ -1,5 +1,7 @@
 """Regret: how much more a run of stops lost than the optimal arms would have."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -45,8 +47,8 @@ def pseudo_regret(
 ) -> Floats:
     """Return |C_I − C_i*| + p_{i* I} of every round, an upper bound on its regret.
 
-    For settings that fix disagreement probabilities but no error rates (the paper, realizable
-    setting). ``disagreement`` is (n, K, K), read in the upper triangle.
+    For settings that fix disagreement probabilities but no error rates (the paper, caption of the
+    figure on the realizable setting). ``disagreement`` is (n, K, K), read in the upper triangle.
 
     Examples
     --------
@@ -55,6 +57,32 @@ def pseudo_regret(
     [0.8]
     """
     best, stop = np.asarray(optimal), np.asarray(stops)
-    low, high = np.minimum(best, stop), np.maximum(best, stop)
-    differ = np.where(low == high, 0.0, disagreement[np.arange(len(stop)), low, high])
+    differ = _differ(disagreement, best, stop)
     return np.abs(cascade.cumulative[stop] - cascade.cumulative[best]) + differ
+
+
+def signed_pseudo_regret(
+    cascade: Cascade, disagreement: Floats, optimal: ArrayLike, stops: ArrayLike
+) -> Floats:
+    """Return C_I − C_i* + p_{i* I} of every round, the tighter upper bound on its regret.
+
+    The paper's text on the realizable setting defines it so: stopping early saves its cost. It is
+    the regret itself if the label is the answer of arm i*, and then never negative where i* is best
+    (`stopwise.theory.dominance.can_be_optimal`).
+
+    Examples
+    --------
+    >>> p = np.array([[[0.0, 0.3], [0.0, 0.0]]] * 2)
+    >>> cascade = Cascade(costs=[0.1, 0.25])
+    >>> signed_pseudo_regret(cascade, p, [0, 1], [1, 0]).round(3).tolist()
+    [0.55, 0.05]
+    """
+    best, stop = np.asarray(optimal), np.asarray(stops)
+    differ = _differ(disagreement, best, stop)
+    return cascade.cumulative[stop] - cascade.cumulative[best] + differ
+
+
+def _differ(disagreement: Floats, best: NDArray[Any], stop: NDArray[Any]) -> Floats:
+    """Return how often the best arm and the stop disagree in each round."""
+    low, high = np.minimum(best, stop), np.maximum(best, stop)
+    return np.where(low == high, 0.0, disagreement[np.arange(len(stop)), low, high])

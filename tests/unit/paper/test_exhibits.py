@@ -1,6 +1,6 @@
 """The exhibits: the paper's numbers, the choices beside them, and how claims are judged."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -9,14 +9,14 @@ from matplotlib import rc_context
 
 from stopwise.experiments.runs import Trace, built
 from stopwise.experiments.spec import ExperimentSpec, PolicySpec
-from stopwise.experiments.summary import Interval
+from stopwise.experiments.summary import Interval, mean_interval
 from stopwise.paper import choices, instances, margin_regret
 from stopwise.paper.catalogue import EXHIBITS
 from stopwise.paper.evidence import BOTH, Cell, ClaimEvidence
-from stopwise.paper.fifths import exponent
 from stopwise.paper.reproduce import QUICK, repetitions
 from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim, Exhibit, Verdict, all_of, verdict
 from stopwise.paper.settings import LITERAL, NAMES, NEAR_GREEDY, SETTINGS, forced_rounds
+from stopwise.paper.tables import margins_of
 from stopwise.reporting.drawing import STYLE
 
 EVERYWHERE = {"USS-PD", "USS-PD-λI", "Thompson", "USS-UCB", "USS-TS", "clairvoyant"}
@@ -76,6 +76,11 @@ def test_the_weak_dominance_fractions_are_those_printed() -> None:
     nothing = ClaimEvidence([], {})
     claims = [c for name in ("table1", "table2") for c in EXHIBITS[name].build(nothing).claims]
     assert [claim.verdict for claim in claims] == [HELD] * 3
+    # the ξ of table 1 is not the ξ₅ at which the figure draws the same instances
+    for costs in list(choices.SYNTHETIC_COSTS.values())[1:]:
+        overall, last = margins_of(instances.synthetic(costs))
+        assert 0 < overall < 1e-3 < last
+        assert margin_regret.strength(instances.synthetic(costs)) == last
     assert choices.SYNTHETIC_FRACTIONS == (0.997, 1.0, 1.0, 1.0)
     assert choices.PIMA_FRACTIONS == (0.0692, 0.1192, 0.2204)
     assert choices.HEART_FRACTIONS == (0.1384, 0.1454, 0.2426)
@@ -86,8 +91,8 @@ def test_the_realizable_instances_are_those_of_the_captions_and_of_the_report(
     n_arms: int, step: float
 ) -> None:
     for case, xi in choices.REALIZABLE_MARGINS.items():
-        costs = [0.1 + i * (step + (case - 1) * 0.01) for i in range(n_arms)]
-        assert choices.realizable_costs(n_arms, case) == pytest.approx(costs)
+        cumulative = [0.1 + i * (step + (case - 1) * 0.01) for i in range(n_arms)]
+        assert np.cumsum(choices.realizable_costs(n_arms, case)) == pytest.approx(cumulative)
         batch = built(instances.realizable(n_arms, case, xi)).sample(5000, np.random.default_rng(1))
         assert np.bincount(batch.optimal, minlength=n_arms).min() > 100
         assert batch.margins.min() >= xi
@@ -96,14 +101,16 @@ def test_the_realizable_instances_are_those_of_the_captions_and_of_the_report(
     batch = environment.sample(20_000, np.random.default_rng(0))
     x = batch.contexts
     f = [x[:, 1], x[:, 2], -x[:, 1], -x[:, 2]]
-    chances = []
     for i, j in environment.cascade.pairs():
-        logit = -1 + 1.2 * x[:, 0] + 0.3 * f[i] + 0.03 * (j - i - 1)
-        chances.append(batch.disagreement[:, i, j])
-        np.testing.assert_allclose(chances[-1], 1 / (1 + np.exp(-logit)), atol=1e-12)
-    # all in [a, 2a], and 2a at most 2/3
-    assert (np.max(chances, axis=0) <= 1.9 * np.min(chances, axis=0)).all()
-    assert np.max(chances) <= 0.65
+        logit = -1.9 + 1.6 * x[:, 0] - 0.6 * i + 0.2 * f[i] + 0.03 * (j - i - 1)
+        found = batch.disagreement[:, i, j]
+        np.testing.assert_allclose(found, 1 / (1 + np.exp(-logit)), atol=1e-12)
+
+
+def test_if_the_captions_costs_were_summed_the_fifth_arm_would_be_optimal_nowhere() -> None:
+    for case in choices.REALIZABLE_MARGINS:
+        summed = np.cumsum(np.cumsum(choices.realizable_costs(5, case)))
+        assert summed[4] - summed[0] >= 1 - 1e-12  # more than any p_15 < 1
 
 
 def test_the_near_greedy_setting_takes_the_degree_that_its_rounds_allow() -> None:
@@ -135,20 +142,20 @@ def evidence_of(curves: Curves) -> ClaimEvidence:
         for seed, run in enumerate(runs):
             y = np.array(run, dtype=np.float64)
             t = np.arange(1, len(y) + 1) * 1000
-            traces[spec.key].append(Trace(spec.key, seed, t, y, y, y, np.zeros(3, int)))
+            traces[spec.key].append(Trace(spec.key, seed, t, y, y, y, np.zeros(3, int), y))
     return ClaimEvidence(cells, traces)
 
 
 def runs_like(curve: Sequence[float]) -> list[list[float]]:
-    """Return four runs around a curve."""
-    return [[c * factor for c in curve] for factor in (0.97, 1.03, 0.99, 1.01)]
+    """Return 20 runs around a curve."""
+    return [[c * factor for c in curve] for factor in (0.97, 1.03, 0.99, 1.01)] * 5
 
 
 def noisy(curve: Sequence[float]) -> list[list[float]]:
-    """Return four runs whose fifths vary by some per cent around those of a curve."""
+    """Return 52 runs whose fifths vary by some per cent around those of a curve."""
     added = np.diff(curve, prepend=0.0)
     signs = np.array([[1, -1, 1, -1, 1], [-1, 1, 1, -1, -1], [1, 1, -1, 1, -1], [-1, -1, -1, 1, 1]])
-    return np.cumsum(added * (1 + 0.02 * signs), axis=1).tolist()
+    return np.cumsum(added * (1 + 0.02 * np.tile(signs, (13, 1))), axis=1).tolist()
 
 
 def steady(total: float) -> list[list[float]]:
@@ -222,49 +229,50 @@ def test_a_lost_comparison_says_why(
 
 
 @pytest.mark.parametrize(
-    ("growth", "expected"),
-    [(lambda t: t, 1.0), (np.sqrt, 0.5), (np.log, 0.0), (lambda t: 500 + t, 1.0)],
-    ids=["line", "root", "logarithm", "line after a jump"],
-)
-def test_the_exponent_is_that_of_the_growth(
-    growth: Callable[[np.ndarray], np.ndarray], expected: float
-) -> None:
-    curve = growth(np.arange(1.0, 6.0))
-    found = exponent(evidence_of({("s", "i", "USS-PD"): noisy(curve.tolist())}), "s", "i")
-    assert found.mean == pytest.approx(expected, abs=0.04)
-    assert found.low < expected < found.high
-
-
-def test_the_interval_of_the_exponent_covers_it() -> None:
-    """Of 400 sets of ten noisy runs of √t, 95 % should cover ½; fewer than 365 has chance 2e-4."""
-    rng = np.random.default_rng(1)
-    mean = np.diff(np.sqrt(np.arange(6.0)))
-    covered = 0
-    for _ in range(400):
-        runs = np.cumsum(mean * rng.gamma(4.0, 0.25, (10, 5)), axis=1).tolist()
-        found = exponent(evidence_of({("s", "i", "USS-PD"): runs}), "s", "i")
-        covered += found.low <= 0.51 <= found.high  # 0.51: √t by four fifths
-    assert covered >= 365
-
-
-@pytest.mark.parametrize(
     ("curve", "sublinear", "linear"),
-    [(FLAT, HELD, FAILED), (ROOT, HELD, FAILED), (LINE, FAILED, HELD)],
+    [(FLAT, HELD, FAILED), (ROOT, UNDECIDED, UNDECIDED), (LINE, FAILED, HELD)],
 )
-def test_sublinear_and_linear_regret_are_judged_by_the_exponent(
+def test_sublinear_and_linear_regret_are_judged_by_the_linear_part(
     curve: Sequence[float], sublinear: str, linear: str
 ) -> None:
     cases = {(s, case, "USS-PD"): noisy(curve) for s in NAMES for case in ("case 1", "case 2")}
-    assert verdicts("realizable-4", cases) == [sublinear] * 4
+    assert verdicts("realizable-4", cases) == [sublinear] * 8  # both forms of pseudo-regret
     curves = synthetic(curve, FLAT, LINE, LINE)
     assert verdicts("synthetic-regret", curves, "grows linearly") == [linear] * 4
     assert verdicts("synthetic-regret", curves, "sub-linear") == [HELD, FAILED, FAILED] * 2
 
 
 def test_runs_that_do_not_agree_leave_growth_undecided() -> None:
-    wild = [[50, 50 + s, 50 + s, 50 + s, 50 + s + e] for s, e in ((20, 1), (1, 30), (9, 9))]
+    wild = [[50, 50 + s, 50 + s, 50 + s, 50 + s + e] for s, e in ((20, 1), (1, 30), (9, 9))] * 20
     cases = {(s, "case 1", "USS-PD"): wild for s in NAMES}
-    assert verdicts("realizable-4", cases) == [UNDECIDED] * 2
+    claims = claims_of("realizable-4", cases)
+    assert [claim.verdict for claim in claims] == [UNDECIDED] * 4
+    assert all("undecided at this horizon" in claim.numbers for claim in claims)
+
+
+def test_growth_needs_many_runs_and_no_number_is_printed_for_few() -> None:
+    few = {(s, "case 1", "USS-PD"): noisy(FLAT)[:3] for s in NAMES}
+    for claim in claims_of("realizable-4", few):
+        assert claim.verdict == UNDECIDED
+        assert claim.numbers == "3 runs are too few to fit its growth"
+
+
+def test_a_reason_is_given_for_failures_alone() -> None:
+    curves = synthetic(FLAT, LINE, ROOT, FLAT)
+    claims = claims_of("synthetic-regret", curves)
+    assert {claim.verdict for claim in claims} == {HELD, FAILED, UNDECIDED}
+    for claim in claims:
+        assert claim.verdict == FAILED or not claim.why
+    assert any(claim.why for claim in claims)
+
+
+def test_few_runs_need_a_wider_interval() -> None:
+    """Three runs: t is 4.3 for 95 % and 31.6 for 99.9 %, for which the verdict is undecided."""
+    clear, doubtful = Interval(10.0, 9.0, 11.0, 3), Interval(10.0, 5.0, 15.0, 3)
+    assert [verdict(clear), verdict(doubtful)] == [HELD, UNDECIDED]
+    assert verdict(doubtful._replace(n=20)) == HELD
+    assert verdict(Interval(-10.0, -11.0, -9.0, 3)) == FAILED
+    assert verdict(mean_interval([10.0])) == UNDECIDED
 
 
 def synthetic(*of_instances: Sequence[float]) -> Curves:

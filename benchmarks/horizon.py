@@ -1,0 +1,64 @@
+"""Is the growth of regret clear at a longer horizon than the paper's 5,000 rounds?
+
+USS-PD plays instances of the reproduction for 100,000 rounds, under both of its settings. At each
+horizon the same fit as in the report says whether regret so far is logarithmic, linear, or
+undecided.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.report import table
+from benchmarks.timing import progress
+from stopwise.experiments.runs import execute
+from stopwise.experiments.spec import ExperimentSpec
+from stopwise.paper import choices, instances
+from stopwise.paper.growth import FEWEST_RUNS, fit_growth
+from stopwise.paper.settings import SETTINGS
+
+HORIZONS = (5000, 20_000, 100_000)
+CHECKPOINT = 100
+INSTANCES = {
+    "synthetic, instance 4": instances.synthetic(choices.SYNTHETIC_COSTS["instance 4"]),
+    "realizable, four arms, case 1": instances.realizable(4, 1, choices.REALIZABLE_MARGINS[1]),
+}
+
+
+def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
+    """Play the longest horizon, and fit the growth up to each."""
+    horizons = HORIZONS[:2] if quick else HORIZONS
+    rows: list[tuple[Any, ...]] = []
+    for name, environment in INSTANCES.items():
+        for setting in SETTINGS:
+            policy = setting.policies(environment)["USS-PD"]
+            spec = ExperimentSpec(environment, policy, horizons[-1], horizons[-1] // CHECKPOINT)
+            curves: list[Any] = []
+            for seed in range(FEWEST_RUNS):
+                progress(f"{name}, {setting.name}: run {seed + 1} of {FEWEST_RUNS}")
+                curves.append(execute(spec, seed).regret)
+            rows += [(name, setting.name, *row) for row in _fits(np.array(curves), spec, horizons)]
+    progress("")
+    columns = ["instance", "setting", "rounds", "regret", "linear part", "from", "to", "growth"]
+    text = table("Growth of the regret of USS-PD at longer horizons", columns, rows)
+    return text, {"columns": columns, "rows": rows}
+
+
+def _fits(curves: Any, spec: ExperimentSpec, horizons: tuple[int, ...]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for horizon in horizons:
+        until = spec.checkpoint_rounds <= horizon
+        found = fit_growth(spec.checkpoint_rounds[until].astype(np.float64), curves[:, until])
+        assert found is not None  # there are enough runs
+        shares = (found.share, found.low, found.high)
+        rows.append(
+            (
+                f"{horizon:,}",
+                float(curves[:, until][:, -1].mean()),
+                *(f"{share:.0%}" for share in shares),
+                found.shape,
+            )
+        )
+    return rows
