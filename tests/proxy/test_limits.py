@@ -18,7 +18,7 @@ from examples.proxy_upstreams import Handler, Upstream
 from stopwise.errors import InvalidParameterError
 from stopwise.proxy.chat import Answer, StageFailure, Streamed
 from stopwise.proxy.config import load
-from stopwise.proxy.upstream import MAX_MEMBERS, PART, Events, Inflater
+from stopwise.proxy.upstream import MAX_MEMBERS, PART, Events, Inflater, Relay
 from tests.proxy.harness import MESSAGES, Misbehaving, Proxied, proxied, stage, write_config
 from tests.service.harness import received
 
@@ -347,6 +347,23 @@ def test_a_caller_that_stalls_and_disconnects_cancels_the_call(
         line = call(proxy, stream=True)
         assert hostile.blocked.acquire(timeout=60)
         line.close()
+        proxy.run(all_tasks_end("_worked"))
+
+
+def test_a_stop_while_a_stream_begins_cancels_the_call(
+    hostile: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = Relay.begin
+    with proxied(tmp_path, cascade(hostile, ": pause")) as proxy:
+
+        def begin_and_stop(relay: Relay, media_type: str) -> None:
+            begin(relay, media_type)
+            [request] = proxy.app._in_flight
+            request.cancel()
+
+        monkeypatch.setattr(Relay, "begin", begin_and_stop)
+        with call(proxy, stream=True) as line:
+            assert received(line).startswith(b"HTTP/1.1 503")
         proxy.run(all_tasks_end("_worked"))
 
 

@@ -179,9 +179,11 @@ class ProxyApp(App):
         others: list[asyncio.Task[Any]] = [gone]
         if turn.relay is not None:
             others.append(asyncio.create_task(turn.relay.started.wait()))
+        streams = False  # whether the response goes on with the work
         try:
             await asyncio.wait([work, *others], return_when=asyncio.FIRST_COMPLETED)
             if turn.relay is not None and turn.streaming:
+                streams = True
                 others.remove(gone)  # it may still go away
                 why = SHADOW if shadow else "the last stage that was needed"
                 head = self._headers(turn, turn.streamed, why)
@@ -194,7 +196,7 @@ class ProxyApp(App):
         finally:
             for one in others:
                 one.cancel()
-            if not turn.streaming:
+            if not streams:
                 work.cancel()
 
     async def _worked(self, turn: Turn, shadow: bool) -> Outcome:
