@@ -166,7 +166,7 @@ class ProxyApp(App):
         live = self.cascades.get(chat.model)
         if live is None:
             shown = short(repr(chat.model), MOST_ECHOED)
-            words = f"there is no model {shown}; GET {MODELS} lists those there are"
+            words = f"unknown model {shown}; GET {MODELS} lists the available ones"
             raise Refusal(404, "model_not_found", words, field="model")
         request.params = {"name": chat.model}
         if self.access.keys is not None and request.key is not None:
