@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.report import table
 from benchmarks.timing import progress
-from stopwise.service.events import Block, Created, Event, chain_digest, encode
+from stopwise.service.events import Block, Created, Event, chain_digest, encode_one, joined
 from stopwise.service.messages import Arm, CascadeSpec
 from stopwise.service.recovery import recover_state
 from stopwise.service.state import State
@@ -36,7 +36,7 @@ async def written(store: SqliteStore, events: int) -> State:
             state.position += 1
             state.time = event.time
         if len(pending) == GROUP or (event is None and pending):
-            payload = encode(pending)
+            payload = joined(map(encode_one, pending))
             digest = chain_digest(state.log_digest, payload)
             base = state.position - len(pending) + 1
             await store.commit(Block(base, len(pending), 0.0, digest, payload))

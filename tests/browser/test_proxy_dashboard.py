@@ -63,7 +63,7 @@ def test_shadow_mode_can_be_read(page: Page, shadow: Proxied, width: int, scheme
         assert words in tiles
     assert "Labels match no arm" in text_of(page, "#banner")
     page.open(f"{shadow.url}/cascades/fails", width=width, scheme=scheme)
-    assert "5 rounds began, and the first stage has answered in none" in text_of(page, "#blank")
+    assert "5 rounds began, and the first stage answered in none of them" in text_of(page, "#blank")
     for path in (
         "/",
         "/cascades/works",

@@ -55,12 +55,14 @@ def test_a_failed_call_counts_for_the_cost_of_a_request(
     scripted.add("known", b'{"error": {}, "usage": {"prompt_tokens": 5}}', status=500)
     scripted.add("unknown", b"<html>", status=502)
     scripted.add("negative", b'{"usage": {"prompt_tokens": -5}}', status=500)
-    costs = {"known": 5.0, "unknown": INPUT, "negative": INPUT, "nowhere": 0.0}
+    scripted.add("large", completion("null", json.dumps("billing" * 3000)))
+    costs = {"known": 5.0, "unknown": INPUT, "negative": INPUT, "large": INPUT, "nowhere": 0.0}
     cascades = {
         name: [priced(name, scripted), stage("phrases", models[2], 1000.0)] for name in costs
     }
     cascades["nowhere"][0]["url"] = "http://127.0.0.1:9/v1"  # nothing listens: nothing was sent
-    with proxied(tmp_path, cascades, mode="on", policy=ALL, tokens_out=0) as proxy:
+    limits = {"limits_max_answer": 20_000}
+    with proxied(tmp_path, cascades, mode="on", policy=ALL, tokens_out=0, **limits) as proxy:
         for name, cost in costs.items():
             answer = proxy.ask_for({"model": name})
             assert answer.headers["x-stopwise-arm"] == "phrases"

@@ -127,7 +127,7 @@ def test_an_earlier_stage_that_is_enough_also_answers_as_a_stream(
 
 
 def test_errors_are_those_of_the_client(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.NotFoundError, match="there is no model 'other'") as caught:
+    with pytest.raises(openai.NotFoundError, match="unknown model 'other'") as caught:
         client.chat.completions.create(model="other", messages=MESSAGES)
     assert caught.value.code == "model_not_found"
     with pytest.raises(openai.BadRequestError, match="x-stopwise-deadline"):

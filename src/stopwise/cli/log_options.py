@@ -54,7 +54,7 @@ class LogOptions:
     prices: Annotated[
         str,
         typer.Option(
-            metavar="P,P,…", help="Instead of --costs: amounts of money, as all results then."
+            metavar="P,P,…", help="Instead of --costs: amounts of money. Results are, too."
         ),
     ] = ""
     error_cost: Annotated[

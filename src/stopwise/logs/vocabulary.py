@@ -163,7 +163,7 @@ class Vocabulary:
         what = "an answer" if len(mine) == 1 else "answers"
         return (
             f"{what} of {name!r} alone in {percent(share)} of its rows: {listed(words)}{more}; "
-            "this counts as disagreement with every other arm: correct what is misspelled"
+            "this counts as disagreement with every other arm: correct the misspelled ones"
         )
 
     def _suspect(self, answer: Any, n: int) -> str:

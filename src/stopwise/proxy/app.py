@@ -166,7 +166,7 @@ class ProxyApp(App):
         live = self.cascades.get(chat.model)
         if live is None:
             shown = short(repr(chat.model), MOST_ECHOED)
-            words = f"there is no model {shown}; GET {MODELS} lists those there are"
+            words = f"unknown model {shown}; GET {MODELS} lists the available ones"
             raise Refusal(404, "model_not_found", words, field="model")
         request.params = {"name": chat.model}
         if self.access.keys is not None and request.key is not None:
@@ -179,9 +179,11 @@ class ProxyApp(App):
         others: list[asyncio.Task[Any]] = [gone]
         if turn.relay is not None:
             others.append(asyncio.create_task(turn.relay.started.wait()))
+        streams = False  # whether the response goes on with the work
         try:
             await asyncio.wait([work, *others], return_when=asyncio.FIRST_COMPLETED)
             if turn.relay is not None and turn.streaming:
+                streams = True
                 others.remove(gone)  # it may still go away
                 why = SHADOW if shadow else "the last stage that was needed"
                 head = self._headers(turn, turn.streamed, why)
@@ -194,7 +196,7 @@ class ProxyApp(App):
         finally:
             for one in others:
                 one.cancel()
-            if not turn.streaming:
+            if not streams:
                 work.cancel()
 
     async def _worked(self, turn: Turn, shadow: bool) -> Outcome:

@@ -79,7 +79,7 @@ class Chat:
             self.messages = self._get("messages", list[dict[str, Any]], [])
             options: dict[str, Any] = self._get("stream_options", dict[str, Any] | None, {}) or {}
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            words = f"this is no request for a chat completion: {error}"
+            words = f"invalid request for a chat completion: {error}"
             raise Refusal(400, "bad_request", words) from None
         self.include_usage = bool(options.get("include_usage"))
 
@@ -148,7 +148,7 @@ class Answer:
         if not (self.text or self.message.get("tool_calls") or self.message.get("refusal")):
             empty = self.message.get("content")
             if not isinstance(empty, str) and not self.message.get("function_call"):
-                raise _malformed("its message says nothing")
+                raise _malformed("its message is empty")
 
     @classmethod
     def of_text(cls, text: str, model: str) -> "Answer":

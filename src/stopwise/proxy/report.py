@@ -182,7 +182,7 @@ async def report(config: Config, out: Path) -> list[Report]:
     for name, cascade in config.cascades.items():
         file, now = out / f"{name}-rounds.jsonl", cascade.expected(cascade.answer_arm)
         async with reading.existing(where) as store:
-            state = await recover_state(store)
+            state = await recover_state(store, follows=[name])
             if name not in state.cascades:  # it was not served yet
                 found.append(Report(name, 0, now))
                 continue

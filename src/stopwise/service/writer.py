@@ -5,8 +5,8 @@ Requests that may take long form groups of their own, applied in a thread; `idle
 such thread is running.
 
 A request that raises something other than a `Refusal` may leave half of a change in its cascade,
-and nothing in others. So that cascade has failed: its later requests are refused until it was read
-from the log again, while the events before the error, its own too, are committed as usual.
+and nothing in others. So that cascade has failed: its later requests are refused until it has been
+read from the log again, while the events before the error, its own too, are committed as usual.
 """
 
 import asyncio

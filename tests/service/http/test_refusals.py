@@ -279,16 +279,6 @@ def test_while_the_log_is_read_only_health_is_answered(
         running.close()
 
 
-def test_a_repeated_field_is_found_among_many(unchanged: Served) -> None:
-    """In time that grows with their number, not with its square: that would be minutes."""
-    names = [*map(str, range(50_000)), "77"]
-    output = "{" + ",".join(f'"{name}":1' for name in names) + "}"
-    body = f'{{"outputs": [{output}]}}'
-    answer = unchanged.post(f"{ROUNDS}/{ID}/outputs", content=body, headers=JSON)
-    assert fault(answer) == (422, "invalid")
-    assert answer.json()["error"]["field"] == "77"
-
-
 def test_an_unexpected_error_is_logged_and_not_shown(
     running: Served, caplog: pytest.LogCaptureFixture
 ) -> None:

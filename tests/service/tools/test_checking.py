@@ -60,7 +60,7 @@ async def write_events(target: Path, blocks: list[list[Event]]) -> str:
     store, digest, position = open_store(str(target)), START, 0
     await store.open()
     for events in blocks:
-        payload = codec.encode(events)
+        payload = codec.joined(map(codec.encode_one, events))
         digest = chain_digest(digest, payload)
         await store.begin(position)
         await store.commit(Block(position + 1, len(events), 0.0, digest, payload))

@@ -37,8 +37,8 @@ def sentences(found: Replay) -> list[str]:
         words.append(f"Labels asked for: {each}; what labels cost is not counted.")
         if any(had[name] < n for name, n in found.asked.items()):
             words.append(
-                "A label that the log does not have counts as the worst that it could say, as it "
-                "may be missing for a reason: rounds go deeper than with all labels."
+                "Labels that the log does not have count as the worst case, because they may not "
+                "be missing at random: rounds go deeper than with all labels."
             )
     if found.labelled and found.judged_by == "cost + disagreement":
         words.append(

@@ -18,7 +18,7 @@ Pairs = Iterable[tuple[str, str]]
 class Asgi:
     """An application for servers that speak ASGI.
 
-    A client that takes nothing of a stream for ``pause`` seconds is disconnected.
+    A client that reads nothing from its stream for ``pause`` seconds is disconnected.
     """
 
     def __init__(self, app: Any, pause: float) -> None:
@@ -122,7 +122,7 @@ class Protocol:
                 await self._send({"type": "http.response.body", "body": part, "more_body": True})
         except TimeoutError:
             self._broken = True
-            words = f"a client took nothing of its stream for {self._pause:g} seconds"
+            words = f"the client read nothing from its stream for {self._pause:g} seconds"
             LOG.warning("disconnected", extra={"reason": words})
             raise RuntimeError(words) from None
 

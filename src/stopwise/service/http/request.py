@@ -237,8 +237,8 @@ def _check_repeated(body: bytes) -> None:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                twice = short(name)
-                raise invalid(f"the field {twice!r} is there twice", field=twice)
+                duplicate = short(name)
+                raise invalid(f"duplicate field {duplicate!r}", field=duplicate)
             seen.add(name)
 
     try:
