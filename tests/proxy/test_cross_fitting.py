@@ -14,7 +14,7 @@ from stopwise.policies.playing import rule_stops
 from stopwise.policies.staged import recorded_rows
 from stopwise.proxy import cross_fitting, report
 from stopwise.proxy.config import Cascade, Stage
-from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit, trained
+from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit, missing_labels, trained
 from stopwise.proxy.report import changed_share, estimate, intervals, mean_saving
 from stopwise.records import Round, Rounds
 from stopwise.service import spec as specs
@@ -100,6 +100,34 @@ def test_policies_are_trained_on_the_labels_that_the_log_has() -> None:
     without = trained(cascade(policy="uss-laplace").spec(), day.rounds())
     assert again.labelled > 30
     assert stops_of(again, later) != stops_of(without, later)
+
+
+@pytest.mark.parametrize("answered", [1, 2])
+def test_rounds_without_a_label_do_not_count_as_missing_labels(answered: int) -> None:
+    """Only labels that the policy asked for and did not get do: here none, or every second."""
+    config, day, later = cascade(labels=60), simulated(600), simulated(1000, seed=1).rounds()
+    policy, wrong = specs.build(config.spec()), np.full((600, len(COSTS)), 2, dtype=np.uint8)
+    assert isinstance(policy, Contextual)
+    for t, outputs in enumerate(day.outputs.tolist()):
+        current = policy.start(day.contexts[t, :BASE])
+        current.run_all()
+        while (arm := current.next()) is not None:
+            start = BASE + REVEALED * arm
+            current.give(outputs[arm], day.contexts[t, start : start + REVEALED].tolist())
+        current.learn()
+        if current.wants_label and policy.asked % answered == 0:
+            policy.label(current, outputs[0])
+            wrong[t] = day.outputs[t] != outputs[0]
+    rounds = replace(day.rounds(), wrong=wrong)
+    missing = missing_labels(policy, rounds)
+    again = trained(config.spec(), rounds, missing)
+    assert (policy.asked, policy.labelled) == (60, 60 // answered)
+    assert (again.missing, again.labelled) == (policy.missing, policy.labelled)
+    # Stage 0 is always right. Only if all labels that were asked for came, they prove it.
+    assert stops_of(again, later) == [0] * 1000 or answered == 2
+    assert (set(stops_of(policy, later)) == {0}) == (set(stops_of(again, later)) == {0})
+    fit = cross_fit(config.spec(), policy, rounds)
+    assert (float((fit.stops == 0).mean()) > 0.95) == (answered == 1)
 
 
 def test_a_depth_that_labels_have_fixed_is_that_of_every_policy() -> None:

@@ -8,8 +8,8 @@
 //     P(s and j disagree) = μ(z + δ) where the rule stops at s,      δ ~ N(0, kDeviation²)
 //
 // where z is the logit of p̂: one Newton step for each such round, from the estimate before it. Draws
-// use only what of δ exceeds its standard deviation, as James and Stein shrink a mean, so that the
-// noise of a few rounds does not harm a model that is right.
+// use δ times the positive part of James and Stein's factor, 0 while δ is within its standard
+// deviation, so that the noise of a few rounds does not harm a model that is right.
 #pragma once
 
 #include "archive.h"

@@ -5,11 +5,13 @@
    wrong.
 3. Loss: of these, the fixed depth and the policy with the least loss. The policy is recommended
    only if its loss is lower than that of the fixed depth by more than the uncertainty: the paired
-   interval of the difference excludes 0, at 95 % for all policies that are compared together.
+   interval of the difference excludes 0, at 95 % for all policies together, also those that the
+   limits exclude: which are left depends on the same rows.
 
-Ties go to the cheaper option, then to a fixed depth, the shallower one first, then to the weight
-nearest to 1. Without labels, the loss is cost + disagreement, and `uss-anchor`, which is safe
-whichever arms are right, is the policy of rule 3 unless another has clearly less.
+If a policy and a fixed depth tie, the depth is recommended. Of tied depths it is the cheaper one,
+then the shallower; of tied policies the cheaper one, then the weight nearest to 1. Without labels,
+the loss is cost + disagreement, and `uss-anchor`, which is safe whichever arms are right, is the
+policy of rule 3 unless another has clearly less.
 """
 
 import math
@@ -128,7 +130,7 @@ def recommend(
     advantage = None
     cause: Cause = "only fixed depths" if rule is None else "only policies"
     if depth is not None and rule is not None:
-        advantage = _joint(rule.over_fixed[list(fixed).index(depth)], len(rules))
+        advantage = _joint(rule.over_fixed[list(fixed).index(depth)], len(policies))
         cause = "better" if advantage.low > 0 else "not better"
     chosen, other = (rule, depth) if cause in ("better", "only policies") else (depth, rule)
     assert chosen is not None  # some option costs least, and one of those is wrong least

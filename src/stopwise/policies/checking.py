@@ -239,7 +239,7 @@ def learned_ends(rounds: Rounds, stops: ArrayLike, n_arms: int) -> Ints:
 
 
 def labelled_round(
-    rounds: Rounds, t: int, end: int, rule_stop: int, request: LabelRequest, n_arms: int
+    rounds: Rounds, t: int, end: int, rule_stop: int, request: LabelRequest | None, n_arms: int
 ) -> tuple[Round, int] | None:
     """Return a round and its label; each output becomes the index of the first arm that gave it.
 

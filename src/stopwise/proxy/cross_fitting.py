@@ -6,6 +6,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from stopwise.policies.checking import labelled_round
 from stopwise.policies.contextual import Contextual
 from stopwise.policies.playing import rule_stops
 from stopwise.policies.staged import recorded_rows
@@ -44,10 +45,12 @@ def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: Rounds) -> CrossFit
         return CrossFit(by_policy[:, 0], by_policy)
     stops = np.empty((REPEATS, complete.n), dtype=np.int64)
     random = np.random.default_rng(SEED)
+    missing = missing_labels(policy, rounds)
     for repeat in range(REPEATS):
         fold = random.permutation(rounds.n) % FOLDS
         for k in range(FOLDS):
-            fitted = trained(spec, select(rounds, fold != k))
+            used = fold != k
+            fitted = trained(spec, select(rounds, used), missing[used])
             decided = rule_stops(fitted, recorded_rows(fitted.features, complete))
             left_out = fold[evaluated] == k
             by_policy[repeat, k] = decided
@@ -55,25 +58,56 @@ def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: Rounds) -> CrossFit
     return CrossFit(stops, by_policy)
 
 
-def trained(spec: CascadeSpec, rounds: Rounds) -> Contextual:
+def missing_labels(policy: Contextual, rounds: Rounds) -> NDArray[np.bool_]:
+    """Choose rounds whose labels count as missing, so that the same share is as for ``policy``.
+
+    The log has the labels that came, but not the requests that were never answered. They are drawn
+    at random from the rounds without a label in which arms disagree.
+    """
+    chosen = np.zeros(rounds.n, dtype=np.bool_)
+    if not policy.labelled:
+        return chosen
+    labelled = _labelled(rounds)
+    possible = np.flatnonzero((rounds.differ > 0).any(axis=1) & ~labelled)
+    count = round(int(labelled.sum()) * policy.missing / policy.labelled)
+    random = np.random.default_rng(SEED)
+    chosen[random.permutation(possible)[:count]] = True
+    return chosen
+
+
+def trained(
+    spec: CascadeSpec, rounds: Rounds, missing: NDArray[np.bool_] | None = None
+) -> Contextual:
     """Return a new policy that has learned from rounds in shadow: every arm ran.
 
-    Forced rounds make it run every arm while it learns, and afterwards it decides. It asks for
-    every label, because the log has only those that were given: whichever round it would ask about
-    now, the others would stay unused.
+    Forced rounds make it run every arm while it learns, and afterwards it decides. It learns from
+    every label of the log as from one that was not asked for: if it asked for labels, all that the
+    log does not have would count as missing. It asks for the ``missing`` ones only.
     """
     settings = dict(spec.policy)
     settings["forced_rounds"] = rounds.n
     if settings.get("labels"):
-        settings["labels"] = 3 * rounds.n  # a third is asked for at once: here, every round
-    else:
-        rounds = replace(rounds, wrong=None)
+        settings["labels"] = 3 * rounds.n  # a third is asked for at once: any that it may ask for
     policy = cast(Contextual, specs.build(replace(spec, policy=settings)))
-    policy.run_recorded(rounds)
+    unlabelled = replace(rounds, wrong=None)
+    if not settings.get("labels") or missing is None:
+        missing = np.zeros(rounds.n, dtype=np.bool_)
+    for part in np.split(np.arange(rounds.n), np.flatnonzero(np.diff(missing)) + 1):
+        some = select(unlabelled, part)
+        if missing[part].any():
+            policy.run_recorded(some)
+        else:
+            policy.observe_many(some, some.reach)
+    if settings.get("labels"):
+        for t in np.flatnonzero(_labelled(rounds)).tolist():
+            end = int(rounds.reach[t])
+            labelled = labelled_round(rounds, t, end, end, None, policy.cascade.n_arms)
+            if labelled is not None:
+                policy.label(*labelled)
     return policy
 
 
-def select(rounds: Rounds, which: NDArray[np.bool_]) -> Rounds:
+def select(rounds: Rounds, which: NDArray[np.bool_] | NDArray[np.int64]) -> Rounds:
     """Return some of the rounds."""
     wrong = None if rounds.wrong is None else rounds.wrong[which]
     return Rounds(
@@ -83,6 +117,13 @@ def select(rounds: Rounds, which: NDArray[np.bool_]) -> Rounds:
         failed=rounds.failed[which],
         wrong=wrong,
     )
+
+
+def _labelled(rounds: Rounds) -> NDArray[np.bool_]:
+    """Return which rounds have a label: 0 and 1 say whether an arm was wrong, 2 is unknown."""
+    if rounds.wrong is None:
+        return np.zeros(rounds.n, dtype=np.bool_)
+    return rounds.wrong[:, 0] <= 1
 
 
 def _fixed_depth(policy: Contextual, complete: Rounds) -> int | None:
