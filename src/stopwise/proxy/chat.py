@@ -282,13 +282,13 @@ def read_usage(given: object) -> tuple[dict[str, Any], str]:
 def _checked_usage(usage: dict[str, Any], depth: int) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in usage.items():
-        if isinstance(value, dict):
-            if depth > 1:
-                checked[name] = _checked_usage(cast(dict[str, Any], value), depth - 1)
-        elif name.endswith("_tokens") and value is not None:
+        if name.endswith("_tokens") and value is not None:
             if not _is_number(value) or not 0 <= value <= MOST_TOKENS or value != int(value):
                 raise ValueError(f"{short(name)} is {_shown(value)}")
             checked[name] = int(value)
+        elif isinstance(value, dict):
+            if depth > 1:
+                checked[name] = _checked_usage(cast(dict[str, Any], value), depth - 1)
         elif not _is_number(value) or 0 <= value <= MOST_TOKENS:
             checked[name] = value
     return checked
