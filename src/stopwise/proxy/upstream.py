@@ -431,7 +431,7 @@ def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
             raise StageFailure(str(failure), failure.status, reply) from None
     said = body[:200].decode(errors="replace")
     with suppress(ValueError, LookupError, TypeError, RecursionError):  # a body of any kind
-        said = str(msgspec.json.decode(body)["error"]["message"])
+        said = str(decode_json(body)["error"]["message"])
     shown = status if status in REQUESTS else 504 if status in {408, 504} else 502
     raise StageFailure(f"status {status}: {said}", shown, reply)
 
@@ -463,4 +463,4 @@ async def embed(
     sent = msgspec.json.encode({"model": source.model, "input": text})
     async with asyncio.timeout(source.timeout), post(sent) as response:
         body = await whole_body(response, most)
-    return msgspec.json.decode(body)["data"][0]["embedding"]
+    return decode_json(body)["data"][0]["embedding"]
