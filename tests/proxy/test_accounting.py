@@ -143,6 +143,18 @@ def test_token_counts_that_cannot_be_right_are_not_believed(
     assert all(len(vars(one)["reason"]) < 200 for one in ignored)
 
 
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_an_object_is_no_token_count(scripted: Scripted, tmp_path: Path, mode: str) -> None:
+    scripted.add("m", completion('{"prompt_tokens": {"text": 3}, "completion_tokens": 1}'))
+    cascade = [priced("m", scripted), priced("n", scripted, model="m")]
+    with proxied(tmp_path, cascade, mode=mode, policy=ALL) as proxy:
+        answer = proxy.ask_for()
+        assert (answer.status_code, answer.content) == (200, scripted.replies["m"][1])
+        assert answer.headers["x-stopwise-arm"] == "n"
+    problem = "prompt_tokens is of type dict"
+    assert read_usage({"prompt_tokens": {"text": 3}}) == ({}, problem)
+
+
 def test_a_credit_does_not_buy_more_calls(
     models: list[Upstream], scripted: Scripted, tmp_path: Path
 ) -> None:

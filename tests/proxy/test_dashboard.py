@@ -8,7 +8,8 @@ import pytest
 
 from examples.proxy_upstreams import Upstream
 from examples.text_cascade import tickets
-from stopwise.proxy.report import MIN_ROUNDS
+from stopwise.proxy import shadow_page
+from stopwise.proxy.report import MIN_ROUNDS, Report
 from tests.proxy.harness import Misbehaving, Proxied, proxied, stage, stages
 from tests.service.dashboard.sample import Taken
 
@@ -99,3 +100,27 @@ def test_labels_are_asked_for_with_the_names_of_all_columns(
         revealed += ["length", "refuses"]
         of_arms = [f"{arm}: {name}" for arm in ("keywords", "words") for name in revealed]
         assert named == [*first, *of_arms]
+
+
+def test_a_clock_that_was_set_back_keeps_no_old_report(
+    models: list[Upstream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[float] = []
+    clocks = {"time": 2_000_000_000.0, "monotonic": 1000.0}
+
+    async def reported(page: shadow_page.ShadowPage) -> list[Report]:
+        made.append(clocks["time"])
+        return []
+
+    class Time:
+        time = staticmethod(lambda: clocks["time"])
+        monotonic = staticmethod(lambda: clocks["monotonic"])
+
+    monkeypatch.setattr(shadow_page.ShadowPage, "_reported", reported)
+    monkeypatch.setattr(shadow_page, "time", Time)
+    with proxied(tmp_path, stages(models)) as proxy:
+        for back in (0.0, 0.0, 864_000.0):
+            clocks["time"] -= back
+            clocks["monotonic"] += shadow_page.KEPT if back else 0.0
+            assert proxy.get("/cascades/tickets/shadow").status_code == 200
+        assert made == [2_000_000_000.0, 2_000_000_000.0 - 864_000.0]

@@ -20,7 +20,7 @@ from stopwise.proxy.chat import Answer, StageFailure, Streamed
 from stopwise.proxy.config import load
 from stopwise.proxy.upstream import MAX_MEMBERS, PART, Events, Inflater, Relay
 from tests.proxy.harness import MESSAGES, Misbehaving, Proxied, proxied, stage, write_config
-from tests.service.harness import received
+from tests.service.harness import JSON, received
 
 ALL = {"kind": "uss-anchor", "forced_rounds": 1000}  # every stage is asked
 SIZE = 48_000_000  # bytes after decompression: more than the limit, and than any socket buffer
@@ -48,6 +48,9 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     "raw deflate": raw_deflate,
 }
 PLAIN: dict[str, bytes] = {"answer": ANSWER, "stream": STREAM, "bomb": b" " * SIZE}
+LISTS = b',"x":[' + b"[]," * 1_000_000 + b"[]]}"  # as values, they take twenty times as much memory
+PLAIN["lists"] = ANSWER[:-1] + LISTS
+PLAIN["stream lists"] = said("yes")[:-3] + LISTS + b"\n\n" + STREAM
 PLAIN["stream bomb"] = (b": ping\n\n" * (SIZE // 8))[:SIZE]
 ENDLESS: dict[str, Callable[[int], bytes]] = {
     "a line": lambda k: b"x" * PART,
@@ -235,6 +238,26 @@ def test_long_lines_are_untouched_in_shadow(hostile: Hostile, tmp_path: Path) ->
     with proxied(tmp_path, cascade(hostile, ": stream"), sample=1.0, **limits) as proxy:
         assert proxy.ask_for({"stream": True}).content == STREAM
         assert proxy.app._shadow.held == 0  # nothing to learn from
+
+
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+@pytest.mark.parametrize("how", ["lists", "stream lists"])
+def test_answers_with_too_many_values_are_not_decoded(
+    hostile: Hostile, tmp_path: Path, how: str, mode: str
+) -> None:
+    stages = cascade(hostile, f": {how}")
+    with proxied(tmp_path, stages, mode=mode, policy=ALL, sample=1.0) as proxy:
+        answer = proxy.ask_for({"stream": "stream" in how})
+        assert answer.status_code == 200
+        if mode == "on":
+            assert answer.headers["x-stopwise-arm"] == "first"
+        else:
+            assert answer.content == PLAIN[how]
+            assert proxy.app._shadow.held == 0  # nothing to learn from
+        body = b'{"model": "tickets", "messages": [{"role": "user"' + LISTS + b"]}"
+        refused = proxy.post("/v1/chat/completions", content=body, headers=JSON)
+        assert refused.status_code == 413
+        assert refused.json()["error"]["message"] == "the request has too many values"
 
 
 def test_members_of_a_compressed_body_are_bounded() -> None:

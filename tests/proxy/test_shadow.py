@@ -17,7 +17,7 @@ from stopwise.policies.playing import rule_stops
 from stopwise.policies.staged import recorded_rows
 from stopwise.proxy import config as configured
 from stopwise.records import Rounds
-from tests.proxy.harness import MESSAGES, proxied, stages, write_config
+from tests.proxy.harness import MESSAGES, Scripted, proxied, stage, stages, write_config
 
 
 def test_it_changes_no_answer_and_learns_from_every_stage(
@@ -44,6 +44,22 @@ def test_it_changes_no_answer_and_learns_from_every_stage(
         found = proxy.service.state.cascades["tickets"].recent[-1]
         asked = proxy.get(f"/v1/cascades/tickets/rounds/{found.id}").json()
         assert asked["outputs"] == dict.fromkeys(("keywords", "words", "phrases"), "billing")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_headers_that_cannot_be_sent_fail_no_answer(
+    scripted: Scripted, tmp_path: Path, stream: bool
+) -> None:
+    for name, status, body in ("good", 200, b"data: [DONE]\n\n"), ("bad", 429, b"wait"):
+        scripted.replies[name] = status, body, "text/event-stream; x=\x01"
+    both = {name: [stage("first", scripted, 0.1)] * 2 for name in scripted.replies}
+    for name, some in both.items():
+        both[name] = [{**one, "name": f"s{k}", "model": name} for k, one in enumerate(some)]
+    with proxied(tmp_path, both) as proxy:
+        for name, (status, body, _) in scripted.replies.items():
+            answer = proxy.ask_for({"model": name, "stream": stream})
+            assert (answer.status_code, answer.content) == (status, body)
+            assert "\x01" not in answer.headers["content-type"]
 
 
 def test_the_budget_and_the_sample_are_kept(models: list[Upstream], tmp_path: Path) -> None:

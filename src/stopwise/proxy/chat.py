@@ -1,6 +1,7 @@
 """Chat completions: requests, answers and streams, as OpenAI's API has them."""
 
 import json
+import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard, cast
@@ -17,10 +18,13 @@ MOST_PARTS = 1_000  # choices of an answer, and tool calls of a choice
 MOST_DIGITS = 1_000  # of an integer; a float of as many is infinite
 USAGE_DEPTH = 4  # of objects in `usage`
 MAX_ANSWER = 16_000_000  # bytes
+MOST_MEMORY = 100_000_000  # bytes that JSON may take once it is decoded, as estimated
+MOST_TEXTS = 1_000_000  # in JSON that may take that much
 OVERHEAD = 500  # bytes of memory that a field or an entry takes beside its value
 Fields = dict[str, msgspec.Raw]
 _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(Fields).decode
+_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)  # in JSON
 
 
 class Reply(NamedTuple):
@@ -72,6 +76,8 @@ class Chat:
 
     def __init__(self, body: bytes) -> None:
         self.raw = body
+        if has_too_many_values(body):
+            raise Refusal(413, "too_large", "the request has too many values")
         try:
             self.fields = _fields(body)
             self.model = self._get("model", str, "")
@@ -198,14 +204,36 @@ class Answer:
 def decode_json(raw: bytes) -> Any:
     """Return a JSON value; NaN, Infinity and huge numbers, which some upstreams write, are floats.
 
-    A `ValueError` says that it is not JSON.
+    A `ValueError` says that it is not JSON, or that its values would take too much memory.
     """
+    if has_too_many_values(raw):
+        raise ValueError("it has too many values")
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         value = json.loads(raw, parse_int=_integer)
         _encode(value)  # or it has half of a surrogate pair, which cannot be sent on
         return value
+
+
+def has_too_many_values(raw: bytes) -> bool:
+    """Return whether JSON could take more than `MOST_MEMORY` as values.
+
+    Examples
+    --------
+    >>> [has_too_many_values(b'["%b"]' % (b"[]," * n)) for n in (1_000_000, 5_000_000)]
+    [False, False]
+    >>> has_too_many_values(b"[%b[]]" % (b"[]," * 1_000_000))
+    True
+    """
+    if _memory(raw) <= MOST_MEMORY:  # quick, but what is in texts counts as well
+        return False
+    many_texts = raw.count(b'"') > 2 * MOST_TEXTS  # finding them takes a microsecond each
+    return many_texts or len(raw) + _memory(_TEXTS.sub(b"", raw)) > MOST_MEMORY
+
+
+def _memory(raw: bytes) -> int:
+    return len(raw) + 56 * (raw.count(b",") + raw.count(b"[")) + 176 * raw.count(b"{")
 
 
 def _integer(digits: str) -> int | float:
@@ -282,13 +310,13 @@ def read_usage(given: object) -> tuple[dict[str, Any], str]:
 def _checked_usage(usage: dict[str, Any], depth: int) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in usage.items():
-        if isinstance(value, dict):
-            if depth > 1:
-                checked[name] = _checked_usage(cast(dict[str, Any], value), depth - 1)
-        elif name.endswith("_tokens") and value is not None:
+        if name.endswith("_tokens") and value is not None:
             if not _is_number(value) or not 0 <= value <= MOST_TOKENS or value != int(value):
                 raise ValueError(f"{short(name)} is {_shown(value)}")
             checked[name] = int(value)
+        elif isinstance(value, dict):
+            if depth > 1:
+                checked[name] = _checked_usage(cast(dict[str, Any], value), depth - 1)
         elif not _is_number(value) or 0 <= value <= MOST_TOKENS:
             checked[name] = value
     return checked

@@ -37,7 +37,9 @@ class ShadowPage:
         self._making = asyncio.Lock()
         self._reports: dict[str, Report] = {}
         self._made = 0.0  # seconds since 1970
-        self._next = 0.0  # when `latest` makes another, in seconds since 1970
+        # On the clock of time.monotonic, which nobody sets.
+        self._old_at = 0.0  # when `show` makes another
+        self._next = 0.0  # when `latest` makes another
 
     async def show(self, request: Request) -> Page:
         """Return the page of a cascade."""
@@ -45,7 +47,7 @@ class ShadowPage:
         if name not in self._config.cascades:
             raise Refusal(404, "unknown_path", f"the proxy has no cascade {name!r} now")
         async with self._making:
-            if time.time() - self._made > KEPT:
+            if time.monotonic() >= self._old_at:
                 await self._make()
         values = {"name": name, "report": self._reports.get(name), "time": self._made}
         values["in_shadow"] = self._config.cascades[name].mode == "shadow"
@@ -53,18 +55,24 @@ class ShadowPage:
 
     def latest(self, name: str) -> Report | None:
         """Return the newest report of a cascade; if it is old, a newer one is begun."""
-        if time.time() >= self._next and not self._making.locked():
-            self._next = time.time() + KEPT  # also if it fails
+        if time.monotonic() >= self._next and not self._making.locked():
+            self._next = time.monotonic() + KEPT  # also if it fails
             self._background(self._renew())
         return self._reports.get(name)
 
     async def _renew(self) -> None:
         async with self._making:
-            began = time.time()
+            began = time.monotonic()
             await self._make()
-            self._next = time.time() + max(KEPT, SHARE * (time.time() - began))
+            now = time.monotonic()
+            self._next = now + max(KEPT, SHARE * (now - began))
 
     async def _make(self) -> None:
+        self._reports = {one.cascade: one for one in await self._reported()}
+        self._made, self._old_at = time.time(), time.monotonic() + KEPT
+
+    async def _reported(self) -> list[Report]:
+        """Return the reports that a process of its own makes now."""
         with TemporaryDirectory() as folder:
             words = ["proxy", "report", str(self._config.file), "--out", folder]
             command = [sys.executable, "-c", COMMAND, *words]
@@ -78,5 +86,4 @@ class ShadowPage:
                 LOG.warning("no report", extra={"reason": said.decode(errors="replace")})
                 raise Refusal(503, "unavailable", "no report could be made; the log says why")
             found = Path(folder, "report.json").read_bytes()
-        self._reports = {one.cascade: one for one in msgspec.json.decode(found, type=list[Report])}
-        self._made = time.time()
+        return msgspec.json.decode(found, type=list[Report])

@@ -144,7 +144,7 @@ class Relay:
     def begin(self, media_type: str) -> None:
         """Note that a stream begins; one that is passed on untouched begins here."""
         if self.untouched:
-            self.media_type = media_type if media_type.isascii() else self.media_type
+            self.media_type = media_type if can_be_sent(media_type) else self.media_type
             self.started.set()
 
     async def put(self, part: bytes) -> None:
@@ -406,13 +406,24 @@ class Events:
         return [bytes(self._waiting)] if self._waiting.strip() else []
 
 
+def can_be_sent(value: str) -> bool:
+    r"""Return whether a header of an upstream can be passed on: a server refuses to send others.
+
+    Examples
+    --------
+    >>> can_be_sent("text/event-stream;\tcharset=utf-8"), can_be_sent("text/\x01")
+    (True, False)
+    """
+    return value.isascii() and value.replace("\t", " ").isprintable()
+
+
 def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
     """Return the answer in a response, or raise `StageFailure` with what came instead."""
     status, headers = response.status, response.headers
     media_type = headers.get("content-type", "")
-    media_type = media_type if media_type.isascii() and media_type else "application/json"
+    media_type = media_type if media_type and can_be_sent(media_type) else "application/json"
     after = headers.get("retry-after")
-    reply = Reply(status, body, media_type, after if (after or "").isascii() else None)
+    reply = Reply(status, body, media_type, after if can_be_sent(after or "") else None)
     if status == 200:
         try:
             return Answer(body)
@@ -420,7 +431,7 @@ def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
             raise StageFailure(str(failure), failure.status, reply) from None
     said = body[:200].decode(errors="replace")
     with suppress(ValueError, LookupError, TypeError, RecursionError):  # a body of any kind
-        said = str(msgspec.json.decode(body)["error"]["message"])
+        said = str(decode_json(body)["error"]["message"])
     shown = status if status in REQUESTS else 504 if status in {408, 504} else 502
     raise StageFailure(f"status {status}: {said}", shown, reply)
 
@@ -452,4 +463,4 @@ async def embed(
     sent = msgspec.json.encode({"model": source.model, "input": text})
     async with asyncio.timeout(source.timeout), post(sent) as response:
         body = await whole_body(response, most)
-    return msgspec.json.decode(body)["data"][0]["embedding"]
+    return decode_json(body)["data"][0]["embedding"]

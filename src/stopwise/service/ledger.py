@@ -317,13 +317,17 @@ class Counts(msgspec.Struct):
     def began(self, time: float, count: int) -> None:
         """Count rounds that were opened, of which some may never stop anywhere."""
         day = time - time % DAY
-        if day > self.day:
+        # Clocks of several machines may differ at midnight; one that was days ahead was wrong.
+        if day > self.day or day < self.day - DAY:
             self.day, self.opened_total = day, 0
         self.opened_total += count
 
     def opened_on(self, day: float) -> int:
-        """Return how many rounds were opened on a day, which is the newest one or later."""
-        return self.opened_total if self.day == day else 0
+        """Return how many rounds were opened on a day, the newest one or later.
+
+        If the clock was set back, rounds of the day that it had before count as well.
+        """
+        return self.opened_total if self.day >= day else 0
 
     def labelled(self, *, matched: bool) -> None:
         """Count a label, by whether it equals the output of an arm."""

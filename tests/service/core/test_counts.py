@@ -163,3 +163,15 @@ def test_rounds_of_the_day_start_again_at_midnight() -> None:
     counts.began(midnight, 2)
     counts.began(midnight - 1, 1)  # a clock was set back: it counts for the newest day
     assert counts.opened_on(midnight) == 3
+
+
+def test_rounds_of_the_day_are_known_after_a_clock_was_far_ahead() -> None:
+    counts, today = Counts.blank(n_arms=2), BEGAN - BEGAN % DAY
+    counts.began(today + 5, 4)
+    counts.began(today + 10 * DAY, 3)
+    assert counts.opened_on(today) == 3  # more than none: no budget is spent twice
+    counts.began(today + 7, 2)
+    assert counts.opened_on(today) == 2
+    assert counts.opened_on(today + DAY) == 0
+    counts.began(today + DAY, 1)
+    assert counts.opened_on(today + DAY) == 1
