@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from examples.proxy_upstreams import Upstream
+from stopwise.proxy.report import MIN_ROUNDS
 from tests.browser.conftest import Page
 from tests.browser.seeing import INSIDE, check_layout
 from tests.proxy.harness import Misbehaving, Proxied, proxied, stage
@@ -27,12 +28,12 @@ def shadow(tmp_path_factory: Any) -> Iterator[Proxied]:
     cascades = {"works": works, "fails": [stage("500", bad, 0.01), works[1]], "new": works}
     policy = {"kind": "uss-laplace", "labels": 100}
     with proxied(folder, cascades, sample=1.0, policy=policy) as running:
-        for k in range(40):
+        for k in range(MIN_ROUNDS):
             message = [{"role": "user", "content": f"{TEXT} {k}"}]
             running.ask_for({"model": "works", "messages": message})
         for _ in range(5):
             running.ask_for({"model": "fails"})
-        running.wait_for("shadowed", 40)
+        running.wait_for("shadowed", MIN_ROUNDS)
         running.wait_for("shadow failed", 5)
         rounds = running.get("/v1/cascades/works/label-requests").json()["rounds"]
         for one in rounds[:10]:

@@ -9,7 +9,7 @@ import pytest
 from examples.proxy_upstreams import Upstream
 from examples.text_cascade import tickets
 from stopwise.proxy import shadow_page
-from stopwise.proxy.report import Report
+from stopwise.proxy.report import MIN_ROUNDS, Report
 from tests.proxy.harness import Misbehaving, Proxied, proxied, stage, stages
 from tests.service.dashboard.sample import Taken
 
@@ -34,9 +34,9 @@ def test_shadow_mode_is_said_and_its_savings_are_shown(
     with proxied(tmp_path, stages(models), sample=1.0, compare=compare) as proxy:
         shown = text_of(proxy, "/cascades/tickets")
         assert "chat/completions" in shown  # not how to open a round
-        for ticket in tickets(60, seed=3):
+        for ticket in tickets(MIN_ROUNDS, seed=3):
             proxy.ask_for({"messages": [{"role": "user", "content": ticket.text}]})
-        proxy.wait_for("shadowed", 60)
+        proxy.wait_for("shadowed", MIN_ROUNDS)
         report = text_of(proxy, "/cascades/tickets/shadow")
         (saved,) = re.findall(r"Saved (\S+ %)", report)
         # A report was made for the page, so that the others show the same.
@@ -44,7 +44,7 @@ def test_shadow_mode_is_said_and_its_savings_are_shown(
         assert re.search(r"tickets (active )?shadow", shown)
         assert "Shadow mode: phrases answers every request." in shown
         assert "Cost of a request 0.25 now, with every request answered by phrases" in shown
-        assert "Rounds in shadow 60" in shown
+        assert f"Rounds in shadow {MIN_ROUNDS}" in shown
         assert "Requests would end at keywords" in shown
         assert "of the cost of always running the last arm" not in shown
         overview = text_of(proxy, "/")

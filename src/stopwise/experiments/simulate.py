@@ -26,10 +26,11 @@ class Run(msgspec.Struct, frozen=True, eq=False):
         C_{I_t}, what each round cost.
     regret : ndarray of shape (T,)
         𝔑_t, the regret accumulated up to each round; ``run.regret[-1]`` is that of the run.
-        Where the environment has no error rates, the paper's upper bound on it, Σ |C_I − C_i*| +
-        p_{i* I}.
+        Where the environment has no error rates, the paper's upper bound on it, the sum of
+        ``abs(C_I − C_i*) + p(i*, I)``.
     signed : ndarray of shape (T,) or None
-        Where there are no error rates, the paper's tighter bound, Σ [C_I − C_i* + p_{i* I}].
+        Where there are no error rates, the paper's tighter bound, the sum of
+        ``C_I − C_i* + p(i*, I)``.
     undominated : ndarray of shape (T,)
         The part of it from rounds whose context is not weakly dominant, where no learner of
         disagreement is promised to find the optimal arm.

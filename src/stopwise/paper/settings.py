@@ -70,8 +70,8 @@ NEAR_GREEDY = ParameterSetting(
     explanation=(
         "Hardly any exploration: the highest degree, up to two, whose ten forced rounds for each "
         "feature take at most 5 % of all rounds (one on PIMA and Heart), and σ = "
-        f"{choices.NEAR_GREEDY_SIGMA}. Not a recommendation: it is about as good as σ = 0, and can "
-        "lock in a wrong arm for good (`benchmarks/radius.py`, `worlds.py`)."
+        f"{choices.NEAR_GREEDY_SIGMA}. Not a recommendation: it is hardly better than σ = 0, and "
+        "can lock in a wrong arm for good (`benchmarks/radius.py`, `worlds.py`)."
     ),
     sigma=choices.NEAR_GREEDY_SIGMA,
     forced_share=choices.NEAR_GREEDY_FORCED_SHARE,
