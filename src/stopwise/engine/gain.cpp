@@ -14,6 +14,7 @@ constexpr double kPooledSlope = 0.12;  // prior deviation per standard deviation
 constexpr double kLocalSlope = 2.0;
 constexpr double kWidth = 0.25;       // standard deviations that are added
 constexpr double kPriorLabels = 10.0;  // how many labels the prior noise variance, 1, counts for
+constexpr double kMostFeature = 1.001;  // |φ_c| ≤ 1, with room for rounding
 
 }  // namespace
 
@@ -137,9 +138,14 @@ void Gain::archive(Archive& with) {
         const std::size_t d = regression->d, stride = regression->stride;
         const bool of_missing = regression == &missing_pooled_ || regression == &missing_local_;
         if (of_missing && missing_ == 0) continue;
-        with.between(regression->moment.data(), d, -1e100, 1e100, "a sum of labels");
+        // ψ_c ≤ longest, and a label is a value from −3/2 to 1/2; one more label, for rounding
+        const double longest = std::max(1.0, kMostFeature * regression->slope);
+        const double most = 1.0 + static_cast<double>(of_missing ? missing_ : labels_);
+        with.between(regression->moment.data(), d, -1.5 * most * longest, 1.5 * most * longest,
+                     "a sum of labels");
         for (std::size_t c = 0; c < d; ++c) {
-            with.between(regression->gram.data() + c * stride + c, d - c, -1e100, 1e100,
+            const double squares = most * longest * longest;
+            with.between(regression->gram.data() + c * stride + c, d - c, -squares, squares,
                          "a sum of features");
             with.check(regression->gram[c * stride + c] >= 0.0, "a sum of features");
         }
