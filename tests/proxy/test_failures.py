@@ -1,5 +1,7 @@
 """Upstreams that misbehave, a store that fails: the caller gets an answer or a proper error."""
 
+import asyncio
+import gc
 import itertools
 import json
 import socket
@@ -14,6 +16,8 @@ import openai
 import pytest
 
 from examples.proxy_upstreams import Upstream
+from stopwise.proxy.chat import StageFailure
+from stopwise.proxy.turns import Turn
 from tests.proxy.harness import MESSAGES, Misbehaving, Proxied, proxied, stage, stages
 
 ALL = {"kind": "uss-anchor", "forced_rounds": 1000}  # every stage is asked
@@ -163,3 +167,34 @@ def test_a_retired_cascade_still_answers(models: list[Upstream], tmp_path: Path)
             one.join()
         assert [one.status_code for one in answers] == [200] * 4
         assert proxy.counted("not learned") == 4
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("last", ["rubbish", "large"], ids=["all fail", "one fails"])
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_failures_are_freed_without_a_garbage_collection(
+    models: list[Upstream], bad: Misbehaving, tmp_path: Path, mode: str, last: str, stream: bool
+) -> None:
+    """Failed answers can be large; in a cycle of references they would stay for a long time."""
+    large = stages(models)[2] if last == "large" else stage("empty", bad, 0.3)
+    cascade = [stage("rubbish", bad, 0.01), large]
+    answer = "rubbish" if last == "large" else large["name"]
+    with proxied(tmp_path, cascade, mode=mode, answer=answer, policy=ALL) as proxy:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                proxy.ask_for({"stream": stream})
+
+            async def freed() -> bool:
+                for _ in range(500):  # what a request leaves to the loop ends soon after it
+                    kept = [one for one in gc.get_objects() if isinstance(one, Turn | StageFailure)]
+                    if not kept:
+                        return True
+                    del kept
+                    await asyncio.sleep(0.01)
+                return False
+
+            assert proxy.run(freed())
+        finally:
+            gc.enable()

@@ -198,6 +198,7 @@ class ProxyApp(App):
                 one.cancel()
             if not streams:
                 work.cancel()
+            del work  # or the task, its exception and this frame would keep each other
 
     async def _worked(self, turn: Turn, shadow: bool) -> Outcome:
         try:
@@ -250,7 +251,7 @@ class ProxyApp(App):
         arm = turn.streamed if turn.streaming else max(turn.answers, default=-1)
         if arm in turn.answers:
             return Outcome(arm, turn.answers[arm], why)
-        raise turn.failures[-1] if turn.failures else StageFailure(why)
+        raise turn.failures[-1].copy() if turn.failures else StageFailure(why)
 
     async def _as_before(self, turn: Turn) -> Outcome:
         """Answer from the stage that the user named; perhaps learn from it in the background."""

@@ -51,6 +51,10 @@ class StageFailure(StopwiseError):
         self.reply = reply
         self.cost = cost
 
+    def copy(self) -> "StageFailure":
+        """Return an equal failure without a traceback, whose frames hold all that was read."""
+        return StageFailure(str(self), self.status, self.reply, self.cost)
+
 
 def too_large(what: str, most: int, option: str) -> StageFailure:
     """Return the failure of a stage that sends more than a limit allows.

@@ -98,7 +98,8 @@ class Turn:
             left = self.until - time.monotonic()
             answer = await self.live.sources[arm].ask(chat, seconds, left, relay)
         except StageFailure as failure:
-            self.failures.append(failure)
+            failure.__context__ = None  # its traceback holds the answer as far as it was read
+            self.failures.append(failure.copy())  # this object is in the traceback of the other
             self.spent += failure.cost
             raise
         self.answers[arm] = answer
@@ -121,7 +122,7 @@ class Turn:
 
     def _over(self, words: str, status: int) -> OverLimit:
         failure = OverLimit(words, self.failures[-1].status if self.failures else status)
-        self.failures.append(failure)
+        self.failures.append(failure.copy())
         return failure
 
     @property
@@ -248,6 +249,8 @@ async def play(
     try:
         await drive_async(loop.steps(), do)
         if loop.failure is not None:
+            if loop.error is not None:  # it would keep this frame, and the frame keeps it
+                loop.error = loop.error.with_traceback(None)
             await learned(served.end(), turn.until)  # learn from the stages that answered
     except BaseException:
         turn.round = None
