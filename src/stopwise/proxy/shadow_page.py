@@ -3,9 +3,7 @@
 import asyncio
 import sys
 import time
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +12,7 @@ import msgspec
 
 from stopwise.proxy.config import Config
 from stopwise.proxy.report import MIN_ROUNDS, Report
+from stopwise.service.child_process import run_child
 from stopwise.service.dashboard.pages import Page, Pages
 from stopwise.service.http.request import Request
 from stopwise.service.refusals import Refusal
@@ -76,14 +75,10 @@ class ShadowPage:
         with TemporaryDirectory() as folder:
             words = ["proxy", "report", str(self._config.file), "--out", folder]
             command = [sys.executable, "-c", COMMAND, *words]
-            process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=PIPE)
-            try:
-                _, said = await process.communicate()
-            finally:
-                with suppress(ProcessLookupError):
-                    process.kill()
-            if process.returncode != 0:
-                LOG.warning("no report", extra={"reason": said.decode(errors="replace")})
+            finished = await run_child(command)
+            if finished.status != 0:
+                reason = finished.errors.decode(errors="replace")
+                LOG.warning("no report", extra={"reason": reason})
                 raise Refusal(503, "unavailable", "no report could be made; the log says why")
             found = Path(folder, "report.json").read_bytes()
         return msgspec.json.decode(found, type=list[Report])

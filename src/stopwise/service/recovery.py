@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 
 from stopwise.errors import CorruptLogError, StopwiseError, StoreError
+from stopwise.service.child_process import run_child
 from stopwise.service.events import Block
 from stopwise.service.server_log import LOG
 from stopwise.service.state import State
@@ -115,17 +116,12 @@ async def write_snapshot(where: str, state: State | None = None) -> int:
 
 async def snapshot_process(where: str) -> int:
     """Run `write_snapshot` in another process, which ends with this call."""
-    pipe = asyncio.subprocess.PIPE
     command = (sys.executable, "-m", "stopwise.service.recovery")
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
-    try:
-        written, failed = await process.communicate(where.encode())
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-    if process.returncode != 0:
-        raise StoreError(failed.decode().strip() or f"it ended with code {process.returncode}")
-    return int(written)
+    finished = await run_child(command, where.encode())
+    if finished.status != 0:
+        reason = finished.errors.decode().strip()
+        raise StoreError(reason or f"it ended with code {finished.status}")
+    return int(finished.output)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,38 @@
+"""A process of its own for work that would delay requests."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+PIPE = asyncio.subprocess.PIPE
+
+
+class Finished(NamedTuple):
+    """The exit status of a process and its output."""
+
+    status: int
+    output: bytes
+    errors: bytes
+
+
+async def run_child(command: Sequence[str], given: bytes = b"") -> Finished:
+    """Run a command with input and return its output; the process ends with this call.
+
+    If the call is cancelled, the process is killed and waited for.
+
+    Examples
+    --------
+    >>> asyncio.run(run_child(["tr", "a-z", "A-Z"], b"text"))
+    Finished(status=0, output=b'TEXT', errors=b'')
+    """
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    try:
+        output, errors = await process.communicate(given)
+    except BaseException:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()  # its pipes close before the event loop does
+        raise
+    assert process.returncode is not None  # `communicate` has waited for it
+    return Finished(process.returncode, output, errors)
