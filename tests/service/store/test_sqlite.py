@@ -1,7 +1,9 @@
 """SQLite: the recorded end of the log finds lost events, and a file has one name and one owner."""
 
+import asyncio
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -186,3 +188,19 @@ async def test_damaged_pages_are_not_a_failure_that_may_pass(path: Path) -> None
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(CorruptLogError, match="not an event log"):
         await begun(path)
+
+
+async def test_a_closed_store_has_no_thread_and_can_be_opened_again(path: Path) -> None:
+    """A store may be referred to long after it is closed, by the traceback of an error."""
+    await asyncio.to_thread(int)  # starts a thread of the loop
+    before = set(threading.enumerate())
+    store = SqliteStore(path)
+    for _ in range(3):
+        await store.open()
+        await store.begin(0)
+        threads = set(threading.enumerate()) - before
+        assert len(threads) == 1
+        await store.close()
+        for thread in threads:
+            await asyncio.to_thread(thread.join, 10)
+            assert not thread.is_alive()

@@ -55,6 +55,11 @@ _MAGIC = b"stopwise"
 _RECORD = struct.Struct("<8sQ16s8s")  # magic word, position, digest, checksum of these
 
 
+def _new_thread() -> ThreadPoolExecutor:
+    """Return the one thread in which a connection is used."""
+    return ThreadPoolExecutor(1, "stopwise-sqlite")
+
+
 class SqliteStore(EventStore):
     """A store in an SQLite file, which is created if there is none."""
 
@@ -67,7 +72,7 @@ class SqliteStore(EventStore):
         self._owner: IO[bytes] | None = None
         self._connection: sqlite3.Connection | None = None
         self._ends_at: int | None = None  # position of the last event, while it is certain
-        self._thread = ThreadPoolExecutor(1, "stopwise-sqlite")
+        self._thread = _new_thread()
 
     async def open(self) -> None:
         await self._run(lambda: self._sql)
@@ -75,6 +80,8 @@ class SqliteStore(EventStore):
     async def close(self) -> None:
         if self._connection is not None or self._owner is not None:
             await self._run(self._close)
+        self._thread.shutdown(wait=False)  # or it lives as long as something refers to this store
+        self._thread = _new_thread()  # started if the store is opened again
 
     async def begin(self, after: int) -> list[Block]:
         """Acquire the right to append, until this process ends; refuse a log that lost events."""
