@@ -322,13 +322,14 @@ def test_labels_that_come_only_where_the_first_arm_is_right_end_no_round_too_ear
     runs: int,
 ) -> None:
     """All runs ended too early as long as missing labels were ignored."""
-    early = 0
+    early, settled = 0, 0.0
     for seed in range(runs):
         x, outputs, known = selective(seed)
         policy = sw.USSLaplace(ADVERSE, context_dim=2, labels=100, seed=seed)
         stops = policy.run(x, outputs, labels=known)
         early += bool((stops[1500:] == 0).mean() > 0.5)
-        assert policy.labelled + policy.missing > 0.8 * policy.asked
+        settled += (policy.labelled + policy.missing) / policy.asked
+    assert settled > 0.8 * runs  # the latest requests of a run may wait
     # With all labels, 0 of these 100 runs end too early; docs/labels.md allows for two.
     assert early <= 0.02 * runs
 
