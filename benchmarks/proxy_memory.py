@@ -64,6 +64,7 @@ class Attack(NamedTuple):
     stream: bool = True
     stalled: int = 0  # callers that read nothing
     mode: str = "on"
+    headers: bool = True  # of the answer; without them the parts are all that is sent
 
 
 ATTACKS = {
@@ -82,6 +83,9 @@ ATTACKS = {
     "3 stalled readers": Attack("", part=said("yes" * 10_000) * 2, stalled=3),
     "3 stalled readers in shadow": Attack(
         "", part=said("yes" * 10_000) * 2, stalled=3, mode="shadow"
+    ),
+    "endless interim responses": Attack(
+        "", part=b"HTTP/1.1 100 Continue\r\n\r\n" * 600, headers=False
     ),
     "shadow queue": Attack("", mode="shadow", stream=False),
 }
@@ -119,7 +123,8 @@ class Upstream:
         kind = "text/event-stream" if attack.stream else "application/json"
         head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n"
         head += f"content-encoding: {attack.encoding}\r\n" if attack.encoding else ""
-        writer.write(head.encode() + b"\r\n")
+        if attack.headers:
+            writer.write(head.encode() + b"\r\n")
         if self._body is not None:
             writer.write(self._body)
             await writer.drain()

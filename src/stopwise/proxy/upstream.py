@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -34,6 +35,9 @@ from stopwise.service.server_log import LOG
 AHEAD = 256_000  # bytes of a stream that may wait for a slow caller
 PART = 65_536  # bytes that are decompressed or sent at a time
 MAX_MEMBERS = 1000  # of a compressed body: an empty one takes time and adds no bytes
+# Of a connection. The parser turns all that has arrived into objects at once, and those of a
+# response "100 Continue" take 500 times its 25 bytes.
+RECEIVE_BUFFER = 65_536
 TOKEN = 4  # characters of a prompt that count as one token where no usage is known (heuristic)
 AFTER_END = 1.0  # seconds that a stream may stay open after its last event
 # Statuses of an upstream that say that the request itself is at fault.
@@ -43,12 +47,20 @@ REQUESTS = frozenset({400, 404, 405, 409, 413, 415, 422, 429})
 def new_session() -> aiohttp.ClientSession:
     """Return the connections to all upstreams; every call has a time limit of its own."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
+        connector=aiohttp.TCPConnector(limit=0, socket_factory=_new_socket),
         cookie_jar=aiohttp.DummyCookieJar(),  # an upstream's cookie for one caller is not another's
         timeout=aiohttp.ClientTimeout(),
         auto_decompress=False,  # `Inflater` does it, within the limits
         headers={"accept-encoding": "gzip, deflate"},
     )
+
+
+def _new_socket(address: tuple[int, int, int, str, Any]) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    connection = socket.socket(family, kind, protocol)
+    connection.setblocking(False)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    return connection
 
 
 class Inflater:
