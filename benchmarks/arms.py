@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from benchmarks.report import table
 from benchmarks.timing import progress
 from stopwise import Cascade, Synthetic
-from stopwise.data import load_table
-from stopwise.environments.tabular import standardised
-from stopwise.environments.training import chance_of_one, fit_logistic
-from stopwise.paper import choices
+from stopwise.research.data import load_table
+from stopwise.research.environments.tabular import standardised
+from stopwise.research.environments.training import chance_of_one, fit_logistic
+from stopwise.research.paper import choices
 
 Floats: TypeAlias = NDArray[np.float64]
 TIE = 1e-12

@@ -13,11 +13,11 @@ import numpy as np
 
 from benchmarks.report import table
 from benchmarks.timing import progress
-from stopwise.experiments.runs import execute
-from stopwise.experiments.spec import ExperimentSpec
-from stopwise.paper import choices, instances
-from stopwise.paper.growth import FEWEST_RUNS, fit_growth
-from stopwise.paper.settings import SETTINGS
+from stopwise.research.experiments.runs import execute
+from stopwise.research.experiments.spec import ExperimentSpec
+from stopwise.research.paper import choices, instances
+from stopwise.research.paper.growth import FEWEST_RUNS, fit_growth
+from stopwise.research.paper.settings import SETTINGS
 
 HORIZONS = (5000, 20_000, 100_000)
 CHECKPOINT = 100

@@ -21,12 +21,12 @@ from benchmarks.lock_in import DEFINITION, locked_in
 from benchmarks.report import table
 from benchmarks.timing import progress
 from stopwise import USSPD, Cascade
-from stopwise.experiments.runs import built
-from stopwise.experiments.spec import EnvironmentSpec
-from stopwise.paper import choices, instances
-from stopwise.paper.settings import NEAR_GREEDY, forced_rounds
-from stopwise.theory.dominance import can_be_optimal, first_candidates
-from stopwise.theory.regret import pseudo_regret, signed_pseudo_regret
+from stopwise.research.experiments.runs import built
+from stopwise.research.experiments.spec import EnvironmentSpec
+from stopwise.research.paper import choices, instances
+from stopwise.research.paper.settings import NEAR_GREEDY, forced_rounds
+from stopwise.research.theory.dominance import can_be_optimal, first_candidates
+from stopwise.research.theory.regret import pseudo_regret, signed_pseudo_regret
 
 NO_BONUS = 1e-9  # printed as 0: the policy takes σ above zero only, and this adds nothing
 SIGMAS = (0.5, 0.2, 0.1, 0.05, 0.025, 0.0125, 0.00625, NO_BONUS)

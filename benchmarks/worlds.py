@@ -3,8 +3,8 @@
 In each world arms answer 0 or 1, and every pair's disagreement is exactly logistic in the features
 that all policies are given. An arm disagrees with all later ones about equally often, and later
 arms disagree less, as they do where they err less. Contexts in which an earlier arm is better than
-the "optimal" one under all labels are drawn again (`stopwise.environments.realizable`). Worlds are
-drawn at random, from fixed seeds, and drawn again until
+the "optimal" one under all labels are drawn again (`stopwise.research.environments.realizable`).
+Worlds are drawn at random, from fixed seeds, and drawn again until
 
 - arms with this disagreement exist in all contexts tried,
 - four fifths of the contexts remain, so that the worlds are not a narrow part of themselves, and
@@ -29,13 +29,13 @@ from benchmarks.lock_in import DEFINITION, locked_in
 from benchmarks.report import table
 from benchmarks.timing import progress
 from stopwise import POLICIES, Cascade, Polynomial, Realizable, make
-from stopwise.environments.base import Batch
-from stopwise.environments.realizable import cut_weights
-from stopwise.experiments.simulate import measure
 from stopwise.features import bind
 from stopwise.policies.registry import takes
-from stopwise.theory.dominance import can_be_optimal, first_candidates
-from stopwise.theory.regret import pseudo_regret, signed_pseudo_regret
+from stopwise.research.environments.base import Batch
+from stopwise.research.environments.realizable import cut_weights
+from stopwise.research.experiments.simulate import measure
+from stopwise.research.theory.dominance import can_be_optimal, first_candidates
+from stopwise.research.theory.regret import pseudo_regret, signed_pseudo_regret
 
 ROUNDS, SEEDS, WORLDS, PROBE = 5000, 10, 20, 4000
 KEPT, STOPS, OFTEN = 0.8, 3, 0.1  # of a world: contexts that remain, stops that are best often

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import stopwise as sw
-from stopwise.experiments.campaign import run_campaign
-from stopwise.experiments.engines import make_engine
-from stopwise.experiments.runs import Trace
-from stopwise.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
-from stopwise.experiments.store import RunStore
-from stopwise.experiments.summary import curves, finals, mean_interval, paired_difference
+from stopwise.research.experiments.campaign import run_campaign
+from stopwise.research.experiments.engines import make_engine
+from stopwise.research.experiments.runs import Trace
+from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from stopwise.research.experiments.store import RunStore
+from stopwise.research.experiments.summary import curves, finals, mean_interval, paired_difference
 
 
 class EpsilonGreedy(sw.Policy):

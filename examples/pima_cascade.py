@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import stopwise as sw
-from stopwise.data import load_table
-from stopwise.environments.training import fit_logistic
+from stopwise.research.data import load_table
+from stopwise.research.environments.training import fit_logistic
 
 ARMS = ["history", "glucose", "insulin"]
 HISTORY = ["pregnancies", "bmi", "pedigree", "age"]

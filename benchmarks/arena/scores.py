@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.arena.contest import Run
 from benchmarks.arena.data import ArenaError
-from stopwise.experiments.summary import mean_interval
+from stopwise.research.experiments.summary import mean_interval
 
 Floats = NDArray[np.float64]
 

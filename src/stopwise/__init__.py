@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from stopwise.cascade import Cascade as Cascade
     from stopwise.client.client import AsyncClient as AsyncClient
     from stopwise.client.client import Client as Client
-    from stopwise.environments.base import Batch as Batch
-    from stopwise.environments.base import Environment as Environment
-    from stopwise.environments.binary_arms import BinaryArms as BinaryArms
-    from stopwise.environments.binary_arms import LogisticArms as LogisticArms
-    from stopwise.environments.realizable import Realizable as Realizable
-    from stopwise.environments.registry import ENVIRONMENTS as ENVIRONMENTS
-    from stopwise.environments.registry import make_environment as make_environment
-    from stopwise.environments.synthetic import Synthetic as Synthetic
-    from stopwise.environments.tabular import Heart as Heart
-    from stopwise.environments.tabular import Pima as Pima
-    from stopwise.environments.tabular import Tabular as Tabular
-    from stopwise.experiments.simulate import Run as Run
-    from stopwise.experiments.simulate import measure as measure
-    from stopwise.experiments.simulate import simulate as simulate
     from stopwise.features import Answers as Answers
     from stopwise.features import Custom as Custom
     from stopwise.features import Identity as Identity
@@ -72,6 +58,20 @@ if TYPE_CHECKING:
     from stopwise.records import Round as Round
     from stopwise.records import Rounds as Rounds
     from stopwise.records import Truth as Truth
+    from stopwise.research.environments.base import Batch as Batch
+    from stopwise.research.environments.base import Environment as Environment
+    from stopwise.research.environments.binary_arms import BinaryArms as BinaryArms
+    from stopwise.research.environments.binary_arms import LogisticArms as LogisticArms
+    from stopwise.research.environments.realizable import Realizable as Realizable
+    from stopwise.research.environments.registry import ENVIRONMENTS as ENVIRONMENTS
+    from stopwise.research.environments.registry import make_environment as make_environment
+    from stopwise.research.environments.synthetic import Synthetic as Synthetic
+    from stopwise.research.environments.tabular import Heart as Heart
+    from stopwise.research.environments.tabular import Pima as Pima
+    from stopwise.research.environments.tabular import Tabular as Tabular
+    from stopwise.research.experiments.simulate import Run as Run
+    from stopwise.research.experiments.simulate import measure as measure
+    from stopwise.research.experiments.simulate import simulate as simulate
     from stopwise.running.forms import normalised_text as normalised_text
     from stopwise.running.runner import Runner as Runner
     from stopwise.running.stage import Stage as Stage

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 from math import inf, nan
 from typing import Any
 
-from stopwise.experiments.summary import Interval
-from stopwise.paper.choices import Choice
-from stopwise.paper.report import Report
-from stopwise.paper.reproduce import provenance
-from stopwise.paper.section import FAILED, HELD, UNDECIDED, Claim, Section
 from stopwise.reporting.parts import Picture, Table
+from stopwise.research.experiments.summary import Interval
+from stopwise.research.paper.choices import Choice
+from stopwise.research.paper.report import Report
+from stopwise.research.paper.reproduce import provenance
+from stopwise.research.paper.section import FAILED, HELD, UNDECIDED, Claim, Section
 
 EVIL = '<script>alert(1)</script> & "quoted" | piped'
 

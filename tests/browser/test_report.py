@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stopwise.paper.report import Report, judged, write_report
-from stopwise.paper.reproduce import reproduce
+from stopwise.research.paper.report import Report, judged, write_report
+from stopwise.research.paper.reproduce import reproduce
 from tests.browser.sample_report import REPORT
 from tests.browser.seeing import SCREENS, check_report
 

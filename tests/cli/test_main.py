@@ -35,7 +35,7 @@ def test_what_is_not_understood_is_a_usage_error(stopwise: Run, words: list[str]
     ("module", "heavy"),
     [
         ("stopwise.cli.main", {"numpy", "matplotlib", "pyarrow", "distributed", "jinja2"}),
-        ("stopwise.paper.report", {"matplotlib", "pyarrow"}),
+        ("stopwise.research.paper.report", {"matplotlib", "pyarrow"}),
     ],
 )
 def test_importing_it_imports_nothing_heavy(module: str, heavy: set[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Self
 
 import pytest
 
-from stopwise.paper.catalogue import EXHIBITS
+from stopwise.research.paper.catalogue import EXHIBITS
 from tests.cli.conftest import Run
 
 TINY = ("reproduce", "--quick", "--only", "table1")

@@ -15,7 +15,7 @@ import pytest
 
 from stopwise.service.settings import SETTINGS
 from tests.cli.conftest import Run
-from tests.experiments.campaigns import wait_until
+from tests.research.campaigns import wait_until
 from tests.service.harness import CONTEXT, ROUNDS, SPEC, process, received, served
 
 PATIENCE = 120.0  # seconds: the machine may be busy

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.experiments.simulate import measure
 from stopwise.policies.contextual import Contextual
+from stopwise.research.experiments.simulate import measure
 from stopwise.service.learner import Learner
 from stopwise.service.messages import Arm, CascadeSpec
 

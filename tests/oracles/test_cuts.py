@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 import stopwise as sw
-from stopwise.environments.realizable import cut_weights, cuts
+from stopwise.research.environments.realizable import cut_weights, cuts
 
 Floats = NDArray[np.float64]
 

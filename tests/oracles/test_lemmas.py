@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.policies.uss_pd import USSPD
-from stopwise.theory.bounds import regret_bound
-from stopwise.theory.dominance import (
+from stopwise.research.theory.bounds import regret_bound
+from stopwise.research.theory.dominance import (
     arm_margins,
     dominance_margins,
     first_candidates,
 )
-from stopwise.theory.regret import optimal_arms, pseudo_regret, regret
+from stopwise.research.theory.regret import optimal_arms, pseudo_regret, regret
 
 
 class World(NamedTuple):

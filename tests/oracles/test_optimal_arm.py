@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 import stopwise as sw
-from stopwise.environments.base import Batch
 from stopwise.errors import InvalidParameterError
-from stopwise.experiments.runs import built
-from stopwise.paper import choices, instances
-from stopwise.theory.dominance import can_be_optimal, dominance_margins, first_candidates
-from stopwise.theory.regret import optimal_arms, regret, signed_pseudo_regret
+from stopwise.research.environments.base import Batch
+from stopwise.research.experiments.runs import built
+from stopwise.research.paper import choices, instances
+from stopwise.research.theory.dominance import can_be_optimal, dominance_margins, first_candidates
+from stopwise.research.theory.regret import optimal_arms, regret, signed_pseudo_regret
 
 Floats = NDArray[np.float64]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stopwise.environments.training import fit_logistic
+from stopwise.research.environments.training import fit_logistic
 
 
 def data(kind: str, n: int = 300, d: int = 5) -> tuple[np.ndarray, np.ndarray]:

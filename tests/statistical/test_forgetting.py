@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.theory.regret import pseudo_regret
+from stopwise.research.theory.regret import pseudo_regret
 
 CASCADE = sw.Cascade([0.05, 0.2, 0.1])
 SLOPES = np.array([[-1.0, 1.6, 0.2], [-1.0, 1.6, 0.0], [-2.0, 1.4, 0.0]]) * np.sqrt(3)

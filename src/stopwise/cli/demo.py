@@ -28,9 +28,9 @@ class Demo:
         import numpy as np
 
         from stopwise.cascade import Cascade
-        from stopwise.data import load_table
-        from stopwise.environments.training import chance_of_one, fit_logistic
         from stopwise.policies.uss_laplace import USSLaplace
+        from stopwise.research.data import load_table
+        from stopwise.research.environments.training import chance_of_one, fit_logistic
 
         _, table, truth = load_table("pima")
         table = (table - table.mean(axis=0)) / table.std(axis=0)

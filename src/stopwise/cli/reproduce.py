@@ -56,9 +56,9 @@ def reproduce(
     from rich.table import Table
 
     from stopwise.cli.progress import follow
-    from stopwise.paper.catalogue import EXHIBITS
-    from stopwise.paper.report import SIGNS, tally, undecided_note
-    from stopwise.paper.reproduce import reproduce as run
+    from stopwise.research.paper.catalogue import EXHIBITS
+    from stopwise.research.paper.report import SIGNS, tally, undecided_note
+    from stopwise.research.paper.reproduce import reproduce as run
 
     console = Console()
     if list_:

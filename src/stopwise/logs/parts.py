@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 
 from stopwise.errors import InvalidParameterError
-from stopwise.experiments.engines import Engine
 from stopwise.logs.cells import RowBatch
 from stopwise.logs.chunk import Chunk, Ints, make_chunk
 from stopwise.logs.log import Log
 from stopwise.records import Progress, no_progress
+from stopwise.research.experiments.engines import Engine
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)

@@ -12,8 +12,8 @@ from stopwise.policies.noncontextual import ContextFreePolicy
 from stopwise.policies.randomness import checked_seed, generator
 from stopwise.records import Decision, Truth
 
-# A gap within this of p_ij is a tie, as it is for the optimal arm (stopwise.theory.dominance, which
-# policies must not import): otherwise rounding would make the clairvoyant worse than it.
+# A gap within this of p_ij is a tie, as it is for the optimal arm (`research/theory/dominance.py`,
+# which policies must not import): otherwise rounding would make the clairvoyant worse than it.
 TIE = 1e-12
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:  # it loads numpy, which the command line can do without
-    from stopwise.experiments.summary import Interval
+    from stopwise.research.experiments.summary import Interval
 
 Value: TypeAlias = "str | float | int | Interval"
 

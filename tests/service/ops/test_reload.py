@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from stopwise.service.keys import add_key, revoke_key
-from tests.experiments.campaigns import wait_until
+from tests.research.campaigns import wait_until
 from tests.service.harness import ServerProcess, process
 
 # The file is not looked at by itself, so that only the signal can be the reason for what is seen.

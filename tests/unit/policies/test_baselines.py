@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.theory.dominance import first_candidates
+from stopwise.research.theory.dominance import first_candidates
 
 THREE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])
 NAN = math.nan

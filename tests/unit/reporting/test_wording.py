@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from stopwise.experiments.summary import Interval
 from stopwise.reporting import wording as w
 from stopwise.reporting.pages import inline
+from stopwise.research.experiments.summary import Interval
 
 CASES: dict[Any, list[tuple[tuple[Any, ...], str]]] = {
     w.format_value: [

@@ -8,7 +8,6 @@ import numpy as np
 from stopwise import checks
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidLogError, InvalidParameterError
-from stopwise.experiments.engines import make_engine
 from stopwise.logs.chunk import Ints
 from stopwise.logs.diagnosis import plug_in
 from stopwise.logs.diagnosis.amounts import in_unit
@@ -32,6 +31,7 @@ from stopwise.logs.units import error_cost, unit_in_words
 from stopwise.logs.vocabulary import Vocabulary
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.intervals import wilson
+from stopwise.research.experiments.engines import make_engine
 
 LEAST_ROWS = 50
 DRAWS = 200

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from stopwise.experiments.summary import Interval
 from stopwise.logs.diagnosis.figures import POLICY, draw_frontier, draw_reliability
 from stopwise.logs.diagnosis.findings import Audit, Diagnosis
 from stopwise.logs.diagnosis.verdict import SHARED, UNVERIFIED
@@ -18,6 +17,7 @@ from stopwise.reporting.wording import (
     percent,
     percent_interval,
 )
+from stopwise.research.experiments.summary import Interval
 
 CHANGES = 12  # in the table of changes
 PAIRS = 6  # panels in the picture of reliability: the worst

@@ -8,7 +8,6 @@ from pathlib import Path
 from stopwise.cascade import Cascade
 from stopwise.checks import real
 from stopwise.errors import InvalidParameterError
-from stopwise.experiments.engines import make_engine
 from stopwise.logs.log import Log
 from stopwise.logs.parts import spread
 from stopwise.logs.replay.candidates import (
@@ -25,6 +24,7 @@ from stopwise.logs.replay.tally import Tally
 from stopwise.policies.base import CHUNK
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.files import write_files
+from stopwise.research.experiments.engines import make_engine
 
 CANDIDATES = ("uss-laplace", "uss-anchor", "uss-pd")
 

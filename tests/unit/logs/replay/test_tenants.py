@@ -12,10 +12,10 @@ import pytest
 
 import stopwise as sw
 from stopwise.errors import InvalidLogError, InvalidParameterError
-from stopwise.experiments.engines import Threads
 from stopwise.logs import parts
 from stopwise.logs.parts import Part, grouped, spread
 from stopwise.reporting.intervals import Estimate
+from stopwise.research.experiments.engines import Threads
 from tests.cli.conftest import ARMS, rounds
 from tests.unit.logs.test_log import save as save_lists
 

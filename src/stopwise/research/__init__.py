@@ -1,0 +1,1 @@
+"""Environments with known labels, comparators, experiments, theory and the paper."""

@@ -1,0 +1,211 @@
+"""The realizable setting: every pair's disagreement is exactly logistic in the features."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import ClassVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stopwise.cascade import Cascade
+from stopwise.checks import real, table
+from stopwise.errors import InvalidParameterError
+from stopwise.features import BoundFeatures, Polynomial, bind
+from stopwise.research.environments.base import Batch, Environment, Floats, Ints
+from stopwise.research.theory.dominance import can_be_optimal, dominance_margins, first_candidates
+
+# Contexts are drawn in blocks of at least this many when some may be refused.
+BLOCK = 1000
+# If fewer than this share are accepted, the margin or θ is a mistake (heuristic).
+FEWEST = 0.01
+TOLERANCE, ROUNDING = 1e-9, 1e-12  # of `cut_weights`, as the two below
+STEPS, OVERSHOOT = 1000, 1.7  # heuristic: enough where a single point is left, the slowest case
+
+
+class Realizable(Environment):
+    """Arms answer 0 or 1, drawn jointly, so that pair (i, j) disagrees with chance μ(φᵀθ_ij).
+
+    Without a ``degree``, contexts are uniform in [−1, 1]^d, the first coordinate fixed to 1 as
+    an intercept, and φ = x/√d: a policy with ``features=Identity()`` has a model that is exactly
+    true. With a ``degree``, all coordinates are uniform in [−1, 1] and φ are the features of
+    ``Polynomial(degree)``, so that a policy with that map has.
+
+    Such arms exist if the p_ij of each context lie in [a, 2a] with 2a ≤ 2/3 (five arms: [a, 1.5a]
+    with 1.5a ≤ 0.6; ``docs/environments.md``). Otherwise `sample` may refuse θ.
+
+    There are no labels. The optimal arm i* is that of the paper's Lemma 2, min{i : C_j − C_i >
+    p_ij(x) for all j > i}. It is the best arm if the label is its own answer, and no labels make a
+    deeper arm better. Contexts in which that arm cannot be best, because C_i* − C_l > p_{l i*} for
+    an earlier arm l, are drawn again: contextual weak dominance cannot hold there.
+
+    Parameters
+    ----------
+    theta : mapping or sequence
+        ``{(i, j): θ_ij}`` for every pair of arms, or the θ_ij in the order of
+        ``cascade.pairs()``; each has one number for each feature.
+    degree : int, optional
+        Of the polynomial features.
+    margin : float
+        Contexts in which the test of an arm is decided by less than this are drawn again. So ξ is
+        at least the margin, and no arm before the optimal one is nearly good enough.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> env = Realizable(sw.Cascade(costs=[0.1, 0.3]), [[-3.0, 2, 0, 1, 0, 0]], degree=2)
+    >>> env.context_dim
+    2
+    """
+
+    name: ClassVar[str] = "realizable"
+
+    def __init__(
+        self,
+        cascade: Cascade,
+        theta: Mapping[tuple[int, int], ArrayLike] | Sequence[ArrayLike],
+        *,
+        degree: int | None = None,
+        margin: float = 0.0,
+    ) -> None:
+        self.cascade = cascade
+        self.theta = _vectors(cascade, theta)
+        self.margin = real("margin", margin, least=0)
+        self._features: BoundFeatures | None = None
+        self.context_dim = length = self.theta.shape[1]
+        if degree is not None:
+            self.context_dim = _dimension(length, degree)
+            self._features = bind(Polynomial(degree), self.context_dim, cascade.n_arms)
+            if self._features.n_features != length:
+                raise InvalidParameterError(
+                    f"theta needs vectors of {self._features.n_features} numbers, one for each "
+                    f"feature of {self.context_dim} coordinates; these have {length}"
+                )
+
+    def sample(self, rounds: int, random: np.random.Generator) -> Batch:
+        """Draw rounds: contexts until enough are accepted, then all outputs."""
+        accepted = list(self._accepted(rounds, random))
+        x, p = (np.concatenate(part)[:rounds] for part in zip(*accepted, strict=True))
+        table = self._table(p)
+        optimal = first_candidates(self.cascade, table)
+        return Batch(
+            contexts=x,
+            disagreement=table,
+            optimal=optimal,
+            margins=dominance_margins(self.cascade, table, optimal),
+            outputs=self._outputs(x, p, random),
+        )
+
+    def _outputs(self, x: Floats, p: Floats, random: np.random.Generator) -> Ints:
+        weights, exist = cut_weights(p, self.cascade.n_arms)
+        if not exist.all():
+            at, chances = (part[~exist][0].round(3).tolist() for part in (x, p))
+            raise InvalidParameterError(
+                f"in {np.sum(~exist)} of {len(p)} contexts no arms can disagree as theta says: at "
+                f"{at} the pairs {self.cascade.pairs()} with chances {chances}. Keep the chances "
+                "at a context at most 0.6, and within a factor of 1.5 of each other"
+            )
+        drawn = random.random((len(p), 1))
+        return cuts(self.cascade.n_arms)[(weights.cumsum(axis=1) <= drawn).sum(axis=1)]
+
+    def _accepted(
+        self, rounds: int, random: np.random.Generator
+    ) -> Iterator[tuple[Floats, Floats]]:
+        """Draw blocks of contexts, and their chances, until enough are accepted."""
+        block = rounds if self.margin == 0.0 else max(rounds, BLOCK)
+        found = drawn = 0
+        while found < rounds:
+            x, p = self._draw(block, random)
+            good = self._good(self._table(p))
+            drawn, found = drawn + block, found + int(good.sum())
+            if drawn >= BLOCK and found < FEWEST * drawn:
+                raise InvalidParameterError(
+                    f"only {found} of {drawn} contexts have a margin of {self.margin:g} or more "
+                    "and an arm that can be optimal; lower the margin, or change the costs or "
+                    "theta so that C_i − C_l ≤ p_li for the arms l before the first i whose "
+                    "deeper arms all cost more than they disagree"
+                )
+            yield x[good], p[good]
+            block = max(rounds, BLOCK)
+
+    def _good(self, table: Floats) -> NDArray[np.bool_]:
+        """Return which contexts have the margin, and an optimal arm."""
+        optimal = first_candidates(self.cascade, table)
+        good = can_be_optimal(self.cascade, table, optimal)
+        for i in range(self.cascade.n_arms - 1):  # the arms that are tested, one after another
+            spare = (self.cascade.gaps[i, i + 1 :] - table[:, i, i + 1 :]).min(axis=1)
+            good &= (optimal < i) | (np.abs(spare) >= self.margin)
+        return good
+
+    def _draw(self, rounds: int, random: np.random.Generator) -> tuple[Floats, Floats]:
+        """Draw contexts and the chance of each pair to disagree there."""
+        x = random.uniform(-1.0, 1.0, (rounds, self.context_dim))
+        if self._features is None:
+            x[:, 0] = 1.0
+            z: Floats = x @ self.theta.T / np.sqrt(self.context_dim)
+        else:
+            z = self._features.transform(x) @ self.theta.T
+        return x, 0.5 * (1.0 + np.tanh(0.5 * z))  # μ(z), without overflow
+
+    def _table(self, p: Floats) -> Floats:
+        table = np.zeros((len(p), self.cascade.n_arms, self.cascade.n_arms))
+        table[:, *np.triu_indices(self.cascade.n_arms, 1)] = p
+        return table
+
+
+def _vectors(
+    cascade: Cascade, theta: Mapping[tuple[int, int], ArrayLike] | Sequence[ArrayLike]
+) -> Floats:
+    pairs = cascade.pairs()
+    if len(theta) != len(pairs) or (isinstance(theta, Mapping) and set(theta) != set(pairs)):
+        raise InvalidParameterError(f"theta needs a vector for each of the pairs {pairs}")
+    vectors = [theta[pair] for pair in pairs] if isinstance(theta, Mapping) else theta
+    return table("theta", cast(ArrayLike, vectors)).copy()
+
+
+def _dimension(length: int, degree: int) -> int:
+    """Return the d whose polynomials of this degree have so many monomials, or one too large."""
+    dim = 1
+    while degree >= 1 and math.comb(dim + degree, degree) < length:
+        dim += 1
+    return dim
+
+
+def cuts(n_arms: int) -> Ints:
+    """Return the answers (cuts + 1, K) in each cut of one arm, of two arms, and without a cut.
+
+    A *cut* is a set of arms that answer 1 while the others answer 0.
+    """
+    one = np.eye(n_arms, dtype=np.int64)
+    two = [one[i] + one[j] for i, j in combinations(range(n_arms), 2)]
+    return np.concatenate([one, two, np.zeros_like(one[:1])])
+
+
+def cut_weights(p: Floats, n_arms: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the chance of every cut for each row of p, and for which rows there are such.
+
+    With these chances arms disagree, pair by pair, as often as p says (``docs/environments.md``).
+    ``p`` is (n, K(K−1)/2), in the order of ``Cascade.pairs()``. With any t such that
+
+        t_i + t_j ≥ p_ij,   Σ_k≠i (t_i + t_k − p_ik) ≤ 2·t_i,   Σ_i<j p_ij − (K − 3)·Σ_i t_i ≤ 2
+
+    v_ij = (t_i + t_j − p_ij)/2 for cut {i, j} and t_i − Σ_k v_ik for cut {i} are chances that give
+    p. Each step moves t across the half-space that it violates most (Motzkin, Schoenberg, 1954).
+    """
+    of_pair = cuts(n_arms)[n_arms:-1]
+    sums = -1.0 - (n_arms - 4) * np.eye(n_arms)
+    rows = np.concatenate([of_pair, sums, np.full((1, n_arms), n_arms - 3)])
+    bounds = np.concatenate([p, -p @ of_pair, p.sum(axis=1, keepdims=True) - 2.0], axis=1)
+    length = np.maximum(np.linalg.norm(rows, axis=1), 1.0)  # the last row is zero for three arms
+    t = np.repeat(p.max(axis=1, keepdims=True) / 2, n_arms, axis=1)
+    left = np.arange(len(p))
+    for _ in range(STEPS):
+        short = (bounds[left] - t[left] @ rows.T) / length
+        worst, by = short.argmax(axis=1), short.max(axis=1)
+        out = by > ROUNDING
+        left, worst, by = left[out], worst[out], by[out]
+        t[left] += (OVERSHOOT * by / length[worst])[:, None] * rows[worst]
+    pairs = (t @ of_pair.T - p) / 2
+    weights = np.concatenate([t - pairs @ of_pair, pairs], axis=1)
+    exist = (weights.min(axis=1) >= -TOLERANCE) & (weights.sum(axis=1) <= 1.0 + TOLERANCE)
+    return np.maximum(weights, 0.0), exist

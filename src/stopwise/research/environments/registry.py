@@ -1,0 +1,34 @@
+"""Every environment by name, for configuration files and the records of experiments."""
+
+from typing import Any
+
+from stopwise.cascade import Cascade
+from stopwise.errors import UnknownEnvironmentError
+from stopwise.research.environments.base import Environment
+from stopwise.research.environments.binary_arms import LogisticArms
+from stopwise.research.environments.realizable import Realizable
+from stopwise.research.environments.synthetic import Synthetic
+from stopwise.research.environments.tabular import Heart, Pima
+
+ENVIRONMENTS: dict[str, type[Environment]] = {
+    environment.name: environment
+    for environment in (LogisticArms, Realizable, Synthetic, Pima, Heart)
+}
+
+
+def make_environment(name: str, cascade: Cascade, **parameters: Any) -> Environment:
+    """Create an environment by its name in ``ENVIRONMENTS``; its parameters may be plain values.
+
+    Examples
+    --------
+    >>> make_environment("pima", Cascade(costs=[0.01, 0.25, 0.5])).context_dim
+    8
+    """
+    if name not in ENVIRONMENTS:
+        raise UnknownEnvironmentError(
+            f"no environment is called {name!r}; there are {', '.join(ENVIRONMENTS)}. If it is "
+            "your own, register it in ENVIRONMENTS in a module that Dask workers import too"
+        )
+    # Every class takes the cascade first, then parameters of its own.
+    factory: Any = ENVIRONMENTS[name]
+    return factory(cascade, **parameters)

@@ -1,0 +1,108 @@
+"""One run: a policy plays an environment, and its regret is measured."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwise.checks import integer
+from stopwise.errors import CascadeMismatchError
+from stopwise.policies.base import Policy
+from stopwise.records import Progress, no_progress
+from stopwise.research.environments.base import Batch, Environment, Floats, Ints
+from stopwise.research.theory.regret import pseudo_regret, regret, signed_pseudo_regret
+
+
+class Run(msgspec.Struct, frozen=True, eq=False):
+    """What a policy did over a run, round by round.
+
+    Attributes
+    ----------
+    stops : ndarray of shape (T,)
+        I_t.
+    cost : ndarray of shape (T,)
+        C_{I_t}, what each round cost.
+    regret : ndarray of shape (T,)
+        𝔑_t, the regret accumulated up to each round; ``run.regret[-1]`` is that of the run.
+        Where the environment has no error rates, the paper's upper bound on it,
+        ``Σ |C_I − C_i*| + p_{i* I}``.
+    undominated : ndarray of shape (T,)
+        The part of ``regret`` from rounds whose context is not weakly dominant, where no learner
+        of disagreement is promised to find the optimal arm.
+    total_cost : ndarray of shape (T,) or None
+        Σ (γ_I + C_I) up to each round, where the environment has error rates.
+    signed : ndarray of shape (T,) or None
+        Where it has none, the paper's tighter bound on the regret, ``Σ [C_I − C_i* + p_{i* I}]``.
+    """
+
+    stops: Ints
+    cost: Floats
+    regret: Floats
+    undominated: Floats
+    total_cost: Floats | None = None
+    signed: Floats | None = None
+
+
+def simulate(
+    policy: Policy,
+    environment: Environment,
+    rounds: int,
+    seed: int = 0,
+    *,
+    progress: Progress = no_progress,
+) -> Run:
+    """Play rounds of an environment with a policy and measure it.
+
+    The policy learns from the run: use a new one for an independent run. The environment draws the
+    rounds, by ``seed``; its truth goes to the regret, and to comparators that need it. ``progress``
+    is called as ``progress("rounds", done, of)`` from time to time.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> cascade = sw.Cascade(costs=[0.1, 0.3])
+    >>> env = sw.Realizable(cascade, {(0, 1): [-3.0, 2.0]})
+    >>> run = sw.simulate(sw.USSPD(cascade, context_dim=2), env, rounds=200, seed=1)
+    >>> run.stops.shape, bool(run.regret[-1] >= 0)
+    ((200,), True)
+    """
+    if changes := policy.cascade.differences(environment.cascade):
+        raise CascadeMismatchError(
+            f"policy and environment have different cascades: {'; '.join(changes)}"
+        )
+    rounds = integer("rounds", rounds, least=1)
+    batch = environment.sample(rounds, np.random.default_rng(seed))
+    return measure(policy, batch, progress)
+
+
+def measure(policy: Policy, batch: Batch, progress: Progress = no_progress) -> Run:
+    """Play rounds already drawn, of the policy's own cascade, and measure the policy.
+
+    Examples
+    --------
+    >>> import numpy as np, stopwise as sw
+    >>> cascade = sw.Cascade(costs=[0.1, 0.3])
+    >>> env = sw.Realizable(cascade, {(0, 1): [-3.0, 2.0]})
+    >>> batch = env.sample(100, np.random.default_rng(1))
+    >>> float(measure(sw.Oracle(cascade), batch).regret[-1])
+    0.0
+    """
+    truth = {name: getattr(batch, name) for name in policy.needs_truth}
+    play: Callable[..., Ints] = policy.run
+    seen: NDArray[Any] | None = batch.outputs
+    if seen is None:
+        play, seen = policy.run_disagreements, batch.differ
+    stops = play(batch.contexts, seen, progress=progress, **truth)
+    cost = policy.cascade.cumulative[stops]
+    total = signed = None
+    if batch.error_rates is None:
+        truth_of = (policy.cascade, batch.disagreement, batch.optimal, stops)
+        lost = pseudo_regret(*truth_of)
+        signed = np.cumsum(signed_pseudo_regret(*truth_of))
+    else:
+        lost = regret(policy.cascade, batch.error_rates, stops)
+        total = np.cumsum(batch.error_rates[np.arange(len(stops)), stops] + cost)
+    undominated = np.where(batch.dominant, 0.0, lost)
+    return Run(stops, cost, np.cumsum(lost), np.cumsum(undominated), total, signed)

@@ -1,0 +1,192 @@
+"""What an experiment is: plain values that decide its numbers."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+from msgspec.structs import force_setattr
+from numpy.typing import NDArray
+
+from stopwise.cascade import Cascade
+from stopwise.checks import integer
+from stopwise.errors import InvalidParameterError
+from stopwise.features import map_from_spec
+from stopwise.policies.base import Policy
+from stopwise.policies.randomness import checked_seed
+from stopwise.policies.registry import make, policy_class, takes
+from stopwise.research.environments.base import Environment
+from stopwise.research.environments.registry import make_environment
+
+# Raise it when the same spec and seed come to mean other numbers: a default changed, a stream of
+# draws, the definition of regret. Every key changes with it, and old runs are not mixed with new.
+FORMAT = 4
+
+# Of a policy's arguments, those that an experiment gives it by itself.
+GIVEN = ("cascade", "features", "context_dim", "seed")
+
+
+class _Spec(msgspec.Struct, frozen=True, eq=False, forbid_unknown_fields=True):
+    """A value with one JSON text, however it was written."""
+
+    def to_json(self) -> str:
+        """Return the one JSON text of this spec, to be read by msgspec."""
+        return _canonical(msgspec.to_builtins(self))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.to_json() == self.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+
+class EnvironmentSpec(_Spec, frozen=True, eq=False):
+    """An environment by its name in ``ENVIRONMENTS``.
+
+    ``costs`` are the c_i of the arms; ``parameters`` are the environment's own, plain JSON values.
+
+    Examples
+    --------
+    >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
+    >>> EnvironmentSpec("logistic-arms", (0.1, 0.2), arms).build().context_dim
+    1
+    """
+
+    name: str
+    costs: tuple[float, ...]
+    parameters: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "parameters", _plain(self.parameters))
+        costs = cast(list[float], (Cascade(self.costs).costs + 0.0).tolist())  # −0.0 becomes 0.0
+        force_setattr(self, "costs", tuple(costs))
+
+    def build(self) -> Environment:
+        """Return the environment; costly for those that train their arms."""
+        return make_environment(self.name, Cascade(self.costs), **self.parameters)
+
+
+class PolicySpec(_Spec, frozen=True, eq=False):
+    """A policy by its name in ``POLICIES``, where you can register your own (docs/own_policy.md).
+
+    ``parameters`` are the policy's own, plain JSON values; the cascade, the dimension of a context
+    and the seed come from the experiment. ``features`` is the ``to_spec()`` of a feature map; None
+    means the policy's default, or that it takes none.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> spec = PolicySpec("uss-pd", {"sigma": 0.2}, sw.Polynomial(degree=2).to_spec())
+    >>> spec.build(sw.Cascade(costs=[0.1, 0.2]), context_dim=3, seed=0).features.n_features
+    10
+    """
+
+    name: str
+    parameters: dict[str, Any] = {}
+    features: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "parameters", _plain(self.parameters))
+        if taken := [name for name in GIVEN if name in self.parameters]:
+            raise InvalidParameterError(
+                f"{taken[0]} is no parameter of a policy's spec: the experiment gives it"
+            )
+        if self.features is not None:  # a function of your own is refused: it has no spec
+            features = map_from_spec(_plain(self.features)).to_spec()
+            force_setattr(self, "features", _plain(features))
+
+    def build(self, cascade: Cascade, context_dim: int, seed: int) -> Policy:
+        """Return a new policy for the run with this seed."""
+        parameters: dict[str, Any] = {**self.parameters, "context_dim": context_dim}
+        kind = policy_class(self.name)
+        if self.features is not None:
+            if not takes(kind, "features"):
+                raise InvalidParameterError(
+                    f"{self.name!r} takes no features: leave its features out"
+                )
+            parameters["features"] = map_from_spec(self.features)
+        if takes(kind, "seed"):
+            parameters["seed"] = policy_seed(seed)
+        return make(self.name, cascade, **parameters)
+
+
+class ExperimentSpec(_Spec, frozen=True, eq=False):
+    """A policy in an environment for T ``rounds``: with a seed, a run.
+
+    A run's curves are stored at so many ``checkpoints``, evenly spread and ending in T; T or more
+    store every round.
+
+    Examples
+    --------
+    >>> arms = {"arms": [[1, 0], [4, 0]], "label": [8, 0]}
+    >>> where = EnvironmentSpec("logistic-arms", (0.1, 0.2), arms)
+    >>> spec = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=1000, checkpoints=4)
+    >>> spec.checkpoint_rounds.tolist()
+    [250, 500, 750, 1000]
+    >>> len(spec.key)
+    16
+    """
+
+    environment: EnvironmentSpec
+    policy: PolicySpec
+    rounds: int
+    checkpoints: int = 50
+
+    def __post_init__(self) -> None:
+        rounds = integer("rounds", self.rounds, least=1)
+        force_setattr(self, "rounds", rounds)
+        force_setattr(
+            self, "checkpoints", min(integer("checkpoints", self.checkpoints, least=1), rounds)
+        )
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits, equal for equal specs on any machine."""
+        text = _canonical({"format": FORMAT, "spec": msgspec.to_builtins(self)})
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def checkpoint_rounds(self) -> NDArray[np.int64]:
+        """The rounds, counted from 1, at which a run's curves are stored."""
+        return np.arange(1, self.checkpoints + 1) * self.rounds // self.checkpoints
+
+
+def environment_random(seed: int) -> np.random.Generator:
+    """Return the stream an environment draws from in a run: the same whatever the policy."""
+    return np.random.default_rng([checked_seed(seed), 0])
+
+
+def policy_seed(seed: int) -> int:
+    """Return a policy's own seed in a run: independent of the environment's stream."""
+    words = np.random.SeedSequence([checked_seed(seed), 1]).generate_state(1, np.uint64)
+    return int(words[0]) >> 1  # seeds have 63 bits
+
+
+def _canonical(value: object) -> str:
+    # Python writes the shortest text that reads back as the same float, on every platform.
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it, in one spelling: lists, not tuples; 1, not 1.0."""
+    match value:
+        case np.ndarray() | np.generic():
+            return _plain(cast(Any, value).tolist())
+        case None | bool() | str():
+            return value
+        case int():
+            return int(value)
+        case float() if math.isfinite(value):
+            return int(value) if value.is_integer() else float(value)
+        case Mapping() if all(isinstance(name, str) for name in cast(Mapping[Any, Any], value)):
+            return {str(k): _plain(v) for k, v in cast(Mapping[Any, Any], value).items()}
+        case [*_]:
+            return list(map(_plain, value))
+        case _:
+            raise InvalidParameterError(
+                "a spec holds finite numbers, strings, lists and dicts with strings as names, not "
+                f"{value!r}"
+            )

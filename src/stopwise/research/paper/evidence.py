@@ -1,0 +1,116 @@
+"""The runs behind an exhibit: which are needed, and what they show."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stopwise.research.experiments.runs import Trace
+from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from stopwise.research.experiments.summary import Interval, What, mean_interval, paired_difference
+from stopwise.research.paper import choices
+from stopwise.research.paper.settings import SETTINGS
+
+BOTH = ""  # the setting of a policy that takes none
+
+
+class Cell(NamedTuple):
+    """One curve of one panel: a policy on an instance, under a setting."""
+
+    setting: str
+    instance: str
+    policy: str
+    spec: ExperimentSpec
+
+
+class ClaimEvidence:
+    """The traces of an exhibit's cells, by setting, instance and policy.
+
+    ``traces`` holds the runs of each cell's spec, by its key.
+    """
+
+    def __init__(self, cells: Iterable[Cell], traces: Mapping[str, Sequence[Trace]]) -> None:
+        self.cells = tuple(cells)
+        self._traces = {cell[:3]: tuple(traces[cell.spec.key]) for cell in self.cells}
+
+    def traces(self, setting: str, instance: str, policy: str) -> Sequence[Trace]:
+        """Return the runs of a cell, by seed."""
+        shared = (BOTH, instance, policy)
+        return self._traces.get((setting, instance, policy)) or self._traces[shared]
+
+    def policies(self, setting: str, instance: str) -> list[str]:
+        """Return the policies that ran there, in the same order for every setting."""
+        order = list(dict.fromkeys(cell.policy for cell in self.cells))
+        there = {cell[:3] for cell in self.cells}
+        return [p for p in order if {(setting, instance, p), (BOTH, instance, p)} & there]
+
+    def instances(self) -> list[str]:
+        """Return the instances, in the order of the cells."""
+        return list(dict.fromkeys(cell.instance for cell in self.cells))
+
+    def added(
+        self,
+        setting: str,
+        instance: str,
+        policy: str = "USS-PD",
+        what: What = "regret",
+        part: tuple[float, float] = (0.0, 1.0),
+    ) -> list[float]:
+        """Return what each run added between two shares of its rounds: (0.8, 1) is the last fifth.
+
+        In the order of the seeds, so that two cells' lists are paired.
+        """
+        values: list[float] = []
+        for trace in self.traces(setting, instance, policy):
+            curve = np.concatenate([[0.0], getattr(trace, what)])
+            start, stop = (round(share * (len(curve) - 1)) for share in part)
+            values.append(float(curve[stop] - curve[start]))
+        return values
+
+    def mean(
+        self, setting: str, instance: str, policy: str = "USS-PD", what: What = "regret"
+    ) -> Interval:
+        """Return the mean over runs of the value at the end."""
+        return mean_interval(self.added(setting, instance, policy, what))
+
+    def cost_per_round(self, setting: str, instance: str, policy: str) -> Interval:
+        """Return the total cost of one round."""
+        rounds = int(self.traces(setting, instance, policy)[0].rounds[-1])
+        return scaled(self.mean(setting, instance, policy, "total_cost"), 1 / rounds)
+
+    def lead(
+        self, setting: str, instance: str, policy: str, other: str, what: What = "regret"
+    ) -> Interval:
+        """Return by how much a policy ends below another, paired by seed."""
+        return paired_difference(
+            self.added(setting, instance, other, what), self.added(setting, instance, policy, what)
+        )
+
+
+def scaled(value: Interval, factor: float) -> Interval:
+    """Return an interval in another unit."""
+    return Interval(value.mean * factor, value.low * factor, value.high * factor, value.n)
+
+
+def cells_of(
+    instances: Mapping[str, EnvironmentSpec],
+    extra: Mapping[str, PolicySpec] | None = None,
+    *,
+    supervised: bool = False,
+) -> list[Cell]:
+    """Return a cell for every policy on every instance under every setting.
+
+    ``extra`` policies take no setting; ``supervised`` adds the comparator that sees labels.
+    """
+    cells: dict[tuple[str, str, str], Cell] = {}
+    for instance, environment in instances.items():
+        policies = [
+            (setting.name if policy.features is not None else BOTH, label, policy)
+            for setting in SETTINGS
+            for label, policy in setting.policies(environment, supervised=supervised).items()
+        ]
+        policies += [(BOTH, label, policy) for label, policy in (extra or {}).items()]
+        for setting, label, policy in policies:
+            spec = ExperimentSpec(environment, policy, choices.ROUNDS)
+            cells[setting, instance, label] = Cell(setting, instance, label, spec)
+    return list(cells.values())

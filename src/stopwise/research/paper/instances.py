@@ -1,0 +1,44 @@
+"""The problem instances of the paper, as specs."""
+
+import math
+from itertools import combinations
+
+from stopwise.features import Polynomial
+from stopwise.research.experiments.spec import EnvironmentSpec
+from stopwise.research.paper import choices
+
+Costs = tuple[float, ...]
+
+
+def synthetic(costs: Costs) -> EnvironmentSpec:
+    """Return the synthetic data set with these costs."""
+    parameters = {"C": choices.SYNTHETIC_C, "data_seed": choices.SYNTHETIC_DATA_SEED}
+    return EnvironmentSpec("synthetic", costs, parameters)
+
+
+def pima(costs: Costs) -> EnvironmentSpec:
+    """Return the diabetes data with these costs."""
+    return EnvironmentSpec("pima", costs, {"C": choices.PIMA_C})
+
+
+def heart(costs: Costs) -> EnvironmentSpec:
+    """Return the heart disease data with these costs."""
+    return EnvironmentSpec("heart", costs, {"C": choices.HEART_C})
+
+
+def realizable(n_arms: int, case: int, margin: float) -> EnvironmentSpec:
+    """Return a realizable instance: its θ as in `choices`, its costs as in the captions."""
+    monomials = Polynomial(choices.DEGREE).monomials(3)
+    theta: list[list[float]] = []
+    for i, j in combinations(range(n_arms), 2):
+        weights = dict.fromkeys(monomials, 0.0)
+        weights[()] = choices.LEVEL - choices.DROP * i + choices.SPREAD * (j - i - 1)
+        weights[0,] = choices.SCALE
+        weights[1 + i % 2,] = choices.OWN if i < 2 else -choices.OWN
+        # features are the monomials divided by √d', and θ undoes that
+        theta.append([weights[m] * math.sqrt(len(monomials)) for m in monomials])
+    return EnvironmentSpec(
+        "realizable",
+        choices.realizable_costs(n_arms, case),
+        {"theta": theta, "degree": choices.DEGREE, "margin": margin},
+    )

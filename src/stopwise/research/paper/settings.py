@@ -1,0 +1,96 @@
+"""The two settings under which every claim is tested, each the same for all claims."""
+
+from functools import lru_cache
+
+import msgspec
+
+from stopwise.features import Polynomial
+from stopwise.research.experiments.runs import built, drawn
+from stopwise.research.experiments.spec import EnvironmentSpec, PolicySpec
+from stopwise.research.paper import choices
+
+# Policies that take no setting: the same runs are shown under both.
+SETTING_FREE = {
+    "USS-UCB": PolicySpec("uss-ucb"),
+    "USS-TS": PolicySpec("uss-ts"),
+    "clairvoyant": PolicySpec("clairvoyant"),
+}
+
+
+class ParameterSetting(msgspec.Struct, frozen=True):
+    """How the contextual policies are run.
+
+    ``sigma`` is σ of the radius. The features are the polynomials of the highest degree, up to the
+    paper's, whose forced rounds are at most ``forced_share`` of all rounds; of degree one at least.
+    """
+
+    name: str
+    explanation: str
+    sigma: float
+    forced_share: float
+
+    def features(self, environment: EnvironmentSpec) -> Polynomial:
+        """Return the features for an environment, found from its contexts alone."""
+        return _features(environment, self.forced_share)
+
+    def policies(
+        self, environment: EnvironmentSpec, *, supervised: bool = False
+    ) -> dict[str, PolicySpec]:
+        """Return USS-PD and the policies that every plot compares with it, by label."""
+        features = self.features(environment)
+        ridge = {"ridge": choices.RIDGE}
+        radius = {"delta": choices.DELTA, "sigma": self.sigma, "kappa": choices.KAPPA, **ridge}
+        forced = {"forced_rounds": forced_rounds(features, environment)}
+        contextual = {
+            "supervised": ("supervised", radius | forced),
+            "USS-PD": ("uss-pd", radius | forced),
+            "USS-PD-λI": ("uss-pd-ridge", {**radius, "lam": choices.LAM, "S": choices.S}),
+            "Thompson": ("thompson", ridge | forced),
+        }
+        if not supervised:
+            del contextual["supervised"]
+        specs = {
+            label: PolicySpec(name, parameters, features.to_spec())
+            for label, (name, parameters) in contextual.items()
+        }
+        return {**specs, **SETTING_FREE}
+
+
+LITERAL = ParameterSetting(
+    name="literal",
+    explanation=(
+        f"What is printed: degree two, δ = {choices.DELTA}, σ = {choices.SIGMA}; κ = "
+        f"{choices.KAPPA}, ten forced rounds for each feature."
+    ),
+    sigma=choices.SIGMA,
+    forced_share=1.0,
+)
+NEAR_GREEDY = ParameterSetting(
+    name="near-greedy",
+    explanation=(
+        "Hardly any exploration: the highest degree, up to two, whose ten forced rounds for each "
+        "feature take at most 5 % of all rounds (one on PIMA and Heart), and σ = "
+        f"{choices.NEAR_GREEDY_SIGMA}. Not a recommendation: it is hardly better than σ = 0, and "
+        "can lock in a wrong arm permanently (`benchmarks/radius.py`, `worlds.py`)."
+    ),
+    sigma=choices.NEAR_GREEDY_SIGMA,
+    forced_share=choices.NEAR_GREEDY_FORCED_SHARE,
+)
+SETTINGS = (LITERAL, NEAR_GREEDY)
+NAMES = tuple(setting.name for setting in SETTINGS)
+
+
+def forced_rounds(features: Polynomial, environment: EnvironmentSpec) -> int:
+    """Return m: ten for each feature."""
+    return choices.FORCED_PER_FEATURE * len(features.monomials(built(environment).context_dim))
+
+
+@lru_cache(maxsize=64)
+def _features(environment: EnvironmentSpec, forced_share: float) -> Polynomial:
+    contexts = drawn(environment, choices.ROUNDS, seed=0).contexts
+    features = Polynomial(degree=1)
+    for degree in range(choices.DEGREE, 0, -1):
+        features = Polynomial(degree).independent(contexts)
+        if forced_rounds(features, environment) <= forced_share * choices.ROUNDS:
+            break
+    return features

@@ -1,0 +1,100 @@
+"""Experiments that take moments, and processes that do them."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+
+from stopwise.research.experiments.engines import Result, Task, Threads
+from stopwise.research.experiments.runs import Trace, execute
+from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+
+Runs: TypeAlias = dict[tuple[str, int], Trace]
+
+ARMS = {"arms": [[1, 0, 0], [4, 1, 0], [6, 2, 1]], "label": [8, 3, 0]}
+WHERE = EnvironmentSpec("logistic-arms", (0.05, 0.1, 0.2), ARMS)
+PAIR = EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2]]})  # without labels
+SPECS = [
+    ExperimentSpec(WHERE, PolicySpec("uss-pd"), rounds=400, checkpoints=8),
+    ExperimentSpec(WHERE, PolicySpec("thompson"), rounds=400, checkpoints=8),
+]
+SEEDS = range(20)
+CAMPAIGN = [(spec, SEEDS) for spec in SPECS]
+TASKS: list[Task] = [(spec, (seed,)) for spec in SPECS for seed in SEEDS]
+
+
+class Journal(Threads):
+    """Notes which tasks it was given; one thread, so that they are done in order."""
+
+    def __init__(self) -> None:
+        super().__init__(jobs=1)
+        self.given: list[Task] = []
+
+    def run(self, tasks: Iterable[Task]) -> Generator[Result, None, None]:
+        self.given = list(tasks)
+        return super().run(self.given)
+
+    @property
+    def runs(self) -> list[tuple[str, int]]:
+        return [(spec.key, seed) for spec, seeds in self.given for seed in seeds]
+
+
+def made_trace(seed: int, curve: list[float], /, **fields: Any) -> Trace:
+    """Return a trace that no run has left."""
+    made = Trace(
+        key="k",
+        seed=seed,
+        rounds=np.array([5, 10]),
+        regret=np.array(curve),
+        total_cost=np.array(curve) + 100,
+        undominated=np.array(curve) / 10,
+        depths=np.array([4, 6]),
+    )
+    return msgspec.structs.replace(made, **fields)
+
+
+def by_name(traces: Iterable[Trace]) -> Runs:
+    return {(trace.key, trace.seed): trace for trace in traces}
+
+
+def done(results: Iterable[Result]) -> Runs:
+    return by_name(trace for _, traces in results for trace in traces)
+
+
+@lru_cache(maxsize=1)
+def expected() -> Runs:
+    """Return what every engine must come to."""
+    return by_name(execute(spec, seed) for spec in SPECS for seed in SEEDS)
+
+
+def same(one: Runs, other: Runs) -> bool:
+    return one.keys() == other.keys() and all(one[name].agrees(other[name]) for name in one)
+
+
+def python(*arguments: str) -> "subprocess.Popen[str]":
+    """Start Python with this package, in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def ended(process: "subprocess.Popen[str]") -> str:
+    """Wait for the end of a process and return its standard error."""
+    return process.communicate(timeout=60)[1]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "waited for a minute in vain"
+        time.sleep(0.02)

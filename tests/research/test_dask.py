@@ -1,0 +1,121 @@
+"""A Dask cluster: a real scheduler, real workers, one of them killed."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import dask.config
+import distributed
+import pytest
+
+import stopwise as sw
+from stopwise.errors import EngineError
+from stopwise.logs import parts
+from stopwise.research.experiments.engines import Dask
+from tests.cli.conftest import rounds
+from tests.research.campaigns import TASKS, done, expected, python, same, wait_until
+from tests.unit.logs.test_log import save
+
+HERE = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[int]:
+    """Run a dask command until the end of the block; yield its process id."""
+    process = python("-m", "dask", *arguments)
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yield the address of a scheduler, and the process ids of it and its three workers by name."""
+    file = tmp_path / "scheduler.json"
+    worker = ("worker", *HERE, "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny")
+    with ExitStack() as stack:
+        scheduler = ("scheduler", *HERE, "--port", "0", "--scheduler-file", str(file))
+        pids = {"scheduler": stack.enter_context(running(*scheduler))}
+        wait_until(file.exists)
+        pids |= {
+            name: stack.enter_context(
+                running(*worker, "--name", name, "--local-directory", str(tmp_path))
+            )
+            for name in ("a", "b", "c")
+        }
+        with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(3, timeout=60)
+        yield json.loads(file.read_text())["address"], pids
+
+
+def replay_by_tenants(
+    address: str, victim: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replay a log, the same although a worker is killed."""
+    monkeypatch.setattr(parts, "MOST_ROWS", 400)  # many tasks
+    columns = {name: column.tolist() for name, column in rounds(6000).items()}
+    columns["clinic"] = [f"clinic {t * t % 17}" for t in range(6000)]
+    log = sw.Log(save(tmp_path / "log.parquet", columns))
+    cascade = sw.Cascade([0.02, 0.1, 0.25], names=log.arms)
+    given: dict[str, Any] = {"policies": ["uss-pd", "thompson"], "by": "clinic", "weights": (1, 2)}
+    expected = sw.replay(log, cascade, jobs=1, **given).to_json()
+    left: list[int] = []
+
+    def progress(stage: str, done: int, of: int) -> None:
+        if stage == "replaying" and not left:
+            left.append(of - done)
+            os.kill(victim, signal.SIGKILL)
+
+    found = sw.replay(log, cascade, engine="dask", address=address, progress=progress, **given)
+    assert left[0] > 2
+    assert found.to_json() == expected
+
+
+def test_the_work_of_a_killed_worker_is_done_by_another_and_a_lost_cluster_is_named(
+    cluster: tuple[str, dict[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, pids = cluster
+    replay_by_tenants(address, pids["a"], tmp_path, monkeypatch)
+    with Dask(address) as engine, distributed.Client(address, set_as_default=False) as onlooker:
+        wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 2)  # of three
+        results = engine.run(TASKS)
+        found = done([next(results)])
+
+        def holders() -> list[str]:  # workers with results that nobody has fetched yet
+            keys = cast("dict[str, list[str]]", onlooker.has_what())  # the client is not async
+            return [worker for worker, held in keys.items() if held]
+
+        wait_until(lambda: bool(holders()))
+        victim = onlooker.scheduler_info()["workers"][holders()[0]]["name"]
+        os.kill(pids[victim], signal.SIGKILL)
+        wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 1)
+        found |= done(results)
+        assert same(found, expected())
+        results = engine.run(TASKS)
+        next(results)
+        os.kill(pids["scheduler"], signal.SIGKILL)
+        with pytest.raises(EngineError, match=r"failed \(\w+: .*Start the same command"):
+            done(results)
+
+
+@pytest.mark.slow
+def test_a_cluster_made_here_gives_the_same_numbers() -> None:
+    with Dask(jobs=1) as engine:
+        found = done(engine.run(TASKS[:3])) | done(engine.run(TASKS[20:23]))
+    assert len(found) == 6
+    assert all(trace.agrees(expected()[name]) for name, trace in found.items())
+
+
+def test_a_scheduler_that_does_not_answer_is_named() -> None:
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "500ms"}),
+        Dask("tcp://127.0.0.1:1") as engine,
+        pytest.raises(EngineError, match=r"tcp://127\.0\.0\.1:1"),
+    ):
+        next(engine.run(TASKS))

@@ -1,0 +1,223 @@
+"""Environments: their formulas and data, and what they refuse."""
+
+import hashlib
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.research.data import load_table
+from stopwise.research.environments.tabular import standardised
+from stopwise.research.environments.training import fit_logistic
+
+TWO = sw.Cascade([0.1, 0.3])
+THREE = sw.Cascade([0.1, 0.2, 0.2])
+
+
+def generator(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def mu(z: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-z))
+
+
+def drawing(*drawn: Any) -> sw.Environment:
+    """Return an environment that draws just this."""
+
+    class Stated(sw.BinaryArms):
+        cascade, context_dim = TWO, 1
+
+        def draw(self, rounds: int, random: np.random.Generator) -> Any:
+            return tuple(np.array(part, dtype=float) for part in drawn)
+
+    return Stated()
+
+
+def tabular(columns: Any) -> sw.Environment:
+    return sw.Tabular(TWO, [[0.0, 1.0], [1.0, 0.5]], [0, 1], columns_per_arm=columns)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: sw.LogisticArms(TWO, [[1.0, 2.0]], [1.0, 2.0]), "for each of 2 arms"),
+        (lambda: sw.LogisticArms(TWO, [[1.0, 0.0]] * 2, [1.0]), "label must be"),
+        (lambda: sw.LogisticArms(TWO, [[1.0, 0.0], [np.inf, 0.0]], [1.0, 0.0]), "finite"),
+        (lambda: sw.Realizable(THREE, {(0, 1): [1.0], (0, 2): [1.0]}), "each of the pairs"),
+        (lambda: sw.Realizable(THREE, [[1.0, 0.0], [1.0], [1.0]]), "theta must be"),
+        (lambda: sw.Realizable(TWO, [[0.0, np.nan]]), "finite"),
+        (lambda: sw.Realizable(TWO, [[1.0] * 5], degree=2), "theta needs vectors of"),
+        (lambda: sw.Realizable(TWO, [[1.0] * 5], degree=0), "degree"),
+        (lambda: sw.Realizable(TWO, [[1.0, 1.0]], margin=-0.1), "margin"),
+        (lambda: sw.Synthetic(TWO), "C must be a flat list of 2 numbers"),
+        (lambda: sw.Synthetic(TWO, C=(1.0, 1.0), samples=0), "samples"),
+        (lambda: load_table("iris"), "there are pima, heart"),
+        (lambda: tabular([0, 1]), "columns_per_arm"),
+        (lambda: tabular([1, 3]), "columns_per_arm"),
+        (lambda: tabular([1.5, 2]), "columns_per_arm"),
+        (lambda: tabular("ab"), "columns_per_arm"),
+        (lambda: fit_logistic([[1.0], [2.0]], [1, 1]), "every label is 1"),
+        (lambda: fit_logistic([[1.0], [2.0]], [0, 2]), "label of row 1 is 2"),
+        (lambda: fit_logistic([[1.0], [np.nan]], [0, 1]), "row 1, column 0 is nan"),
+        (lambda: fit_logistic([[1.0], [2.0]], [0, 1, 1]), "2 rows need as many labels"),
+        (lambda: fit_logistic([[1.0], [2.0]], [0, 1], C=0.0), "C must be"),
+        (lambda: drawing([[0], [0]], [[0, 1]], [1]), r"contexts of shape \(1, 1\)"),
+        (lambda: drawing([[0]], [[0, 1, 0]], [1]), r"says_one of shape \(1, 2\)"),
+        (lambda: drawing([[0]], [[0, 1.1]], [1]), "from 0 to 1 as says_one"),
+        (lambda: drawing([[0]], [[0, 1]], [-0.1]), "from 0 to 1 as is_one"),
+        # p = 0.1, 0.1 and 0.5: p₁₂ > p₀₁ + p₀₂
+        (lambda: sw.Realizable(THREE, [[-3.1, 0], [-3.1, 0], [0, 0]]), r"1 of 1 .*0\.5\]"),
+        # p = μ(−1.4) ≈ 0.2 < 0.3 everywhere: ξ(x) is about 0.1
+        (lambda: sw.Realizable(TWO, [[-2.0, 0.0]], margin=0.2), "only 0 of 1000 contexts"),
+    ],
+)
+def test_an_environment_that_cannot_be_is_refused(build: Callable[[], Any], message: str) -> None:
+    with pytest.raises(sw.InvalidParameterError, match=message):
+        build().sample(1, generator())
+
+
+def test_an_unknown_environment_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(sw.UnknownEnvironmentError) as caught:
+        sw.make_environment("pimas", TWO)
+    assert all(name in str(caught.value) for name in sw.ENVIRONMENTS)
+
+
+def test_logistic_arms_draw_contexts_then_independent_answers_then_labels() -> None:
+    arms, right = np.array([[1.0, 2, 0], [-3, 1, 1], [0, 0, -2]]), np.array([5, 0, 0.5])
+    environment = sw.LogisticArms(THREE, given := arms.copy(), right)
+    given[:] = 0  # the environment has weights of its own
+    batch, same = environment.sample(50, generator(1)), generator(1)
+    assert batch.error_rates is not None
+    x = same.uniform(-1, 1, (50, 2))
+    np.testing.assert_array_equal(batch.contexts, x)  # recorded results depend on the order
+    x = np.column_stack([x, np.ones(50)])
+    one, label = mu(x @ arms.T), mu(x @ right)
+    np.testing.assert_array_equal(batch.outputs, same.random((50, 3)) < one)
+    np.testing.assert_array_equal(batch.labels, same.random(50) < label)
+    for i in range(3):
+        wrong = one[:, i] * (1 - label) + (1 - one[:, i]) * label
+        np.testing.assert_allclose(batch.error_rates[:, i], wrong, rtol=1e-12)
+        for j in range(i + 1, 3):
+            p = one[:, i] * (1 - one[:, j]) + (1 - one[:, i]) * one[:, j]
+            np.testing.assert_allclose(batch.disagreement[:, i, j], p, rtol=1e-12)
+
+
+def test_extreme_weights_make_certain_answers_not_overflow() -> None:
+    arms = sw.LogisticArms(TWO, [[1e6, 1e6], [-1e6, -1e6]], [1e6, 1e6]).sample(50, generator())
+    assert np.isfinite(arms.disagreement).all()
+    pairs = sw.Realizable(TWO, {(0, 1): [-3000.0, 1.0]}).sample(50, generator())
+    assert (pairs.disagreement[:, 0, 1] < 1e-300).all()
+    assert (pairs.optimal == 0).all()
+
+
+@pytest.mark.parametrize("degree", [None, 1, 3])
+def test_realizable_is_logistic_in_what_a_policy_sees(degree: int | None) -> None:
+    map_ = sw.Identity() if degree is None else sw.Polynomial(degree)
+    features = sw.USSPD(THREE, features=map_, context_dim=2).features
+    theta = generator(1).normal(size=(3, features.n_features)) * 0.5
+    environment = sw.Realizable(THREE, dict(zip(THREE.pairs(), theta, strict=True)), degree=degree)
+    assert environment.context_dim == 2
+    batch = environment.sample(60, generator(2))
+    assert np.abs(batch.contexts).max() <= 1
+    intercept = bool((batch.contexts[:, 0] == 1).all())
+    assert intercept == (degree is None)
+    p = mu(features.transform(batch.contexts) @ theta.T)
+    for k, (i, j) in enumerate(THREE.pairs()):
+        np.testing.assert_allclose(batch.disagreement[:, i, j], p[:, k], rtol=1e-12, atol=1e-15)
+    assert (np.tril(batch.disagreement) == 0).all()
+
+
+def test_a_margin_redraws_contexts_and_nothing_else() -> None:
+    theta = [[-2.5, 3.0], [-2.5, 3.5], [-2.0, 3.0]]
+    free = sw.Realizable(THREE, theta).sample(4000, generator())
+    left = sw.Realizable(THREE, theta, margin=0.1).sample(4000, generator())
+    clear = np.array([_decided_by(p) for p in free.disagreement])
+    assert 0.2 < np.mean(clear >= 0.1) < 0.9
+    assert min(_decided_by(p) for p in left.disagreement) >= 0.1
+    assert left.margins.min() >= 0.1
+    # the first of them are those of the free draw that pass
+    passing = free.contexts[clear >= 0.1]
+    np.testing.assert_array_equal(left.contexts[: len(passing)], passing)
+    assert len(left.contexts) == 4000
+
+
+def _decided_by(p: np.ndarray) -> float:
+    """By how much the stopping test is decided in a context, one arm at a time."""
+    least = np.inf
+    for i in range(THREE.n_arms - 1):
+        spare = min(THREE.gaps[i, j] - p[i, j] for j in range(i + 1, THREE.n_arms))
+        least = min(least, abs(spare))
+        if spare > 0:
+            break
+    return least
+
+
+def test_synthetic_arms_are_classifiers_of_the_monomials_and_each_pass_shows_every_row() -> None:
+    environment = sw.Synthetic(TWO, C=(0.1, 10.0), samples=300)
+    batch = environment.sample(700, generator())
+    assert batch.labels is not None
+    assert batch.error_rates is not None
+    x1, x2, x3 = batch.contexts.T
+    phi = np.column_stack([x1, x2, x3, x1 * x1, x1 * x2, x1 * x3, x2 * x2, x2 * x3, x3 * x3])
+    for arm, C in enumerate((0.1, 10.0)):
+        one = mu(phi @ fit_logistic(phi[:300], batch.labels[:300], C, intercept=False)[:-1])
+        wrong = np.where(batch.labels == 1, 1 - one, one)
+        np.testing.assert_allclose(batch.error_rates[:, arm], wrong, atol=1e-9)
+    first, second, rest = (part.tolist() for part in np.split(batch.contexts, [300, 600]))
+    assert sorted(first) == sorted(second)
+    assert first != second
+    assert len(set(map(tuple, rest))) == 100
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "seen"), [(sw.Pima, "pima", [6, 7, 8]), (sw.Heart, "heart", [7, 10, 12])]
+)
+def test_rows_come_in_the_order_of_the_file_and_a_deeper_arm_sees_more_columns(
+    kind: Any, table: str, seen: list[int]
+) -> None:
+    _, X, y = load_table(table)
+    environment, n = kind(THREE), len(X)
+    batch = environment.sample(2 * n + 5, generator())
+    scaled = standardised(X[:, : seen[-1]])
+    np.testing.assert_array_equal(batch.contexts, np.vstack([scaled, scaled, scaled[:5]]))
+    np.testing.assert_array_equal(batch.labels[:n], y)
+    assert [int(np.flatnonzero(w[:-1])[-1]) + 1 for w in environment.weights] == seen
+
+
+def test_standardised_columns_have_one_spread_and_rows_fit_the_unit_ball() -> None:
+    X = np.column_stack([generator(4).normal(5, 3, (50, 3)), np.full(50, 0.1)])
+    scaled = standardised(X)
+    np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-15)
+    spread = scaled.std(axis=0)
+    np.testing.assert_allclose(spread[:3], spread[0])
+    assert spread[3] == 0
+    assert np.linalg.norm(scaled, axis=1).max() == pytest.approx(1, abs=1e-15)
+
+
+def test_tabular_arms_are_classifiers_of_what_they_see() -> None:
+    X = generator(5).uniform(-1, 1, (80, 4))
+    y = (X.sum(axis=1) + generator(6).normal(size=80) > 0).astype(int)
+    environment = sw.Tabular(THREE, X, y, columns_per_arm=[1, 3, 4], C=[0.5, 1, 2], intercept=False)
+    errors = environment.sample(80, generator()).error_rates
+    assert errors is not None
+    for arm, (columns, C) in enumerate([(1, 0.5), (3, 1.0), (4, 2.0)]):
+        one = mu(X[:, :columns] @ fit_logistic(X[:, :columns], y, C, intercept=False)[:-1])
+        np.testing.assert_allclose(errors[:, arm], np.where(y == 1, 1 - one, one), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "positives"), [("pima", (768, 8), 268), ("heart", (297, 13), 137)]
+)
+def test_a_table_is_what_its_page_says(name: str, shape: tuple[int, int], positives: int) -> None:
+    columns, X, y = load_table(name)
+    assert (X.shape, len(columns), sorted(set(y)), y.sum()) == (shape, shape[1], [0, 1], positives)
+    folder = files("stopwise.research.data")
+    page = Path(__file__).parents[4].joinpath("docs", "data.md").read_text(encoding="utf-8")
+    assert hashlib.sha256(folder.joinpath(f"{name}.csv").read_bytes()).hexdigest() in page
+    assert all(f"| `{column}` |" in page for column in columns)
+    assert f"**{name}.csv**" in folder.joinpath("README.md").read_text(encoding="utf-8")  # rights

@@ -1,0 +1,83 @@
+"""One run: the numbers of a simulation, decided by spec and seed alone."""
+
+import numpy as np
+import pytest
+from msgspec.structs import asdict, replace
+
+import stopwise as sw
+from stopwise.research.experiments import runs
+from stopwise.research.experiments.runs import built, drawn, execute
+from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
+from tests.research.campaigns import PAIR, WHERE
+
+
+def spec(policy: str = "uss-pd", environment: EnvironmentSpec = WHERE) -> ExperimentSpec:
+    return ExperimentSpec(environment, PolicySpec(policy), rounds=300, checkpoints=7)
+
+
+@pytest.mark.parametrize("policy", sorted(sw.POLICIES))
+def test_a_trace_holds_the_numbers_of_a_simulation(policy: str) -> None:
+    environment = WHERE.build()
+    played = spec(policy).policy.build(environment.cascade, environment.context_dim, seed=5)
+    # SeedSequence pads with zeros, so the stream of [5, 0] is that of 5
+    run = sw.simulate(played, environment, rounds=300, seed=5)
+    trace = execute(spec(policy), seed=5)
+    at = trace.rounds - 1
+    assert (trace.key, trace.seed) == (spec(policy).key, 5)
+    assert trace.rounds.tolist() == [42, 85, 128, 171, 214, 257, 300]
+    assert np.array_equal(trace.regret, run.regret[at])
+    assert run.total_cost is not None
+    assert trace.total_cost is not None
+    assert np.array_equal(trace.total_cost, run.total_cost[at])
+    assert np.array_equal(trace.undominated, run.undominated[at])
+    assert trace.depths.tolist() == [int((run.stops == i).sum()) for i in range(3)]
+
+
+def test_an_environment_without_error_rates() -> None:
+    trace = execute(spec(environment=PAIR), seed=0)
+    assert trace.total_cost is None
+    assert trace.depths.sum() == 300
+
+
+@pytest.mark.parametrize("policy", ["uss-pd", "thompson", "uss-ts", "random-depth"])
+def test_runs_can_be_repeated_in_any_order(policy: str) -> None:
+    first = {seed: execute(spec(policy), seed) for seed in (0, 1, 2)}
+    built.cache_clear()
+    again = {seed: execute(spec(policy), seed) for seed in (2, 0, 1)}
+    assert all(first[seed].agrees(again[seed]) for seed in first)
+    assert not np.array_equal(first[0].regret, first[1].regret)
+    assert built.cache_info().misses == 1
+
+
+def test_traces_agree_to_the_last_bit() -> None:
+    trace = execute(spec(), seed=0)
+    assert trace.total_cost is not None
+    assert trace.agrees(replace(trace, regret=trace.regret.copy()))
+    for wrong in (
+        {"seed": 1},
+        {"key": "0" * 16},
+        {"regret": np.nextafter(trace.regret, np.inf)},
+        {"total_cost": None},
+        {"total_cost": -trace.total_cost},
+        {"undominated": trace.undominated + 1.0},
+        {"depths": trace.depths[::-1]},
+        {"rounds": trace.rounds[:-1]},
+        {"regret": trace.regret.astype(np.float32)},
+    ):
+        assert not trace.agrees(replace(trace, **wrong)), wrong
+    zero = replace(trace, regret=np.zeros(7))
+    assert not zero.agrees(replace(zero, regret=-np.zeros(7)))
+    nan = replace(trace, regret=np.full(7, np.nan))
+    assert nan.agrees(replace(nan, regret=nan.regret.copy()))
+
+
+def test_rounds_are_drawn_once_unless_they_are_too_many_and_are_read_only() -> None:
+    for rounds in (100, runs.CACHED_ROUNDS + 1):
+        batch, again = (drawn(WHERE, rounds, 3) for _ in range(2))
+        assert (batch is again) == (rounds <= runs.CACHED_ROUNDS)
+        np.testing.assert_array_equal(batch.contexts, again.contexts)
+        arrays = [value for value in asdict(batch).values() if value is not None]
+        assert len(arrays) == 7
+        for array in arrays:  # no policy can change what another sees
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 0

@@ -1,0 +1,107 @@
+"""One run: the policy plays, and the environment measures what it lost."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.research.experiments.simulate import Run, measure
+
+CASCADE = sw.Cascade([0.05, 0.1, 0.1])
+ARMS = sw.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0])
+
+
+class Pairs(sw.Realizable):
+    """Says which pairs disagree, not what arms answer."""
+
+    def sample(self, rounds: int, random: np.random.Generator) -> sw.Batch:
+        batch = super().sample(rounds, random)
+        y = batch.outputs
+        assert y is not None
+        differ = np.stack([y[:, i] != y[:, j] for i, j in self.cascade.pairs()], axis=1)
+        return msgspec.structs.replace(batch, outputs=None, differ=differ.astype(np.uint8))
+
+
+PAIRS = Pairs(CASCADE, {(0, 1): [-3.0, 2.0], (0, 2): [-2.5, 2.0], (1, 2): [-3.5, 1.5]})
+N = 1500  # enough for several reports of progress
+WORLDS = {"outputs": ARMS, "disagreements": PAIRS}
+
+in_both = pytest.mark.parametrize("world", WORLDS)
+
+
+@in_both
+@pytest.mark.parametrize("name", sw.POLICIES)
+def test_every_policy_plays_every_world_it_can(name: str, world: str) -> None:
+    policy, twin = (sw.make(name, CASCADE, context_dim=2) for _ in range(2))
+    if (name, world) == ("supervised", "disagreements"):
+        with pytest.raises(sw.StopwiseError, match="labels"):
+            sw.simulate(policy, WORLDS[world], rounds=N)
+        return
+    progress: list[tuple[int, int]] = []
+    run = sw.simulate(
+        policy, WORLDS[world], N, seed=5, progress=lambda _, *done: progress.append(done)
+    )
+    measured = measure(twin, WORLDS[world].sample(N, np.random.default_rng(5)))
+    for part in Run.__struct_fields__:
+        np.testing.assert_array_equal(getattr(run, part), getattr(measured, part), err_msg=part)
+    for part, array in policy.state().items():
+        np.testing.assert_array_equal(array, twin.state()[part], err_msg=part)
+    assert run.stops.shape == run.regret.shape == (N,)
+    np.testing.assert_array_equal(run.cost, CASCADE.cumulative[run.stops])
+    assert (np.diff(run.regret, prepend=0.0) >= 0).all()
+    assert (run.total_cost is None) == (world == "disagreements")
+    assert policy.rounds == N
+    assert progress[-1] == (N, N)
+    assert [done for done, _ in progress] == sorted({done for done, _ in progress})
+
+
+@in_both
+def test_the_oracle_has_no_regret(world: str) -> None:
+    run = sw.simulate(sw.Oracle(CASCADE), WORLDS[world], rounds=300)
+    assert (run.regret == 0).all()
+    assert len(set(run.stops.tolist())) > 1
+
+
+def test_regret_and_cost_are_those_of_the_truth() -> None:
+    batch = ARMS.sample(200, np.random.default_rng(9))
+    assert batch.error_rates is not None
+    run = sw.simulate(sw.FixedDepth(CASCADE, depth=1), ARMS, rounds=200, seed=9)
+    losses = batch.error_rates + CASCADE.cumulative
+    assert run.total_cost is not None
+    np.testing.assert_allclose(run.total_cost, np.cumsum(losses[:, 1]))
+    np.testing.assert_allclose(run.regret, np.cumsum(losses[:, 1] - losses.min(axis=1)))
+
+
+@in_both
+@pytest.mark.parametrize("name", ["uss-ucb", "random-depth"])
+def test_undominated_regret_is_that_of_rounds_without_weak_dominance(name: str, world: str) -> None:
+    batch = WORLDS[world].sample(400, np.random.default_rng(8))
+    run = measure(sw.make(name, CASCADE), batch)
+    lost = np.diff(run.regret, prepend=0.0)
+    total = 0.0
+    for t, best in enumerate(batch.optimal.tolist()):
+        deeper = range(best + 1, 3)
+        if any(CASCADE.gaps[best, j] <= batch.disagreement[t, best, j] for j in deeper):
+            total += float(lost[t])
+        assert run.undominated[t] == pytest.approx(total, abs=1e-9)
+    if world == "outputs":
+        assert 0.0 < total < run.regret[-1]
+    else:  # Lemma 2 chose the optimum: weak dominance holds by definition
+        assert total == 0.0 < run.regret[-1]
+
+
+def test_another_cascade_is_refused_and_the_difference_named() -> None:
+    policy = sw.FixedDepth(sw.Cascade([0.1, 0.2]))
+    with pytest.raises(sw.InvalidOutputsError, match="10 rounds by 2 arms"):
+        measure(policy, ARMS.sample(10, np.random.default_rng(0)))
+    assert policy.rounds == 0
+    with pytest.raises(sw.CascadeMismatchError, match=r"arm 'arm 2' cost 0\.25, now 0\.1"):
+        sw.simulate(sw.FixedDepth(sw.Cascade([0.05, 0.1, 0.25])), ARMS, rounds=10)
+
+
+@pytest.mark.parametrize("rounds", [0, 2.5, "10"])
+def test_a_run_has_a_whole_number_of_rounds(rounds: Any) -> None:
+    with pytest.raises(sw.InvalidParameterError, match="rounds must be a whole number, 1 or more"):
+        sw.simulate(sw.FixedDepth(CASCADE), ARMS, rounds=rounds)

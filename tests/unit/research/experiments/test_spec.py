@@ -1,0 +1,194 @@
+"""Specs: one spelling, one key, and mistakes found before anything is run."""
+
+import copy
+import hashlib
+import json
+import pickle
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stopwise as sw
+from stopwise.errors import InvalidParameterError
+from stopwise.research.experiments.runs import execute
+from stopwise.research.experiments.spec import (
+    EnvironmentSpec,
+    ExperimentSpec,
+    PolicySpec,
+    environment_random,
+    policy_seed,
+)
+from tests.research.campaigns import PAIR
+
+CASCADE = sw.Cascade(costs=[0.1, 0.2])
+
+# Written by hand: the text whose hash is the key of EXAMPLE, for good.
+TEXT = (
+    '{"format":4,"spec":{"checkpoints":50,"environment":{"costs":[0.1,1.0,0.25],'
+    '"name":"logistic-arms","parameters":{"arms":[[1,0.5,-2e-07],[10000000000000000000000,0,3]],'
+    '"label":[8,0,0.3333333333333333]}},"policy":{"features":{"bias":true,"bound":1,"degree":2,'
+    '"kind":"polynomial","without":[[0,0]]},"name":"uss-pd","parameters":{"forced_rounds":"auto",'
+    '"sigma":0.2}},"rounds":5000}}'
+)
+KEY = "72a7431232ab9013"
+EXAMPLE = ExperimentSpec(
+    EnvironmentSpec(
+        "logistic-arms",
+        (0.1, 1, 0.25),
+        {"arms": [[1, 0.5, -2e-7], [1e22, 0, 3]], "label": [8, 0, 1 / 3]},
+    ),
+    PolicySpec(
+        "uss-pd",
+        {"sigma": 0.2, "forced_rounds": "auto"},
+        sw.Polynomial(degree=2, without=((0, 0),)).to_spec(),
+    ),
+    rounds=5000,
+)
+
+
+def simple(policy: PolicySpec | None = None, **changes: Any) -> ExperimentSpec:
+    fields = {"environment": PAIR, "policy": policy or PolicySpec("uss-ucb"), "rounds": 100}
+    return ExperimentSpec(**fields | changes)
+
+
+def test_the_key_never_changes() -> None:
+    assert hashlib.sha256(TEXT.encode()).hexdigest()[:16] == EXAMPLE.key == KEY
+    assert msgspec.json.decode(EXAMPLE.to_json(), type=ExperimentSpec).key == KEY
+
+
+def test_equal_specs_are_equal_however_they_were_written() -> None:
+    one = simple(rounds=5e3, checkpoints=np.int64(10))
+    theta = {"theta": (np.array([-3.0, 2.0]),)}
+    where = EnvironmentSpec("realizable", [0.1, 0.2], theta)  # pyright: ignore[reportArgumentType] (a list for a tuple)
+    other = ExperimentSpec(where, PolicySpec("uss-ucb"), rounds=5000, checkpoints=10)
+    assert (one, hash(one), one.key) == (other, hash(other), other.key)
+    in_order = PolicySpec("uss-pd", {"sigma": 1, "delta": 0.5})
+    assert in_order == PolicySpec("uss-pd", {"delta": 0.5, "sigma": 1.0})
+    by_hand = PolicySpec("uss-pd", features={"kind": "polynomial", "degree": 2.0, "bound": 1})
+    assert by_hand == PolicySpec("uss-pd", features=sw.Polynomial(2).to_spec())
+    assert simple(rounds=5, checkpoints=50) == simple(rounds=5, checkpoints=5)
+
+
+def test_another_experiment_has_another_key() -> None:
+    changes: list[dict[str, Any]] = [
+        *[{"rounds": 101}, {"checkpoints": 49}, {"policy": PolicySpec("uss-ts")}],
+        *({"policy": PolicySpec("uss-ucb", {"a": value})} for value in (1, True)),
+        {"environment": EnvironmentSpec("realizable", (0.1, 0.2), {"theta": [[-3, 2.5]]})},
+        {"environment": EnvironmentSpec("realizable", (0.1, 0.25), {"theta": [[-3, 2]]})},
+    ]
+    specs = [simple(), *(simple(**change) for change in changes)]
+    assert len({spec.key for spec in specs}) == len(set(specs)) == len(specs)
+
+
+numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+plain = st.recursive(
+    st.none() | st.booleans() | numbers | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text().filter(lambda name: name != "seed"), plain, max_size=4))
+def test_a_spec_survives_json_and_pickle(parameters: dict[str, Any]) -> None:
+    given = copy.deepcopy(parameters)
+    spec = EnvironmentSpec("any", (0.5, 1), given)
+    for value in given.values():  # it does not change with what it was created from
+        if isinstance(value, list | dict):
+            value.clear()
+    read = msgspec.convert(json.loads(spec.to_json()), EnvironmentSpec)
+    for twin in (read, pickle.loads(pickle.dumps(spec))):
+        assert twin == spec
+        assert twin.parameters == parameters  # the values are those given, to the last bit
+    assert json.loads(spec.to_json())["costs"] == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(("rounds", "checkpoints"), [(1, 1), (7, 3), (101, 100), (5, 50)])
+def test_checkpoints_are_spread_evenly_and_end_at_the_last_round(
+    rounds: int, checkpoints: int
+) -> None:
+    at = simple(rounds=rounds, checkpoints=checkpoints).checkpoint_rounds
+    steps = np.diff(at, prepend=0)
+    assert len(at) == min(checkpoints, rounds)
+    assert at[-1] == rounds
+    assert steps.min() >= 1
+    assert steps.max() - steps.min() <= 1
+
+
+NAN = float("nan")
+IDENTITY = sw.Identity().to_spec()
+REFUSED = {
+    "rounds": lambda: simple(rounds=0),
+    "finite": lambda: PolicySpec("uss-ucb", {"a": [1, NAN]}),
+    "strings as names, not {1: 2}": lambda: PolicySpec("uss-ucb", {"a": {1: 2}}),
+    "not {1, 2}": lambda: PolicySpec("uss-ucb", {"a": {1, 2}}),
+    "seed is no parameter": lambda: PolicySpec("uss-ucb", {"seed": 3}),
+    "no policy is called": lambda: PolicySpec(sw.Pima).build(CASCADE, 2, 0),  # pyright: ignore[reportArgumentType] (wrong on purpose)
+    "describes no feature map": lambda: PolicySpec("uss-pd", features={"kind": "fourier"}),
+    "whose code is not in the file": lambda: PolicySpec(
+        "uss-pd", features={"kind": "custom", "name": "mine", "n_features": 2}
+    ),
+    "takes no features": lambda: PolicySpec("uss-ucb", features=IDENTITY).build(CASCADE, 2, 0),
+    "'gravity'": lambda: EnvironmentSpec("pima", (0.1, 0.2, 0.3), {"gravity": 3}).build(),
+    "'mars'": lambda: EnvironmentSpec("mars", (0.1, 0.2)).build(),
+    "'guess'": lambda: PolicySpec("guess").build(CASCADE, 2, seed=0),
+    "cost": lambda: EnvironmentSpec("pima", (0.1, -1)),
+    "'luck'": lambda: PolicySpec("uss-pd", {"luck": 1}).build(CASCADE, 2, seed=0),
+    "delta must be": lambda: PolicySpec("uss-pd", {"delta": 2}).build(CASCADE, 2, seed=0),
+    "seed must be": lambda: environment_random(-1),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_mistakes_are_named(message: str) -> None:
+    with pytest.raises((sw.StopwiseError, TypeError), match=re.escape(message)):
+        REFUSED[message]()
+
+
+class Own(sw.Thompson):
+    def __init__(self, cascade: sw.Cascade, features: Any, context_dim: int, seed: int) -> None:
+        super().__init__(cascade, features, context_dim, seed=seed)
+
+
+class AnyArguments(Own):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+
+
+class OnlyDimension(Own):
+    def __init__(self, cascade: sw.Cascade, context_dim: int) -> None:
+        super().__init__(cascade, sw.Identity(), context_dim, 0)
+
+
+def test_a_policy_from_outside_gets_what_its_constructor_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for kind in (Own, AnyArguments):
+        monkeypatch.setitem(sw.POLICIES, "own", kind)
+        spec = PolicySpec("own", features=sw.Polynomial(degree=2).to_spec())
+        policy = spec.build(CASCADE, 3, seed=4)
+        assert isinstance(policy, kind)
+        assert (policy.features.context_dim, policy.features.n_features) == (3, 10)
+        assert policy.parameters()["seed"] == policy_seed(4)
+        assert execute(simple(PolicySpec("own", features=IDENTITY)), seed=1).depths.sum() == 100
+        with pytest.raises(TypeError, match="features"):
+            PolicySpec("own").build(CASCADE, 3, seed=4)
+    monkeypatch.setitem(sw.POLICIES, "own", OnlyDimension)
+    policy = PolicySpec("own").build(CASCADE, 3, seed=0)
+    assert isinstance(policy, OnlyDimension)
+    assert policy.features.context_dim == 3
+    with pytest.raises(InvalidParameterError, match="leave its features out"):
+        PolicySpec("own", features=IDENTITY).build(CASCADE, 3, seed=0)
+
+
+def test_the_random_streams_of_a_run_never_change_and_are_independent() -> None:
+    # numpy keeps SeedSequence and PCG64 for good; these numbers change if we use something else.
+    assert environment_random(7).random() == np.random.default_rng([7, 0]).random()
+    assert [policy_seed(0), policy_seed(7)] == [2918264622725855778, 3317731564112288844]
+    assert environment_random(7).random() != np.random.default_rng(policy_seed(7)).random()
+    for name in ("thompson", "uss-ts", "random-depth"):
+        assert PolicySpec(name).build(CASCADE, 2, 7).parameters()["seed"] == policy_seed(7)
