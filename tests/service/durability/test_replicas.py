@@ -186,11 +186,14 @@ async def test_a_cascade_nobody_asks_about_is_dropped_and_loaded_again(
 # -- what one acknowledged, the other knows --------------------------------------------------------
 
 
-@pytest.mark.parametrize("times", [10, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [10, pytest.param(100, marks=pytest.mark.slow)])
 async def test_each_replica_knows_what_the_other_has_acknowledged(
     postgres: str, times: int
 ) -> None:
-    """Two replicas in turn, of which neither looks at the log unless it must."""
+    """Two replicas in turn, of which neither looks at the log unless it must.
+
+    A replica that loads a cascade reads all of the log, so the time is quadratic in ``times``.
+    """
     settings = {"follow_every": 60.0, "max_cascades": times}
     async with running(postgres, **settings) as first, running(postgres, **settings) as second:
         here, there = first, second
