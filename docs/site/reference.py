@@ -1,6 +1,7 @@
-"""The pages of the API: every public name of ``stopwise``, grouped by the package it is from."""
+"""The pages of the API: every public name of ``stopwise`` and its exceptions, by package."""
 
 import inspect
+from types import ModuleType
 
 import stopwise
 
@@ -24,16 +25,15 @@ def groups() -> dict[str, list[str]]:
     """Return the public names by the first part of the name of their module."""
     found: dict[str, list[str]] = {group: [] for group in GROUPS}
     homes = stopwise._homes()  # pyright: ignore[reportPrivateUsage] (public names have no other list)
-    for name in dir(stopwise):
-        if not name.startswith("_"):
-            module = homes.get(name, "stopwise.errors")
-            found.setdefault(module.split(".")[1], []).append(name)
+    for name, module in homes.items():
+        found.setdefault(module.split(".")[1], []).append(name)
+    found["errors"] = [name for name in vars(stopwise.errors) if not name.startswith("_")]
     return {group: sorted(names, key=str.lower) for group, names in found.items() if names}
 
 
-def directive(name: str, group: str) -> str:
+def directive(module: ModuleType, name: str, group: str) -> str:
     """Return what makes the builder describe one name."""
-    value = getattr(stopwise, name)
+    value = getattr(module, name)
     if inspect.isclass(value):
         options = ["   :members:", "   :exclude-members: builtin", "   :show-inheritance:"]
         if group in INHERIT:
@@ -52,8 +52,10 @@ def pages() -> dict[str, str]:
     found: dict[str, str] = {}
     for group, names in groups().items():
         title, says = GROUPS.get(group, (group.capitalize(), ""))
-        blocks = [".. currentmodule:: stopwise", " · ".join(f":py:obj:`{name}`" for name in names)]
-        blocks += [directive(name, group) for name in names]
+        module = stopwise.errors if group == "errors" else stopwise
+        blocks = [f".. currentmodule:: {module.__name__}"]
+        blocks += [" · ".join(f":py:obj:`{name}`" for name in names)]
+        blocks += [directive(module, name, group) for name in names]
         described = "```{eval-rst}\n" + "\n\n".join(blocks) + "\n```"
         found[f"reference/{group}.md"] = f"# {title}\n\n{says}\n\n{described}\n"
     return found

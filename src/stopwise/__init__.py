@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from stopwise.errors import *  # noqa: F403 (each with the name it has there)
+from stopwise import errors as errors
 from stopwise.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -98,5 +98,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    errors = {name for name in globals() if name.endswith(("Error", "Warning"))}
-    return [*sorted(errors | _homes().keys()), "__version__"]
+    return [*sorted({"errors"} | _homes().keys()), "__version__"]

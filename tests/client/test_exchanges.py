@@ -62,8 +62,8 @@ class Driver:
     def open(self) -> RoundAnswer:
         return self.do(self.requests.open("triage", [0.5]))
 
-    def refused(self) -> sw.ServiceError:
-        with pytest.raises(sw.ServiceError) as caught:
+    def refused(self) -> sw.errors.ServiceError:
+        with pytest.raises(sw.errors.ServiceError) as caught:
             self.open()
         assert self.now - 1000.0 <= 30.0
         return caught.value
@@ -159,7 +159,7 @@ def test_ready_waits_until_time_is_up() -> None:
     assert not driver.do(driver.requests.ready(wait=1))
     assert driver.now - 1000.0 <= 1.0
     driver = Driver(Reply(404, b"<html>"))  # another program
-    with pytest.raises(sw.ServiceError):
+    with pytest.raises(sw.errors.ServiceError):
         driver.do(driver.requests.ready(wait=5))
 
 

@@ -41,7 +41,7 @@ def test_whatever_creates_something_has_one_key_for_all_tries(
 
 @pytest.mark.parametrize("body", [None, OPENED.body])
 def test_an_answer_that_never_comes_or_trickles_is_a_timeout(connect: Connect, body: Any) -> None:
-    with serving(Trickle(body)) as server, pytest.raises(sw.ServiceError) as caught:
+    with serving(Trickle(body)) as server, pytest.raises(sw.errors.ServiceError) as caught:
         connect(server.url, timeout=0.3, deadline=0.8)("open", "triage", [0.5])
     assert (caught.value.status, caught.value.code) == (0, "timeout")
     with serving(Trickle(body), OPENED) as server:
@@ -52,7 +52,7 @@ def test_an_address_where_nobody_listens_is_named(connect: Connect) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and not listening
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(sw.ServiceError) as caught:
+        with pytest.raises(sw.errors.ServiceError) as caught:
             connect(url, rng=GIVE_UP)("cascades")
         assert not connect(url)("ready")
     assert (caught.value.status, caught.value.code) == (0, "unreachable")
@@ -63,7 +63,7 @@ def test_an_address_where_nobody_listens_is_named(connect: Connect) -> None:
 def test_a_redirect_is_not_followed_with_the_key(connect: Connect) -> None:
     with serving(OPENED) as elsewhere:
         moved = Answer(b"", 307, {"Location": elsewhere.url})
-        with serving(moved) as server, pytest.raises(sw.ServiceError) as caught:
+        with serving(moved) as server, pytest.raises(sw.errors.ServiceError) as caught:
             connect(server.url, key="s3cret")("open", "triage", [0.5])
     assert caught.value.status == 307
     assert elsewhere.seen == []

@@ -72,7 +72,7 @@ def test_stages_that_do_not_fit_open_no_round(connect: Connect) -> None:
     ]
     with serving(view()) as server:
         for arms in wrong:
-            with pytest.raises(sw.InvalidParameterError):
+            with pytest.raises(sw.errors.InvalidParameterError):
                 connect(server.url)("run", "triage", [0.5], arms)
     assert {seen.path for seen in server.seen} == {"/v1/cascades/triage"}
 
@@ -80,7 +80,7 @@ def test_stages_that_do_not_fit_open_no_round(connect: Connect) -> None:
 def test_the_newest_answer_is_in_the_error_if_it_cannot_be_reported(connect: Connect) -> None:
     script = [*STAGED[:3], refuse(503, "unavailable")]
     arms = [lambda case: "one", lambda case: "two", lambda case: "three"]
-    with serving(*script) as server, pytest.raises(sw.ServiceError) as caught:
+    with serving(*script) as server, pytest.raises(sw.errors.ServiceError) as caught:
         connect(server.url, rng=GIVE_UP)("run", "triage", [0.5], arms)
     assert caught.value.code == "unavailable"
     assert any("'two'" in note for note in caught.value.__notes__)
@@ -89,7 +89,7 @@ def test_the_newest_answer_is_in_the_error_if_it_cannot_be_reported(connect: Con
 @pytest.mark.parametrize("end", [answer("learned"), refuse(404, "unknown_round")])
 def test_a_round_whose_outputs_are_refused_is_ended(connect: Connect, end: Answer) -> None:
     script = [*STAGED[:2], refuse(422, "invalid", field="revealed"), end]
-    with serving(*script) as server, pytest.raises(sw.ServiceError) as caught:
+    with serving(*script) as server, pytest.raises(sw.errors.ServiceError) as caught:
         connect(server.url)("run", "triage", [0.5], stages(0))
     assert (caught.value.status, caught.value.field) == (422, "revealed")
     assert reports(server)[1:] == [given({}, final=True)]

@@ -120,7 +120,7 @@ def test_async_stages_are_awaited_or_refused(service: Served, name: str) -> None
     assert asyncio.run(main()).outputs == ("ill", "ill", "ill")
     with sw.Client(service.url) as client:
         for last in (insulin, handed_on):
-            with pytest.raises(sw.InvalidParameterError, match="AsyncClient"):
+            with pytest.raises(sw.errors.InvalidParameterError, match="AsyncClient"):
                 client.run(name, [0.1, 0.2], [*stages()[:2], last])
 
 

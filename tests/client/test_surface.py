@@ -53,7 +53,7 @@ def test_the_environment_names_the_service(kind: Any, monkeypatch: pytest.Monkey
     assert repr(kind()) == f"{kind.__name__}('https://stopwise.example/api')"
     assert "http://other" in repr(kind("http://other"))
     monkeypatch.setitem(sys.modules, "httpx", None)  # as if it were not installed
-    with pytest.raises(sw.MissingPackageError, match=r"pip install .*\[client\]'"):
+    with pytest.raises(sw.errors.MissingPackageError, match=r"pip install .*\[client\]'"):
         kind()
 
 
@@ -75,18 +75,18 @@ def test_the_key_is_never_shown(connect: Connect, caplog: pytest.LogCaptureFixtu
     shown = io.StringIO()
     with serving(refuse(401, "unauthorized")) as server:
         url = server.url
-        with pytest.raises(sw.ServiceError) as caught:
+        with pytest.raises(sw.errors.ServiceError) as caught:
             connect(url, key=SECRET)("cascades")
     shown.write("".join(traceback.format_exception(caught.value)) + repr(caught.value))
-    with pytest.raises(sw.ServiceError) as caught:
+    with pytest.raises(sw.errors.ServiceError) as caught:
         connect(url, key=SECRET, rng=GIVE_UP)("cascades")  # nobody is there any more
     shown.write("".join(traceback.format_exception(caught.value)) + repr(vars(caught.value)))
     shown.write(repr(sw.Client(key=SECRET)) + str(sw.AsyncClient(key=SECRET)))
     for bad in (f"{SECRET} {SECRET}", f"{SECRET}\r\nX: y", f"{SECRET}é"):
-        with pytest.raises(sw.InvalidParameterError) as refused:
+        with pytest.raises(sw.errors.InvalidParameterError) as refused:
             sw.Client(key=bad)
         shown.write(str(refused.value))
-    with pytest.raises(sw.InvalidParameterError) as refused:
+    with pytest.raises(sw.errors.InvalidParameterError) as refused:
         sw.Client(f"http://me:{SECRET}@example.org")
     shown.write(str(refused.value))
     sw.Client("http://example.org/team@x")  # names no user
@@ -106,19 +106,19 @@ ADDRESSES += ("http://999.9.9.9", "http://xn--a", "http://a\0", "http://[::1", "
     ],
 )
 def test_addresses_and_times_are_checked(options: dict[str, Any]) -> None:
-    with pytest.raises(sw.InvalidParameterError):
+    with pytest.raises(sw.errors.InvalidParameterError):
         sw.Client(**options)
 
 
 def test_a_name_or_an_id_cannot_lead_elsewhere(connect: Connect) -> None:
     with serving(refuse(404, "unknown_round")) as server:
         for name in ("", "Triage", "..", "a" * 65, "a?b", 5):
-            with pytest.raises(sw.InvalidParameterError):
+            with pytest.raises(sw.errors.InvalidParameterError):
                 connect(server.url)("open", name, [0.5])
         for wrong in ("", "..", None):
-            with pytest.raises(sw.InvalidParameterError):
+            with pytest.raises(sw.errors.InvalidParameterError):
                 connect(server.url)("look_up", "triage", wrong)
-        with pytest.raises(sw.ServiceError):
+        with pytest.raises(sw.errors.ServiceError):
             connect(server.url)("look_up", "triage", "../../state?x=1#y")
     (seen,) = server.seen
     assert seen.path == "/v1/cascades/triage/rounds/..%2F..%2Fstate%3Fx%3D1%23y"

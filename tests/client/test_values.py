@@ -44,16 +44,16 @@ def test_a_context_is_a_list_of_numbers() -> None:
     [5, "12", ["1", "2"], [[1, 2]], [1, None], [np.nan], {"age": np.inf}, {"age": [1, 2]}],
 )
 def test_what_is_no_context_is_refused_before_it_is_sent(given: Any) -> None:
-    with pytest.raises(sw.InvalidContextError):
+    with pytest.raises(sw.errors.InvalidContextError):
         context_value(given)
 
 
 def test_the_row_that_is_wrong_is_named() -> None:
     assert context_values([[1, 2], {"a": 3}]) == [[1.0, 2.0], {"a": 3.0}]
-    with pytest.raises(sw.InvalidContextError, match="context 1"):
+    with pytest.raises(sw.errors.InvalidContextError, match="context 1"):
         context_values(np.array([[0.0], [np.nan]]))
     for wrong in (5, {"a": 1}, "ab"):
-        with pytest.raises(sw.InvalidContextError):
+        with pytest.raises(sw.errors.InvalidContextError):
             context_values(wrong)  # pyright: ignore[reportArgumentType] (the mistake tested)
 
 
@@ -77,9 +77,9 @@ def test_outputs_are_json(given: Any, expected: Any) -> None:
     ["ill", {1, 2}, [np.nan], [{"a"}], [{1: 2}], [b"ill"], [np.datetime64("2020-01-01")]],
 )
 def test_outputs_that_json_does_not_have_are_refused(given: Any) -> None:
-    with pytest.raises(sw.InvalidOutputsError):
+    with pytest.raises(sw.errors.InvalidOutputsError):
         output_values(given)
-    with pytest.raises(sw.InvalidOutputsError):
+    with pytest.raises(sw.errors.InvalidOutputsError):
         known_value(None, "the label")
 
 
@@ -131,7 +131,7 @@ def test_what_the_service_cannot_have_is_refused() -> None:
         (CASCADE, None, {"sigma": float("nan")}),
     ]
     for cascade, features, settings in wrong:
-        with pytest.raises((sw.InvalidParameterError, sw.InvalidCascadeError)):
+        with pytest.raises((sw.errors.InvalidParameterError, sw.errors.InvalidCascadeError)):
             described("triage", cascade, 2, features=features, settings=settings)
 
 
@@ -147,5 +147,5 @@ def test_create_takes_a_complete_spec_or_a_cascade() -> None:
         (spec, None, 2),
     ]
     for given, cascade, context in mistakes:
-        with pytest.raises(sw.InvalidParameterError):
+        with pytest.raises(sw.errors.InvalidParameterError):
             requests.create(given, cascade, context=context)

@@ -167,7 +167,7 @@ def test_steps_are_called_where_the_truth_is_given(name: str) -> None:
     assert measure(policy, BATCH).stops.tolist() == policy.stops
     assert policy.stops == measure(new(name), BATCH).stops.tolist()
     for truth in ({}, {"labels": [1]} if name == "supervised" else {"optimal": [1]}):
-        with pytest.raises(sw.StopwiseError):
+        with pytest.raises(sw.errors.StopwiseError):
             policy.run(BATCH.contexts, OUTPUTS, **truth)
 
 
@@ -234,7 +234,7 @@ def test_observe_alone_is_refused_where_only_disagreements_are_known(name: str) 
         lambda p: p.observe_many(RECORD, STOPS),
         lambda p: measure(p, PAIRS),
     ):
-        with pytest.raises(sw.OverrideNotSupportedError, match="observe_disagreements"):
+        with pytest.raises(sw.errors.OverrideNotSupportedError, match="observe_disagreements"):
             entry(policy)
     assert policy.rounds == 0
 
@@ -273,7 +273,7 @@ def test_overridden_steps_are_refused_where_stages_reveal_the_context(kind: Any)
         (policy.run, BATCH.contexts, OUTPUTS),
         (policy.run_recorded, RECORD),
     ):
-        with pytest.raises(sw.OverrideNotSupportedError):
+        with pytest.raises(sw.errors.OverrideNotSupportedError):
             call(*given)
     assert policy.rounds == 0
 
@@ -284,19 +284,19 @@ def test_overridden_steps_are_refused_where_stages_reveal_the_context(kind: Any)
 def test_overriding_an_estimate_alone_is_refused(name: str, estimate: str) -> None:
     kind, own = sw.POLICIES[name], {estimate: lambda self: 0.5}
     for bases, members in (((kind,), own), ((type("Mixin", (), own), kind), {})):
-        with pytest.raises(sw.OverrideNotSupportedError, match=f"Mine overrides {estimate}"):
+        with pytest.raises(sw.errors.OverrideNotSupportedError, match=f"Mine overrides {estimate}"):
             type("Mine", bases, members)
     assert type("Mine", (kind,), own | {"decide": lambda self, x: None})  # which may read it
 
 
 def test_a_bad_stop_and_a_bad_context_are_refused() -> None:
     lost = type("Lost", (sw.USSPD,), {"decide": lambda self, x: sw.Decision(3, "nowhere", 1.0)})
-    with pytest.raises(sw.InvalidStopError):
+    with pytest.raises(sw.errors.InvalidStopError):
         new("uss-pd", lost).run(BATCH.contexts, OUTPUTS)
     contexts = BATCH.contexts.copy()
     contexts[-1, 0] = np.nan
     policy = new("uss-pd", deciding("uss-pd"))
-    with pytest.raises(sw.InvalidContextError, match=f"row {N - 1}"):
+    with pytest.raises(sw.errors.InvalidContextError, match=f"row {N - 1}"):
         policy.run(contexts, OUTPUTS)
     assert policy.rounds == policy.calls == 0
 
@@ -313,10 +313,12 @@ def test_a_subclass_is_not_saved_as_what_it_is_not(
             super().__init__(cascade, **more)
 
     policy, path = Mine(CASCADE, depth=1), tmp_path / "policy"
-    with pytest.raises(sw.PersistenceError, match=r"Mine .* saved as 'fixed-depth'.*FixedDepth"):
+    with pytest.raises(
+        sw.errors.PersistenceError, match=r"Mine .* saved as 'fixed-depth'.*FixedDepth"
+    ):
         policy.save(path)
     Mine.name = "mine"
-    with pytest.raises(sw.PersistenceError, match="does not know"):
+    with pytest.raises(sw.errors.PersistenceError, match="does not know"):
         policy.save(path)
     monkeypatch.setitem(sw.POLICIES, "mine", Mine)
     policy.save(path)

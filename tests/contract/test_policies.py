@@ -160,7 +160,7 @@ def test_any_hashable_output_means_the_same(name: str) -> None:
 def test_outputs_and_their_disagreements_give_the_same_state(name: str) -> None:
     by_outputs, by_mapping, by_table = make(name), make(name), make(name)
     if needs_label(by_outputs):
-        with pytest.raises(sw.TruthRequiredError):
+        with pytest.raises(sw.errors.TruthRequiredError):
             by_mapping.observe_disagreements([0.5, 0.5], 1, {(0, 1): True})
         return
     assert WORLD.outputs is not None
@@ -179,16 +179,16 @@ def test_outputs_and_their_disagreements_give_the_same_state(name: str) -> None:
 def test_the_truth_is_taken_only_where_it_is_needed(name: str) -> None:
     policy, x = make(name), WORLD.contexts[0]
     if policy.needs_truth:
-        with pytest.raises(sw.TruthRequiredError):
+        with pytest.raises(sw.errors.TruthRequiredError):
             policy.run(WORLD.contexts, WORLD.outputs)
-        with pytest.raises(sw.TruthRequiredError):
+        with pytest.raises(sw.errors.TruthRequiredError):
             policy.run_disagreements(WORLD.contexts, np.zeros((len(WORLD.contexts), 3)))
     for ask, needed, other in (
         (policy.decide, decides_by_truth(policy), sw.Truth(label=1)),
         (lambda x, *t: policy.observe(x, [0, 1], *t), needs_label(policy), sw.Truth(optimal=1)),
     ):
         for given in [(), (None,), (sw.Truth(),), (other,)] if needed else [(truth(0),)]:
-            with pytest.raises(sw.TruthRequiredError if needed else TypeError):
+            with pytest.raises(sw.errors.TruthRequiredError if needed else TypeError):
                 ask(x, *given)
     assert policy.rounds == 0
 
@@ -202,7 +202,7 @@ def test_decisions_of_a_batch_equal_single_ones(name: str) -> None:
     live(policy, 0, 60)
     X = WORLD.contexts[60:160]
     if decides_by_truth(policy):
-        with pytest.raises(sw.TruthRequiredError):
+        with pytest.raises(sw.errors.TruthRequiredError):
             policy.decide_many(X)
         return
     single, many = copy.deepcopy(policy), copy.deepcopy(policy)
@@ -268,7 +268,7 @@ def test_a_record_is_played_as_far_as_it_reaches(name: str, least: int) -> None:
     reach, failed = rng.integers(least, 3, len(differ)), rng.random(len(differ)) < -0.3 * least
     record = sw.Rounds(batch.contexts, differ, reach, failed)
     if policy.needs_truth:
-        with pytest.raises(sw.TruthRequiredError):
+        with pytest.raises(sw.errors.TruthRequiredError):
             policy.run_recorded(record)
         return
     stops = policy.run_recorded(record)
@@ -356,9 +356,9 @@ def test_a_policy_has_its_name_and_needs_a_cascade_of_at_most_fifteen_arms(name:
     policy = sw.make(name, sw.Cascade([0.1] * MAX_ARMS), context_dim=2)
     assert (policy.name, policy.rounds, len(NAMES)) == (name, 0, 12)
     for cascade in (sw.Cascade([0.1] * (MAX_ARMS + 1)), [0.1, 0.2]):
-        with pytest.raises(sw.InvalidParameterError):
+        with pytest.raises(sw.errors.InvalidParameterError):
             sw.make(name, cascade, context_dim=2)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(sw.UnknownPolicyError, match=r"'usspd'.*uss-pd"):
+    with pytest.raises(sw.errors.UnknownPolicyError, match=r"'usspd'.*uss-pd"):
         sw.make("usspd", CASCADE)
 
 
@@ -409,27 +409,37 @@ def test_a_failing_call_changes_nothing(name: str) -> None:
         assert_same(before, policy.state(), f"after {call.__name__}{given}")
 
     for outputs in OUTPUTS:
-        refused(sw.InvalidOutputsError, policy.observe, X, outputs, *label)
+        refused(sw.errors.InvalidOutputsError, policy.observe, X, outputs, *label)
     for table in TABLES:
-        refused(sw.InvalidOutputsError, policy.run, [X, X], table, **known)
-    refused(sw.InvalidContextError, policy.run, 1.0, [[0, 0, 0]], **known)
+        refused(sw.errors.InvalidOutputsError, policy.run, [X, X], table, **known)
+    refused(sw.errors.InvalidContextError, policy.run, 1.0, [[0, 0, 0]], **known)
     for call, error, rows in (
-        (policy.observe_disagreements, sw.InvalidStopError, [(X, stop, {}) for stop in STOPS]),
-        (policy.observe_disagreements, sw.InvalidOutputsError, [(X, *row) for row in PAIRS]),
-        (policy.run_disagreements, sw.InvalidOutputsError, [([X, X], table) for table in DIFFER]),
+        (
+            policy.observe_disagreements,
+            sw.errors.InvalidStopError,
+            [(X, stop, {}) for stop in STOPS],
+        ),
+        (policy.observe_disagreements, sw.errors.InvalidOutputsError, [(X, *row) for row in PAIRS]),
+        (
+            policy.run_disagreements,
+            sw.errors.InvalidOutputsError,
+            [([X, X], table) for table in DIFFER],
+        ),
     ):
         for row in rows:
             given = known if call == policy.run_disagreements else {}
-            refused(sw.TruthRequiredError if needs_label(policy) else error, call, *row, **given)
+            refused(
+                sw.errors.TruthRequiredError if needs_label(policy) else error, call, *row, **given
+            )
     if policy.uses_context:
         bounded = not policy.features.scales_itself  # which clips what is far away
         for x in CONTEXTS if bounded else [x for x in CONTEXTS if x != [0.1, 1.5]]:
             for form in (x, np.array(x)):  # arrays of numbers go straight to the engine
-                refused(sw.InvalidContextError, policy.decide, form)
-                refused(sw.InvalidContextError, policy.observe, form, [1, 1], *label)
+                refused(sw.errors.InvalidContextError, policy.decide, form)
+                refused(sw.errors.InvalidContextError, policy.observe, form, [1, 1], *label)
         outside = [X, [2.0, 0.0] if bounded else [NAN, 0.0]]
-        refused(sw.InvalidContextError, policy.decide_many, outside)
-        refused(sw.InvalidContextError, policy.run, outside, np.zeros((2, 3)), **known)
+        refused(sw.errors.InvalidContextError, policy.decide_many, outside)
+        refused(sw.errors.InvalidContextError, policy.run, outside, np.zeros((2, 3)), **known)
 
 
 @every_policy
@@ -451,11 +461,11 @@ def test_arguments_are_not_changed(name: str) -> None:
 
 def test_an_error_in_a_table_names_arm_and_round() -> None:
     policy, contexts = sw.USSUCB(CASCADE), np.zeros((2, 1))
-    with pytest.raises(sw.InvalidOutputsError, match="arm 2 in round 1 is NaN"):
+    with pytest.raises(sw.errors.InvalidOutputsError, match="arm 2 in round 1 is NaN"):
         policy.run(contexts, np.array([[0, 0, 0], [0, 0, NAN]]))
-    with pytest.raises(sw.InvalidOutputsError, match=r"arm 2 in round 1 is \{\}"):
+    with pytest.raises(sw.errors.InvalidOutputsError, match=r"arm 2 in round 1 is \{\}"):
         policy.run(contexts, UNHASHABLE)
-    with pytest.raises(sw.InvalidOutputsError, match=r"pair \(0, 2\) in round 1.* not 2$"):
+    with pytest.raises(sw.errors.InvalidOutputsError, match=r"pair \(0, 2\) in round 1.* not 2$"):
         policy.run_disagreements(contexts, [[0, 1, 0], [1, 2, 0]])
-    with pytest.raises(sw.InvalidContextError, match=r"coordinate 1 is 1\.5"):
+    with pytest.raises(sw.errors.InvalidContextError, match=r"coordinate 1 is 1\.5"):
         sw.USSPD(CASCADE, context_dim=2).decide([0.1, 1.5])

@@ -91,7 +91,7 @@ def check(policy: Any, decision: sw.Decision) -> None:
     assert 0 <= decision.rule_stop <= decision.stop < n_arms
     try:
         evidence, forced = decision.evidence, policy.forced_rounds
-    except sw.StopwiseError as error:
+    except sw.errors.StopwiseError as error:
         if "has not converged" not in str(error):
             raise
         return  # damage can create data that no estimate fits

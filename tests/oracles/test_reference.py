@@ -51,7 +51,7 @@ def test_contexts_that_leave_the_gram_matrix_singular() -> None:
         (0.501, 0.0, 3, 0),
     ],
 )
-@pytest.mark.filterwarnings("ignore::stopwise.CostUnitWarning")
+@pytest.mark.filterwarnings("ignore::stopwise.errors.CostUnitWarning")
 def test_the_rule_stops_only_where_the_gap_is_strictly_larger(
     gap: float, x: float, seen: int, stop: int
 ) -> None:
@@ -116,7 +116,7 @@ def test_the_norm_of_an_unseen_direction_is_infinite() -> None:
         (1.0, [1.0, 0.0], 0),
     ],
 )
-@pytest.mark.filterwarnings("ignore::stopwise.CostUnitWarning")
+@pytest.mark.filterwarnings("ignore::stopwise.errors.CostUnitWarning")
 def test_a_gap_of_one_does_not_stop_in_a_direction_never_seen(
     gap: float, phi: list[float], stop: int
 ) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stopwise.cascade import Cascade
 from stopwise.errors import CostUnitWarning, InvalidCascadeError, InvalidStopError
 
-pytestmark = pytest.mark.filterwarnings("ignore::stopwise.CostUnitWarning")  # round numbers
+pytestmark = pytest.mark.filterwarnings("ignore::stopwise.errors.CostUnitWarning")  # round numbers
 COSTS = st.lists(st.floats(0, 1e6), min_size=2, max_size=8)
 NAMES = ["history", "glucose", "insulin"]
 

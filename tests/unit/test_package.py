@@ -31,10 +31,10 @@ def test_importing_the_package_imports_nothing_heavy_and_every_public_name_resol
     assert {"Cascade", "USSPD", "load", "simulate", "__version__"} <= set(resolved)
 
 
-def test_every_error_is_a_public_name_and_nothing_else_of_its_module() -> None:
+def test_errors_and_warnings_are_in_their_module_only() -> None:
     public = {name for name in vars(sw.errors) if name[0] != "_"}
-    assert public <= set(dir(sw))
-    assert all(issubclass(getattr(sw, name), Exception) for name in public)
+    assert all(issubclass(getattr(sw.errors, name), Exception) for name in public)
+    assert not any(hasattr(sw, name) for name in public)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

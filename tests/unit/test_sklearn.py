@@ -255,7 +255,7 @@ def test_fitted_estimators_are_used_as_they_are_with_labels_some_or_none() -> No
 def test_labels_that_no_estimator_could_give_are_pointed_out() -> None:
     X, _, y, _ = digits()
     ready = [estimator.fit(X, y) for _, estimator in stages()]
-    with pytest.warns(sw.LabelWarning):
+    with pytest.warns(sw.errors.LabelWarning):
         CascadeClassifier(ready, COSTS, prefit=True).fit(X, [f"digit {label}" for label in y])
 
 
@@ -311,7 +311,7 @@ def test_a_context_of_ones_own_is_known_before_the_first_stage() -> None:
 @pytest.mark.parametrize("wrong", [lambda X: X[:2], lambda X: X[:, :, None], lambda X: 1.0])
 def test_a_context_must_have_a_row_for_each_row(wrong: Any) -> None:
     X, _, y, _ = digits()
-    with pytest.raises(sw.InvalidContextError, match=f"must give {len(X)} rows"):
+    with pytest.raises(sw.errors.InvalidContextError, match=f"must give {len(X)} rows"):
         CascadeClassifier(stages(), COSTS, cv=2, context=wrong).fit(X, y)
 
 
@@ -349,7 +349,7 @@ class Fixed(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize("answer", [99, "7"])
 def test_an_answer_that_is_no_class_is_refused(answer: Any) -> None:
     X, _, y, _ = digits()
-    with pytest.raises(sw.InvalidInputError, match=f"'Fixed-0' answers {answer!r}"):
+    with pytest.raises(sw.errors.InvalidInputError, match=f"'Fixed-0' answers {answer!r}"):
         CascadeClassifier([Fixed(answer), GaussianNB()], COSTS, cv=2).fit(X, y)
 
 
@@ -361,7 +361,7 @@ def test_prefit_estimators_know_classes_of_one_kind_and_not_all_of_them() -> Non
     assert cascade.score(X_new, y_new) > 0.9
     np.testing.assert_allclose(cascade.predict_proba(X_new).sum(axis=1), 1)
     texts = GaussianNB().fit(X, y.astype(str))
-    with pytest.raises(sw.InvalidInputError, match="text and numbers"):
+    with pytest.raises(sw.errors.InvalidInputError, match="text and numbers"):
         CascadeClassifier([texts, odd], COSTS, prefit=True).fit(X, y)
 
 
@@ -376,7 +376,7 @@ def test_prefit_estimators_know_classes_of_one_kind_and_not_all_of_them() -> Non
 )
 def test_what_does_not_make_a_cascade_is_said(estimators: Any, costs: Any, message: str) -> None:
     X, _, y, _ = digits()
-    with pytest.raises(sw.InvalidInputError, match=message):
+    with pytest.raises(sw.errors.InvalidInputError, match=message):
         CascadeClassifier(estimators, costs).fit(X, y)
 
 
@@ -416,21 +416,21 @@ def test_costs_can_be_a_cascade_or_prices_or_a_dict_by_name() -> None:
 )
 def test_invalid_costs_are_refused(costs: Any, error_cost: Any, message: str) -> None:
     X, _, y, _ = digits()
-    with pytest.raises(sw.InvalidInputError, match=message):
+    with pytest.raises(sw.errors.InvalidInputError, match=message):
         CascadeClassifier(stages(), costs, error_cost=error_cost).fit(X, y)
 
 
 def test_the_warning_of_large_costs_names_a_parameter_that_helps() -> None:
     X, _, y, _ = digits()
     prices = [2, 40]
-    with pytest.warns(sw.CostUnitWarning, match="pass error_cost=") as caught:
+    with pytest.warns(sw.errors.CostUnitWarning, match="pass error_cost=") as caught:
         CascadeClassifier(stages(), prices, cv=2).fit(X[:200], y[:200])
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         CascadeClassifier(stages(), prices, error_cost=1000, cv=2).fit(X[:200], y[:200])
         CascadeClassifier(stages(), sw.Cascade.from_prices(prices, 1000), cv=2).fit(X, y)
-    with pytest.warns(sw.CostUnitWarning, match="check error_cost"):
+    with pytest.warns(sw.errors.CostUnitWarning, match="check error_cost"):
         CascadeClassifier(stages(), prices, error_cost=10, cv=2).fit(X[:200], y[:200])
 
 
@@ -459,7 +459,7 @@ def test_the_scorer_finds_the_cascade_in_pipelines_and_searches() -> None:
 
 def test_the_scorer_refuses_models_without_a_cascade() -> None:
     X, _, y, _ = digits()
-    with pytest.raises(sw.InvalidInputError, match=r"needs a CascadeClassifier.*GaussianNB"):
+    with pytest.raises(sw.errors.InvalidInputError, match=r"needs a CascadeClassifier.*GaussianNB"):
         negative_loss(make_pipeline(StandardScaler(), GaussianNB()).fit(X, y), X, y)
 
 
@@ -467,7 +467,9 @@ def test_frozen_stages_require_prefit() -> None:
     X, _, y, _ = digits()
     ready = [(name, FrozenEstimator(estimator.fit(X, y))) for name, estimator in stages()]
     for estimators in (ready, [stages()[0], ready[1]]):
-        with pytest.raises(sw.InvalidInputError, match=r"'(bayes|near)' is frozen.*prefit=True"):
+        with pytest.raises(
+            sw.errors.InvalidInputError, match=r"'(bayes|near)' is frozen.*prefit=True"
+        ):
             CascadeClassifier(estimators, COSTS).fit(X, y)
     CascadeClassifier(ready, COSTS, prefit=True).fit(X, y)
 
@@ -492,7 +494,7 @@ def test_a_stage_that_is_not_a_classifier_is_named(prefit: bool) -> None:
     wrong = [stages()[0], ("line", make_pipeline(StandardScaler(), LinearRegression()))]
     if prefit:
         wrong = [(name, estimator.fit(X, y)) for name, estimator in wrong]
-    with pytest.raises(sw.InvalidInputError, match=r"only classifiers.*'line'") as error:
+    with pytest.raises(sw.errors.InvalidInputError, match=r"only classifiers.*'line'") as error:
         CascadeClassifier(wrong, COSTS, prefit=prefit).fit(X, y)
     assert len(str(error.value)) < 200
 
@@ -501,14 +503,16 @@ def test_a_long_list_of_classes_is_shortened_in_messages() -> None:
     X = np.arange(1200.0)[:, None]
     y = np.repeat(np.arange(300), 4)
     estimators = [("fixed", Fixed(999)), ("tree", DecisionTreeClassifier())]
-    with pytest.raises(sw.InvalidInputError, match="'fixed' answers 999") as error:
+    with pytest.raises(sw.errors.InvalidInputError, match="'fixed' answers 999") as error:
         CascadeClassifier(estimators, COSTS, cv=2).fit(X, y)
     assert len(str(error.value)) < 200
 
 
 def test_cv_must_hold_out_every_row_once() -> None:
     X, _, y, _ = digits()
-    with pytest.raises(sw.InvalidInputError, match="cv must hold out every row exactly once"):
+    with pytest.raises(
+        sw.errors.InvalidInputError, match="cv must hold out every row exactly once"
+    ):
         CascadeClassifier(stages(), COSTS, cv=ShuffleSplit(2, random_state=0)).fit(X, y)
 
 
@@ -550,9 +554,11 @@ def test_what_is_missing_is_said() -> None:
     for name in ("depths_", "cost_"):
         with pytest.raises(NotFittedError, match="not fitted"):
             getattr(cascade, name)
-    with pytest.raises(sw.InvalidInputError, match="only prefit=True needs no labels"):
+    with pytest.raises(sw.errors.InvalidInputError, match="only prefit=True needs no labels"):
         cascade.fit(X)
-    with pytest.raises(sw.InvalidInputError, match="n_samples=1 a class is too few: lower cv=5"):
+    with pytest.raises(
+        sw.errors.InvalidInputError, match="n_samples=1 a class is too few: lower cv=5"
+    ):
         cascade.fit(X[:2], [0, 1])
     cascade.fit(X, y)
     for name in ("depths_", "cost_"):

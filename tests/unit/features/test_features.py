@@ -75,7 +75,7 @@ def test_scaled_contexts_are_shifted_scaled_and_perhaps_clipped() -> None:
     assert np.array_equal(clip.row([-9, 100]), clip.row([-2, 20]))
     assert np.array_equal(clip.row([1.7e308, -1.7e308]), clip.row([2, 0]))
     for bad in (math.inf, -math.inf, math.nan):
-        with pytest.raises(sw.InvalidContextError, match="finite"):
+        with pytest.raises(sw.errors.InvalidContextError, match="finite"):
             clip.row([bad, 0])
 
 
@@ -167,7 +167,7 @@ def test_every_pair_uses_its_own_slot_in_row_major_order() -> None:
     ],
 )
 def test_what_is_no_context_is_refused(good: Any, x: Any, words: str) -> None:
-    with pytest.raises(sw.InvalidContextError, match=words):
+    with pytest.raises(sw.errors.InvalidContextError, match=words):
         bind(good, 3, 2).row(x)
 
 
@@ -190,7 +190,7 @@ def test_what_is_no_context_is_refused(good: Any, x: Any, words: str) -> None:
 def test_the_first_context_outside_the_bound_is_named(features: Any, X: Any, words: str) -> None:
     bound = bind(features, 2, 4)
     for transform in (bound.rows, bound.transform):
-        with pytest.raises(sw.InvalidContextError, match=words):
+        with pytest.raises(sw.errors.InvalidContextError, match=words):
             transform(X)
     rounding = bind(Identity(2), 1, 2)  # beyond the bound is accepted and adds nothing
     assert rounding.row([2 * (1 + 5e-10)]) == rounding.row([2])
@@ -235,7 +235,7 @@ def test_the_first_context_outside_the_bound_is_named(features: Any, X: Any, wor
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(make: Callable[[], Any], words: str) -> None:
-    with pytest.raises(sw.InvalidParameterError, match=words):
+    with pytest.raises(sw.errors.InvalidParameterError, match=words):
         make()
 
 
@@ -267,7 +267,7 @@ def test_fitting_fills_the_box_and_a_margin_leaves_room() -> None:
 def test_data_that_cannot_be_fitted_on_are_refused() -> None:
     for fit in (Scaled.fit, Polynomial().independent):
         for X, words in (([1, 2], r"table.*\(2,\)"), ([[0, 1], [math.nan, 0]], "row 1, column 0")):
-            with pytest.raises(sw.InvalidContextError, match=words):
+            with pytest.raises(sw.errors.InvalidContextError, match=words):
                 fit(X)
 
 
@@ -332,9 +332,9 @@ def test_a_function_is_a_map_and_may_write_to_its_copy_of_the_context() -> None:
 def test_what_a_function_gives_is_checked_each_time(given: Any, words: str) -> None:
     assert bind(Custom(lambda x: [1 + 5e-10]), 1, 2).row([0])[0] == 1 + 5e-10  # rounding
     features = bind(Custom(lambda x: given, n_features=1, name="bad"), 2, 2)
-    with pytest.raises(sw.InvalidFeaturesError, match=words):
+    with pytest.raises(sw.errors.InvalidFeaturesError, match=words):
         features.row([0, 0])
-    with pytest.raises(sw.InvalidFeaturesError, match=f"^row 0: .*{words}"):
+    with pytest.raises(sw.errors.InvalidFeaturesError, match=f"^row 0: .*{words}"):
         features.rows([[0, 0]])
 
 
@@ -342,7 +342,9 @@ def test_counting_features_needs_a_function_that_takes_zeros() -> None:
     def ratio(x: np.ndarray) -> list[float]:
         return [1 / int(x[0])]
 
-    with pytest.raises(sw.InvalidFeaturesError, match=r"'ratio' failed .*ZeroDivision.*n_features"):
+    with pytest.raises(
+        sw.errors.InvalidFeaturesError, match=r"'ratio' failed .*ZeroDivision.*n_features"
+    ):
         bind(Custom(ratio, name="ratio"), 1, 2)
     assert bind(Custom(ratio, n_features=1), 1, 2).row([4])[0] == 0.25
 
@@ -396,7 +398,7 @@ def test_a_custom_map_goes_through_a_pickle() -> None:
 def test_a_spec_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
     spec = bind(Identity(), 2, 2).to_spec()
     for wrong in (spec | change, {key: spec[key] for key in spec if key not in change}):
-        with pytest.raises(sw.CorruptFileError, match="makes no sense"):
+        with pytest.raises(sw.errors.CorruptFileError, match="makes no sense"):
             BoundFeatures.from_spec(wrong)
 
 
@@ -405,5 +407,5 @@ def test_many_numbers_scale_themselves_and_maps_are_not_mixed() -> None:
     for k in range(8):
         policy.observe([float(k)] * 220, ["a", "b"])
     assert policy.n_features == 221
-    with pytest.raises(sw.InvalidParameterError, match="every map is Standard"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="every map is Standard"):
         sw.bind(sw.PerStage([sw.Standard(), sw.Identity()]), 2, 3)

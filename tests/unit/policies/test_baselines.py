@@ -26,7 +26,7 @@ def test_fixed_depth_by_name_or_number() -> None:
         assert policy.decide(0.0).evidence == ()
         assert policy.parameters() == {"depth": stop}
     for depth in ("tree", 3, -1, 1.5, True):
-        with pytest.raises(sw.InvalidStopError):
+        with pytest.raises(sw.errors.InvalidStopError):
             sw.FixedDepth(THREE, depth=depth)  # pyright: ignore[reportArgumentType]
 
 
@@ -65,11 +65,11 @@ def test_an_impossible_truth_is_refused() -> None:
     oracle, clairvoyant = sw.Oracle(THREE), sw.Clairvoyant(THREE)
     for name, given, message in TRUTHS:
         policy = oracle if name == "optimal" else clairvoyant
-        with pytest.raises(sw.InvalidInputError, match=message):
+        with pytest.raises(sw.errors.InvalidInputError, match=message):
             policy.run(np.zeros((3, 1)), **{name: given})
     one: list[dict[str, Any]] = [{"optimal": 3}, {"optimal": 0.5}, {"disagreement": np.eye(2)}]
     for truth in one:
-        with pytest.raises(sw.InvalidInputError):
+        with pytest.raises(sw.errors.InvalidInputError):
             (oracle if "optimal" in truth else clairvoyant).decide(0.0, sw.Truth(**truth))
     assert oracle.rounds == clairvoyant.rounds == 0
 
@@ -78,7 +78,7 @@ def test_privileged_policies_need_no_outputs_and_check_those_they_get() -> None:
     oracle = sw.Oracle(THREE)
     assert oracle.run(np.zeros((3, 1)), optimal=np.array([2.0, 0.0, 1.0])).tolist() == [2, 0, 1]
     for call in (oracle.run, oracle.run_disagreements):
-        with pytest.raises(sw.InvalidOutputsError):
+        with pytest.raises(sw.errors.InvalidOutputsError):
             call(np.zeros((3, 1)), np.zeros((3, 2)), optimal=[0, 0, 0])
     assert oracle.rounds == 3
 
@@ -92,7 +92,7 @@ def test_the_supervised_comparator_estimates_errors_of_arms() -> None:
     assert second is not None
     assert first[0] == pytest.approx(math.log(3), abs=1e-5)  # 0.75 of them wrong
     assert second[0] < -7
-    with pytest.raises(sw.InvalidParameterError, match="arms, not pairs"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="arms, not pairs"):
         policy.theta(0, 1)
-    with pytest.raises(sw.InvalidParameterError, match="one feature map"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="one feature map"):
         sw.Supervised(THREE, sw.PerStage([sw.Identity(), sw.Identity()]), 2)

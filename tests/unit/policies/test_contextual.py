@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import stopwise as sw
 from stopwise.policies.base import MAX_ARMS
 
-pytestmark = pytest.mark.filterwarnings("ignore::stopwise.CostUnitWarning")  # round numbers
+pytestmark = pytest.mark.filterwarnings("ignore::stopwise.errors.CostUnitWarning")  # round numbers
 
 Array = NDArray[np.float64]
 TWO = sw.Cascade([0.1, 0.3])
@@ -66,13 +66,13 @@ REFUSED: list[tuple[str, str, list[Any]]] = [
 def test_a_parameter_out_of_range_is_refused_by_name() -> None:
     for kind, name, values in REFUSED:
         for value in values:
-            with pytest.raises(sw.InvalidParameterError, match=rf"\b{name}\b"):
+            with pytest.raises(sw.errors.InvalidParameterError, match=rf"\b{name}\b"):
                 sw.make(kind, TWO, **{"context_dim": 2, name: value})
-    with pytest.raises(sw.InvalidParameterError, match='"auto"'):
+    with pytest.raises(sw.errors.InvalidParameterError, match='"auto"'):
         sw.USSPD(TWO, context_dim=2, forced_rounds="always")
     staged = sw.Answers(reveals=1)
     with pytest.raises(
-        sw.InvalidParameterError, match="transitive=True needs the complete context"
+        sw.errors.InvalidParameterError, match="transitive=True needs the complete context"
     ):
         sw.USSPD(THREE, staged, 2, transitive=True)
 
@@ -91,7 +91,7 @@ def test_arms_that_are_no_pair_are_refused() -> None:
     policy = sw.USSPDRidge(THREE, context_dim=2)
     for pair in [(1, 0), (0, 0), (0, 3), (-1, 1)]:
         for ask in (policy.theta, policy.gram, policy.observations, policy.radius):
-            with pytest.raises(sw.InvalidParameterError, match="no pair"):
+            with pytest.raises(sw.errors.InvalidParameterError, match="no pair"):
                 ask(*pair)
 
 
@@ -249,7 +249,7 @@ def test_evidence_covers_gaps_that_no_probability_reaches() -> None:
 
 def test_many_features_are_warned_of_and_need_no_estimate_before_as_many_rounds() -> None:
     sw.USSPD(TWO, context_dim=250)  # a warning would be an error here
-    with pytest.warns(sw.WideFeaturesWarning, match="400 features"):
+    with pytest.warns(sw.errors.WideFeaturesWarning, match="400 features"):
         policy = sw.USSPD(THREE, context_dim=400, forced_rounds=10)
     contexts = np.random.default_rng(0).uniform(-1, 1, (60, 400))
     stops = policy.run(contexts, np.zeros((60, 3), dtype=np.int64))

@@ -108,20 +108,24 @@ def test_an_enormous_half_life_changes_nothing_and_memory_is_checked_for_feature
     assert made("uss-pd", half_life=1e15).run(x, outputs).tolist() == (
         made("uss-pd").run(x, outputs).tolist()
     )
-    with pytest.raises(sw.InvalidParameterError, match="memory must be at least"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="memory must be at least"):
         sw.USSLaplace(CASCADE, context_dim=1, memory=900_000)
 
 
 def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(sw.InvalidParameterError, match="may never end with a half_life"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="may never end with a half_life"):
         made("uss-pd", half_life=10, forced_rounds="auto")
-    with pytest.raises(sw.InvalidParameterError, match="half_life must be a number at least 1"):
+    with pytest.raises(
+        sw.errors.InvalidParameterError, match="half_life must be a number at least 1"
+    ):
         made("uss-pd", half_life=0)
-    with pytest.raises(sw.InvalidParameterError, match='memory is a text like "256 MB", not'):
+    with pytest.raises(
+        sw.errors.InvalidParameterError, match='memory is a text like "256 MB", not'
+    ):
         made("uss-pd", memory="much")
-    with pytest.raises(sw.InvalidParameterError, match=r"memory must be at least 1\.\d MB"):
+    with pytest.raises(sw.errors.InvalidParameterError, match=r"memory must be at least 1\.\d MB"):
         made("uss-pd", memory="1 KB")
-    with pytest.raises(sw.InvalidParameterError, match="give half_life or memory"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="give half_life or memory"):
         made("uss-pd", half_life=10, memory="1 GB")
 
 

@@ -158,13 +158,13 @@ def test_a_fixed_depth_that_is_better_is_used_for_a_while_and_says_so() -> None:
 def test_what_is_no_label_is_refused_and_so_are_labels_without_use() -> None:
     done = sw.Round("", 0.0, (0.1, 0.2), (1, 0), (1, 0), 1, 1)
     for name in ("thompson", "uss-anchor", "uss-ucb", "fixed-depth"):
-        with pytest.raises(sw.LabelsNotSupportedError, match="USSLaplace"):
+        with pytest.raises(sw.errors.LabelsNotSupportedError, match="USSLaplace"):
             sw.make(name, TWO, context_dim=2).label(done, 1)
     policy = sw.USSPD(TWO, context_dim=2)
-    with pytest.raises(sw.InvalidParameterError, match="labels=100"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="labels=100"):
         policy.run([[0.1, 0.2]], [[1, 0]], labels=[1])
     for label in (None, float("nan"), ["ham"]):
-        with pytest.raises(sw.InvalidOutputsError, match="label"):
+        with pytest.raises(sw.errors.InvalidOutputsError, match="label"):
             policy.label(done, label)  # pyright: ignore[reportArgumentType] (the point)
     assert policy.labelled == 0
 
@@ -235,7 +235,7 @@ def test_a_round_made_by_hand_cannot_spoil_what_is_saved(
         if words is None:
             policy.label(given, 1)
         else:
-            with pytest.raises(sw.InvalidInputError, match=words):
+            with pytest.raises(sw.errors.InvalidInputError, match=words):
                 policy.label(given, 1)
         policy.save(tmp_path / "policy")
         loaded: Any = sw.load(tmp_path / "policy")
@@ -267,9 +267,9 @@ def test_a_run_warns_of_labels_that_no_arm_can_have_given(own: bool) -> None:
     x, outputs = BAD.contexts[:40], BAD.outputs[:40]
     texts = [str(label) for label in BAD.labels[:40]]
     first = f"a label is '{texts[0]}', for instance, where an output is {outputs[0, 0]}"
-    with pytest.warns(sw.LabelWarning, match=f"in 40 labelled rounds: {first}"):
+    with pytest.warns(sw.errors.LabelWarning, match=f"in 40 labelled rounds: {first}"):
         policy().run(x, outputs, labels=texts)
-    with pytest.warns(sw.LabelWarning, match=r"`run` was given none"):
+    with pytest.warns(sw.errors.LabelWarning, match=r"`run` was given none"):
         policy().run(x, outputs)
     policy().run(x[:29], outputs[:29], labels=texts[:29])  # too few to tell
     policy().run(x, outputs, labels=[*texts[:39], int(outputs[39, 0])])
@@ -283,9 +283,11 @@ def test_labels_of_a_run_may_be_unknown_and_are_one_for_each_round() -> None:
     policy.run(x, outputs, labels=np.array(known, dtype=object))
     assert 0 < policy.labelled < policy.asked <= 30
     for labels in (outputs[:, :1], outputs[:3, 0]):
-        with pytest.raises(sw.InvalidParameterError, match="one value for each of 400 rounds"):
+        with pytest.raises(
+            sw.errors.InvalidParameterError, match="one value for each of 400 rounds"
+        ):
             policy.run(x, outputs, labels=labels)
-    with pytest.raises(sw.InvalidParameterError, match="labels=100"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="labels=100"):
         sw.USSLaplace(BAD.cascade, context_dim=4).run(x, outputs, labels=outputs[:, 3])
 
 
@@ -293,7 +295,7 @@ def test_a_context_that_is_refused_is_named_and_no_round_is_played() -> None:
     policy = sw.USSLaplace(sw.Cascade([0.1, 0.2]), context_dim=1)
     contexts = np.zeros((100, 1))
     contexts[90] = np.nan
-    with pytest.raises(sw.InvalidContextError, match="row 90"):
+    with pytest.raises(sw.errors.InvalidContextError, match="row 90"):
         policy.run(contexts, np.ones((100, 2)))
     assert policy.rounds == 0
 

@@ -61,7 +61,7 @@ def write(path: Path, body: bytes, version: int = persistence.VERSION) -> None:
 
 
 def assert_corrupt(path: Path, match: str = "") -> None:
-    with pytest.raises(sw.CorruptFileError, match=match or path.name):
+    with pytest.raises(sw.errors.CorruptFileError, match=match or path.name):
         sw.load(path)
 
 
@@ -90,7 +90,9 @@ def test_a_single_flipped_bit_is_found_wherever_it_is(path: Path) -> None:
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
         in_version = 8 <= place < 12
-        with pytest.raises(sw.UnsupportedVersionError if in_version else sw.CorruptFileError):
+        with pytest.raises(
+            sw.errors.UnsupportedVersionError if in_version else sw.errors.CorruptFileError
+        ):
             persistence.decode(bytes(damaged))
 
 
@@ -99,7 +101,7 @@ def test_another_version_is_named_with_what_to_do(path: Path) -> None:
     body = path.read_bytes()[persistence._HEAD :]
     for version, advice in ((7, "Update Stopwise"), (0, "observe_many"), (2, "observe_many")):
         write(path, body, version=version)
-        with pytest.raises(sw.UnsupportedVersionError, match=f"format {version}.*{advice}"):
+        with pytest.raises(sw.errors.UnsupportedVersionError, match=f"format {version}.*{advice}"):
             sw.load(path)
 
 
@@ -133,7 +135,7 @@ def test_impossible_contents_are_refused_and_the_file_is_named(path: Path) -> No
         assert_corrupt(path)
     craft(path, trained(), features={"kind": "shared", "context_dim": 2, "n_arms": 3, "maps": [{}]})
     assert_corrupt(path, f"{path.name}: its features")
-    with pytest.raises(sw.FeaturesMismatchError, match=path.name):
+    with pytest.raises(sw.errors.FeaturesMismatchError, match=path.name):
         sw.load(path, features=sw.Identity())
 
 
@@ -433,7 +435,7 @@ def test_loading_for_a_changed_cascade_names_the_difference(path: Path) -> None:
         "3 arms, now 2": sw.Cascade([0.05, 0.15], names=NAMES[:2]),
         "trade-off 1, now 2": sw.Cascade(CASCADE.costs, NAMES, tradeoff=[1, 1, 2]),
     }.items():
-        with pytest.raises(sw.CascadeMismatchError, match=difference):
+        with pytest.raises(sw.errors.CascadeMismatchError, match=difference):
             sw.load(path, cascade=cascade)
     near = sw.Cascade.from_cumulative([0.05, 0.2, 0.4], names=NAMES)  # equal but for rounding
     assert sw.load(path, cascade=near).cascade == CASCADE
@@ -450,12 +452,14 @@ def skewed(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def test_a_custom_map_must_be_given_again_under_any_name(path: Path) -> None:
     policy = trained(features=radial)
     policy.save(path)
-    with pytest.raises(sw.FeaturesMismatchError, match=r"'radial' \(2 features\).*features="):
+    with pytest.raises(
+        sw.errors.FeaturesMismatchError, match=r"'radial' \(2 features\).*features="
+    ):
         sw.load(path)
     for given in (radial, lambda x: radial(x)):
         assert_same(sw.load(path, features=given).state(), policy.state())
     for other in (skewed, lambda x: [0.5], sw.Identity(), sw.PerStage([sw.Identity()])):
-        with pytest.raises(sw.FeaturesMismatchError):
+        with pytest.raises(sw.errors.FeaturesMismatchError):
             sw.load(path, features=other)
 
 
@@ -470,7 +474,7 @@ def test_built_in_maps_are_restored_and_checked_if_given(path: Path) -> None:
     policy = trained(features=features)
     policy.save(path)
     assert sw.load(path, features=features).features == sw.load(path).features == policy.features
-    with pytest.raises(sw.FeaturesMismatchError):
+    with pytest.raises(sw.errors.FeaturesMismatchError):
         sw.load(path, features=sw.Polynomial(degree=3))
 
 

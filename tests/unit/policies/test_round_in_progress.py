@@ -79,24 +79,24 @@ def test_step_by_step_equals_decide_and_observe(name: str) -> None:
 def test_misuse_is_refused_and_changes_nothing() -> None:
     policy = sw.USSPD(CASCADE, context_dim=2)
     running, other = policy.start([0.1, 0.2]), policy.start([0.3, 0.4])
-    with pytest.raises(sw.InvalidOutputsError, match="next"):
+    with pytest.raises(sw.errors.InvalidOutputsError, match="next"):
         running.give(1)
     running.next()
     for output in ([1], float("nan")):
-        with pytest.raises(sw.InvalidOutputsError):
+        with pytest.raises(sw.errors.InvalidOutputsError):
             running.give(output)  # pyright: ignore[reportArgumentType] (the point)
-    with pytest.raises(sw.InvalidContextError, match="Answers"):
+    with pytest.raises(sw.errors.InvalidContextError, match="Answers"):
         running.give(1, [0.5])
     running.give(1)
     assert running.outputs == [1]
     running.learn()
-    with pytest.raises(sw.InvalidOutputsError):
+    with pytest.raises(sw.errors.InvalidOutputsError):
         running.learn()
     assert other.next() == 0  # rounds may overlap
     other.give(0)
     other.learn()
     assert policy.rounds == 2
-    with pytest.raises(sw.TruthRequiredError):
+    with pytest.raises(sw.errors.TruthRequiredError):
         sw.Oracle(CASCADE).start([0.1, 0.2])
 
 
@@ -174,14 +174,14 @@ def test_revealed_step_by_step_or_known_before_is_the_same(
 def test_what_stages_reveal_must_be_what_the_features_see() -> None:
     policy = staged(forced_rounds=5)
     with pytest.raises(
-        sw.InvalidContextError, match="starts with context_dim=1 numbers; these are 2"
+        sw.errors.InvalidContextError, match="starts with context_dim=1 numbers; these are 2"
     ):
         policy.start([0.5, 0.5])
     running = policy.start([0.5])
     for revealed, wrong in (([], [[0.1]]), ([0.25], [[], [float("nan")], [0.1, 0.2]])):
         running.next()
         for numbers in wrong:
-            with pytest.raises(sw.InvalidContextError, match="reveal"):
+            with pytest.raises(sw.errors.InvalidContextError, match="reveal"):
                 running.give(1, numbers)
         assert running.context == (0.5,)
         running.give(1, revealed)

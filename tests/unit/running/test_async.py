@@ -52,9 +52,13 @@ def test_a_plain_function_that_hands_on_a_coroutine_is_async_after_all() -> None
     policy = learner()
     handing_on: list[Callable[[Any], Any]] = [STAGES[0], lambda x: MIXED[1](x), STAGES[2]]
     runner = Runner(policy, handing_on)
-    with pytest.raises(sw.InvalidParameterError, match=r"'model' is async.*await runner\.arun"):
+    with pytest.raises(
+        sw.errors.InvalidParameterError, match=r"'model' is async.*await runner\.arun"
+    ):
         runner.run(CASES[0])  # and no warning that something was never awaited
-    with pytest.raises(sw.InvalidParameterError, match=r"'model' is async.*await runner\.arun"):
+    with pytest.raises(
+        sw.errors.InvalidParameterError, match=r"'model' is async.*await runner\.arun"
+    ):
         Runner(policy, MIXED).run(CASES[0])
     assert policy.rounds == 0
     assert asyncio.run(runner.arun(CASES[0])).stop == 2
@@ -171,7 +175,7 @@ def test_many_rounds_are_run_once_until_a_case_is_refused() -> None:
     assert all(done.context == tuple(CASES[int(done.id)].tolist()) for done in rounds)
     assert policy.rounds == 50
     cases = [CASES[0], [1.0, float("nan")], *CASES[1:200]]
-    with pytest.raises(sw.InvalidContextError, match=r"case 2 .*coordinate 1"):
+    with pytest.raises(sw.errors.InvalidContextError, match=r"case 2 .*coordinate 1"):
         run(enumerate(cases))
     assert policy.rounds < 250
 
@@ -263,5 +267,5 @@ def test_the_policy_is_called_in_the_thread_of_the_loop_only() -> None:
 
 def test_a_concurrency_that_cannot_be_is_refused() -> None:
     many = Runner(learner(), STAGES).arun_many(CASES, concurrency=0)
-    with pytest.raises(sw.InvalidParameterError, match="concurrency must be a whole number"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="concurrency must be a whole number"):
         asyncio.run(gather(many))

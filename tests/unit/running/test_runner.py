@@ -65,7 +65,7 @@ def test_a_case_without_a_proper_context_is_refused_before_any_stage_runs() -> N
     policy = learner()
     runner = Runner(policy, [lambda case: pytest.fail("must not run")] * 3)
     for case in ("text", [1.0], [1.0, float("nan")], [[0.0, 0.0]], None, [5.0, 5.0]):
-        with pytest.raises(sw.InvalidContextError):
+        with pytest.raises(sw.errors.InvalidContextError):
             runner.run(case)
     assert policy.rounds == 0
 
@@ -113,7 +113,9 @@ def test_on_error_raise_lets_the_exception_through() -> None:
     empty = [STAGES[0], lambda x: next(iter(())), STAGES[2]]
     with pytest.raises(StopIteration):
         Runner(policy, empty, on_error="raise").run(CASES[0])
-    with pytest.raises(sw.InvalidOutputsError, match="canonical: ZeroDivisionError") as caught:
+    with pytest.raises(
+        sw.errors.InvalidOutputsError, match="canonical: ZeroDivisionError"
+    ) as caught:
         Runner(policy, STAGES, canonical=lambda a: 1 / 0, on_error="raise").run(CASES[0])
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert (policy.rounds, log.rounds) == (0, [])
@@ -134,7 +136,7 @@ def test_a_refused_case_is_named_and_the_rounds_before_it_are_done() -> None:
     features = sw.Scaled.fit(CASES, sw.Polynomial(degree=1))
     policy, done = sw.USSPD(CASCADE, features, 2), list[sw.Round]()
     message = r'case 31 \(counted from 1\): coordinate 1 is 9.*outside="clip"'
-    with pytest.raises(sw.InvalidContextError, match=message):
+    with pytest.raises(sw.errors.InvalidContextError, match=message):
         done.extend(Runner(policy, STAGES).run_many([*CASES[:30], [0.0, 9.0], *CASES[30:]]))
     assert len(done) == policy.rounds == 30
 
@@ -145,7 +147,7 @@ def test_a_data_frame_is_taken_row_by_row() -> None:
     contexts = [done.context for done in runner.run_many(frame)]
     assert contexts == [(w, a) for a, w in CASES[:3].tolist()]
     with pytest.raises(
-        sw.InvalidParameterError, match="a list of cases or a data frame, not a str"
+        sw.errors.InvalidParameterError, match="a list of cases or a data frame, not a str"
     ):
         list(runner.run_many("ab"))
 
@@ -153,7 +155,7 @@ def test_a_data_frame_is_taken_row_by_row() -> None:
 def test_when_most_rounds_fail_there_is_one_warning() -> None:
     runner = Runner(sw.FixedDepth(CASCADE), [STAGES[0], lambda x: x["key"], STAGES[2]])
     message = "20 of the last 20 rounds failed; the last time stage 'model' .*IndexError"
-    with pytest.warns(sw.StageFailureWarning, match=message) as caught:
+    with pytest.warns(sw.errors.StageFailureWarning, match=message) as caught:
         rounds = list(runner.run_many(CASES[:60]))
     assert len(caught) == 1
     assert all(done.failure is not None for done in rounds)
@@ -212,7 +214,7 @@ class Remote:
 
 
 def test_an_estimator_that_predicts_async_is_refused() -> None:
-    with pytest.raises(sw.InvalidParameterError, match="`predict` is async"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="`predict` is async"):
         Stage(Remote())
 
 
@@ -354,7 +356,7 @@ def test_every_round_is_logged_before_it_is_learned() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(stages: Any, settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(sw.InvalidParameterError, match=words):
+    with pytest.raises(sw.errors.InvalidParameterError, match=words):
         Runner(learner(), stages, **settings)
 
 
@@ -363,7 +365,7 @@ def test_names_come_from_the_cascade_or_from_stages() -> None:
     assert [stage.name for stage in runner.stages] == ["rule", "model", "expert"]
     unnamed = sw.FixedDepth(sw.Cascade([0.1, 0.2]))
     assert Runner(unnamed, [Stage(abs, name="small"), abs]).stages[0].name == "small"
-    with pytest.raises(sw.TruthRequiredError, match="nobody knows"):
+    with pytest.raises(sw.errors.TruthRequiredError, match="nobody knows"):
         Runner(sw.Oracle(CASCADE), STAGES)
 
 
@@ -380,7 +382,9 @@ def test_a_label_reaches_the_policy_made_canonical() -> None:
 
     runner = Runner(own, [Stage(stage, canonical=str.lower) for stage in stages])
     done = runner.run(CASES[0])
-    with pytest.raises(sw.InvalidParameterError, match=r"canonical= for labels.*policy\.label"):
+    with pytest.raises(
+        sw.errors.InvalidParameterError, match=r"canonical= for labels.*policy\.label"
+    ):
         runner.label(done, "Yes")  # it cannot know in what form labels are
     assert frozen(own) == unlabelled
 
@@ -415,7 +419,7 @@ def test_a_request_that_fails_breaks_no_round(caplog: pytest.LogCaptureFixture) 
     wanted = [f"on_label_request failed for round {done.id}" for done in rounds if done.wants_label]
     assert caplog.messages == wanted != []
     assert policy.rounds == 60
-    with pytest.raises(sw.InvalidParameterError, match="called, not awaited"):
+    with pytest.raises(sw.errors.InvalidParameterError, match="called, not awaited"):
         Runner(policy, STAGES, on_label_request=cast(Any, asyncio.sleep))
 
 

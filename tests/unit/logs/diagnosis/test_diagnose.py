@@ -147,18 +147,20 @@ def test_what_cannot_be_diagnosed_is_refused(text_log):
         (TWO, {"sample": 10}, "sample"),
     ]
     for cascade, options, match in wrong:
-        with pytest.raises(sw.InvalidParameterError, match=match):
+        with pytest.raises(sw.errors.InvalidParameterError, match=match):
             diagnose(log, cascade, **options)
     for n in (0, 40):
         log = text_log("output.one output.two", [("a", "b")] * n + [("a", None)] * 500)
-        with pytest.raises(sw.InvalidLogError, match=f"log.csv: only {n} rows have the outputs"):
+        with pytest.raises(
+            sw.errors.InvalidLogError, match=f"log.csv: only {n} rows have the outputs"
+        ):
             diagnose(log, TWO)
 
 
 def test_labels_that_no_arm_ever_outputs_are_refused(text_log):
     columns = "output.one output.two label"
     rows = [("yes", "no", "Yes"), ("no", "no", "No")] * 40
-    with pytest.raises(sw.InvalidLogError, match=r"80 labelled rounds.* 'Yes'.* 'yes'"):
+    with pytest.raises(sw.errors.InvalidLogError, match=r"80 labelled rounds.* 'Yes'.* 'yes'"):
         diagnose(text_log(columns, rows), TWO)
     assert diagnose(text_log(columns, [*rows, ("yes", "yes", "yes")]), TWO).labelled == 81
 

@@ -77,12 +77,12 @@ def tabular(columns: Any) -> sw.Environment:
     ],
 )
 def test_an_environment_that_cannot_be_is_refused(build: Callable[[], Any], message: str) -> None:
-    with pytest.raises(sw.InvalidParameterError, match=message):
+    with pytest.raises(sw.errors.InvalidParameterError, match=message):
         build().sample(1, generator())
 
 
 def test_an_unknown_environment_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(sw.UnknownEnvironmentError) as caught:
+    with pytest.raises(sw.errors.UnknownEnvironmentError) as caught:
         sw.make_environment("pimas", TWO)
     assert all(name in str(caught.value) for name in sw.ENVIRONMENTS)
 

@@ -52,7 +52,7 @@ def test_a_mistake_in_any_spec_shows_before_the_first_run(store: RunStore) -> No
 def test_what_finished_before_a_failure_is_stored_and_not_done_again(store: RunStore) -> None:
     good, bad = spec(), spec("supervised")  # which has no labels to learn from here
     with Journal() as journal:
-        with pytest.raises(sw.TruthRequiredError):
+        with pytest.raises(sw.errors.TruthRequiredError):
             run_campaign([(good, range(4)), (bad, range(4))], store, journal)
         before = store.get(good)
         assert 0 in before  # of the first round of tasks, one of each experiment

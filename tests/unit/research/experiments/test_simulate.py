@@ -36,7 +36,7 @@ in_both = pytest.mark.parametrize("world", WORLDS)
 def test_every_policy_plays_every_world_it_can(name: str, world: str) -> None:
     policy, twin = (sw.make(name, CASCADE, context_dim=2) for _ in range(2))
     if (name, world) == ("supervised", "disagreements"):
-        with pytest.raises(sw.StopwiseError, match="labels"):
+        with pytest.raises(sw.errors.StopwiseError, match="labels"):
             sw.simulate(policy, WORLDS[world], rounds=N)
         return
     progress: list[tuple[int, int]] = []
@@ -94,14 +94,16 @@ def test_undominated_regret_is_that_of_rounds_without_weak_dominance(name: str, 
 
 def test_another_cascade_is_refused_and_the_difference_named() -> None:
     policy = sw.FixedDepth(sw.Cascade([0.1, 0.2]))
-    with pytest.raises(sw.InvalidOutputsError, match="10 rounds by 2 arms"):
+    with pytest.raises(sw.errors.InvalidOutputsError, match="10 rounds by 2 arms"):
         measure(policy, ARMS.sample(10, np.random.default_rng(0)))
     assert policy.rounds == 0
-    with pytest.raises(sw.CascadeMismatchError, match=r"arm 'arm 2' cost 0\.25, now 0\.1"):
+    with pytest.raises(sw.errors.CascadeMismatchError, match=r"arm 'arm 2' cost 0\.25, now 0\.1"):
         sw.simulate(sw.FixedDepth(sw.Cascade([0.05, 0.1, 0.25])), ARMS, rounds=10)
 
 
 @pytest.mark.parametrize("rounds", [0, 2.5, "10"])
 def test_a_run_has_a_whole_number_of_rounds(rounds: Any) -> None:
-    with pytest.raises(sw.InvalidParameterError, match="rounds must be a whole number, 1 or more"):
+    with pytest.raises(
+        sw.errors.InvalidParameterError, match="rounds must be a whole number, 1 or more"
+    ):
         sw.simulate(sw.FixedDepth(CASCADE), ARMS, rounds=rounds)

@@ -145,7 +145,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("message", REFUSED)
 def test_mistakes_are_named(message: str) -> None:
-    with pytest.raises((sw.StopwiseError, TypeError), match=re.escape(message)):
+    with pytest.raises((sw.errors.StopwiseError, TypeError), match=re.escape(message)):
         REFUSED[message]()
 
 
