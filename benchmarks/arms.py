@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from benchmarks.report import table
 from benchmarks.timing import progress
-from stopwise import Cascade, Synthetic
+from stopwise import Cascade
+from stopwise.research import Synthetic
 from stopwise.research.data import load_table
 from stopwise.research.environments.tabular import standardised
 from stopwise.research.environments.training import chance_of_one, fit_logistic

@@ -28,9 +28,10 @@ import numpy as np
 from benchmarks.lock_in import DEFINITION, locked_in
 from benchmarks.report import table
 from benchmarks.timing import progress
-from stopwise import POLICIES, Cascade, Polynomial, Realizable, make
+from stopwise import POLICIES, Cascade, Polynomial, make
 from stopwise.features import bind
 from stopwise.policies.registry import takes
+from stopwise.research import Realizable
 from stopwise.research.environments.base import Batch
 from stopwise.research.environments.realizable import cut_weights
 from stopwise.research.experiments.simulate import measure

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import stopwise as sw
+from stopwise import research
 
 CASCADE = sw.Cascade(costs=[0.02, 0.10, 0.20], names=["history", "glucose", "insulin"])
 
@@ -45,16 +46,16 @@ def competitors(cascade: sw.Cascade) -> list[tuple[str, str, sw.Policy]]:
         ("USS-TS", BLIND, sw.USSTS(cascade)),
         *((f"always {name}", FIXED, sw.FixedDepth(cascade, depth=name)) for name in cascade.names),
         ("random depth", FIXED, sw.RandomDepth(cascade)),
-        ("supervised", PRIVILEGED, sw.Supervised(cascade, **common)),
-        ("clairvoyant", PRIVILEGED, sw.Clairvoyant(cascade)),
-        ("oracle", PRIVILEGED, sw.Oracle(cascade)),
+        ("supervised", PRIVILEGED, research.Supervised(cascade, **common)),
+        ("clairvoyant", PRIVILEGED, research.Clairvoyant(cascade)),
+        ("oracle", PRIVILEGED, research.Oracle(cascade)),
     ]
 
 
-def play(rounds: int, seed: int) -> list[tuple[str, str, sw.Policy, sw.Run]]:
+def play(rounds: int, seed: int) -> list[tuple[str, str, sw.Policy, research.Run]]:
     """Let every policy play the same patients."""
-    environment = sw.LogisticArms(CASCADE, ARMS, LABEL)
-    played: list[tuple[str, str, sw.Policy, sw.Run]] = []
+    environment = research.LogisticArms(CASCADE, ARMS, LABEL)
+    played: list[tuple[str, str, sw.Policy, research.Run]] = []
     policies = competitors(CASCADE)
     for number, (label, kind, policy) in enumerate(policies, start=1):
         report(f"[{number}/{len(policies)}] {label}: {rounds:,} patients …")
@@ -71,7 +72,7 @@ def report(text: str) -> None:
         sys.stderr.flush()
 
 
-def print_table(played: list[tuple[str, str, sw.Policy, sw.Run]]) -> None:
+def print_table(played: list[tuple[str, str, sw.Policy, research.Run]]) -> None:
     shares = "/".join(CASCADE.names)
     print(f"{'':<16}{'cost':>8}{'error':>8}{'total':>9}{'':>9}   patients who stop at")
     print(f"{'policy':<16}{'a round':>8}{'rate':>8}{'loss':>9}{'regret':>9}   {shares}")
@@ -105,7 +106,7 @@ def print_decision(policy: sw.Policy) -> None:
     print()
 
 
-def draw(played: list[tuple[str, str, sw.Policy, sw.Run]], path: Path) -> bool:
+def draw(played: list[tuple[str, str, sw.Policy, research.Run]], path: Path) -> bool:
     """Draw regret against rounds; return False if matplotlib is not installed."""
     try:
         import matplotlib as mpl
@@ -179,7 +180,7 @@ def spread(positions: list[float], room: float) -> list[float]:
     return heights
 
 
-def print_chart(played: list[tuple[str, str, sw.Policy, sw.Run]], columns: int = 50) -> None:
+def print_chart(played: list[tuple[str, str, sw.Policy, research.Run]], columns: int = 50) -> None:
     """Draw the same in text: one line per policy, regret per fiftieth of the run."""
     shades = " ▁▂▃▄▅▆▇█"
     print(f"regret per patient along the run, {columns} steps (a dark cell loses much):")

@@ -18,12 +18,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import stopwise as sw
-from stopwise.research.experiments.campaign import run_campaign
+from stopwise.research import (
+    EnvironmentSpec,
+    ExperimentSpec,
+    PolicySpec,
+    RunStore,
+    Trace,
+    curves,
+    finals,
+    mean_interval,
+    paired_difference,
+    run_campaign,
+)
 from stopwise.research.experiments.engines import make_engine
-from stopwise.research.experiments.runs import Trace
-from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
-from stopwise.research.experiments.store import RunStore
-from stopwise.research.experiments.summary import curves, finals, mean_interval, paired_difference
 
 
 class EpsilonGreedy(sw.Policy):

@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import stopwise as sw
-from stopwise.research.data import load_table
-from stopwise.research.environments.training import fit_logistic
+from stopwise.research import fit_logistic, load_table
 
 ARMS = ["history", "glucose", "insulin"]
 HISTORY = ["pregnancies", "bmi", "pedigree", "age"]

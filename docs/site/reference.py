@@ -1,34 +1,47 @@
-"""The pages of the API: every public name of ``stopwise`` and its exceptions, by package."""
+"""The pages of the API: public names of ``stopwise`` and ``stopwise.research``, and exceptions."""
 
 import inspect
 from types import ModuleType
 
 import stopwise
+from stopwise import errors, research
 
-# The first part of a module's name: the page of its names, and what the page says first.
+# The package of a module: the page of its names, and what the page says first.
 GROUPS = {
-    "cascade": ("The cascade", "Arms in order, and what each costs."),
-    "policies": ("Policies", "They decide how deep to go, and learn from the round."),
-    "features": ("Features", "What a policy sees of a context."),
-    "running": ("Running stages", "Your own functions and models as the arms of a cascade."),
-    "records": ("Records", "What is given to policies and what they give back."),
-    "logs": ("Logs", "Reading and writing logs, diagnosis and replay."),
-    "client": ("The client of the service", "A service's cascades and rounds, from Python."),
-    "environments": ("Environments", "Cascades whose truth is known."),
-    "experiments": ("Simulation", "Policies that play in environments."),
-    "errors": ("Exceptions and warnings", "All that is raised on purpose."),
+    "stopwise.cascade": ("The cascade", "Arms in order, and what each costs."),
+    "stopwise.policies": ("Policies", "They decide how deep to go, and learn from the round."),
+    "stopwise.features": ("Features", "What a policy sees of a context."),
+    "stopwise.running": (
+        "Running stages",
+        "Functions and models as the arms of a cascade.",
+    ),
+    "stopwise.records": ("Records", "What is given to policies and what they give back."),
+    "stopwise.logs": ("Logs", "Reading and writing logs, diagnosis and replay."),
+    "stopwise.client": (
+        "The client of the service",
+        "Cascades and rounds of a service.",
+    ),
+    "stopwise.errors": ("Exceptions and warnings", "All that is raised on purpose."),
+    "stopwise.research": ("Research", "Environments, comparators, experiments and theory."),
 }
-INHERIT = {"logs", "client", "running", "records"}  # elsewhere the base class has the methods
+# Elsewhere the base class has the methods.
+INHERIT = {"stopwise.logs", "stopwise.client", "stopwise.running", "stopwise.records"}
 
 
 def groups() -> dict[str, list[str]]:
-    """Return the public names by the first part of the name of their module."""
+    """Return the public names by the package of their module; those of research are one group."""
     found: dict[str, list[str]] = {group: [] for group in GROUPS}
-    homes = stopwise._homes()  # pyright: ignore[reportPrivateUsage] (public names have no other list)
-    for name, module in homes.items():
-        found.setdefault(module.split(".")[1], []).append(name)
-    found["errors"] = [name for name in vars(stopwise.errors) if not name.startswith("_")]
-    return {group: sorted(names, key=str.lower) for group, names in found.items() if names}
+    for name, module in public_names(stopwise).items():
+        if not module.startswith("stopwise.research."):
+            found[".".join(module.split(".")[:2])].append(name)
+    found["stopwise.errors"] = [name for name in vars(errors) if not name.startswith("_")]
+    found["stopwise.research"] = [*public_names(research)]
+    return {group: sorted(names, key=str.lower) for group, names in found.items()}
+
+
+def public_names(package: ModuleType) -> dict[str, str]:
+    """Return the module of each name that a package loads lazily."""
+    return package._MODULES  # pyright: ignore[reportPrivateUsage] (names have no other list)
 
 
 def directive(module: ModuleType, name: str, group: str) -> str:
@@ -51,11 +64,12 @@ def pages() -> dict[str, str]:
     """Return the text of each page by its place on the site."""
     found: dict[str, str] = {}
     for group, names in groups().items():
-        title, says = GROUPS.get(group, (group.capitalize(), ""))
-        module = stopwise.errors if group == "errors" else stopwise
+        title, says = GROUPS[group]
+        module = {"stopwise.errors": errors, "stopwise.research": research}.get(group, stopwise)
         blocks = [f".. currentmodule:: {module.__name__}"]
         blocks += [" · ".join(f":py:obj:`{name}`" for name in names)]
         blocks += [directive(module, name, group) for name in names]
         described = "```{eval-rst}\n" + "\n\n".join(blocks) + "\n```"
-        found[f"reference/{group}.md"] = f"# {title}\n\n{says}\n\n{described}\n"
+        place = f"reference/{group.removeprefix('stopwise.')}.md"
+        found[place] = f"# {title}\n\n{says}\n\n{described}\n"
     return found

@@ -1,15 +1,64 @@
 """Stopwise learns, online and without labels, how deep to go in a cascade.
 
-Everything a user needs is here: ``import stopwise as sw``. A name is loaded when it is first
-used, so that importing the package costs next to nothing.
+``import stopwise as sw`` has what a user of cascades needs; `stopwise.research` has environments,
+comparators and experiments. A name loads its module when it is first used, so that importing the
+package costs next to nothing.
 """
 
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from stopwise import errors as errors
+from stopwise.lazy import attach
 from stopwise.version import __version__ as __version__
+
+_MODULES = {
+    "Answers": "stopwise.features",
+    "AsyncClient": "stopwise.client.client",
+    "bind": "stopwise.features",
+    "Cascade": "stopwise.cascade",
+    "Change": "stopwise.records",
+    "Client": "stopwise.client.client",
+    "Columns": "stopwise.logs.columns",
+    "Custom": "stopwise.features",
+    "Decision": "stopwise.records",
+    "diagnose": "stopwise.logs.diagnosis.diagnose",
+    "Diagnosis": "stopwise.logs.diagnosis.findings",
+    "Encoding": "stopwise.logs.encoding",
+    "Failure": "stopwise.records",
+    "FixedDepth": "stopwise.policies.baselines",
+    "Identity": "stopwise.features",
+    "LabelRequest": "stopwise.records",
+    "load": "stopwise.policies.persistence",
+    "Log": "stopwise.logs.log",
+    "LogWriter": "stopwise.logs.writer",
+    "make": "stopwise.policies.registry",
+    "normalised_text": "stopwise.running.forms",
+    "PairEvidence": "stopwise.records",
+    "PerPair": "stopwise.features",
+    "PerStage": "stopwise.features",
+    "POLICIES": "stopwise.policies.registry",
+    "Policy": "stopwise.policies.base",
+    "Polynomial": "stopwise.features",
+    "RandomDepth": "stopwise.policies.baselines",
+    "Replay": "stopwise.logs.replay.results",
+    "replay": "stopwise.logs.replay.replay",
+    "Round": "stopwise.records",
+    "RoundInProgress": "stopwise.policies.round_in_progress",
+    "Rounds": "stopwise.records",
+    "Runner": "stopwise.running.runner",
+    "Scaled": "stopwise.features",
+    "Shared": "stopwise.features",
+    "simulate": "stopwise.research.experiments.simulate",
+    "Stage": "stopwise.running.stage",
+    "Standard": "stopwise.features",
+    "Thompson": "stopwise.policies.thompson",
+    "USSAnchor": "stopwise.policies.uss_anchor",
+    "USSLaplace": "stopwise.policies.uss_laplace",
+    "USSPD": "stopwise.policies.uss_pd",
+    "USSPDRidge": "stopwise.policies.uss_pd",
+    "USSTS": "stopwise.policies.noncontextual",
+    "USSUCB": "stopwise.policies.noncontextual",
+}
 
 if TYPE_CHECKING:
     from stopwise.cascade import Cascade as Cascade
@@ -34,9 +83,7 @@ if TYPE_CHECKING:
     from stopwise.logs.replay.results import Replay as Replay
     from stopwise.logs.writer import LogWriter as LogWriter
     from stopwise.policies.base import Policy as Policy
-    from stopwise.policies.baselines import Clairvoyant as Clairvoyant
     from stopwise.policies.baselines import FixedDepth as FixedDepth
-    from stopwise.policies.baselines import Oracle as Oracle
     from stopwise.policies.baselines import RandomDepth as RandomDepth
     from stopwise.policies.noncontextual import USSTS as USSTS
     from stopwise.policies.noncontextual import USSUCB as USSUCB
@@ -44,7 +91,6 @@ if TYPE_CHECKING:
     from stopwise.policies.registry import POLICIES as POLICIES
     from stopwise.policies.registry import make as make
     from stopwise.policies.round_in_progress import RoundInProgress as RoundInProgress
-    from stopwise.policies.supervised import Supervised as Supervised
     from stopwise.policies.thompson import Thompson as Thompson
     from stopwise.policies.uss_anchor import USSAnchor as USSAnchor
     from stopwise.policies.uss_laplace import USSLaplace as USSLaplace
@@ -57,45 +103,9 @@ if TYPE_CHECKING:
     from stopwise.records import PairEvidence as PairEvidence
     from stopwise.records import Round as Round
     from stopwise.records import Rounds as Rounds
-    from stopwise.records import Truth as Truth
-    from stopwise.research.environments.base import Batch as Batch
-    from stopwise.research.environments.base import Environment as Environment
-    from stopwise.research.environments.binary_arms import BinaryArms as BinaryArms
-    from stopwise.research.environments.binary_arms import LogisticArms as LogisticArms
-    from stopwise.research.environments.realizable import Realizable as Realizable
-    from stopwise.research.environments.registry import ENVIRONMENTS as ENVIRONMENTS
-    from stopwise.research.environments.registry import make_environment as make_environment
-    from stopwise.research.environments.synthetic import Synthetic as Synthetic
-    from stopwise.research.environments.tabular import Heart as Heart
-    from stopwise.research.environments.tabular import Pima as Pima
-    from stopwise.research.environments.tabular import Tabular as Tabular
-    from stopwise.research.experiments.simulate import Run as Run
-    from stopwise.research.experiments.simulate import measure as measure
     from stopwise.research.experiments.simulate import simulate as simulate
     from stopwise.running.forms import normalised_text as normalised_text
     from stopwise.running.runner import Runner as Runner
     from stopwise.running.stage import Stage as Stage
-
-
-@cache
-def _homes() -> dict[str, str]:
-    """Return the module of each name above, which only type checkers import there."""
-    import ast
-    from pathlib import Path
-
-    tree = ast.parse(Path(__file__).read_text("utf-8"))
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
-    found = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    return {one.name: str(node.module) for node in found for one in node.names}
-
-
-def __getattr__(name: str) -> object:
-    if name.startswith("_") or name not in _homes():
-        raise AttributeError(f"module 'stopwise' has no attribute {name!r}")
-    value = getattr(import_module(_homes()[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return [*sorted({"errors"} | _homes().keys()), "__version__"]
+else:
+    __getattr__, __dir__ = attach(__name__, _MODULES, "errors", "__version__")

@@ -276,7 +276,8 @@ class Truth(msgspec.Struct, frozen=True, eq=False):
     Examples
     --------
     >>> import stopwise as sw
-    >>> sw.Oracle(sw.Cascade(costs=[0.1, 0.2])).decide(None, sw.Truth(optimal=1)).stop
+    >>> from stopwise import research
+    >>> research.Oracle(sw.Cascade(costs=[0.1, 0.2])).decide(None, research.Truth(optimal=1)).stop
     1
     """
 

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from selenium.webdriver.support.wait import WebDriverWait
 
 import stopwise as sw
+from stopwise import research
 from tests.browser.seeing import CONTRASTS, SCREENS, fetched
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +99,9 @@ def check_names(site: Path) -> None:
         for name in Html(page.read_text("utf-8")).ids
     }
     names = {f"stopwise.{name}" for name in dir(sw) if not name.startswith("_")}
+    names -= {"stopwise.errors", "stopwise.simulate"}  # a module, and a name of research
+    names |= {f"stopwise.errors.{name}" for name in vars(sw.errors) if not name.startswith("_")}
+    names |= {f"stopwise.research.{name}" for name in dir(research)}
     assert names - described == set()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise import research
 
 CASCADE = sw.Cascade([0.05, 0.15, 0.2])
 ARMS: dict[str, Any] = {"arms": [[1, 0, -1], [3, 2, 0], [6, 6, 0]], "label": [9, 9, 0]}
@@ -26,16 +27,16 @@ CASES: dict[str, tuple[str, sw.Cascade, dict[str, Any]]] = {
 every_case = pytest.mark.parametrize("case", CASES)
 
 
-def make(case: str) -> sw.Environment:
+def make(case: str) -> research.Environment:
     name, cascade, parameters = CASES[case]
-    return sw.make_environment(name, cascade, **parameters)
+    return research.make_environment(name, cascade, **parameters)
 
 
-def draw(case: str, rounds: int = 400, seed: int = 0) -> sw.Batch:
+def draw(case: str, rounds: int = 400, seed: int = 0) -> research.Batch:
     return make(case).sample(rounds, np.random.default_rng(seed))
 
 
-def differ(batch: sw.Batch, cascade: sw.Cascade) -> np.ndarray:
+def differ(batch: research.Batch, cascade: sw.Cascade) -> np.ndarray:
     assert batch.outputs is not None
     return np.stack(
         [batch.outputs[:, i] != batch.outputs[:, j] for i, j in cascade.pairs()], axis=1
@@ -43,8 +44,8 @@ def differ(batch: sw.Batch, cascade: sw.Cascade) -> np.ndarray:
 
 
 def test_every_environment_of_the_registry_is_checked_here() -> None:
-    assert {name for name, _, _ in CASES.values()} == set(sw.ENVIRONMENTS)
-    assert all(environment.name == name for name, environment in sw.ENVIRONMENTS.items())
+    assert {name for name, _, _ in CASES.values()} == set(research.ENVIRONMENTS)
+    assert all(environment.name == name for name, environment in research.ENVIRONMENTS.items())
 
 
 @every_case
@@ -78,11 +79,11 @@ def test_a_seed_fixes_a_batch_which_may_be_changed(case: str) -> None:
     environment = make(case)
     one, other = (environment.sample(400, np.random.default_rng(seed)) for seed in (0, 1))
     spoiled = environment.sample(400, np.random.default_rng(0))
-    for part in sw.Batch.__struct_fields__:
+    for part in research.Batch.__struct_fields__:
         if (array := getattr(spoiled, part)) is not None:
             array[:] = 7
     for same in (draw(case), environment.sample(400, np.random.default_rng(0))):
-        for part in sw.Batch.__struct_fields__:
+        for part in research.Batch.__struct_fields__:
             np.testing.assert_array_equal(getattr(one, part), getattr(same, part), err_msg=part)
     assert np.array_equal(one.contexts, other.contexts) == (case in ("pima", "heart"))
     cascade = environment.cascade

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise import research
 from stopwise.policies.contextual import Contextual
 from stopwise.research.experiments.simulate import measure
 from stopwise.service.learner import Learner
@@ -17,11 +18,11 @@ N = 30
 COSTS = (0.05, 0.15, 0.2)
 CASCADE = sw.Cascade(COSTS)
 ARMS = {"arms": [[1, 0, -1], [3, 2, 0], [6, 6, 0]], "label": [9, 9, 0]}
-BATCH = sw.LogisticArms(CASCADE, **ARMS).sample(N, np.random.default_rng(3))
+BATCH = research.LogisticArms(CASCADE, **ARMS).sample(N, np.random.default_rng(3))
 assert BATCH.outputs is not None
 OUTPUTS = BATCH.outputs
 DIFFER = np.stack([OUTPUTS[:, i] != OUTPUTS[:, j] for i, j in CASCADE.pairs()], axis=1)
-PAIRS = sw.Batch(
+PAIRS = research.Batch(
     *(BATCH.contexts, BATCH.disagreement, BATCH.optimal, BATCH.margins),
     differ=DIFFER.astype(np.uint8),
 )

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import stopwise as sw
+from stopwise import research
 from stopwise.policies.base import CHUNK, MAX_ARMS
 from stopwise.policies.contextual import Contextual
 from tests.helpers import archive
@@ -20,7 +21,7 @@ from tests.helpers.archive import assert_same
 State = dict[str, NDArray[Any]]
 
 CASCADE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])
-WORLD = sw.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0]).sample(
+WORLD = research.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0]).sample(
     300, np.random.default_rng(11)
 )
 USS_PD = {"features": sw.Polynomial(degree=1), "forced_rounds": 20, "sigma": 0.002}
@@ -60,23 +61,23 @@ def decides_by_truth(policy: sw.Policy) -> bool:
     return bool(policy.needs_truth) and not needs_label(policy)
 
 
-def truth(t: int, batch: sw.Batch = WORLD) -> sw.Truth:
+def truth(t: int, batch: research.Batch = WORLD) -> research.Truth:
     assert batch.labels is not None
-    return sw.Truth(int(batch.labels[t]), int(batch.optimal[t]), batch.disagreement[t])
+    return research.Truth(int(batch.labels[t]), int(batch.optimal[t]), batch.disagreement[t])
 
 
-def decide(policy: Any, t: int, batch: sw.Batch = WORLD) -> sw.Decision:
+def decide(policy: Any, t: int, batch: research.Batch = WORLD) -> sw.Decision:
     given = [truth(t, batch)] if decides_by_truth(policy) else []
     return policy.decide(batch.contexts[t], *given)
 
 
-def observe(policy: Any, t: int, stop: int, batch: sw.Batch = WORLD, **more: Any) -> None:
+def observe(policy: Any, t: int, stop: int, batch: research.Batch = WORLD, **more: Any) -> None:
     assert batch.outputs is not None
     given = [truth(t, batch)] if needs_label(policy) else []
     policy.observe(batch.contexts[t], batch.outputs[t, : stop + 1].tolist(), *given, **more)
 
 
-def live(policy: Any, start: int, end: int, batch: sw.Batch = WORLD) -> list[int]:
+def live(policy: Any, start: int, end: int, batch: research.Batch = WORLD) -> list[int]:
     """Play rounds by decide and observe, or observe_disagreements where outputs are unknown."""
     stops: list[int] = []
     for t in range(start, end):
@@ -97,7 +98,7 @@ def live(policy: Any, start: int, end: int, batch: sw.Batch = WORLD) -> list[int
     return stops
 
 
-def at_once(policy: Any, batch: sw.Batch, start: int, end: int) -> list[int]:
+def at_once(policy: Any, batch: research.Batch, start: int, end: int) -> list[int]:
     """Play the same rounds by run or run_disagreements."""
     part = slice(start, end)
     run = policy.run if batch.differ is None else policy.run_disagreements
@@ -148,7 +149,7 @@ def test_any_hashable_output_means_the_same(name: str) -> None:
     for yes, no in ANSWERS:
         policy = make(name)
         for outputs in ([yes, no, yes], [yes, yes, no], [no, no], [yes]):
-            right = [sw.Truth(label=yes)] if needs_label(policy) else []
+            right = [research.Truth(label=yes)] if needs_label(policy) else []
             given = iter(outputs) if yes is True else outputs  # what can be read only once too
             policy.observe([0.5, -0.5], given, *right)
         states.append(policy.state())
@@ -184,10 +185,14 @@ def test_the_truth_is_taken_only_where_it_is_needed(name: str) -> None:
         with pytest.raises(sw.errors.TruthRequiredError):
             policy.run_disagreements(WORLD.contexts, np.zeros((len(WORLD.contexts), 3)))
     for ask, needed, other in (
-        (policy.decide, decides_by_truth(policy), sw.Truth(label=1)),
-        (lambda x, *t: policy.observe(x, [0, 1], *t), needs_label(policy), sw.Truth(optimal=1)),
+        (policy.decide, decides_by_truth(policy), research.Truth(label=1)),
+        (
+            lambda x, *t: policy.observe(x, [0, 1], *t),
+            needs_label(policy),
+            research.Truth(optimal=1),
+        ),
     ):
-        for given in [(), (None,), (sw.Truth(),), (other,)] if needed else [(truth(0),)]:
+        for given in [(), (None,), (research.Truth(),), (other,)] if needed else [(truth(0),)]:
             with pytest.raises(sw.errors.TruthRequiredError if needed else TypeError):
                 ask(x, *given)
     assert policy.rounds == 0
@@ -218,14 +223,14 @@ def test_decisions_of_a_batch_equal_single_ones(name: str) -> None:
         assert_same(single.state(), many.state())
 
 
-def some_rounds(cascade: sw.Cascade, given: str, n: int = 160) -> sw.Batch:
+def some_rounds(cascade: sw.Cascade, given: str, n: int = 160) -> research.Batch:
     """Return rounds with their outputs or disagreements, and a truth that is not theirs."""
     n_arms = cascade.n_arms
     rng = np.random.default_rng([1, n_arms])
     labels = rng.integers(2, size=n)
     outputs = labels[:, None] ^ (rng.random((n, n_arms)) < rng.uniform(0.02, 0.12, n_arms))
     differ = np.stack([outputs[:, i] != outputs[:, j] for i, j in cascade.pairs()], axis=1)
-    return sw.Batch(
+    return research.Batch(
         rng.uniform(-1, 1, (n, 2)),
         disagreement=rng.uniform(0.0, 0.4, (n, n_arms, n_arms)),
         optimal=rng.integers(n_arms, size=n),
@@ -399,7 +404,7 @@ def test_a_failing_call_changes_nothing(name: str) -> None:
     policy = make(name)
     live(policy, 0, 40)
     before = copy.deepcopy(policy.state())
-    label = [sw.Truth(label=1)] if needs_label(policy) else []
+    label = [research.Truth(label=1)] if needs_label(policy) else []
     every = {"labels": [0, 0], "optimal": [0, 0], "disagreement": np.zeros((2, 3, 3))}
     known = {key: every[key] for key in policy.needs_truth}
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise import research
 
 FILE = Path(__file__).parents[2] / "examples" / "own_policy.py"
 CASCADE = sw.Cascade([0.05, 0.15, 0.2])
-WORLD = sw.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0])
+WORLD = research.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0])
 
 
 @pytest.fixture(scope="module")

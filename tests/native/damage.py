@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import stopwise as sw
+from stopwise import research
 from stopwise.policies.contextual import Contextual
 from tests.helpers import archive
 
@@ -28,7 +29,7 @@ NEW: dict[str, Callable[[], Contextual]] = {
     "until explored": lambda: sw.USSPD(TWO, context_dim=2, forced_rounds="auto"),
     "uss-pd-ridge": lambda: sw.USSPDRidge(TWO, sw.Polynomial(2), 2, lam=0.3, sigma=0.02),
     "thompson": lambda: sw.Thompson(THREE, context_dim=2, forced_rounds=4),
-    "supervised": lambda: sw.Supervised(TWO, context_dim=2, forced_rounds=4, sigma=0.02),
+    "supervised": lambda: research.Supervised(TWO, context_dim=2, forced_rounds=4, sigma=0.02),
     "labels": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02, labels=0.5),
     "missing labels": lambda: sw.USSLaplace(THREE, sw.Polynomial(1), 2, labels=0.9),
     "explored rounds": lambda: sw.USSPD(THREE, STAGES, 1, forced_rounds=4, sigma=0.02, explore=0.3),
@@ -74,7 +75,7 @@ def live(
         if staged:
             descent.learn()
         elif policy.needs_truth:
-            policy.observe(x, outputs, sw.Truth(label=False))
+            policy.observe(x, outputs, research.Truth(label=False))
         else:
             request = policy.observe(x, outputs, rule_stop=decision.rule_stop)
         asked = name == "missing labels" and request is not None and t % 3 > 0

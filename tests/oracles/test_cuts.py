@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 import stopwise as sw
+from stopwise import research
 from stopwise.research.environments.realizable import cut_weights, cuts
 
 Floats = NDArray[np.float64]
@@ -81,7 +82,7 @@ def test_drawn_outputs_disagree_as_theta_says_pair_by_pair(n_arms: int) -> None:
     theta = np.column_stack(
         [rng.uniform(-1.8, -1.4, len(cascade.pairs())), np.full(len(cascade.pairs()), 1.0)]
     )
-    batch = sw.Realizable(cascade, list(theta)).sample(60_000, rng)
+    batch = research.Realizable(cascade, list(theta)).sample(60_000, rng)
     assert batch.outputs is not None
     order = np.argsort(batch.contexts[:, 1])
     p = 1 / (1 + np.exp(-batch.contexts @ theta.T / np.sqrt(2)))

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 import stopwise as sw
+from stopwise import research
 from stopwise.errors import InvalidParameterError
 from stopwise.research.environments.base import Batch
 from stopwise.research.experiments.runs import built
@@ -98,7 +99,7 @@ def test_the_optimal_arm_of_random_worlds_is_that_of_brute_force(seed: int) -> N
     theta = np.column_stack(
         [rng.uniform(-1.8, -1.4, len(cascade.pairs())), np.full(len(cascade.pairs()), 1.0)]
     )
-    world = sw.Realizable(cascade, list(theta))
+    world = research.Realizable(cascade, list(theta))
     check(cascade, world.sample(2000, rng))
 
 
@@ -120,7 +121,7 @@ def test_a_stop_loses_its_signed_pseudo_regret_by_the_answers_of_the_optimal_arm
 def test_contexts_without_an_optimal_arm_are_drawn_again_and_the_others_stay() -> None:
     cascade = sw.Cascade([0.1, 0.15, 0.15])
     theta = [[-1.2, 1.5], [-1.8, 1.5], [-2.0, 1.5]]
-    world = sw.Realizable(cascade, theta)
+    world = research.Realizable(cascade, theta)
     x, p = world._draw(4000, np.random.default_rng(3))
     table = world._table(p)
     good = can_be_optimal(cascade, table, first_candidates(cascade, table))
@@ -131,6 +132,6 @@ def test_contexts_without_an_optimal_arm_are_drawn_again_and_the_others_stay() -
 
 def test_a_world_in_which_no_arm_can_be_optimal_is_refused() -> None:
     """The third arm costs 1.2 more than the first: no labels make up for that."""
-    world = sw.Realizable(sw.Cascade([0.1, 0.6, 0.6]), [[0.7, 0.0], [0.7, 0.0], [0.8, 0.0]])
+    world = research.Realizable(sw.Cascade([0.1, 0.6, 0.6]), [[0.7, 0.0], [0.7, 0.0], [0.8, 0.0]])
     with pytest.raises(InvalidParameterError, match="an arm that can be optimal"):
         world.sample(10, np.random.default_rng(0))

@@ -13,6 +13,7 @@ import pytest
 from typer.main import get_command
 
 import stopwise as sw
+from stopwise import research
 from stopwise.cli.main import app
 from stopwise.engine import native
 from stopwise.policies.contextual import Contextual
@@ -56,6 +57,9 @@ def test_names_of_the_package_exist() -> None:
     found = mentions(r"\bsw\.([A-Za-z_]\w*)")
     assert len(found) > 100
     assert [(page, name) for page, name in found if not hasattr(sw, name)] == []
+    found = mentions(r"\bresearch\.([A-Za-z_]\w*)")
+    assert len(found) > 20
+    assert [(page, name) for page, name in found if not hasattr(research, name)] == []
 
 
 def test_files_exist() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise import research
 from stopwise.research.theory.regret import pseudo_regret
 
 CASCADE = sw.Cascade([0.05, 0.2, 0.1])
@@ -13,7 +14,7 @@ SLOPES = np.array([[-1.0, 1.6, 0.2], [-1.0, 1.6, 0.0], [-2.0, 1.4, 0.0]]) * np.s
 def regret(half_life: float | None, seed: int, changes: bool, periods: int) -> float:
     """Of periods of 5,000 rounds; with ``changes``, the slope of disagreement turns after each."""
     turned = SLOPES * [1, -1, 1]
-    worlds = [sw.Realizable(CASCADE, list(theta), degree=1) for theta in (SLOPES, turned)]
+    worlds = [research.Realizable(CASCADE, list(theta), degree=1) for theta in (SLOPES, turned)]
     random = np.random.default_rng(seed)
     policy = sw.USSLaplace(CASCADE, context_dim=2, half_life=half_life)
     total = 0.0

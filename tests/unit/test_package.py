@@ -1,34 +1,98 @@
-"""The package itself: cheap to import, every public name in its place."""
+"""The package itself: cheap to import, every public name in its module, research left alone."""
 
+import ast
+import compileall
 import json
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 import stopwise as sw
+from stopwise import research
+from stopwise.engine import native
 
-INIT = Path(str(sw.__file__))
-FRESH = f"""
+PACKAGE = Path(str(sw.__file__)).parent
+IMPORT = """
 import json, sys
-sys.path.insert(0, {str(INIT.parents[1])!r})
-before = set(sys.modules)
 import stopwise
-imported = sorted(set(sys.modules) - before)
-json.dump([imported, {{name: repr(getattr(stopwise, name)) for name in dir(stopwise)}}], sys.stdout)
+json.dump(sorted(sys.modules), sys.stdout)
+"""
+RESOLVE = """
+import json, sys
+import stopwise, stopwise.research
+for package in stopwise, stopwise.research:
+    for name in dir(package):
+        getattr(package, name)
+json.dump([stopwise.__file__, dir(stopwise), dir(stopwise.research)], sys.stdout)
+"""
+USE = """
+import json, sys
+from importlib import import_module
+from pkgutil import walk_packages
+import stopwise as sw
+for part in "service", "proxy", "client":
+    package = import_module(f"stopwise.{part}")
+    for module in walk_packages(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
+policy = sw.load(sys.argv[1])
+policy.observe([0.5], [0, 1])
+json.dump(sorted(sys.modules), sys.stdout)
 """
 
 
-def test_importing_the_package_imports_nothing_heavy_and_every_public_name_resolves() -> None:
-    done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, check=True)
-    imported, resolved = json.loads(done.stdout)
+def output(*arguments: str) -> Any:
+    """Return what a new interpreter prints, as JSON."""
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    imported = {name.partition(".")[0] for name in output("-c", IMPORT)}
     assert "stopwise" in imported
-    heavy = {"numpy", "scipy", "sklearn", "matplotlib", "msgspec"}
-    assert not heavy & {name.partition(".")[0] for name in imported}
-    assert set(resolved) == set(dir(sw))
-    assert {"Cascade", "USSPD", "load", "simulate", "__version__"} <= set(resolved)
+    assert not imported & {"numpy", "scipy", "sklearn", "matplotlib", "msgspec"}
+
+
+def test_policies_and_the_service_do_not_import_research(tmp_path: Path) -> None:
+    sw.USSPD(sw.Cascade([0.1, 0.2]), context_dim=1).save(tmp_path / "policy")
+    imported = output("-c", USE, str(tmp_path / "policy"))
+    assert {"stopwise.policies.uss_pd", "stopwise.service.serve"} <= set(imported)
+    assert [name for name in imported if name.startswith("stopwise.research")] == []
+
+
+@pytest.mark.parametrize("package", [sw, research])
+def test_lazy_names_are_those_that_type_checkers_see(package: ModuleType) -> None:
+    tree = ast.parse(Path(str(package.__file__)).read_text("utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert all(len(node.names) == 1 for node in imports)
+    seen = {node.names[0].asname: node.module for node in imports}
+    assert seen == package._MODULES
+    assert set(dir(package)) - {"errors", "__version__"} == set(seen)
+
+
+def test_a_package_without_sources_resolves_every_public_name(tmp_path: Path) -> None:
+    copy = tmp_path / "stopwise"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.cpp", "*.h"))
+    shutil.copy(str(native.__file__), copy / "engine")
+    assert compileall.compile_dir(copy, quiet=1, legacy=True)
+    for source in copy.rglob("*.py"):
+        source.unlink()
+    libraries = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    path = [str(tmp_path), *libraries]
+    # -S: without site, the hook of the editable installation does not find the sources.
+    resolved = output("-S", "-c", f"import sys; sys.path += {path}\n{RESOLVE}")
+    file, names, names_of_research = resolved
+    assert file == str(copy / "__init__.pyc")
+    assert names == dir(sw)
+    assert names_of_research == dir(research)
+    assert {"Cascade", "USSPD", "load", "simulate", "errors", "__version__"} <= set(names)
 
 
 def test_errors_and_warnings_are_in_their_module_only() -> None:
@@ -37,9 +101,10 @@ def test_errors_and_warnings_are_in_their_module_only() -> None:
     assert not any(hasattr(sw, name) for name in public)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'USSPDD'"):
-        sw.USSPDD  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+@pytest.mark.parametrize("package", [sw, research])
+def test_an_unknown_name_is_an_attribute_error(package: ModuleType) -> None:
+    with pytest.raises(AttributeError, match=f"'{package.__name__}' has no attribute 'USSPDD'"):
+        package.USSPDD  # noqa: B018
 
 
 def test_the_version_is_that_of_the_project() -> None:

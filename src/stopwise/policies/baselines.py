@@ -91,8 +91,9 @@ class Oracle(PrivilegedPolicy):
     Examples
     --------
     >>> import stopwise as sw
-    >>> policy = sw.Oracle(sw.Cascade(costs=[0.1, 0.2]))
-    >>> policy.decide(None, sw.Truth(optimal=1)).stop
+    >>> from stopwise import research
+    >>> policy = research.Oracle(sw.Cascade(costs=[0.1, 0.2]))
+    >>> policy.decide(None, research.Truth(optimal=1)).stop
     1
     >>> policy.run([[0.5], [0.7]], optimal=[1, 0]).tolist()
     [1, 0]
@@ -120,8 +121,9 @@ class Clairvoyant(PrivilegedPolicy):
     Examples
     --------
     >>> import stopwise as sw
-    >>> policy = sw.Clairvoyant(sw.Cascade(costs=[0.1, 0.2]))
-    >>> policy.decide(None, sw.Truth(disagreement=[[0.0, 0.1], [0.1, 0.0]])).stop
+    >>> from stopwise import research
+    >>> policy = research.Clairvoyant(sw.Cascade(costs=[0.1, 0.2]))
+    >>> policy.decide(None, research.Truth(disagreement=[[0.0, 0.1], [0.1, 0.0]])).stop
     0
     """
 

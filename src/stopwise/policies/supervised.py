@@ -28,10 +28,11 @@ class Supervised(ConfidencePolicy):
     Examples
     --------
     >>> import stopwise as sw
-    >>> policy = sw.Supervised(sw.Cascade(costs=[0.01, 0.3]), context_dim=2, forced_rounds=20)
+    >>> from stopwise import research
+    >>> policy = research.Supervised(sw.Cascade(costs=[0.01, 0.3]), context_dim=2, forced_rounds=20)
     >>> for _ in range(40):
     ...     stop = policy.decide([0.5, 1.0]).stop
-    ...     policy.observe([0.5, 1.0], ["spam", "spam"][: stop + 1], sw.Truth(label="spam"))
+    ...     policy.observe([0.5, 1.0], ["spam", "spam"][: stop + 1], research.Truth(label="spam"))
     >>> policy.decide([0.5, 1.0]).stop
     0
     """

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise import research
 from stopwise.research.theory.dominance import first_candidates
 
 THREE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])
@@ -33,19 +34,19 @@ def test_fixed_depth_by_name_or_number() -> None:
 def test_the_clairvoyant_continues_at_a_tie() -> None:
     p = np.zeros((3, 3))
     p[0, 1] = THREE.gaps[0, 1]
-    assert sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p)).stop == 1
+    assert research.Clairvoyant(THREE).decide(0.0, research.Truth(disagreement=p)).stop == 1
     p[0, 1] -= 1e-11
-    assert sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p)).stop == 0
+    assert research.Clairvoyant(THREE).decide(0.0, research.Truth(disagreement=p)).stop == 0
     p[0, 2] = p[1, 2] = 1.0
-    assert sw.Clairvoyant(THREE).decide(0.0, sw.Truth(disagreement=p)).stop == 2
+    assert research.Clairvoyant(THREE).decide(0.0, research.Truth(disagreement=p)).stop == 2
 
 
 def test_a_tie_for_the_optimal_arm_is_one_for_the_clairvoyant() -> None:
     cascade = sw.Cascade([0.2, 0.4, 0.6])  # 0.4 + 0.6 is 1 but for rounding
     p = np.array([[[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]])
-    clairvoyant = sw.Clairvoyant(cascade)
+    clairvoyant = research.Clairvoyant(cascade)
     assert first_candidates(cascade, p).tolist() == [2]
-    assert clairvoyant.decide(0.0, sw.Truth(disagreement=p[0])).stop == 2
+    assert clairvoyant.decide(0.0, research.Truth(disagreement=p[0])).stop == 2
     assert clairvoyant.run([[0.0]], disagreement=p).tolist() == [2]
 
 
@@ -62,7 +63,7 @@ TRUTHS: list[tuple[str, Any, str]] = [
 
 
 def test_an_impossible_truth_is_refused() -> None:
-    oracle, clairvoyant = sw.Oracle(THREE), sw.Clairvoyant(THREE)
+    oracle, clairvoyant = research.Oracle(THREE), research.Clairvoyant(THREE)
     for name, given, message in TRUTHS:
         policy = oracle if name == "optimal" else clairvoyant
         with pytest.raises(sw.errors.InvalidInputError, match=message):
@@ -70,12 +71,12 @@ def test_an_impossible_truth_is_refused() -> None:
     one: list[dict[str, Any]] = [{"optimal": 3}, {"optimal": 0.5}, {"disagreement": np.eye(2)}]
     for truth in one:
         with pytest.raises(sw.errors.InvalidInputError):
-            (oracle if "optimal" in truth else clairvoyant).decide(0.0, sw.Truth(**truth))
+            (oracle if "optimal" in truth else clairvoyant).decide(0.0, research.Truth(**truth))
     assert oracle.rounds == clairvoyant.rounds == 0
 
 
 def test_privileged_policies_need_no_outputs_and_check_those_they_get() -> None:
-    oracle = sw.Oracle(THREE)
+    oracle = research.Oracle(THREE)
     assert oracle.run(np.zeros((3, 1)), optimal=np.array([2.0, 0.0, 1.0])).tolist() == [2, 0, 1]
     for call in (oracle.run, oracle.run_disagreements):
         with pytest.raises(sw.errors.InvalidOutputsError):
@@ -84,9 +85,9 @@ def test_privileged_policies_need_no_outputs_and_check_those_they_get() -> None:
 
 
 def test_the_supervised_comparator_estimates_errors_of_arms() -> None:
-    policy = sw.Supervised(sw.Cascade([0.1, 0.3]), context_dim=1, forced_rounds=0, ridge=1e-9)
+    policy = research.Supervised(sw.Cascade([0.1, 0.3]), context_dim=1, forced_rounds=0, ridge=1e-9)
     for t in range(40):
-        policy.observe([1.0], [t % 4 == 0, True], sw.Truth(label=True))
+        policy.observe([1.0], [t % 4 == 0, True], research.Truth(label=True))
     first, second = (policy.learner.theta(arm) for arm in (0, 1))
     assert first is not None
     assert second is not None
@@ -95,4 +96,4 @@ def test_the_supervised_comparator_estimates_errors_of_arms() -> None:
     with pytest.raises(sw.errors.InvalidParameterError, match="arms, not pairs"):
         policy.theta(0, 1)
     with pytest.raises(sw.errors.InvalidParameterError, match="one feature map"):
-        sw.Supervised(THREE, sw.PerStage([sw.Identity(), sw.Identity()]), 2)
+        research.Supervised(THREE, sw.PerStage([sw.Identity(), sw.Identity()]), 2)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise import research
 from tests.helpers.archive import assert_same
 
 CASCADE = sw.Cascade([0.02, 0.1, 0.15], names=["rule", "model", "expert"])
-WORLD = sw.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0]).sample(
+WORLD = research.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0]).sample(
     300, np.random.default_rng(5)
 )
 assert WORLD.outputs is not None
@@ -97,7 +98,7 @@ def test_misuse_is_refused_and_changes_nothing() -> None:
     other.learn()
     assert policy.rounds == 2
     with pytest.raises(sw.errors.TruthRequiredError):
-        sw.Oracle(CASCADE).start([0.1, 0.2])
+        research.Oracle(CASCADE).start([0.1, 0.2])
 
 
 EXPLORING = {"forced_rounds": 20, "sigma": 0.02, "explore": 0.2, "seed": 2}

@@ -111,7 +111,7 @@ class Heart(Tabular):
     --------
     >>> import stopwise as sw
     >>> cascade = sw.Cascade(costs=[0.1, 0.2, 0.2])
-    >>> sw.simulate(sw.FixedDepth(cascade), sw.Heart(cascade), rounds=3, seed=0).stops.tolist()
+    >>> sw.simulate(sw.FixedDepth(cascade), Heart(cascade), rounds=3, seed=0).stops.tolist()
     [2, 2, 2]
     """
 

@@ -62,8 +62,9 @@ def simulate(
     Examples
     --------
     >>> import stopwise as sw
+    >>> from stopwise import research
     >>> cascade = sw.Cascade(costs=[0.1, 0.3])
-    >>> env = sw.Realizable(cascade, {(0, 1): [-3.0, 2.0]})
+    >>> env = research.Realizable(cascade, {(0, 1): [-3.0, 2.0]})
     >>> run = sw.simulate(sw.USSPD(cascade, context_dim=2), env, rounds=200, seed=1)
     >>> run.stops.shape, bool(run.regret[-1] >= 0)
     ((200,), True)
@@ -83,10 +84,11 @@ def measure(policy: Policy, batch: Batch, progress: Progress = no_progress) -> R
     Examples
     --------
     >>> import numpy as np, stopwise as sw
+    >>> from stopwise import research
     >>> cascade = sw.Cascade(costs=[0.1, 0.3])
-    >>> env = sw.Realizable(cascade, {(0, 1): [-3.0, 2.0]})
+    >>> env = research.Realizable(cascade, {(0, 1): [-3.0, 2.0]})
     >>> batch = env.sample(100, np.random.default_rng(1))
-    >>> float(measure(sw.Oracle(cascade), batch).regret[-1])
+    >>> float(measure(research.Oracle(cascade), batch).regret[-1])
     0.0
     """
     truth = {name: getattr(batch, name) for name in policy.needs_truth}

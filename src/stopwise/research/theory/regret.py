@@ -45,7 +45,7 @@ def regret(cascade: Cascade, error_rates: ArrayLike, stops: ArrayLike) -> Floats
 def pseudo_regret(
     cascade: Cascade, disagreement: Floats, optimal: ArrayLike, stops: ArrayLike
 ) -> Floats:
-    """Return |C_I − C_i*| + p_{i* I} of every round, an upper bound on its regret.
+    """Return ``|C_I − C_i*| + p_{i* I}`` of every round, an upper bound on its regret.
 
     For settings that fix disagreement probabilities but no error rates (the paper, caption of the
     figure on the realizable setting). ``disagreement`` is (n, K, K), read in the upper triangle.
@@ -64,11 +64,11 @@ def pseudo_regret(
 def signed_pseudo_regret(
     cascade: Cascade, disagreement: Floats, optimal: ArrayLike, stops: ArrayLike
 ) -> Floats:
-    """Return C_I − C_i* + p_{i* I} of every round, the tighter upper bound on its regret.
+    """Return ``C_I − C_i* + p_{i* I}`` of every round, the tighter upper bound on its regret.
 
     The paper's text on the realizable setting defines it so: stopping early saves its cost. It is
     the regret itself if the label is the answer of arm i*, and then never negative where i* is best
-    (`stopwise.research.theory.dominance.can_be_optimal`).
+    (`can_be_optimal`).
 
     Examples
     --------

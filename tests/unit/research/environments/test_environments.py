@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise import research
 from stopwise.research.data import load_table
 from stopwise.research.environments.tabular import standardised
 from stopwise.research.environments.training import fit_logistic
@@ -26,10 +27,10 @@ def mu(z: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-z))
 
 
-def drawing(*drawn: Any) -> sw.Environment:
+def drawing(*drawn: Any) -> research.Environment:
     """Return an environment that draws just this."""
 
-    class Stated(sw.BinaryArms):
+    class Stated(research.BinaryArms):
         cascade, context_dim = TWO, 1
 
         def draw(self, rounds: int, random: np.random.Generator) -> Any:
@@ -38,24 +39,24 @@ def drawing(*drawn: Any) -> sw.Environment:
     return Stated()
 
 
-def tabular(columns: Any) -> sw.Environment:
-    return sw.Tabular(TWO, [[0.0, 1.0], [1.0, 0.5]], [0, 1], columns_per_arm=columns)
+def tabular(columns: Any) -> research.Environment:
+    return research.Tabular(TWO, [[0.0, 1.0], [1.0, 0.5]], [0, 1], columns_per_arm=columns)
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: sw.LogisticArms(TWO, [[1.0, 2.0]], [1.0, 2.0]), "for each of 2 arms"),
-        (lambda: sw.LogisticArms(TWO, [[1.0, 0.0]] * 2, [1.0]), "label must be"),
-        (lambda: sw.LogisticArms(TWO, [[1.0, 0.0], [np.inf, 0.0]], [1.0, 0.0]), "finite"),
-        (lambda: sw.Realizable(THREE, {(0, 1): [1.0], (0, 2): [1.0]}), "each of the pairs"),
-        (lambda: sw.Realizable(THREE, [[1.0, 0.0], [1.0], [1.0]]), "theta must be"),
-        (lambda: sw.Realizable(TWO, [[0.0, np.nan]]), "finite"),
-        (lambda: sw.Realizable(TWO, [[1.0] * 5], degree=2), "theta needs vectors of"),
-        (lambda: sw.Realizable(TWO, [[1.0] * 5], degree=0), "degree"),
-        (lambda: sw.Realizable(TWO, [[1.0, 1.0]], margin=-0.1), "margin"),
-        (lambda: sw.Synthetic(TWO), "C must be a flat list of 2 numbers"),
-        (lambda: sw.Synthetic(TWO, C=(1.0, 1.0), samples=0), "samples"),
+        (lambda: research.LogisticArms(TWO, [[1.0, 2.0]], [1.0, 2.0]), "for each of 2 arms"),
+        (lambda: research.LogisticArms(TWO, [[1.0, 0.0]] * 2, [1.0]), "label must be"),
+        (lambda: research.LogisticArms(TWO, [[1.0, 0.0], [np.inf, 0.0]], [1.0, 0.0]), "finite"),
+        (lambda: research.Realizable(THREE, {(0, 1): [1.0], (0, 2): [1.0]}), "each of the pairs"),
+        (lambda: research.Realizable(THREE, [[1.0, 0.0], [1.0], [1.0]]), "theta must be"),
+        (lambda: research.Realizable(TWO, [[0.0, np.nan]]), "finite"),
+        (lambda: research.Realizable(TWO, [[1.0] * 5], degree=2), "theta needs vectors of"),
+        (lambda: research.Realizable(TWO, [[1.0] * 5], degree=0), "degree"),
+        (lambda: research.Realizable(TWO, [[1.0, 1.0]], margin=-0.1), "margin"),
+        (lambda: research.Synthetic(TWO), "C must be a flat list of 2 numbers"),
+        (lambda: research.Synthetic(TWO, C=(1.0, 1.0), samples=0), "samples"),
         (lambda: load_table("iris"), "there are pima, heart"),
         (lambda: tabular([0, 1]), "columns_per_arm"),
         (lambda: tabular([1, 3]), "columns_per_arm"),
@@ -71,9 +72,9 @@ def tabular(columns: Any) -> sw.Environment:
         (lambda: drawing([[0]], [[0, 1.1]], [1]), "from 0 to 1 as says_one"),
         (lambda: drawing([[0]], [[0, 1]], [-0.1]), "from 0 to 1 as is_one"),
         # p = 0.1, 0.1 and 0.5: p₁₂ > p₀₁ + p₀₂
-        (lambda: sw.Realizable(THREE, [[-3.1, 0], [-3.1, 0], [0, 0]]), r"1 of 1 .*0\.5\]"),
+        (lambda: research.Realizable(THREE, [[-3.1, 0], [-3.1, 0], [0, 0]]), r"1 of 1 .*0\.5\]"),
         # p = μ(−1.4) ≈ 0.2 < 0.3 everywhere: ξ(x) is about 0.1
-        (lambda: sw.Realizable(TWO, [[-2.0, 0.0]], margin=0.2), "only 0 of 1000 contexts"),
+        (lambda: research.Realizable(TWO, [[-2.0, 0.0]], margin=0.2), "only 0 of 1000 contexts"),
     ],
 )
 def test_an_environment_that_cannot_be_is_refused(build: Callable[[], Any], message: str) -> None:
@@ -83,13 +84,13 @@ def test_an_environment_that_cannot_be_is_refused(build: Callable[[], Any], mess
 
 def test_an_unknown_environment_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(sw.errors.UnknownEnvironmentError) as caught:
-        sw.make_environment("pimas", TWO)
-    assert all(name in str(caught.value) for name in sw.ENVIRONMENTS)
+        research.make_environment("pimas", TWO)
+    assert all(name in str(caught.value) for name in research.ENVIRONMENTS)
 
 
 def test_logistic_arms_draw_contexts_then_independent_answers_then_labels() -> None:
     arms, right = np.array([[1.0, 2, 0], [-3, 1, 1], [0, 0, -2]]), np.array([5, 0, 0.5])
-    environment = sw.LogisticArms(THREE, given := arms.copy(), right)
+    environment = research.LogisticArms(THREE, given := arms.copy(), right)
     given[:] = 0  # the environment has weights of its own
     batch, same = environment.sample(50, generator(1)), generator(1)
     assert batch.error_rates is not None
@@ -108,9 +109,11 @@ def test_logistic_arms_draw_contexts_then_independent_answers_then_labels() -> N
 
 
 def test_extreme_weights_make_certain_answers_not_overflow() -> None:
-    arms = sw.LogisticArms(TWO, [[1e6, 1e6], [-1e6, -1e6]], [1e6, 1e6]).sample(50, generator())
+    arms = research.LogisticArms(TWO, [[1e6, 1e6], [-1e6, -1e6]], [1e6, 1e6]).sample(
+        50, generator()
+    )
     assert np.isfinite(arms.disagreement).all()
-    pairs = sw.Realizable(TWO, {(0, 1): [-3000.0, 1.0]}).sample(50, generator())
+    pairs = research.Realizable(TWO, {(0, 1): [-3000.0, 1.0]}).sample(50, generator())
     assert (pairs.disagreement[:, 0, 1] < 1e-300).all()
     assert (pairs.optimal == 0).all()
 
@@ -120,7 +123,9 @@ def test_realizable_is_logistic_in_what_a_policy_sees(degree: int | None) -> Non
     map_ = sw.Identity() if degree is None else sw.Polynomial(degree)
     features = sw.USSPD(THREE, features=map_, context_dim=2).features
     theta = generator(1).normal(size=(3, features.n_features)) * 0.5
-    environment = sw.Realizable(THREE, dict(zip(THREE.pairs(), theta, strict=True)), degree=degree)
+    environment = research.Realizable(
+        THREE, dict(zip(THREE.pairs(), theta, strict=True)), degree=degree
+    )
     assert environment.context_dim == 2
     batch = environment.sample(60, generator(2))
     assert np.abs(batch.contexts).max() <= 1
@@ -134,8 +139,8 @@ def test_realizable_is_logistic_in_what_a_policy_sees(degree: int | None) -> Non
 
 def test_a_margin_redraws_contexts_and_nothing_else() -> None:
     theta = [[-2.5, 3.0], [-2.5, 3.5], [-2.0, 3.0]]
-    free = sw.Realizable(THREE, theta).sample(4000, generator())
-    left = sw.Realizable(THREE, theta, margin=0.1).sample(4000, generator())
+    free = research.Realizable(THREE, theta).sample(4000, generator())
+    left = research.Realizable(THREE, theta, margin=0.1).sample(4000, generator())
     clear = np.array([_decided_by(p) for p in free.disagreement])
     assert 0.2 < np.mean(clear >= 0.1) < 0.9
     assert min(_decided_by(p) for p in left.disagreement) >= 0.1
@@ -158,7 +163,7 @@ def _decided_by(p: np.ndarray) -> float:
 
 
 def test_synthetic_arms_are_classifiers_of_the_monomials_and_each_pass_shows_every_row() -> None:
-    environment = sw.Synthetic(TWO, C=(0.1, 10.0), samples=300)
+    environment = research.Synthetic(TWO, C=(0.1, 10.0), samples=300)
     batch = environment.sample(700, generator())
     assert batch.labels is not None
     assert batch.error_rates is not None
@@ -175,7 +180,8 @@ def test_synthetic_arms_are_classifiers_of_the_monomials_and_each_pass_shows_eve
 
 
 @pytest.mark.parametrize(
-    ("kind", "table", "seen"), [(sw.Pima, "pima", [6, 7, 8]), (sw.Heart, "heart", [7, 10, 12])]
+    ("kind", "table", "seen"),
+    [(research.Pima, "pima", [6, 7, 8]), (research.Heart, "heart", [7, 10, 12])],
 )
 def test_rows_come_in_the_order_of_the_file_and_a_deeper_arm_sees_more_columns(
     kind: Any, table: str, seen: list[int]
@@ -202,7 +208,9 @@ def test_standardised_columns_have_one_spread_and_rows_fit_the_unit_ball() -> No
 def test_tabular_arms_are_classifiers_of_what_they_see() -> None:
     X = generator(5).uniform(-1, 1, (80, 4))
     y = (X.sum(axis=1) + generator(6).normal(size=80) > 0).astype(int)
-    environment = sw.Tabular(THREE, X, y, columns_per_arm=[1, 3, 4], C=[0.5, 1, 2], intercept=False)
+    environment = research.Tabular(
+        THREE, X, y, columns_per_arm=[1, 3, 4], C=[0.5, 1, 2], intercept=False
+    )
     errors = environment.sample(80, generator()).error_rates
     assert errors is not None
     for arm, (columns, C) in enumerate([(1, 0.5), (3, 1.0), (4, 2.0)]):

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise import research
 from stopwise.research.experiments.simulate import Run, measure
 
 CASCADE = sw.Cascade([0.05, 0.1, 0.1])
-ARMS = sw.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0])
+ARMS = research.LogisticArms(CASCADE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0])
 
 
-class Pairs(sw.Realizable):
+class Pairs(research.Realizable):
     """Says which pairs disagree, not what arms answer."""
 
-    def sample(self, rounds: int, random: np.random.Generator) -> sw.Batch:
+    def sample(self, rounds: int, random: np.random.Generator) -> research.Batch:
         batch = super().sample(rounds, random)
         y = batch.outputs
         assert y is not None
@@ -59,7 +60,7 @@ def test_every_policy_plays_every_world_it_can(name: str, world: str) -> None:
 
 @in_both
 def test_the_oracle_has_no_regret(world: str) -> None:
-    run = sw.simulate(sw.Oracle(CASCADE), WORLDS[world], rounds=300)
+    run = sw.simulate(research.Oracle(CASCADE), WORLDS[world], rounds=300)
     assert (run.regret == 0).all()
     assert len(set(run.stops.tolist())) > 1
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stopwise as sw
+from stopwise import research
 from stopwise.errors import InvalidParameterError
 from stopwise.research.experiments.runs import execute
 from stopwise.research.experiments.spec import (
@@ -127,7 +128,7 @@ REFUSED = {
     "strings as names, not {1: 2}": lambda: PolicySpec("uss-ucb", {"a": {1: 2}}),
     "not {1, 2}": lambda: PolicySpec("uss-ucb", {"a": {1, 2}}),
     "seed is no parameter": lambda: PolicySpec("uss-ucb", {"seed": 3}),
-    "no policy is called": lambda: PolicySpec(sw.Pima).build(CASCADE, 2, 0),  # pyright: ignore[reportArgumentType] (wrong on purpose)
+    "no policy is called": lambda: PolicySpec(research.Pima).build(CASCADE, 2, 0),  # pyright: ignore[reportArgumentType] (wrong on purpose)
     "describes no feature map": lambda: PolicySpec("uss-pd", features={"kind": "fourier"}),
     "whose code is not in the file": lambda: PolicySpec(
         "uss-pd", features={"kind": "custom", "name": "mine", "n_features": 2}
