@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stopwise.service.keys import read_keys
+from stopwise.service.http.keys import read_keys
 from tests.cli.conftest import Run
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from examples.proxy_upstreams import Upstream
 from stopwise.proxy.chat import MOST_TOKENS, Answer, read_usage
-from stopwise.service.keys import add_key
+from stopwise.service.http.keys import add_key
 from tests.proxy.harness import MESSAGES, TICKET, Misbehaving, Scripted, proxied, stage, stages
 
 ALL = {"kind": "uss-anchor", "forced_rounds": 1000}  # every stage is asked

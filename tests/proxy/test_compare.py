@@ -10,8 +10,8 @@ import pytest
 from stopwise.proxy.chat import Answer, Chat, StageFailure, Streamed, event
 from stopwise.proxy.compare import Comparison
 from stopwise.proxy.context import REVEALED, Projection, of_answer
+from stopwise.service.domain.errors import RequestError
 from stopwise.service.events import Reported
-from stopwise.service.refusals import Refusal
 
 
 def answer(text: str | None, **message: Any) -> Answer:
@@ -75,7 +75,7 @@ def test_a_round_without_kept_answers_takes_its_classes_as_labels_and_no_text() 
     older = Reported(0, 0, [0, 1], [b"0", b"1"], True, 0.0)  # the log did not keep answers then
     assert compared.label(1, older) == b"1"
     for label in ("billing", "1", 2):
-        with pytest.raises(Refusal, match="were not kept"):
+        with pytest.raises(RequestError, match="were not kept"):
             compared.label(label, older)
 
 

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from examples.proxy_upstreams import Upstream
-from stopwise.service.keys import add_key
+from stopwise.service.http.keys import add_key
 from tests.proxy.harness import MESSAGES, proxied, stages
 
 

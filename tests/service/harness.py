@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from stopwise.service.keys import add_key
+from stopwise.service.http.keys import add_key
 from stopwise.service.serve import free_address, run_service
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings

@@ -54,7 +54,7 @@ def add(
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(metavar="N", help="Most requests per second; more get 429 (too many)."),
+        typer.Option(metavar="N", help="Most requests per second; more are refused."),
     ] = None,
     expires: Annotated[
         str | None,
@@ -71,7 +71,7 @@ def add(
 
         stopwise keys add --name ward --scope decide --cascade triage --rate 100
     """
-    from stopwise.service.keys import add_key
+    from stopwise.service.http.keys import add_key
 
     until = None if expires is None else time.time() + _seconds(expires)
     key, text = add_key(file, name, scope or ["read"], until, rate=rate, cascades=cascade or [])
@@ -88,7 +88,7 @@ def list_(file: File = Path("keys.jsonl")) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from stopwise.service.keys import read_keys
+    from stopwise.service.http.keys import read_keys
 
     headings = ("id", "name", "scopes", "cascades", "rate", "created", "expires")
     table = Table(*headings, box=box.SIMPLE_HEAD, pad_edge=False)
@@ -109,7 +109,7 @@ def revoke(
     file: File = Path("keys.jsonl"),
 ) -> None:
     """Revoke a key. A running service refuses it within a second or two."""
-    from stopwise.service.keys import revoke_key
+    from stopwise.service.http.keys import revoke_key
 
     key = revoke_key(file, id_)
     typer.echo(f"Revoked {key.id} ({key.name}).")

@@ -5,10 +5,10 @@ import math
 import random
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -21,10 +21,18 @@ from stopwise.proxy.shadow_page import ShadowPage
 from stopwise.proxy.shadow_queue import ShadowQueue, ShadowRound
 from stopwise.proxy.turns import UNLIMITED, CannotLearn, Live, Outcome, OverLimit, Turn, play
 from stopwise.proxy.upstream import Relay, new_session
+from stopwise.service.dashboard.pages import Pages
 from stopwise.service.dashboard.views import Proxied
+from stopwise.service.domain.errors import (
+    CascadeFailed,
+    Conflict,
+    RequestError,
+    TooManyRequests,
+    Unavailable,
+)
 from stopwise.service.http.app import App
+from stopwise.service.http.errors import BadRequest, HttpError
 from stopwise.service.http.request import JSON, Request, Response
-from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import LOG
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
@@ -39,8 +47,16 @@ SHADOW = "shadow mode: always this stage"
 _encode = msgspec.json.Encoder().encode
 
 
+class ModelNotFound(HttpError):
+    """The proxy has no cascade of this name."""
+
+    code = "model_not_found"
+
+
 class ProxyApp(App):
     """The service, and a proxy for chat completions in front of its cascades."""
+
+    statuses: ClassVar[Mapping[str, int]] = {**App.statuses, ModelNotFound.code: 404}
 
     def __init__(self, service: Service, settings: Settings, config: configured.Config) -> None:
         super().__init__(service, settings)
@@ -61,8 +77,9 @@ class ProxyApp(App):
         self._reasons: dict[str, str] = {}  # what went wrong with a cascade, as logged last
         self.add("POST", CHAT, self._chat, "chat_completions")
         self.add("GET", MODELS, self._models, "models")
-        shadow = ShadowPage(config, self.pages, self._background)
-        self.pages.proxied = {
+        pages = Pages(self)
+        shadow = ShadowPage(config, pages, self._background)
+        pages.proxied = {
             name: Proxied(
                 in_shadow=one.mode == "shadow",
                 answered_by=one.stage[one.answer_arm].name,
@@ -72,8 +89,7 @@ class ProxyApp(App):
             )
             for name, one in config.cascades.items()
         }
-        page = partial(self.pages.answer, shadow.show)
-        self.add("GET", "/cascades/{name}/shadow", page, "dashboard")
+        pages.add("/cascades/{name}/shadow", shadow.show)
 
     # -- start and stop -----------------------------------------------------------------------
 
@@ -107,19 +123,19 @@ class ProxyApp(App):
             try:
                 await self.service.create(config.spec(), None)
                 return True
-            except Refusal as refusal:
-                if refusal.code == "cascade_failed":
-                    return False
-                if refusal.code == "conflict":
-                    raise InvalidParameterError(
-                        f"cascade {config.name!r} is in the store with other stages, costs, "
-                        "context or policy, and what was learned belongs to those. Give it another "
-                        f'name in the configuration (name = "{config.name}-2"), or name another '
-                        "store"
-                    ) from None
-                if refusal.status not in {429, 503}:
-                    raise InvalidParameterError(f"cascade {config.name!r}: {refusal}") from None
-            await asyncio.sleep(RETRY)
+            except CascadeFailed:
+                return False
+            except Conflict:
+                raise InvalidParameterError(
+                    f"cascade {config.name!r} is in the store with other stages, costs, "
+                    "context or policy, and what was learned belongs to those. Give it another "
+                    f'name in the configuration (name = "{config.name}-2"), or name another '
+                    "store"
+                ) from None
+            except (TooManyRequests, Unavailable):
+                await asyncio.sleep(RETRY)
+            except RequestError as error:
+                raise InvalidParameterError(f"cascade {config.name!r}: {error}") from None
 
     async def stopped(self) -> None:
         """Give up what runs in the background, and close the connections to the upstreams."""
@@ -141,12 +157,12 @@ class ProxyApp(App):
 
     # -- the routes ---------------------------------------------------------------------------
 
-    def refused(self, request: Request, refusal: Refusal) -> Response:
-        """Return a refusal, in OpenAI's shape on OpenAI's routes."""
-        answer = super().refused(request, refusal)
+    def error_response(self, request: Request, error: RequestError) -> Response:
+        """Return an error, in OpenAI's shape on OpenAI's routes."""
+        answer = super().error_response(request, error)
         if request.path not in (CHAT, MODELS):
             return answer
-        body = error_body(refusal.status, refusal.message, refusal.code, refusal.field)
+        body = error_body(answer.status, error.message, error.code, error.field)
         return msgspec.structs.replace(answer, body=_encode(body))
 
     async def _models(self, request: Request) -> Response:
@@ -167,7 +183,7 @@ class ProxyApp(App):
         if live is None:
             shown = short(repr(chat.model), MOST_ECHOED)
             words = f"unknown model {shown}; GET {MODELS} lists the available ones"
-            raise Refusal(404, "model_not_found", words, field="model")
+            raise ModelNotFound(words, field="model")
         request.params = {"name": chat.model}
         if self.access.keys is not None and request.key is not None:
             self.access.keys.check_rights(request.key, "decide", chat.model)
@@ -189,7 +205,7 @@ class ProxyApp(App):
                 head = self._headers(turn, turn.streamed, why)
                 return Response(200, _sent(turn.relay, work, gone), turn.relay.media_type, head)
             if not work.done():
-                raise Refusal(400, "bad_request", "the caller went away")
+                raise BadRequest("the caller went away")
             return self._response(turn, work.result())
         except StageFailure as failure:
             return self._failed(turn, failure, shadow)
@@ -372,7 +388,7 @@ def _deadline(request: Request, most: float | None) -> float:
         seconds = math.nan
     if not 0 < seconds <= UNLIMITED:
         words = f"x-stopwise-deadline is {given!r}: it must be a number of seconds"
-        raise Refusal(400, "bad_request", words, field="x-stopwise-deadline")
+        raise BadRequest(words, field="x-stopwise-deadline")
     return min(seconds, most)
 
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeGuard, cast
 import msgspec
 
 from stopwise.errors import StopwiseError
-from stopwise.service.refusals import Refusal
+from stopwise.service.domain.errors import RequestTooLarge
+from stopwise.service.http.errors import BadRequest
 from stopwise.service.validation import short
 
 DONE = b"data: [DONE]\n\n"
@@ -81,7 +82,7 @@ class Chat:
     def __init__(self, body: bytes) -> None:
         self.raw = body
         if has_too_many_values(body):
-            raise Refusal(413, "too_large", "the request has too many values")
+            raise RequestTooLarge("the request has too many values")
         try:
             self.fields = _fields(body)
             self.model = self._get("model", str, "")
@@ -90,7 +91,7 @@ class Chat:
             options: dict[str, Any] = self._get("stream_options", dict[str, Any] | None, {}) or {}
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             words = f"invalid request for a chat completion: {error}"
-            raise Refusal(400, "bad_request", words) from None
+            raise BadRequest(words) from None
         self.include_usage = bool(options.get("include_usage"))
 
     def _get(self, name: str, kind: Any, default: Any) -> Any:

@@ -10,9 +10,9 @@ import msgspec
 
 from stopwise.proxy.chat import Answer, text_of
 from stopwise.running.forms import Form, form, normalised_text
+from stopwise.service.domain.errors import Conflict
 from stopwise.service.events import Reported
 from stopwise.service.outputs import KeptAnswer, canonical, unpack_answers
-from stopwise.service.refusals import conflict
 
 Same: TypeAlias = Callable[[Any, Any], Any]
 NOT_KEPT = (
@@ -63,7 +63,7 @@ class Comparison:
                 return _class_of(label, reported, self._same)
             if exact in outputs:  # its class, of a round that is older than kept answers
                 return exact
-            raise conflict(NOT_KEPT)
+            raise Conflict(NOT_KEPT)
         if exact in outputs:
             return exact
         readings = [canonical(one, "label") for one in self._readings(label)]
@@ -123,7 +123,7 @@ def _class_of(label: object, reported: Reported, same: Same) -> bytes:
                 return output
         except Exception as error:  # a function of the user's may raise anything
             problem = f"{type(error).__name__}: {error}"
-            raise conflict(f"the label cannot be compared with an answer: {problem}") from None
+            raise Conflict(f"the label cannot be compared with an answer: {problem}") from None
     return canonical(len(kept), "label")
 
 

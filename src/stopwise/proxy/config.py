@@ -20,8 +20,8 @@ from stopwise.proxy.chat import MAX_ANSWER
 from stopwise.proxy.compare import Comparison
 from stopwise.proxy.context import REVEALED, Known
 from stopwise.service import spec as specs
+from stopwise.service.domain.errors import RequestError
 from stopwise.service.messages import Arm, CascadeSpec, Name
-from stopwise.service.refusals import Refusal
 from stopwise.service.settings import Settings, combined_settings
 from stopwise.service.validation import explain
 
@@ -283,6 +283,6 @@ def _source_faults(source: Stage | Embedding, environment: Mapping[str, str] | N
 def _raised(place: str, work: Callable[[], object]) -> list[str]:
     try:
         work()
-    except (StopwiseError, Refusal) as error:
+    except (StopwiseError, RequestError) as error:
         return [f"{place}{error}"]
     return []

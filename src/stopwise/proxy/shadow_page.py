@@ -14,8 +14,9 @@ from stopwise.proxy.config import Config
 from stopwise.proxy.report import MIN_ROUNDS, Report
 from stopwise.service.child_process import run_child
 from stopwise.service.dashboard.pages import Page, Pages
+from stopwise.service.domain.errors import Unavailable
+from stopwise.service.http.errors import UnknownPath
 from stopwise.service.http.request import Request
-from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import LOG
 
 KEPT = 60.0  # seconds that a report is shown before a new one is made
@@ -44,7 +45,7 @@ class ShadowPage:
         """Return the page of a cascade."""
         name = self._pages.learner(request, "observe").spec.name
         if name not in self._config.cascades:
-            raise Refusal(404, "unknown_path", f"the proxy has no cascade {name!r} now")
+            raise UnknownPath(f"the proxy has no cascade {name!r} now")
         async with self._making:
             if time.monotonic() >= self._old_at:
                 await self._make()
@@ -79,6 +80,6 @@ class ShadowPage:
             if finished.status != 0:
                 reason = finished.errors.decode(errors="replace")
                 LOG.warning("no report", extra={"reason": reason})
-                raise Refusal(503, "unavailable", "no report could be made; the log says why")
+                raise Unavailable("no report could be made; the log says why")
             found = Path(folder, "report.json").read_bytes()
         return msgspec.json.decode(found, type=list[Report])

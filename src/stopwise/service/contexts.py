@@ -11,8 +11,8 @@ from stopwise.errors import InvalidContextError, StopwiseError
 from stopwise.logs.encoding import Encoding
 from stopwise.policies.base import Policy
 from stopwise.service import spec as specs
+from stopwise.service.domain.errors import InvalidRequest
 from stopwise.service.messages import CascadeSpec
-from stopwise.service.refusals import Refusal, invalid
 
 Rows: TypeAlias = NDArray[np.float64]
 Named: TypeAlias = dict[str, float | str | bool | None]
@@ -40,7 +40,7 @@ class ContextTable:
             fields = ["context"] if n == 1 else [f"contexts[{k}]" for k in range(n)]
             rows = np.array(list(map(self._row, contexts, fields)), dtype=np.float64)
         if self._features is None and not np.isfinite(rows).all():  # features check it themselves
-            raise invalid("a context must be finite numbers", field="context")
+            raise InvalidRequest("a context must be finite numbers", field="context")
         return rows
 
     def _row(self, context: list[float] | Named, field: str) -> list[float]:
@@ -48,26 +48,26 @@ class ContextTable:
             if len(context) == self._size:
                 return context
             words = f"{field} has {len(context)} numbers; this cascade's contexts have {self._size}"
-            raise invalid(words, field=field)
+            raise InvalidRequest(words, field=field)
         if self._encoding is not None:
             try:
                 return self._encoding.vector(context)
             except InvalidContextError as error:
-                raise invalid(f"{field}: {error}", field=field) from None
+                raise InvalidRequest(f"{field}: {error}", field=field) from None
         if context.keys() != self._places.keys():
             if not self._places:
                 words = f"{field}: this cascade's context has no names; give a list of numbers"
-                raise invalid(words, field=field)
+                raise InvalidRequest(words, field=field)
             missing, unknown = self._places.keys() - context, context.keys() - self._places
             parts = (("missing", missing), ("unknown", unknown))
             faults = [f"{what}: {', '.join(sorted(names))}" for what, names in parts if names]
-            raise invalid(f"{field}: {'; '.join(faults)}", field=field)
+            raise InvalidRequest(f"{field}: {'; '.join(faults)}", field=field)
         values = [context[name] for name in self._places]
         if any(type(value) not in (int, float) for value in values):
-            raise invalid(f"{field}: this cascade's context has numbers only", field=field)
+            raise InvalidRequest(f"{field}: this cascade's context has numbers only", field=field)
         return cast(list[float], values)
 
-    def refusal(self, error: StopwiseError) -> Refusal:
+    def refusal(self, error: StopwiseError) -> InvalidRequest:
         """Return an error of the policy in words for somebody who sees no Python."""
         names = tuple(self._places)
         message = re.sub(
@@ -81,4 +81,4 @@ class ContextTable:
                 ". The features of a cascade have a range: create one with a larger bound, such as "
                 '"features": {"kind": "polynomial", "degree": 1, "bound": 100}'
             )
-        return invalid(message, field="context")
+        return InvalidRequest(message, field="context")

@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 
 from stopwise.service import messages as m
+from stopwise.service.domain.errors import Conflict, RoundGone
 from stopwise.service.events import Reported, context_of
 from stopwise.service.learner import Learner
 from stopwise.service.ledger import LEARNED, MANY_UNMATCHED
 from stopwise.service.outputs import canonical
-from stopwise.service.refusals import Refusal, conflict
 from stopwise.service.server_log import LOG
 from stopwise.service.service import Service, shown_outputs
 from stopwise.service.state import State
@@ -50,17 +50,17 @@ async def give_label(
     def find_learned() -> tuple[Learner, int]:
         learner, number = service.find(name, id_)
         if learner.ledger.status[learner.ledger.row(number)] != LEARNED:
-            raise conflict("a label is for a round that was learned: report its outputs first")
+            raise Conflict("a label is for a round that was learned: report its outputs first")
         return learner, number
 
     learner, number = await service.look_up(find_learned)
     opened, reported = await service.round_events(learner, number)
     if opened is None or reported is None:
         words = "the events of this round were compacted away: it is too late for a label"
-        raise Refusal(410, "gone", words)
+        raise RoundGone(words)
     context, outputs = context_of(opened, reported, number), reported.outputs
     if not outputs:
-        raise conflict("no arm of this round answered: nothing can be learned from a label")
+        raise Conflict("no arm of this round answered: nothing can be learned from a label")
     label = _compared(service, name, request.label, reported)
 
     def give(state: State, time: float) -> Applied:
@@ -87,7 +87,7 @@ def _compared(service: Service, name: str, label: object, reported: Reported) ->
         return reader(label, reported)
     if reported.answers:
         words = "a function of the proxy compares the answers of this cascade: label it there"
-        raise conflict(words)
+        raise Conflict(words)
     return canonical(label, "label")
 
 

@@ -18,11 +18,11 @@ from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Change, Decision, PairEvidence, Round
 from stopwise.service import spec as specs
 from stopwise.service.contexts import Contexts, ContextTable, Rows
+from stopwise.service.domain.errors import CascadeRetired, Conflict, InvalidRequest, RoundGone
 from stopwise.service.events import Labelled, Opened, Reported
 from stopwise.service.ledger import EXPIRED, LEARNED, NAMES, OPEN, Counts, Ledger, Repeat
 from stopwise.service.messages import CascadeSpec, CascadeView, Evidence, RoundAnswer
 from stopwise.service.outputs import KeptAnswer, canonical, fingerprint, pack_answers
-from stopwise.service.refusals import Refusal, conflict, invalid
 from stopwise.service.server_log import LOG
 
 KEEP_RECENT = 50
@@ -106,16 +106,15 @@ class Learner:
             numbers = range(known.first, known.first + known.count)
             return None, [self.answer(number) for number in numbers]
         if self.status == "retired":
-            words = f"the cascade {self.spec.name!r} is retired: no new rounds"
-            raise Refusal(409, "retired", words)
+            raise CascadeRetired(self.spec.name)
         if len(contexts) > self.spec.keep_open:
             words = f"{len(contexts):,} rounds, and {self.spec.keep_open:,} may be open (keep_open)"
-            raise invalid(words, field="contexts")
+            raise InvalidRequest(words, field="contexts")
         if self.staged and len(contexts) != 1:
-            raise conflict("stages of this cascade reveal its context: open its rounds one by one")
+            raise Conflict("stages of this cascade reveal its context: open its rounds one by one")
         if complete and not self.staged:
             words = "complete is for cascades whose stages reveal the context; run the arms to stop"
-            raise invalid(words, field="complete")
+            raise InvalidRequest(words, field="complete")
         decisions, stops, rule_stops = None, list[int](), list[int]()
         try:
             rows = self.contexts.rows(contexts)
@@ -213,11 +212,11 @@ class Learner:
         new = self._new(number, self._given(outputs), addition)
         if state == EXPIRED and new:
             reason = f"{self.spec.keep_open:,} newer rounds were open (keep_open)"
-            raise Refusal(410, "gone", f"this round was given up: {reason}")
+            raise RoundGone(f"this round was given up: {reason}")
         # A repeat of the request that ended the round may have outputs after the missing one.
         if state == LEARNED and new and not (final and min(new) > ledger.next_arm(number)):
             missing = ", ".join(self._arms[arm] for arm in new)
-            raise conflict(f"the round has ended and was learned without these arms: {missing}")
+            raise Conflict(f"the round has ended and was learned without these arms: {missing}")
         if state != OPEN or (not new and not final):
             return None, self.answer(number, repeated=True)
         waiting = ledger.open[number]
@@ -312,11 +311,11 @@ class Learner:
         ((arm, output),) = new.items()
         due = len(started.outputs)
         if arm != due:
-            raise conflict(f"arm {due} ({self._arms[due]}) is next, not {arm}", field="outputs")
+            raise Conflict(f"arm {due} ({self._arms[due]}) is next, not {arm}", field="outputs")
         try:
             started.give(output, cast(list[float], revealed.tolist()))
         except StopwiseError as error:
-            raise invalid(self.contexts.refusal(error).message, field="revealed") from None
+            raise InvalidRequest(self.contexts.refusal(error).message, field="revealed") from None
         return started.next() is None
 
     def _given(self, outputs: list[object] | dict[str, object]) -> dict[int, bytes]:
@@ -325,11 +324,11 @@ class Learner:
         if isinstance(outputs, list):
             if len(outputs) > len(arms):
                 words = f"{len(outputs)} outputs for a cascade of {len(arms)} arms"
-                raise invalid(words, field="outputs")
+                raise InvalidRequest(words, field="outputs")
             outputs = dict(zip(arms, outputs, strict=False))
         if unknown := outputs.keys() - arms:
             words = f"no arm is called {min(unknown)[:80]!r}; the arms are {', '.join(arms)}"
-            raise invalid(words, field="outputs")
+            raise InvalidRequest(words, field="outputs")
         return {
             arm: canonical(outputs[name], f"outputs[{arm}]")
             for arm, name in enumerate(arms)
@@ -341,27 +340,27 @@ class Learner:
         ledger = self.ledger
         if len(revealed) and not self.staged:
             words = "nothing is revealed in this cascade: all of its context is known at the start"
-            raise invalid(words, field="revealed")
+            raise InvalidRequest(words, field="revealed")
         if len(revealed) and len(given) != 1:
             words = "an output comes with what it reveals: report one arm at a time"
-            raise invalid(words, field="revealed")
+            raise InvalidRequest(words, field="revealed")
         if not np.isfinite(revealed).all():
-            raise invalid("what is revealed must be finite numbers", field="revealed")
+            raise InvalidRequest("what is revealed must be finite numbers", field="revealed")
         last = len(self._arms) - 1 if self.staged else ledger.stops[ledger.row(number)]
         new: dict[int, bytes] = {}
         for arm, output in given.items():
             if arm > last:
                 words = f"this round stops at {self._arms[last]!r}: {self._arms[arm]!r} should not"
-                raise conflict(f"{words} have run, and is not learned from", field="outputs")
+                raise Conflict(f"{words} have run, and is not learned from", field="outputs")
             before = ledger.fingerprint(number, arm)
             if before == 0:
                 new[arm] = output
             elif before != _fingerprint(output, revealed):
                 words = f"another output of {self._arms[arm]!r} was reported before"
-                raise conflict(f"{words}; the first one counts", field="outputs")
+                raise Conflict(f"{words}; the first one counts", field="outputs")
         if self.staged and len(new) > 1:
             words = "stages of this cascade reveal its context: report one arm at a time"
-            raise conflict(words, field="outputs")
+            raise Conflict(words, field="outputs")
         return new
 
     # -- labels -------------------------------------------------------------------------------
@@ -373,7 +372,7 @@ class Learner:
         before = self.ledger.labels.get(number)
         if before is not None:
             if before != fingerprint(label):
-                raise conflict("another label was reported before; the first one counts")
+                raise Conflict("another label was reported before; the first one counts")
             return None
         rule_stop = self.ledger.rule_stops[self.ledger.row(number)]
         asked = self.ledger.wanted.get(number)
@@ -383,7 +382,7 @@ class Learner:
         try:
             self.labelled(event)
         except LabelsNotSupportedError as error:
-            raise conflict(str(error)) from None
+            raise Conflict(str(error)) from None
         return event
 
     def labelled(self, event: Labelled) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Change, LabelRequest
-from stopwise.service.refusals import Refusal, conflict
+from stopwise.service.domain.errors import Conflict, RoundGone, UnknownRound
 
 OPEN, LEARNED, EXPIRED = range(3)
 NAMES = ("open", "learned", "expired")
@@ -44,7 +44,7 @@ class Repeats(OrderedDict[str, Repeat]):
         """Return what a request created when it was sent before; refuse another body."""
         known = None if key is None else self.get(key)
         if known is not None and known.digest != digest:
-            raise conflict(
+            raise Conflict(
                 "this Idempotency-Key was used for another request; use a new key for a new one"
             )
         return known
@@ -104,13 +104,12 @@ class Ledger:
             number = int(digits)
             if number < len(self) and self.id(number) == text:
                 return number
-        shown = repr(text if len(text) <= 40 else f"{text[:37]}...")
-        raise Refusal(404, "unknown_round", f"this cascade has no round {shown}")
+        raise UnknownRound(text)
 
     def row(self, number: int) -> int:
         """Return where the columns have a round, or refuse: it is forgotten."""
         if number < self.first:
-            raise Refusal(410, "gone", "this round has ended, and its events were compacted away")
+            raise RoundGone("this round has ended, and its events were compacted away")
         return number - self.first
 
     # -- changes ------------------------------------------------------------------------------

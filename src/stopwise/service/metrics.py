@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from stopwise.service.service import Service
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Upper bounds of the buckets of a histogram, in milliseconds; the last bucket has none.
-_MILLISECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
-BOUNDS = tuple(one / 1000 for one in _MILLISECONDS)
+# Upper bounds of the buckets of a histogram, in seconds; the last bucket has none.
+BOUNDS = (2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LABELS = [*map(repr, BOUNDS), "+Inf"]
 OTHER = "other"  # the route of requests that have none
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from stopwise.service.refusals import invalid
+from stopwise.service.domain.errors import InvalidRequest
 
 MAX_DEPTH = 32  # of lists and objects in each other: deeper is no answer that anybody compares
 MAX_BYTES = 1024  # of a canonical form; of a longer one a hash is stored
@@ -24,11 +24,11 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def canonical(value: object, field: str) -> bytes:
-    """Return the one form of a JSON value; ``field`` is where it was, for refusals."""
+    """Return the one form of a JSON value; ``field`` is where it was, for errors."""
     if type(value) is str and len(value) < SHORT:
         return _text(value)
     if value is None:
-        raise invalid("null is no output: leave out what is not known", field=field)
+        raise InvalidRequest("null is no output: leave out what is not known", field=field)
     return _shortened(_encode(_plain(value, field, MAX_DEPTH)))
 
 
@@ -45,7 +45,7 @@ def _shortened(form: bytes) -> bytes:
 
 def _plain(value: object, field: str, depth: int) -> object:
     if depth == 0:
-        raise invalid(f"an output may be nested {MAX_DEPTH} deep at most", field=field)
+        raise InvalidRequest(f"an output may be nested {MAX_DEPTH} deep at most", field=field)
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):

@@ -13,7 +13,7 @@ from signal import SIGINT, SIGTERM, Signals
 from typing import TYPE_CHECKING, Any
 
 from stopwise.errors import InvalidParameterError, MissingPackageError, StopwiseError
-from stopwise.service.keys import Keys
+from stopwise.service.http.keys import Keys
 from stopwise.service.server_log import LOG, start_server_log
 from stopwise.service.settings import Settings, shown_store
 from stopwise.version import __version__
@@ -48,7 +48,7 @@ def serve(
             raise MissingPackageError.of("serving", name, "service")
     if settings.traces is not None and find_spec("opentelemetry") is None:
         raise MissingPackageError.of("tracing", "opentelemetry-sdk", "otel")
-    start_server_log(settings)
+    start_server_log(settings.log_level)
     before = os.umask(0o077)  # only their owner can read the files: a log holds contexts
     try:
         address = free_address(settings)
@@ -104,12 +104,11 @@ async def _serve(
     report: Callable[[str], object],
     make_app: "Callable[[Service, Settings], App] | None",
 ) -> None:
-    from stopwise.service.http.app import App
     from stopwise.service.service import Service
     from stopwise.service.store import open_store
 
     service = Service(open_store(settings.store), settings)
-    app = (make_app or App)(service, settings)
+    app = (make_app or app_with_dashboard)(service, settings)
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (SIGTERM, SIGINT):
@@ -142,9 +141,7 @@ async def run_service(
     until asked again; then the listener closes, requests in flight are finished, and a snapshot
     is written.
     """
-    from stopwise.service.http.app import App
-
-    app = app or App(service, service.settings)
+    app = app or app_with_dashboard(service, service.settings)
     try:
         await service.start()
     except BaseException:
@@ -192,6 +189,16 @@ async def run_service(
     if not as_asked:
         serving.result()
         raise StopwiseError("the HTTP server has ended by itself; its log may have the reason")
+
+
+def app_with_dashboard(service: "Service", settings: Settings) -> "App":
+    """Return the application of a service: the API and the dashboard."""
+    from stopwise.service.dashboard.pages import Pages
+    from stopwise.service.http.app import App
+
+    app = App(service, settings)
+    Pages(app)
+    return app
 
 
 async def _started(app: "App", service: "Service") -> None:

@@ -15,6 +15,15 @@ from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.service import messages as m
 from stopwise.service import spec as specs
 from stopwise.service.contexts import Contexts
+from stopwise.service.domain.errors import (
+    CascadeFailed,
+    Conflict,
+    InvalidRequest,
+    NotFollowed,
+    RequestError,
+    RequestTooLarge,
+    Unavailable,
+)
 from stopwise.service.events import (
     Created,
     Event,
@@ -29,11 +38,10 @@ from stopwise.service.learner import Learner
 from stopwise.service.metrics import Counters
 from stopwise.service.outputs import KeptAnswer, decode_output, unpack_answers
 from stopwise.service.recovery import recover_state, snapshot_process, write_snapshot
-from stopwise.service.refusals import Refusal, conflict, invalid
 from stopwise.service.reloading import Reloading
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
-from stopwise.service.state import CascadeFailed, NotFollowed, State, spec_digest
+from stopwise.service.state import State, spec_digest
 from stopwise.service.store import open_store
 from stopwise.service.store.base import EventStore
 from stopwise.service.writer import WAIT, Applied, Command, Early, Writer, unavailable
@@ -133,7 +141,7 @@ class Service:
                 continue
             try:
                 await self._forget()
-            except (Refusal, StopwiseError):  # nothing can be read or written: later
+            except (RequestError, StopwiseError):  # nothing can be read or written: later
                 pass
             except Exception as error:
                 LOG.error("memory could not be freed", exc_info=error)
@@ -201,7 +209,7 @@ class Service:
         """Refuse if the log has not been read yet."""
         if self.recovering:
             words = f"the service is not ready: {self.not_ready}. Try again a little later"
-            raise Refusal(503, "unavailable", words, retry_after=WAIT)
+            raise Unavailable(words, retry_after=WAIT)
 
     # -- cascades -----------------------------------------------------------------------------
 
@@ -233,7 +241,7 @@ class Service:
         try:
             digest = spec_digest(spec)
         except (OverflowError, UnicodeEncodeError) as error:
-            raise invalid(f"this cascade cannot be stored: {error}") from None
+            raise InvalidRequest(f"this cascade cannot be stored: {error}") from None
         limits = self.settings
 
         def create(state: State, time: float) -> Applied:
@@ -242,16 +250,16 @@ class Service:
             if existing is not None and existing.spec == spec:
                 return None, (state.learner(spec.name).view(), False)
             if existing is not None:
-                raise conflict(
+                raise Conflict(
                     f"another cascade is called {spec.name!r}. A cascade cannot be changed, since "
                     "what was learned belongs to its arms and costs: give the new one another name",
                     field="name",
                 )
             if len(state.order) >= limits.max_cascades:
-                raise conflict(f"this service has {limits.max_cascades:,} cascades at most")
+                raise Conflict(f"this service has {limits.max_cascades:,} cascades at most")
             policies = [policy, *(learner.policy for learner in state.order)]
             if sum(map(specs.table_bytes, policies)) > limits.max_tables << 20:
-                raise conflict(
+                raise Conflict(
                     f"the tables of all cascades would take more than {limits.max_tables:,} MB "
                     "(max_tables): use fewer features or arms",
                     field="features",
@@ -294,7 +302,7 @@ class Service:
         contexts: Contexts = [request.context] if single else request.contexts
         if len(contexts) > self.settings.max_batch:
             words = f"{len(contexts):,} contexts; a batch has {self.settings.max_batch:,} at most"
-            raise Refusal(413, "too_large", words, field="contexts")
+            raise RequestTooLarge(words, field="contexts")
         digest = b"" if key is None else blake2b(_encode(request), digest_size=16).digest()
 
         def open_rounds(state: State, time: float) -> Applied:
@@ -410,7 +418,7 @@ class Service:
             LOG.info("follows", extra={"cascade": name, "events": self.state.position})
         except StoreError as error:
             raise unavailable(str(error)) from error
-        except Refusal:
+        except RequestError:
             raise
         except Exception as error:  # then it is read again as one that has failed, with pauses
             self.writer.fail(name, error)
@@ -442,7 +450,7 @@ class Service:
 
         try:
             return await self.loaded(found)
-        except Refusal:
+        except RequestError:
             if not self._store.shared:
                 raise
         await self.submit(_nothing, None)
@@ -467,7 +475,7 @@ class Service:
                     found.append(block and decode(block.payload)[position - block.base])
         except StopwiseError as error:
             words = f"this round cannot be read now ({error}). Try again"
-            raise Refusal(503, "unavailable", words, retry_after=WAIT) from error
+            raise Unavailable(words, retry_after=WAIT) from error
         return cast(tuple[Opened | None, Reported | None], tuple(found))
 
     def find(self, name: str, id_: str) -> tuple[Learner, int]:

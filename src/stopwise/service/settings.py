@@ -69,7 +69,7 @@ _HELP = {
     "service speaks HTTPS.",
     "tls_key": "File with the private key of `tls_cert` (PEM).",
     "max_connections": "Most connections at the same time; others wait until one is closed.",
-    "max_body": "Largest body of a request, in bytes; beyond it 413.",
+    "max_body": "Largest body of a request, in bytes; a larger one gets the error `too_large`.",
     "max_batch": "Most contexts in one batch.",
     "max_context": "Most numbers in the context of a cascade.",
     "max_features": "Most features of a cascade. A decision takes time that grows with their "
@@ -77,15 +77,16 @@ _HELP = {
     "max_cascades": "Most cascades, the retired included.",
     "max_tables": "Most memory, in megabytes, for the tables of all cascades: each pair of arms "
     "needs tables whose size grows with the square of its number of features.",
-    "max_waiting": "Most requests that wait to be written; beyond it 429.",
+    "max_waiting": "Most requests that wait to be written; more get the error `too_many_requests`.",
     "snapshot_every": "Least number of events between snapshots, or a quarter of the log if more.",
     "follow_every": "Seconds between checks for events that other replicas wrote.",
-    "drain": "Seconds that the service goes on serving after SIGTERM while `/readyz` answers 503, "
-    "so that load balancers send no more.",
+    "drain": "Seconds that the service goes on serving after SIGTERM while `/readyz` fails, so "
+    "that load balancers send no more.",
     "stop_timeout": "Seconds that requests in flight have to finish when the service stops.",
     "log_level": "Lowest level of what is logged on stderr.",
-    "log_requests": "Which requests are logged: `failed` are those answered with 400 and above, "
-    "but not 429 and 503, which come in floods and are counted.",
+    "log_requests": "Which requests are logged: `failed` are those answered with an error, except "
+    "`too_many_requests`, `unavailable` and `cascade_failed`, which come in floods and are "
+    "counted.",
     "traces": "Address of an OTLP/HTTP collector, such as `http://127.0.0.1:4318`, that is sent "
     "OpenTelemetry traces; without it, there are none.",
 }

@@ -13,8 +13,8 @@ from stopwise.features import Answers, BoundFeatures, PerPair, PerStage, bind, m
 from stopwise.logs.encoding import Encoding
 from stopwise.policies.base import Policy
 from stopwise.policies.registry import POLICIES, takes
+from stopwise.service.domain.errors import InvalidRequest
 from stopwise.service.messages import CascadeSpec
-from stopwise.service.refusals import Refusal, invalid
 
 MAX_WORK = 1_000_000  # features² × pairs of arms: a decision takes a tenth of a second or so
 NOT_OFFERED = ("cascade", "features", "context_dim")  # given elsewhere in a spec
@@ -138,8 +138,8 @@ def _features(given: Mapping[str, Any], size: int, n_arms: int) -> BoundFeatures
         raise _invalid("features", f"{error}") from None
 
 
-def _invalid(field: str, message: str) -> Refusal:
-    return invalid(f"{field}: {message}", field=field)
+def _invalid(field: str, message: str) -> InvalidRequest:
+    return InvalidRequest(f"{field}: {message}", field=field)
 
 
 def table_bytes(policy: Policy) -> int:

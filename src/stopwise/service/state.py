@@ -11,10 +11,10 @@ from stopwise.errors import CorruptLogError, StopwiseError, UnsupportedVersionEr
 from stopwise.policies.persistence import decode as decode_policy
 from stopwise.policies.persistence import encode as encode_policy
 from stopwise.service import events as ev
+from stopwise.service.domain.errors import CascadeFailed, NotFollowed, RequestError, UnknownCascade
 from stopwise.service.learner import Learner, RecentDecision
 from stopwise.service.ledger import Counts, LedgerSnapshot, Repeat, Repeats
 from stopwise.service.messages import CascadeSpec
-from stopwise.service.refusals import Refusal
 from stopwise.service.store.base import Snapshot
 
 # A snapshot: magic, format (4 bytes), SHA-256 of all that follows; then what the dashboard shows
@@ -26,26 +26,7 @@ FORMAT = 9
 PART = 256 << 10  # bytes that are copied, and written, at once
 _HEAD = len(MAGIC) + 4 + 32
 # What an event raises that is not possible after those before it; anything else is a defect.
-_CONTRADICTIONS = (StopwiseError, Refusal, LookupError, ValueError, TypeError)
-
-
-class NotFollowed(Refusal):
-    """A cascade is asked about whose events this replica has not applied; load it first."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(503, "unavailable", f"{name!r} is being loaded; try again", retry_after=1)
-        self.name = name
-
-
-class CascadeFailed(Refusal):
-    """A cascade is asked about whose memory cannot be trusted: it is being read from the log."""
-
-    def __init__(self, name: str) -> None:
-        words = (
-            f"the cascade {name!r} has failed (internal error) and is being read from the log "
-            "again; other cascades are not affected. Try again"
-        )
-        super().__init__(503, "cascade_failed", words, retry_after=1)
+_CONTRADICTIONS = (StopwiseError, RequestError, LookupError, ValueError, TypeError)
 
 
 class State:
@@ -74,7 +55,7 @@ class State:
         """Return a cascade by name, or refuse: unknown, failed, or it must be loaded first."""
         learner = self.cascades.get(name)
         if learner is None:
-            raise Refusal(404, "unknown_cascade", f"no cascade is called {name[:80]!r}")
+            raise UnknownCascade(name)
         if self.follows is not None:
             if name not in self.follows:
                 raise NotFollowed(name)

@@ -4,9 +4,10 @@ All that waits when a commit has ended forms the next group, so that many reques
 Requests that may take long form groups of their own, applied in a thread; `idle` is set when no
 such thread is running.
 
-A request that raises something other than a `Refusal` may leave half of a change in its cascade,
-and nothing in others. So that cascade has failed: its later requests are refused until it has been
-read from the log again, while the events before the error, its own too, are committed as usual.
+A request that raises something other than a `RequestError` may leave half of a change in its
+cascade, and nothing in others. So that cascade has failed: its later requests are refused until it
+has been read from the log again, while the events before the error, its own too, are committed as
+usual.
 """
 
 import asyncio
@@ -17,10 +18,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stopwise.errors import CorruptLogError, StopwiseError, StoreError
 from stopwise.service import events as codec
+from stopwise.service.domain.errors import RequestError, TooManyRequests, Unavailable
 from stopwise.service.events import Block, Event, chain_digest
 from stopwise.service.metrics import Counters
 from stopwise.service.recovery import apply_all
-from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
 from stopwise.service.state import State
@@ -36,7 +37,7 @@ LATER = 0.1  # seconds after which steps that were answered early are committed 
 
 Applied: TypeAlias = tuple[Event | None, object]
 # A request: checks itself against the state, changes it, and returns the event and the answer. It
-# raises `Refusal` before anything has changed.
+# raises `RequestError` before anything has changed.
 Command: TypeAlias = Callable[[State, float], Applied]
 
 
@@ -141,7 +142,7 @@ class Writer:
         self._check_writable()
         if self.waiting >= self._max_waiting:
             words = f"{self.waiting:,} requests are waiting already; try again a little later"
-            raise Refusal(429, "too_many_requests", words, retry_after=1)
+            raise TooManyRequests(words, retry_after=1)
         future: Future = self._loop.create_future()
         self._queues[slow].append(Waiting(command, future, cascade, early))
         if self.waiting == 1:
@@ -330,8 +331,8 @@ class Writer:
         for one in self._current:
             try:
                 encoded, answer, early = self._apply_one(one, now)
-            except Refusal as refusal:
-                encoded, answer, early = None, refusal, False
+            except RequestError as error:
+                encoded, answer, early = None, error, False
             except Exception as error:
                 if one.cascade is None:
                     raise
@@ -446,11 +447,11 @@ class Writer:
         return waiting
 
 
-def unavailable(reason: str) -> Refusal:
-    """Return the refusal of a service that cannot write now."""
+def unavailable(reason: str) -> Unavailable:
+    """Return the error of a service that cannot write now."""
     advice = "Try again; with the same Idempotency-Key it counts once"
     message = f"nothing can be written now ({reason}). {advice}"
-    return Refusal(503, "unavailable", message, retry_after=WAIT)
+    return Unavailable(message, retry_after=WAIT)
 
 
 def _succeed(future: Future, answer: object) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 import stopwise as sw
 from stopwise.errors import StoreError
+from stopwise.service.domain.errors import RequestError
 from stopwise.service.events import Block
-from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 from stopwise.service.state import State
@@ -85,11 +85,11 @@ async def unchanged(service: Service, request: Awaitable[Any]) -> Any:
     return answer
 
 
-async def refused(service: Service, request: Awaitable[object], *codes: str) -> Refusal:
+async def refused(service: Service, request: Awaitable[object], *codes: str) -> RequestError:
     """Check that a request is refused with one of some codes, and that it changed nothing."""
 
-    async def refusal() -> Refusal:
-        with pytest.raises(Refusal) as caught:
+    async def refusal() -> RequestError:
+        with pytest.raises(RequestError) as caught:
             await request
         return caught.value
 

@@ -6,8 +6,8 @@ import pytest
 from stopwise.logs.encoding import Column, Encoding
 from stopwise.service import spec as specs
 from stopwise.service.contexts import ContextTable
+from stopwise.service.domain.errors import RequestError
 from stopwise.service.messages import Arm, CascadeSpec, RoundRequest
-from stopwise.service.refusals import Refusal
 
 ARMS = [Arm("quick", 0.1), Arm("slow", 0.2)]
 ENCODING = Encoding((Column("age", fill=40.0), Column("city", "category", None, ("Rome",), "Oslo")))
@@ -38,5 +38,5 @@ def test_named_values_are_encoded_and_the_policy_carries_the_encoding() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(context: object, given: str, words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(RequestError, match=words):
         rows(context, f'{{"context": {given}}}')

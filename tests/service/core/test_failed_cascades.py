@@ -14,12 +14,12 @@ from stopwise.service import messages as m
 from stopwise.service import reloading
 from stopwise.service import service as service_module
 from stopwise.service import writer as writer_module
+from stopwise.service.domain.errors import RequestError
 from stopwise.service.events import Event, Opened
 from stopwise.service.labelling import give_label
 from stopwise.service.learner import Learner
 from stopwise.service.ledger import Counts, Ledger
 from stopwise.service.metrics import metrics_page
-from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.state import CascadeFailed, State
 from tests.service.core.services import FailingStore, folded, running, until
@@ -151,8 +151,8 @@ async def healed(service: Service) -> None:
     await until(lambda: not service.state.failed)
 
 
-async def refusal_of(service: Service, name: str = "broken") -> Refusal:
-    with pytest.raises(Refusal) as caught:
+async def refusal_of(service: Service, name: str = "broken") -> RequestError:
+    with pytest.raises(RequestError) as caught:
         await opened(service, name)
     return caught.value
 

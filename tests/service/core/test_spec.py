@@ -2,8 +2,8 @@
 
 import pytest
 
+from stopwise.service.domain.errors import RequestError
 from stopwise.service.messages import Arm, CascadeSpec
-from stopwise.service.refusals import Refusal
 from stopwise.service.spec import build
 
 ARMS = [Arm("rule", 0.01), Arm("model", 0.3), Arm("expert", 0.5)]
@@ -22,7 +22,7 @@ def test_a_polynomial_of_too_many_terms_is_refused_before_it_is_built(
     features: dict[str, object], size: int
 ) -> None:
     # (Built and then counted, some of these would take minutes, or all memory.)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestError) as caught:
         build(CascadeSpec("x", ARMS, size, features=features), max_features=64)
     assert caught.value.field == "features"
 
@@ -30,14 +30,14 @@ def test_a_polynomial_of_too_many_terms_is_refused_before_it_is_built(
 def test_as_many_terms_as_there_may_be_features_are_taken() -> None:
     spec = CascadeSpec("x", ARMS, context=3, features={"kind": "polynomial", "degree": 2})
     build(spec, max_features=10)
-    with pytest.raises(Refusal, match="features"):
+    with pytest.raises(RequestError, match="features"):
         build(spec, max_features=9)
 
 
 def test_many_arms_with_many_features_would_take_too_long() -> None:
     arms = [Arm(f"arm {k}", 0.1) for k in range(15)]
     spec = CascadeSpec("x", arms, context=98, features={"kind": "identity"})
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestError) as caught:
         build(spec, max_features=512)
     assert caught.value.field == "features"
     build(CascadeSpec("x", arms, context=97, features={"kind": "identity"}), max_features=512)

@@ -12,8 +12,8 @@ from stopwise.errors import CorruptLogError
 from stopwise.service import messages as m
 from stopwise.service import service as service_module
 from stopwise.service import writer as writer_module
+from stopwise.service.domain.errors import RequestError
 from stopwise.service.labelling import give_label
-from stopwise.service.refusals import Refusal
 from stopwise.service.service import Service
 from stopwise.service.state import State
 from stopwise.service.writer import Applied
@@ -30,8 +30,8 @@ def defect(state: State, time: float, /) -> Applied:
     raise ZeroDivisionError("a defect")
 
 
-async def refused(request: Awaitable[object]) -> Refusal:
-    with pytest.raises(Refusal) as refusal:
+async def refused(request: Awaitable[object]) -> RequestError:
+    with pytest.raises(RequestError) as refusal:
         await request
     return refusal.value
 
@@ -62,8 +62,8 @@ async def test_a_commit_that_failed_is_found_or_repeated_and_counts_once(
     async with created(path) as (service, store):
         setattr(store, when, 1)
         refusal = await refused(opened(service, "one"))
-        assert (refusal.status, refusal.retry_after) == (503, 2)
-        assert (await refused(service.state_hash())).status == 503
+        assert (refusal.code, refusal.retry_after) == ("unavailable", 2)
+        assert (await refused(service.state_hash())).code == "unavailable"
         await until(lambda: service.ready)
         again, new = await opened(service, "one")
         assert not new  # the block was stored, then or now
@@ -81,7 +81,7 @@ async def test_a_defect_fails_its_own_request_and_leaves_no_trace(path: Path, sl
         if slow:  # in a group of its own
             await other
         else:
-            assert (await refused(other)).status == 503
+            assert (await refused(other)).code == "unavailable"
         with pytest.raises(ZeroDivisionError):
             await failing
         settled = await service.state_hash()
@@ -151,7 +151,7 @@ async def test_a_service_that_cannot_read_its_log_again_has_failed(
         await until(service.failed.done)
         assert service.failed.result() is error
         assert not service.ready
-        assert (await refused(opened(service))).status == 503
+        assert (await refused(opened(service))).code == "unavailable"
     # What may be wrong was not stored.
     assert await using(str(path), lambda store: store.snapshots()) == []
 
@@ -191,7 +191,7 @@ async def test_nobody_waits_for_ever_when_the_service_stops(path: Path) -> None:
         await until(lambda: service.writer.waiting == 1)
         await service.stop()
         await until(lambda: first.done() and second.done())
-        assert {(await refused(one)).status for one in (first, second)} == {503}
+        assert {(await refused(one)).code for one in (first, second)} == {"unavailable"}
 
 
 async def test_a_client_that_goes_away_changes_nothing_for_others(path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from stopwise.service.dashboard import views
 from stopwise.service.dashboard.pages import render
-from stopwise.service.keys import Key
+from stopwise.service.http.keys import Key
 from stopwise.service.learner import Learner
 from stopwise.service.messages import Arm, CascadeSpec
 from stopwise.service.state import State

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from stopwise.service.dashboard.pages import CSP
-from stopwise.service.keys import add_key, revoke_key
+from stopwise.service.http.keys import add_key, revoke_key
 from tests.service.conftest import Locked
 from tests.service.harness import SPEC, Served, served
 

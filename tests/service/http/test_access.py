@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from stopwise.service.http.keys import add_key
 from stopwise.service.http.routes import ROUTES, Route
-from stopwise.service.keys import add_key
 from tests.service.conftest import Locked
 from tests.service.harness import (
     CONTEXT,
@@ -61,7 +61,7 @@ def test_an_empty_file_of_keys_lets_nobody_in(tmp_path: Path) -> None:
 
 def test_a_key_may_have_a_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = SimpleNamespace(monotonic=lambda: 1.0, time=time.time)  # all in the same second
-    monkeypatch.setattr("stopwise.service.keys.time", stopped)
+    monkeypatch.setattr("stopwise.service.http.keys.time", stopped)
     file = tmp_path / "keys.jsonl"
     _, key = add_key(file, "three", ["admin"], rate=3)
     _, two = add_key(file, "two", ["decide"], rate=2)

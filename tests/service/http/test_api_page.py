@@ -5,8 +5,8 @@ from pathlib import Path
 
 import httpx
 
+from stopwise.service.http.errors import CODES
 from stopwise.service.http.routes import ROUTES
-from stopwise.service.refusals import CODES
 from stopwise.service.settings import Settings
 from tests.service.harness import Served, agrees, served
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from stopwise.errors import InvalidParameterError
-from stopwise.service import keys as module
-from stopwise.service.keys import Key, Keys, add_key, read_keys, revoke_key
-from stopwise.service.refusals import Refusal
+from stopwise.service.domain.errors import RequestError
+from stopwise.service.http import keys as module
+from stopwise.service.http.keys import Key, Keys, add_key, read_keys, revoke_key
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def check(keys: Keys, header: str | None, scope=None, cascade: str | None = None
     return key
 
 
-def refused(keys: Keys, text: str | None, scope=None, cascade: str | None = None) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def refused(keys: Keys, text: str | None, scope=None, cascade: str | None = None) -> RequestError:
+    with pytest.raises(RequestError) as caught:
         check(keys, text and f"Bearer {text}", scope, cascade)
     return caught.value
 
@@ -61,7 +61,7 @@ def test_a_key_has_its_scopes_and_only_its_hash_is_stored(file: Path) -> None:
     assert check(keys, f"Bearer {text}") == key
     assert check(keys, f"bearer  {text} ", "decide").scopes == ("observe", "decide")
     refusal = refused(keys, text, "admin")
-    assert (refusal.status, refusal.code) == (403, "forbidden")
+    assert refusal.code == "forbidden"
     assert "admin" in refusal.message
     secret = text.split("_", 2)[2]
     assert key.hash == f"sha256:{sha256(secret.encode()).hexdigest()}"
@@ -91,9 +91,9 @@ def test_everybody_else_is_refused_after_one_comparison_of_hashes(
     wrong += [f"sw_{id_}_{key.hash}", f"sw_{id_}_{key.hash[7:]}", "sw_\udcff_é\x00", "sw_" * 10_000]
     for header in (None, "", "Bearer", text, f"Basic {text}", *(f"Bearer {one}" for one in wrong)):
         compared.clear()
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(RequestError) as caught:
             check(keys, header)
-        assert (caught.value.status, caught.value.code) == (401, "unauthorized"), header
+        assert caught.value.code == "unauthorized", header
         assert secret not in caught.value.message
         assert compared == ([(32, 32)] if header else [])  # an unknown id takes as long
 
@@ -103,8 +103,8 @@ def test_a_key_expires(file: Path, clock: Clock) -> None:
     keys = Keys(file)
     assert (check(keys, f"Bearer {text}").name, keys.count()) == ("guest", 1)
     clock.now += 60
-    assert (refused(keys, text).status, keys.count()) == (401, 0)
-    assert refused(keys, None).status == 401
+    assert (refused(keys, text).code, keys.count()) == ("unauthorized", 0)
+    assert refused(keys, None).code == "unauthorized"
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(5.0, 5), (2.5, 2), (1.0, 1), (0.1, 1), (100.0, 100)])
@@ -118,9 +118,9 @@ def test_a_key_may_be_limited_in_its_rate(
         clock.now += 1000
         for _ in range(burst - 1):
             check(keys, header)
-        assert refused(keys, text, "admin").status == 403  # which counts too
+        assert refused(keys, text, "admin").code == "forbidden"  # which counts too
         refusal = refused(keys, text)
-        assert (refusal.status, refusal.code) == (429, "too_many_requests")
+        assert refusal.code == "too_many_requests"
         assert refusal.retry_after is not None
         assert 1 <= refusal.retry_after <= max(1, 1 / rate)
         assert keys.identify(header) == key  # which counts nothing
@@ -138,11 +138,12 @@ def test_added_and_revoked_while_running(file: Path, clock: Clock) -> None:
     refused(keys, new)  # the file was not read again yet
     clock.now += module.LOOK_EVERY
     assert check(keys, f"Bearer {new}").name == "new"
-    assert refused(keys, slow).status == 429  # a changed file does not refill its bucket
+    # A changed file does not refill its bucket.
+    assert refused(keys, slow).code == "too_many_requests"
     assert revoke_key(file, first.id) == first
     clock.now += module.LOOK_EVERY
     assert check(keys, f"Bearer {new}").name == "new"
-    assert refused(keys, old).status == 401
+    assert refused(keys, old).code == "unauthorized"
 
 
 @pytest.mark.parametrize("harm", ["half", "gone", "folder", "writable"])
@@ -163,7 +164,7 @@ def test_a_broken_file_leaves_the_last_good_keys_valid_and_is_reported(
         for _ in range(3):
             clock.now += module.LOOK_EVERY
             assert check(keys, f"Bearer {text}").name == "one"
-            assert refused(keys, "sw_x_y").status == 401
+            assert refused(keys, "sw_x_y").code == "unauthorized"
     assert len(caplog.records) == 1  # once, not every second
     assert str(file) in str(vars(caplog.records[0]))
     assert "sha256" not in str(vars(caplog.records[0]))
@@ -173,7 +174,7 @@ def test_a_broken_file_leaves_the_last_good_keys_valid_and_is_reported(
     file.chmod(0o600)
     revoke_key(file, check(keys, f"Bearer {text}").id)
     clock.now += module.LOOK_EVERY
-    assert refused(keys, text).status == 401  # repaired, and revoked
+    assert refused(keys, text).code == "unauthorized"  # repaired, and revoked
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ def test_a_linked_file_stays_linked(file: Path, tmp_path: Path) -> None:
 
 def test_several_programs_adding_at_once_lose_nothing(file: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from stopwise.service.keys import add_key\n"
+        "import sys; from pathlib import Path; from stopwise.service.http.keys import add_key\n"
         "for k in range(5): add_key(Path(sys.argv[1]), f'{sys.argv[2]}-{k}', ['decide'])"
     )
     command = [sys.executable, "-c", script, str(file)]

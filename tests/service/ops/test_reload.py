@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx
 
-from stopwise.service.keys import add_key, revoke_key
+from stopwise.service.http.keys import add_key, revoke_key
 from tests.research.campaigns import wait_until
 from tests.service.harness import ServerProcess, process
 
 # The file is not looked at by itself, so that only the signal can be the reason for what is seen.
-NEVER = "import stopwise.service.keys as keys; keys.LOOK_EVERY = 1e9"
+NEVER = "import stopwise.service.http.keys as keys; keys.LOOK_EVERY = 1e9"
 
 
 def lines(running: ServerProcess, what: str) -> list[dict[str, Any]]:

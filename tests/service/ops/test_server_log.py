@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stopwise.service.server_log import LOG, is_logged, log_request, start_server_log
-from stopwise.service.settings import Settings
+from stopwise.service.http.request_log import is_logged, log_request
+from stopwise.service.server_log import LOG, start_server_log
 
 NAMES = ("stopwise.service", "_granian", "granian.access")
 Start = Callable[..., io.StringIO]
@@ -20,9 +20,9 @@ def start() -> Iterator[Start]:
     loggers = [logging.getLogger(name) for name in NAMES]
     before = [(one.handlers, one.level, one.propagate) for one in loggers]
 
-    def begin(**settings: Any) -> io.StringIO:
+    def begin(level: str = "info") -> io.StringIO:
         stream = io.StringIO()
-        start_server_log(Settings(**settings), stream)
+        start_server_log(level, stream)
         return stream
 
     yield begin
@@ -50,7 +50,7 @@ def test_an_event_is_one_object_per_line(start: Start) -> None:
 
 
 def test_trouble_has_the_traceback_of_its_error(start: Start) -> None:
-    stream = start(log_level="warning")
+    stream = start("warning")
     try:
         raise ZeroDivisionError("a cause")
     except ZeroDivisionError as error:

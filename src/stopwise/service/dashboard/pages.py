@@ -7,7 +7,6 @@ from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from hashlib import sha256
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,16 +15,14 @@ import msgspec
 from stopwise.reporting import pages
 from stopwise.service import messages as m
 from stopwise.service.dashboard import drawing, views
-from stopwise.service.http.request import Request, Response, read_json
-from stopwise.service.keys import Key, Keys, Scope
+from stopwise.service.domain.errors import RequestError, UnknownCascade
+from stopwise.service.http.app import App
+from stopwise.service.http.errors import Forbidden, Unauthorized, UnknownPath, phrase
+from stopwise.service.http.keys import Key, Keys, Scope
+from stopwise.service.http.request import OK, Request, Response, read_json
 from stopwise.service.labelling import give_label, wanted_labels
 from stopwise.service.learner import Learner
-from stopwise.service.refusals import Refusal
-from stopwise.service.service import Service
-from stopwise.service.settings import Settings
 
-Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
-Routes: TypeAlias = list[tuple[str, str, Handler]]  # method, pattern of the path, handler
 Values: TypeAlias = dict[str, Any]
 Page: TypeAlias = tuple[str, Values]  # a template and what it shows
 Maker: TypeAlias = Callable[[Request], Awaitable[Page]]
@@ -41,6 +38,7 @@ HEADERS = (
 )
 ASK = ("www-authenticate", 'Basic realm="Stopwise: an API key as the password", charset="UTF-8"')
 MOST_SHOWN = 100  # cascades in the overview
+ROUTE = "dashboard"  # what metrics call all of it
 LABEL = msgspec.json.Decoder(m.LabelRequest)
 ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
 <rect width="32" height="32" rx="7" fill="#0a456e"/><path d="M6 6h6v7H6z" fill="#d6e9f6"/>
@@ -67,37 +65,37 @@ def render(template: str, **values: Any) -> str:
 
 
 class Pages:
-    """The handlers of the dashboard; ``proxied`` has what a proxy adds, by cascade."""
+    """The pages of an application; ``proxied`` has what a proxy adds, by cascade."""
 
-    def __init__(self, service: Service, settings: Settings, keys: Keys | None) -> None:
-        self._service = service
-        self._keys = keys
-        self._tls = settings.tls_cert is not None
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._service = app.service
+        self._keys = app.access.keys
+        self._tls = app.service.settings.tls_cert is not None
         self.proxied: Mapping[str, views.Proxied] = {}
+        self.add("/", self.overview)
+        self.add("/cascades/{name}", self.cascade)
+        self.add("/cascades/{name}/labels", self.labels)
+        app.add("POST", "/cascades/{name}/labels/{id}", self.give_label, ROUTE)
+        app.add("GET", "/static/{file}", static_file, ROUTE)
 
-    def routes(self) -> Routes:
-        """Return the routes: to look, and to give labels; without keys everybody may."""
-        return [
-            ("GET", "/", partial(self.answer, self.overview)),
-            ("GET", "/cascades/{name}", partial(self.answer, self.cascade)),
-            ("GET", "/cascades/{name}/labels", partial(self.answer, self.labels)),
-            ("POST", "/cascades/{name}/labels/{id}", self.give_label),
-            ("GET", "/static/{file}", static_file),
-        ]
+    def add(self, path: str, page: Maker) -> None:
+        """Serve a page at a path."""
+        self._app.add("GET", path, partial(self.answer, page), ROUTE)
 
     async def answer(self, page: Maker, request: Request) -> Response:
-        """Answer a request with a page or, if it is refused, with one that explains why."""
-        headers, status = HEADERS, 200
+        """Answer a request with a page or with one that explains the error."""
+        headers, status = HEADERS, OK
         try:
             request.key = None if self._keys is None else identify(self._keys, request)
             template, values = await self._service.loaded(lambda: self._made(page, request))
             values |= {"service": self._service, "now": time.time(), "key": request.key}
             values["base"] = self._base(request)
-        except Refusal as refusal:
-            template, status = "base.html", refusal.status
-            text = f"{refusal.message[:1].upper()}{refusal.message[1:].rstrip('.')}."
-            values = {"title": HTTPStatus(status).phrase, "text": text}
-            headers = (*HEADERS, ASK) if status == 401 else HEADERS
+        except RequestError as error:
+            template, status = "base.html", self._app.statuses[error.code]
+            text = f"{error.message[:1].upper()}{error.message[1:].rstrip('.')}."
+            values = {"title": phrase(status), "text": text}
+            headers = (*HEADERS, ASK) if isinstance(error, Unauthorized) else HEADERS
         text = await asyncio.to_thread(render, template, **values)  # its values do not change
         return Response(status, text.encode(), "text/html; charset=utf-8", headers)
 
@@ -146,23 +144,23 @@ class Pages:
         """Take the answer that a person chose on the page of labels."""
         # A browser sends the password with a request of any site; but JSON only from this one.
         if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            raise Refusal(403, "forbidden", "labels are taken from the page of this service only")
+            raise Forbidden("labels are taken from the page of this service only")
         request.check_media_type()
         if self._keys is not None:
             request.key = identify(self._keys, request)
         name = (await self._service.look_up(lambda: self.learner(request, "observe"))).spec.name
         label, id_ = read_json(LABEL, await request.body()), request.params["id"]
         answer = await give_label(self._service, name, id_, label)
-        return Response(200, msgspec.json.encode(answer))
+        return Response(OK, msgspec.json.encode(answer))
 
     def learner(self, request: Request, scope: Scope | None = None) -> Learner:
         """Return the cascade of a request, or refuse."""
         name = request.params["name"]
         if scope is not None and request.key is not None and not request.key.may(scope):
             words = f"this shows what arms said: it needs a key with the scope {scope}"
-            raise Refusal(403, "forbidden", words)
+            raise Forbidden(words)
         if not _visible(request, name):
-            raise Refusal(404, "unknown_cascade", f"no cascade is called {name[:80]!r}")
+            raise UnknownCascade(name)
         return self._service.state.learner(name)
 
     def _base(self, request: Request) -> str:
@@ -179,7 +177,7 @@ def identify(keys: Keys, request: Request) -> Key:
     except (binascii.Error, UnicodeDecodeError):
         password = ""
     if scheme.lower() != "basic" or not password:
-        raise Refusal(401, "unauthorized", "enter an API key as the password, and any user name")
+        raise Unauthorized("enter an API key as the password, and any user name")
     return keys.identify(f"Bearer {password}")
 
 
@@ -187,11 +185,11 @@ async def static_file(request: Request) -> Response:
     """Return the style sheet, the script or the icon."""
     name = request.params["file"]
     if name not in FILES:
-        raise Refusal(404, "unknown_path", "there is no such file")
+        raise UnknownPath("there is no such file")
     current = request.query == f"v={VERSION}"
     cache = "public, max-age=31536000, immutable" if current else "no-cache"
     headers = (("cache-control", cache), ("content-security-policy", CSP))
-    return Response(200, FILES[name][1], FILES[name][0], headers)
+    return Response(OK, FILES[name][1], FILES[name][0], headers)
 
 
 def _visible(request: Request, name: str) -> bool:

@@ -1,1 +1,1 @@
-"""The service over HTTP: access, routes, bodies and refusals."""
+"""The service over HTTP: access, routes, bodies and errors."""

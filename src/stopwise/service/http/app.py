@@ -3,22 +3,29 @@
 import asyncio
 import re
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from time import perf_counter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 
 from stopwise.service import messages as m
-from stopwise.service.dashboard.pages import Pages
-from stopwise.service.http.request import JSON, Access, Request, Response, defect, read_json
+from stopwise.service.domain.errors import InvalidRequest, RequestError, Unavailable
+from stopwise.service.http.errors import CODES, HttpError, MethodNotAllowed, UnknownPath
+from stopwise.service.http.keys import Keys
+from stopwise.service.http.request import (
+    JSON,
+    Access,
+    Request,
+    Response,
+    internal_error,
+    read_json,
+)
+from stopwise.service.http.request_log import is_logged, log_request
 from stopwise.service.http.routes import ROUTES, Route
 from stopwise.service.http.schema import document
-from stopwise.service.keys import Keys
 from stopwise.service.metrics import OTHER
-from stopwise.service.refusals import Refusal
-from stopwise.service.server_log import is_logged, log_request
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 
@@ -41,10 +48,12 @@ class App:
     """The service behind HTTP, for a server that speaks RSGI.
 
     ``reader_pause`` is set by applications with long streams: a client may pause for that many
-    seconds, and the server, which then speaks ASGI, holds no more than it has taken.
+    seconds, and the server, which then speaks ASGI, holds no more than it has taken. ``statuses``
+    has the HTTP status of each error code.
     """
 
     reader_pause: float | None = None
+    statuses: ClassVar[Mapping[str, int]] = {code: row.status for code, row in CODES.items()}
 
     def __init__(self, service: Service, settings: Settings) -> None:
         keys = None if settings.keys is None else Keys(settings.keys)
@@ -65,9 +74,6 @@ class App:
         self._pattern = re.compile("")  # of all paths, each with a mark at its end
         for route in ROUTES:
             self.add(route.method, route.path, self._handler(route), route.id)
-        self.pages = Pages(service, settings, keys)
-        for method, path, handler in self.pages.routes():
-            self.add(method, path, handler, "dashboard")
 
     def add(self, method: str, path: str, handler: Handler, name: str) -> None:
         """Serve a path; ``name`` is what metrics call it."""
@@ -82,7 +88,7 @@ class App:
         """Return the handler of a request and its name, or refuse."""
         found = self._pattern.fullmatch(request.path)
         if found is None or found.lastgroup is None:
-            raise Refusal(404, "unknown_path", "there is nothing at this path; see /openapi.json")
+            raise UnknownPath("there is nothing at this path; see /openapi.json")
         path = self._by_mark[found.lastgroup]
         if path.params:
             values = filter(None, found.groups())  # a mark matches nothing, "", and others None
@@ -91,7 +97,7 @@ class App:
         if found_method is None:
             allow = ", ".join([*path.methods, *(["HEAD"] if "GET" in path.methods else [])])
             words = "this path does not take this method"
-            raise Refusal(405, "method_not_allowed", words, allow=allow)
+            raise MethodNotAllowed(words, allow)
         return found_method
 
     async def __rsgi__(self, scope: Any, protocol: Any) -> None:
@@ -110,20 +116,22 @@ class App:
         name, code = OTHER, None
         try:
             if self._stopping:
-                raise Refusal(503, "unavailable", "the service is stopping", retry_after=1)
+                raise Unavailable("the service is stopping", retry_after=1)
             self.access.check_origin(request)
             handler, name = self._found(request)
             response = await handler(request)
-        except Refusal as refusal:
-            code = refusal.code
-            response = self.refused(request, refusal)
+        except RequestError as error:
+            code = error.code
+            response = self.error_response(request, error)
         except CancelledError:  # the time that requests are given when the service stops is over
-            code = "unavailable"
             words = "the service is stopping; whether this was carried out is not known"
-            response = self.refused(request, Refusal(503, code, words, retry_after=1))
+            stopping = Unavailable(words, retry_after=1)
+            code = stopping.code
+            response = self.error_response(request, stopping)
         except Exception as error:
-            code = "internal"
-            response = self.refused(request, defect(error, request))
+            internal = internal_error(error, request)
+            code = internal.code
+            response = self.error_response(request, internal)
         headers = _USUAL
         if response.headers or response.media_type != JSON:
             given = {"content-type": response.media_type, **DEFAULTS, **dict(response.headers)}
@@ -147,19 +155,14 @@ class App:
         if self.traces is not None:
             self.traces.answered(request, name, response, seconds)
 
-    def refused(self, request: Request, refusal: Refusal) -> Response:
-        """Return the answer to a request that is refused."""
-        del request
-        field = msgspec.UNSET if refusal.field is None else refusal.field
-        extra = {
-            "retry-after": refusal.retry_after,
-            "x-request-id": refusal.request,
-            "allow": refusal.allow,
-            "www-authenticate": 'Bearer realm="stopwise"' if refusal.status == 401 else None,
-        }
-        headers = tuple((name, str(value)) for name, value in extra.items() if value is not None)
-        body = _encode(m.ErrorAnswer(m.Fault(refusal.code, refusal.message, field)))
-        return Response(refusal.status, body, headers=headers)
+    def error_response(self, request: Request, error: RequestError) -> Response:
+        """Return the answer to a request that is not carried out."""
+        field = msgspec.UNSET if error.field is None else error.field
+        headers = error.headers if isinstance(error, HttpError) else ()
+        if error.retry_after is not None:
+            headers = (*headers, ("retry-after", str(error.retry_after)))
+        body = _encode(m.ErrorAnswer(m.Fault(error.code, error.message, field)))
+        return Response(self.statuses[error.code], body, headers=headers)
 
     async def started(self) -> None:
         """Do what must follow once requests are accepted; an error ends the service."""
@@ -190,7 +193,7 @@ class App:
                 if decoder is not None:
                     request.content = read_json(decoder, raw)
                 elif raw.strip() not in {b"", b"{}"}:
-                    raise Refusal(422, "invalid", "this takes no body, or {}")
+                    raise InvalidRequest("this takes no body, or {}")
             reply = await route.run(self, request)
             return reply if isinstance(reply, Response) else Response(reply[0], _encode(reply[1]))
 

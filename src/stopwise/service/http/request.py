@@ -12,15 +12,23 @@ from typing import Any, cast
 
 import msgspec
 
-from stopwise.service.keys import Key, Keys, Scope
+from stopwise.service.domain.errors import InvalidRequest, RequestTooLarge
+from stopwise.service.http.errors import (
+    BadRequest,
+    Forbidden,
+    InternalError,
+    UnsupportedMediaType,
+)
+from stopwise.service.http.keys import Key, Keys, Scope
+from stopwise.service.http.request_log import MAX_PATH
 from stopwise.service.messages import CascadeSpec
 from stopwise.service.outputs import MAX_DEPTH
-from stopwise.service.refusals import Refusal, invalid
-from stopwise.service.server_log import LOG, MAX_PATH
+from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
 from stopwise.service.validation import explain, short
 
 JSON = "application/json"
+OK = 200
 BODY_SECONDS = 30.0  # for a body to arrive
 
 _VISIBLE = re.compile(r"[!-~]{1,200}")
@@ -91,7 +99,7 @@ class Request:
                     parts.append(part)
         except TimeoutError:
             words = f"the body did not arrive within {BODY_SECONDS:g} seconds"
-            raise Refusal(400, "bad_request", words) from None
+            raise BadRequest(words) from None
         except RuntimeError as error:  # the server's own: the connection was closed
             raise _broken_off() from error
         # The server ends with an empty part. Before it, another one stands for trailers or for an
@@ -110,9 +118,9 @@ class Request:
         given: str = self.headers.get("content-type", "")
         if self.has_body and given.partition(";")[0].strip().lower() != JSON:
             words = "the body must be JSON in UTF-8: send Content-Type: application/json"
-            raise Refusal(415, "unsupported_media_type", words)
+            raise UnsupportedMediaType(words)
         if self.headers.get("content-encoding", "identity") != "identity":
-            raise Refusal(415, "unsupported_media_type", "the body must not be compressed")
+            raise UnsupportedMediaType("the body must not be compressed")
 
     def read_idempotency_key(self) -> None:
         """Take the Idempotency-Key, if there is one, or refuse it."""
@@ -121,20 +129,20 @@ class Request:
         given: str = self.headers.get("idempotency-key") or ""  # None if it is not ASCII
         if not _VISIBLE.fullmatch(given) or len(self.headers.get_all("idempotency-key")) > 1:
             words = "Idempotency-Key must be 1 to 200 visible ASCII characters, and there once"
-            raise invalid(words, field="Idempotency-Key")
+            raise InvalidRequest(words, field="Idempotency-Key")
         self.idempotency_key = given
 
 
-def _too_large(limit: int) -> Refusal:
-    return Refusal(413, "too_large", f"the body is too large: at most {limit:,} bytes are taken")
+def _too_large(limit: int) -> RequestTooLarge:
+    return RequestTooLarge(f"the body is too large: at most {limit:,} bytes are taken")
 
 
-def _broken_off() -> Refusal:
+def _broken_off() -> BadRequest:
     words = (
         "the body broke off, its chunks are not valid, or it has trailers that no Trailer header "
         "announces"
     )
-    return Refusal(400, "bad_request", words)
+    return BadRequest(words)
 
 
 class Access:
@@ -156,19 +164,19 @@ class Access:
         """
         hosts = request.headers.get_all("host")
         if len(hosts) > 1:
-            raise Refusal(400, "bad_request", "the request has more than one Host header")
+            raise BadRequest("the request has more than one Host header")
         # An empty file of keys is false and yet asks for keys, so this must be None itself.
         if self.keys is not None:
             return
         host = hosts[0] if hosts else ""
         if not _is_here(host, self._own):
             words = "without keys this service answers to localhost alone, not to other names"
-            raise Refusal(403, "forbidden", words)
+            raise Forbidden(words)
         if request.method not in {"GET", "HEAD"}:
             origin: str | None = request.headers.get("origin")
             if origin is not None and origin.partition("://")[2] != host:
                 words = "without keys this service takes nothing from other sites"
-                raise Refusal(403, "forbidden", words)
+                raise Forbidden(words)
 
     def check_key(self, request: Request, scope: Scope | None) -> None:
         """Refuse a request without a valid key of this scope for its cascade."""
@@ -190,15 +198,15 @@ def _is_here(host: str, own: str) -> bool:
 # -- answers -------------------------------------------------------------------------------------
 
 
-def defect(error: BaseException, request: Request) -> Refusal:
-    """Refuse a request that ran into a defect: the log has the details, the caller their id."""
+def internal_error(error: BaseException, request: Request) -> InternalError:
+    """Log an unexpected error; return the error for the caller, with the id of the log entry."""
     number = request.id or token_hex(8)
     fields = {"request": number, "method": request.method, "path": short(request.path, MAX_PATH)}
     LOG.error("a request failed", extra=fields, exc_info=error)
     name = request.params.get("name")
     where = "" if name is None else f" in the cascade {short(name)!r}"
     words = f"internal error{where}; the server log has it under {number}"
-    return Refusal(500, "internal", words, request=number)
+    return InternalError(words, number)
 
 
 # -- bodies --------------------------------------------------------------------------------------
@@ -207,7 +215,7 @@ def defect(error: BaseException, request: Request) -> Refusal:
 def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
     """Return the content of a body, or refuse it in words for the person who must fix it."""
     if not body:
-        raise Refusal(400, "bad_request", "the body is empty, and JSON is needed")
+        raise BadRequest("the body is empty, and JSON is needed")
     try:
         try:
             value = decoder.decode(body)
@@ -217,10 +225,10 @@ def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
                 given = msgspec.json.decode(body)
             place, problem = explain(error, given)
             field = short(place) or None
-            raise invalid(f"{field or 'the body'} {problem}", field=field) from None
+            raise InvalidRequest(f"{field or 'the body'} {problem}", field=field) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = short(str(error).removeprefix("JSON is malformed: "))
-        raise Refusal(400, "bad_request", f"the body is not JSON: {why}") from None
+        raise BadRequest(f"the body is not JSON: {why}") from None
     except RecursionError:
         raise _too_deep() from None
     keys = [text for text, colon in _STRING.findall(body) if colon]
@@ -238,7 +246,7 @@ def _check_repeated(body: bytes) -> None:
         for name, _ in pairs:
             if name in seen:
                 duplicate = short(name)
-                raise invalid(f"duplicate field {duplicate!r}", field=duplicate)
+                raise InvalidRequest(f"duplicate field {duplicate!r}", field=duplicate)
             seen.add(name)
 
     try:
@@ -256,6 +264,6 @@ def _check_depth(value: object, field: str, depth: int = MAX_DEPTH) -> None:
         _check_depth(one, field, depth - 1)
 
 
-def _too_deep(field: str | None = None) -> Refusal:
+def _too_deep(field: str | None = None) -> InvalidRequest:
     words = f"{field or 'the body'} is nested deeper than {MAX_DEPTH} lists or objects"
-    return invalid(words, field=field)
+    return InvalidRequest(words, field=field)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from stopwise.service import messages as m
+from stopwise.service.domain.errors import Unavailable
+from stopwise.service.http.errors import Forbidden
+from stopwise.service.http.keys import Scope
 from stopwise.service.http.request import JSON, Request, Response
-from stopwise.service.keys import Scope
 from stopwise.service.labelling import give_label, wanted_labels
 from stopwise.service.metrics import CONTENT_TYPE, metrics_page
-from stopwise.service.refusals import Refusal
 
 if TYPE_CHECKING:
     from stopwise.service.http.app import App
@@ -40,7 +41,7 @@ class Route(msgspec.Struct, frozen=True):
     needs: Scope | Literal["nothing"] | None  # None: any valid key; "nothing": not even a key
     gives: Mapping[int, tuple[Any, str]]  # status of each success → type of the body, when
     takes: Any = None  # type of the body
-    refuses: tuple[str, ...] = ()  # codes in addition to those of every such route
+    errors: tuple[str, ...] = ()  # codes in addition to those of every such route
     repeatable: bool = False  # whether an Idempotency-Key is used
     media_type: str = JSON
 
@@ -77,14 +78,14 @@ def check_unrestricted(request: Request) -> None:
     """Refuse a key that may see some cascades only."""
     if request.key is not None and request.key.cascades:
         seen = f"the key {request.key.id} may see {', '.join(request.key.cascades)} only"
-        raise Refusal(403, "forbidden", f"this shows every cascade, and {seen}")
+        raise Forbidden(f"this shows every cascade, and {seen}")
 
 
 _get, _post = partial(route, "GET"), partial(route, "POST")
 _NAME, _ID = "/v1/cascades/{name}", "/v1/cascades/{name}/rounds/{id}"
 _OPENING: dict[str, Any] = {
     "repeated": "Opened before, under the same Idempotency-Key.",
-    "refuses": ("unknown_cascade", "conflict", "retired"),
+    "errors": ("unknown_cascade", "conflict", "retired"),
 }
 _ROUND = ("unknown_cascade", "unknown_round", "conflict", "gone")
 
@@ -109,7 +110,7 @@ async def cascades(app: "App", request: Request) -> Reply:
     "Created.",
     repeated="It was created before by the same request.",
     takes=m.CascadeSpec,
-    refuses=("conflict",),
+    errors=("conflict",),
 )
 async def create_cascade(app: "App", request: Request) -> Reply:
     """Create a cascade.
@@ -122,13 +123,13 @@ async def create_cascade(app: "App", request: Request) -> Reply:
     return (201 if new else 200), view
 
 
-@_get(_NAME, None, m.CascadeView, "Now.", refuses=("unknown_cascade",))
+@_get(_NAME, None, m.CascadeView, "Now.", errors=("unknown_cascade",))
 async def cascade(app: "App", request: Request) -> Reply:
     """Show one cascade, with what it has done so far."""
     return 200, await app.service.cascade(request.params["name"])
 
 
-@_post(f"{_NAME}/retire", "admin", m.CascadeView, "Retired.", refuses=("unknown_cascade",))
+@_post(f"{_NAME}/retire", "admin", m.CascadeView, "Retired.", errors=("unknown_cascade",))
 async def retire_cascade(app: "App", request: Request) -> Reply:
     """Retire a cascade: it takes no new rounds, and still outputs of those that are open.
 
@@ -168,14 +169,14 @@ async def open_rounds(app: "App", request: Request) -> Reply:
     return status, m.RoundList(rounds)
 
 
-@_get(_ID, None, m.RoundView, "As the log has it.", refuses=_ROUND[:2])
+@_get(_ID, None, m.RoundView, "As the log has it.", errors=_ROUND[:2])
 async def round_(app: "App", request: Request) -> Reply:
     """Look up a round: its state, its context and the outputs of its arms."""
     return 200, await app.service.round(request.params["name"], request.params["id"])
 
 
 @_post(
-    f"{_ID}/outputs", "observe", m.RoundAnswer, "Reported.", takes=m.OutputsRequest, refuses=_ROUND
+    f"{_ID}/outputs", "observe", m.RoundAnswer, "Reported.", takes=m.OutputsRequest, errors=_ROUND
 )
 async def report_outputs(app: "App", request: Request) -> Reply:
     """Report outputs of a round's arms; the answer says which arm is next, or that it has ended.
@@ -190,7 +191,7 @@ async def report_outputs(app: "App", request: Request) -> Reply:
     return 200, await app.service.report(name, id_, request.content)
 
 
-@_post(f"{_ID}/label", "observe", m.LabelAnswer, "Labelled.", takes=m.LabelRequest, refuses=_ROUND)
+@_post(f"{_ID}/label", "observe", m.LabelAnswer, "Labelled.", takes=m.LabelRequest, errors=_ROUND)
 async def label_round(app: "App", request: Request) -> Reply:
     """Report the right answer of a round that was learned from.
 
@@ -205,7 +206,7 @@ async def label_round(app: "App", request: Request) -> Reply:
     "observe",
     m.WantedLabels,
     "The oldest.",
-    refuses=("unknown_cascade",),
+    errors=("unknown_cascade",),
 )
 async def label_requests(app: "App", request: Request) -> Reply:
     """List rounds whose labels the policy asks for, the oldest first."""
@@ -237,7 +238,7 @@ async def readyz(app: "App", request: Request) -> Reply:
     if app.access.keys is not None:  # the details name files and hosts; the log has them
         starting = service.recovering or service.draining or service.preparing
         reason = "the service is starting or stopping" if starting else "it cannot write its log"
-    raise Refusal(503, "unavailable", reason, retry_after=1)
+    raise Unavailable(reason, retry_after=1)
 
 
 @_get("/metrics", None, str, "For Prometheus.", media_type="text/plain")

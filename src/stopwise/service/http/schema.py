@@ -13,9 +13,9 @@ import msgspec
 
 from stopwise.policies.registry import POLICIES
 from stopwise.service import messages as m
+from stopwise.service.http.errors import CODES
 from stopwise.service.http.request import JSON
 from stopwise.service.http.routes import ROUTES, Route
-from stopwise.service.refusals import CODES
 from stopwise.version import __version__
 
 Json: TypeAlias = dict[str, Any]
@@ -115,7 +115,7 @@ def _responses(route: Route, secured: bool) -> Json:
         content = {route.media_type: {"schema": schemas[kind]}}
         found[str(status)] = {"description": when, "content": content}
     by_status: dict[int, list[str]] = {}
-    for code in refusals(route, secured):
+    for code in error_codes(route, secured):
         by_status.setdefault(CODES[code].status, []).append(code)
     for status, codes in sorted(by_status.items()):
         these: Json = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
@@ -128,15 +128,15 @@ def _responses(route: Route, secured: bool) -> Json:
     return found
 
 
-def refusals(route: Route, secured: bool) -> list[str]:
-    """Return the codes that a route can be refused with, in the order of the table.
+def error_codes(route: Route, secured: bool) -> list[str]:
+    """Return the codes that a route can answer with, in the order of the table.
 
     Examples
     --------
-    >>> refusals(next(route for route in ROUTES if route.path == "/healthz"), secured=True)
+    >>> error_codes(next(route for route in ROUTES if route.path == "/healthz"), secured=True)
     ['bad_request', 'internal']
     """
-    found = {"bad_request", "internal", *route.refuses}
+    found = {"bad_request", "internal", *route.errors}
     if not secured:
         found.add("forbidden")  # what came through somebody else's site
     elif route.needs != "nothing":

@@ -21,8 +21,9 @@ from msgspec import Meta
 
 from stopwise.errors import InvalidParameterError
 from stopwise.reporting.files import private_file
+from stopwise.service.domain.errors import TooManyRequests
+from stopwise.service.http.errors import Forbidden, Unauthorized
 from stopwise.service.messages import Name
-from stopwise.service.refusals import Refusal
 from stopwise.service.server_log import LOG
 from stopwise.service.validation import explain
 
@@ -91,28 +92,28 @@ class Keys:
     def check(self, key: Key, scope: Scope | None = None, cascade: str | None = None) -> None:
         """Count a request of a key, and check what it may do.
 
-        Raises `Refusal`: 429 if it sends more requests than it may, 403 if it lacks the scope or
-        may not use the cascade.
+        Raises `TooManyRequests` if it sends more requests than it may, and `Forbidden` if it lacks
+        the scope or may not use the cascade.
         """
         self.count_request(key)
         self.check_rights(key, scope, cascade)
 
     def count_request(self, key: Key) -> None:
-        """Count a request of a key; 429 if it sends more requests than it may."""
+        """Count a request of a key; `TooManyRequests` if it sends more than it may."""
         if key.rate is not None:
             self._take_token(key.id, key.rate)
 
     def check_rights(self, key: Key, scope: Scope | None, cascade: str | None) -> None:
-        """Check what a key may do; 403 if it lacks the scope or may not use the cascade."""
+        """Check the scope and the cascades of a key; `Forbidden` if it does not have these."""
         if scope is not None and not key.may(scope):
             have = ", ".join(key.scopes)
-            raise _refused(403, f"this needs a key with the scope {scope}; yours has {have}")
+            raise Forbidden(f"this needs a key with the scope {scope}; yours has {have}")
         if cascade is not None and key.cascades and cascade not in key.cascades:
             have = ", ".join(key.cascades)
-            raise _refused(403, f"the key {key.id} may use no other cascade than {have}")
+            raise Forbidden(f"the key {key.id} may use no other cascade than {have}")
 
     def identify(self, header: str | None) -> Key:
-        """Return the key in an Authorization header, whatever it may do; 401 if not valid."""
+        """Return the key in an Authorization header, whatever it may do, or `Unauthorized`."""
         if time.monotonic() >= self._look_at:
             try:
                 self._read()
@@ -121,15 +122,15 @@ class Keys:
                     self._reported = str(error)
                     LOG.warning(UNREAD, extra={"reason": self._reported})
         if not header:
-            raise _refused(401, "send a key: Authorization: Bearer sw_…")
+            raise Unauthorized("send a key: Authorization: Bearer sw_…")
         found = _HEADER.fullmatch(header)
         id_, secret = found.groups() if found else ("", "")
         expected, key = self._by_id.get(id_, _NOBODY)
         given = sha256(secret.encode("utf-8", "replace")).digest()
         if not compare_digest(given, expected) or key is None:
-            raise _refused(401, "the key is not valid: mistyped, revoked, or of another service")
+            raise Unauthorized("the key is not valid: mistyped, revoked, or of another service")
         if key.expired:
-            raise _refused(401, f"the key {key.id} has expired")
+            raise Unauthorized(f"the key {key.id} has expired")
         return key
 
     def _take_token(self, id_: str, rate: float) -> None:
@@ -139,7 +140,7 @@ class Keys:
         wait = full_at - now - max(1.0, 1 / rate)
         if wait > 1e-6:  # more than a rounding error
             words = f"the key {id_} may send {rate:g} requests per second; try again later"
-            raise Refusal(429, "too_many_requests", words, retry_after=math.ceil(wait))
+            raise TooManyRequests(words, retry_after=math.ceil(wait))
         self._full_at[id_] = full_at
 
     def _read(self) -> None:
@@ -151,10 +152,6 @@ class Keys:
             self._full_at = {id_: at for id_, at in self._full_at.items() if id_ in self._by_id}
             self._content = content
         self._reported = ""
-
-
-def _refused(status: int, message: str) -> Refusal:
-    return Refusal(status, "unauthorized" if status == 401 else "forbidden", message)
 
 
 def read_keys(path: Path) -> list[Key]:

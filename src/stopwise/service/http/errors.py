@@ -1,24 +1,66 @@
-"""Refusals: one exception for every request that is not carried out, and the table of its codes."""
+"""Errors over HTTP: those that only HTTP has, and the status of every code."""
 
-from dataclasses import KW_ONLY, dataclass
+from http import HTTPStatus
 from typing import NamedTuple
 
+from stopwise.service.domain.errors import RequestError
 
-@dataclass(eq=False)
-class Refusal(Exception):
-    """A request that is not carried out; nothing has changed."""
 
-    status: int  # of HTTP
-    code: str  # for a program: one of `CODES`
-    message: str  # for the person who must act
-    _: KW_ONLY
-    field: str | None = None  # where in the body
-    retry_after: int | None = None  # seconds
-    request: str | None = None  # under which the log has more
-    allow: str | None = None  # the methods of the path
+class HttpError(RequestError):
+    """A request that HTTP itself or the access rules do not allow; ``headers`` of its answer."""
 
-    def __str__(self) -> str:
-        return self.message
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class BadRequest(HttpError):
+    """The body is not JSON, or the request is not valid HTTP."""
+
+    code = "bad_request"
+
+
+class Unauthorized(HttpError):
+    """The API key is missing or not valid."""
+
+    code = "unauthorized"
+    headers = (("www-authenticate", 'Bearer realm="stopwise"'),)
+
+
+class Forbidden(HttpError):
+    """The API key does not allow this, or the request came through another site."""
+
+    code = "forbidden"
+
+
+class UnknownPath(HttpError):
+    """There is nothing at this path."""
+
+    code = "unknown_path"
+
+
+class MethodNotAllowed(HttpError):
+    """The path exists and the method does not; ``allowed`` lists those that do."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, message: str, allowed: str) -> None:
+        super().__init__(message)
+        self.headers = (("allow", allowed),)
+
+
+class UnsupportedMediaType(HttpError):
+    """The body is not declared as JSON."""
+
+    code = "unsupported_media_type"
+
+
+class InternalError(HttpError):
+    """An unexpected error; the server log has its details under ``request_id``."""
+
+    code = "internal"
+
+    def __init__(self, message: str, request_id: str) -> None:
+        super().__init__(message)
+        self.headers = (("x-request-id", request_id),)
 
 
 class Code(NamedTuple):
@@ -67,11 +109,12 @@ CODES: dict[str, Code] = {
 }
 
 
-def conflict(message: str, *, field: str | None = None) -> Refusal:
-    """Return the refusal of what contradicts an earlier request."""
-    return Refusal(409, "conflict", message, field=field)
+def phrase(status: int) -> str:
+    """Return the standard phrase of a status.
 
-
-def invalid(message: str, *, field: str | None = None) -> Refusal:
-    """Return the refusal of a body that is not what the route takes."""
-    return Refusal(422, "invalid", message, field=field)
+    Examples
+    --------
+    >>> phrase(CODES["unknown_round"].status)
+    'Not Found'
+    """
+    return HTTPStatus(status).phrase

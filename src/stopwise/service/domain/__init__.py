@@ -1,0 +1,1 @@
+"""The domain of the service: cascades, their rounds and the state, without HTTP or storage."""

@@ -1,0 +1,51 @@
+"""HTTP stays in `service/http`: the rest of the service knows error codes, not statuses."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from stopwise.service.domain import errors
+from stopwise.service.http.errors import CODES, HttpError
+
+SERVICE = Path(errors.__file__).parents[1]
+FILES = [
+    file.relative_to(SERVICE).as_posix()
+    for file in sorted(SERVICE.rglob("*.py"))
+    if not file.is_relative_to(SERVICE / "http")
+]
+PACKAGE = "stopwise.service."
+STATUSES = {row.status for row in CODES.values()}
+
+
+def http_in(tree: ast.AST) -> set[str]:
+    """Return what in a module stands for an HTTP status."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value in STATUSES:
+            found.add(str(node.value))
+        elif isinstance(node, ast.alias | ast.Name):
+            name = node.name if isinstance(node, ast.alias) else node.id
+            found |= {name} & {"HTTPStatus", "http.HTTPStatus"}
+    return found
+
+
+def test_statuses_are_recognised() -> None:
+    code = "from http import HTTPStatus\nif answer.status == 404:\n    raise HTTPStatus"
+    assert http_in(ast.parse(code)) == {"HTTPStatus", "404"}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_status_is_outside_of_http(file: str) -> None:
+    assert not http_in(ast.parse((SERVICE / file).read_text("utf-8")))
+
+
+def test_every_error_has_a_status() -> None:
+    kinds, codes = [errors.RequestError], set[str]()
+    while kinds:
+        kind = kinds.pop()
+        kinds += [one for one in kind.__subclasses__() if one.__module__.startswith(PACKAGE)]
+        codes |= {kind.code} if hasattr(kind, "code") else set()
+    assert codes == set(CODES)
+    assert not hasattr(errors.RequestError("text"), "status")
+    assert not hasattr(HttpError("text"), "status")
