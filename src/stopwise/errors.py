@@ -22,7 +22,36 @@ class InvalidParameterError(InvalidInputError):
 
 
 class InvalidContextError(InvalidInputError):
-    """A context of the wrong dimension, not finite, or outside the bound of its feature map."""
+    """A context of the wrong dimension, not finite, or outside the bound of its feature map.
+
+    If one number is invalid, ``coordinate`` is its index, ``problem`` what is wrong with it,
+    ``advice`` what to do about it in Python, and ``row`` the row of a table.
+    """
+
+    coordinate: int | None = None
+    problem: str = ""
+    advice: str = ""
+    row: int | None = None
+
+    @classmethod
+    def at(
+        cls, coordinate: int, problem: str, advice: str = "", row: int | None = None
+    ) -> "InvalidContextError":
+        """Return the error of one number of a context.
+
+        Examples
+        --------
+        >>> print(InvalidContextError.at(2, "is nan", "drop such rows", row=7))
+        row 7, coordinate 2 is nan; drop such rows
+        """
+        place = "" if row is None else f"row {row}, "
+        end = f"; {advice}" if advice else ""
+        error = cls(f"{place}coordinate {coordinate} {problem}{end}")
+        error.coordinate = coordinate
+        error.problem = problem
+        error.advice = advice
+        error.row = row
+        return error
 
 
 class InvalidFeaturesError(InvalidInputError):

@@ -148,7 +148,7 @@ class BoundFeatures:
         out = np.empty((contexts.shape[0], self.width))
         row, status = self._monomials.rows(contexts, out)
         if status:
-            self._refuse(contexts[row], status, f"row {row}, ")
+            self._refuse(contexts[row], status, row)
         for r in range(contexts.shape[0] if self._customs else 0):
             try:
                 self._fill_customs(contexts[r], out[r])
@@ -214,27 +214,27 @@ class BoundFeatures:
         for custom, start, stop, seen in self._customs:
             out[start:stop] = custom(x[:seen])
 
-    def _refuse(self, x: Floats, status: int, where: str = "") -> NoReturn:
+    def _refuse(self, x: Floats, status: int, row: int | None = None) -> NoReturn:
         """Turn the status of the engine's `Monomials` into an error in words."""
         if status > 0:
             c = status - 1
-            raise InvalidContextError(
-                f"{where}coordinate {c} is {float(x[c])}; contexts must be finite"
-            )
+            problem = f"is {float(x[c])}; contexts must be finite"
+            raise InvalidContextError.at(c, problem, row=row)
         block, c = divmod(-1 - status, self.context_dim)
         refusing = [m for m in self.maps if not isinstance(m, Custom)][block]
-        value = f"{where}coordinate {c} is {float(x[c]):.12g}"
+        value = f"is {float(x[c]):.12g}"
         if isinstance(refusing, Scaled):
             reach = refusing.scale[c] * refusing.inner.bound
             low, high = refusing.center[c] - reach, refusing.center[c] + reach
-            raise InvalidContextError(
+            problem = (
                 f"{value}, outside [{low:.12g}, {high:.12g}], what the features were scaled for; "
                 'fit Scaled on wider data or with a margin, or clip with outside="clip"'
             )
-        raise InvalidContextError(
-            f"{value}, outside the promised [{-refusing.bound:.12g}, {refusing.bound:.12g}]; give "
-            "the feature map a larger bound, or scale the data with Scaled.fit"
-        )
+            raise InvalidContextError.at(c, problem, row=row)
+        bound = f"{refusing.bound:.12g}"
+        problem = f"{value}, outside the promised [-{bound}, {bound}]"
+        advice = "give the feature map a larger bound, or scale the data with Scaled.fit"
+        raise InvalidContextError.at(c, problem, advice, row)
 
 
 FeaturesLike: TypeAlias = MapLike | Arrangement | BoundFeatures

@@ -1,6 +1,5 @@
 """Contexts as requests give them, and as a policy takes them."""
 
-import re
 from collections.abc import Sequence
 from typing import TypeAlias, cast
 
@@ -67,18 +66,20 @@ class ContextTable:
             raise InvalidRequest(f"{field}: this cascade's context has numbers only", field=field)
         return cast(list[float], values)
 
-    def refusal(self, error: StopwiseError) -> InvalidRequest:
-        """Return an error of the policy in words for somebody who sees no Python."""
-        names = tuple(self._places)
-        message = re.sub(
-            r"coordinate (\d+)",
-            lambda found: repr(names[int(found[1])]) if names else f"number {found[1]}",
-            str(error),
-        )
-        message, _, advice = message.partition("; give the feature map")
-        if advice:
+    def invalid(self, error: StopwiseError, field: str = "context") -> InvalidRequest:
+        """Return an error of the policy in the terms of the API."""
+        if not isinstance(error, InvalidContextError) or error.coordinate is None:
+            return InvalidRequest(str(error), field=field)
+        place = "" if error.row is None else f"row {error.row}, "
+        message = f"{place}{self._name(error.coordinate)} {error.problem}"
+        if error.advice:  # it is about Python
             message += (
                 ". The features of a cascade have a range: create one with a larger bound, such as "
                 '"features": {"kind": "polynomial", "degree": 1, "bound": 100}'
             )
-        return InvalidRequest(message, field="context")
+        return InvalidRequest(message, field=field)
+
+    def _name(self, coordinate: int) -> str:
+        """Return the name of a number in messages; numbers that stages reveal have none."""
+        names = tuple(self._places)
+        return repr(names[coordinate]) if coordinate < len(names) else f"number {coordinate}"

@@ -127,7 +127,7 @@ class Learner:
                 decisions, stops, rule_stops = self._decide(rows, one_by_one=evidence)
                 waiting = [x.tobytes() for x in rows]  # none holds a batch in memory
         except StopwiseError as error:
-            raise self.contexts.refusal(error) from None
+            raise self.contexts.invalid(error) from None
         first, other = len(self.ledger), b"" if stops == rule_stops else bytes(rule_stops)
         decided = (len(waiting), rows.tobytes(), bytes(stops), other)
         event = Opened(self.index, first, *decided, time, key, digest, complete)
@@ -315,7 +315,7 @@ class Learner:
         try:
             started.give(output, cast(list[float], revealed.tolist()))
         except StopwiseError as error:
-            raise InvalidRequest(self.contexts.refusal(error).message, field="revealed") from None
+            raise self.contexts.invalid(error, field="revealed") from None
         return started.next() is None
 
     def _given(self, outputs: list[object] | dict[str, object]) -> dict[int, bytes]:

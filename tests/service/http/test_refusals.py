@@ -18,7 +18,17 @@ from stopwise.service.messages import BatchRequest, CascadeSpec, RoundRequest
 from stopwise.service.recovery import recover_state
 from stopwise.service.state import State
 from stopwise.service.store.base import EventStore
-from tests.service.harness import CONTEXT, JSON, ROUNDS, SPEC, STAGED, Served, fault, served
+from tests.service.harness import (
+    CONTEXT,
+    JSON,
+    REVEALING,
+    ROUNDS,
+    SPEC,
+    STAGED,
+    Served,
+    fault,
+    served,
+)
 
 CASCADES = "/v1/cascades"
 BATCH = f"{ROUNDS}:batch"
@@ -188,6 +198,16 @@ def test_what_a_cascade_or_round_does_not_take(
     path = f"{STAGED}/{STAGED_ID}/outputs" if path == "staged" else path
     path = path if path.startswith("/") else f"{CASCADES}/{path}"
     assert check(unchanged, code, path, body) == field
+
+
+def test_a_revealed_number_out_of_range_is_refused_though_it_has_no_name(running: Served) -> None:
+    """Names are of the numbers known at the start; a stage reveals the one after these."""
+    running.post(CASCADES, {**REVEALING, "name": "named", "context": ["age"]})
+    url = f"{CASCADES}/named/rounds"
+    opened = running.post(url, {"context": [0.5]}).json()
+    outputs = f"{url}/{opened['id']}/outputs"
+    assert check(running, "invalid", outputs, {"outputs": [1], "revealed": [7]}) == "revealed"
+    assert running.post(outputs, {"outputs": [1], "revealed": [0.7]}).status_code == 200
 
 
 @pytest.mark.parametrize("path", [ROUNDS, CASCADES, RETIRE])
