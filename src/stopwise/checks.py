@@ -75,6 +75,11 @@ def integer(
     return whole
 
 
+def checked_seed(seed: int) -> int:
+    """Return a seed as a plain integer."""
+    return integer("seed", seed, most=(1 << 63) - 1)
+
+
 def choice(name: str, value: object, options: Iterable[str]) -> str:
     """Return one of several words."""
     options = tuple(options)

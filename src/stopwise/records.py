@@ -123,7 +123,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     # What `evidence` needs; a policy fills these in.
     source: Any = None  # the policy
     note: bytes | None = None
-    noise: Floats | None = None
+    draw: int = 0  # the number of the decision, from which its random draws follow
     round: int = -1
     explored_from: int = -1
 

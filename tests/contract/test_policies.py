@@ -50,7 +50,9 @@ def make(name: str, cascade: sw.Cascade = CASCADE) -> Any:
 
 
 def random(policy: sw.Policy) -> bool:
-    return not {"random", "normals"}.isdisjoint(policy.state())
+    if isinstance(policy, Contextual):
+        return isinstance(policy, sw.Thompson) or policy.share_explored > 0
+    return not {"random", "decisions"}.isdisjoint(policy.state())
 
 
 def needs_label(policy: sw.Policy) -> bool:
@@ -115,8 +117,7 @@ def learned(policy: sw.Policy) -> State:
     if isinstance(policy, Contextual):
         return archive.learned(policy)
     state = policy.state()
-    state.pop("random", None)
-    return state
+    return {name: array for name, array in state.items() if name not in {"random", "decisions"}}
 
 
 # ----------------------------------------------------------------------------------- one round

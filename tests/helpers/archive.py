@@ -37,8 +37,8 @@ def joined(named: Parts) -> NDArray[np.uint8]:
 
 
 def learned(policy: Contextual) -> Parts:
-    """Return what was learned from rounds, without how exactly estimates have been computed."""
-    left_out = {"effort", "beaten_by", "model"}
+    """Return what was learned from rounds, without randomness and the precision of estimates."""
+    left_out = {"draws", "effort", "beaten_by", "model"}
     named = parts(policy) | {k: v for k, v in policy.state().items() if k.startswith("held")}
     return {name: part for name, part in named.items() if not left_out & {*name.split(".")}}
 
@@ -92,6 +92,7 @@ class _Reading:
 
     def all(self) -> Parts:
         self.take("rounds", "<i8")
+        self.take("draws", "<i8")
         self.take("explored", "<i8")
         self.take("effort", "<i8", 4)
         self.take("beaten_by", "<i8", self.n_arms - 1)

@@ -217,9 +217,25 @@ def _play(
 # ----------------------------- USS-Laplace and USS-Anchor, labels, revealed contexts
 
 
+def stream(seed: int, t: int, index: int) -> parts.Random:
+    """The random numbers of one purpose in one round."""
+    return parts.Random((seed * 0xD6E8FEB86659FD93 + 256 * t + index) % 2**64)
+
+
 def draw(seed: int, t: int, index: int) -> float:
-    """The number in [0, 1) that belongs to a round."""
-    return parts.Random((seed * 0xD6E8FEB86659FD93 + 256 * t + index) % 2**64).uniform()
+    """The first of them, in [0, 1)."""
+    return stream(seed, t, index).uniform()
+
+
+def exploring(seed: int, n: int) -> Array:
+    """For each decision the number below `explore_rate` of which its round goes to the last arm."""
+    return np.array([draw(seed, t, 255) for t in range(n)])
+
+
+def normals(seed: int, n: int, n_pairs: int) -> Array:
+    """The standard normal numbers of n decisions of Thompson sampling, one for each pair."""
+    streams = [stream(seed, t, 254) for t in range(n)]
+    return np.array([[random.normal() for _ in range(n_pairs)] for random in streams])
 
 
 class Gain:

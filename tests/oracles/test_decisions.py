@@ -228,9 +228,7 @@ def test_thompson_draws_from_the_exact_posterior(case: Case, scale: float) -> No
     rule: dict[str, Any] = {"scale": scale, "forced_rounds": case.forced, "ridge": case.ridge}
     policy = Thompson(case.cascade(), features, case.d, seed=9, **rule)
     contexts, outputs, _ = case.world()
-    noise = np.random.Generator(np.random.PCG64(9)).standard_normal(
-        (case.n, len(oracle.pairs(case.k)))
-    )
+    noise = oracle.normals(9, case.n, len(oracle.pairs(case.k)))
     phi, differ = oracle.tabulate(contexts, own, case.k), oracle.disagreements(outputs)
     referee = oracle.thompson(phi, differ, case.cumulative(), noise, **rule)
     assert_same(policy.run(contexts, outputs), referee)

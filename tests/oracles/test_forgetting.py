@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import stopwise as sw
 from stopwise.reference import radius
-from tests.oracles.solve_every_round import mu, pairs, weighted_mle
+from tests.oracles.solve_every_round import mu, normals, pairs, weighted_mle
 
 Array = NDArray[np.float64]
 TIE = 1e-7  # what rows of age 32 half-lives and beyond may change
@@ -130,8 +130,7 @@ def test_weighted_decisions_are_those_of_a_plain_weighted_fit(name: str) -> None
     phi = np.column_stack([np.ones(n), x]) / math.sqrt(d)
     noise = None
     if kind == "thompson":
-        normals = np.random.Generator(np.random.PCG64(settings["seed"]))
-        noise = normals.standard_normal((n, len(pairs(k))))
+        noise = normals(settings["seed"], n, len(pairs(k)))
     referee = Weighted(
         phi,
         outputs,

@@ -22,6 +22,8 @@ constexpr double kEarly = 1.0 / 3.0;     // heuristic: of the labels in all, tho
 constexpr double kEarlyOfRate = 30.0;    // … and their number where a rate is given
 constexpr double kConfident = 3.0;       // standard deviations from which a fixed depth is trusted
 constexpr std::int64_t kTrial = 64;      // rounds from which the rule is on trial
+// Indices of the streams of a decision; those of a round are at most 222 (`complete`).
+constexpr std::size_t kNoise = 254, kExploring = 255;
 
 // Passes over history for one comparison; a damped Newton run needs tens.
 constexpr int kMaxPairPasses = 40;
@@ -35,8 +37,8 @@ constexpr double kLargest = 1.001;  // |φ_c| ≤ 1, likewise
 class Learner::At final : public View {
 public:
     At(const Learner& learner, const std::vector<Model>& models, Scratch& scratch,
-       const double* noise)
-        : learner_(learner), models_(models), scratch_(scratch), noise_(noise) {}
+       std::vector<double> noise = {})
+        : learner_(learner), models_(models), scratch_(scratch), noise_(std::move(noise)) {}
 
     std::size_t pair(std::size_t i, std::size_t j) const override { return learner_.pair(i, j); }
 
@@ -80,7 +82,7 @@ public:
     double radius(std::size_t k) const override {
         return learner_.radius_of(learner_.grams_[learner_.plan_.questions[k]]);
     }
-    double noise(std::size_t k) const override { return noise_ == nullptr ? 1.0 : noise_[k]; }
+    double noise(std::size_t k) const override { return noise_.empty() ? 1.0 : noise_[k]; }
     std::size_t last_arm() const override { return learner_.plan_.n_arms - 1; }
 
     const double* phi(std::size_t k) const {
@@ -112,7 +114,7 @@ private:
     const Learner& learner_;
     const std::vector<Model>& models_;
     Scratch& scratch_;
-    const double* noise_;
+    std::vector<double> noise_;
 };
 
 Learner::Learner(Plan plan, std::shared_ptr<const Rule> rule)
@@ -227,7 +229,23 @@ bool Learner::forced() const {
     return rounds_ < plan_.forced_rounds;
 }
 
-std::size_t Learner::decide(const double* row, const double* noise, Noted* noted) {
+std::int64_t Learner::next_draw() {
+    return plan_.explore > 0.0 || rule_->draws() ? draws_++ : 0;
+}
+
+bool Learner::explores(std::int64_t draw) const {
+    return plan_.explore > 0.0 && draw_of(plan_.seed, draw, kExploring) < explore_rate();
+}
+
+std::vector<double> Learner::noise(std::int64_t draw) const {
+    if (!rule_->draws()) return {};
+    Random random = stream_of(plan_.seed, draw, kNoise);
+    std::vector<double> normals(n_pairs());
+    for (double& normal : normals) normal = random.normal();
+    return normals;
+}
+
+std::size_t Learner::decide(const double* row, std::int64_t draw, Noted* noted) {
     std::fill_n(noted, n_pairs(), kNotCompared);
     const std::size_t last = plan_.n_arms - 1;
     if (forced()) return last;
@@ -237,14 +255,14 @@ std::size_t Learner::decide(const double* row, const double* noise, Noted* noted
         return fixed_;
     }
     load(row, scratch_);
-    At at(*this, models_, scratch_, noise);
+    At at(*this, models_, scratch_, noise(draw));
     for (std::size_t i = 0; i < last; ++i) {
         if (stops_at(at, i, noted)) return i;
     }
     return last;
 }
 
-bool Learner::should_stop(const double* row, const double* noise, Noted* noted, std::size_t i) {
+bool Learner::should_stop(const double* row, std::int64_t draw, Noted* noted, std::size_t i) {
     if (forced()) return false;
     advance();
     if (fixed_ < plan_.n_arms) {
@@ -252,7 +270,7 @@ bool Learner::should_stop(const double* row, const double* noise, Noted* noted, 
         return i >= fixed_;
     }
     load(row, scratch_);
-    At at(*this, models_, scratch_, noise);
+    At at(*this, models_, scratch_, noise(draw));
     return stops_at(at, i, noted);
 }
 
@@ -390,7 +408,7 @@ Learner::Comparison Learner::compare(At& at, std::size_t i, std::size_t j) const
     return {verdict, threshold - upper.value, {upper.estimate, upper.value, gain, -1.0, response}};
 }
 
-bool Learner::evidence(const double* row, const double* noise, std::size_t stop, Noted* noted) {
+bool Learner::evidence(const double* row, std::int64_t draw, std::size_t stop, Noted* noted) {
     advance();
     Scratch scratch = this->scratch();
     load(row, scratch);
@@ -398,7 +416,7 @@ bool Learner::evidence(const double* row, const double* noise, std::size_t stop,
     Effort effort;
     const bool converged = solve(models, effort);
     scratch.settled = true;
-    At at(*this, models, scratch, noise);
+    At at(*this, models, scratch, noise(draw));
     std::fill_n(noted, n_pairs(), kNotCompared);
     ++at.scratch().sweep;
     for (std::size_t i = 0; i <= stop; ++i) {
@@ -483,7 +501,7 @@ void Learner::correct(const unsigned char* given, std::size_t stop, std::size_t 
         for (Correction& correction : corrections_) correction.fade(share);
     }
     if (rule_stop == 0) return;  // nothing is drawn for rounds that stop there
-    At at(*this, models_, scratch_, nullptr);
+    At at(*this, models_, scratch_);
     for (std::size_t j = rule_stop + 1; j <= stop; ++j) {
         const std::size_t question = pair(rule_stop, j);
         if (rule_->against_last() && j + 1 < plan_.n_arms) continue;  // it asks about j and the last
@@ -503,7 +521,7 @@ void Learner::complete(const unsigned char* given, std::size_t stop) {
     const std::size_t last = plan_.n_arms - 1;
     const bool against_last = rule_->against_last();
     if (stop > 0 && stop < last && !thirds_.empty()) {
-        At at(*this, models_, scratch_, nullptr);
+        At at(*this, models_, scratch_);
         for (std::size_t j = against_last ? last : stop + 1; j <= last; ++j) {
             const bool differs = draw(at, pair(stop, j), draw_of(plan_.seed, rounds_, j));
             answers_[pair(stop, j)] = differs;
@@ -752,6 +770,7 @@ void Learner::restore(const unsigned char* bytes, std::size_t size) {
 
 void Learner::archive(Archive& with) {
     with.count(rounds_, kMostCounted, "its number of rounds");
+    with.count(draws_, kMostCounted, "its number of draws");
     with.count(explored_, 1, "whether it has explored");
     for (std::int64_t* n :
          {&effort_.passes, &effort_.hessians, &effort_.rows_visited, &effort_.settled}) {

@@ -74,16 +74,16 @@ public:
     //     B = {i : C_j − C_i > p̃_ij(x) for all j > i} ∪ {K},  stop at min B     (the paper, Lemma 2)
     //
     // or, if ``transitive``, with the closure of these comparisons under chains.
-    // ``row`` are the features, ``noise`` a draw per pair or null, ``noted`` gets the numbers of
-    // every comparison (n_pairs of them). Learns nothing.
-    std::size_t decide(const double* row, const double* noise, Noted* noted);
+    // ``row`` are the features, ``draw`` the number of this decision (`next_draw`), ``noted`` gets the
+    // numbers of every comparison (n_pairs of them). Learns nothing.
+    std::size_t decide(const double* row, std::int64_t draw, Noted* noted);
 
     // Whether to stop at arm i, of a row of features known at least that far.
-    bool should_stop(const double* row, const double* noise, Noted* noted, std::size_t i);
+    bool should_stop(const double* row, std::int64_t draw, Noted* noted, std::size_t i);
 
     // The numbers of every comparison of arms up to ``stop``, with exact estimates; false if an
     // estimate does not settle. Looks only: models are refined in copies.
-    bool evidence(const double* row, const double* noise, std::size_t stop, Noted* noted);
+    bool evidence(const double* row, std::int64_t draw, std::size_t stop, Noted* noted);
 
     // The comparisons of arms up to ``stop`` that noted numbers describe.
     std::vector<Evidence> explain(const Noted* noted, std::size_t stop) const;
@@ -101,7 +101,15 @@ public:
     void label(const double* row, std::size_t n, std::size_t rule_stop, const unsigned char* right,
                const unsigned char* differ, Request request);
 
-    // The share of rounds to send to the last arm now, whatever the rule says.
+    // The number of the next decision, from which its random draws follow. Counts only where a
+    // decision draws anything.
+    std::int64_t next_draw();
+    // Continue the numbers of another learner.
+    void continue_draws(const Learner& other) { draws_ = other.draws_; }
+
+    // Whether the round of this decision goes to the last arm, whatever the rule says; a share
+    // `explore_rate` of rounds does now.
+    bool explores(std::int64_t draw) const;
     double explore_rate() const;
 
     // θ̂ of a question; empty if it does not settle. Looks only.
@@ -221,6 +229,8 @@ private:
     Request ask(std::size_t stop, std::size_t rule_stop, const unsigned char* differ);
     std::vector<Gain> new_gains() const;
     bool explored() const;
+    // A standard normal draw for each pair; empty if the rule draws nothing.
+    std::vector<double> noise(std::int64_t draw) const;
     void archive(Archive& with);
     void check_missing(const Archive& with) const;
 
@@ -230,6 +240,7 @@ private:
     std::vector<double> thresholds_;
 
     std::int64_t rounds_ = 0;
+    std::int64_t draws_ = 0;  // decisions that drew something
     bool explored_ = false;
     History history_;
     std::vector<Gram> grams_;

@@ -118,12 +118,6 @@ bool features_of(const Learner& learner, nb::handle context, const Monomials* ma
     return true;
 }
 
-const double* draws_of(const Learner& learner, const std::optional<Numbers1>& noise) {
-    if (!noise) return nullptr;
-    require(noise->shape(0) == learner.n_pairs(), "one draw per pair");
-    return noise->data();
-}
-
 // What a decision rested on: the numbers of every comparison, then the features, whose number may
 // have changed since. In a forced round nothing is compared, and the upper value of the first pair is
 // NaN as a sign of it.
@@ -150,42 +144,84 @@ private:
     std::vector<double> numbers_;
 };
 
-// The stop, the rounds and labels seen before it, and the note; None if the context is invalid.
-std::optional<std::tuple<std::size_t, std::int64_t, nb::bytes>> decide(
-    SharedLearner& shared, nb::handle context, const Monomials* maps,
-    const std::optional<Numbers1>& noise) {
+// The stop, that of the rule, the number of the decision, the rounds and labels seen before it, and
+// the note; None if the context is invalid.
+std::optional<std::tuple<std::size_t, std::size_t, std::int64_t, std::int64_t, nb::bytes>> decide(
+    SharedLearner& shared, nb::handle context, const Monomials* maps) {
     Learner& learner = shared.value;
     Note note(learner);
     if (!features_of(learner, context, maps, note.row())) return std::nullopt;
-    const double* draws = draws_of(learner, noise);
-    std::size_t stop = 0;
-    std::int64_t rounds = 0;
+    std::size_t stop = 0, rule_stop = 0;
+    std::int64_t draw = 0, rounds = 0;
     call(shared, [&] {
-        stop = learner.decide(note.row(), draws, note.noted());
+        draw = learner.next_draw();
+        rule_stop = learner.decide(note.row(), draw, note.noted());
+        stop = learner.explores(draw) ? learner.plan().n_arms - 1 : rule_stop;
         rounds = learner.rounds() + learner.labels();
         if (learner.forced()) note.mark_forced();
     });
-    return std::make_tuple(stop, rounds, note.bytes());
+    return std::make_tuple(stop, rule_stop, draw, rounds, note.bytes());
 }
 
-nb::bytes begin(SharedLearner& shared) {
-    const Learner& learner = shared.value;
+// Where each row of features stops and, if ``rule_stops`` are given, where the rule itself stops. If
+// not, the stops are those of the rule, and nothing is explored.
+void decide_many(SharedLearner& shared, const Table<const double>& rows,
+                 const Vector<std::int64_t>& stops,
+                 const std::optional<Vector<std::int64_t>>& rule_stops) {
+    Learner& learner = shared.value;
+    const std::size_t n = rows.shape(0), width = learner.plan().width;
+    require(has_shape(rows, n, width) && has_shape(stops, n) &&
+                (!rule_stops || has_shape(*rule_stops, n)),
+            "tables of other rounds");
+    const auto last = static_cast<std::int64_t>(learner.plan().n_arms) - 1;
+    const bool draws = rule_stops || learner.rule().draws();
+    std::vector<Noted> noted(learner.n_pairs());
+    shared.long_call([&] {
+        for (std::size_t t = 0; t < n; ++t) {
+            const std::int64_t draw = draws ? learner.next_draw() : 0;
+            const auto rule_stop = static_cast<std::int64_t>(
+                learner.decide(rows.data() + t * width, draw, noted.data()));
+            stops.data()[t] = rule_stops && learner.explores(draw) ? last : rule_stop;
+            if (rule_stops) rule_stops->data()[t] = rule_stop;
+        }
+    });
+}
+
+// Which of the next decisions go to the last arm at random.
+void explore_many(SharedLearner& shared, const Vector<unsigned char>& explored) {
+    Learner& learner = shared.value;
+    shared.short_call([&] {
+        for (std::size_t t = 0; t < explored.shape(0); ++t) {
+            explored.data()[t] = learner.explores(learner.next_draw());
+        }
+    });
+}
+
+// The note of a round that is decided arm by arm, the number of its decision, and whether it goes to
+// the last arm at random.
+std::tuple<nb::bytes, std::int64_t, bool> begin(SharedLearner& shared) {
+    Learner& learner = shared.value;
     Note note(learner);
     std::fill_n(note.noted(), learner.n_pairs(), kNotCompared);
-    if (shared.short_call([&] { return learner.forced(); })) note.mark_forced();
-    return note.bytes();
+    std::int64_t draw = 0;
+    bool explored = false;
+    shared.short_call([&] {
+        draw = learner.next_draw();
+        explored = learner.explores(draw);
+        if (learner.forced()) note.mark_forced();
+    });
+    return std::make_tuple(note.bytes(), draw, explored);
 }
 
 std::pair<bool, nb::bytes> should_stop(SharedLearner& shared, const Numbers1& row,
-                                       const std::optional<Numbers1>& noise,
-                                       const nb::bytes& before, std::size_t arm) {
+                                       std::int64_t draw, const nb::bytes& before,
+                                       std::size_t arm) {
     Learner& learner = shared.value;
     require(has_shape(row, learner.plan().width) && arm < learner.plan().n_arms - 1, "no such arm");
     Note note(learner, before);
     std::copy_n(row.data(), row.shape(0), note.row());
-    const double* draws = draws_of(learner, noise);
     const bool stops = shared.long_call(
-        [&] { return learner.should_stop(note.row(), draws, note.noted(), arm); });
+        [&] { return learner.should_stop(note.row(), draw, note.noted(), arm); });
     return {stops, note.bytes()};
 }
 
@@ -228,13 +264,11 @@ void label(SharedLearner& shared, const Numbers1& row, std::size_t rule_stop, co
 
 // Run recorded rounds in order. ``reach`` is the last arm whose answers are known (−1: none, decide
 // only): the learner learns nothing from a deeper stop, unless the round ended there because an arm
-// failed (−2 − the last arm known). A round whose ``chance`` is below the share that explores goes to
-// the last arm. Labels are those of ``wrong``: 0 or 1 per arm, 2 where unknown. The learner has the
+// failed (−2 − the last arm known). Labels are those of ``wrong``: 0 or 1 per arm, 2 where unknown. The learner has the
 // label of a round that it asks for; ``requests`` gets what it asked for, and NaN where it learned
 // nothing.
 void run(SharedLearner& shared, const Table<const double>& rows,
          const Table<const unsigned char>& answers, const Vector<const std::int64_t>& reach,
-         const std::optional<Numbers1>& chance, const std::optional<Table<const double>>& noise,
          const std::optional<Table<const unsigned char>>& wrong,
          const Vector<std::int64_t>& stops,
          const Vector<std::int64_t>& rule_stops, const Table<double>& requests) {
@@ -243,8 +277,7 @@ void run(SharedLearner& shared, const Table<const double>& rows,
     const std::size_t pairs = learner.n_pairs(), questions = learner.plan().questions.size();
     require(has_shape(rows, n, learner.plan().width) && has_shape(answers, n, questions) &&
                 has_shape(reach, n) && has_shape(stops, n) && has_shape(rule_stops, n) &&
-                has_shape(requests, n, std::size_t{3}) && (!chance || has_shape(*chance, n)) &&
-                (!noise || has_shape(*noise, n, pairs)),
+                has_shape(requests, n, std::size_t{3}),
             "tables of other rounds");
     require(!wrong || (has_shape(*wrong, n, n_arms) && questions == pairs &&
                        learner.rule().takes_labels()),
@@ -255,11 +288,10 @@ void run(SharedLearner& shared, const Table<const double>& rows,
     const auto one_round = [&](std::size_t t) {
         const double* row = rows.data() + t * rows.shape(1);
         const unsigned char* revealed = answers.data() + t * questions;
-        const double* draws = noise ? noise->data() + t * pairs : nullptr;
-        const std::size_t rule_stop = learner.decide(row, draws, noted.data());
+        const std::int64_t draw = learner.next_draw();
+        const std::size_t rule_stop = learner.decide(row, draw, noted.data());
         rule_stops.data()[t] = static_cast<std::int64_t>(rule_stop);
-        const bool explored = chance && chance->data()[t] < learner.explore_rate();
-        std::int64_t stop = explored ? last : rule_stops.data()[t];
+        std::int64_t stop = learner.explores(draw) ? last : rule_stops.data()[t];
         stops.data()[t] = stop;
         std::int64_t known = std::min(reach.data()[t], last);
         if (known < -1) {  // a failed arm ends the round where the answers end
@@ -321,13 +353,12 @@ void learn(SharedLearner& shared, const Table<const double>& rows,
 }
 
 std::optional<nb::bytes> evidence(SharedLearner& shared, const nb::bytes& before,
-                                  const std::optional<Numbers1>& noise, std::size_t stop) {
+                                  std::int64_t draw, std::size_t stop) {
     Learner& learner = shared.value;
     Note note(learner, before);
     if (note.empty()) return before;
-    const double* draws = draws_of(learner, noise);
     const bool settled = shared.long_call(
-        [&] { return learner.evidence(note.row(), draws, stop, note.noted()); });
+        [&] { return learner.evidence(note.row(), draw, stop, note.noted()); });
     if (!settled) return std::nullopt;
     return note.bytes();
 }
@@ -405,6 +436,7 @@ void bind_rules(nb::module_& m) {
     nb::class_<UssPd, Rule>(m, "UssPd").def(nb::init<Ellipsoid>());
     nb::class_<UssPdRidge, Rule>(m, "UssPdRidge").def(nb::init<Ellipsoid, double, double>());
     nb::class_<Laplace, Rule>(m, "Laplace").def(nb::init<double>());
+    nb::class_<Thompson, Laplace>(m, "Thompson").def(nb::init<double>());
     nb::class_<Anchor, Laplace>(m, "Anchor").def(nb::init<double>());
     nb::class_<Supervised, Rule>(m, "Supervised").def(nb::init<Ellipsoid>());
 }
@@ -434,18 +466,25 @@ void bind_learner(nb::module_& m) {
              "rule"_a, nb::kw_only(), "n_arms"_a, "width"_a, "questions"_a, "grams"_a, "gaps"_a,
              "ridge"_a, "forced_rounds"_a, "transitive"_a, "explore"_a, "labels"_a, "seed"_a,
              "half_life"_a, "most_rows"_a)
-        .def("decide", &decide, "x"_a.none(), "maps"_a.none(), "noise"_a.none())
-        .def("should_stop", &should_stop, "row"_a, "noise"_a.none(), "note"_a, "arm"_a)
+        .def("decide", &decide, "x"_a.none(), "maps"_a.none())
+        .def("decide_many", &decide_many, "rows"_a, "stops"_a.noconvert(),
+             "rule_stops"_a.none().noconvert())
+        .def("explore_many", &explore_many, "explored"_a.noconvert())
+        .def("should_stop", &should_stop, "row"_a, "draw"_a, "note"_a, "arm"_a)
         .def("begin", &begin)
+        .def("continue_draws",
+             [](SharedLearner& shared, SharedLearner& other) {
+                 shared.value.continue_draws(other.value);
+             },
+             "other"_a)
         .def("observe", &observe, "x"_a.none(), "maps"_a.none(), "n"_a, "rule_stop"_a,
              "codes"_a)
         .def("label", &label, "row"_a, "rule_stop"_a, "right"_a, "differ"_a, "request"_a)
-        .def("run", &run, "rows"_a, "answers"_a, "reach"_a, "chance"_a.none(), "noise"_a.none(),
-             "wrong"_a.none(), "stops"_a.noconvert(),
+        .def("run", &run, "rows"_a, "answers"_a, "reach"_a, "wrong"_a.none(), "stops"_a.noconvert(),
              "rule_stops"_a.noconvert(), "requests"_a.noconvert())
         .def("learn", &learn, "rows"_a, "answers"_a, "stops"_a, "rule_stops"_a,
              "requests"_a.none().noconvert())
-        .def("evidence", &evidence, "note"_a, "noise"_a.none(), "stop"_a)
+        .def("evidence", &evidence, "note"_a, "draw"_a, "stop"_a)
         .def("explain", &explain, "note"_a, "stop"_a)
         .def("theta", &theta, "question"_a)
         .def("gram", &gram, "question"_a)
@@ -514,6 +553,15 @@ NumpyNumbers chances(const Table<const double>& rows, const Table<const double>&
         for (std::size_t k = 0; k < columns; ++k) logits[k] = sigmoid(logits[k]);
     }
     return numpy(std::move(found), {n, columns});
+}
+
+// A number in [0, 1) for each of n rounds from ``first`` on.
+NumpyNumbers draws(std::uint64_t seed, std::int64_t first, std::size_t n) {
+    std::vector<double> numbers(n);
+    for (std::size_t t = 0; t < n; ++t) {
+        numbers[t] = draw_of(seed, first + static_cast<std::int64_t>(t), 0);
+    }
+    return numpy(std::move(numbers), {n});
 }
 
 using SharedCounts = Shared<PairCounts>;
@@ -603,5 +651,6 @@ NB_MODULE(native, m) {
     stopwise::bind_counts(m);
     m.def("chances", &stopwise::chances, "rows"_a, "thetas"_a);
     m.def("log", &stopwise::log, "x"_a);
+    m.def("draws", &stopwise::draws, "seed"_a, "first"_a, "n"_a);
     m.def("instructions", [] { return stopwise::kernels().name; });
 }

@@ -24,10 +24,14 @@ private:
     std::array<std::uint64_t, 4> state_;
 };
 
-// A number in [0, 1) that belongs to a round: draws that need no state of their own.
+// The stream of one purpose (an index below 256) in one round: draws that need no state of their own.
+inline Random stream_of(std::uint64_t seed, std::int64_t round, std::size_t index) {
+    return Random(seed * 0xd6e8feb86659fd93ULL + static_cast<std::uint64_t>(round) * 256 + index);
+}
+
+// The first number of that stream, in [0, 1).
 inline double draw_of(std::uint64_t seed, std::int64_t round, std::size_t index) {
-    return Random(seed * 0xd6e8feb86659fd93ULL + static_cast<std::uint64_t>(round) * 256 + index)
-        .uniform();
+    return stream_of(seed, round, index).uniform();
 }
 
 }  // namespace stopwise

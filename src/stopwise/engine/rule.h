@@ -62,6 +62,7 @@ struct Rule {
     virtual bool reads_hessian() const { return false; }  // then H must be near θ̂, not only θ_g
     virtual bool takes_labels() const { return false; }   // labels can lower the upper value
     virtual bool against_last() const { return false; }   // every question is about the last arm
+    virtual bool draws() const { return false; }          // the upper value depends on `noise`
 };
 
 // α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ))            (Lemma "Confidence Ellipsoid")
@@ -90,7 +91,7 @@ struct UssPdRidge : UssPd {
 };
 
 // USS-Laplace: p̃ = μ(φᵀθ̂ + radius·‖φ‖_{H⁻¹}), by the Laplace approximation of the posterior; the
-// radius falls from 5·scale to scale. With a standard normal draw as a factor it is Thompson sampling.
+// radius falls from 5·scale to scale.
 struct Laplace : Rule {
     explicit Laplace(double s) : scale(s) {}
     Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
@@ -99,6 +100,13 @@ struct Laplace : Rule {
     bool reads_hessian() const override { return true; }
     bool takes_labels() const override { return true; }
     double scale;
+};
+
+// Thompson sampling: the same with a standard normal draw as a factor of the radius.
+struct Thompson : Laplace {
+    explicit Thompson(double s) : Laplace(s) {}
+    bool takes_labels() const override { return false; }
+    bool draws() const override { return true; }
 };
 
 // USS-Anchor: p̃_iK − p̂_jK, by which stopping at i and not at j may cost errors against the last arm

@@ -273,7 +273,8 @@ class Standard(BuiltIn):
             low, high = np.quantile(X, [0.05, 0.95], axis=0)
             room = np.where(high > low, FAR * (high - low), np.inf)
             x = np.clip(X, low - room, high + room)  # -999999 for "unknown" does not set the scale
-            center, spread = x.mean(axis=0), x.std(axis=0)
+            center = _sums(x) / len(x)
+            spread = np.sqrt(_sums((x - center) ** 2) / len(x))
             usable = (spread > 1e-9 * (1.0 + np.abs(x).max(axis=0))) & np.isfinite(center + spread)
         center, scale = np.where(np.isfinite(center), center, 0.0), np.where(usable, spread, 1.0)
         return Standard(degree, tuple(center.tolist()), tuple(scale.tolist()), tuple(two))
@@ -288,6 +289,11 @@ class Standard(BuiltIn):
         """Return the largest norm of the features before they are multiplied by ``size``."""
         by_degree = [len(m) for m in self.monomials(context_dim)]
         return math.sqrt(sum((self.weights[n] * self.bound**n) ** 2 for n in by_degree))
+
+
+def _sums(x: Floats) -> Floats:
+    """Return the sum of each column, added in order: not pairwise, as numpy adds one column."""
+    return x.cumsum(axis=0)[-1]
 
 
 @dataclass(frozen=True)

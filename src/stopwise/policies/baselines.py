@@ -1,15 +1,17 @@
 """Baselines: fixed depth, random depth, and two that are given the truth."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
+from stopwise.checks import checked_seed
+from stopwise.engine import native
 from stopwise.errors import InvalidParameterError, InvalidStopError, TruthRequiredError
 from stopwise.policies.checking import Differ, GivenTruth, Ints, KnownTruth
-from stopwise.policies.noncontextual import ContextFreePolicy
-from stopwise.policies.randomness import checked_seed, generator
+from stopwise.policies.noncontextual import ContextFreePolicy, counted
 from stopwise.records import Decision, Truth
 
 # A gap within this of p_ij is a tie, as it is for the optimal arm (`research/theory/dominance.py`,
@@ -45,14 +47,14 @@ class FixedDepth(ContextFreePolicy):
 
 
 class RandomDepth(ContextFreePolicy):
-    """Every depth with equal probability, from the policy's own random stream, of ``seed``.
+    """Every depth with equal probability; the draws follow from ``seed``.
 
     Examples
     --------
     >>> import stopwise as sw
     >>> policy = sw.RandomDepth(sw.Cascade(costs=[0.1, 0.2]), seed=0)
     >>> [policy.decide(None).stop for _ in range(5)]
-    [1, 1, 1, 0, 0]
+    [0, 1, 0, 0, 0]
     """
 
     name: ClassVar[str] = "random-depth"
@@ -60,15 +62,31 @@ class RandomDepth(ContextFreePolicy):
     def __init__(self, cascade: Cascade, *, seed: int = 0) -> None:
         super().__init__(cascade)
         self.seed = checked_seed(seed)
-        self._random: np.random.Generator = generator(self.seed)  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
+        self._decisions = 0
 
     def decide(self, x: ArrayLike) -> Decision:
         """Return a random depth."""
         del x
-        return self._decision(int(self._random.integers(self._n_arms)))
+        return self._decision(int(self._draw(1)[0]))
 
     def _stops(self, differ: Differ, truth: KnownTruth) -> Ints:
-        return self._random.integers(self._n_arms, size=len(differ))  # as single draws would
+        return self._draw(len(differ))
+
+    def _draw(self, n: int) -> Ints:
+        """Return the depths of the next n decisions."""
+        draws = native.draws(self.seed, self._decisions, n)
+        self._decisions += n
+        return (draws * self._n_arms).astype(np.int64)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the numbers of rounds and of decisions."""
+        return {**super().state(), "decisions": np.array([self._decisions], dtype=np.int64)}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from what `state` returned; if it does not fit, ValueError and no change."""
+        decisions = counted(state, "decisions")
+        super().restore(state)
+        self._decisions = decisions
 
 
 class PrivilegedPolicy(ContextFreePolicy):

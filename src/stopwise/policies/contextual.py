@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import comparable, integer, real, size_in_bytes
+from stopwise.checks import checked_seed, comparable, integer, real, size_in_bytes
 from stopwise.engine.native import Learner, Rule
 from stopwise.errors import InvalidOutputsError, InvalidParameterError, WideFeaturesWarning
 from stopwise.features import Answers, BoundFeatures, FeaturesLike, Identity, Standard, bind
@@ -32,7 +32,6 @@ from stopwise.policies.checking import (
 from stopwise.policies.estimates import Estimates
 from stopwise.policies.overrides import check_record
 from stopwise.policies.playing import learn_recorded, play, rule_stops
-from stopwise.policies.randomness import checked_seed, generator, restored, stored
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.policies.self_scaling import LAST as MOST_HELD
 from stopwise.policies.self_scaling import MOST_FEATURES, HeldRounds
@@ -55,7 +54,6 @@ class Contextual(Estimates):
     Subclasses choose the engine's rule to decide by (`_rule`).
     """
 
-    draws: ClassVar[bool] = False  # decisions use random numbers
     always_explores: ClassVar[bool] = False  # unless told otherwise
     default_map: ClassVar[type[Identity] | type[Standard]] = Standard
     unset: ClassVar[dict[str, object]] = {"half_life": None, "memory": None}  # not in `parameters`
@@ -124,8 +122,6 @@ class Contextual(Estimates):
         own = EXPLORED if needed else 0.0
         self.share_explored = own if self.explore is None else self.explore  # at the beginning
         self.learner = self.use_features(self.features)
-        # Not the stream of default_rng(seed), from which a caller may draw the contexts.
-        self._random = generator([self.seed, *b"chance"]) if self.share_explored else None
         self._lock = threading.RLock()
         self.held = None
         if self.features.scales_itself:
@@ -159,15 +155,14 @@ class Contextual(Estimates):
             return self._decide(x)
 
     def _decide(self, x: ArrayLike) -> Decision:
-        noise = self._noise() if self.draws else None
-        found = None if (maps := self._maps) is None else self.learner.decide(x, maps, noise)
+        found = None if (maps := self._maps) is None else self.learner.decide(x, maps)
         if found is None:  # own features, another form of context, or an invalid one
-            found = self.learner.decide(self.features.row(x), None, noise)
+            found = self.learner.decide(self.features.row(x), None)
             assert found is not None  # features are valid
-        stop, seen, note = found
-        if self.share_explored > 0 and self._explores():
-            return self.decided(self._last, stop, noise, note, seen)
-        return Decision(stop, self._names[stop], self._costs[stop], self, note, noise, seen)
+        stop, rule_stop, draw, seen, note = found
+        explored_from = rule_stop if rule_stop < stop else -1
+        name, cost = self._names[stop], self._costs[stop]
+        return Decision(stop, name, cost, self, note, draw, seen, explored_from)
 
     def decide_many(self, X: ArrayLike) -> Ints:
         """Return the rule's own stop for every row (see `Policy.decide_many`)."""
@@ -176,8 +171,11 @@ class Contextual(Estimates):
 
     def decide_batch(self, X: ArrayLike) -> tuple[Ints, Ints]:
         """Decide for every row as `decide` would one by one (see `Policy.decide_batch`)."""
-        rule_stop = Contextual.decide_many(self, X)  # not a subclass's, which may call this
-        return np.where(self.explore_many(len(rule_stop)), self._last, rule_stop), rule_stop
+        with self._lock:
+            rows = self.features.rows(X)
+            stops, rule_stop = np.empty((2, len(rows)), dtype=np.int64)
+            self.learner.decide_many(rows, stops, rule_stop)
+        return stops, rule_stop
 
     def should_stop_many(self, rounds: Rounds) -> Bools:
         """Return whether the rule stops each round where it is (see `Policy.should_stop_many`)."""
@@ -189,8 +187,9 @@ class Contextual(Estimates):
 
     def explore_many(self, n: int) -> Bools:
         """Draw which of n rounds go to the last arm at random (see `Policy.explore_many`)."""
-        chance = self.chances(n)
-        return np.zeros(n, np.bool_) if chance is None else chance < self.learner.explore_rate
+        explored = np.zeros(n, dtype=np.uint8)
+        self.learner.explore_many(explored)
+        return explored.view(np.bool_)
 
     def observe_many(
         self, rounds: Rounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
@@ -215,19 +214,12 @@ class Contextual(Estimates):
         plain = self.overridden_steps or not self.sees_revealed
         return super()._round_class() if plain else StagedRound
 
-    def begin(self) -> tuple[Floats | None, bytes, bool]:
-        """Draw what a round's decisions depend on: noise, and whether it goes to the last arm."""
-        return self._noise(), self.learner.begin(), self._explores()
-
-    def decided(
-        self, stop: int, rule_stop: int, noise: Floats | None, note: bytes, seen: int | None = None
-    ) -> Decision:
+    def decided(self, stop: int, rule_stop: int, draw: int, note: bytes) -> Decision:
         """Return the decision of a round that ended at ``stop``."""
-        if seen is None:
-            seen = self.learner.rounds + self.learner.labels
+        seen = self.learner.rounds + self.learner.labels
         explored_from = rule_stop if rule_stop < stop else -1
         name, cost = self._names[stop], self._costs[stop]
-        return Decision(stop, name, cost, self, note, noise, seen, explored_from)
+        return Decision(stop, name, cost, self, note, draw, seen, explored_from)
 
     # -- learning ---------------------------------------------------------------------------
 
@@ -371,26 +363,6 @@ class Contextual(Estimates):
             if held.full:
                 self.held = None
 
-    # -- randomness ---------------------------------------------------------------------------
-
-    def chances(self, n: int) -> Floats | None:
-        """Draw numbers in [0, 1) by which rounds go to the last arm, or None if none does."""
-        return None if self.share_explored == 0 or self._random is None else self._random.random(n)
-
-    def _explores(self) -> bool:
-        """Draw whether a round goes to the last arm whatever the rule says."""
-        chance = self.chances(1)
-        return chance is not None and bool(chance[0] < self.learner.explore_rate)
-
-    def noise_table(self, n: int) -> Floats | None:
-        """Return draws for n decisions, one row each; rules that draw override this."""
-        del n
-
-    def _noise(self) -> Floats | None:
-        """Return a draw per pair for one decision, of the same stream."""
-        table = self.noise_table(1)
-        return None if table is None else table[0]
-
     # -- construction and persistence ---------------------------------------------------------
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -402,11 +374,10 @@ class Contextual(Estimates):
             if self.held is not None:
                 arrays |= self.held.state()
             arrays |= {} if self.alarm is None else self.alarm.state()
-        return arrays if self._random is None else {**arrays, "random": stored(self._random)}
+        return arrays
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from what `state` returned; if it does not fit, ValueError and no change."""
-        random = None if self._random is None else restored(state["random"])
         learner = state["learner"]
         if learner.dtype != np.uint8 or learner.ndim != 1:
             raise ValueError(f"learner is {learner.dtype}{learner.shape}, expected bytes")
@@ -417,7 +388,7 @@ class Contextual(Estimates):
             held = HeldRounds(self.features.context_dim, self._n_arms)
             held.restore(state, restored_learner.rounds)
         self.alarm = ChangeAlarm(self, state) if "alarm" in state else None
-        self.learner, self._random, self.held = restored_learner, random, held
+        self.learner, self.held = restored_learner, held
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:

@@ -90,7 +90,7 @@ class Estimates(Policy):
             return ()
         learner = self.learner
         if decision.round == learner.rounds + learner.labels:  # by the same rule, exact estimates
-            note = learner.evidence(decision.note, decision.noise, decision.rule_stop)
+            note = learner.evidence(decision.note, decision.draw, decision.rule_stop)
             force_setattr(decision, "note", self.converged(note))  # the same evidence later
         found = learner.explain(decision.note, decision.rule_stop)
         return tuple(PairEvidence(*comparison) for comparison in found)

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import real
+from stopwise.checks import checked_seed, real
 from stopwise.engine import native
 from stopwise.policies.base import Policy
 from stopwise.policies.checking import Bools, Differ, Ints, KnownTruth, ToPlay, differing, square
-from stopwise.policies.randomness import checked_seed, restored, stored
 from stopwise.records import Decision, PairEvidence
 
 
@@ -27,7 +26,6 @@ class ContextFreePolicy(Policy):
     def __init__(self, cascade: Cascade) -> None:
         super().__init__(cascade)
         self._rounds: int = 0
-        self._random: np.random.Generator | None = None  # of a subclass that draws
 
     @property
     def rounds(self) -> int:
@@ -56,17 +54,20 @@ class ContextFreePolicy(Policy):
         self._rounds += 1
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the number of rounds, and the random state if there is one."""
-        arrays: dict[str, NDArray[Any]] = {"rounds": np.array([self._rounds], dtype=np.int64)}
-        return arrays if self._random is None else {**arrays, "random": stored(self._random)}
+        """Return the number of rounds."""
+        return {"rounds": np.array([self._rounds], dtype=np.int64)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from what `state` returned; if it does not fit, ValueError and no change."""
-        random = None if self._random is None else restored(state["random"])
-        rounds = state["rounds"]
-        if rounds.dtype != np.int64 or rounds.shape != (1,) or rounds[0] < 0:
-            raise ValueError("its number of rounds is impossible")
-        self._rounds, self._random = int(rounds[0]), random
+        self._rounds = counted(state, "rounds")
+
+
+def counted(state: Mapping[str, NDArray[Any]], name: str) -> int:
+    """Return a number of a saved state; ValueError if it is impossible."""
+    numbers = state[name]
+    if numbers.dtype != np.int64 or numbers.shape != (1,) or numbers[0] < 0:
+        raise ValueError(f"its number of {name} is impossible")
+    return int(numbers[0])
 
 
 class PairCounts(ContextFreePolicy):
@@ -92,7 +93,7 @@ class PairCounts(ContextFreePolicy):
         """Return how deep to go; the context is not looked at."""
         del x
         stop, note = self._counts.decide(self._strength)
-        return Decision(stop, self._names[stop], self._costs[stop], self, note, None, self.rounds)
+        return Decision(stop, self._names[stop], self._costs[stop], self, note, 0, self.rounds)
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""

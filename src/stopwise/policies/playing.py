@@ -27,9 +27,8 @@ def play(policy: "Contextual", rounds: ToPlay) -> Ints:
         here = _next(policy, done, n)
         part, reach = _part(record, here), known[here]
         rows = recorded_rows(policy.features, part)
-        drawn = policy.chances(part.n), policy.noise_table(part.n)
         ends = stops[here], rule_stop[here], requests[here]
-        policy.learner.run(rows, part.differ, reach, *drawn, part.wrong, *ends)
+        policy.learner.run(rows, part.differ, reach, part.wrong, *ends)
         learned = np.flatnonzero(~np.isnan(requests[here, 0]))
         reached = np.where(reach < -1, np.minimum(stops[here], -2 - reach), stops[here])
         _hold(policy, part, learned, reached, rule_stop[here], requests[here])
@@ -44,12 +43,9 @@ def rule_stops(policy: "Contextual", rows: Floats) -> Ints:
     Features of arms that have not run are zeros: a stop beyond the last arm that ran means only
     that the rule does not stop before.
     """
-    n = len(rows)
-    stops, rule_stop = np.empty((2, n), dtype=np.int64)
-    differ, nothing = np.zeros((n, len(policy.questions())), np.uint8), np.full(n, -1)
-    ends = stops, rule_stop, np.empty((n, 3))
-    policy.learner.run(rows, differ, nothing, None, policy.noise_table(n), None, *ends)
-    return rule_stop
+    stops = np.empty(len(rows), dtype=np.int64)
+    policy.learner.decide_many(rows, stops, None)
+    return stops
 
 
 def learn_recorded(policy: "Contextual", record: Rounds, ends: Ints, rule_ends: Ints) -> None:

@@ -110,6 +110,7 @@ class HeldRounds:
             row = policy.row_of(context, n, differ)
             learner.label(row, rule_stop, right, differ, request)
         learn(slice(done, None))
+        learner.continue_draws(policy.learner)
         policy.learner = learner  # complete: other threads may look at any time
 
     def state(self) -> dict[str, NDArray[Any]]:

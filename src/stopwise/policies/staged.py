@@ -38,12 +38,12 @@ class StagedRound(RoundInProgress):
                 f"a round starts with context_dim={starts_with} numbers; these are "
                 f"{len(self._known)}"
             )
-        self._noise, self._note, self._explored = self._policy.begin()
+        self._note, self._draw, self._explored = self._policy.learner.begin()
 
     def _planned(self) -> dict[str, Any]:
         return {
             "known": list(self._known),
-            "noise": None if self._noise is None else self._noise.tolist(),
+            "draw": self._draw,
             "note": np.frombuffer(self._note).tolist(),
             "sent_on": self._explored,
             "rule_stops": self._rule_stops,
@@ -52,9 +52,8 @@ class StagedRound(RoundInProgress):
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        noise = state["noise"]
         self._known = list(state["known"])
-        self._noise = None if noise is None else np.array(noise, dtype=np.float64)
+        self._draw = int(state["draw"])
         self._note = np.array(state["note"], dtype=np.float64).tobytes()
         self._explored = bool(state["sent_on"])
         self._rule_stops = state["rule_stops"]
@@ -89,14 +88,14 @@ class StagedRound(RoundInProgress):
             self._judged, policy = arm, self._policy
             with policy.alone():
                 row = known_row(policy.features, self._known, self.outputs)
-                found = policy.learner.should_stop(row, self._noise, self._note, arm)
+                found = policy.learner.should_stop(row, self._draw, self._note, arm)
             stops, self._note = found
             self._rule_stops = arm if stops else None
         return self._rule_stops is not None and not self._explored
 
     def _decided(self) -> Decision:
         stop = len(self.outputs) - 1
-        return self._policy.decided(stop, self.rule_stop, self._noise, self._note)
+        return self._policy.decided(stop, self.rule_stop, self._draw, self._note)
 
     def _reveal(self, output: Hashable, revealed: Sequence[float]) -> None:
         arm, features = len(self.outputs), self._policy.features

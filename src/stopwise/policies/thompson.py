@@ -1,9 +1,6 @@
 """Thompson sampling on pairwise disagreement: random optimism instead of a radius."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
-from numpy.typing import ArrayLike, NDArray
+from typing import ClassVar
 
 from stopwise.cascade import Cascade
 from stopwise.checks import real
@@ -11,8 +8,6 @@ from stopwise.engine import native
 from stopwise.features import FeaturesLike
 from stopwise.policies.base import Policy
 from stopwise.policies.contextual import Contextual
-from stopwise.policies.randomness import generator, restored, stored
-from stopwise.records import Decision, Floats
 
 
 class Thompson(Contextual):
@@ -31,7 +26,7 @@ class Thompson(Contextual):
     Parameters
     ----------
     features, context_dim, forced_rounds, ridge, seed, half_life, memory
-        As in `USSLaplace`; the seed is that of the policy's own random stream.
+        As in `USSLaplace`; the draws follow from the seed too.
     scale : float
         v ≥ 0; larger explores more.
 
@@ -44,7 +39,7 @@ class Thompson(Contextual):
     """
 
     name: ClassVar[str] = "thompson"
-    draws: ClassVar[bool] = True
+    label = Policy.label  # it does not learn from labels
 
     def __init__(
         self,
@@ -62,28 +57,6 @@ class Thompson(Contextual):
         self.scale = real("scale", scale, least=0)
         settings = (forced_rounds, ridge, None, 0, seed, False, half_life, memory)
         super().__init__(cascade, features, context_dim, *settings)
-        self._normals = generator(self.seed)
 
     def _rule(self) -> native.Rule:
-        return native.Laplace(self.scale)
-
-    def decide(self, x: ArrayLike) -> Decision:
-        """Return how deep to go for context ``x``; learns nothing, but draws."""
-        self.features.row(x)  # a context that is refused draws nothing
-        return super().decide(x)
-
-    label = Policy.label  # it does not learn from labels
-
-    def noise_table(self, n: int) -> Floats:
-        """Return normal draws for n decisions."""
-        return self._normals.standard_normal((n, self._n_pairs))
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return what was learned, and the random states, as arrays by name."""
-        return {**super().state(), "normals": stored(self._normals)}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from what `state` returned; if it does not fit, ValueError and no change."""
-        normals = restored(state["normals"])
-        super().restore(state)
-        self._normals = normals
+        return native.Thompson(self.scale)

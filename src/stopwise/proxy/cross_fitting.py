@@ -132,8 +132,8 @@ def _fixed_depth(policy: Contextual, complete: Rounds) -> int | None:
         return None
     first = select(complete, np.arange(complete.n) == 0)
     row = recorded_rows(policy.features, first)[0]
-    found = policy.learner.decide(row, None, None)
+    found = policy.learner.decide(row, None)
     assert found is not None  # features are valid
-    stop, seen, note = found
-    fixed = policy.decided(stop, stop, None, note, seen).fixed_by_labels
-    return stop if fixed else None
+    _, rule_stop, draw, _, note = found
+    fixed = policy.decided(rule_stop, rule_stop, draw, note).fixed_by_labels
+    return rule_stop if fixed else None

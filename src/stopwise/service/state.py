@@ -22,7 +22,7 @@ from stopwise.service.store.base import Snapshot
 MAGIC = b"STOPSNAP"
 # An older one is ignored, and the log read from before it. Format 8 may have wrong counts: rounds
 # opened after a pause were not counted in their bucket.
-FORMAT = 9
+FORMAT = 10
 PART = 256 << 10  # bytes that are copied, and written, at once
 _HEAD = len(MAGIC) + 4 + 32
 # What an event raises that is not possible after those before it; anything else is a defect.

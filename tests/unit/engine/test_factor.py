@@ -45,14 +45,14 @@ class Gram:
 
     def norm(self, x: Array) -> float:
         """‖x‖_{V⁻¹}: with so large a radius the estimate is 0, the upper value the bonus."""
-        found = self.learner.decide(x, None, None)
+        found = self.learner.decide(x, None)
         assert found is not None
-        estimate, upper, *_ = np.frombuffer(found[2]).tolist()
+        estimate, upper, *_ = np.frombuffer(found[4]).tolist()
         assert estimate == 0.0
         return upper / self.rule.radius(self.n, 0.0)
 
     def forced(self) -> bool:
-        return bool(np.isnan(np.frombuffer(self.learner.begin())[1]))
+        return bool(np.isnan(np.frombuffer(self.learner.begin()[0])[1]))
 
 
 def rows(n: int, d: int, seed: int = 0) -> Array:

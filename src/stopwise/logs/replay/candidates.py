@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import real
+from stopwise.checks import checked_seed, real
 from stopwise.errors import (
     InvalidContextError,
     InvalidInputError,
@@ -26,7 +26,6 @@ from stopwise.logs.problems import place
 from stopwise.logs.vocabulary import Vocabulary
 from stopwise.policies.base import Ints, Policy
 from stopwise.policies.persistence import load
-from stopwise.policies.randomness import checked_seed
 from stopwise.policies.registry import POLICIES, make
 from stopwise.records import Progress, Rounds, no_progress
 

@@ -12,18 +12,17 @@ from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import integer
+from stopwise.checks import checked_seed, integer
 from stopwise.errors import InvalidParameterError
 from stopwise.features import map_from_spec
 from stopwise.policies.base import Policy
-from stopwise.policies.randomness import checked_seed
 from stopwise.policies.registry import make, policy_class, takes
 from stopwise.research.environments.base import Environment
 from stopwise.research.environments.registry import make_environment
 
 # Raise it when the same spec and seed come to mean other numbers: a default changed, a stream of
 # draws, the definition of regret. Every key changes with it, and old runs are not mixed with new.
-FORMAT = 4
+FORMAT = 5
 
 # Of a policy's arguments, those that an experiment gives it by itself.
 GIVEN = ("cascade", "features", "context_dim", "seed")

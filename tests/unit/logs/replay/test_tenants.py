@@ -192,7 +192,7 @@ LIMITS: list[dict[str, Any]] = [
     {"budget": 0.03},
     {"budget": 0.1},
     {"budget": 0.3},
-    {"budget": 0.15, "target_error": 0.17},
+    {"budget": 0.15, "target_error": 0.2},
 ]
 
 
