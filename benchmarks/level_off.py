@@ -13,10 +13,10 @@ from benchmarks.growth import _resident
 from benchmarks.report import table
 from benchmarks.service import ARMS, N_CONTEXT
 from benchmarks.timing import progress
-from stopwise.service import messages as m
+from stopwise.service.domain import messages as m
+from stopwise.service.persistence.stores import open_store
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
-from stopwise.service.store import open_store
 from stopwise.service.tools.checking import compact, plan
 from stopwise.service.tools.reading import existing
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from benchmarks.report import table
 from benchmarks.timing import progress
-from stopwise.service.events import Block, Created, Event, chain_digest, encode_one, joined
-from stopwise.service.messages import Arm, CascadeSpec
-from stopwise.service.recovery import recover_state
-from stopwise.service.state import State
-from stopwise.service.store.sqlite import SqliteStore
+from stopwise.service.domain.events import Block, Created, Event, chain_digest, encode_one, joined
+from stopwise.service.domain.messages import Arm, CascadeSpec
+from stopwise.service.domain.state import State
+from stopwise.service.persistence.recovery import recover_state
+from stopwise.service.persistence.stores.sqlite import SqliteStore
 
 EVENTS = 1_000_000
 GROUP = 64  # events of a block: a service under load

@@ -16,10 +16,10 @@ import uvloop
 from stopwise.service.http.app import App
 from stopwise.service.http.request import Request
 from stopwise.service.http.routes import Reply, Route
+from stopwise.service.persistence.stores import open_store
 from stopwise.service.serve import run_service
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
-from stopwise.service.store import open_store
 
 
 class Anything(msgspec.Struct):

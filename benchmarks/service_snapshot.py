@@ -20,13 +20,13 @@ from benchmarks.service import ARMS, CASCADE, N_CONTEXT, ready
 from benchmarks.service_load import Load, paced, request
 from benchmarks.timing import progress
 from stopwise.records import Rounds
-from stopwise.service.events import START, Created
-from stopwise.service.ledger import LEARNED
-from stopwise.service.messages import Arm, CascadeSpec
+from stopwise.service.domain.events import START, Created
+from stopwise.service.domain.ledger import LEARNED
+from stopwise.service.domain.messages import Arm, CascadeSpec
+from stopwise.service.domain.state import State
+from stopwise.service.persistence.stores.sqlite import SqliteStore
 from stopwise.service.serve import free_address
 from stopwise.service.settings import Settings
-from stopwise.service.state import State
-from stopwise.service.store.sqlite import SqliteStore
 
 SIZES = (1_000_000, 10_000_000)
 CHUNK = 500_000

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import stopwise as sw
-from stopwise.service.spec import build
-from stopwise.service.state import State
+from stopwise.service.domain.spec import build
+from stopwise.service.domain.state import State
 from stopwise.service.tools.checking import verify
 from tests.cli.conftest import Run
 from tests.service.tools.making import COSTS, TRIAGE, change, lived, play, running, using

@@ -17,7 +17,7 @@ from stopwise.client.exchanges import (
     Send,
 )
 from stopwise.client.requests import Requests
-from stopwise.service.messages import RoundAnswer
+from stopwise.service.domain.messages import RoundAnswer
 
 OPENED = b'{"id":"1-a","status":"open","arm":"model","cost":0.3,"stop":1,"next":0}'
 BUSY = Reply(503, b'{"error": {"code": "unavailable", "message": "the disk is full"}}')

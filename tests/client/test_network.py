@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import stopwise as sw
-from stopwise.service.messages import RoundAnswer
+from stopwise.service.domain.messages import RoundAnswer
 from tests.client.scripted import GIVE_UP, Answer, Drop, Trickle, serving, view
 
 Connect = Callable[..., Callable[..., Any]]

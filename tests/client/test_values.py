@@ -18,7 +18,7 @@ from stopwise.client.values import (
     output_values,
 )
 from stopwise.features import BoundFeatures, bind, map_from_spec
-from stopwise.service.messages import Arm, CascadeSpec
+from stopwise.service.domain.messages import Arm, CascadeSpec
 
 CASCADE = sw.Cascade([0.01, 0.24, 0.25], names=["history", "glucose", "insulin"], tradeoff=0.5)
 

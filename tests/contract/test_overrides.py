@@ -11,8 +11,8 @@ import stopwise as sw
 from stopwise import research
 from stopwise.policies.contextual import Contextual
 from stopwise.research.experiments.simulate import measure
-from stopwise.service.learner import Learner
-from stopwise.service.messages import Arm, CascadeSpec
+from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.messages import Arm, CascadeSpec
 
 N = 30
 COSTS = (0.05, 0.15, 0.2)

@@ -13,9 +13,9 @@ import httpx
 from examples.proxy_upstreams import Handler, Upstream
 from stopwise.proxy.app import ProxyApp
 from stopwise.proxy.config import load
+from stopwise.service.persistence.stores import open_store
 from stopwise.service.serve import free_address, run_service
 from stopwise.service.service import Service
-from stopwise.service.store import open_store
 from tests.service.harness import Served, ServerProcess
 
 TICKET = "hello the invoice is wrong thanks"

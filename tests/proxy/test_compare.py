@@ -11,7 +11,7 @@ from stopwise.proxy.chat import Answer, Chat, StageFailure, Streamed, event
 from stopwise.proxy.compare import Comparison
 from stopwise.proxy.context import REVEALED, Projection, of_answer
 from stopwise.service.domain.errors import RequestError
-from stopwise.service.events import Reported
+from stopwise.service.domain.events import Reported
 
 
 def answer(text: str | None, **message: Any) -> Answer:

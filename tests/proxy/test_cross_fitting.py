@@ -17,7 +17,7 @@ from stopwise.proxy.config import Cascade, Stage
 from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit, missing_labels, trained
 from stopwise.proxy.report import changed_share, estimate, intervals, mean_saving
 from stopwise.records import Round, Rounds
-from stopwise.service import spec as specs
+from stopwise.service.domain import spec as specs
 
 COSTS = [0.01, 0.06, 0.25]
 

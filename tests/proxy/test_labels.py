@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from examples.proxy_upstreams import Upstream
 from stopwise.cli.main import app
-from stopwise.service.outputs import fingerprint
+from stopwise.service.domain.outputs import fingerprint
 from tests.proxy.harness import MESSAGES, TOOL, Proxied, ProxyProcess, proxied, stage, write_config
 
 POLICY: Any = {"kind": "uss-laplace", "labels": 1000, "forced_rounds": 100_000}  # all are asked

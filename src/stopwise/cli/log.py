@@ -13,8 +13,8 @@ import typer
 from stopwise.reporting.wording import plural
 
 if TYPE_CHECKING:
-    from stopwise.service.state import State
-    from stopwise.service.store.base import EventStore
+    from stopwise.service.domain.state import State
+    from stopwise.service.persistence.stores.base import EventStore
     from stopwise.service.tools.reading import Progress
 
 T = TypeVar("T")

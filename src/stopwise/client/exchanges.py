@@ -14,7 +14,7 @@ import numpy as np
 from stopwise.errors import ServiceError
 from stopwise.running.round_loop import Ask
 from stopwise.running.stage import seconds
-from stopwise.service.messages import ErrorAnswer
+from stopwise.service.domain.messages import ErrorAnswer
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from stopwise.client.values import (
 )
 from stopwise.errors import InvalidParameterError
 from stopwise.running.stage import seconds
-from stopwise.service import messages as m
+from stopwise.service.domain import messages as m
 from stopwise.service.validation import explain
 from stopwise.version import __version__
 

@@ -14,7 +14,7 @@ from stopwise.errors import ServiceError
 from stopwise.records import Failure
 from stopwise.running.round_loop import RoundLoop, check_blocking, stages_for
 from stopwise.running.stage import StageLike
-from stopwise.service.messages import RoundAnswer
+from stopwise.service.domain.messages import RoundAnswer
 
 CONTEXT: Any = object()
 INSTEAD = "`await client.run(...)` with an `AsyncClient`"

@@ -17,7 +17,7 @@ from stopwise.errors import (
     InvalidParameterError,
 )
 from stopwise.features import Answers, FeatureMap, PerPair, PerStage, Shared, bind
-from stopwise.service.messages import Arm, CascadeSpec, Context
+from stopwise.service.domain.messages import Arm, CascadeSpec, Context
 
 ContextLike = ArrayLike | Mapping[str, SupportsFloat | str | None]
 OutputsLike = Sequence[Any] | Mapping[str, Any]

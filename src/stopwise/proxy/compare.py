@@ -11,8 +11,8 @@ import msgspec
 from stopwise.proxy.chat import Answer, text_of
 from stopwise.running.forms import Form, form, normalised_text
 from stopwise.service.domain.errors import Conflict
-from stopwise.service.events import Reported
-from stopwise.service.outputs import KeptAnswer, canonical, unpack_answers
+from stopwise.service.domain.events import Reported
+from stopwise.service.domain.outputs import KeptAnswer, canonical, unpack_answers
 
 Same: TypeAlias = Callable[[Any, Any], Any]
 NOT_KEPT = (

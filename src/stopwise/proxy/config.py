@@ -19,9 +19,9 @@ from stopwise.policies.registry import POLICIES, takes
 from stopwise.proxy.chat import MAX_ANSWER
 from stopwise.proxy.compare import Comparison
 from stopwise.proxy.context import REVEALED, Known
-from stopwise.service import spec as specs
+from stopwise.service.domain import spec as specs
 from stopwise.service.domain.errors import RequestError
-from stopwise.service.messages import Arm, CascadeSpec, Name
+from stopwise.service.domain.messages import Arm, CascadeSpec, Name
 from stopwise.service.settings import Settings, combined_settings
 from stopwise.service.validation import explain
 

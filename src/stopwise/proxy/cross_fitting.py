@@ -11,8 +11,8 @@ from stopwise.policies.contextual import Contextual
 from stopwise.policies.playing import rule_stops
 from stopwise.policies.staged import recorded_rows
 from stopwise.records import Rounds
-from stopwise.service import spec as specs
-from stopwise.service.messages import CascadeSpec
+from stopwise.service.domain import spec as specs
+from stopwise.service.domain.messages import CascadeSpec
 
 FOLDS = 5
 REPEATS = 2  # each with other folds: averages out part of what the choice of folds adds

@@ -24,8 +24,8 @@ from stopwise.proxy.config import Cascade, Config
 from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit
 from stopwise.records import Rounds
 from stopwise.reporting.intervals import Z90, Estimate, around, widened
-from stopwise.service.messages import CascadeSpec
-from stopwise.service.recovery import recover_state
+from stopwise.service.domain.messages import CascadeSpec
+from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.tools import reading
 from stopwise.service.tools.exporting import export_rounds
 

@@ -17,8 +17,8 @@ from stopwise.proxy.context import Projection, of_answer, of_request
 from stopwise.proxy.upstream import Relay, Source, embed, poster
 from stopwise.running.round_loop import Ask, RoundLoop, drive_async
 from stopwise.running.stage import Stage
-from stopwise.service.messages import OutputsRequest, RoundAnswer, RoundRequest
-from stopwise.service.outputs import KeptAnswer
+from stopwise.service.domain.messages import OutputsRequest, RoundAnswer, RoundRequest
+from stopwise.service.domain.outputs import KeptAnswer
 from stopwise.service.service import Service
 
 T = TypeVar("T")

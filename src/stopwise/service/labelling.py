@@ -5,15 +5,15 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from stopwise.service import messages as m
+from stopwise.service.domain import messages as m
+from stopwise.service.domain.cascade import Learner
 from stopwise.service.domain.errors import Conflict, RoundGone
-from stopwise.service.events import Reported, context_of
-from stopwise.service.learner import Learner
-from stopwise.service.ledger import LEARNED, MANY_UNMATCHED
-from stopwise.service.outputs import canonical
+from stopwise.service.domain.events import Reported, context_of
+from stopwise.service.domain.ledger import LEARNED, MANY_UNMATCHED
+from stopwise.service.domain.outputs import canonical
+from stopwise.service.domain.state import State
 from stopwise.service.server_log import LOG
 from stopwise.service.service import Service, shown_outputs
-from stopwise.service.state import State
 from stopwise.service.validation import short
 from stopwise.service.writer import Applied
 

@@ -24,7 +24,7 @@ from stopwise.service.server_log import LOG
 from stopwise.version import __version__
 
 if TYPE_CHECKING:
-    from stopwise.service.learner import Learner
+    from stopwise.service.domain.cascade import Learner
     from stopwise.service.service import Service
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

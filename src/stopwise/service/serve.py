@@ -104,8 +104,8 @@ async def _serve(
     report: Callable[[str], object],
     make_app: "Callable[[Service, Settings], App] | None",
 ) -> None:
+    from stopwise.service.persistence.stores import open_store
     from stopwise.service.service import Service
-    from stopwise.service.store import open_store
 
     service = Service(open_store(settings.store), settings)
     app = (make_app or app_with_dashboard)(service, settings)

@@ -12,9 +12,10 @@ import numpy as np
 
 from stopwise.errors import StopwiseError, StoreError
 from stopwise.policies.round_in_progress import RoundInProgress
-from stopwise.service import messages as m
-from stopwise.service import spec as specs
-from stopwise.service.contexts import Contexts
+from stopwise.service.domain import messages as m
+from stopwise.service.domain import spec as specs
+from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.contexts import Contexts
 from stopwise.service.domain.errors import (
     CascadeFailed,
     Conflict,
@@ -24,7 +25,7 @@ from stopwise.service.domain.errors import (
     RequestTooLarge,
     Unavailable,
 )
-from stopwise.service.events import (
+from stopwise.service.domain.events import (
     Created,
     Event,
     Opened,
@@ -34,16 +35,15 @@ from stopwise.service.events import (
     decode,
     is_about,
 )
-from stopwise.service.learner import Learner
+from stopwise.service.domain.outputs import KeptAnswer, decode_output, unpack_answers
+from stopwise.service.domain.state import State, spec_digest
 from stopwise.service.metrics import Counters
-from stopwise.service.outputs import KeptAnswer, decode_output, unpack_answers
-from stopwise.service.recovery import recover_state, snapshot_process, write_snapshot
-from stopwise.service.reloading import Reloading
+from stopwise.service.persistence.recovery import recover_state, snapshot_process, write_snapshot
+from stopwise.service.persistence.reloading import Reloading
+from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
-from stopwise.service.state import State, spec_digest
-from stopwise.service.store import open_store
-from stopwise.service.store.base import EventStore
 from stopwise.service.writer import WAIT, Applied, Command, Early, Writer, unavailable
 
 T = TypeVar("T")

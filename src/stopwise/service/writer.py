@@ -17,15 +17,15 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stopwise.errors import CorruptLogError, StopwiseError, StoreError
-from stopwise.service import events as codec
+from stopwise.service.domain import events as codec
 from stopwise.service.domain.errors import RequestError, TooManyRequests, Unavailable
-from stopwise.service.events import Block, Event, chain_digest
+from stopwise.service.domain.events import Block, Event, chain_digest
+from stopwise.service.domain.state import State
 from stopwise.service.metrics import Counters
-from stopwise.service.recovery import apply_all
+from stopwise.service.persistence.recovery import apply_all
+from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
-from stopwise.service.state import State
-from stopwise.service.store.base import EventStore
 
 T = TypeVar("T")
 MAX_GROUP_SECONDS = 0.02  # seconds after which a group is committed, however many still wait

@@ -11,13 +11,13 @@ import pytest
 import stopwise as sw
 from stopwise.errors import StoreError
 from stopwise.service.domain.errors import RequestError
-from stopwise.service.events import Block
+from stopwise.service.domain.events import Block
+from stopwise.service.domain.state import State
+from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.stores.base import EventStore, Snapshot
+from stopwise.service.persistence.stores.sqlite import SqliteStore
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
-from stopwise.service.state import State
-from stopwise.service.store import open_store
-from stopwise.service.store.base import EventStore, Snapshot
-from stopwise.service.store.sqlite import SqliteStore
 
 
 class FailingStore(SqliteStore):

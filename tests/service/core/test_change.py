@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from stopwise.service.dashboard import drawing, views
-from stopwise.service.learner import Learner
-from stopwise.service.messages import Arm, CascadeSpec
+from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.messages import Arm, CascadeSpec
+from stopwise.service.domain.state import State
 from stopwise.service.server_log import LOG
-from stopwise.service.state import State
 from tests.service.dashboard.sample import state_of
 
 SPEC = CascadeSpec(

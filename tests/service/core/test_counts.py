@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from stopwise.service import ledger
-from stopwise.service import messages as m
 from stopwise.service import writer as writer_module
-from stopwise.service.ledger import MAX_BUCKETS, Counts
+from stopwise.service.domain import ledger
+from stopwise.service.domain import messages as m
+from stopwise.service.domain.ledger import MAX_BUCKETS, Counts
+from stopwise.service.domain.state import FORMAT, MAGIC, State
+from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.stores.base import Snapshot
 from stopwise.service.service import Service
-from stopwise.service.state import FORMAT, MAGIC, State
-from stopwise.service.store import open_store
-from stopwise.service.store.base import Snapshot
 from tests.service.core.services import folded, running
 
 SPEC = m.CascadeSpec("triage", [m.Arm("rule", 0.1), m.Arm("model", 0.2)], context=2)

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from stopwise.logs.encoding import Column, Encoding
-from stopwise.service import spec as specs
-from stopwise.service.contexts import ContextTable
+from stopwise.service.domain import spec as specs
+from stopwise.service.domain.contexts import ContextTable
 from stopwise.service.domain.errors import RequestError
-from stopwise.service.messages import Arm, CascadeSpec, RoundRequest
+from stopwise.service.domain.messages import Arm, CascadeSpec, RoundRequest
 
 ARMS = [Arm("quick", 0.1), Arm("slow", 0.2)]
 ENCODING = Encoding((Column("age", fill=40.0), Column("city", "category", None, ("Rome",), "Oslo")))

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from stopwise.service import events as codec
-from stopwise.service import messages as m
-from stopwise.service import reloading
 from stopwise.service import service as service_module
 from stopwise.service import writer as writer_module
+from stopwise.service.domain import events as codec
+from stopwise.service.domain import messages as m
+from stopwise.service.domain.cascade import Learner
 from stopwise.service.domain.errors import RequestError
-from stopwise.service.events import Event, Opened
+from stopwise.service.domain.events import Event, Opened
+from stopwise.service.domain.ledger import Counts, Ledger
+from stopwise.service.domain.state import CascadeFailed, State
 from stopwise.service.labelling import give_label
-from stopwise.service.learner import Learner
-from stopwise.service.ledger import Counts, Ledger
 from stopwise.service.metrics import metrics_page
+from stopwise.service.persistence import reloading
 from stopwise.service.service import Service
-from stopwise.service.state import CascadeFailed, State
 from tests.service.core.services import FailingStore, folded, running, until
 from tests.service.tools.making import using
 
@@ -277,22 +277,19 @@ async def test_a_cascade_that_cannot_be_read_again_stays_failed_and_others_work(
         await create(service)
         await play(service, "broken")
         waiting = await opened(service, "broken")
-        faults.left = 4  # the request, then three readings
+        faults.left = 1 << 30
         with pytest.raises(ZeroDivisionError):
             await report(service, "broken", waiting)
-        await until(lambda: len(recoveries) == 3)
+        await until(lambda: len(recoveries) >= 3)
         assert (await refusal_of(service)).code == "cascade_failed"
         assert service.ready
         await play(service, "healthy")
         with pytest.raises(CascadeFailed):  # its digest would be that of no log
             await service.state_hash()
         views = {one.spec.name: one.status for one in await service.cascades()}
-        assert views in (
-            {"healthy": "active", "broken": "failed"},
-            {"healthy": "active", "broken": "active"},  # read again meanwhile
-        )
+        assert views == {"healthy": "active", "broken": "failed"}
+        faults.left = 0
         await healed(service)
-        assert faults.left == 0
         assert (await report(service, "broken", waiting)).status == "learned"
         assert (await service.state_hash()).hash == (await folded(path)).hash()
 
@@ -387,7 +384,7 @@ async def test_a_replica_contains_the_failure_of_a_cascade(
         await until(lambda: len(following.state.cascades["broken"].ledger) == 1)
         faults.skip, faults.left = 1, 2  # the writing one succeeds; the other one fails twice
         await report(writing, "broken", waiting)
-        await until(lambda: following.counters.cascade_failures["broken"] == 1)
+        await until(lambda: following.counters.cascade_failures["broken"] >= 1)
         await play(following, "healthy")
         await healed(following)
         await until(lambda: following.state.position == writing.state.position or faults.left > 0)

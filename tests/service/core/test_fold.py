@@ -19,14 +19,14 @@ import pytest
 import stopwise as sw
 from stopwise.policies.estimates import Estimates
 from stopwise.policies.registry import POLICIES
-from stopwise.service import messages as m
 from stopwise.service import service as service_module
+from stopwise.service.domain import messages as m
+from stopwise.service.domain.outputs import canonical, decode_output
+from stopwise.service.domain.spec import build
+from stopwise.service.domain.state import State
 from stopwise.service.labelling import give_label
-from stopwise.service.outputs import canonical, decode_output
+from stopwise.service.persistence.stores.base import Snapshot
 from stopwise.service.service import Service
-from stopwise.service.spec import build
-from stopwise.service.state import State
-from stopwise.service.store.base import Snapshot
 from tests.service.core.services import bits_of, folded, refused, running, unchanged
 
 ARMS = [m.Arm("rules", 0.05), m.Arm("model", 0.1), m.Arm("person", 0.3)]

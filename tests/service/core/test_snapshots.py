@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from stopwise.errors import CorruptLogError
-from stopwise.service import state
-from stopwise.service.state import FORMAT, MAGIC, State
-from stopwise.service.store import open_store
+from stopwise.service.domain import state
+from stopwise.service.domain.state import FORMAT, MAGIC, State
+from stopwise.service.persistence.stores import open_store
 from tests.service.core.services import folded, running
 from tests.service.tools.making import live
 

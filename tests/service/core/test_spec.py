@@ -3,8 +3,8 @@
 import pytest
 
 from stopwise.service.domain.errors import RequestError
-from stopwise.service.messages import Arm, CascadeSpec
-from stopwise.service.spec import build
+from stopwise.service.domain.messages import Arm, CascadeSpec
+from stopwise.service.domain.spec import build
 
 ARMS = [Arm("rule", 0.01), Arm("model", 0.3), Arm("expert", 0.5)]
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stopwise.service import messages as m
 from stopwise.service import service as service_module
-from stopwise.service.learner import Learner
+from stopwise.service.domain import messages as m
+from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.state import State
 from stopwise.service.service import Service
-from stopwise.service.state import State
 from stopwise.service.writer import Applied
 from tests.service.core.services import folded, running, until
 

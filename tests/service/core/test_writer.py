@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from stopwise.errors import CorruptLogError
-from stopwise.service import messages as m
 from stopwise.service import service as service_module
 from stopwise.service import writer as writer_module
+from stopwise.service.domain import messages as m
 from stopwise.service.domain.errors import RequestError
+from stopwise.service.domain.state import State
 from stopwise.service.labelling import give_label
 from stopwise.service.service import Service
-from stopwise.service.state import State
 from stopwise.service.writer import Applied
 from tests.service.core.services import FailingStore, folded, running, until
 from tests.service.tools.making import using

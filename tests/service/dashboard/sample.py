@@ -8,10 +8,10 @@ import numpy as np
 
 from stopwise.service.dashboard import views
 from stopwise.service.dashboard.pages import render
+from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.messages import Arm, CascadeSpec
+from stopwise.service.domain.state import State
 from stopwise.service.http.keys import Key
-from stopwise.service.learner import Learner
-from stopwise.service.messages import Arm, CascadeSpec
-from stopwise.service.state import State
 from tests.unit.reporting.reader import Reader
 
 BEGAN = 1_700_000_000.0

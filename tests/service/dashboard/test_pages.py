@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from stopwise.service.dashboard.pages import render
-from stopwise.service.learner import Learner
+from stopwise.service.domain.cascade import Learner
 from tests.service.dashboard.sample import (
     BASE,
     BEGAN,

@@ -3,8 +3,8 @@
 import pytest
 
 from stopwise.service.dashboard import views
-from stopwise.service.learner import Learner
-from stopwise.service.ledger import Counts
+from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.ledger import Counts
 from tests.service.dashboard.sample import (
     BEGAN,
     STAGED,

@@ -15,9 +15,9 @@ from typing import Any
 
 import httpx
 
-from stopwise.service.ledger import NAMES
-from stopwise.service.recovery import recover_state
-from stopwise.service.state import State
+from stopwise.service.domain.ledger import NAMES
+from stopwise.service.domain.state import State
+from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.tools.checking import verify
 from stopwise.service.tools.reading import existing
 from tests.service.harness import REVEALING, SPEC, ServerProcess

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stopwise.service.events import Retired, encode_one, joined
+from stopwise.service.domain.events import Retired, encode_one, joined
 from tests.service.database import Database
 from tests.service.harness import CONTEXT, ROUNDS, SPEC, process
 

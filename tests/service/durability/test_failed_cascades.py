@@ -14,8 +14,8 @@ from tests.service.harness import SPEC, ServerProcess, process
 CONNECTIONS = 8
 # Errors in the server: an output "boom" of the cascade "broken" is learned by half.
 FAULT = """
-from stopwise.service.learner import Learner
-from stopwise.service.ledger import Ledger
+from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.ledger import Ledger
 
 apply, end = Learner._apply, Ledger.end
 

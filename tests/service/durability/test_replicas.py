@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from stopwise.service import messages as m
 from stopwise.service import service as service_module
-from stopwise.service.events import Block
+from stopwise.service.domain import messages as m
+from stopwise.service.domain.events import Block
 from stopwise.service.labelling import give_label
+from stopwise.service.persistence.stores.postgres import PostgresStore
 from stopwise.service.service import Service
-from stopwise.service.store.postgres import PostgresStore
 from tests.service.core.services import bits_of, folded, running, until
 from tests.service.durability.load import Load, check
 from tests.service.harness import ServerProcess, process

@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from stopwise.service.state import State
-from stopwise.service.store.base import EventStore, Snapshot
+from stopwise.service.domain.state import State
+from stopwise.service.persistence.stores.base import EventStore, Snapshot
 from tests.service.durability.load import Load
 from tests.service.harness import process
 from tests.service.tools.making import using

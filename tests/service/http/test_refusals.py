@@ -11,13 +11,13 @@ import pytest
 
 from stopwise.service import service
 from stopwise.service.domain.errors import RequestError
+from stopwise.service.domain.ledger import Ledger
+from stopwise.service.domain.messages import BatchRequest, CascadeSpec, RoundRequest
+from stopwise.service.domain.state import State
 from stopwise.service.http.errors import CODES
 from stopwise.service.http.request import read_json
-from stopwise.service.ledger import Ledger
-from stopwise.service.messages import BatchRequest, CascadeSpec, RoundRequest
-from stopwise.service.recovery import recover_state
-from stopwise.service.state import State
-from stopwise.service.store.base import EventStore
+from stopwise.service.persistence.recovery import recover_state
+from stopwise.service.persistence.stores.base import EventStore
 from tests.service.harness import (
     CONTEXT,
     JSON,

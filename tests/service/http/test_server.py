@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from stopwise.service import service as service_module
-from stopwise.service.learner import Learner
+from stopwise.service.domain.cascade import Learner
 from tests.service.harness import CONTEXT, ROUNDS, SPEC, Served, process, served
 
 CASCADES = "/v1/cascades"
@@ -90,7 +90,7 @@ def test_without_a_drain_it_stops_at_once_and_finishes_what_it_has_begun(
 
 
 BROKEN_COMMIT = """
-from stopwise.service.store.sqlite import SqliteStore
+from stopwise.service.persistence.stores.sqlite import SqliteStore
 commits = SqliteStore.commit
 async def commit(self, block):
     if block.base > 1:

@@ -7,8 +7,14 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
+from stopwise.service.domain.messages import (
+    Arm,
+    BatchRequest,
+    CascadeSpec,
+    LabelRequest,
+    OutputsRequest,
+)
 from stopwise.service.labelling import give_label
-from stopwise.service.messages import Arm, BatchRequest, CascadeSpec, LabelRequest, OutputsRequest
 from stopwise.service.metrics import BOUNDS, metrics_page
 from stopwise.service.service import Service
 from tests.service.tools.making import open_round, running

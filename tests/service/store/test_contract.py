@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from stopwise.errors import StoreError
-from stopwise.service.events import START, Block, chain_digest
-from stopwise.service.store import open_store
-from stopwise.service.store.base import EventStore, Snapshot
+from stopwise.service.domain.events import START, Block, chain_digest
+from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.stores.base import EventStore, Snapshot
 
 BLOB = bytes(range(256)) * 4096  # a megabyte with every byte in it
 

@@ -12,9 +12,9 @@ import pytest
 from psycopg import AsyncConnection, errors
 
 from stopwise.errors import InvalidParameterError, StoreError, UnsupportedVersionError
-from stopwise.service.events import START
-from stopwise.service.store.base import Snapshot
-from stopwise.service.store.postgres import PostgresStore
+from stopwise.service.domain.events import START
+from stopwise.service.persistence.stores.base import Snapshot
+from stopwise.service.persistence.stores.postgres import PostgresStore
 from tests.service.core.services import until
 from tests.service.database import Database
 from tests.service.store.test_contract import append, chain, made, opened, read
@@ -245,7 +245,7 @@ async def hold_last_part(connection: AsyncConnection, position: int) -> None:
 def ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replicas write snapshots under 1, 2, ..., in this order."""
     numbers = count(1)
-    name = "stopwise.service.store.postgres.uuid4"
+    name = "stopwise.service.persistence.stores.postgres.uuid4"
     monkeypatch.setattr(name, lambda: UUID(int=next(numbers)))
 
 

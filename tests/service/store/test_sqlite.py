@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from stopwise.errors import CorruptLogError, StoreError
-from stopwise.service.events import Block
-from stopwise.service.store.base import Snapshot
-from stopwise.service.store.sqlite import SqliteStore
+from stopwise.service.domain.events import Block
+from stopwise.service.persistence.stores.base import Snapshot
+from stopwise.service.persistence.stores.sqlite import SqliteStore
 from tests.service.store.test_contract import append, chain, made, opened, read
 
 BLOCKS = chain(1, 3, 2, 1, 4)

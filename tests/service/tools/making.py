@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 import psycopg
 
-from stopwise.service.events import Block
-from stopwise.service.labelling import give_label
-from stopwise.service.messages import (
+from stopwise.service.domain.events import Block
+from stopwise.service.domain.messages import (
     Arm,
     BatchRequest,
     CascadeSpec,
@@ -20,8 +19,9 @@ from stopwise.service.messages import (
     RoundAnswer,
     RoundRequest,
 )
+from stopwise.service.labelling import give_label
+from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.service import Service
-from stopwise.service.store.base import EventStore
 from stopwise.service.tools.reading import existing
 from tests.service.core.services import running
 

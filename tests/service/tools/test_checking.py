@@ -9,12 +9,12 @@ import pytest
 
 import stopwise as sw
 from stopwise.errors import CorruptLogError
-from stopwise.service import events as codec
-from stopwise.service.events import START, Block, Event, Opened, Reported, chain_digest
-from stopwise.service.recovery import recover_state
-from stopwise.service.state import State
-from stopwise.service.store import open_store
-from stopwise.service.store.base import Snapshot
+from stopwise.service.domain import events as codec
+from stopwise.service.domain.events import START, Block, Event, Opened, Reported, chain_digest
+from stopwise.service.domain.state import State
+from stopwise.service.persistence.recovery import recover_state
+from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.stores.base import Snapshot
 from stopwise.service.tools.checking import Verified, verify
 from tests.service.tools.conftest import Lived
 from tests.service.tools.making import (
@@ -191,7 +191,7 @@ async def test_a_wrong_snapshot_is_damage_and_recovery_skips_it(sqlite: Lived) -
 async def test_a_snapshot_of_another_version_is_a_note(
     log: Lived, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stopwise.service.state.FORMAT", 999)
+    monkeypatch.setattr("stopwise.service.domain.state.FORMAT", 999)
     position = await tampered(log.where, lambda state: None)
     monkeypatch.undo()
     assert (await checked(log.where)).snapshots == {position: "not compared"}

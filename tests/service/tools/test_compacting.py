@@ -12,16 +12,16 @@ import pytest
 from stopwise.errors import CorruptLogError
 from stopwise.service.dashboard.views import detail
 from stopwise.service.domain.errors import RequestError
-from stopwise.service.labelling import give_label, wanted_labels
-from stopwise.service.ledger import BLOCK
-from stopwise.service.messages import (
+from stopwise.service.domain.ledger import BLOCK
+from stopwise.service.domain.messages import (
     BatchRequest,
     CascadeSpec,
     LabelRequest,
     RoundAnswer,
     WantedLabels,
 )
-from stopwise.service.recovery import recover_state
+from stopwise.service.labelling import give_label, wanted_labels
+from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.tools.checking import DAY, compact, plan, verify
 from stopwise.service.tools.reading import existing
 from tests.service.core.services import until

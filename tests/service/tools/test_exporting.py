@@ -9,8 +9,8 @@ import pytest
 
 import stopwise as sw
 from stopwise.errors import CorruptLogError
-from stopwise.service.messages import Arm, CascadeSpec
-from stopwise.service.spec import build
+from stopwise.service.domain.messages import Arm, CascadeSpec
+from stopwise.service.domain.spec import build
 from stopwise.service.tools.exporting import Exported, export_rounds
 from stopwise.service.tools.reading import no_progress
 from tests.service.tools.conftest import Lived

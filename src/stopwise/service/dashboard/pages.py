@@ -13,15 +13,15 @@ from typing import Any, TypeAlias
 import msgspec
 
 from stopwise.reporting import pages
-from stopwise.service import messages as m
 from stopwise.service.dashboard import drawing, views
+from stopwise.service.domain import messages as m
+from stopwise.service.domain.cascade import Learner
 from stopwise.service.domain.errors import RequestError, UnknownCascade
 from stopwise.service.http.app import App
 from stopwise.service.http.errors import Forbidden, Unauthorized, UnknownPath, phrase
 from stopwise.service.http.keys import Key, Keys, Scope
 from stopwise.service.http.request import OK, Request, Response, read_json
 from stopwise.service.labelling import give_label, wanted_labels
-from stopwise.service.learner import Learner
 
 Values: TypeAlias = dict[str, Any]
 Page: TypeAlias = tuple[str, Values]  # a template and what it shows

@@ -8,10 +8,10 @@ import numpy as np
 
 from stopwise.reporting.intervals import Estimate, wilson
 from stopwise.reporting.wording import percent, plural, short
-from stopwise.service.learner import Learner, RecentDecision
-from stopwise.service.ledger import MANY_UNMATCHED, Counts
-from stopwise.service.messages import WantedLabels
-from stopwise.service.spec import context_names, context_size
+from stopwise.service.domain.cascade import Learner, RecentDecision
+from stopwise.service.domain.ledger import MANY_UNMATCHED, Counts
+from stopwise.service.domain.messages import WantedLabels
+from stopwise.service.domain.spec import context_names, context_size
 
 Values: TypeAlias = dict[str, Any]
 

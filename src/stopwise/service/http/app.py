@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 
-from stopwise.service import messages as m
+from stopwise.service.domain import messages as m
 from stopwise.service.domain.errors import InvalidRequest, RequestError, Unavailable
 from stopwise.service.http.errors import CODES, HttpError, MethodNotAllowed, UnknownPath
 from stopwise.service.http.keys import Keys

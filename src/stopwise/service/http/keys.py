@@ -22,8 +22,8 @@ from msgspec import Meta
 from stopwise.errors import InvalidParameterError
 from stopwise.reporting.files import private_file
 from stopwise.service.domain.errors import TooManyRequests
+from stopwise.service.domain.messages import Name
 from stopwise.service.http.errors import Forbidden, Unauthorized
-from stopwise.service.messages import Name
 from stopwise.service.server_log import LOG
 from stopwise.service.validation import explain
 

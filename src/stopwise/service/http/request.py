@@ -13,6 +13,8 @@ from typing import Any, cast
 import msgspec
 
 from stopwise.service.domain.errors import InvalidRequest, RequestTooLarge
+from stopwise.service.domain.messages import CascadeSpec
+from stopwise.service.domain.outputs import MAX_DEPTH
 from stopwise.service.http.errors import (
     BadRequest,
     Forbidden,
@@ -21,8 +23,6 @@ from stopwise.service.http.errors import (
 )
 from stopwise.service.http.keys import Key, Keys, Scope
 from stopwise.service.http.request_log import MAX_PATH
-from stopwise.service.messages import CascadeSpec
-from stopwise.service.outputs import MAX_DEPTH
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
 from stopwise.service.validation import explain, short

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from stopwise.service import messages as m
+from stopwise.service.domain import messages as m
 from stopwise.service.domain.errors import Unavailable
 from stopwise.service.http.errors import Forbidden
 from stopwise.service.http.keys import Scope

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from stopwise.policies.registry import POLICIES
-from stopwise.service import messages as m
+from stopwise.service.domain import messages as m
 from stopwise.service.http.errors import CODES
 from stopwise.service.http.request import JSON
 from stopwise.service.http.routes import ROUTES, Route

@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from stopwise.service.domain.messages import RoundAnswer, RoundList
 from stopwise.service.http.request import Request, Response
 from stopwise.service.http.routes import ROUTES
-from stopwise.service.messages import RoundAnswer, RoundList
 from stopwise.service.settings import Settings
 
 KEEP_OPEN = 100_000  # rounds whose beginning is remembered

@@ -7,9 +7,9 @@ from typing import Literal
 import msgspec
 
 from stopwise.errors import CorruptLogError
-from stopwise.service.events import events_of
-from stopwise.service.state import State
-from stopwise.service.store.base import EventStore, Snapshot
+from stopwise.service.domain.events import events_of
+from stopwise.service.domain.state import State
+from stopwise.service.persistence.stores.base import EventStore, Snapshot
 from stopwise.service.tools import reading
 from stopwise.service.tools.reading import Progress, no_progress
 

@@ -15,14 +15,14 @@ from stopwise.logs.formats.registry import format_of
 from stopwise.logs.writer import LogWriter
 from stopwise.records import Failure, Round
 from stopwise.reporting.files import private_file
-from stopwise.service import spec as specs
-from stopwise.service.events import Created, Event, Labelled, Opened, Reported, events_of
-from stopwise.service.learner import Learner
-from stopwise.service.ledger import LEARNED
-from stopwise.service.outputs import decode_output
-from stopwise.service.recovery import recover_state
-from stopwise.service.state import State
-from stopwise.service.store.base import EventStore
+from stopwise.service.domain import spec as specs
+from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.events import Created, Event, Labelled, Opened, Reported, events_of
+from stopwise.service.domain.ledger import LEARNED
+from stopwise.service.domain.outputs import decode_output
+from stopwise.service.domain.state import State
+from stopwise.service.persistence.recovery import recover_state
+from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.tools import reading
 from stopwise.service.tools.reading import Progress, Start
 

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager, closing, suppress
 import msgspec
 
 from stopwise.errors import CorruptLogError, InvalidParameterError
-from stopwise.service.events import Block, chain_digest
-from stopwise.service.learner import Learner
+from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.events import Block, chain_digest
+from stopwise.service.domain.state import State
+from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.stores.base import EventStore
+from stopwise.service.persistence.stores.sqlite import SqliteStore
 from stopwise.service.settings import shown_store
-from stopwise.service.state import State
-from stopwise.service.store import open_store
-from stopwise.service.store.base import EventStore
-from stopwise.service.store.sqlite import SqliteStore
 
 Progress = Callable[[str, int, int], object]  # stage, done, of
 

@@ -14,10 +14,10 @@ from functools import partial
 
 from stopwise.errors import CorruptLogError, StopwiseError, StoreError
 from stopwise.service.child_process import run_child
-from stopwise.service.events import Block
+from stopwise.service.domain.events import Block
+from stopwise.service.domain.state import State
+from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.server_log import LOG
-from stopwise.service.state import State
-from stopwise.service.store.base import EventStore
 from stopwise.service.tools.reading import existing
 
 ATTEMPTS = 5
@@ -116,7 +116,7 @@ async def write_snapshot(where: str, state: State | None = None) -> int:
 
 async def snapshot_process(where: str) -> int:
     """Run `write_snapshot` in another process, which ends with this call."""
-    command = (sys.executable, "-m", "stopwise.service.recovery")
+    command = (sys.executable, "-m", "stopwise.service.persistence.recovery")
     finished = await run_child(command, where.encode())
     if finished.status != 0:
         reason = finished.errors.decode().strip()

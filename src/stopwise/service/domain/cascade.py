@@ -16,13 +16,13 @@ from stopwise.policies.base import Policy
 from stopwise.policies.estimates import Estimates
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Change, Decision, PairEvidence, Round
-from stopwise.service import spec as specs
-from stopwise.service.contexts import Contexts, ContextTable, Rows
+from stopwise.service.domain import spec as specs
+from stopwise.service.domain.contexts import Contexts, ContextTable, Rows
 from stopwise.service.domain.errors import CascadeRetired, Conflict, InvalidRequest, RoundGone
-from stopwise.service.events import Labelled, Opened, Reported
-from stopwise.service.ledger import EXPIRED, LEARNED, NAMES, OPEN, Counts, Ledger, Repeat
-from stopwise.service.messages import CascadeSpec, CascadeView, Evidence, RoundAnswer
-from stopwise.service.outputs import KeptAnswer, canonical, fingerprint, pack_answers
+from stopwise.service.domain.events import Labelled, Opened, Reported
+from stopwise.service.domain.ledger import EXPIRED, LEARNED, NAMES, OPEN, Counts, Ledger, Repeat
+from stopwise.service.domain.messages import CascadeSpec, CascadeView, Evidence, RoundAnswer
+from stopwise.service.domain.outputs import KeptAnswer, canonical, fingerprint, pack_answers
 from stopwise.service.server_log import LOG
 
 KEEP_RECENT = 50

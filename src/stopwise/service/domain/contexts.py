@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from stopwise.errors import InvalidContextError, StopwiseError
 from stopwise.logs.encoding import Encoding
 from stopwise.policies.base import Policy
-from stopwise.service import spec as specs
+from stopwise.service.domain import spec as specs
 from stopwise.service.domain.errors import InvalidRequest
-from stopwise.service.messages import CascadeSpec
+from stopwise.service.domain.messages import CascadeSpec
 
 Rows: TypeAlias = NDArray[np.float64]
 Named: TypeAlias = dict[str, float | str | bool | None]

@@ -14,7 +14,7 @@ from stopwise.logs.encoding import Encoding
 from stopwise.policies.base import Policy
 from stopwise.policies.registry import POLICIES, takes
 from stopwise.service.domain.errors import InvalidRequest
-from stopwise.service.messages import CascadeSpec
+from stopwise.service.domain.messages import CascadeSpec
 
 MAX_WORK = 1_000_000  # features² × pairs of arms: a decision takes a tenth of a second or so
 NOT_OFFERED = ("cascade", "features", "context_dim")  # given elsewhere in a spec

@@ -10,12 +10,12 @@ import msgspec
 from stopwise.errors import CorruptLogError, StopwiseError, UnsupportedVersionError
 from stopwise.policies.persistence import decode as decode_policy
 from stopwise.policies.persistence import encode as encode_policy
-from stopwise.service import events as ev
+from stopwise.service.domain import events as ev
+from stopwise.service.domain.cascade import Learner, RecentDecision
 from stopwise.service.domain.errors import CascadeFailed, NotFollowed, RequestError, UnknownCascade
-from stopwise.service.learner import Learner, RecentDecision
-from stopwise.service.ledger import Counts, LedgerSnapshot, Repeat, Repeats
-from stopwise.service.messages import CascadeSpec
-from stopwise.service.store.base import Snapshot
+from stopwise.service.domain.ledger import Counts, LedgerSnapshot, Repeat, Repeats
+from stopwise.service.domain.messages import CascadeSpec
+from stopwise.service.persistence.stores.base import Snapshot
 
 # A snapshot: magic, format (4 bytes), SHA-256 of all that follows; then what the dashboard shows
 # and the state, each with its length before it (8 bytes); then policies and columns, raw.

@@ -25,8 +25,8 @@ from typing import IO, Any, ClassVar, TypeVar
 from msgspec.structs import astuple
 
 from stopwise.errors import CorruptLogError, StoreError, UnsupportedVersionError
-from stopwise.service.events import START, Block
-from stopwise.service.store.base import COLUMNS, FORMAT, EventStore, Snapshot
+from stopwise.service.domain.events import START, Block
+from stopwise.service.persistence.stores.base import COLUMNS, FORMAT, EventStore, Snapshot
 
 T = TypeVar("T")
 FREED = 2_000  # pages of the file that are freed at once: others commit in between

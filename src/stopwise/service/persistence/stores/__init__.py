@@ -3,8 +3,8 @@
 import re
 
 from stopwise.errors import InvalidParameterError, MissingPackageError
-from stopwise.service.store.base import EventStore
-from stopwise.service.store.sqlite import SqliteStore
+from stopwise.service.persistence.stores.base import EventStore
+from stopwise.service.persistence.stores.sqlite import SqliteStore
 
 
 def open_store(where: str) -> EventStore:
@@ -18,7 +18,7 @@ def open_store(where: str) -> EventStore:
             )
         return SqliteStore(where)
     try:
-        from stopwise.service.store.postgres import PostgresStore
+        from stopwise.service.persistence.stores.postgres import PostgresStore
     except ImportError as error:
         raise MissingPackageError.of("a log in PostgreSQL", "psycopg", "postgres") from error
     return PostgresStore(where)

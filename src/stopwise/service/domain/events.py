@@ -1,7 +1,7 @@
 """Events, in blocks: what the log holds, with all that is needed to replay it.
 
 A cascade is identified by its number in the order of creation. Contexts are float64, little-endian;
-outputs are canonical JSON (`stopwise.service.outputs`).
+outputs are canonical JSON (`stopwise.service.domain.outputs`).
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from stopwise.errors import CorruptLogError
-from stopwise.service.messages import CascadeSpec
+from stopwise.service.domain.messages import CascadeSpec
 
 
 class Created(msgspec.Struct, frozen=True, array_like=True, tag="created"):

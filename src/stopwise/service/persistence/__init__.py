@@ -1,0 +1,1 @@
+"""The event log of the service: stores, snapshots and recovery."""
