@@ -1,0 +1,309 @@
+"""All contact of these tests with what may change in the interface of Stopwise."""
+
+import copy
+import json
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+import stopwise as sw
+from stopwise.errors import StopwiseError
+from stopwise.research import Truth
+from tests.identical.specs import Map, Maps, Spec
+from tests.identical.worlds import FUNCTIONS, Bools, Floats, Ints, World
+
+Copying = Literal["file", "pickle", "copy"]
+
+
+class Ended(NamedTuple):
+    """A round that has ended: where, and the request for its label.
+
+    ``subject`` is what `label` takes.
+    """
+
+    stop: int
+    rule_stop: int
+    request: sw.LabelRequest | None
+    subject: Any
+
+
+# -- policies -----------------------------------------------------------------------------------
+
+
+def policy_names() -> list[str]:
+    """Return the names of all policies, comparators included."""
+    return list(sw.POLICIES)
+
+
+def make(spec: Spec) -> Any:
+    """Create the policy of a spec."""
+    options = dict(spec.options)
+    features = _features(spec)
+    if features is not None:
+        options["features"] = features
+    return sw.make(
+        spec.policy, sw.Cascade(spec.costs), context_dim=len(spec.world.columns), **options
+    )
+
+
+def _features(spec: Spec) -> Any:
+    given, n_arms = spec.features, len(spec.costs)
+    if spec.sees_answers:
+        maps = [_map(m) for m in given.maps] if isinstance(given, Maps) else None
+        return sw.Answers(spec.world.reveals or 0, maps)
+    if given is None:
+        return None
+    if isinstance(given, Map):
+        return _map(given)
+    maps = [_map(m) for m in given.maps]
+    if given.arrangement == "shared":
+        return sw.Shared(*maps)
+    if given.arrangement == "per_stage":
+        return sw.PerStage(maps)
+    pairs = [(i, j) for i in range(n_arms) for j in range(i + 1, n_arms)]
+    return sw.PerPair(dict(zip(pairs, maps, strict=True)))
+
+
+def _map(m: Map) -> Any:
+    if m.kind == "identity":
+        return sw.Identity(bound=m.bound)
+    if m.kind == "polynomial":
+        return sw.Polynomial(degree=m.degree, bias=m.bias, bound=m.bound, without=m.without)
+    if m.kind == "standard":
+        return sw.Standard()
+    if m.kind == "scaled":
+        inner = sw.Polynomial(degree=m.degree) if m.degree else sw.Identity()
+        return sw.Scaled(inner, m.center, m.scale, m.outside)
+    return sw.Custom(FUNCTIONS[m.function], name=m.function)
+
+
+def reloaded(policy: Any, spec: Spec, how: Copying, folder: Path) -> Any:
+    """Return the policy after it was written and read."""
+    if how == "pickle":
+        return pickle.loads(pickle.dumps(policy))
+    if how == "copy":
+        return copy.deepcopy(policy)
+    path = folder / "policy"
+    policy.save(path)
+    features = _features(spec) if "custom" in _kinds(spec) else None  # whose code is not saved
+    return sw.load(path, features=features)
+
+
+def _kinds(spec: Spec) -> list[str]:
+    maps = spec.features.maps if isinstance(spec.features, Maps) else (spec.features,)
+    return [m.kind for m in maps if m is not None]
+
+
+def watch(policy: Any, report: Callable[[list[Any]], None]) -> None:
+    """Report changes as round, pair, chances before and after, and the round of the alarm."""
+
+    def on_change(change: sw.Change) -> None:
+        i, j = change.pair
+        report([change.round, i, j, change.before, change.after, change.noticed])
+
+    policy.watch(on_change)
+
+
+def counters(policy: Any) -> dict[str, int]:
+    """Return how many rounds and labels a policy has seen."""
+    names = ("rounds", "asked", "labelled", "missing")
+    return {name: int(getattr(policy, name)) for name in names if hasattr(policy, name)}
+
+
+def estimates(policy: Any) -> dict[str, list[float] | None]:
+    """Return what a policy has estimated of every pair of arms; None where it has no estimate."""
+    pairs = policy.cascade.pairs()
+    if hasattr(policy, "disagreement"):
+        shares = policy.disagreement()
+        found = {pair: [float(shares[pair])] for pair in pairs}
+        return {f"{i}-{j}": None if v != v else [v] for (i, j), [v] in found.items()}
+    if not policy.estimates_disagreement:
+        return {}
+    return {f"{i}-{j}": _theta(policy, i, j) for i, j in pairs}
+
+
+def _theta(policy: Any, i: int, j: int) -> list[float] | None:
+    try:
+        return policy.theta(i, j).tolist()
+    except StopwiseError:  # it has not converged
+        return None
+
+
+# -- one round ----------------------------------------------------------------------------------
+
+
+def decide(policy: Any, world: World, t: int) -> sw.Decision:
+    """Decide a round for which the complete context is known."""
+    known = _truth(policy, world, slice(t, t + 1))
+    if known and "labels" not in known:
+        truth = Truth(**{name: values[0] for name, values in known.items()})
+        return policy.decide(world.contexts[t], truth)
+    return policy.decide(world.contexts[t])
+
+
+def is_fixed(decision: sw.Decision) -> bool:
+    """Return whether every round stops there for now, because labels show that this is better."""
+    return decision.fixed_by_labels
+
+
+def observe(policy: Any, world: World, t: int, n: int, decision: sw.Decision) -> Ended:
+    """Let a policy learn from the outputs of the first n arms of a round."""
+    x, outputs = world.contexts[t], tuple(world.outputs[t][:n])
+    explored = {"rule_stop": decision.rule_stop} if decision.rule_stop < n - 1 else {}
+    label = [Truth(label=world.labels[t])] if "labels" in policy.needs_truth else []
+    request = policy.observe(x, outputs, *label, **explored)
+    return _ended(t, x, outputs, decision, request)
+
+
+def observe_pairs(policy: Any, world: World, t: int, n: int, decision: sw.Decision) -> Ended:
+    """Let a policy learn which of the first n arms of a round disagreed."""
+    x, outputs = world.contexts[t], tuple(world.outputs[t][:n])
+    pairs = {(i, j): outputs[i] != outputs[j] for j in range(n) for i in range(j)}
+    request = policy.observe_disagreements(x, n - 1, pairs)
+    return _ended(t, x, outputs, decision, request)
+
+
+def _ended(
+    t: int,
+    x: Floats,
+    outputs: tuple[Any, ...],
+    decision: sw.Decision,
+    request: sw.LabelRequest | None,
+) -> Ended:
+    stop, rule_stop = len(outputs) - 1, decision.rule_stop
+    subject = sw.Round(
+        str(t), 0.0, tuple(x.tolist()), outputs, outputs, stop, rule_stop, request=request
+    )
+    return Ended(decision.stop, rule_stop, request, subject)
+
+
+def label(policy: Any, ended: Ended, answer: Any) -> None:
+    """Give the right answer to a round that has ended."""
+    policy.label(ended.subject, answer)
+
+
+# -- a round in progress ------------------------------------------------------------------------
+
+
+def start(policy: Any, x: Sequence[float], run_all: bool) -> Any:
+    """Start a round, perhaps one that runs every arm."""
+    current = policy.start(x)
+    if run_all:
+        current.run_all()
+    return current
+
+
+def next_arm(current: Any) -> int | None:
+    """Return the arm to run now, or None."""
+    return current.next()
+
+
+def give(current: Any, output: Any, revealed: list[float]) -> None:
+    """Give the output of an arm, and what it reveals."""
+    current.give(output, revealed)
+
+
+def learn(current: Any) -> Ended:
+    """Let the policy learn from a round, perhaps one that ends early because an arm has failed."""
+    current.learn()
+    return Ended(len(current.outputs) - 1, current.rule_stop, current.request, current)
+
+
+def stored(current: Any) -> str:
+    """Return a round in progress as text."""
+    return json.dumps(current.state())
+
+
+def resumed(policy: Any, text: str) -> Any:
+    """Return the round in progress that `stored` wrote."""
+    return policy.resume(json.loads(text))
+
+
+# -- many rounds --------------------------------------------------------------------------------
+
+
+def run(policy: Any, spec: Spec, world: World, part: slice) -> Ints:
+    """Play rounds whose outputs are all known; return the stops."""
+    truth = _truth(policy, world, part)
+    if spec.options.get("labels"):
+        truth["labels"] = _labels(world, part)
+    return policy.run(world.contexts[part], world.outputs[part], **truth)
+
+
+def run_recorded(policy: Any, spec: Spec, world: World, part: slice) -> Ints:
+    """Play rounds of which only some outputs are known; return the stops."""
+    with_labels = bool(spec.options.get("labels"))
+    return policy.run_recorded(_recorded(policy, spec, world, part, with_labels))
+
+
+def observe_many(policy: Any, spec: Spec, world: World, part: slice, stops: Ints) -> None:
+    """Let a policy learn from rounds that ended at these stops."""
+    policy.observe_many(_recorded(policy, spec, world, part, False), stops, rule_stop=stops)
+
+
+def decide_some(policy: Any, spec: Spec, world: World, t: int) -> list[int]:
+    """Return where the rule stops for a few contexts, without learning.
+
+    If rounds are decided arm by arm: whether it stops them at the arms that they have reached.
+    """
+    part, last = slice(t, t + 12), len(spec.costs) - 1
+    if policy.needs_truth and "labels" not in policy.needs_truth:
+        return []
+    if not spec.sees_answers:
+        return policy.decide_many(world.contexts[part]).tolist()
+    record = _recorded(policy, spec, world, part, False)
+    reach = np.arange(record.n) % last
+    some = sw.Rounds(record.contexts, record.differ, reach, np.zeros(record.n, dtype=np.bool_))
+    return policy.should_stop_many(some).astype(int).tolist()
+
+
+def _recorded(policy: Any, spec: Spec, world: World, part: slice, with_labels: bool) -> sw.Rounds:
+    outputs, labels = np.array(world.outputs[part]), np.array(world.labels[part])
+    differ = [outputs[:, i] != outputs[:, j] for i, j in policy.cascade.pairs()]
+    reach, failed = _reach(world.reach[part], world.fails[part])
+    wrong = None
+    if with_labels:
+        wrong = (outputs != labels[:, None]).astype(np.uint8)
+        wrong[~world.labelled[part]] = 2
+    return sw.Rounds(
+        _known_contexts(spec, world.contexts[part], reach),
+        np.column_stack(differ).astype(np.uint8),
+        reach,
+        failed,
+        wrong,
+    )
+
+
+def _reach(reach: Ints, fails: Bools) -> tuple[Ints, Bools]:
+    """Return the last arms that answered before a failure, and which rounds have a failure."""
+    n_arms = fails.shape[1]
+    first = np.where(fails.any(axis=1), fails.argmax(axis=1), n_arms)
+    failed = first <= reach
+    return np.where(failed, first - 1, reach), failed
+
+
+def _known_contexts(spec: Spec, contexts: Floats, reach: Ints) -> Floats:
+    """Return contexts with zeros for what arms that have not run would reveal."""
+    known, first = contexts.copy(), len(spec.world.columns)
+    for arm, n in enumerate(spec.world.reveals):
+        known[reach < arm, first : first + n] = 0.0
+        first += n
+    return known
+
+
+def _labels(world: World, part: slice) -> list[Any]:
+    each = zip(world.labels[part], world.labelled[part].tolist(), strict=True)
+    return [answer if known else None for answer, known in each]
+
+
+def _truth(policy: Any, world: World, part: slice) -> dict[str, Any]:
+    """Return the truth that a comparator needs."""
+    everything = {
+        "labels": world.labels[part],
+        "optimal": world.optimal[part],
+        "disagreement": world.disagreement[part],
+    }
+    return {name: everything[name] for name in policy.needs_truth}
