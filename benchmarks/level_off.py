@@ -14,11 +14,10 @@ from benchmarks.report import table
 from benchmarks.service import ARMS, N_CONTEXT
 from benchmarks.timing import progress
 from stopwise.service.domain import messages as m
-from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.stores.opening import open_existing_store, open_store
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 from stopwise.service.tools.checking import compact, plan
-from stopwise.service.tools.reading import existing
 
 ROUNDS = 200_000
 STEPS = 10  # at which the log is compacted and everything is measured
@@ -65,17 +64,17 @@ async def measured(folder: Path, rounds: int, policy: dict[str, Any]) -> list[di
 
 
 async def _row(service: Service, folder: Path, where: str) -> dict[str, Any]:
-    async with existing(where) as store:
+    async with open_existing_store(where) as store:
         await compact(store, await plan(store, 0.0))
-    learner = service.state.order[0]
-    columns = learner.ledger.columns()
+    cascade = service.state.order[0]
+    columns = cascade.ledger.columns()
     return {
-        "rounds": len(learner.ledger),
+        "rounds": len(cascade.ledger),
         "disk_mb": sum(file.stat().st_size for file in folder.iterdir()) / 1e6,
-        "policy_mb": learner.policy.nbytes / 1e6,
+        "policy_mb": cascade.policy.nbytes / 1e6,
         "rounds_mb": sum(len(column) * column.itemsize for column in columns) / 1e6,
         "process_mb": (_resident() or 0) / 1e6,
-        "open": len(learner.ledger.open),
+        "open": len(cascade.ledger.open),
     }
 
 

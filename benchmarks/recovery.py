@@ -12,10 +12,12 @@ import numpy as np
 
 from benchmarks.report import table
 from benchmarks.timing import progress
-from stopwise.service.domain.events import Block, Created, Event, chain_digest, encode_one, joined
+from stopwise.service.domain.events import Created, Event
 from stopwise.service.domain.messages import Arm, CascadeSpec
 from stopwise.service.domain.state import State
+from stopwise.service.persistence.blocks import Block, chain_digest, encode_event, join_events
 from stopwise.service.persistence.recovery import recover_state
+from stopwise.service.persistence.snapshots import state_hash, take_snapshot
 from stopwise.service.persistence.stores.sqlite import SqliteStore
 
 EVENTS = 1_000_000
@@ -36,7 +38,7 @@ async def written(store: SqliteStore, events: int) -> State:
             state.position += 1
             state.time = event.time
         if len(pending) == GROUP or (event is None and pending):
-            payload = joined(map(encode_one, pending))
+            payload = join_events(map(encode_event, pending))
             digest = chain_digest(state.log_digest, payload)
             base = state.position - len(pending) + 1
             await store.commit(Block(base, len(pending), 0.0, digest, payload))
@@ -47,18 +49,18 @@ async def written(store: SqliteStore, events: int) -> State:
     created = Created(CascadeSpec("bench", arms, context=N_CONTEXT), 0.0)
     state.created(created)
     await write(created)
-    learner, random = state.order[0], np.random.default_rng(0)
+    cascade, random = state.order[0], np.random.default_rng(0)
     while state.position + 1 < events:
         for x in random.uniform(-1, 1, (4096, N_CONTEXT)).round(4).tolist():
             if state.position + 1 >= events:
                 break
             now = 1e-3 * state.position
-            opened, (answer,) = learner.open([x], now, state.position + 1)
+            opened, (answer,) = cascade.open([x], now, state.position + 1)
             await write(opened)
             outputs = [bool(x[0] + 0.2 * i * x[i + 1] > 0) for i in range((answer.stop or 0) + 1)]
-            number = learner.ledger.number(answer.id)
+            number = cascade.ledger.number(answer.id)
             position = state.position + 1
-            await write(learner.report(number, [*outputs], [], False, now, position)[0])
+            await write(cascade.report(number, [*outputs], [], False, now, position)[0])
         progress(f"recovery: wrote {state.position:,} of {events:,} events")
     await write(None)
     return state
@@ -68,18 +70,18 @@ async def measured(path: Path, events: int) -> tuple[str, dict[str, Any]]:
     store = SqliteStore(path)
     await store.open()
     await store.begin(0)
-    expected = (await written(store, events)).hash()
+    expected = state_hash(await written(store, events))
     size = path.stat().st_size
 
     progress("recovery: from the first event")
     began = time.perf_counter()
     state = await recover_state(store)  # there is no snapshot yet
     total = time.perf_counter() - began
-    equal = state.hash() == expected
+    equal = state_hash(state) == expected
     n_events = state.position
 
     began = time.perf_counter()
-    snapshot = state.snapshot()
+    snapshot = take_snapshot(state)
     making = time.perf_counter() - began
     size_of_snapshot = sum(map(len, snapshot.parts))
     await store.save_snapshot(snapshot)
@@ -89,7 +91,7 @@ async def measured(path: Path, events: int) -> tuple[str, dict[str, Any]]:
     began = time.perf_counter()
     state = await recover_state(store)
     short = time.perf_counter() - began
-    equal = equal and state.hash() == expected
+    equal = equal and state_hash(state) == expected
     await store.close()
     result: dict[str, Any] = {
         "events": n_events,

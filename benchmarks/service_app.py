@@ -16,7 +16,7 @@ import uvloop
 from stopwise.service.http.app import App
 from stopwise.service.http.request import Request
 from stopwise.service.http.routes import Reply, Route
-from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.stores.opening import open_store
 from stopwise.service.serve import run_service
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings

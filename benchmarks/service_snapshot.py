@@ -20,10 +20,12 @@ from benchmarks.service import ARMS, CASCADE, N_CONTEXT, ready
 from benchmarks.service_load import Load, paced, request
 from benchmarks.timing import progress
 from stopwise.records import Rounds
-from stopwise.service.domain.events import START, Created
+from stopwise.service.domain.events import Created
 from stopwise.service.domain.ledger import LEARNED
 from stopwise.service.domain.messages import Arm, CascadeSpec
 from stopwise.service.domain.state import State
+from stopwise.service.persistence.blocks import START
+from stopwise.service.persistence.snapshots import take_snapshot
 from stopwise.service.persistence.stores.sqlite import SqliteStore
 from stopwise.service.serve import free_address
 from stopwise.service.settings import Settings
@@ -45,16 +47,16 @@ def long_ago(rounds: int) -> State:
     arms = [Arm(name, cost) for name, cost in ARMS]
     features = {"kind": "polynomial", "degree": 1}
     state.created(Created(CascadeSpec("bench", arms, N_CONTEXT, features=features), 0.0))
-    learner, random = state.order[0], np.random.default_rng(0)
-    ledger, counts, k = learner.ledger, learner.counts, len(ARMS)
+    cascade, random = state.order[0], np.random.default_rng(0)
+    ledger, counts, k = cascade.ledger, cascade.counts, len(ARMS)
     for start in range(0, rounds, CHUNK):
         n = min(CHUNK, rounds - start)
         x = random.uniform(-1, 1, (n, N_CONTEXT))
         said = x[:, :1] + 0.2 * np.arange(k) * x[:, 1 : k + 1] > 0
-        differ = np.stack([said[:, i] != said[:, j] for i, j in learner.cascade.pairs()], axis=1)
+        differ = np.stack([said[:, i] != said[:, j] for i, j in cascade.arms.pairs()], axis=1)
         reach = np.full(n, k - 1)
         seen = Rounds(x, differ.astype(np.uint8), reach, np.zeros(n, bool))
-        learner.policy.observe_many(seen, reach)
+        cascade.policy.observe_many(seen, reach)
         ledger.status.frombytes(bytes([LEARNED]) * n)
         ledger.stops.frombytes(bytes([k - 1]) * n)
         ledger.rule_stops.frombytes(bytes([k - 1]) * n)
@@ -71,7 +73,7 @@ def long_ago(rounds: int) -> State:
 async def stored(path: Path, rounds: int) -> None:
     store = SqliteStore(path)
     await store.open()
-    await store.save_snapshot(long_ago(rounds).snapshot())
+    await store.save_snapshot(take_snapshot(long_ago(rounds)))
     await store.close()
 
 

@@ -9,6 +9,7 @@ import pytest
 import stopwise as sw
 from stopwise.service.domain.spec import build
 from stopwise.service.domain.state import State
+from stopwise.service.persistence.snapshots import state_hash
 from stopwise.service.tools.checking import verify
 from tests.cli.conftest import Run
 from tests.service.tools.making import COSTS, TRIAGE, change, lived, play, running, using
@@ -44,7 +45,7 @@ def test_verify_gives_the_policy_of_the_service(stopwise: Run, store: Path, tmp_
     assert done.returncode == 0
     assert (tmp_path / "triage.stopwise").stat().st_mode & 0o777 == 0o600
     state = rebuilt(store)
-    assert hash_in(done.stdout) == state.hash()
+    assert hash_in(done.stdout) == state_hash(state)
     assert "triage (uss-pd): 30 rounds, 28 learned, 2 open, 4 labelled" in done.stdout
     saved = sw.load(tmp_path / "triage.stopwise").state()
     for name, array in state.cascades["triage"].policy.state().items():
@@ -58,7 +59,7 @@ def test_verify(stopwise: Run, process: Run, store: Path) -> None:
     done = stopwise("log", "verify")
     assert done.returncode == 0
     assert "equal to the state" in done.stdout
-    assert hash_in(done.stdout) == rebuilt(store).hash()
+    assert hash_in(done.stdout) == state_hash(rebuilt(store))
     change(str(store), "UPDATE block SET payload = ? WHERE base = ?", (b"nonsense", 7))
     done = process("log", "verify", STOPWISE_STORE=str(store))
     assert (done.returncode, done.stdout) == (1, "")
@@ -99,7 +100,7 @@ def test_export(stopwise: Run, store: Path, tmp_path: Path) -> None:
 
 def test_compact_asks_first(stopwise: Run, store: Path) -> None:
     state = rebuilt(store)
-    end, hash_ = state.position, state.hash()
+    end, hash_ = state.position, state_hash(state)
     assert stopwise("log", "compact").returncode == 0  # nothing is older than 30 days
     asked = stopwise("log", "compact", "--keep-days", "0")
     assert asked.returncode == 2

@@ -11,7 +11,7 @@ import stopwise as sw
 from stopwise import research
 from stopwise.policies.contextual import Contextual
 from stopwise.research.experiments.simulate import measure
-from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.messages import Arm, CascadeSpec
 
 N = 30
@@ -111,7 +111,7 @@ def by_steps(policy: Any) -> list[int]:
 
 def by_service(policy: Any) -> list[int]:
     spec = CascadeSpec("tests", [Arm(f"arm {k}", c) for k, c in enumerate(COSTS)], context=2)
-    event, _ = Learner(0, spec, 0.0, policy).open(BATCH.contexts.tolist(), 0.0, 1)
+    event, _ = ServedCascade(0, spec, 0.0, policy).open(BATCH.contexts.tolist(), 0.0, 1)
     assert event is not None
     return list(event.stops)
 

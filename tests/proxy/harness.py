@@ -13,7 +13,7 @@ import httpx
 from examples.proxy_upstreams import Handler, Upstream
 from stopwise.proxy.app import ProxyApp
 from stopwise.proxy.config import load
-from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.stores.opening import open_store
 from stopwise.service.serve import free_address, run_service
 from stopwise.service.service import Service
 from tests.service.harness import Served, ServerProcess

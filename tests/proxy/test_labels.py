@@ -84,13 +84,13 @@ def unmatched(proxy: Proxied) -> int:
 
 def right_arms(proxy: Proxied, name: str) -> list[bool]:
     """Return which arms the newest label of a round calls right, from the log."""
-    learner = proxy.service.state.cascades["tickets"]
-    number = learner.ledger.number(name)
+    cascade = proxy.service.state.cascades["tickets"]
+    number = cascade.ledger.number(name)
 
     async def read() -> list[bool]:
-        _, reported = await proxy.service.round_events(learner, number)
+        _, reported = await proxy.service.round_events(cascade, number)
         assert reported is not None
-        return [fingerprint(one) == learner.ledger.labels[number] for one in reported.outputs]
+        return [fingerprint(one) == cascade.ledger.labels[number] for one in reported.outputs]
 
     return proxy.run(read())
 
@@ -240,11 +240,11 @@ def test_the_answers_are_kept_where_a_label_needs_them_and_no_longer(
         folder.mkdir()
         with proxied(folder, parrot.stages(), mode="on", policy=policy, compare=compare) as proxy:
             name = ask(proxy)
-            learner = proxy.service.state.cascades["tickets"]
+            cascade = proxy.service.state.cascades["tickets"]
 
-            async def read(proxy: Proxied = proxy, learner: Any = learner, name: str = name) -> int:
-                number = learner.ledger.number(name)
-                _, reported = await proxy.service.round_events(learner, number)
+            async def read(proxy: Proxied = proxy, cascade: Any = cascade, name: str = name) -> int:
+                number = cascade.ledger.number(name)
+                _, reported = await proxy.service.round_events(cascade, number)
                 assert reported is not None
                 return len(reported.answers)
 

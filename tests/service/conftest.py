@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from stopwise.service.persistence.stores import open_store
 from stopwise.service.persistence.stores.base import EventStore
+from stopwise.service.persistence.stores.opening import open_store
 from tests.service.database import Database
 from tests.service.harness import SPEC, Served, keys_in, served
 

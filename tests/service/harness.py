@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from stopwise.service.http.keys import add_key
-from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.stores.opening import open_store
 from stopwise.service.serve import free_address, run_service
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings

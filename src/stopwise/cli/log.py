@@ -188,10 +188,10 @@ def compact(
 def _with(where: str, work: "Callable[[EventStore, Progress], Awaitable[T]]") -> T:
     """Do something with the log at an address, and show progress."""
     from stopwise.cli.progress import follow
-    from stopwise.service.tools.reading import existing
+    from stopwise.service.persistence.stores.opening import open_existing_store
 
     async def run(progress: "Progress") -> T:
-        async with existing(where) as store:
+        async with open_existing_store(where) as store:
             return await work(store, progress)
 
     with follow() as progress:
@@ -205,11 +205,11 @@ def _compacted(first: int) -> str:
 def _cascades(state: "State") -> list[str]:
     """Return what each cascade has decided and learned, as text."""
     lines: list[str] = []
-    for learner in state.order:
-        view, arms = learner.view(), learner.cascade.names
-        kind = learner.policy.name + ("" if learner.status == "active" else ", retired")
+    for cascade in state.order:
+        view, arms = cascade.view(), cascade.arms.names
+        kind = cascade.policy.name + ("" if cascade.status == "active" else ", retired")
         counts = f"{view.learned:,} learned, {view.open:,} open, {view.labelled:,} labelled"
-        lines += ["", f"{learner.spec.name} ({kind}): {plural(view.rounds, 'round')}, {counts}"]
+        lines += ["", f"{cascade.spec.name} ({kind}): {plural(view.rounds, 'round')}, {counts}"]
         if total := sum(view.stops):
             shares = "/".join(f"{100 * n / total:.0f}" for n in view.stops)
             cost = view.mean_cost or 0.0

@@ -333,8 +333,8 @@ class ProxyApp(App):
 
     def _reason(self, name: str, id_: str | None) -> str:
         """Return why a round ended where it did, in a sentence."""
-        learner = self.service.state.cascades.get(name)
-        recent = () if learner is None else reversed(learner.recent)
+        cascade = self.service.state.cascades.get(name)
+        recent = () if cascade is None else reversed(cascade.recent)
         return next((one.words() for one in recent if one.id == id_), "as the policy decided")
 
     def _failed(self, turn: Turn, failure: StageFailure, shadow: bool) -> Response:

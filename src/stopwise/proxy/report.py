@@ -26,8 +26,9 @@ from stopwise.records import Rounds
 from stopwise.reporting.intervals import Z90, Estimate, around, widened
 from stopwise.service.domain.messages import CascadeSpec
 from stopwise.service.persistence.recovery import recover_state
-from stopwise.service.tools import reading
+from stopwise.service.persistence.stores.opening import open_existing_store
 from stopwise.service.tools.exporting import export_rounds
+from stopwise.service.tools.reading import no_progress
 
 # Simulated intervals hold from 100 rounds on (benchmarks/intervals.py); with fewer, a policy
 # trained on four fifths of them differs too much from the one trained on all.
@@ -181,13 +182,13 @@ async def report(config: Config, out: Path) -> list[Report]:
         )
     for name, cascade in config.cascades.items():
         file, now = out / f"{name}-rounds.jsonl", cascade.expected(cascade.answer_arm)
-        async with reading.existing(where) as store:
+        async with open_existing_store(where) as store:
             state = await recover_state(store, follows=[name])
             if name not in state.cascades:  # it was not served yet
                 found.append(Report(name, 0, now))
                 continue
             exported = await export_rounds(
-                store, file, name, "plain", reading.no_progress, complete_only=True
+                store, file, name, "plain", no_progress, complete_only=True
             )
         made = Report(name, 0, now)
         if exported.counts["complete"]:

@@ -43,7 +43,7 @@ class ShadowPage:
 
     async def show(self, request: Request) -> Page:
         """Return the page of a cascade."""
-        name = self._pages.learner(request, "observe").spec.name
+        name = self._pages.allowed_cascade(request, "observe").spec.name
         if name not in self._config.cascades:
             raise UnknownPath(f"the proxy has no cascade {name!r} now")
         async with self._making:

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from stopwise.service.domain import commands
 from stopwise.service.domain import messages as m
-from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.cascade import ServedCascade
+from stopwise.service.domain.commands import Applied
 from stopwise.service.domain.errors import Conflict, RoundGone
 from stopwise.service.domain.events import Reported, context_of
 from stopwise.service.domain.ledger import LEARNED, MANY_UNMATCHED
@@ -15,25 +17,24 @@ from stopwise.service.domain.state import State
 from stopwise.service.server_log import LOG
 from stopwise.service.service import Service, shown_outputs
 from stopwise.service.validation import short
-from stopwise.service.writer import Applied
 
 SHOWN = 20  # rounds in one answer
 
 
 async def wanted_labels(service: Service, name: str) -> m.WantedLabels:
     """Return the rounds whose labels a cascade asks for, the oldest first."""
-    learner = await service.look_up(lambda: service.state.learner(name))
-    ledger, shown = learner.ledger, list[m.WantedLabel]()
+    cascade = await service.look_up(lambda: service.state.cascade(name))
+    ledger, shown = cascade.ledger, list[m.WantedLabel]()
     for number, request in ledger.answerable().items():
         if number < ledger.first:  # forgotten meanwhile
             continue
         position = ledger.opened_at[ledger.row(number)]
-        opened, reported = await service.round_events(learner, number)
+        opened, reported = await service.round_events(cascade, number)
         if opened is None or reported is None:  # compacted away while the service runs
             ledger.logged_from = max(ledger.logged_from, position + 1)
             continue
         context = np.frombuffer(context_of(opened, reported, number)).tolist()
-        outputs = shown_outputs(reported, learner.cascade.names)
+        outputs = shown_outputs(reported, cascade.arms.names)
         id_, time = ledger.id(number), reported.time
         shown.append(m.WantedLabel(id_, time, context, outputs, request.probability))
         if len(shown) == SHOWN:
@@ -47,14 +48,14 @@ async def give_label(
     """Add the right answer of a round that has ended."""
     canonical(request.label, "label")  # or it is refused
 
-    def find_learned() -> tuple[Learner, int]:
-        learner, number = service.find(name, id_)
-        if learner.ledger.status[learner.ledger.row(number)] != LEARNED:
+    def find_learned() -> tuple[ServedCascade, int]:
+        cascade, number = service.find(name, id_)
+        if cascade.ledger.status[cascade.ledger.row(number)] != LEARNED:
             raise Conflict("a label is for a round that was learned: report its outputs first")
-        return learner, number
+        return cascade, number
 
-    learner, number = await service.look_up(find_learned)
-    opened, reported = await service.round_events(learner, number)
+    cascade, number = await service.look_up(find_learned)
+    opened, reported = await service.round_events(cascade, number)
     if opened is None or reported is None:
         words = "the events of this round were compacted away: it is too late for a label"
         raise RoundGone(words)
@@ -64,20 +65,20 @@ async def give_label(
     label = _compared(service, name, request.label, reported)
 
     def give(state: State, time: float) -> Applied:
-        learner = state.learner(name)
-        event = learner.label(number, label, context, outputs, time)
-        labelled, unmatched = len(learner.ledger.labels), learner.counts.unmatched_labels
-        warning = msgspec.UNSET
-        if unmatched >= MANY_UNMATCHED:
-            said = shown_outputs(reported, learner.cascade.names)
-            warning = unmatched_words(unmatched, request.label, said)
-            if unmatched == MANY_UNMATCHED and event is not None:
-                # Without the label and the answers, which may be personal.
-                fields = {"cascade": name, "round": id_, "labels": unmatched}
-                LOG.warning("labels match no arm", extra=fields)
-        return event, m.LabelAnswer(id_, labelled, event is None, warning)
+        return commands.label_round(state, time, name, number, label, context, outputs)
 
-    return await service.loaded(lambda: service.submit(give, name, slow=service.slow_for(name)))
+    slow = service.slow_for(name)
+    given = await service.loaded(lambda: service.submit(give, name, slow=slow))
+    labelled, unmatched, repeated = given
+    if unmatched < MANY_UNMATCHED:
+        return m.LabelAnswer(id_, labelled, repeated)
+    if unmatched == MANY_UNMATCHED and not repeated:
+        # Without the label and the answers, which may be personal.
+        fields = {"cascade": name, "round": id_, "labels": unmatched}
+        LOG.warning("labels match no arm", extra=fields)
+    said = shown_outputs(reported, cascade.arms.names)
+    warning = unmatched_words(unmatched, request.label, said)
+    return m.LabelAnswer(id_, labelled, repeated, warning)
 
 
 def _compared(service: Service, name: str, label: object, reported: Reported) -> bytes:

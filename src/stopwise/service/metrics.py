@@ -5,12 +5,10 @@ the same.
 """
 
 import asyncio
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -20,57 +18,18 @@ from prometheus_client.core import (
     Metric,
 )
 
+from stopwise.service.counters import BOUNDS, Histogram
+from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.server_log import LOG
+from stopwise.service.service import Service
 from stopwise.version import __version__
 
-if TYPE_CHECKING:
-    from stopwise.service.domain.cascade import Learner
-    from stopwise.service.service import Service
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Upper bounds of the buckets of a histogram, in seconds; the last bucket has none.
-BOUNDS = (2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LABELS = [*map(repr, BOUNDS), "+Inf"]
-OTHER = "other"  # the route of requests that have none
-
-
-class Histogram:
-    """How often something took how long: counts for each bucket, and seconds in total."""
-
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts = [0] * len(_LABELS)
-        self.total = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Count one."""
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
-        self.total += seconds
-
-
-class Counters:
-    """What one process has done since it started."""
-
-    def __init__(self) -> None:
-        self.answers: dict[tuple[str, int], Histogram] = {}  # by route and status
-        self.commits = Histogram()
-        self.failed_writes = 0  # how often writing began to fail
-        self.snapshots = 0
-        self.cascade_failures: Counter[str] = Counter()  # by cascade
-        self.proxy: Counter[tuple[str, str]] = Counter()  # by cascade and what happened
-
-    def answered(self, route: str, status: int, seconds: float) -> None:
-        """Count an answer; ``route`` is a name, never a path with ids in it."""
-        if (route, status) not in self.answers:
-            self.answers[route, status] = Histogram()
-        self.answers[route, status].add(seconds)
-
-
 _PROCESS = ProcessCollector(registry=None)  # memory, processor time, open files
 
 
-async def metrics_page(service: "Service") -> bytes:
+async def metrics_page(service: Service) -> bytes:
     """Return all metrics in the text format of Prometheus (`CONTENT_TYPE`).
 
     The state is read here; formatting takes several times as long, and runs in a thread.
@@ -81,7 +40,7 @@ async def metrics_page(service: "Service") -> bytes:
 
 
 _COUNTER, _GAUGE, _HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-_Value: TypeAlias = Callable[["Learner"], float]
+_Value: TypeAlias = Callable[[ServedCascade], float]
 
 
 def _family(
@@ -94,7 +53,7 @@ def _family(
     return family
 
 
-def _of_process(service: "Service") -> Iterable[Metric]:
+def _of_process(service: Service) -> Iterable[Metric]:
     state, counters = service.state, service.counters
     single: list[tuple[Any, str, str, float]] = [
         (_GAUGE, "ready", "1 while requests are served, as /readyz reports it.", service.ready),
@@ -141,8 +100,8 @@ def _labels(name: str) -> _Value:
     return lambda one: getattr(one.policy, name, 0)  # policies without labels ask for none
 
 
-def _cost(one: "Learner") -> float:
-    return float(one.cascade.cumulative @ one.counts.stops_total)
+def _cost(one: ServedCascade) -> float:
+    return float(one.arms.cumulative @ one.counts.stops_total)
 
 
 # Kind, name, help, and value for a cascade.
@@ -164,16 +123,16 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
 )
 
 
-def _values(learner: "Learner") -> list[float] | None:
+def _values(cascade: ServedCascade) -> list[float] | None:
     """Return the values of `_PER_CASCADE`; None: they cannot be read, and others can."""
     try:
-        return [value(learner) for _, _, _, value in _PER_CASCADE]
+        return [value(cascade) for _, _, _, value in _PER_CASCADE]
     except Exception as error:
-        LOG.error("a cascade has no metrics", extra={"cascade": learner.spec.name}, exc_info=error)
+        LOG.error("a cascade has no metrics", extra={"cascade": cascade.spec.name}, exc_info=error)
         return None
 
 
-def _of_cascades(service: "Service") -> Iterable[Metric]:
+def _of_cascades(service: Service) -> Iterable[Metric]:
     state = service.state
     read = [(one.spec.name, one, _values(one)) for one in state.followed()]
     cascades = [(name, one) for name, one, values in read if values is not None]
@@ -190,14 +149,14 @@ def _of_cascades(service: "Service") -> Iterable[Metric]:
     rounds = [
         ([cascade, arm], stopped)
         for cascade, one in cascades
-        for arm, stopped in zip(one.cascade.names, one.counts.stops_total, strict=True)
+        for arm, stopped in zip(one.arms.names, one.counts.stops_total, strict=True)
     ]
     words = "Rounds, by the arm at which they stop."
     yield _family(_COUNTER, "rounds", words, "cascade arm", rounds)
     pairs = [
-        ([cascade, one.cascade.names[i], one.cascade.names[j]], k, one.counts)
+        ([cascade, one.arms.names[i], one.arms.names[j]], k, one.counts)
         for cascade, one in cascades
-        for k, (i, j) in enumerate(one.cascade.pairs())
+        for k, (i, j) in enumerate(one.arms.pairs())
         if one.counts.seen_total[k]  # 15 arms have 105 pairs, most never seen
     ]
     for name, words in (

@@ -104,7 +104,7 @@ async def _serve(
     report: Callable[[str], object],
     make_app: "Callable[[Service, Settings], App] | None",
 ) -> None:
-    from stopwise.service.persistence.stores import open_store
+    from stopwise.service.persistence.stores.opening import open_store
     from stopwise.service.service import Service
 
     service = Service(open_store(settings.store), settings)

@@ -12,13 +12,15 @@ import numpy as np
 
 from stopwise.errors import StopwiseError, StoreError
 from stopwise.policies.round_in_progress import RoundInProgress
+from stopwise.service.counters import Counters
+from stopwise.service.domain import commands
 from stopwise.service.domain import messages as m
 from stopwise.service.domain import spec as specs
-from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.cascade import ServedCascade
+from stopwise.service.domain.commands import Applied, Command
 from stopwise.service.domain.contexts import Contexts
 from stopwise.service.domain.errors import (
     CascadeFailed,
-    Conflict,
     InvalidRequest,
     NotFollowed,
     RequestError,
@@ -26,25 +28,23 @@ from stopwise.service.domain.errors import (
     Unavailable,
 )
 from stopwise.service.domain.events import (
-    Created,
     Event,
     Opened,
     Reported,
-    Retired,
     context_of,
-    decode,
     is_about,
 )
 from stopwise.service.domain.outputs import KeptAnswer, decode_output, unpack_answers
 from stopwise.service.domain.state import State, spec_digest
-from stopwise.service.metrics import Counters
+from stopwise.service.persistence.blocks import decode_events
 from stopwise.service.persistence.recovery import recover_state, snapshot_process, write_snapshot
 from stopwise.service.persistence.reloading import Reloading
-from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.snapshots import state_hash
 from stopwise.service.persistence.stores.base import EventStore
+from stopwise.service.persistence.stores.opening import open_store
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
-from stopwise.service.writer import WAIT, Applied, Command, Early, Writer, unavailable
+from stopwise.service.writer import WAIT, Early, Writer, unavailable
 
 T = TypeVar("T")
 # Takes a label and how its round ended; returns the output that it equals, or one that none equals.
@@ -220,19 +220,19 @@ class Service:
     def _view(self, name: str) -> m.CascadeView:
         """Return a cascade in a list, which others must not make impossible to show."""
         try:
-            return self.state.learner(name).view()
+            return self.state.cascade(name).view()
         except NotFollowed:
             raise
         except CascadeFailed:
             pass
         except Exception as error:
             LOG.error("a cascade could not be shown", extra={"cascade": name}, exc_info=error)
-        learner = self.state.cascades[name]
-        return m.CascadeView(learner.spec, "failed", learner.created, 0, 0, 0, 0, 0, 0, [], None)
+        cascade = self.state.cascades[name]
+        return m.CascadeView(cascade.spec, "failed", cascade.created, 0, 0, 0, 0, 0, 0, [], None)
 
     async def cascade(self, name: str) -> m.CascadeView:
         """Return one cascade."""
-        return await self.look_up(lambda: self.state.learner(name).view())
+        return await self.look_up(lambda: self.state.cascade(name).view())
 
     async def create(self, spec: m.CascadeSpec, key: str | None) -> tuple[m.CascadeView, bool]:
         """Create a cascade; also return whether it is new."""
@@ -243,46 +243,29 @@ class Service:
         except (OverflowError, UnicodeEncodeError) as error:
             raise InvalidRequest(f"this cascade cannot be stored: {error}") from None
         limits = self.settings
-
-        def create(state: State, time: float) -> Applied:
-            known = state.repeats.find(key, digest)
-            existing = state.order[known.first] if known else state.cascades.get(spec.name)
-            if existing is not None and existing.spec == spec:
-                return None, (state.learner(spec.name).view(), False)
-            if existing is not None:
-                raise Conflict(
-                    f"another cascade is called {spec.name!r}. A cascade cannot be changed, since "
-                    "what was learned belongs to its arms and costs: give the new one another name",
-                    field="name",
-                )
-            if len(state.order) >= limits.max_cascades:
-                raise Conflict(f"this service has {limits.max_cascades:,} cascades at most")
-            policies = [policy, *(learner.policy for learner in state.order)]
-            if sum(map(specs.table_bytes, policies)) > limits.max_tables << 20:
-                raise Conflict(
-                    f"the tables of all cascades would take more than {limits.max_tables:,} MB "
-                    "(max_tables): use fewer features or arms",
-                    field="features",
-                )
-            event, learner = Created(spec, time, key), Learner(len(state.order), spec, time, policy)
-            view = learner.view()  # before the change, since it might fail
-            state.created(event, learner)
-            return event, (view, True)
-
         policy = await asyncio.to_thread(
             specs.build, spec, max_context=limits.max_context, max_features=limits.max_features
         )
+
+        def create(state: State, time: float) -> Applied:
+            return commands.create_cascade(
+                state,
+                time,
+                spec,
+                policy,
+                key=key,
+                digest=digest,
+                max_cascades=limits.max_cascades,
+                max_tables=limits.max_tables,
+            )
+
         return await self.loaded(lambda: self.submit(create, spec.name))
 
     async def retire(self, name: str) -> m.CascadeView:
         """Retire a cascade: it takes no new rounds."""
 
         def retire(state: State, time: float) -> Applied:
-            learner = state.learner(name)
-            if learner.status == "retired":
-                return None, learner.view()
-            learner.status = "retired"
-            return Retired(learner.index, time), learner.view()
+            return commands.retire_cascade(state, time, name)
 
         return await self.loaded(lambda: self.submit(retire, name))
 
@@ -306,12 +289,16 @@ class Service:
         digest = b"" if key is None else blake2b(_encode(request), digest_size=16).digest()
 
         def open_rounds(state: State, time: float) -> Applied:
-            learner = state.learner(name)
-            told = {"evidence": evidence, "complete": complete}
-            event, answers = learner.open(
-                contexts, time, state.position + 1, key=key, digest=digest, **told
+            return commands.open_rounds(
+                state,
+                time,
+                name,
+                contexts,
+                key=key,
+                digest=digest,
+                evidence=evidence,
+                complete=complete,
             )
-            return event, (answers, event is not None)
 
         work = name, len(contexts), evidence
         return await self.loaded(
@@ -329,10 +316,7 @@ class Service:
         """Add outputs of a round; ``answers`` are those behind them, where a label needs them."""
 
         def report(state: State, time: float) -> Applied:
-            learner = state.learner(name)
-            number, given = learner.ledger.number(id_), (request.outputs, request.revealed)
-            told = request.final, time, state.position + 1, answers
-            return learner.report(number, *given, *told)
+            return commands.report_outputs(state, time, name, id_, request, answers)
 
         return await self.loaded(
             lambda: self.submit(report, name, slow=self.slow_for(name), early=early)
@@ -340,16 +324,16 @@ class Service:
 
     async def round(self, name: str, id_: str) -> m.RoundView:
         """Return a round, with what the log has of it."""
-        learner, number = await self.look_up(lambda: self.find(name, id_))
+        cascade, number = await self.look_up(lambda: self.find(name, id_))
         # All that may change comes first: the round may go on while its events are read.
-        answer, ledger, arms = learner.answer(number), learner.ledger, learner.cascade.names
+        answer, ledger, arms = cascade.answer(number), cascade.ledger, cascade.arms.names
         labelled, wants_label = number in ledger.labels, number in ledger.wanted
         known, context = dict(ledger.partial.get(number, {})), None
         waiting = ledger.open.get(number)
         if isinstance(waiting, RoundInProgress):
             known = dict(enumerate(cast(list[bytes], waiting.outputs)))
             context = np.array(waiting.context).tobytes()
-        opened, reported = await self.round_events(learner, number)
+        opened, reported = await self.round_events(cascade, number)
         if opened is not None and context is None:
             context = context_of(opened, reported, number)
         outputs = {arms[arm]: decode_output(output) for arm, output in sorted(known.items())}
@@ -373,7 +357,7 @@ class Service:
                 raise CascadeFailed(next(iter(state.failed)))
             if len(state.followed()) < len(state.order):
                 return None
-            return m.StateAnswer(state.position, state.log_digest.hex(), state.hash())
+            return m.StateAnswer(state.position, state.log_digest.hex(), state_hash(state))
 
         self.check_recovered()
         while True:
@@ -397,8 +381,8 @@ class Service:
 
     def slow_for(self, name: str, rounds: int = 1, evidence: bool = False) -> bool:
         """Return whether a request for a cascade may hold up the event loop."""
-        learner = self.state.cascades.get(name)
-        return learner is not None and learner.work(rounds, evidence=evidence) > ON_LOOP
+        cascade = self.state.cascades.get(name)
+        return cascade is not None and cascade.work(rounds, evidence=evidence) > ON_LOOP
 
     async def loaded(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask; where a replica does not follow a cascade yet, load it and ask again."""
@@ -453,35 +437,35 @@ class Service:
         except RequestError:
             if not self._store.shared:
                 raise
-        await self.submit(_nothing, None)
+        await self.submit(commands.no_change, None)
         return await self.loaded(found)
 
     async def round_events(
-        self, learner: Learner, number: int
+        self, cascade: ServedCascade, number: int
     ) -> tuple[Opened | None, Reported | None]:
         """Return how a round was opened and how it ended; None: not in the log, or not yet."""
-        ledger, row = learner.ledger, learner.ledger.row(number)
+        ledger, row = cascade.ledger, cascade.ledger.row(number)
         positions = ledger.opened_at[row], ledger.ended_at[row]
         unstored = self.writer.unstored()
-        if unstored is None or any(is_about(one, learner.index, number) for one in unstored):
+        if unstored is None or any(is_about(one, cascade.index, number) for one in unstored):
             # What is being written now is what is looked for.
-            await self.submit(_nothing, None)
+            await self.submit(commands.no_change, None)
         found: list[Event | None] = []
         try:
             async with self._reading:
                 await self._reader.open()
                 for position in positions:
                     block = await self._reader.block_of(position)
-                    found.append(block and decode(block.payload)[position - block.base])
+                    found.append(block and decode_events(block.payload)[position - block.base])
         except StopwiseError as error:
             words = f"this round cannot be read now ({error}). Try again"
             raise Unavailable(words, retry_after=WAIT) from error
         return cast(tuple[Opened | None, Reported | None], tuple(found))
 
-    def find(self, name: str, id_: str) -> tuple[Learner, int]:
+    def find(self, name: str, id_: str) -> tuple[ServedCascade, int]:
         """Return the cascade and the number of a round, or refuse: there is none."""
-        learner = self.state.learner(name)
-        return learner, learner.ledger.number(id_)
+        cascade = self.state.cascade(name)
+        return cascade, cascade.ledger.number(id_)
 
 
 def shown_outputs(reported: Reported, arms: Sequence[str]) -> dict[str, Any]:
@@ -489,8 +473,3 @@ def shown_outputs(reported: Reported, arms: Sequence[str]) -> dict[str, Any]:
     kept = unpack_answers(reported.answers)
     answers = [one.text for one in kept] or map(decode_output, reported.outputs)
     return dict(zip(arms, answers, strict=False))
-
-
-def _nothing(state: State, time: float) -> Applied:
-    """Do nothing: once it is answered, all before it is in the log, and the log was read."""
-    return None, None

@@ -17,12 +17,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stopwise.errors import CorruptLogError, StopwiseError, StoreError
-from stopwise.service.domain import events as codec
+from stopwise.service.counters import Counters
+from stopwise.service.domain.commands import Command
 from stopwise.service.domain.errors import RequestError, TooManyRequests, Unavailable
-from stopwise.service.domain.events import Block, Event, chain_digest
+from stopwise.service.domain.events import Event
 from stopwise.service.domain.state import State
-from stopwise.service.metrics import Counters
-from stopwise.service.persistence.recovery import apply_all
+from stopwise.service.persistence import blocks as codec
+from stopwise.service.persistence.blocks import Block, apply_blocks, chain_digest
 from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
@@ -34,12 +35,6 @@ GATHER = 0.001  # seconds to wait then for a group as large as the last: half as
 RETRY = 0.25  # seconds between attempts to write
 WAIT = 2  # seconds after which a client may try again
 LATER = 0.1  # seconds after which steps that were answered early are committed at the latest
-
-Applied: TypeAlias = tuple[Event | None, object]
-# A request: checks itself against the state, changes it, and returns the event and the answer. It
-# raises `RequestError` before anything has changed.
-Command: TypeAlias = Callable[[State, float], Applied]
-
 
 Future: TypeAlias = "asyncio.Future[Any]"
 Early: TypeAlias = Callable[[Any], bool]  # whether an answer may be given before its commit
@@ -111,9 +106,9 @@ class Writer:
 
     def unstored(self) -> list[Event] | None:
         """Return the events in memory that may not be in the log; None: not known now."""
-        events = [codec.decode_one(one) for one in self._early]
+        events = [codec.decode_event(one) for one in self._early]
         if self._held is not None:
-            events += codec.decode(self._held.payload)
+            events += codec.decode_events(self._held.payload)
         if self._outdated or self.stored + len(events) != self.state.position:
             return None  # memory is being changed, or may differ from the log
         return events
@@ -164,7 +159,7 @@ class Writer:
             await self._follow()
             async for blocks in self._store.pages(loaded.position):
                 known = [block for block in blocks if block.end <= self.state.position]
-                await asyncio.to_thread(apply_all, loaded, known)
+                await asyncio.to_thread(apply_blocks, loaded, known)
             if loaded.position != self.state.position:
                 raise unavailable("the log was compacted while it was read")
             self.state.follow(loaded.cascades[name])
@@ -284,7 +279,7 @@ class Writer:
             _fail([self._current[len(made.answers)].future], error)
             self._fail_group("the service is reading its log again")
             if early:  # these were answered
-                digest = chain_digest(state.log_digest, payload := codec.joined(early))
+                digest = chain_digest(state.log_digest, payload := codec.join_events(early))
                 await self._store.commit(Block(base, len(early), now, digest, payload))
             else:
                 await self._store.release()
@@ -303,7 +298,7 @@ class Writer:
             self._early, self._current = made.events, []
             return
         if made.events:
-            payload = codec.joined(made.events)
+            payload = codec.join_events(made.events)
             digest = chain_digest(state.log_digest, payload)
             self._held = Block(base, len(made.events), now, digest, payload)
             began = time.perf_counter()
@@ -351,7 +346,7 @@ class Writer:
     def _apply_one(self, one: Waiting, now: float) -> tuple[bytes | None, object, bool]:
         """Return the encoded event, the answer, and whether it may be given before the commit."""
         event, answer = one.command(self.state, now)
-        encoded = None if event is None else codec.encode_one(event)
+        encoded = None if event is None else codec.encode_event(event)
         return encoded, answer, one.early is not None and one.early(answer)
 
     def _is_stored(self, block: Block) -> None:
@@ -426,7 +421,7 @@ class Writer:
         if not blocks:
             return
         try:
-            await self._in_thread(lambda: apply_all(self.state, blocks))
+            await self._in_thread(lambda: apply_blocks(self.state, blocks))
         except CorruptLogError as error:
             self._outdated = True  # half of the block may have been applied
             raise StoreError(str(error)) from error

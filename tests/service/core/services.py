@@ -11,10 +11,11 @@ import pytest
 import stopwise as sw
 from stopwise.errors import StoreError
 from stopwise.service.domain.errors import RequestError
-from stopwise.service.domain.events import Block
 from stopwise.service.domain.state import State
-from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.blocks import Block, apply_block
+from stopwise.service.persistence.snapshots import restore_snapshot, state_hash
 from stopwise.service.persistence.stores.base import EventStore, Snapshot
+from stopwise.service.persistence.stores.opening import open_store
 from stopwise.service.persistence.stores.sqlite import SqliteStore
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
@@ -68,10 +69,10 @@ async def folded(where: str | Path, snapshot: Snapshot | None = None) -> State:
     store = open_store(str(where))
     await store.open()
     try:
-        state = State() if snapshot is None else State.restored(snapshot)
+        state = State() if snapshot is None else restore_snapshot(snapshot)
         assert state is not None
         async for block in store.read(state.position):
-            state.apply(block)
+            apply_block(state, block)
         return state
     finally:
         await store.close()
@@ -79,9 +80,9 @@ async def folded(where: str | Path, snapshot: Snapshot | None = None) -> State:
 
 async def unchanged(service: Service, request: Awaitable[Any]) -> Any:
     """Return the answer of a request, having checked that it changed nothing."""
-    before = service.state.hash()
+    before = state_hash(service.state)
     answer = await request
-    assert service.state.hash() == before, f"{answer} has changed the state"
+    assert state_hash(service.state) == before, f"{answer} has changed the state"
     return answer
 
 

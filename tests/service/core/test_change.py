@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from stopwise.service.dashboard import drawing, views
-from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.messages import Arm, CascadeSpec
-from stopwise.service.domain.state import State
+from stopwise.service.persistence.snapshots import restore_snapshot, state_hash, take_snapshot
 from stopwise.service.server_log import LOG
 from tests.service.dashboard.sample import state_of
 
@@ -22,29 +22,30 @@ SPEC = CascadeSpec(
 def test_a_change_is_counted_logged_shown_and_survives_a_snapshot(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    random, learner, replayed = np.random.default_rng(2), *(Learner(0, SPEC, 0.0) for _ in range(2))
+    random = np.random.default_rng(2)
+    cascade, replayed = ServedCascade(0, SPEC, 0.0), ServedCascade(0, SPEC, 0.0)
     monkeypatch.setattr(LOG, "propagate", True)  # a server that was started here sets it
     for k in range(900):
         time, position = 10.0 * k, 2 * k + 1
-        opened, _ = learner.open([[float(random.uniform(-1, 1))]], time, position)
+        opened, _ = cascade.open([[float(random.uniform(-1, 1))]], time, position)
         wrong = bool(random.random() < (0.05 if k < 600 else 0.5))
-        reported, _ = learner.report(k, [0, int(wrong)], [], False, time, position + 1)
+        reported, _ = cascade.report(k, [0, int(wrong)], [], False, time, position + 1)
         assert opened is not None
         assert reported is not None
         replayed.opened(opened, position)
         replayed.reported(reported, position + 1)  # which logs nothing
         if k == 610:
-            restored = State.restored(state_of(replayed).snapshot())
+            restored = restore_snapshot(take_snapshot(state_of(replayed)))
             assert restored is not None
             replayed = restored.cascades["triage"]
-    assert learner.counts.changes_total == 1
-    ((time, change),) = learner.counts.changes
+    assert cascade.counts.changes_total == 1
+    ((time, change),) = cascade.counts.changes
     assert 5_700 <= 10 * change.round <= 6_300 < time < 8_000
     (line,) = [one for one in caplog.records if "disagreement has changed" in one.message]
     assert vars(line)["pair"] == ["quick", "slow"]
     assert vars(line)["before"] < 0.15 < 0.3 < vars(line)["after"]
-    assert state_of(replayed).hash() == state_of(learner).hash()
-    periods = views.periods(learner.counts, 60)
+    assert state_hash(state_of(replayed)) == state_hash(state_of(cascade))
+    periods = views.periods(cascade.counts, 60)
     (marked,) = [one for one in periods if one.changes]
     assert marked.begin <= time <= marked.end
     for chart in (
@@ -52,4 +53,4 @@ def test_a_change_is_counted_logged_shown_and_survives_a_snapshot(
         drawing.cost_chart(periods, [0.05, 0.15], saved=True),
     ):
         assert chart.count('class="changed"') == 1
-    assert any(value == "1 change" for _, value, _ in views.facts(learner))
+    assert any(value == "1 change" for _, value, _ in views.facts(cascade))

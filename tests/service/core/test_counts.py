@@ -6,12 +6,17 @@ from pathlib import Path
 import pytest
 
 from stopwise.service import writer as writer_module
-from stopwise.service.domain import ledger
 from stopwise.service.domain import messages as m
-from stopwise.service.domain.ledger import MAX_BUCKETS, Counts
-from stopwise.service.domain.state import FORMAT, MAGIC, State
-from stopwise.service.persistence.stores import open_store
+from stopwise.service.domain.counts import FIRST_WIDTH, MAX_BUCKETS, Counts
+from stopwise.service.persistence.snapshots import (
+    FORMAT,
+    MAGIC,
+    restore_snapshot,
+    state_hash,
+    take_snapshot,
+)
 from stopwise.service.persistence.stores.base import Snapshot
+from stopwise.service.persistence.stores.opening import open_store
 from stopwise.service.service import Service
 from tests.service.core.services import folded, running
 
@@ -38,9 +43,9 @@ def check(counts: Counts, rounds: list[int]) -> None:
 def test_no_round_is_lost_after_a_pause(pause: float, before: int) -> None:
     counts = Counts.blank(n_arms=2)
     for k in range(before):
-        counts.opened(BEGAN + k * ledger.FIRST_WIDTH, [0])
+        counts.opened(BEGAN + k * FIRST_WIDTH, [0])
     check(counts, [before, 0])
-    last = BEGAN + (before - 1) * ledger.FIRST_WIDTH + pause
+    last = BEGAN + (before - 1) * FIRST_WIDTH + pause
     counts.opened(last, [1, 1])
     check(counts, [before, 2])
     # They are counted when they were opened, not at another time.
@@ -68,7 +73,7 @@ def test_a_clock_that_is_set_back_counts_in_the_first_bucket() -> None:
     for back in PAUSES[:-1]:
         counts.opened(BEGAN - back, [1])
     assert counts.stops == [[1, len(PAUSES) - 1], [1, 0]]
-    assert (counts.start, counts.width) == (BEGAN, ledger.FIRST_WIDTH)
+    assert (counts.start, counts.width) == (BEGAN, FIRST_WIDTH)
 
 
 class Clock:
@@ -109,8 +114,8 @@ async def test_a_cascade_that_was_idle_answers(
         await play(service)
         counts = service.state.cascades["triage"].counts
         assert sum(sums(counts)) == sum(counts.stops_total) == 3
-        expected = service.state.hash()
-    assert (await folded(path)).hash() == expected
+        expected = state_hash(service.state)
+    assert state_hash(await folded(path)) == expected
 
 
 async def test_a_snapshot_with_wrong_counts_is_rebuilt_from_the_log(
@@ -123,21 +128,21 @@ async def test_a_snapshot_with_wrong_counts_is_rebuilt_from_the_log(
         for _ in range(3):
             await play(service)
             clock.now += HOUR
-    right = service.state.hash()
+    right = state_hash(service.state)
     wrong = await folded(path)
     wrong.cascades["triage"].counts.stops[0][1] -= 1
-    made = wrong.snapshot()
+    made = take_snapshot(wrong)
     head = MAGIC + (8).to_bytes(4, "little") + made.parts[0][len(MAGIC) + 4 :]
     old = Snapshot(made.position, made.digest, (head, *made.parts[1:]))
     assert FORMAT > 8
-    assert State.restored(old) is None
+    assert restore_snapshot(old) is None
     store = open_store(str(path))
     await store.open()
     await store.save_snapshot(old, keep=1)
     assert await store.snapshots() == [old.position]
     await store.close()
     async with running(path) as service:
-        assert service.state.hash() == right
+        assert state_hash(service.state) == right
         counts = service.state.cascades["triage"].counts
         assert sums(counts) == counts.stops_total
 
@@ -147,7 +152,7 @@ def test_early_rounds_stay_in_their_bucket_when_buckets_join() -> None:
     counts.opened(BEGAN, [0], early=True)
     counts.opened(BEGAN, [1])
     for k in range(3 * MAX_BUCKETS):
-        counts.opened(BEGAN + k * ledger.FIRST_WIDTH, [0], early=k % 2 == 0)
+        counts.opened(BEGAN + k * FIRST_WIDTH, [0], early=k % 2 == 0)
     assert counts.early_total == [1 + 3 * MAX_BUCKETS // 2, 0]
     assert [sum(one[arm] for one in counts.early) for arm in range(2)] == counts.early_total
     assert len(counts.early) == len(counts.stops)

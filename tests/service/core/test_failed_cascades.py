@@ -11,16 +11,18 @@ import pytest
 
 from stopwise.service import service as service_module
 from stopwise.service import writer as writer_module
-from stopwise.service.domain import events as codec
 from stopwise.service.domain import messages as m
-from stopwise.service.domain.cascade import Learner
-from stopwise.service.domain.errors import RequestError
+from stopwise.service.domain.cascade import ServedCascade
+from stopwise.service.domain.counts import Counts
+from stopwise.service.domain.errors import CascadeFailed, RequestError
 from stopwise.service.domain.events import Event, Opened
-from stopwise.service.domain.ledger import Counts, Ledger
-from stopwise.service.domain.state import CascadeFailed, State
+from stopwise.service.domain.ledger import Ledger
+from stopwise.service.domain.state import State
 from stopwise.service.labelling import give_label
 from stopwise.service.metrics import metrics_page
+from stopwise.service.persistence import blocks as codec
 from stopwise.service.persistence import reloading
+from stopwise.service.persistence.snapshots import restore_snapshot, state_hash
 from stopwise.service.service import Service
 from tests.service.core.services import FailingStore, folded, running, until
 from tests.service.tools.making import using
@@ -40,15 +42,15 @@ class Faults:
         self.raised = 0
         self._patch = monkeypatch
         self._broken: dict[int, Any] = {}  # parts of broken cascades by their id
-        build = Learner.__init__
+        build = ServedCascade.__init__
 
-        def built(learner: Learner, *arguments: Any, **more: Any) -> None:
-            build(learner, *arguments, **more)
-            if learner.spec.name == "broken":
-                for part in (learner, learner.ledger, learner.counts):
+        def built(cascade: ServedCascade, *arguments: Any, **more: Any) -> None:
+            build(cascade, *arguments, **more)
+            if cascade.spec.name == "broken":
+                for part in (cascade, cascade.ledger, cascade.counts):
                     self._broken[id(part)] = part
 
-        monkeypatch.setattr(Learner, "__init__", built)
+        monkeypatch.setattr(ServedCascade, "__init__", built)
 
     def _raises(self) -> bool:
         """Return whether the call that is being made now fails."""
@@ -76,22 +78,22 @@ class Faults:
 
     def fail_to_encode(self) -> None:
         """Let events be impossible to encode."""
-        encode = codec.encode_one
+        encode = codec.encode_event
 
         def failing(event: Event) -> bytes:
             if isinstance(event, Opened) and event.cascade == 1 and self._raises():
                 raise ZeroDivisionError("injected")
             return encode(event)
 
-        self._patch.setattr(codec, "encode_one", failing)
+        self._patch.setattr(codec, "encode_event", failing)
 
 
 # Where an error may occur in a request: early and late, with half of the change done.
 PLACES: dict[str, tuple[str, Callable[[Faults], None]]] = {
-    "opening begins": ("open", lambda faults: faults.fail(Learner, "open")),
+    "opening begins": ("open", lambda faults: faults.fail(ServedCascade, "open")),
     "a round is added": ("open", lambda faults: faults.fail(Ledger, "add", after=True)),
     "a round is counted": ("open", lambda faults: faults.fail(Counts, "opened", after=True)),
-    "the answer is made": ("open", lambda faults: faults.fail(Learner, "answer")),
+    "the answer is made": ("open", lambda faults: faults.fail(ServedCascade, "answer")),
     "the event is encoded": ("open", Faults.fail_to_encode),
     "an output is stamped": ("report", lambda faults: faults.fail(Ledger, "stamp", after=True)),
     "the policy has learned": ("report", lambda faults: faults.fail(Counts, "learned")),
@@ -208,7 +210,7 @@ async def test_an_error_fails_one_request_of_one_cascade(
         assert new  # what failed left no trace
         assert (await report(service, "broken", waiting)).status == "learned"
         assert faults.raised == 1
-        assert (await service.state_hash()).hash == (await folded(path)).hash()
+        assert (await service.state_hash()).hash == state_hash(await folded(path))
         assert service.counters.cascade_failures == {"broken": 1}
     assert recoveries == [None, ["broken"]]
 
@@ -227,7 +229,7 @@ async def test_steps_that_were_answered_early_are_not_lost(path: Path, faults: F
         assert (await report(service, "healthy", early[0])).status == "learned"
         await healed(service)
         assert (await report(service, "broken", early[1])).status == "learned"
-        assert (await service.state_hash()).hash == (await folded(path)).hash()
+        assert (await service.state_hash()).hash == state_hash(await folded(path))
 
 
 async def test_an_error_while_an_early_answer_is_given_is_contained(path: Path) -> None:
@@ -241,31 +243,31 @@ async def test_an_error_while_an_early_answer_is_given_is_contained(path: Path) 
         await opened(service, "healthy")
         await healed(service)
         assert len(service.state.cascades["broken"].ledger) == 0
-        assert (await service.state_hash()).hash == (await folded(path)).hash()
+        assert (await service.state_hash()).hash == state_hash(await folded(path))
 
 
 async def test_a_creation_that_fails_changes_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch, recoveries: list[Any]
 ) -> None:
-    view = Learner.view
+    view = ServedCascade.view
 
-    def failing(learner: Learner) -> m.CascadeView:
-        if learner.spec.name == "broken":
+    def failing(cascade: ServedCascade) -> m.CascadeView:
+        if cascade.spec.name == "broken":
             raise ZeroDivisionError("injected")
-        return view(learner)
+        return view(cascade)
 
     async with running(path) as service:
         await service.create(HEALTHY, None)
-        monkeypatch.setattr(Learner, "view", failing)
+        monkeypatch.setattr(ServedCascade, "view", failing)
         with pytest.raises(ZeroDivisionError):
             await service.create(BROKEN, "key")
         await play(service, "healthy")
         assert list(service.state.cascades) == ["healthy"]
-        monkeypatch.setattr(Learner, "view", view)
+        monkeypatch.setattr(ServedCascade, "view", view)
         _, new = await service.create(BROKEN, "key")
         assert new
         await play(service, "broken")
-        assert (await service.state_hash()).hash == (await folded(path)).hash()
+        assert (await service.state_hash()).hash == state_hash(await folded(path))
     assert recoveries == [None]
 
 
@@ -291,7 +293,7 @@ async def test_a_cascade_that_cannot_be_read_again_stays_failed_and_others_work(
         faults.left = 0
         await healed(service)
         assert (await report(service, "broken", waiting)).status == "learned"
-        assert (await service.state_hash()).hash == (await folded(path)).hash()
+        assert (await service.state_hash()).hash == state_hash(await folded(path))
 
 
 async def test_a_service_starts_with_a_cascade_that_cannot_be_read(
@@ -319,7 +321,7 @@ async def test_a_service_starts_with_a_cascade_that_cannot_be_read(
         faults.left = 0
         await healed(service)
         await play(service, "broken")
-        assert (await service.state_hash()).hash == (await folded(path)).hash()
+        assert (await service.state_hash()).hash == state_hash(await folded(path))
 
 
 async def no_snapshot(where: str, state: State | None = None) -> int:
@@ -340,9 +342,9 @@ async def test_no_snapshot_has_a_cascade_that_has_failed(path: Path, faults: Fau
     [position] = await using(str(path), lambda store: store.snapshots())
     [snapshot] = [await using(str(path), lambda store: store.snapshot(position))]
     assert snapshot is not None
-    stored = State.restored(snapshot)
+    stored = restore_snapshot(snapshot)
     assert stored is not None
-    assert stored.hash() == (await folded(path)).hash()
+    assert state_hash(stored) == state_hash(await folded(path))
 
 
 async def test_a_failed_cascade_is_read_without_those_that_are_well(
@@ -350,14 +352,14 @@ async def test_a_failed_cascade_is_read_without_those_that_are_well(
 ) -> None:
     """Events of others are not applied again, and theirs meanwhile are served."""
     applied: list[str] = []
-    work = Learner.opened
+    work = ServedCascade.opened
 
-    def recorded(learner: Learner, *arguments: Any) -> None:
-        applied.append(learner.spec.name)
-        work(learner, *arguments)
+    def recorded(cascade: ServedCascade, *arguments: Any) -> None:
+        applied.append(cascade.spec.name)
+        work(cascade, *arguments)
 
     faults.fail(Counts, "learned")
-    monkeypatch.setattr(Learner, "opened", recorded)
+    monkeypatch.setattr(ServedCascade, "opened", recorded)
     async with running(path) as service:
         await create(service)
         for name in ("healthy", "broken"):
@@ -452,11 +454,11 @@ async def test_random_errors_lose_nothing_and_count_nothing_twice(
         for name, ids in acknowledged.items():
             assert len(ids) == 80
             assert len(service.state.cascades[name].ledger) == 80
-        assert (await service.state_hash()).hash == (await folded(path)).hash()
+        assert (await service.state_hash()).hash == state_hash(await folded(path))
 
 
 async def test_labels_are_contained_as_well(path: Path, faults: Faults) -> None:
-    faults.fail(Learner, "labelled", after=True)
+    faults.fail(ServedCascade, "labelled", after=True)
     async with running(path) as service:
         await create(service)
         answer = await play(service, "broken")
@@ -467,4 +469,4 @@ async def test_labels_are_contained_as_well(path: Path, faults: Faults) -> None:
         await healed(service)
         given = await give_label(service, "broken", answer.id, m.LabelRequest("no"))
         assert (given.labelled, given.repeated) == (1, False)
-        assert (await service.state_hash()).hash == (await folded(path)).hash()
+        assert (await service.state_hash()).hash == state_hash(await folded(path))

@@ -23,8 +23,8 @@ from stopwise.service import service as service_module
 from stopwise.service.domain import messages as m
 from stopwise.service.domain.outputs import canonical, decode_output
 from stopwise.service.domain.spec import build
-from stopwise.service.domain.state import State
 from stopwise.service.labelling import give_label
+from stopwise.service.persistence.snapshots import restore_snapshot, state_hash, take_snapshot
 from stopwise.service.persistence.stores.base import Snapshot
 from stopwise.service.service import Service
 from tests.service.core.services import bits_of, folded, refused, running, unchanged
@@ -356,11 +356,11 @@ class Walk:
 
     def check(self) -> None:
         """Compare what the service has learned with the policy beside it, bit for bit."""
-        learner = self.service.state.cascades[self.name]
-        assert bits_of(learner.policy) == bits_of(self.policy)
-        ledger, view = learner.ledger, learner.view()
+        cascade = self.service.state.cascades[self.name]
+        assert bits_of(cascade.policy) == bits_of(self.policy)
+        ledger, view = cascade.ledger, cascade.view()
         assert [ledger.id(number) for number in ledger.open] == list(self.open)
-        assert learner.divergences == 0
+        assert cascade.divergences == 0
         rounds = [*self.open.values(), *self.ended.values(), *self.expired]
         assert (view.rounds, view.learned) == (len(rounds), len(self.ended))
         assert (view.open, view.labelled) == (len(self.open), len(self.labels))
@@ -388,18 +388,18 @@ async def walked(path: Path, specs: list[m.CascadeSpec], seed: int, steps: int) 
         for _ in range(steps):
             await walks[int(random.integers(len(walks)))].one_step()
             if random.random() < 4 / steps:
-                snapshot = service.state.snapshot()
-                restored = State.restored(snapshot)
+                snapshot = take_snapshot(service.state)
+                restored = restore_snapshot(snapshot)
                 assert restored is not None
-                assert restored.hash() == service.state.hash()
+                assert state_hash(restored) == state_hash(service.state)
                 snapshots.append(snapshot)
         for walk in walks:
             walk.check()
         await check_retired(service, walks[0])
         live = await service.state_hash()
-        assert (await folded(path)).hash() == live.hash == service.state.hash()
+        assert state_hash(await folded(path)) == live.hash == state_hash(service.state)
         for snapshot in snapshots:
-            assert (await folded(path, snapshot)).hash() == live.hash
+            assert state_hash(await folded(path, snapshot)) == live.hash
     async with running(path) as service:  # from the snapshot that was written when it stopped
         assert await service.state_hash() == live
     return walks

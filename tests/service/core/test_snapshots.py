@@ -8,9 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from stopwise.errors import CorruptLogError
-from stopwise.service.domain import state
-from stopwise.service.domain.state import FORMAT, MAGIC, State
-from stopwise.service.persistence.stores import open_store
+from stopwise.service.domain.state import State
+from stopwise.service.persistence import snapshots
+from stopwise.service.persistence.snapshots import (
+    FORMAT,
+    MAGIC,
+    restore_snapshot,
+    state_hash,
+    take_snapshot,
+)
+from stopwise.service.persistence.stores.opening import open_store
 from tests.service.core.services import folded, running
 from tests.service.tools.making import live
 
@@ -26,10 +33,10 @@ async def filled(where: str) -> State:
 async def test_a_snapshot_in_parts_restores_bit_for_bit(
     where: str, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "PART", part)
+    monkeypatch.setattr(snapshots, "PART", part)
 
     live = await filled(where)
-    made = live.snapshot()
+    made = take_snapshot(live)
     assert max(map(len, made.parts)) <= max(part, 4096)  # what is shown is one part
     assert part > 500 or len(made.parts) > 50
     store = open_store(where)
@@ -38,15 +45,15 @@ async def test_a_snapshot_in_parts_restores_bit_for_bit(
     kept = await store.snapshot(made.position)
     await store.close()
     assert kept == made
-    restored = State.restored(made)
+    restored = restore_snapshot(made)
     assert restored is not None
-    assert restored.hash() == live.hash() == (await folded(where)).hash()
-    assert restored.snapshot() == made  # what the dashboard shows included
+    assert state_hash(restored) == state_hash(live) == state_hash(await folded(where))
+    assert take_snapshot(restored) == made  # what the dashboard shows included
     assert (restored.position, restored.log_digest) == (live.position, live.log_digest)
 
 
 def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
-    whole = asyncio.run(filled(str(tmp_path / "log.db"))).snapshot()
+    whole = take_snapshot(asyncio.run(filled(str(tmp_path / "log.db"))))
     content, rng = b"".join(whole.parts), random.Random(1)
     size, format_at = len(content), range(len(MAGIC), len(MAGIC) + 4)
     cuts = [0, 4, len(MAGIC), 12, 44, 45, size // 2, size - 1]
@@ -60,10 +67,10 @@ def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
             damaged.append(bytes(flipped))
     for one in set(damaged) - {content}:
         with pytest.raises(CorruptLogError):
-            State.restored(replace(whole, parts=(one,)))
+            restore_snapshot(replace(whole, parts=(one,)))
     with pytest.raises(CorruptLogError):
-        State.restored(replace(whole, parts=whole.parts[:-1]))
+        restore_snapshot(replace(whole, parts=whole.parts[:-1]))
     with pytest.raises(CorruptLogError):
-        State.restored(replace(whole, position=whole.position - 1))
+        restore_snapshot(replace(whole, position=whole.position - 1))
     other = MAGIC + (FORMAT + 1).to_bytes(4, "little") + content[format_at.stop :]
-    assert State.restored(replace(whole, parts=(other,))) is None
+    assert restore_snapshot(replace(whole, parts=(other,))) is None

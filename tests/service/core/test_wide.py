@@ -11,10 +11,11 @@ import pytest
 
 from stopwise.service import service as service_module
 from stopwise.service.domain import messages as m
-from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.cascade import ServedCascade
+from stopwise.service.domain.commands import Applied
 from stopwise.service.domain.state import State
+from stopwise.service.persistence.snapshots import state_hash
 from stopwise.service.service import Service
-from stopwise.service.writer import Applied
 from tests.service.core.services import folded, running, until
 
 ARMS = [m.Arm("rule", 0.1), m.Arm("model", 0.2), m.Arm("person", 0.3)]
@@ -44,9 +45,9 @@ async def test_wide_cascades_run_in_threads(
     monkeypatch.setattr(service_module, "ON_LOOP", limit)
 
     def noting(method: Any) -> Any:
-        def noted(learner: Learner, *arguments: Any, **more: Any) -> Any:
-            calls.append((learner.spec.name, current_thread() is main_thread()))
-            return method(learner, *arguments, **more)
+        def noted(cascade: ServedCascade, *arguments: Any, **more: Any) -> Any:
+            calls.append((cascade.spec.name, current_thread() is main_thread()))
+            return method(cascade, *arguments, **more)
 
         return noted
 
@@ -54,13 +55,13 @@ async def test_wide_cascades_run_in_threads(
         for name, size in SIZES.items():
             await service.create(m.CascadeSpec(name, ARMS, size, features=IDENTITY), None)
         await play(service, "wide", 1)
-        learners = service.state.cascades
-        assert learners["wide"].work(1) > limit > learners["narrow"].work(1)
-        monkeypatch.setattr(Learner, "open", noting(Learner.open))
-        monkeypatch.setattr(Learner, "report", noting(Learner.report))
+        cascades = service.state.cascades
+        assert cascades["wide"].work(1) > limit > cascades["narrow"].work(1)
+        monkeypatch.setattr(ServedCascade, "open", noting(ServedCascade.open))
+        monkeypatch.setattr(ServedCascade, "report", noting(ServedCascade.report))
         await asyncio.gather(*(play(service, name, 15) for name in ("wide", *["narrow"] * 4)))
     assert set(calls) == {("wide", False), ("narrow", True)}
-    assert (await folded(path)).hash() == service.state.hash()
+    assert state_hash(await folded(path)) == state_hash(service.state)
     changes = sum(a != b for a, b in pairwise(calls))
     assert changes > 15  # neither had to wait until the other was done
 
@@ -69,11 +70,11 @@ async def test_reading_waits_until_a_thread_has_applied_a_request(tmp_path: Path
     entered, leave = Event(), Event()
 
     def slow(state: State, time: float, /) -> Applied:
-        learner = state.cascades["narrow"]
-        learner.status = "retired"  # half of a change
+        cascade = state.cascades["narrow"]
+        cascade.status = "retired"  # half of a change
         entered.set()
         assert leave.wait(120)
-        learner.status = "active"
+        cascade.status = "active"
         return None, None
 
     async with running(tmp_path / "log.db") as service:

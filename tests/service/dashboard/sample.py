@@ -8,7 +8,7 @@ import numpy as np
 
 from stopwise.service.dashboard import views
 from stopwise.service.dashboard.pages import render
-from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.messages import Arm, CascadeSpec
 from stopwise.service.domain.state import State
 from stopwise.service.http.keys import Key
@@ -44,31 +44,31 @@ def spec(
     return CascadeSpec(name, priced, context, **more)
 
 
-def learner_of(
+def cascade_of(
     given: CascadeSpec | None = None, rounds: int = 200, *, reported: int | None = None
-) -> Learner:
+) -> ServedCascade:
     """A cascade with a round every ten seconds; the first ``reported`` (or all) have outputs."""
-    learner = Learner(0, given or spec(), BEGAN)
+    cascade = ServedCascade(0, given or spec(), BEGAN)
     rng = np.random.default_rng(5)
-    size = learner.spec.context if isinstance(learner.spec.context, int) else 2
-    n_arms = learner.cascade.n_arms
+    size = cascade.spec.context if isinstance(cascade.spec.context, int) else 2
+    n_arms = cascade.arms.n_arms
     for k in range(rounds):
         time = BEGAN + 10.0 * k
         x = rng.uniform(-1, 1, size)
-        _, (answer,) = learner.open([x.tolist()], time, 2 * k + 1)
+        _, (answer,) = cascade.open([x.tolist()], time, 2 * k + 1)
         if reported is None or k < reported:
             often = 0.2 if x[0] < 0 else 0.45  # where the cheap arms err
             wrong = rng.random(n_arms) < [often, *([0.02] * 14)][:n_arms]
             assert answer.stop is not None
             outputs: list[object] = [int(w) for w in wrong[: answer.stop + 1]]
-            learner.report(k, outputs, [], False, time + 1, 2 * k + 2)
-    return learner
+            cascade.report(k, outputs, [], False, time + 1, 2 * k + 2)
+    return cascade
 
 
-def state_of(learner: Learner) -> State:
+def state_of(cascade: ServedCascade) -> State:
     state = State()
-    state.order.append(learner)
-    state.cascades[learner.spec.name] = learner
+    state.order.append(cascade)
+    state.cascades[cascade.spec.name] = cascade
     return state
 
 
@@ -77,17 +77,17 @@ def shown(template: str, title: str, **values: Any) -> str:
     return render(template, title=title, **{**given, **values})
 
 
-def page_of(learner: Learner, **values: Any) -> str:
-    return shown("cascade.html", learner.spec.name, c=views.detail(learner), **values)
+def page_of(cascade: ServedCascade, **values: Any) -> str:
+    return shown("cascade.html", cascade.spec.name, c=views.detail(cascade), **values)
 
 
-def overview_of(*learners: Learner, **values: Any) -> str:
+def overview_of(*cascades: ServedCascade, **values: Any) -> str:
     counts = {
-        "rows": [views.summary(one) for one in learners],
-        "total": len(learners),
-        "active": sum(one.status == "active" for one in learners),
-        "rounds": sum(len(one.ledger) for one in learners),
-        "open": sum(len(one.ledger.open) for one in learners),
+        "rows": [views.summary(one) for one in cascades],
+        "total": len(cascades),
+        "active": sum(one.status == "active" for one in cascades),
+        "rounds": sum(len(one.ledger) for one in cascades),
+        "open": sum(len(one.ledger.open) for one in cascades),
     }
     return shown("overview.html", "Cascades", **{**counts, **values})
 

@@ -6,15 +6,15 @@ from itertools import pairwise
 import pytest
 
 from stopwise.service.dashboard.pages import render
-from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.cascade import ServedCascade
 from tests.service.dashboard.sample import (
     BASE,
     BEGAN,
     EVIL,
     STAGED,
     Taken,
+    cascade_of,
     key,
-    learner_of,
     overview_of,
     page_of,
     service,
@@ -24,21 +24,21 @@ from tests.service.dashboard.sample import (
 
 
 @pytest.fixture(scope="module")
-def busy() -> Learner:
-    return learner_of()
+def busy() -> ServedCascade:
+    return cascade_of()
 
 
 @pytest.fixture(scope="module")
-def pages(busy: Learner) -> dict[str, str]:
-    evil = learner_of(spec("evil", [EVIL, f"{EVIL}2", f"{EVIL}3"], [f"{EVIL}a", "b"]), 80)
-    many = learner_of(spec("many", [f"arm {k}" for k in range(15)]), 12)
-    new = learner_of(spec("new", context=[EVIL, "b"]), 0)
+def pages(busy: ServedCascade) -> dict[str, str]:
+    evil = cascade_of(spec("evil", [EVIL, f"{EVIL}2", f"{EVIL}3"], [f"{EVIL}a", "b"]), 80)
+    many = cascade_of(spec("many", [f"arm {k}" for k in range(15)]), 12)
+    new = cascade_of(spec("new", context=[EVIL, "b"]), 0)
     return {
         "busy": page_of(busy),
         "evil": page_of(evil, key=key(EVIL), base=f"http://{EVIL}"),
         "many": page_of(many),
         "new": page_of(new),
-        "silent": page_of(learner_of(spec("silent"), 30, reported=0)),
+        "silent": page_of(cascade_of(spec("silent"), 30, reported=0)),
         "overview": overview_of(busy, evil, new, many),
         "empty": overview_of(),
         "failing": overview_of(busy, service=service(write_error=EVIL, not_ready=EVIL)),
@@ -81,7 +81,7 @@ def test_names_are_text_wherever_they_appear(pages: dict[str, str]) -> None:
         assert not any("alert" in str(a) for tag, a in Taken(page).tags if tag == "script")
 
 
-def test_the_page_of_a_cascade_shows_what_was_counted(busy: Learner) -> None:
+def test_the_page_of_a_cascade_shows_what_was_counted(busy: ServedCascade) -> None:
     taken = Taken(page_of(busy))
     view = busy.view()
     assert view.mean_cost is not None
@@ -97,31 +97,31 @@ def test_the_page_of_a_cascade_shows_what_was_counted(busy: Learner) -> None:
 
 
 def test_a_round_that_failed_while_exploring_saves_nothing() -> None:
-    learner = Learner(0, spec(features=STAGED, context=1), BEGAN)
+    cascade = ServedCascade(0, spec(features=STAGED, context=1), BEGAN)
     for k in range(2):
-        learner.open([[0.5]], BEGAN + 20 * k, 4 * k + 1)
+        cascade.open([[0.5]], BEGAN + 20 * k, 4 * k + 1)
     for arm, name in enumerate(("history", "glucose", "insulin")):
         revealed = [0.5] if arm < 2 else []
-        learner.report(0, {name: 1}, revealed, False, BEGAN + 1, arm + 10)
-    learner.report(1, {"history": 1}, [0.5], True, BEGAN + 22, 20)
-    assert learner.counts.stops_total == [1, 0, 1]
-    page = Taken(page_of(learner)).text
-    assert "1 ended early" in Taken(overview_of(learner)).text
+        cascade.report(0, {name: 1}, revealed, False, BEGAN + 1, arm + 10)
+    cascade.report(1, {"history": 1}, [0.5], True, BEGAN + 22, 20)
+    assert cascade.counts.stops_total == [1, 0, 1]
+    page = Taken(page_of(cascade)).text
+    assert "1 ended early" in Taken(overview_of(cascade)).text
     assert "Saved 0 % every round goes to the last arm to explore; 1 ended early" in page
-    assert "% saved" not in page + Taken(overview_of(learner)).text
-    learner = learner_of(rounds=1)
-    assert "nothing saved yet" in overview_of(learner)
-    learner.status = "retired"
-    assert "nothing saved<" in overview_of(learner)  # nor will it
+    assert "% saved" not in page + Taken(overview_of(cascade)).text
+    cascade = cascade_of(rounds=1)
+    assert "nothing saved yet" in overview_of(cascade)
+    cascade.status = "retired"
+    assert "nothing saved<" in overview_of(cascade)  # nor will it
 
 
-def test_evidence_is_a_table_with_the_names_of_arms(busy: Learner) -> None:
+def test_evidence_is_a_table_with_the_names_of_arms(busy: ServedCascade) -> None:
     newest = busy.recent[-1]
     (found,) = re.findall(
         rf'<details id="why-{newest.id}">(.*?)</details>', page_of(busy), flags=re.DOTALL
     )
     rows = re.findall(r'<th scope="row">(.*?)</th>', found, flags=re.DOTALL)
-    names = busy.cascade.names
+    names = busy.arms.names
     expected = [f"{names[e.first]} → to {names[e.second]}" for e in newest.evidence()]
     assert [Taken(row).text.replace("→to", "→ to") for row in rows] == expected
     verdicts = [not e.gap_won for e in newest.evidence()]
@@ -129,22 +129,22 @@ def test_evidence_is_a_table_with_the_names_of_arms(busy: Learner) -> None:
 
 
 def test_contexts_are_on_no_page() -> None:
-    learner = learner_of(rounds=80)
-    learner.open([[0.7654, -0.5678]], BEGAN, 999)
-    page = page_of(learner) + overview_of(learner)
-    assert learner.recent[-1].id in page
+    cascade = cascade_of(rounds=80)
+    cascade.open([[0.7654, -0.5678]], BEGAN, 999)
+    page = page_of(cascade) + overview_of(cascade)
+    assert cascade.recent[-1].id in page
     assert "7654" not in page
     assert "5678" not in page
 
 
-def test_pages_without_data_show_what_to_type(pages: dict[str, str], busy: Learner) -> None:
+def test_pages_without_data_show_what_to_type(pages: dict[str, str], busy: ServedCascade) -> None:
     outputs = '{"history": "OUTPUT", "glucose": "OUTPUT", "insulin": "OUTPUT"}'
     for name, words in (("empty", " -H"), ("new", "/new/rounds -H"), ("silent", outputs)):
         text = Taken(pages[name]).text
         assert f"curl {BASE}/v1/cascades" in text
         assert words in text
         assert "$STOPWISE_KEY" not in text
-    for page in (overview_of(key=key()), page_of(learner_of(rounds=0), key=key())):
+    for page in (overview_of(key=key()), page_of(cascade_of(rounds=0), key=key())):
         assert 'Bearer $STOPWISE_KEY"' in Taken(page).text
     assert "curl" not in page_of(busy)
 

@@ -3,12 +3,13 @@
 import pytest
 
 from stopwise.service.dashboard import views
-from stopwise.service.domain.cascade import Learner
-from stopwise.service.domain.ledger import Counts
+from stopwise.service.domain.cascade import ServedCascade
+from stopwise.service.domain.counts import Counts
+from stopwise.service.persistence.snapshots import state_hash
 from tests.service.dashboard.sample import (
     BEGAN,
     STAGED,
-    learner_of,
+    cascade_of,
     overview_of,
     page_of,
     spec,
@@ -18,24 +19,24 @@ from tests.service.dashboard.sample import (
 
 @pytest.mark.parametrize("kind", ["uss-pd", "thompson", "uss-ts"])
 def test_reading_changes_no_bit(kind: str) -> None:
-    shown, other = (learner_of(spec(policy={"kind": kind}), 70) for _ in range(2))
-    before = state_of(shown).hash()
+    shown, other = (cascade_of(spec(policy={"kind": kind}), 70) for _ in range(2))
+    before = state_hash(state_of(shown))
     page_of(shown)
     overview_of(shown)
-    assert state_of(shown).hash() == before == state_of(other).hash()
+    assert state_hash(state_of(shown)) == before == state_hash(state_of(other))
     for k in range(70, 90):  # and what comes after is the same, bit for bit
         page_of(shown)
-        for learner in (shown, other):
-            _, (answer,) = learner.open([[0.02 * k - 1, 0.5]], BEGAN + k, k)
+        for cascade in (shown, other):
+            _, (answer,) = cascade.open([[0.02 * k - 1, 0.5]], BEGAN + k, k)
             assert answer.stop is not None
             outputs: list[object] = [0] * (answer.stop + 1)
-            learner.report(k, outputs, [], False, BEGAN + k, k)
-    assert state_of(shown).hash() == state_of(other).hash()
+            cascade.report(k, outputs, [], False, BEGAN + k, k)
+    assert state_hash(state_of(shown)) == state_hash(state_of(other))
 
 
 def test_a_summary_agrees_with_the_api() -> None:
-    learner = learner_of(reported=150)
-    row, view = views.summary(learner), learner.view()
+    cascade = cascade_of(reported=150)
+    row, view = views.summary(cascade), cascade.view()
     assert (row["rounds"], row["open"], row["learned"]) == (200, 50, 150)
     assert list(row["stops"]) == view.stops
     assert row["cost"] == pytest.approx(view.mean_cost)
@@ -44,10 +45,10 @@ def test_a_summary_agrees_with_the_api() -> None:
     assert row["last"] == BEGAN + 1990
     assert sum(share for _, share in row["shares"]) == pytest.approx(1)
     for most in (7, 60, 500):  # periods have every round
-        periods = views.periods(learner.counts, most)
+        periods = views.periods(cascade.counts, most)
         assert len(periods) <= most
         sums = [sum(stops) for stops in zip(*(one.stops for one in periods), strict=True)]
-        assert sums == learner.counts.stops_total
+        assert sums == cascade.counts.stops_total
         assert periods[0].begin <= BEGAN < periods[0].end
         assert [one.begin for one in periods[1:]] == [one.end for one in periods[:-1]]
     assert views.periods(Counts.blank(3), 7) == []
@@ -73,26 +74,26 @@ AUTO = {"kind": "uss-pd", "forced_rounds": "auto"}
 def test_health_in_a_word(rounds: int, reported: int, policy: dict[str, str], word: str) -> None:
     features = {"kind": "polynomial", "degree": 1}
     given = spec(policy=policy or {"kind": "uss-pd"}, features=features)
-    learner = learner_of(given, rounds, reported=reported)
-    assert views.health(learner)[1] == word
-    learner.status = "retired"
-    assert views.health(learner)[0] == "quiet"  # it raises no alarm
+    cascade = cascade_of(given, rounds, reported=reported)
+    assert views.health(cascade)[1] == word
+    cascade.status = "retired"
+    assert views.health(cascade)[0] == "quiet"  # it raises no alarm
 
 
 def test_facts_are_the_policys_own_counts() -> None:
-    learner = learner_of()
-    facts = {name: value for name, value, _ in views.facts(learner)}
+    cascade = cascade_of()
+    facts = {name: value for name, value, _ in views.facts(cascade)}
     assert facts["Learned from"] == "200 rounds"
     assert facts["Least seen pair"] == "history → insulin"
     assert facts["Divergence"] == "0 rounds"
     assert "Least seen pair" not in {
-        n for n, *_ in views.facts(learner_of(spec(policy={"kind": "uss-ts"})))
+        n for n, *_ in views.facts(cascade_of(spec(policy={"kind": "uss-ts"})))
     }
 
 
 def test_of_many_comparisons_the_decisive_ones_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "MOST_EVIDENCE", 5)  # fewer than any round of 15 arms has
-    recent = learner_of(spec(arms=[f"arm {k}" for k in range(15)]), 12).recent[-1]
+    recent = cascade_of(spec(arms=[f"arm {k}" for k in range(15)]), 12).recent[-1]
     evidence, shown = recent.evidence(), views.recent_round(recent)
     assert len(shown["evidence"]) == min(len(evidence), views.MOST_EVIDENCE)
     assert len(shown["evidence"]) + shown["left_out"] == len(evidence) > views.MOST_EVIDENCE
@@ -101,8 +102,8 @@ def test_of_many_comparisons_the_decisive_ones_are_shown(monkeypatch: pytest.Mon
 
 
 def test_a_staged_round_on_its_way_counts_as_open_but_stopped_nowhere() -> None:
-    learner = Learner(0, spec(features=STAGED, context=1), BEGAN)
-    learner.open([[0.5]], BEGAN, 1)
-    row = views.summary(learner)
+    cascade = ServedCascade(0, spec(features=STAGED, context=1), BEGAN)
+    cascade.open([[0.5]], BEGAN, 1)
+    row = views.summary(cascade)
     assert (row["rounds"], row["stopped"], row["open"], row["cost"]) == (1, 0, 1, None)
-    assert '"revealed": []' in page_of(learner)
+    assert '"revealed": []' in page_of(cascade)

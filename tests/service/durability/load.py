@@ -18,8 +18,9 @@ import httpx
 from stopwise.service.domain.ledger import NAMES
 from stopwise.service.domain.state import State
 from stopwise.service.persistence.recovery import recover_state
+from stopwise.service.persistence.snapshots import state_hash
+from stopwise.service.persistence.stores.opening import open_existing_store
 from stopwise.service.tools.checking import verify
-from stopwise.service.tools.reading import existing
 from tests.service.harness import REVEALING, SPEC, ServerProcess
 
 CLIENTS = 8
@@ -244,7 +245,7 @@ class Client:
 
 async def _states(where: str) -> list[State]:
     """Return the state at the end of a log, recovered from a snapshot and from the first event."""
-    async with existing(where) as store:
+    async with open_existing_store(where) as store:
         return [await recover_state(store), (await verify(store)).state]
 
 
@@ -252,15 +253,15 @@ def check(server: ServerProcess, where: str, load: Load) -> dict[str, Any]:
     """Check that a server and its log have what was acknowledged, once; return the state."""
     shown = server.wait_until_ready()
     recovered, folded = asyncio.run(_states(where))
-    assert shown["hash"] == recovered.hash() == folded.hash()
+    assert shown["hash"] == state_hash(recovered) == state_hash(folded)
     assert sorted(folded.cascades) == sorted(ARMS)
-    for learner in folded.order:
-        ledger = learner.ledger
-        assert learner.divergences == 0
+    for cascade in folded.order:
+        ledger = cascade.ledger
+        assert cascade.divergences == 0
         # Each key has opened rounds once, and all rounds have one; nothing is labelled twice.
         assert sum(one.count for one in ledger.repeats.values()) == len(ledger)
         assert ledger.repeats.keys() <= load.keys
-        assert learner.counts.labels_total == len(ledger.labels)
+        assert cascade.counts.labels_total == len(ledger.labels)
     rounds = list(load.rounds.values())
     for known in rounds:
         ledger = folded.cascades[known.cascade].ledger

@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stopwise.service.domain.events import Retired, encode_one, joined
+from stopwise.service.domain.events import Retired
+from stopwise.service.persistence.blocks import encode_event, join_events
 from tests.service.database import Database
 from tests.service.harness import CONTEXT, ROUNDS, SPEC, process
 
@@ -23,7 +24,7 @@ def test_a_server_whose_log_is_damaged_ends_and_does_not_start_again(
         with httpx.Client(base_url=server.url, timeout=60, trust_env=False, verify=False) as client:
             assert client.post("/v1/cascades", json=SPEC).status_code == 201
             assert client.post(ROUNDS, json=CONTEXT).status_code == 201
-        forged = joined([encode_one(Retired(0, 1.0))]).hex()
+        forged = join_events([encode_event(Retired(0, 1.0))]).hex()
         insert = f"INSERT INTO stopwise_block VALUES (3, 1, 1.0, '\\x00', '\\x{forged}')"
         database.run(insert, where=postgres)
         for again in (True, False):

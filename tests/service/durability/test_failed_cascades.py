@@ -8,25 +8,26 @@ from pathlib import Path
 import httpx
 import pytest
 
+from stopwise.service.persistence.snapshots import state_hash
 from tests.service.core.services import folded
 from tests.service.harness import SPEC, ServerProcess, process
 
 CONNECTIONS = 8
 # Errors in the server: an output "boom" of the cascade "broken" is learned by half.
 FAULT = """
-from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.ledger import Ledger
 
-apply, end = Learner._apply, Ledger.end
+apply, end = ServedCascade._apply, Ledger.end
 
-def failing(learner, event, *more):
-    if learner.spec.name == "broken" and b'"boom"' in event.outputs:
-        learner.policy.observe([0.5, 0.5], [b"1", b"2", b"3"])
-        end(learner.ledger, event.number, 0)
+def failing(cascade, event, *more):
+    if cascade.spec.name == "broken" and b'"boom"' in event.outputs:
+        cascade.policy.observe([0.5, 0.5], [b"1", b"2", b"3"])
+        end(cascade.ledger, event.number, 0)
         raise ZeroDivisionError("injected")
-    apply(learner, event, *more)
+    apply(cascade, event, *more)
 
-Learner._apply = failing
+ServedCascade._apply = failing
 """
 
 
@@ -98,7 +99,7 @@ async def test_no_request_of_a_cascade_is_refused_while_another_one_fails(
                 views = client.get("/v1/cascades").json()["cascades"]
                 assert [one["status"] for one in views] == ["active", "active"]
                 assert [one["learned"] for one in views] == [learned, 0]
-            assert state["hash"] == (await folded(tmp_path / "log.db")).hash()
+            assert state["hash"] == state_hash(await folded(tmp_path / "log.db"))
             server.end()  # kill -9
             if not again:
                 server.start()

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from stopwise.service import service as service_module
 from stopwise.service.domain import messages as m
-from stopwise.service.domain.events import Block
 from stopwise.service.labelling import give_label
+from stopwise.service.persistence.blocks import Block
+from stopwise.service.persistence.snapshots import state_hash
 from stopwise.service.persistence.stores.postgres import PostgresStore
 from stopwise.service.service import Service
 from tests.service.core.services import bits_of, folded, running, until
@@ -112,7 +113,7 @@ async def test_a_replica_that_follows_reads_the_log_once(
         await until(lambda: writing.state.position > 50)
         store.after_reading = None
         await until(lambda: following.state.position == writing.state.position)
-        assert following.state.hash() == writing.state.hash()
+        assert state_hash(following.state) == state_hash(writing.state)
     assert len(recoveries) == 3  # at the start of each, and when the cascade was asked for
 
 
@@ -153,12 +154,12 @@ async def test_a_replica_that_follows_one_cascade_answers_as_one_that_follows_al
         await second.retire("other")  # only now it is loaded
         await first.state_hash()
         for name in names:
-            one, same = (service.state.learner(name) for service in (first, second))
+            one, same = (service.state.cascade(name) for service in (first, second))
             assert bits_of(one.policy) == bits_of(same.policy)
             assert one.view() == same.view()
             assert one.ledger.columns() == same.ledger.columns()
         assert await second.state_hash() == await first.state_hash()
-    assert second.state.hash() == (await folded(postgres)).hash()
+    assert state_hash(second.state) == state_hash(await folded(postgres))
 
 
 async def test_a_cascade_nobody_asks_about_is_dropped_and_loaded_again(
@@ -180,7 +181,7 @@ async def test_a_cascade_nobody_asks_about_is_dropped_and_loaded_again(
         await until(lambda: not service.state.follows)
         monkeypatch.setattr(service_module, "KEEP_UNUSED", 600.0)
         await asyncio.gather(*(open_round(service, X) for _ in range(20)))  # all wait for one load
-        assert service.state.hash() == (await folded(postgres)).hash()
+        assert state_hash(service.state) == state_hash(await folded(postgres))
 
 
 # -- what one acknowledged, the other knows --------------------------------------------------------
@@ -210,4 +211,4 @@ async def test_each_replica_knows_what_the_other_has_acknowledged(
             here, there = there, here
         await here.retire("cascade-0")
         await there.retire("cascade-0")
-        assert here.state.hash() == there.state.hash()
+        assert state_hash(here.state) == state_hash(there.state)

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from stopwise.service import service as service_module
-from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.cascade import ServedCascade
 from tests.service.harness import CONTEXT, ROUNDS, SPEC, Served, process, served
 
 CASCADES = "/v1/cascades"
@@ -64,14 +64,14 @@ def test_while_it_drains_it_is_not_ready_and_serves(tmp_path: Path) -> None:
 def test_without_a_drain_it_stops_at_once_and_finishes_what_it_has_begun(
     running: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entered, leave, decide = Event(), Event(), Learner.open
+    entered, leave, decide = Event(), Event(), ServedCascade.open
 
-    def open_late(learner: Learner, *arguments: Any, **more: Any) -> Any:
+    def open_late(cascade: ServedCascade, *arguments: Any, **more: Any) -> Any:
         entered.set()
         assert leave.wait(LIMIT)
-        return decide(learner, *arguments, **more)
+        return decide(cascade, *arguments, **more)
 
-    monkeypatch.setattr(Learner, "open", open_late)
+    monkeypatch.setattr(ServedCascade, "open", open_late)
     monkeypatch.setattr(service_module, "ON_LOOP", -1.0)  # it runs in a thread
     with ThreadPoolExecutor(1) as pool, running.connect() as idle:
         slow = pool.submit(running.post, ROUNDS, CONTEXT)

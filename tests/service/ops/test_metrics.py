@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
+from stopwise.service.counters import BOUNDS
 from stopwise.service.domain.messages import (
     Arm,
     BatchRequest,
@@ -15,7 +16,7 @@ from stopwise.service.domain.messages import (
     OutputsRequest,
 )
 from stopwise.service.labelling import give_label
-from stopwise.service.metrics import BOUNDS, metrics_page
+from stopwise.service.metrics import metrics_page
 from stopwise.service.service import Service
 from tests.service.tools.making import open_round, running
 

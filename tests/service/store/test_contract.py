@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from stopwise.errors import StoreError
-from stopwise.service.domain.events import START, Block, chain_digest
-from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.blocks import START, Block, chain_digest
 from stopwise.service.persistence.stores.base import EventStore, Snapshot
+from stopwise.service.persistence.stores.opening import open_store
 
 BLOB = bytes(range(256)) * 4096  # a megabyte with every byte in it
 

@@ -12,7 +12,7 @@ import pytest
 from psycopg import AsyncConnection, errors
 
 from stopwise.errors import InvalidParameterError, StoreError, UnsupportedVersionError
-from stopwise.service.domain.events import START
+from stopwise.service.persistence.blocks import START
 from stopwise.service.persistence.stores.base import Snapshot
 from stopwise.service.persistence.stores.postgres import PostgresStore
 from tests.service.core.services import until

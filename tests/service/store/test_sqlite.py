@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stopwise.errors import CorruptLogError, StoreError
-from stopwise.service.domain.events import Block
+from stopwise.service.persistence.blocks import Block
 from stopwise.service.persistence.stores.base import Snapshot
 from stopwise.service.persistence.stores.sqlite import SqliteStore
 from tests.service.store.test_contract import append, chain, made, opened, read

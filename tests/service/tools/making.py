@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 import psycopg
 
-from stopwise.service.domain.events import Block
 from stopwise.service.domain.messages import (
     Arm,
     BatchRequest,
@@ -20,9 +19,10 @@ from stopwise.service.domain.messages import (
     RoundRequest,
 )
 from stopwise.service.labelling import give_label
+from stopwise.service.persistence.blocks import Block
 from stopwise.service.persistence.stores.base import EventStore
+from stopwise.service.persistence.stores.opening import open_existing_store
 from stopwise.service.service import Service
-from stopwise.service.tools.reading import existing
 from tests.service.core.services import running
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ async def blocks_of(store: EventStore) -> list[Block]:
 
 async def using(where: str, work: Callable[[EventStore], Awaitable[T]]) -> T:
     """Do something with the log at an address."""
-    async with existing(where) as store:
+    async with open_existing_store(where) as store:
         return await work(store)
 
 

@@ -9,12 +9,14 @@ import pytest
 
 import stopwise as sw
 from stopwise.errors import CorruptLogError
-from stopwise.service.domain import events as codec
-from stopwise.service.domain.events import START, Block, Event, Opened, Reported, chain_digest
+from stopwise.service.domain.events import Event, Opened, Reported
 from stopwise.service.domain.state import State
+from stopwise.service.persistence import blocks as codec
+from stopwise.service.persistence.blocks import START, Block, apply_block, chain_digest
 from stopwise.service.persistence.recovery import recover_state
-from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.snapshots import state_hash, take_snapshot
 from stopwise.service.persistence.stores.base import Snapshot
+from stopwise.service.persistence.stores.opening import open_store
 from stopwise.service.tools.checking import Verified, verify
 from tests.service.tools.conftest import Lived
 from tests.service.tools.making import (
@@ -60,7 +62,7 @@ async def write_events(target: Path, blocks: list[list[Event]]) -> str:
     store, digest, position = open_store(str(target)), START, 0
     await store.open()
     for events in blocks:
-        payload = codec.joined(map(codec.encode_one, events))
+        payload = codec.join_events(map(codec.encode_event, events))
         digest = chain_digest(digest, payload)
         await store.begin(position)
         await store.commit(Block(position + 1, len(events), 0.0, digest, payload))
@@ -70,7 +72,7 @@ async def write_events(target: Path, blocks: list[list[Event]]) -> str:
 
 
 async def events_of(where: str) -> list[list[Event]]:
-    return [codec.decode(block.payload) for block in await using(where, blocks_of)]
+    return [codec.decode_events(block.payload) for block in await using(where, blocks_of)]
 
 
 # -- rebuilding -----------------------------------------------------------------------------------
@@ -91,8 +93,8 @@ async def test_the_state_after_every_event_can_be_rebuilt(where: str, tmp_path: 
             assert policy.decide(x).stop == (await open_round(service, x)).stop
     state = State()
     for block in await using(where, blocks_of):
-        state.apply(block)
-        assert seen.pop(state.position, state.hash()) == state.hash()
+        apply_block(state, block)
+        assert seen.pop(state.position, state_hash(state)) == state_hash(state)
     assert not seen
 
 
@@ -102,7 +104,7 @@ async def test_how_events_are_cut_into_blocks_does_not_matter(
     events = [event for block in await events_of(sqlite.where) for event in block][:6]
     one_block = await write_events(tmp_path / "one.db", [events])
     many = await write_events(tmp_path / "many.db", [[event] for event in events])
-    assert (await rebuilt(one_block)).hash() == (await rebuilt(many)).hash()
+    assert state_hash(await rebuilt(one_block)) == state_hash(await rebuilt(many))
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -155,7 +157,7 @@ async def tampered(where: str, edit: Callable[[State], Any]) -> int:
     """Store a snapshot of a state that was tampered with; return its position."""
     state = await using(where, recover_state)
     edit(state)
-    await store_snapshot(where, state.snapshot())
+    await store_snapshot(where, take_snapshot(state))
     return state.position
 
 
@@ -172,7 +174,7 @@ async def test_a_wrong_snapshot_is_damage_and_recovery_skips_it(sqlite: Lived) -
         await store_snapshot(where, other)
         await damaged(where, f"snapshot at event {other.position}")
         recovered = await using(where, recover_state)
-        assert (recovered.hash(), recovered.log_digest) == (sqlite.hash, snapshot.digest)
+        assert (state_hash(recovered), recovered.log_digest) == (sqlite.hash, snapshot.digest)
         change(where, "DELETE FROM snapshot WHERE position = ?", (other.position,))
 
     def forget(state: State) -> None:
@@ -185,13 +187,13 @@ async def test_a_wrong_snapshot_is_damage_and_recovery_skips_it(sqlite: Lived) -
     await damaged(where, f"snapshot at event {position}")
     change(where, "DELETE FROM snapshot WHERE position = ?", (position,))
     await damaged(where, f"events up to {await tampered(where, go_beyond)} are missing")
-    assert (await using(where, recover_state)).hash() == sqlite.hash
+    assert state_hash(await using(where, recover_state)) == sqlite.hash
 
 
 async def test_a_snapshot_of_another_version_is_a_note(
     log: Lived, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stopwise.service.domain.state.FORMAT", 999)
+    monkeypatch.setattr("stopwise.service.persistence.snapshots.FORMAT", 999)
     position = await tampered(log.where, lambda state: None)
     monkeypatch.undo()
     assert (await checked(log.where)).snapshots == {position: "not compared"}

@@ -22,8 +22,9 @@ from stopwise.service.domain.messages import (
 )
 from stopwise.service.labelling import give_label, wanted_labels
 from stopwise.service.persistence.recovery import recover_state
+from stopwise.service.persistence.snapshots import state_hash
+from stopwise.service.persistence.stores.opening import open_existing_store
 from stopwise.service.tools.checking import DAY, compact, plan, verify
-from stopwise.service.tools.reading import existing
 from tests.service.core.services import until
 from tests.service.tools.conftest import Lived
 from tests.service.tools.making import (
@@ -43,12 +44,12 @@ LATER = 3600.0  # seconds from now, when all events are old
 
 
 async def compacted(where: str) -> int:
-    async with existing(where) as store:
+    async with open_existing_store(where) as store:
         return await compact(store, await plan(store, keep_days=0, now=time.time() + LATER))
 
 
-async def state_hash(where: str) -> str:
-    return (await using(where, recover_state)).hash()
+async def hash_of(where: str) -> str:
+    return state_hash(await using(where, recover_state))
 
 
 async def test_recovery_gives_the_same_state(log: Lived) -> None:
@@ -64,7 +65,7 @@ async def test_recovery_gives_the_same_state(log: Lived) -> None:
         await play(service, 3)
         now = (await service.state_hash()).hash
     assert (await using(where, verify)).applied == 6
-    assert await state_hash(where) == now
+    assert await hash_of(where) == now
 
 
 async def test_the_last_days_remain(where: str) -> None:
@@ -79,7 +80,7 @@ async def test_the_last_days_remain(where: str) -> None:
         new = await play(service, 20, seed=2)
         before = await service.state_hash()
 
-        async with existing(where) as store:
+        async with open_existing_store(where) as store:
             days, now = 1000.0 / DAY, middle + 1000.0
             planned = await plan(store, days, now)
             assert (planned.cut, planned.events) == (cut, cut)
@@ -149,7 +150,7 @@ async def test_ended_rounds_are_forgotten(where: str) -> None:
         await play(service, 1)
         await until(lambda: service.state.order[0].ledger.first == 2 * BLOCK)
         after = await service.state_hash()
-    assert await state_hash(where) == after.hash
+    assert await hash_of(where) == after.hash
 
 
 async def test_labels_of_deleted_rounds_are_wanted_no_longer(where: str) -> None:
@@ -170,8 +171,8 @@ async def test_labels_of_deleted_rounds_are_wanted_no_longer(where: str) -> None
         ids = await disagree(2)
         found = await wanted_labels(service, "triage")
         assert (found.wanted, [one.id for one in found.rounds]) == (2, ids)
-        view = service.state.learner("triage").view()
-        assert (view.labels_wanted, detail(service.state.learner("triage"))["wanted"]) == (2, 2)
+        view = service.state.cascade("triage").view()
+        assert (view.labels_wanted, detail(service.state.cascade("triage"))["wanted"]) == (2, 2)
         await compacted(where)
         after = await service.state_hash()
     async with running(where) as service:  # which knows it before anybody looks
@@ -187,7 +188,7 @@ async def test_a_service_writes_meanwhile(where: str) -> None:
             await compacted(where)
         await writing
         after = (await service.state_hash()).hash
-    assert await state_hash(where) == after
+    assert await hash_of(where) == after
 
 
 async def test_what_replicas_may_be_reading_remains(postgres: str) -> None:
@@ -197,7 +198,7 @@ async def test_what_replicas_may_be_reading_remains(postgres: str) -> None:
 
 
 async def test_nothing_is_deleted_if_the_log_or_its_snapshot_is_wrong(sqlite: Lived) -> None:
-    async with existing(sqlite.where) as store:
+    async with open_existing_store(sqlite.where) as store:
         planned = await plan(store, keep_days=0, now=time.time() + LATER)
         planned.verified.state.order[0].ledger.learned += 1  # as if memory had erred
         with pytest.raises(CorruptLogError):

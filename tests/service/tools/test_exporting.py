@@ -156,9 +156,9 @@ async def test_contexts_that_are_left_out(sqlite: Lived, tmp_path: Path) -> None
     async with running(sqlite.where) as service:
         secrets = {
             repr(number)
-            for name, learner in service.state.cascades.items()
-            for k in range(len(learner.ledger))
-            for number in (await service.round(name, learner.ledger.id(k))).context or []
+            for name, cascade in service.state.cascades.items()
+            for k in range(len(cascade.ledger))
+            for number in (await service.round(name, cascade.ledger.id(k))).context or []
         }
     assert len(secrets) > 60
     for name in ("triage", "staged"):

@@ -400,7 +400,7 @@ def test_wrong_values_in_a_learner_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_a_learner_of_another_length_or_plan_is_refused(name: str, path: Path) -> None:
+def test_a_cascade_of_another_length_or_plan_is_refused(name: str, path: Path) -> None:
     policy, before = saved(name)
     learner, ends, end = before["learner"], {0}, 0
     for part in archive.parts(policy).values():  # at its end, within it, within a number of it

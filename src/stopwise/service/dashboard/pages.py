@@ -15,7 +15,7 @@ import msgspec
 from stopwise.reporting import pages
 from stopwise.service.dashboard import drawing, views
 from stopwise.service.domain import messages as m
-from stopwise.service.domain.cascade import Learner
+from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.errors import RequestError, UnknownCascade
 from stopwise.service.http.app import App
 from stopwise.service.http.errors import Forbidden, Unauthorized, UnknownPath, phrase
@@ -107,7 +107,7 @@ class Pages:
         """Show all cascades."""
         state = self._service.state
         seen = [name for name in state.cascades if _visible(request, name)]
-        every = [state.learner(name) for name in seen if name not in state.failed]
+        every = [state.cascade(name) for name in seen if name not in state.failed]
         every.sort(key=lambda one: (one.status != "active", one.spec.name))
         return "overview.html", {
             "title": "Cascades",
@@ -126,18 +126,18 @@ class Pages:
         name = request.params["name"]
         if self._service.recovering and name not in self._service.state.cascades:
             return "base.html", {"title": "Starting"}
-        learner = self.learner(request)
-        shown = {"c": views.detail(learner, self.proxied.get(name))}
-        return "cascade.html", {"title": name, "unmatched": views.unmatched(learner), **shown}
+        cascade = self.allowed_cascade(request)
+        shown = {"c": views.detail(cascade, self.proxied.get(name))}
+        return "cascade.html", {"title": name, "unmatched": views.unmatched(cascade), **shown}
 
     async def labels(self, request: Request) -> Page:
         """Show the cases whose labels are asked for, with the answers to choose from."""
-        learner = self.learner(request, "observe")
-        name = learner.spec.name
-        names = views.context_columns(learner, self.proxied.get(name))
+        cascade = self.allowed_cascade(request, "observe")
+        name = cascade.spec.name
+        names = views.context_columns(cascade, self.proxied.get(name))
         found = await wanted_labels(self._service, name)
         values = views.labels_page(name, found, names)
-        warned = {"unmatched": views.unmatched(learner)}
+        warned = {"unmatched": views.unmatched(cascade)}
         return "labels.html", {"title": f"Labels of {name}", "c": values, **warned}
 
     async def give_label(self, request: Request) -> Response:
@@ -148,20 +148,22 @@ class Pages:
         request.check_media_type()
         if self._keys is not None:
             request.key = identify(self._keys, request)
-        name = (await self._service.look_up(lambda: self.learner(request, "observe"))).spec.name
+        name = (
+            await self._service.look_up(lambda: self.allowed_cascade(request, "observe"))
+        ).spec.name
         label, id_ = read_json(LABEL, await request.body()), request.params["id"]
         answer = await give_label(self._service, name, id_, label)
         return Response(OK, msgspec.json.encode(answer))
 
-    def learner(self, request: Request, scope: Scope | None = None) -> Learner:
-        """Return the cascade of a request, or refuse."""
+    def allowed_cascade(self, request: Request, scope: Scope | None = None) -> ServedCascade:
+        """Return the cascade of a request if its key may see it."""
         name = request.params["name"]
         if scope is not None and request.key is not None and not request.key.may(scope):
             words = f"this shows what arms said: it needs a key with the scope {scope}"
             raise Forbidden(words)
         if not _visible(request, name):
             raise UnknownCascade(name)
-        return self._service.state.learner(name)
+        return self._service.state.cascade(name)
 
     def _base(self, request: Request) -> str:
         """Return the address of the service, as the browser sees it."""

@@ -8,8 +8,9 @@ import numpy as np
 
 from stopwise.reporting.intervals import Estimate, wilson
 from stopwise.reporting.wording import percent, plural, short
-from stopwise.service.domain.cascade import Learner, RecentDecision
-from stopwise.service.domain.ledger import MANY_UNMATCHED, Counts
+from stopwise.service.domain.cascade import RecentDecision, ServedCascade
+from stopwise.service.domain.counts import Counts
+from stopwise.service.domain.ledger import MANY_UNMATCHED
 from stopwise.service.domain.messages import WantedLabels
 from stopwise.service.domain.spec import context_names, context_size
 
@@ -81,14 +82,14 @@ def mean_cost(stops: Sequence[int], cumulative: Sequence[float]) -> float | None
     return total / sum(stops) if any(stops) else None
 
 
-def summary(learner: Learner, proxied: Proxied | None = None) -> Values:
+def summary(cascade: ServedCascade, proxied: Proxied | None = None) -> Values:
     """Return a cascade as a row of the overview."""
-    ledger, arms, counts = learner.ledger, learner.cascade.names, learner.counts
+    ledger, arms, counts = cascade.ledger, cascade.arms.names, cascade.counts
     # A round that stopped because a stage failed saved nothing: it is counted apart.
     stops, ended_early = _decided(counts.stops_total, counts.early_total), sum(counts.early_total)
-    cumulative = tuple(map(float, learner.cascade.cumulative))
+    cumulative = tuple(map(float, cascade.arms.cumulative))
     cost, deepest, decided = mean_cost(stops, cumulative), cumulative[-1], sum(stops)
-    exploring = bool(exploration(learner))
+    exploring = bool(exploration(cascade))
     saving = None if cost is None or not deepest else round(1 - cost / deepest, 9)
     every = enumerate(n / (decided or 1) for n in stops)
     in_shadow = proxied is not None and proxied.in_shadow
@@ -96,11 +97,11 @@ def summary(learner: Learner, proxied: Proxied | None = None) -> Values:
         "proxied": proxied,
         "in_shadow": in_shadow,
         "estimate": proxied.report() if proxied is not None and in_shadow else None,
-        "name": learner.spec.name,
-        "active": learner.status == "active",
-        "created": learner.created,
-        "last": learner.recent[-1].time if learner.recent else None,
-        "health": shadow_health(learner, proxied) if in_shadow else health(learner),
+        "name": cascade.spec.name,
+        "active": cascade.status == "active",
+        "created": cascade.created,
+        "last": cascade.recent[-1].time if cascade.recent else None,
+        "health": shadow_health(cascade, proxied) if in_shadow else health(cascade),
         "exploring": exploring,
         "arms": arms,
         "rounds": len(ledger),
@@ -122,41 +123,41 @@ def _decided(stops: Sequence[int], early: Sequence[int]) -> tuple[int, ...]:
     return tuple(n - failed for n, failed in zip(stops, early, strict=True))
 
 
-def detail(learner: Learner, proxied: Proxied | None = None) -> Values:
+def detail(cascade: ServedCascade, proxied: Proxied | None = None) -> Values:
     """Return the page of a cascade."""
-    cascade, counts = learner.cascade, learner.counts
-    seen = zip(cascade.pairs(), counts.seen_total, counts.differed_total, strict=True)
-    pairs = [Pair(i, j, float(cascade.gaps[i, j]), n, differed) for (i, j), n, differed in seen]
-    arms, names, size = cascade.names, context_names(learner.spec), context_size(learner.spec)
+    arms, counts = cascade.arms, cascade.counts
+    seen = zip(arms.pairs(), counts.seen_total, counts.differed_total, strict=True)
+    pairs = [Pair(i, j, float(arms.gaps[i, j]), n, differed) for (i, j), n, differed in seen]
+    names, size = context_names(cascade.spec), context_size(cascade.spec)
     context = dict.fromkeys(names, 0.5) if names else [0.5] * size
-    reached = learner.recent[-1].stop + 1 if learner.recent else len(arms)
-    report: Values = {"outputs": dict.fromkeys(arms[:reached], "OUTPUT")}
-    if learner.staged:  # stages reveal the rest of the context
-        report["outputs"], report["revealed"] = {arms[0]: "OUTPUT"}, []
+    reached = cascade.recent[-1].stop + 1 if cascade.recent else arms.n_arms
+    report: Values = {"outputs": dict.fromkeys(arms.names[:reached], "OUTPUT")}
+    if cascade.staged:  # stages reveal the rest of the context
+        report["outputs"], report["revealed"] = {arms.names[0]: "OUTPUT"}, []
     return {
-        **summary(learner, proxied),
-        "costs": tuple(map(float, cascade.costs * cascade.tradeoff)),
+        **summary(cascade, proxied),
+        "costs": tuple(map(float, arms.costs * arms.tradeoff)),
         "periods": periods(counts, BARS),
         "pairs": pairs,
-        "recent": [recent_round(one) for one in reversed(list(learner.recent)[-RECENT:])],
-        "facts": facts(learner),
+        "recent": [recent_round(one) for one in reversed(list(cascade.recent)[-RECENT:])],
+        "facts": facts(cascade),
         "context": context,
         "report": report,
-        "wanted": len(learner.ledger.answerable()),
+        "wanted": len(cascade.ledger.answerable()),
     }
 
 
-def context_columns(learner: Learner, proxied: Proxied | None = None) -> list[str]:
+def context_columns(cascade: ServedCascade, proxied: Proxied | None = None) -> list[str]:
     """Return the names of all numbers of a context, in order: those at first, then the revealed."""
-    first = context_size(learner.spec)
-    columns = list(context_names(learner.spec) or (f"x{k}" for k in range(first)))
-    features = learner.policy.features
+    first = context_size(cascade.spec)
+    columns = list(context_names(cascade.spec) or (f"x{k}" for k in range(first)))
+    features = cascade.policy.features
     sees = (features.sees if features is not None else None) or ()
     for arm, known in enumerate(sees):
         count = known - len(columns)
         named = proxied.revealed if proxied is not None and len(proxied.revealed) == count else None
         names = named or [f"revealed {k + 1}" for k in range(count)]
-        columns += [f"{learner.cascade.names[arm]}: {name}" for name in names]
+        columns += [f"{cascade.arms.names[arm]}: {name}" for name in names]
     return columns
 
 
@@ -173,9 +174,9 @@ def labels_page(name: str, found: WantedLabels, names: Sequence[str]) -> Values:
     return {"name": name, "wanted": found.wanted, "cases": cases}
 
 
-def unmatched(learner: Learner) -> int:
+def unmatched(cascade: ServedCascade) -> int:
     """Return how many of the latest labels matched no arm, if they are many, else 0."""
-    count = learner.counts.unmatched_labels
+    count = cascade.counts.unmatched_labels
     return count if count >= MANY_UNMATCHED else 0
 
 
@@ -189,12 +190,12 @@ def recent_round(recent: RecentDecision) -> Values:
     return {**found, "reason": recent.words(), "evidence": evidence, "left_out": left_out}
 
 
-def health(learner: Learner) -> tuple[str, str, str]:
-    """Return the health of a learner: a class of the style sheet, a word and a sentence."""
-    policy, rounds, learned = learner.policy, len(learner.ledger), learner.ledger.learned
+def health(cascade: ServedCascade) -> tuple[str, str, str]:
+    """Return the health of a cascade: a class of the style sheet, a word and a sentence."""
+    policy, rounds, learned = cascade.policy, len(cascade.ledger), cascade.ledger.learned
     if not policy.estimates_disagreement:
         return "quiet", "fixed rule", f"The policy {policy.name} does not learn."
-    if learner.status != "active":
+    if cascade.status != "active":
         return "quiet", "inactive", "No new rounds are opened; outputs may still be reported."
     if not rounds:
         return "quiet", "new", "No round has been opened yet."
@@ -202,14 +203,14 @@ def health(learner: Learner) -> tuple[str, str, str]:
         return "warn", "no outputs", f"{rounds:,} rounds without outputs: nothing can be learned."
     if rounds >= 5 * SILENT and 2 * learned < rounds:
         return "warn", "few outputs", f"Only {learned:,} of {rounds:,} rounds have outputs."
-    if left := exploration(learner):
+    if left := exploration(cascade):
         return "quiet", "exploring", f"Every round goes to the last arm: {left}."
     return "good", "learning", "Stops are decided from the outputs reported so far."
 
 
-def shadow_health(learner: Learner, proxied: Proxied | None) -> tuple[str, str, str]:
-    """Return the health of a learner in shadow mode."""
-    level, word, sentence = health(learner)
+def shadow_health(cascade: ServedCascade, proxied: Proxied | None) -> tuple[str, str, str]:
+    """Return the health of a cascade in shadow mode."""
+    level, word, sentence = health(cascade)
     answered_by = "" if proxied is None else short(proxied.answered_by)
     shadow = f"Shadow mode: {answered_by} answers every request."
     if word in {"exploring", "learning"}:  # what these say is about a cascade that is switched on
@@ -217,47 +218,47 @@ def shadow_health(learner: Learner, proxied: Proxied | None) -> tuple[str, str, 
     return level, word, f"{shadow} {sentence}"
 
 
-def exploration(learner: Learner) -> str:
+def exploration(cascade: ServedCascade) -> str:
     """Return what forced exploration still waits for; "" once it is over."""
-    policy = learner.policy
+    policy = cascade.policy
     forced = policy.forced_rounds
     if isinstance(forced, int):
         left = forced - policy.rounds
         return f"{plural(left, 'more round')} to learn from" if left > 0 else ""
     # "auto" ends by itself: from then on, decisions have evidence
-    stop = learner.recent[-1].stop if learner.recent else None
-    over = stop not in {None, learner.cascade.n_arms - 1}
-    over = over or any(one.evidence() for one in reversed(learner.recent))
+    stop = cascade.recent[-1].stop if cascade.recent else None
+    over = stop not in {None, cascade.arms.n_arms - 1}
+    over = over or any(one.evidence() for one in reversed(cascade.recent))
     return "" if over else "until every pair has been seen in every direction"
 
 
-def facts(learner: Learner) -> list[tuple[str, str, str]]:
+def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
     """Return what is known about the estimator: names, values and their meaning."""
-    policy, ledger = learner.policy, learner.ledger
+    policy, ledger = cascade.policy, cascade.ledger
     expired = len(ledger) - ledger.learned - len(ledger.open)
     features = plural(policy.n_features, "feature") if policy.n_features else "no context"
     counts = f"of {len(ledger):,}; {len(ledger.open):,} are open, {expired:,} expired"
     found = [
         ("Policy", policy.name, f"with {features}"),
         ("Learned from", plural(policy.rounds, "round"), counts),
-        ("Labelled", plural(len(ledger.labels), "round"), _labels_asked(learner)),
+        ("Labelled", plural(len(ledger.labels), "round"), _labels_asked(cascade)),
     ]
     if policy.n_features and policy.estimates_disagreement:
-        seen, arms = min(zip(learner.counts.seen_total, learner.cascade.pairs(), strict=True))
-        pair = " → ".join(short(learner.cascade.names[arm]) for arm in arms)
+        seen, arms = min(zip(cascade.counts.seen_total, cascade.arms.pairs(), strict=True))
+        pair = " → ".join(short(cascade.arms.names[arm]) for arm in arms)
         found.append(("Least seen pair", pair, f"in {plural(seen, 'round')}"))
-    for _, (row, arms, before, after, _) in learner.counts.changes[-1:]:
-        pair = " → ".join(short(learner.cascade.names[arm]) for arm in arms)
+    for _, (row, arms, before, after, _) in cascade.counts.changes[-1:]:
+        pair = " → ".join(short(cascade.arms.names[arm]) for arm in arms)
         words = f"{pair}: {percent(before)} to {percent(after)}, at about round {row:,}"
-        found.append(("Disagreement", plural(learner.counts.changes_total, "change"), words))
+        found.append(("Disagreement", plural(cascade.counts.changes_total, "change"), words))
     text = "that this machine would have decided differently from the one that did"
-    return [*found, ("Divergence", plural(learner.divergences, "round"), text)]
+    return [*found, ("Divergence", plural(cascade.divergences, "round"), text)]
 
 
-def _labels_asked(learner: Learner) -> str:
+def _labels_asked(cascade: ServedCascade) -> str:
     """Return how many labels were asked for, and how many of them are missing."""
-    asked, missing = (getattr(learner.policy, name, 0) for name in ("asked", "missing"))
-    words = f"{asked:,} were asked for, {len(learner.ledger.answerable()):,} are wanted now"
+    asked, missing = (getattr(cascade.policy, name, 0) for name in ("asked", "missing"))
+    words = f"{asked:,} were asked for, {len(cascade.ledger.answerable()):,} are wanted now"
     return f"{words}, {missing:,} count as missing (as the worst)" if missing else words
 
 

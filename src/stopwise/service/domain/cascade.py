@@ -18,9 +18,10 @@ from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Change, Decision, PairEvidence, Round
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.contexts import Contexts, ContextTable, Rows
+from stopwise.service.domain.counts import Counts
 from stopwise.service.domain.errors import CascadeRetired, Conflict, InvalidRequest, RoundGone
 from stopwise.service.domain.events import Labelled, Opened, Reported
-from stopwise.service.domain.ledger import EXPIRED, LEARNED, NAMES, OPEN, Counts, Ledger, Repeat
+from stopwise.service.domain.ledger import EXPIRED, LEARNED, NAMES, OPEN, Ledger, Repeat
 from stopwise.service.domain.messages import CascadeSpec, CascadeView, Evidence, RoundAnswer
 from stopwise.service.domain.outputs import KeptAnswer, canonical, fingerprint, pack_answers
 from stopwise.service.server_log import LOG
@@ -58,7 +59,7 @@ def as_decided(decision: Decision) -> Decision:
     return msgspec.structs.replace(decision, round=-1)
 
 
-class Learner:
+class ServedCascade:
     """One cascade, the ``index``-th created: policy, rounds, counts."""
 
     def __init__(
@@ -69,22 +70,22 @@ class Learner:
         self.created = created
         self.status: Literal["active", "retired"] = "active"
         self.policy = specs.build(spec) if policy is None else policy
-        self.cascade = self.policy.cascade
-        self.ledger = Ledger(spec.name, self.cascade.n_arms, spec.keep_open)
-        self.counts = Counts.blank(self.cascade.n_arms)
+        self.arms = self.policy.cascade  # with their costs
+        self.ledger = Ledger(spec.name, self.arms.n_arms, spec.keep_open)
+        self.counts = Counts.blank(self.arms.n_arms)
         self.recent: deque[RecentDecision] = deque(maxlen=KEEP_RECENT)
         self.divergences = 0  # decisions that differ on this machine
         self.staged = self.policy.sees_revealed  # stages reveal the context
         self.contexts = ContextTable(spec, self.policy)
-        self._costs = cast(list[float], self.cascade.cumulative.tolist())
-        self._arms = self.cascade.names
+        self._costs = cast(list[float], self.arms.cumulative.tolist())
+        self._names = self.arms.names
         self._time, self._live = created, False  # of the outputs that are being learned
         if isinstance(self.policy, Estimates):
             self.policy.watch(self._changed)
 
     def work(self, rounds: int, *, evidence: bool = False) -> float:
         """Return the most multiplications that a request may take: a pass over all history."""
-        each = float(len(self.cascade.pairs()) * self.policy.n_features**2)  # features may change
+        each = float(len(self.arms.pairs()) * self.policy.n_features**2)  # features may change
         needed = each * (self.ledger.learned + rounds)
         return needed + EVIDENCE_WORK * rounds if evidence else needed
 
@@ -215,7 +216,7 @@ class Learner:
             raise RoundGone(f"this round was given up: {reason}")
         # A repeat of the request that ended the round may have outputs after the missing one.
         if state == LEARNED and new and not (final and min(new) > ledger.next_arm(number)):
-            missing = ", ".join(self._arms[arm] for arm in new)
+            missing = ", ".join(self._names[arm] for arm in new)
             raise Conflict(f"the round has ended and was learned without these arms: {missing}")
         if state != OPEN or (not new and not final):
             return None, self.answer(number, repeated=True)
@@ -301,7 +302,7 @@ class Learner:
         self.counts.changes_total += 1
         self.counts.changes = [*self.counts.changes, (self._time, change)][-KEEP_RECENT:]
         if self._live:
-            pair = [self._arms[arm] for arm in change.pair]
+            pair = [self._names[arm] for arm in change.pair]
             fields = {"cascade": self.spec.name, "pair": pair, "rounds": change.noticed}
             fields |= {"before": round(change.before, 4), "after": round(change.after, 4)}
             LOG.warning("disagreement has changed", extra=fields)
@@ -311,7 +312,7 @@ class Learner:
         ((arm, output),) = new.items()
         due = len(started.outputs)
         if arm != due:
-            raise Conflict(f"arm {due} ({self._arms[due]}) is next, not {arm}", field="outputs")
+            raise Conflict(f"arm {due} ({self._names[due]}) is next, not {arm}", field="outputs")
         try:
             started.give(output, cast(list[float], revealed.tolist()))
         except StopwiseError as error:
@@ -320,7 +321,7 @@ class Learner:
 
     def _given(self, outputs: list[object] | dict[str, object]) -> dict[int, bytes]:
         """Return outputs by arm, in canonical form."""
-        arms = self._arms
+        arms = self._names
         if isinstance(outputs, list):
             if len(outputs) > len(arms):
                 words = f"{len(outputs)} outputs for a cascade of {len(arms)} arms"
@@ -346,17 +347,18 @@ class Learner:
             raise InvalidRequest(words, field="revealed")
         if not np.isfinite(revealed).all():
             raise InvalidRequest("what is revealed must be finite numbers", field="revealed")
-        last = len(self._arms) - 1 if self.staged else ledger.stops[ledger.row(number)]
+        last = len(self._names) - 1 if self.staged else ledger.stops[ledger.row(number)]
         new: dict[int, bytes] = {}
         for arm, output in given.items():
             if arm > last:
-                words = f"this round stops at {self._arms[last]!r}: {self._arms[arm]!r} should not"
-                raise Conflict(f"{words} have run, and is not learned from", field="outputs")
+                words = f"this round stops at {self._names[last]!r}: {self._names[arm]!r} "
+                words += "should not have run, and is not learned from"
+                raise Conflict(words, field="outputs")
             before = ledger.fingerprint(number, arm)
             if before == 0:
                 new[arm] = output
             elif before != _fingerprint(output, revealed):
-                words = f"another output of {self._arms[arm]!r} was reported before"
+                words = f"another output of {self._names[arm]!r} was reported before"
                 raise Conflict(f"{words}; the first one counts", field="outputs")
         if self.staged and len(new) > 1:
             words = "stages of this cascade reveal its context: report one arm at a time"
@@ -402,7 +404,7 @@ class Learner:
         self, number: int, *, repeated: bool = False, reason: Decision | None = None
     ) -> RoundAnswer:
         """Return the state of a round as the API answers it."""
-        ledger, arms, row = self.ledger, self._arms, self.ledger.row(number)
+        ledger, arms, row = self.ledger, self._names, self.ledger.row(number)
         state, stop, due = ledger.status[row], ledger.stops[row], ledger.next_arm(number)
         known_stop = stop if stop >= 0 else None
         next_arm = due if state == OPEN else None

@@ -1,16 +1,13 @@
-"""Events, in blocks: what the log holds, with all that is needed to replay it.
+"""Events of cascades, with all that is needed to apply them again.
 
 A cascade is identified by its number in the order of creation. Contexts are float64, little-endian;
 outputs are canonical JSON (`stopwise.service.domain.outputs`).
 """
 
-from collections.abc import Iterable
-from hashlib import blake2b
 from typing import TypeAlias
 
 import msgspec
 
-from stopwise.errors import CorruptLogError
 from stopwise.service.domain.messages import CascadeSpec
 
 
@@ -104,70 +101,3 @@ def is_about(event: Event, cascade: int, number: int) -> bool:
             return (event.cascade, event.number) == (cascade, number)
         case _:
             return False
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode_one = msgspec.msgpack.Decoder(Event).decode
-decode = msgspec.msgpack.Decoder(list[Event]).decode  # the events of a payload
-
-
-def encode_one(event: Event) -> bytes:
-    """Return an event as bytes."""
-    return _encode(event)
-
-
-def decode_one(encoded: bytes) -> Event:
-    """Return the event of such bytes."""
-    return _decode_one(encoded)
-
-
-def joined(encoded: Iterable[bytes]) -> bytes:
-    """Return the payload of a block of encoded events.
-
-    Examples
-    --------
-    >>> retired = Retired(0, 1.0)
-    >>> decode(joined([encode_one(retired)])) == [retired]
-    True
-    """
-    return _encode([msgspec.Raw(one) for one in encoded])
-
-
-START = bytes(16)  # the digest before the first block
-
-
-class Block(msgspec.Struct, frozen=True):
-    """Events that were committed together; the first event of a log has position 1."""
-
-    base: int  # position of the first event in it
-    count: int
-    time: float  # when it was written, in seconds since 1970
-    digest: bytes  # of the log up to and including this block
-    payload: bytes  # the encoded events
-
-    @property
-    def end(self) -> int:
-        """Position of its last event."""
-        return self.base + self.count - 1
-
-
-def events_of(block: Block) -> list[Event]:
-    """Return the events of a block, or raise `CorruptLogError`: it is damaged."""
-    try:
-        found = decode(block.payload)
-    except msgspec.MsgspecError as error:
-        raise CorruptLogError(f"events {block.base} to {block.end}: {error}") from error
-    if len(found) != block.count:
-        raise CorruptLogError(f"the block at event {block.base} does not hold {block.count} events")
-    return found
-
-
-def chain_digest(before: bytes, payload: bytes) -> bytes:
-    """Return the digest of a log with digest ``before`` after ``payload`` was appended.
-
-    Examples
-    --------
-    >>> chain_digest(START, b"one").hex()
-    '428bea961709c1b41606d8c5622fd530'
-    """
-    return blake2b(before + payload, digest_size=16).digest()

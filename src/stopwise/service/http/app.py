@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 
+from stopwise.service.counters import OTHER
 from stopwise.service.domain import messages as m
 from stopwise.service.domain.errors import InvalidRequest, RequestError, Unavailable
 from stopwise.service.http.errors import CODES, HttpError, MethodNotAllowed, UnknownPath
@@ -25,7 +26,6 @@ from stopwise.service.http.request import (
 from stopwise.service.http.request_log import is_logged, log_request
 from stopwise.service.http.routes import ROUTES, Route
 from stopwise.service.http.schema import document
-from stopwise.service.metrics import OTHER
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
 

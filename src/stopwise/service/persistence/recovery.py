@@ -14,11 +14,12 @@ from functools import partial
 
 from stopwise.errors import CorruptLogError, StopwiseError, StoreError
 from stopwise.service.child_process import run_child
-from stopwise.service.domain.events import Block
 from stopwise.service.domain.state import State
+from stopwise.service.persistence.blocks import apply_blocks
+from stopwise.service.persistence.snapshots import restore_snapshot, take_snapshot
 from stopwise.service.persistence.stores.base import EventStore
+from stopwise.service.persistence.stores.opening import open_existing_store
 from stopwise.service.server_log import LOG
-from stopwise.service.tools.reading import existing
 
 ATTEMPTS = 5
 Progress = Callable[[int, int], object]
@@ -51,7 +52,7 @@ async def recover_state(
                     "restore a backup, or use the version that wrote the log"
                 )
             # In a thread: health checks are answered meanwhile.
-            await asyncio.to_thread(apply_all, state, blocks)
+            await asyncio.to_thread(apply_blocks, state, blocks)
             progress(state.position, end)
         if state.position >= end:
             first = await store.first() or state.position + 1
@@ -63,12 +64,6 @@ async def recover_state(
     )
 
 
-def apply_all(state: State, blocks: list[Block]) -> None:
-    """Apply the events of several blocks."""
-    for block in blocks:
-        state.apply(block)
-
-
 async def from_snapshot(
     store: EventStore,
     follows: Collection[str] | None = None,
@@ -76,7 +71,7 @@ async def from_snapshot(
     contains_failures: bool = False,
 ) -> State:
     """Return the state of the newest snapshot that belongs to this log; empty if none."""
-    restored = partial(State.restored, contains_failures=contains_failures)
+    restored = partial(restore_snapshot, contains_failures=contains_failures)
     for position in reversed(await store.snapshots()):
         snapshot = await store.snapshot(position)
         try:
@@ -105,11 +100,11 @@ async def _check(store: EventStore, state: State) -> None:
 
 async def write_snapshot(where: str, state: State | None = None) -> int:
     """Write a snapshot of a log or of the state at its end; return its position, 0 if others do."""
-    async with existing(where) as store:
+    async with open_existing_store(where) as store:
         if not await store.claim_snapshot():
             return 0
-        snapshot = (state or await recover_state(store)).snapshot()
-        State.restored(snapshot)  # it must be readable, since it replaces an older one that is
+        snapshot = take_snapshot(state or await recover_state(store))
+        restore_snapshot(snapshot)  # it must be readable, since it replaces an older one that is
         await store.save_snapshot(snapshot)
         return snapshot.position
 

@@ -7,8 +7,9 @@ from typing import Literal
 import msgspec
 
 from stopwise.errors import CorruptLogError
-from stopwise.service.domain.events import events_of
 from stopwise.service.domain.state import State
+from stopwise.service.persistence.blocks import apply_block, events_of
+from stopwise.service.persistence.snapshots import restore_snapshot, state_hash, take_snapshot
 from stopwise.service.persistence.stores.base import EventStore, Snapshot
 from stopwise.service.tools import reading
 from stopwise.service.tools.reading import Progress, no_progress
@@ -55,21 +56,21 @@ async def verify(store: EventStore, progress: Progress = no_progress) -> Verifie
         if block.end <= began:
             events_of(block)  # which must be readable; the state has them
         else:
-            state.apply(block)
+            apply_block(state, block)
             await compare()
         progress("checking", block.end, start.end)
     diverged = Counter({one.spec.name: one.divergences for one in state.order}) - before
-    applied, hash_ = start.end - began, state.hash()
+    applied, hash_ = start.end - began, state_hash(state)
     return Verified(start.first, start.end, applied, state, hash_, found, diverged, times)
 
 
 def _compared(snapshot: Snapshot, state: State, began: int) -> Compared:
-    stored, position = State.restored(snapshot), snapshot.position
+    stored, position = restore_snapshot(snapshot), snapshot.position
     if stored is None or position < began:
         return "not compared"
     if (position, snapshot.digest) != (state.position, state.log_digest):
         raise CorruptLogError(f"the snapshot at event {position} is not one of this log")
-    if stored.hash() != state.hash():
+    if state_hash(stored) != state_hash(state):
         raise CorruptLogError(f"the snapshot at event {position} is not the state after that event")
     return "equal"
 
@@ -101,14 +102,14 @@ async def compact(store: EventStore, planned: Plan, progress: Progress = no_prog
     """Delete the events of a plan; return the position of the snapshot that replaces them."""
     state, cut, first = planned.verified.state, planned.cut, planned.verified.first
     if max(await store.snapshots(), default=0) < cut:
-        await store.save_snapshot(state.snapshot())
+        await store.save_snapshot(take_snapshot(state))
     snapshot = await store.snapshot(max(await store.snapshots(), default=0))
-    stored = None if snapshot is None else State.restored(snapshot)
+    stored = None if snapshot is None else restore_snapshot(snapshot)
     if snapshot is not None and stored is not None and stored.position >= cut:
         async for block in reading.blocks_between(store, stored.position, state.position):
-            stored.apply(block)
+            apply_block(stored, block)
         # At a later position, a running service has written it.
-        if stored.position > state.position or stored.hash() == state.hash():
+        if stored.position > state.position or state_hash(stored) == state_hash(state):
             for upto in (*range(first + STEP, cut, STEP), cut):
                 await store.drop_before(upto)
                 progress("deleting", upto - first, cut - first)

@@ -16,11 +16,12 @@ from stopwise.logs.writer import LogWriter
 from stopwise.records import Failure, Round
 from stopwise.reporting.files import private_file
 from stopwise.service.domain import spec as specs
-from stopwise.service.domain.cascade import Learner
-from stopwise.service.domain.events import Created, Event, Labelled, Opened, Reported, events_of
+from stopwise.service.domain.cascade import ServedCascade
+from stopwise.service.domain.events import Created, Event, Labelled, Opened, Reported
 from stopwise.service.domain.ledger import LEARNED
 from stopwise.service.domain.outputs import decode_output
 from stopwise.service.domain.state import State
+from stopwise.service.persistence.blocks import events_of
 from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.tools import reading
@@ -52,7 +53,7 @@ class Exported(msgspec.Struct, frozen=True):
 async def export_rounds(
     store: EventStore,
     out: Path,
-    cascade: str | None,
+    name: str | None,
     contexts: Contexts,
     progress: Progress,
     *,
@@ -69,16 +70,16 @@ async def export_rounds(
     start = msgspec.structs.replace(
         await reading.start_of(store), end=state.position, digest=state.log_digest
     )
-    learner = reading.chosen(state, cascade)
-    ledger, arms, policy = learner.ledger, learner.cascade.names, learner.policy
+    cascade = reading.chosen(state, name)
+    ledger, arms, policy = cascade.ledger, cascade.arms.names, cascade.policy
     events = _events(store, start, progress, "reading outputs")
-    labels, as_json = await _survey(events, learner)
+    labels, as_json = await _survey(events, cascade)
     # How many numbers are known before the first arm, and after each but the last.
-    begin_with = specs.context_size(learner.spec)
+    begin_with = specs.context_size(cascade.spec)
     sees = [begin_with] * len(arms)
     if policy.features is not None and policy.features.sees is not None:
         sees[1:] = policy.features.sees
-    given = specs.context_names(learner.spec) or tuple(f"x{k}" for k in range(begin_with))
+    given = specs.context_names(cascade.spec) or tuple(f"x{k}" for k in range(begin_with))
     given += tuple(f"x{k}" for k in range(begin_with, sees[-1]))
     names = given if contexts == "plain" else ()
 
@@ -97,7 +98,7 @@ async def export_rounds(
         LogWriter(path, columns, names[: sees[0]], revealed, labels=bool(labels)) as writer,
     ):
         events = _events(store, start, progress, "exporting")
-        async for event, context, time in _ended(events, start.state, learner, complete_only):
+        async for event, context, time in _ended(events, start.state, cascade, complete_only):
             if context is None:
                 counts["lost"] += 1
                 continue
@@ -109,15 +110,15 @@ async def export_rounds(
             row = (ledger.id(k), time, numbers, outputs, outputs, stop, rule_stop)
             writer.write(Round(*row, failure=failure), shown(labels[k]) if k in labels else None)
             counts.update(written=1, labelled=k in labels, failed=early, complete=n == len(arms))
-    costs = (learner.cascade.costs * learner.cascade.tradeoff).tolist()
+    costs = (cascade.arms.costs * cascade.arms.tradeoff).tolist()
     return Exported(counts, as_json, costs, not names[: sees[0]])
 
 
-async def _survey(events: Events, learner: Learner) -> tuple[dict[int, bytes], bool]:
+async def _survey(events: Events, cascade: ServedCascade) -> tuple[dict[int, bytes], bool]:
     """Return labels, and whether outputs must be JSON."""
     labels, kinds = dict[int, bytes](), set[str]()
     async for event in events:
-        if isinstance(event, Created) or event.cascade != learner.index:
+        if isinstance(event, Created) or event.cascade != cascade.index:
             continue
         if isinstance(event, Reported):
             kinds.update(map(_kind, event.outputs))
@@ -137,10 +138,10 @@ def _kind(form: bytes) -> str:
 
 
 async def _ended(
-    events: Events, before: State, learner: Learner, complete_only: bool
+    events: Events, before: State, cascade: ServedCascade, complete_only: bool
 ) -> AsyncIterator[Ended]:
     """Yield the events that ended rounds, with context (None: compacted away) and time."""
-    index = learner.index
+    index = cascade.index
     begun: dict[int, tuple[Numbers | None, float]] = {}
     for one in before.order[index : index + 1]:  # rounds open where a compacted log begins
         waiting = one.ledger.open.items()
@@ -151,11 +152,11 @@ async def _ended(
                 continue
             contexts = np.frombuffer(event.contexts).reshape(event.count, -1)
             for k, context in enumerate(contexts, event.first):
-                if learner.ledger.status[learner.ledger.row(k)] == LEARNED:
+                if cascade.ledger.status[cascade.ledger.row(k)] == LEARNED:
                     begun[k] = context, event.time
         elif isinstance(event, Reported) and event.cascade == index and event.ended:
             if complete_only and event.number not in begun:
                 continue
             context, time = begun.pop(event.number, (None, 0.0))
-            context = np.frombuffer(event.context) if learner.staged else context
+            context = np.frombuffer(event.context) if cascade.staged else context
             yield event, context, time or event.time

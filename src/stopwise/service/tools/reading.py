@@ -1,52 +1,22 @@
-"""Open an event log that exists, and read its blocks."""
+"""Read the blocks of an event log, and check them."""
 
-import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import msgspec
 
 from stopwise.errors import CorruptLogError, InvalidParameterError
-from stopwise.service.domain.cascade import Learner
-from stopwise.service.domain.events import Block, chain_digest
+from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.state import State
-from stopwise.service.persistence.stores import open_store
+from stopwise.service.persistence.blocks import Block, chain_digest
+from stopwise.service.persistence.snapshots import restore_snapshot
 from stopwise.service.persistence.stores.base import EventStore
-from stopwise.service.persistence.stores.sqlite import SqliteStore
-from stopwise.service.settings import shown_store
 
 Progress = Callable[[str, int, int], object]  # stage, done, of
 
 
 def no_progress(stage: str, done: int, of: int) -> None:
     """Report nothing."""
-
-
-@asynccontextmanager
-async def existing(where: str) -> AsyncGenerator[EventStore, None]:
-    """Open the event log at an address, an SQLite file or ``postgresql://…``; never create one."""
-    store = open_store(where)
-    if isinstance(store, SqliteStore):
-        try:
-            with closing(sqlite3.connect(f"{store.path.as_uri()}?mode=rw", uri=True)) as sql:
-                sql.execute("SELECT 1 FROM block, snapshot LIMIT 0")
-        except sqlite3.Error as error:
-            raise InvalidParameterError(f"there is no event log at {where}: {error}") from None
-    elif not _has_tables(where):
-        raise InvalidParameterError(f"there is no event log in {shown_store(where)}")
-    try:
-        await store.open()
-        yield store
-    finally:
-        await store.close()
-
-
-def _has_tables(where: str) -> bool:
-    import psycopg  # installed: `open_store` needs it too
-
-    with suppress(psycopg.Error), psycopg.connect(where, connect_timeout=5) as connection:
-        return connection.execute("SELECT to_regclass('stopwise_log')").fetchone() != (None,)
-    return True  # `open` reports what is wrong
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -67,7 +37,7 @@ async def start_of(store: EventStore) -> Start:
     for position in await store.snapshots():
         snapshot = await store.snapshot(position)
         with suppress(CorruptLogError):  # `verify` reports a damaged snapshot
-            state = None if snapshot is None else State.restored(snapshot)
+            state = None if snapshot is None else restore_snapshot(snapshot)
             if state is not None and state.position >= first - 1:
                 return Start(state, first, end, digest)
     missing = "has no snapshot of the state before it that this version of Stopwise reads"
@@ -110,7 +80,7 @@ async def checked_blocks(store: EventStore, start: Start) -> AsyncIterator[Block
         raise
 
 
-def chosen(state: State, name: str | None) -> Learner:
+def chosen(state: State, name: str | None) -> ServedCascade:
     """Return a cascade by name, or the only one."""
     only = name is None and len(state.order) == 1
     found = state.order[0] if only else state.cascades.get(name or "")

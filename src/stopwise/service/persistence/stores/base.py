@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from stopwise.service.domain.events import START, Block
+from stopwise.service.persistence.blocks import START, Block
 
 FORMAT = 2  # of the tables; other formats are refused
 COLUMNS = "base, count, time, digest, payload"  # of a block

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from stopwise.errors import InvalidParameterError, StoreError, UnsupportedVersionError
-from stopwise.service.domain.events import START, Block
+from stopwise.service.persistence.blocks import START, Block
 from stopwise.service.persistence.stores.base import COLUMNS, FORMAT, EventStore, Snapshot
 from stopwise.service.settings import shown_store
 

@@ -25,7 +25,7 @@ from typing import IO, Any, ClassVar, TypeVar
 from msgspec.structs import astuple
 
 from stopwise.errors import CorruptLogError, StoreError, UnsupportedVersionError
-from stopwise.service.domain.events import START, Block
+from stopwise.service.persistence.blocks import START, Block
 from stopwise.service.persistence.stores.base import COLUMNS, FORMAT, EventStore, Snapshot
 
 T = TypeVar("T")

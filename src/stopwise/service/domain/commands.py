@@ -1,0 +1,138 @@
+"""Commands: what a request changes, as functions of the state and the time.
+
+A command checks the request first and raises `RequestError` before anything has changed. Then it
+changes the state, and returns the event (None: nothing has changed) and the answer.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from stopwise.policies.base import Policy
+from stopwise.service.domain import messages as m
+from stopwise.service.domain import spec as specs
+from stopwise.service.domain.cascade import ServedCascade
+from stopwise.service.domain.contexts import Contexts
+from stopwise.service.domain.errors import Conflict
+from stopwise.service.domain.events import Created, Event, Retired
+from stopwise.service.domain.outputs import KeptAnswer
+from stopwise.service.domain.state import State
+
+Applied: TypeAlias = tuple[Event | None, object]
+Command: TypeAlias = Callable[[State, float], Applied]
+
+
+def create_cascade(
+    state: State,
+    time: float,
+    spec: m.CascadeSpec,
+    policy: Policy,
+    *,
+    key: str | None,
+    digest: bytes,
+    max_cascades: int,
+    max_tables: int,
+) -> Applied:
+    """Create a cascade with the policy built for it; the answer also says whether it is new."""
+    known = state.repeats.find(key, digest)
+    existing = state.order[known.first] if known else state.cascades.get(spec.name)
+    if existing is not None and existing.spec == spec:
+        return None, (state.cascade(spec.name).view(), False)
+    if existing is not None:
+        raise Conflict(
+            f"another cascade is called {spec.name!r}. A cascade cannot be changed, since "
+            "what was learned belongs to its arms and costs: give the new one another name",
+            field="name",
+        )
+    if len(state.order) >= max_cascades:
+        raise Conflict(f"this service has {max_cascades:,} cascades at most")
+    policies = [policy, *(cascade.policy for cascade in state.order)]
+    if sum(map(specs.table_bytes, policies)) > max_tables << 20:
+        raise Conflict(
+            f"the tables of all cascades would take more than {max_tables:,} MB "
+            "(max_tables): use fewer features or arms",
+            field="features",
+        )
+    event = Created(spec, time, key)
+    cascade = ServedCascade(len(state.order), spec, time, policy)
+    view = cascade.view()  # before the change, since it might fail
+    state.created(event, cascade)
+    return event, (view, True)
+
+
+def retire_cascade(state: State, time: float, name: str) -> Applied:
+    """Retire a cascade: it takes no new rounds."""
+    cascade = state.cascade(name)
+    if cascade.status == "retired":
+        return None, cascade.view()
+    cascade.status = "retired"
+    return Retired(cascade.index, time), cascade.view()
+
+
+def open_rounds(
+    state: State,
+    time: float,
+    name: str,
+    contexts: Contexts,
+    *,
+    key: str | None,
+    digest: bytes,
+    evidence: bool,
+    complete: bool,
+) -> Applied:
+    """Open rounds; the answer has them, and whether they are new."""
+    event, answers = state.cascade(name).open(
+        contexts,
+        time,
+        state.position + 1,
+        key=key,
+        digest=digest,
+        evidence=evidence,
+        complete=complete,
+    )
+    return event, (answers, event is not None)
+
+
+def report_outputs(
+    state: State,
+    time: float,
+    name: str,
+    id_: str,
+    request: m.OutputsRequest,
+    answers: Sequence[KeptAnswer],
+) -> Applied:
+    """Add outputs of a round; ``answers`` are those behind them, where a label needs them."""
+    cascade = state.cascade(name)
+    return cascade.report(
+        cascade.ledger.number(id_),
+        request.outputs,
+        request.revealed,
+        request.final,
+        time,
+        state.position + 1,
+        answers,
+    )
+
+
+def label_round(
+    state: State,
+    time: float,
+    name: str,
+    number: int,
+    label: bytes,
+    context: bytes,
+    outputs: list[bytes],
+) -> Applied:
+    """Add the right answer of a round.
+
+    The answer has how many rounds are labelled, how many of the latest labels match no output, and
+    whether this label was there before.
+    """
+    cascade = state.cascade(name)
+    event = cascade.label(number, label, context, outputs, time)
+    labelled, unmatched = len(cascade.ledger.labels), cascade.counts.unmatched_labels
+    return event, (labelled, unmatched, event is None)
+
+
+def no_change(state: State, time: float) -> Applied:
+    """Change nothing: once it is answered, all before it is in the log, and the log was read."""
+    return None, None

@@ -1,0 +1,128 @@
+"""Counts of one cascade that the dashboard and the metrics show, over time and in total."""
+
+from collections.abc import Iterable
+from itertools import zip_longest
+
+import msgspec
+
+from stopwise.records import Change
+
+MAX_BUCKETS = 240  # of `Counts`
+DAY = 86_400.0  # seconds
+FIRST_WIDTH = 10.0  # seconds that each of them lasts at first
+
+
+class Counts(msgspec.Struct):
+    """Counts of rounds by time, and of disagreements, in memory that does not grow.
+
+    Time is cut into buckets of equal width. When there are too many, neighbours are joined and the
+    width doubles: a day of minutes becomes a month of hours.
+
+    Examples
+    --------
+    >>> counts = Counts.blank(n_arms=2)
+    >>> counts.opened(1000.0, [0, 1, 1])
+    >>> counts.opened(1015.0, [0])
+    >>> counts.stops, counts.stops_total
+    ([[1, 2], [1, 0]], [2, 2])
+    """
+
+    width: float  # seconds that a bucket lasts
+    start: float  # of the first one, in seconds since 1970
+    stops: list[list[int]]  # for every bucket: rounds that stopped at each arm
+    stops_total: list[int]
+    seen_total: list[int]  # for every pair of arms: rounds in which both answered
+    differed_total: list[int]  # of these: rounds in which they disagreed
+    outputs_total: int = 0  # rounds that were learned from
+    labels_total: int = 0
+    changes_total: int = 0  # noticed in how often a pair disagrees
+    changes: list[tuple[float, Change]] = []  # the latest, with the time
+    # Of the rounds in `stops` and `stops_total` those that stopped there because a stage failed.
+    early: list[list[int]] = []
+    early_total: list[int] = []
+    day: float = 0.0  # when the newest day (UTC) with an opened round began
+    opened_total: int = 0  # rounds opened on that day, whatever became of them
+    unmatched_labels: int = 0  # the latest labels in a row that no arm's output equals
+
+    @staticmethod
+    def blank(n_arms: int) -> "Counts":
+        """Return empty counts."""
+        pairs = n_arms * (n_arms - 1) // 2
+        counts = Counts(FIRST_WIDTH, 0.0, [], [0] * n_arms, [0] * pairs, [0] * pairs)
+        counts.early_total = [0] * n_arms
+        return counts
+
+    def opened(self, time: float, stops: Iterable[int], *, early: bool = False) -> None:
+        """Count rounds that stop at these arms, or did so ``early`` since a stage failed."""
+        self._reach(time)
+        index = self._index(time)
+        for stop in stops:
+            self.stops[index][stop] += 1
+            self.stops_total[stop] += 1
+            if early:
+                self.early[index][stop] += 1
+                self.early_total[stop] += 1
+
+    def began(self, time: float, count: int) -> None:
+        """Count rounds that were opened, of which some may never stop anywhere."""
+        day = time - time % DAY
+        # Clocks of several machines may differ at midnight; one that was days ahead was wrong.
+        if day > self.day or day < self.day - DAY:
+            self.day, self.opened_total = day, 0
+        self.opened_total += count
+
+    def opened_on(self, day: float) -> int:
+        """Return how many rounds were opened on a day, the newest one or later.
+
+        If the clock was set back, rounds of the day that it had before count as well.
+        """
+        return self.opened_total if self.day >= day else 0
+
+    def labelled(self, *, matched: bool) -> None:
+        """Count a label, by whether it equals the output of an arm."""
+        self.labels_total += 1
+        self.unmatched_labels = 0 if matched else self.unmatched_labels + 1
+
+    def learned(self, outputs: list[bytes]) -> None:
+        """Count a round that was learned from, by the outputs of its arms."""
+        self.outputs_total += 1
+        n_arms = len(self.stops_total)
+        for j in range(1, len(outputs)):
+            for i in range(j):
+                pair = i * (2 * n_arms - i - 1) // 2 + (j - i - 1)
+                self.seen_total[pair] += 1
+                self.differed_total[pair] += outputs[i] != outputs[j]
+
+    def _index(self, time: float) -> int:
+        """Return the index of the bucket of a time, which may be beyond the last one.
+
+        Times before the first bucket belong to it: clocks of several machines differ a little,
+        and a clock may be set back.
+        """
+        return max(0, int((time - self.start) // self.width))
+
+    def _reach(self, time: float) -> None:
+        """Extend the window to a time, with wider buckets where there would be too many."""
+        if not self.stops:
+            self.start = time - time % self.width
+        while self._index(time) >= MAX_BUCKETS:
+            self._join_neighbours()
+        while len(self.stops) <= self._index(time):
+            self.stops.append(self._empty())
+            self.early.append(self._empty())
+
+    def _join_neighbours(self) -> None:
+        """Make every bucket twice as wide."""
+        self.stops = self._joined(self.stops)
+        self.early = self._joined(self.early)
+        self.width *= 2
+
+    def _joined(self, buckets: list[list[int]]) -> list[list[int]]:
+        joined: list[list[int]] = []
+        for first, second in zip_longest(buckets[::2], buckets[1::2]):
+            other = self._empty() if second is None else second
+            joined.append([a + b for a, b in zip(first, other, strict=True)])
+        return joined
+
+    def _empty(self) -> list[int]:
+        return [0] * len(self.stops_total)

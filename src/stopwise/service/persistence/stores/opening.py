@@ -1,0 +1,55 @@
+"""Open the store of an event log, by its address."""
+
+import re
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing, suppress
+
+from stopwise.errors import InvalidParameterError, MissingPackageError
+from stopwise.service.persistence.stores.base import EventStore
+from stopwise.service.persistence.stores.sqlite import SqliteStore
+from stopwise.service.settings import shown_store
+
+
+def open_store(where: str) -> EventStore:
+    """Return the store at ``postgresql://…`` or at the path of an SQLite file, not opened yet."""
+    if not where.startswith(("postgresql://", "postgres://")):
+        if "://" in where or re.search(r"\b(password|host|dbname|user)\s*=", where):
+            # The message does not repeat it: it may contain a password.
+            raise InvalidParameterError(
+                "the store is neither the path of an SQLite file nor an address of PostgreSQL: "
+                "write postgresql://user@host/database"
+            )
+        return SqliteStore(where)
+    try:
+        from stopwise.service.persistence.stores.postgres import PostgresStore
+    except ImportError as error:
+        raise MissingPackageError.of("a log in PostgreSQL", "psycopg", "postgres") from error
+    return PostgresStore(where)
+
+
+@asynccontextmanager
+async def open_existing_store(where: str) -> AsyncGenerator[EventStore, None]:
+    """Open the event log at an address, an SQLite file or ``postgresql://…``; never create one."""
+    store = open_store(where)
+    if isinstance(store, SqliteStore):
+        try:
+            with closing(sqlite3.connect(f"{store.path.as_uri()}?mode=rw", uri=True)) as sql:
+                sql.execute("SELECT 1 FROM block, snapshot LIMIT 0")
+        except sqlite3.Error as error:
+            raise InvalidParameterError(f"there is no event log at {where}: {error}") from None
+    elif not _has_tables(where):
+        raise InvalidParameterError(f"there is no event log in {shown_store(where)}")
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+def _has_tables(where: str) -> bool:
+    import psycopg  # installed: `open_store` needs it too
+
+    with suppress(psycopg.Error), psycopg.connect(where, connect_timeout=5) as connection:
+        return connection.execute("SELECT to_regclass('stopwise_log')").fetchone() != (None,)
+    return True  # `open` reports what is wrong
