@@ -1,4 +1,4 @@
-"""Replaying a log of a hundred tenants: the same bytes by every engine; two cores against one."""
+"""Replaying a log of a hundred tenants: the same bytes by every executor; two cores against one."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def write_tenants(path: Path, rounds: int) -> None:
 
 
 WAYS: dict[str, dict[str, Any]] = {
-    "threads, 1": {"engine": "threads", "jobs": 1},
-    "threads, 2": {"engine": "threads", "jobs": 2},
-    "Dask, 1 worker": {"engine": "dask", "jobs": 1},
-    "Dask, 2 workers": {"engine": "dask", "jobs": 2},
-    f"Dask, {WORKERS} workers": {"engine": "dask", "jobs": WORKERS},
-    f"Dask, {WORKERS} workers, one killed": {"engine": "dask", "jobs": WORKERS, "kill": True},
+    "threads, 1": {"executor": "threads", "jobs": 1},
+    "threads, 2": {"executor": "threads", "jobs": 2},
+    "Dask, 1 worker": {"executor": "dask", "jobs": 1},
+    "Dask, 2 workers": {"executor": "dask", "jobs": 2},
+    f"Dask, {WORKERS} workers": {"executor": "dask", "jobs": WORKERS},
+    f"Dask, {WORKERS} workers, one killed": {"executor": "dask", "jobs": WORKERS, "kill": True},
 }
 
 

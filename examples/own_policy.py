@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import stopwise as sw
+from stopwise.executors import make_executor
 from stopwise.research import (
     EnvironmentSpec,
     ExperimentSpec,
@@ -30,7 +31,6 @@ from stopwise.research import (
     paired_difference,
     run_campaign,
 )
-from stopwise.research.experiments.engines import make_engine
 
 
 class EpsilonGreedy(sw.Policy):
@@ -101,9 +101,9 @@ def play(rounds: int, runs: int, jobs: int) -> Results:
     with (
         tempfile.TemporaryDirectory() as folder,
         RunStore(Path(folder, "runs.db")) as store,
-        make_engine(jobs=jobs) as engine,
+        make_executor(jobs=jobs) as executor,
     ):
-        run_campaign([(spec, range(runs)) for spec in specs.values()], store, engine)
+        run_campaign([(spec, range(runs)) for spec in specs.values()], store, executor)
         return {label: store.get(spec) for label, spec in specs.items()}
 
 

@@ -115,7 +115,7 @@ class UnknownEnvironmentError(_UnknownNameError):
     """No environment is registered under this name; the message lists those that are."""
 
 
-class EngineError(StopwiseError):
+class ExecutorError(StopwiseError):
     """A Dask cluster failed or did not answer."""
 
 

@@ -200,7 +200,7 @@ def test_tenants_and_a_target_are_in_the_words_and_in_the_file(
         (("--by", "ward"), "no column 'ward'"),
         (("--cost-weights", "1,x"), "'x'; write numbers as in 0.01,0.24"),
         (("--cost-weights", "0"), "weights must be"),
-        (("--by", "label", "--address", "127.0.0.1:1"), "is for the engine 'dask'"),
+        (("--by", "label", "--address", "127.0.0.1:1"), "is for the executor 'dask'"),
     ],
 )
 def test_wrong_grids_are_refused(

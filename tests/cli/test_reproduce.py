@@ -31,10 +31,10 @@ def test_the_list_has_every_table_and_figure(stopwise: Run) -> None:
     ("words", "says"),
     [
         (["--only", "tabel1"], "table1"),
-        (["--address", "10.0.0.5:8786"], "engine 'dask'"),
+        (["--address", "10.0.0.5:8786"], "executor 'dask'"),
         (["--jobs", "0"], "--jobs"),
         (["--seed", "-1"], "--seed"),
-        (["--engine", "spark"], "threads"),
+        (["--executor", "spark"], "threads"),
     ],
 )
 def test_usage_errors(stopwise: Run, tmp_path: Path, words: list[str], says: str) -> None:

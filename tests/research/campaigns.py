@@ -5,15 +5,17 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 import numpy as np
 
-from stopwise.research.experiments.engines import Result, Task, Threads
+from stopwise.executors import Arguments, ThreadExecutor
+from stopwise.research.experiments.campaign import Result, Task
 from stopwise.research.experiments.runs import Trace, execute
 from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
 
+T = TypeVar("T")
 Runs: TypeAlias = dict[tuple[str, int], Trace]
 
 ARMS = {"arms": [[1, 0, 0], [4, 1, 0], [6, 2, 1]], "label": [8, 3, 0]}
@@ -28,16 +30,16 @@ CAMPAIGN = [(spec, SEEDS) for spec in SPECS]
 TASKS: list[Task] = [(spec, (seed,)) for spec in SPECS for seed in SEEDS]
 
 
-class Journal(Threads):
+class Journal(ThreadExecutor):
     """Notes which tasks it was given; one thread, so that they are done in order."""
 
     def __init__(self) -> None:
         super().__init__(jobs=1)
         self.given: list[Task] = []
 
-    def run(self, tasks: Iterable[Task]) -> Generator[Result, None, None]:
-        self.given = list(tasks)
-        return super().run(self.given)
+    def run(self, work: Callable[..., T], tasks: Iterable[Arguments]) -> Generator[T, None, None]:
+        self.given = cast("list[Task]", list(tasks))
+        return super().run(work, self.given)
 
     @property
     def runs(self) -> list[tuple[str, int]]:
@@ -68,7 +70,7 @@ def done(results: Iterable[Result]) -> Runs:
 
 @lru_cache(maxsize=1)
 def expected() -> Runs:
-    """Return what every engine must come to."""
+    """Return what every executor must come to."""
     return by_name(execute(spec, seed) for spec in SPECS for seed in SEEDS)
 
 

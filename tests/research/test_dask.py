@@ -13,9 +13,10 @@ import distributed
 import pytest
 
 import stopwise as sw
-from stopwise.errors import EngineError
+from stopwise.errors import ExecutorError
+from stopwise.executors import DaskExecutor
 from stopwise.logs import parts
-from stopwise.research.experiments.engines import Dask
+from stopwise.research.experiments.campaign import run_task
 from tests.cli.conftest import rounds
 from tests.research.campaigns import TASKS, done, expected, python, same, wait_until
 from tests.unit.logs.test_log import save
@@ -72,7 +73,7 @@ def replay_by_tenants(
             left.append(of - done)
             os.kill(victim, signal.SIGKILL)
 
-    found = sw.replay(log, cascade, engine="dask", address=address, progress=progress, **given)
+    found = sw.replay(log, cascade, executor="dask", address=address, progress=progress, **given)
     assert left[0] > 2
     assert found.to_json() == expected
 
@@ -82,9 +83,12 @@ def test_the_work_of_a_killed_worker_is_done_by_another_and_a_lost_cluster_is_na
 ) -> None:
     address, pids = cluster
     replay_by_tenants(address, pids["a"], tmp_path, monkeypatch)
-    with Dask(address) as engine, distributed.Client(address, set_as_default=False) as onlooker:
+    with (
+        DaskExecutor(address) as executor,
+        distributed.Client(address, set_as_default=False) as onlooker,
+    ):
         wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 2)  # of three
-        results = engine.run(TASKS)
+        results = executor.run(run_task, TASKS)
         found = done([next(results)])
 
         def holders() -> list[str]:  # workers with results that nobody has fetched yet
@@ -97,17 +101,17 @@ def test_the_work_of_a_killed_worker_is_done_by_another_and_a_lost_cluster_is_na
         wait_until(lambda: len(onlooker.scheduler_info()["workers"]) == 1)
         found |= done(results)
         assert same(found, expected())
-        results = engine.run(TASKS)
+        results = executor.run(run_task, TASKS)
         next(results)
         os.kill(pids["scheduler"], signal.SIGKILL)
-        with pytest.raises(EngineError, match=r"failed \(\w+: .*Start the same command"):
+        with pytest.raises(ExecutorError, match=r"failed \(\w+: .*Start the same command"):
             done(results)
 
 
 @pytest.mark.slow
 def test_a_cluster_made_here_gives_the_same_numbers() -> None:
-    with Dask(jobs=1) as engine:
-        found = done(engine.run(TASKS[:3])) | done(engine.run(TASKS[20:23]))
+    with DaskExecutor(jobs=1) as executor:
+        found = done(executor.run(run_task, TASKS[:3])) | done(executor.run(run_task, TASKS[20:23]))
     assert len(found) == 6
     assert all(trace.agrees(expected()[name]) for name, trace in found.items())
 
@@ -115,7 +119,7 @@ def test_a_cluster_made_here_gives_the_same_numbers() -> None:
 def test_a_scheduler_that_does_not_answer_is_named() -> None:
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "500ms"}),
-        Dask("tcp://127.0.0.1:1") as engine,
-        pytest.raises(EngineError, match=r"tcp://127\.0\.0\.1:1"),
+        DaskExecutor("tcp://127.0.0.1:1") as executor,
+        pytest.raises(ExecutorError, match=r"tcp://127\.0\.0\.1:1"),
     ):
-        next(engine.run(TASKS))
+        next(executor.run(run_task, TASKS))

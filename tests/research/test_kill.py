@@ -27,7 +27,7 @@ SCRIPT = """
 import concurrent.futures, json, sys
 import msgspec
 from stopwise.research.experiments.campaign import run_campaign
-from stopwise.research.experiments.engines import make_engine
+from stopwise.executors import make_executor
 from stopwise.research.experiments.spec import ExperimentSpec
 from stopwise.research.experiments.store import RunStore
 
@@ -41,10 +41,10 @@ def progress(stage, done, of):
 
 experiments = [(msgspec.json.decode(text, type=ExperimentSpec), range(n_seeds)) for text in specs]
 submitted = []
-with RunStore(path) as store, make_engine(jobs=2) as engine:
-    submit = engine._submit
-    engine._submit = lambda *task: submitted.append(submit(*task)) or submitted[-1]
-    run_campaign(experiments, store, engine, progress)
+with RunStore(path) as store, make_executor(jobs=2) as executor:
+    submit = executor._submit
+    executor._submit = lambda *task: submitted.append(submit(*task)) or submitted[-1]
+    run_campaign(experiments, store, executor, progress)
 """
 
 

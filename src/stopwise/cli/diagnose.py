@@ -72,7 +72,7 @@ def diagnose(
             degree=degree,
             seed=read.seed,
             by=read.by,
-            engine=read.engine,
+            executor=read.executor,
             jobs=read.jobs,
             address=read.address,
             progress=progress,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stopwise.cli.reproduce import Address, Engine, Jobs, command_line
+from stopwise.cli.reproduce import Address, ExecutorName, Jobs, command_line
 
 if TYPE_CHECKING:
     from stopwise.cascade import Cascade
@@ -74,7 +74,7 @@ class LogOptions:
     ] = None
     normalise_answers: Annotated[bool, typer.Option("--normalise-answers", help=NORMALISE)] = False
     by: Annotated[str | None, typer.Option(metavar="COLUMN", help=BY)] = None
-    engine: Engine = "threads"
+    executor: ExecutorName = "threads"
     jobs: Jobs = None
     address: Address = None
     out: Annotated[

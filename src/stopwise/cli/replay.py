@@ -130,7 +130,7 @@ def replay(
             weights=numbers_of(cost_weights, "--cost-weights"),
             target_error=target_error,
             budget=budget,
-            engine=read.engine,
+            executor=read.executor,
             jobs=read.jobs,
             address=read.address,
             progress=progress,

@@ -11,7 +11,7 @@ Jobs: TypeAlias = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="How many at once.", show_default="one per core"),
 ]
-Engine: TypeAlias = Annotated[
+ExecutorName: TypeAlias = Annotated[
     Literal["threads", "dask"],
     typer.Option(help="Where: threads of this process, or a Dask cluster."),
 ]
@@ -36,7 +36,7 @@ def reproduce(
         Path, typer.Option(metavar="DIR", help="Folder for the runs and the report.")
     ] = Path("reproduction"),
     jobs: Jobs = None,
-    engine: Engine = "threads",
+    executor: ExecutorName = "threads",
     address: Address = None,
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Seed of the first repetition.")
@@ -76,7 +76,7 @@ def reproduce(
             out,
             quick=quick,
             only=names,
-            engine=engine,
+            executor=executor,
             jobs=jobs,
             address=address,
             seed=seed,

@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 
 from stopwise.errors import InvalidParameterError
+from stopwise.executors import Executor
 from stopwise.logs.cells import RowBatch
 from stopwise.logs.chunk import Chunk, Ints, make_chunk
 from stopwise.logs.log import Log
 from stopwise.records import Progress, no_progress
-from stopwise.research.experiments.engines import Engine
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -68,7 +68,7 @@ class Part(Log):
 
 
 def spread(
-    workers: Engine,
+    executor: Executor,
     log: Log,
     by: str | None,
     work: Sequence[Callable[[Log, Progress], T]],
@@ -84,8 +84,8 @@ def spread(
     tasks: list[tuple[Any, ...]] = [(log, by, [""], [one]) for one in work]
     if by is not None:
         sizes = Part.sizes(log, by, progress)
-        tasks = [(log, by, some, work) for some in grouped(sizes, workers.workers())]
-    with closing(workers.run(tasks, _do)) as results:
+        tasks = [(log, by, some, work) for some in grouped(sizes, executor.workers())]
+    with closing(executor.run(_do, tasks)) as results:
         for done, result in enumerate(results, 1):
             yield from result
             progress(stage, done, len(tasks))

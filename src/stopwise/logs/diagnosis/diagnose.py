@@ -8,6 +8,7 @@ import numpy as np
 from stopwise import checks
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.executors import make_executor
 from stopwise.logs.chunk import Ints
 from stopwise.logs.diagnosis import plug_in
 from stopwise.logs.diagnosis.amounts import in_unit
@@ -31,7 +32,6 @@ from stopwise.logs.units import error_cost, unit_in_words
 from stopwise.logs.vocabulary import Vocabulary
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.intervals import wilson
-from stopwise.research.experiments.engines import make_engine
 
 LEAST_ROWS = 50
 DRAWS = 200
@@ -51,7 +51,7 @@ def diagnose(
     sample: int = 200_000,
     seed: int = 0,
     by: str | None = None,
-    engine: str = "threads",
+    executor: str = "threads",
     jobs: int | None = None,
     address: str | None = None,
     progress: Progress = no_progress,
@@ -72,8 +72,8 @@ def diagnose(
         Of the choice of rows. The same log and seed give the same diagnosis.
     by : str, optional
         A column: the rows with each of its values are diagnosed alone too.
-    engine, jobs, address
-        Where that is done (see `make_engine`). Every worker reads the log itself.
+    executor, jobs, address
+        Where that is done (see `make_executor`). Every worker reads the log itself.
     progress : callable, optional
         Called as ``progress(stage, done, of)``.
 
@@ -177,7 +177,7 @@ def diagnose(
     if by is None:
         return diagnosis
     work = [partial(_tenant, cascade, degree, sample, seed)]
-    with make_engine(engine, jobs, address) as workers:
+    with make_executor(executor, jobs, address) as workers:
         parts = dict(spread(workers, log, by, work, "diagnosing", progress))
     tenants = [msgspec.structs.replace(parts[name], name=name) for name in sorted(parts)]
     tenants.sort(key=lambda one: -one.saving.per_round.value if one.saving else np.inf)

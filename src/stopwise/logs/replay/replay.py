@@ -8,6 +8,7 @@ from pathlib import Path
 from stopwise.cascade import Cascade
 from stopwise.checks import real
 from stopwise.errors import InvalidParameterError
+from stopwise.executors import make_executor
 from stopwise.logs.log import Log
 from stopwise.logs.parts import spread
 from stopwise.logs.replay.candidates import (
@@ -24,7 +25,6 @@ from stopwise.logs.replay.tally import Tally
 from stopwise.policies.base import CHUNK
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.files import write_files
-from stopwise.research.experiments.engines import make_engine
 
 CANDIDATES = ("uss-laplace", "uss-anchor", "uss-pd")
 
@@ -42,7 +42,7 @@ def replay(
     weights: Sequence[float] = (),
     target_error: float | None = None,
     budget: float | None = None,
-    engine: str = "threads",
+    executor: str = "threads",
     jobs: int | None = None,
     address: str | None = None,
     progress: Progress = no_progress,
@@ -82,8 +82,8 @@ def replay(
     target_error, budget : float, optional
         Recommend only what is wrong at most so often, or costs at most so much a round on average,
         in the unit of the cascade's ``costs``: of `Cascade.from_prices`, in the currency.
-    engine, jobs, address
-        Where tenants or weights are replayed (see `make_engine`). Every worker reads the log
+    executor, jobs, address
+        Where tenants or weights are replayed (see `make_executor`). Every worker reads the log
         itself; the numbers are the same.
     progress : callable
         Called as ``progress(stage, done, of)``.
@@ -126,7 +126,7 @@ def replay(
     if by is None and len(weights) == 1:
         found[""] = play(range(1), cascade, cascades, *given, chunk_rows, log, progress)
     else:
-        with make_engine(engine, jobs, address) as workers:
+        with make_executor(executor, jobs, address) as workers:
             n = 1 if by else min(workers.workers(), len(weights))  # tasks that share the weights
             shares = (range(k, len(weights), n) for k in range(n))
             work = [partial(play, share, cascade, cascades, *given, chunk_rows) for share in shares]

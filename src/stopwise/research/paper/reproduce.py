@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stopwise.errors import InvalidParameterError, MissingPackageError, PersistenceError
+from stopwise.executors import make_executor
 from stopwise.records import Progress, no_progress
 from stopwise.reporting.wording import duration, plural
 from stopwise.research.experiments.campaign import run_campaign
-from stopwise.research.experiments.engines import make_engine
 from stopwise.research.experiments.spec import ExperimentSpec
 from stopwise.research.experiments.store import RunStore
 from stopwise.research.experiments.summary import What, curves
@@ -48,7 +48,7 @@ def reproduce(
     *,
     quick: bool = False,
     only: Sequence[str] = (),
-    engine: str = "threads",
+    executor: str = "threads",
     jobs: int | None = None,
     address: str | None = None,
     seed: int = 0,
@@ -62,8 +62,8 @@ def reproduce(
 
     Runs of all calls are stored in ``out``; figures, numbers and the report are those of the last.
     With ``quick`` growth is not judged, and many other claims stay undecided. ``only`` has names
-    from ``EXHIBITS``; ``engine``, ``jobs`` and ``address`` are those of `make_engine`; ``seed`` is
-    that of the first repetition, which the others follow; ``command`` is how the report says to
+    from ``EXHIBITS``; ``executor``, ``jobs`` and ``address`` are those of `make_executor`; ``seed``
+    is that of the first repetition, which the others follow; ``command`` is how the report says to
     repeat this.
     """
     if unknown := [name for name in only if name not in EXHIBITS]:
@@ -72,7 +72,7 @@ def reproduce(
         )
     if missing := [name for name in ("jinja2", "matplotlib", "pyarrow") if find_spec(name) is None]:
         raise MissingPackageError.of("the report", " and ".join(missing), "paper")
-    workers = make_engine(engine, jobs, address)
+    workers = make_executor(executor, jobs, address)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -99,7 +99,7 @@ def reproduce(
         sections=tuple(exhibit.build(evidence[exhibit.name]) for exhibit in chosen),
         choices=choices.CHOICES,
         settings=tuple((s.name, s.explanation) for s in SETTINGS),
-        provenance=provenance(started, seconds, f"{seed} to {last}", engine, workers.jobs),
+        provenance=provenance(started, seconds, f"{seed} to {last}", executor, workers.jobs),
         scale=QUICK_SCALE if quick else FULL_SCALE,
         quick=quick,
     )
@@ -107,7 +107,7 @@ def reproduce(
     return report
 
 
-def provenance(started: datetime, seconds: float, seeds: str, engine: str, jobs: int) -> Facts:
+def provenance(started: datetime, seconds: float, seeds: str, executor: str, jobs: int) -> Facts:
     """Return where numbers come from: the machine, the versions, the seeds. Never who ran it."""
     packages = [f"{name} {version(name)}" for name in ("numpy", "matplotlib")]
     system = f"{platform.system()} {platform.machine()}"
@@ -116,7 +116,7 @@ def provenance(started: datetime, seconds: float, seeds: str, engine: str, jobs:
         ("Started", f"{started.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
         ("Took", f"{duration(seconds)}, not counting runs stored before"),
         ("Seeds", seeds),
-        ("Engine", f"{engine}, {jobs} at a time"),
+        ("Executor", f"{executor}, {jobs} at a time"),
         ("System", f"{system}, {plural(os.cpu_count() or 1, 'core')}, {python}"),
         ("Versions", ", ".join([f"stopwise {__version__}", *packages])),
     )

@@ -12,10 +12,10 @@ import pytest
 
 import stopwise as sw
 from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.executors import ThreadExecutor
 from stopwise.logs import parts
 from stopwise.logs.parts import Part, grouped, spread
 from stopwise.reporting.intervals import Estimate
-from stopwise.research.experiments.engines import Threads
 from tests.cli.conftest import ARMS, rounds
 from tests.unit.logs.test_log import save as save_lists
 
@@ -289,8 +289,8 @@ def test_many_parts_share_a_task_and_large_ones_have_their_own() -> None:
 
 def test_closing_early_drops_the_work_under_way(tmp_path: Path) -> None:
     log = sw.Log(save(tmp_path / "log.csv", table(300)))
-    with Threads(jobs=1) as engine:
-        results = spread(engine, log, None, [_name, _endless], "working")
+    with ThreadExecutor(jobs=1) as executor:
+        results = spread(executor, log, None, [_name, _endless], "working")
         assert next(results) == ("", "log.csv")
         assert BEGUN.wait(60)
         results.close()

@@ -1,4 +1,4 @@
-"""Engines: the numbers of `execute`, no more work ahead than needed, and mistakes named."""
+"""Executors: the numbers of `execute`, no more work ahead than needed, and mistakes named."""
 
 import os
 import sys
@@ -11,24 +11,25 @@ import pytest
 
 import stopwise as sw
 from stopwise.errors import InvalidParameterError, MissingPackageError
-from stopwise.research.experiments.engines import AHEAD, Dask, Task, Threads, make_engine
+from stopwise.executors import AHEAD, DaskExecutor, ThreadExecutor, make_executor
+from stopwise.research.experiments.campaign import Task, run_task
 from stopwise.research.experiments.spec import ExperimentSpec, PolicySpec
 from tests.research.campaigns import SPECS, TASKS, done, expected, same, wait_until
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Threads]:
+def executor() -> Iterator[ThreadExecutor]:
     before = threading.active_count()
-    with Threads(jobs=2) as engine:
-        yield engine
+    with ThreadExecutor(jobs=2) as executor:
+        yield executor
     assert threading.active_count() == before
 
 
-def test_the_numbers_do_not_depend_on_the_threads(engine: Threads) -> None:
-    assert same(done(engine.run(TASKS)), expected())
+def test_the_numbers_do_not_depend_on_the_threads(executor: ThreadExecutor) -> None:
+    assert same(done(executor.run(run_task, TASKS)), expected())
 
 
-def test_tasks_are_taken_as_workers_need_them(engine: Threads) -> None:
+def test_tasks_are_taken_as_workers_need_them(executor: ThreadExecutor) -> None:
     taken: list[int] = []
 
     def endless() -> Iterator[Task]:
@@ -36,10 +37,10 @@ def test_tasks_are_taken_as_workers_need_them(engine: Threads) -> None:
             taken.append(seed)
             yield SPECS[0], (seed,)
 
-    results = engine.run(endless())
+    results = executor.run(run_task, endless())
     for _ in range(10):
         next(results)
-    assert len(taken) <= 10 + AHEAD * engine.jobs
+    assert len(taken) <= 10 + AHEAD * executor.jobs
     results.close()
 
 
@@ -61,40 +62,40 @@ def test_closing_drops_the_runs_under_way_and_those_that_have_not_begun(
 
     monkeypatch.setitem(sw.POLICIES, "endless", Endless)
     endless = ExperimentSpec(SPECS[0].environment, PolicySpec("endless"), rounds=2)
-    engine = Threads(jobs=1)
-    results = engine.run([*TASKS[:1], (endless, (0,)), (endless, (1,))])
+    executor = ThreadExecutor(jobs=1)
+    results = executor.run(run_task, [*TASKS[:1], (endless, (0,)), (endless, (1,))])
     next(results)
     wait_until(lambda: bool(begun))
-    engine.close()
+    executor.close()
     assert dropped.is_set()
     assert len(begun) == 1
     results.close()
     with pytest.raises(RuntimeError, match="after shutdown"):
-        next(engine.run(TASKS))
+        next(executor.run(run_task, TASKS))
 
 
-def test_engines_have_names() -> None:
-    for name, kind in (("threads", Threads), ("dask", Dask)):
-        with make_engine(name, jobs=5) as made:  # never used
+def test_executors_have_names() -> None:
+    for name, kind in (("threads", ThreadExecutor), ("dask", DaskExecutor)):
+        with make_executor(name, jobs=5) as made:  # never used
             assert isinstance(made, kind)
             assert made.jobs == 5
-    assert make_engine().jobs == len(os.sched_getaffinity(0))
+    assert make_executor().jobs == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"name": "spark"}, "there are threads, dask"),
-        ({"address": "tcp://127.0.0.1:1"}, "is for the engine 'dask'"),
+        ({"address": "tcp://127.0.0.1:1"}, "is for the executor 'dask'"),
         ({"jobs": 0}, "jobs must be"),
     ],
 )
-def test_wrong_engines_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_wrong_executors_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
-        make_engine(**arguments)
+        make_executor(**arguments)
 
 
 def test_without_the_package_dask_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)  # how Python notes that there is none
     with pytest.raises(MissingPackageError, match=r"pip install .*\[dask\]'"):
-        make_engine("dask")
+        make_executor("dask")

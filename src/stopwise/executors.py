@@ -1,4 +1,4 @@
-"""Where runs are done: in threads, or on a Dask cluster. The numbers are the same."""
+"""Executors: run tasks in threads or on a Dask cluster. The numbers are the same."""
 
 import os
 from abc import ABC, abstractmethod
@@ -7,53 +7,48 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPo
 from importlib import import_module
 from itertools import islice
 from threading import Event
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 from stopwise.checks import integer
-from stopwise.errors import EngineError, InvalidParameterError, MissingPackageError
-from stopwise.research.experiments.runs import Trace, execute
-from stopwise.research.experiments.spec import ExperimentSpec
+from stopwise.errors import ExecutorError, InvalidParameterError, MissingPackageError
 
-Task: TypeAlias = tuple[ExperimentSpec, tuple[int, ...]]
-Result: TypeAlias = tuple[ExperimentSpec, list[Trace]]
+T = TypeVar("T")
 Arguments: TypeAlias = tuple[Any, ...]
 
-# Tasks handed out ahead, per worker: enough that none waits for the next, few enough that finished
-# runs which are not yet stored never fill the memory (heuristic).
+# Tasks submitted ahead, per worker: enough that no worker is idle, few enough that results which
+# are not yet stored never fill the memory (heuristic).
 AHEAD = 3
 
 
-class Engine(ABC):
-    """Does tasks, and returns the result of each as it finishes, in any order.
+class Executor(ABC):
+    """Runs tasks on workers and yields the result of each as it finishes, in any order.
 
     A context manager: leaving it ends the workers.
     """
 
     jobs: int
-    runs_per_task: int = 10  # heuristic: cheap to send to a worker
-    _stop: Event  # of the last `run`: set, it ends the runs under way
+    runs_per_task: int = 10  # of a campaign; heuristic: cheap to send to a worker
+    _stop: Event  # of the last `run`: set, it ends the tasks in progress
 
     @abstractmethod
     def close(self) -> None:
-        """End the workers; what is not finished is dropped."""
+        """End the workers; unfinished tasks are dropped."""
 
     @abstractmethod
-    def _submit(self, do: Callable[..., Any], task: Arguments, stop: Event) -> "Future[Any]": ...
+    def _submit(self, work: Callable[..., T], task: Arguments, stop: Event) -> "Future[T]": ...
 
     def workers(self) -> int:
-        """Return how many tasks are done at once."""
+        """Return how many tasks run at once."""
         return self.jobs
 
-    def run(
-        self, tasks: Iterable[Arguments], do: "Callable[..., Any] | None" = None
-    ) -> Generator[Any, None, None]:
-        """Do tasks. Closing the generator early drops what is not finished.
+    def run(self, work: Callable[..., T], tasks: Iterable[Arguments]) -> Generator[T, None, None]:
+        """Call a function with the arguments of each task. Closing the generator drops the rest.
 
-        A task is the arguments of ``do``, by default those of a campaign's runs. In threads it gets
-        an event too, ``stop``: set, its result is not wanted any more.
+        In threads the function gets one more argument, an event that is set when its result is no
+        longer needed.
         """
-        queue, work = iter(tasks), do or _do
-        waiting: set[Future[Any]] = set()  # for its end, or for somebody to take its result
+        queue = iter(tasks)
+        waiting: set[Future[T]] = set()  # to finish, or for its result to be taken
         stop = self._stop = Event()
         try:
             while True:
@@ -62,7 +57,7 @@ class Engine(ABC):
                 if not waiting:
                     return
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                # those that failed come last: what is finished is not lost
+                # Failed tasks come last, so that no finished result is lost.
                 for future in sorted(done, key=lambda f: f.cancelled() or bool(f.exception())):
                     yield future.result()
                     waiting.discard(future)
@@ -78,10 +73,10 @@ class Engine(ABC):
         self.close()
 
 
-class Threads(Engine):
+class ThreadExecutor(Executor):
     """Threads of this process: the native engine lets them run at the same time.
 
-    ``jobs`` is how many; by default one for each processor.
+    ``jobs`` is the number of threads, by default one for each processor.
     """
 
     runs_per_task = 1  # each is stored as soon as it has finished
@@ -92,15 +87,15 @@ class Threads(Engine):
         self._pool = ThreadPoolExecutor(self.jobs)
 
     def close(self) -> None:
-        """End the workers, which drop the runs they are at. A closed engine does no more runs."""
+        """End the threads, which drop their tasks. A closed executor runs no more tasks."""
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
-    def _submit(self, do: Callable[..., Any], task: Arguments, stop: Event) -> "Future[Any]":
-        return self._pool.submit(do, *task, stop)
+    def _submit(self, work: Callable[..., T], task: Arguments, stop: Event) -> "Future[T]":
+        return self._pool.submit(work, *task, stop)
 
 
-class Dask(Engine):
+class DaskExecutor(Executor):
     """A Dask cluster: many machines, or worker processes of this one.
 
     The tasks of a lost worker are given to others. All must run the same versions.
@@ -118,18 +113,16 @@ class Dask(Engine):
         try:
             self._dask: Any = import_module("distributed")
         except ImportError as error:
-            raise MissingPackageError.of("the Dask engine", "dask.distributed", "dask") from error
+            raise MissingPackageError.of("the Dask executor", "dask.distributed", "dask") from error
 
-    def run(
-        self, tasks: Iterable[Arguments], do: "Callable[..., Any] | None" = None
-    ) -> Generator[Any, None, None]:
-        """Do tasks. Closing the generator early drops what is not finished."""
+    def run(self, work: Callable[..., T], tasks: Iterable[Arguments]) -> Generator[T, None, None]:
+        """Call a function with the arguments of each task. Closing the generator drops the rest."""
         try:
-            yield from super().run(tasks, do)
+            yield from super().run(work, tasks)
         except (self._dask.KilledWorker, CancelledError, OSError) as error:
             self.close()
             reason = ": ".join(filter(None, (type(error).__name__, str(error))))
-            raise EngineError(
+            raise ExecutorError(
                 f"the Dask cluster failed ({reason}). Are its scheduler and workers running? "
                 "Start the same command again; runs of a campaign that have finished are stored"
             ) from error
@@ -151,42 +144,34 @@ class Dask(Engine):
             self._client = self._dask.Client(target, set_as_default=False)
             self._client.wait_for_workers(1, timeout=60)
         except (OSError, TimeoutError) as error:
-            raise EngineError(f"no Dask workers at {target}: {error}") from error
+            raise ExecutorError(f"no Dask workers at {target}: {error}") from error
         self._pool = self._client.get_executor(pure=False)
         return self._client
 
-    def _submit(self, do: Callable[..., Any], task: Arguments, stop: Event) -> "Future[Any]":
-        return self._pool.submit(do, *task)  # an event cannot travel
+    def _submit(self, work: Callable[..., T], task: Arguments, stop: Event) -> "Future[T]":
+        return self._pool.submit(work, *task)  # an event cannot be sent to another process
 
     def workers(self) -> int:
-        """Return how many tasks are done at once, by the workers there are now."""
+        """Return how many tasks the current workers run at once."""
         client: Any = self._client or self._start()
         return max(1, sum(client.nthreads().values()))  # workers come and go
 
 
-def make_engine(
+def make_executor(
     name: str = "threads", jobs: int | None = None, address: str | None = None
-) -> Engine:
-    """Return `Threads` or `Dask` by name; ``address`` is that of a Dask scheduler."""
+) -> Executor:
+    """Return a `ThreadExecutor`, or a `DaskExecutor` for the scheduler at ``address``."""
     if name == "dask":
-        return Dask(address, jobs)
+        return DaskExecutor(address, jobs)
     if name != "threads":
-        raise InvalidParameterError(f"no engine is called {name!r}; there are threads, dask")
+        raise InvalidParameterError(f"no executor is called {name!r}; there are threads, dask")
     if address is not None:
-        raise InvalidParameterError(f"an address is for the engine 'dask', not for {name!r}")
-    return Threads(jobs)
-
-
-def _do(spec: ExperimentSpec, seeds: tuple[int, ...], stop: Event | None = None) -> Result:
-    def progress(stage: str, done: int, of: int) -> None:
-        if stop is not None and stop.is_set() and done < of:
-            raise CancelledError
-
-    return spec, [execute(spec, seed, progress) for seed in seeds]
+        raise InvalidParameterError(f"an address is for the executor 'dask', not for {name!r}")
+    return ThreadExecutor(jobs)
 
 
 def _checked_jobs(jobs: int | None) -> int:
     if jobs is None:
-        mine = getattr(os, "sched_getaffinity", None)  # what this process may use, where known
-        return len(mine(0)) if mine else os.cpu_count() or 1
+        affinity = getattr(os, "sched_getaffinity", None)  # processors of this process, on Linux
+        return len(affinity(0)) if affinity else os.cpu_count() or 1
     return integer("jobs", jobs, least=1)
