@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-FIXED_BY_LABELS = -2.0  # in a note, in place of the arm through which a pair was won
 Progress = Callable[[str, int, int], object]  # called as progress(stage, done, of)
 
 
@@ -37,8 +36,8 @@ class PairEvidence(msgspec.Struct, frozen=True):
     gain : float
         The most that going on gains where the two disagree, by labels: how much more often
         ``second`` is right than ``first`` there; 1 without labels.
-    through : int
-        The arm k through which it was won, as neither (i, k) nor (k, j) is worth it; or −1.
+    through : int or None
+        The arm k through which it was won, as neither (i, k) nor (k, j) is worth it.
     response : float
         The share of the labels asked for about this pair that came, if the gain is larger because
         of those that are missing; else 1.
@@ -56,7 +55,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
     disagreement_ucb: float
     gap_won: bool
     gain: float = 1.0
-    through: int = -1
+    through: int | None = None
     response: float = 1.0
 
     @property
@@ -66,7 +65,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         verdict = "not worth it" if self.gap_won else "may be worth it"
-        if (k := self.through) >= 0:
+        if (k := self.through) is not None:
             verdict += f": neither {self.first} → {k} nor {k} → {self.second} is"
         p = self.disagreement
         estimate = "never seen" if math.isnan(p) else f"estimate {_probability(p)}"
@@ -122,21 +121,19 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     cost: float
     # What `evidence` needs; a policy fills these in.
     source: Any = None  # the policy
-    note: bytes | None = None
-    draw: int = 0  # the number of the decision, from which its random draws follow
-    round: int = -1
-    explored_from: int = -1
+    trace: Any = None  # of the engine
+    explored_from: int | None = None  # the rule's own stop, if the round went on at random
+    exact_evidence: bool = True  # while nothing was learned since; else that of the proof
 
     @property
     def rule_stop(self) -> int:
         """Where the rule itself stops: before ``stop`` if the round was continued at random."""
-        return self.stop if self.explored_from < 0 else self.explored_from
+        return self.stop if self.explored_from is None else self.explored_from
 
     @property
     def fixed_by_labels(self) -> bool:
         """Whether every round stops here now, as labels show that this is better than the rule."""
-        numbers = () if self.note is None else np.frombuffer(self.note)
-        return len(numbers) > 3 and float(numbers[3]) == FIXED_BY_LABELS
+        return bool(getattr(self.trace, "fixed_by_labels", False))
 
     @property
     def evidence(self) -> tuple[PairEvidence, ...]:
@@ -158,7 +155,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 
     def __str__(self) -> str:
         evidence = self.evidence
-        here = [e for e in evidence if e.first == self.stop and e.through < 0]
+        here = [e for e in evidence if e.first == self.stop and e.through is None]
         before = [e for e in evidence if e.first < self.stop and not e.gap_won]
         text = f"Stop at arm {self.stop} ({self.arm}), cost {self.cost:.3g}"
         if (ruled := self.rule_stop) < self.stop:

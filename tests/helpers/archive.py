@@ -91,22 +91,23 @@ class _Reading:
         self.named: Parts = {}
 
     def all(self) -> Parts:
-        self.take("rounds", "<i8")
         self.take("draws", "<i8")
+        self.take("beaten_by", "<i8", self.n_arms - 1)
+        self.take("rounds", "<i8")
         self.take("explored", "<i8")
         self.take("effort", "<i8", 4)
-        self.take("beaten_by", "<i8", self.n_arms - 1)
         self.history("history", self.n_arms, self.width, len(self.questions))
         for g, d in enumerate(self.grams):
             self.take(f"gram.{g}.count", "<f8")
             self.factor(f"gram.{g}", d)
         for q, d in enumerate(self.questions):
             self.model(f"model.{q}", d)
-        for name in ("rounds", "asked", "disagreed", "trial_asked", "trial_answered", "since"):
-            self.take(f"label.{name}", "<i8")
         if self.revealed:
             self.take("thirds", "<f8", self.n_arms, self.n_arms, self.n_arms, 2)
             self.take("corrections", "<f8", len(self.questions), 2)
+        for name in ("rounds", "asked", "disagreed", "trial_asked", "trial_answered", "since"):
+            self.take(f"label.{name}", "<i8")
+        self.take("label.fixes", "<i8")
         self.take("label.fixed", "<i8")
         self.take("label.depths", "<f8", self.n_arms, 3)
         self.take("label.heaviest", "<f8")

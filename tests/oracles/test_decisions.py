@@ -185,7 +185,7 @@ def test_chains_of_comparisons_are_closed_as_written(lam: float) -> None:
         assert reference.closest(phi) > TIE
         assert decision.stop == reference.decide(phi)
         for e in decision.evidence:
-            if e.through >= 0:
+            if e.through is not None:
                 assert e.gap <= e.disagreement_ucb
                 assert reference.passes(phi, e.first, e.through)
                 assert reference.passes(phi, e.through, e.second)

@@ -155,8 +155,8 @@ def test_what_corrects_drawn_answers_is_forgotten_with_its_rounds() -> None:
     policy = sw.USSLaplace(sw.Cascade([0.1, 0.1, 0.1]), features, 1, half_life=50)
 
     def correction() -> Array:
-        """The sums of pair (1, 2), as saved: 15 numbers about labels follow."""
-        return np.frombuffer(policy.state()["learner"].tobytes(), dtype=np.float64)[-17:-15]
+        """The sums of pair (1, 2), as saved: 22 numbers about labels follow."""
+        return np.frombuffer(policy.state()["learner"].tobytes(), dtype=np.float64)[-24:-22]
 
     for z in np.linspace(-1, 1, 30):
         policy.observe([0.0, z], [0, 0, 1], rule_stop=1)

@@ -176,7 +176,7 @@ def test_the_rule_can_settle_one_arm_too_deep_for_good() -> None:
     assert [(e.first, e.second) for e in refused] == [(0, 2)]
     chained = USSPD(cascade, context_dim=1, transitive=True, **rule)
     assert (chained.run(np.ones((rounds, 1)), outputs)[rounds // 2 :] == 0).mean() > 0.99
-    (through,) = (e for e in chained.decide([1.0]).evidence if e.through >= 0)
+    (through,) = (e for e in chained.decide([1.0]).evidence if e.through is not None)
     assert str(through).endswith("not worth it: neither 0 → 1 nor 1 → 2 is")
 
     each = regret(cascade, np.repeat(context.errors[None], 3, axis=0), [0, 1, 2])

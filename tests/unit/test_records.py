@@ -19,7 +19,7 @@ def decided(stop: int, arm: str, cost: float, *found: PairEvidence) -> Decision:
 
 
 def test_records_are_frozen_and_decisions_equal_by_what_they_show() -> None:
-    one, same = Decision(1, "b", 0.25, note=bytes(24), round=4), Decision(1, "b", 0.25)
+    one, same = Decision(1, "b", 0.25, trace=bytes(24)), Decision(1, "b", 0.25)
     for record, field in ((one, "stop"), (evidence(0, 1, 0.2, 0.1), "gap"), (Truth(), "label")):
         with pytest.raises(AttributeError):
             setattr(record, field, 1)

@@ -9,7 +9,6 @@ namespace stopwise {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::uint64_t bits_of(double x) {
     std::uint64_t bits;

@@ -5,7 +5,11 @@
 // place (tests/unit/engine/test_link.py compares them with the standard library).
 #pragma once
 
+#include <limits>
+
 namespace stopwise {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 inline constexpr double kLn2 = 0.69314718055994530942;
 

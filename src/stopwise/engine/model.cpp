@@ -8,7 +8,6 @@ namespace stopwise {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kFullStep = 3.0;     // heuristic: move up to which a full step is tried first
 constexpr double kCautiousStep = 0.5; // move up to which a full step provably descends
 constexpr double kShiftLimit = 0.15;  // heuristic, by benchmark: ρ from which a new Hessian pays

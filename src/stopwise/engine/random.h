@@ -24,6 +24,10 @@ private:
     std::array<std::uint64_t, 4> state_;
 };
 
+// What a round, or a decision, draws. Answers of arms that did not run have the indices 1 to 222
+// (drawn_answers.cpp).
+inline constexpr std::size_t kLabelRequest = 0, kNoise = 254, kExploring = 255;
+
 // The stream of one purpose (an index below 256) in one round: draws that need no state of their own.
 inline Random stream_of(std::uint64_t seed, std::int64_t round, std::size_t index) {
     return Random(seed * 0xd6e8feb86659fd93ULL + static_cast<std::uint64_t>(round) * 256 + index);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "at.h"
+
 namespace stopwise {
 
 namespace {
@@ -10,10 +12,9 @@ namespace {
 // How much wider the posterior is taken at first, since an error of the first rounds would be kept,
 // and the rounds after which half of that is gone. Heuristics, by simulation: flat optima.
 constexpr double kEarly = 4.0, kEarlyRounds = 20.0;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The upper value of one question by the posterior, in logits.
-Upper posterior(View& at, std::size_t k) {
+Upper posterior(At& at, std::size_t k) {
     const double estimate = at.logit(k);
     const double turn = at.hessian_turn(k);
     if (turn == kInfinity) return {estimate, estimate, -kInfinity, kInfinity};
@@ -24,6 +25,8 @@ Upper posterior(View& at, std::size_t k) {
 }
 
 }  // namespace
+
+std::size_t Rule::unsettled(At& at, std::size_t i, std::size_t j) const { return at.pair(i, j); }
 
 double Ellipsoid::beta(double n, double lam, double S) const {
     const double volume = 0.5 * n_features * log1p(n / (n_features * lam));
@@ -39,7 +42,7 @@ double UssPdRidge::radius(double observations, double) const {
     return ellipsoid.beta(observations, lam_, S_);
 }
 
-Upper UssPd::upper(View& at, std::size_t i, std::size_t j, double threshold) const {
+Upper UssPd::upper(At& at, std::size_t i, std::size_t j, double threshold) const {
     const std::size_t k = at.pair(i, j);
     const double bonus = at.bonus(k);
     const double estimate = at.logit(k);
@@ -53,11 +56,11 @@ double Laplace::radius(double, double rounds) const {
     return scale * (1.0 + kEarly / (1.0 + rounds / kEarlyRounds));
 }
 
-Upper Laplace::upper(View& at, std::size_t i, std::size_t j, double) const {
+Upper Laplace::upper(At& at, std::size_t i, std::size_t j, double) const {
     return posterior(at, at.pair(i, j));
 }
 
-Upper Anchor::upper(View& at, std::size_t i, std::size_t j, double) const {
+Upper Anchor::upper(At& at, std::size_t i, std::size_t j, double) const {
     const Upper first = posterior(at, at.pair(i, at.last_arm()));
     Upper found{sigmoid(first.estimate), sigmoid(first.value), sigmoid(first.low),
                 sigmoid(first.high)};
@@ -71,13 +74,13 @@ Upper Anchor::upper(View& at, std::size_t i, std::size_t j, double) const {
     return found;
 }
 
-std::size_t Anchor::unsettled(View& at, std::size_t i, std::size_t j) const {
+std::size_t Anchor::unsettled(At& at, std::size_t i, std::size_t j) const {
     const std::size_t first = at.pair(i, at.last_arm()), second = at.pair(i, j);
     const Upper upper = posterior(at, first);
     return upper.high - upper.low >= 2.0 * at.error(second, 0.0) ? first : second;
 }
 
-Upper Supervised::upper(View& at, std::size_t i, std::size_t j, double) const {
+Upper Supervised::upper(At& at, std::size_t i, std::size_t j, double) const {
     const double at_i = at.logit(i), at_j = at.logit(j);
     const double up = at_i + at.bonus(i), down = at_j - at.bonus(j);
     const double error_i = at.error(i, 0.0), error_j = at.error(j, 0.0);
@@ -93,7 +96,7 @@ Upper Supervised::upper(View& at, std::size_t i, std::size_t j, double) const {
     return {sigmoid(at_i) - sigmoid(at_j), value, low, high};
 }
 
-std::size_t Supervised::unsettled(View& at, std::size_t i, std::size_t j) const {
+std::size_t Supervised::unsettled(At& at, std::size_t i, std::size_t j) const {
     return at.error(i, 0.0) >= at.error(j, 0.0) ? i : j;
 }
 

@@ -2,8 +2,8 @@
 //
 // Every rule stops at the first arm i with C_j − C_i > upper_ij(x) for all j > i. A rule is a small
 // struct that gives upper_ij(x) as an interval, because estimates are only known to within their
-// certificates; the learner compares, and spends a pass over history where the interval does not
-// settle it. CONTRIBUTING.md shows how to add one.
+// certificates; the stopping test compares, and spends a pass over history where the interval does not
+// settle it. Questions are numbered as pairs (row by row), or as arms for the supervised rule. CONTRIBUTING.md shows how to add one.
 #pragma once
 
 #include <cstddef>
@@ -16,46 +16,25 @@ namespace stopwise {
 // probability, and ties with those, as in directions never seen.
 inline constexpr double kCertain = 37.429947750237049;
 
-// What a rule may ask about the context at hand. Questions are numbered as pairs (row by row), or
-// as arms for the supervised rule.
-class View {
-public:
-    virtual ~View() = default;
-    virtual std::size_t pair(std::size_t i, std::size_t j) const = 0;
-    // φᵀθ̃, near the exact logit φᵀθ̂.
-    virtual double logit(std::size_t question) = 0;
-    // A proved bound on |φᵀ(θ̃ − θ̂)|; a cheap one if it is below ``enough``.
-    virtual double error(std::size_t question, double enough) = 0;
-    // radius·‖φ‖_{V⁻¹}, the optimism of the confidence ellipsoid; +∞ if nothing was seen.
-    virtual double bonus(std::size_t question) = 0;
-    // ‖φ‖_{H⁻¹}, and t: the norm with the Hessian at θ̂ is within a factor e^{±t/2} of it.
-    virtual double hessian_norm(std::size_t question) = 0;
-    virtual double hessian_turn(std::size_t question) = 0;
-    // The rule's radius for the question, with as many rounds as were seen.
-    virtual double radius(std::size_t question) const = 0;
-    // A standard normal draw for each pair; 1 where the rule draws nothing.
-    virtual double noise(std::size_t pair) const = 0;
-    virtual std::size_t last_arm() const = 0;
-};
+class At;  // the context at hand (at.h)
 
 struct Rule {
     virtual ~Rule() = default;
 
     // Upper value of pair (i, j); ``threshold`` is what it will be compared with.
-    virtual Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const = 0;
+    virtual Upper upper(At& at, std::size_t i, std::size_t j, double threshold) const = 0;
 
     // A cost gap in the units of `upper`, and a value of `upper` as a probability.
     virtual double threshold(double gap) const { return gap == 1.0 ? kCertain : logit(gap); }
     virtual double shown(double value) const { return sigmoid(value); }
 
     // The question whose history is to be visited when (i, j) is not settled.
-    virtual std::size_t unsettled(View& at, std::size_t i, std::size_t j) const {
-        return at.pair(i, j);
-    }
+    virtual std::size_t unsettled(At& at, std::size_t i, std::size_t j) const;
 
     // The radius after n observations of the pair's V and so many rounds in all.
     virtual double radius(double observations, double rounds) const = 0;
 
+    virtual double least() const { return 0.0; }        // no value of `upper` is below it, as a gap
     virtual double lam() const { return 0.0; }          // V starts as lam·I
     virtual double explored() const { return 1.0; }     // λ_min(V) from which the radius is proved
     virtual bool reads_gram() const { return true; }    // the upper value depends on V
@@ -75,7 +54,7 @@ struct Ellipsoid {
 // USS-PD: p̃ = μ(φᵀθ̂ + α‖φ‖_{V⁻¹}).
 struct UssPd : Rule {
     explicit UssPd(Ellipsoid e) : ellipsoid(e) {}
-    Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
+    Upper upper(At& at, std::size_t i, std::size_t j, double threshold) const override;
     double radius(double observations, double rounds) const override;
     bool takes_labels() const override { return true; }
     Ellipsoid ellipsoid;
@@ -94,7 +73,7 @@ struct UssPdRidge : UssPd {
 // radius falls from 5·scale to scale.
 struct Laplace : Rule {
     explicit Laplace(double s) : scale(s) {}
-    Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
+    Upper upper(At& at, std::size_t i, std::size_t j, double threshold) const override;
     double radius(double observations, double rounds) const override;
     bool reads_gram() const override { return false; }
     bool reads_hessian() const override { return true; }
@@ -113,11 +92,12 @@ struct Thompson : Laplace {
 // K. Question (i, j) is "do j and K disagree?" as seen at arm i, and (i, K) the same of i and K.
 struct Anchor : Laplace {
     explicit Anchor(double s) : Laplace(s) {}
-    Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
+    Upper upper(At& at, std::size_t i, std::size_t j, double threshold) const override;
     double radius(double, double) const override { return scale; }  // exploring is protection enough
     double threshold(double gap) const override { return gap; }
     double shown(double value) const override { return value; }
-    std::size_t unsettled(View& at, std::size_t i, std::size_t j) const override;
+    std::size_t unsettled(At& at, std::size_t i, std::size_t j) const override;
+    double least() const override { return -1.0; }
     bool takes_labels() const override { return false; }
     bool against_last() const override { return true; }
 };
@@ -125,10 +105,11 @@ struct Anchor : Laplace {
 // The supervised comparator: UCB(γ_i) − LCB(γ_j), with one question per arm ("is it wrong?").
 struct Supervised : UssPd {
     explicit Supervised(Ellipsoid e) : UssPd(e) {}
-    Upper upper(View& at, std::size_t i, std::size_t j, double threshold) const override;
+    Upper upper(At& at, std::size_t i, std::size_t j, double threshold) const override;
     double threshold(double gap) const override { return gap; }
     double shown(double value) const override { return value; }
-    std::size_t unsettled(View& at, std::size_t i, std::size_t j) const override;
+    std::size_t unsettled(At& at, std::size_t i, std::size_t j) const override;
+    double least() const override { return -1.0; }
     bool takes_labels() const override { return false; }
 };
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed, comparable, integer, real, size_in_bytes
-from stopwise.engine.native import Learner, Rule
+from stopwise.engine.native import Learner, Rule, Trace
 from stopwise.errors import InvalidOutputsError, InvalidParameterError, WideFeaturesWarning
 from stopwise.features import Answers, BoundFeatures, FeaturesLike, Identity, Standard, bind
 from stopwise.policies.change import ChangeAlarm
@@ -155,14 +155,11 @@ class Contextual(Estimates):
             return self._decide(x)
 
     def _decide(self, x: ArrayLike) -> Decision:
-        found = None if (maps := self._maps) is None else self.learner.decide(x, maps)
-        if found is None:  # own features, another form of context, or an invalid one
-            found = self.learner.decide(self.features.row(x), None)
-            assert found is not None  # features are valid
-        stop, rule_stop, draw, seen, note = found
-        explored_from = rule_stop if rule_stop < stop else -1
-        name, cost = self._names[stop], self._costs[stop]
-        return Decision(stop, name, cost, self, note, draw, seen, explored_from)
+        trace = None if (maps := self._maps) is None else self.learner.decide(x, maps)
+        if trace is None:  # own features, another form of context, or an invalid one
+            trace = self.learner.decide(self.features.row(x), None)
+            assert trace is not None  # features are valid
+        return self.decided(trace.stop, trace.rule_stop, trace)
 
     def decide_many(self, X: ArrayLike) -> Ints:
         """Return the rule's own stop for every row (see `Policy.decide_many`)."""
@@ -214,12 +211,10 @@ class Contextual(Estimates):
         plain = self.overridden_steps or not self.sees_revealed
         return super()._round_class() if plain else StagedRound
 
-    def decided(self, stop: int, rule_stop: int, draw: int, note: bytes) -> Decision:
+    def decided(self, stop: int, rule_stop: int, trace: Trace) -> Decision:
         """Return the decision of a round that ended at ``stop``."""
-        seen = self.learner.rounds + self.learner.labels
-        explored_from = rule_stop if rule_stop < stop else -1
-        name, cost = self._names[stop], self._costs[stop]
-        return Decision(stop, name, cost, self, note, draw, seen, explored_from)
+        explored_from = rule_stop if rule_stop < stop else None
+        return Decision(stop, self._names[stop], self._costs[stop], self, trace, explored_from)
 
     # -- learning ---------------------------------------------------------------------------
 

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
-from msgspec.structs import force_setattr
-
 from stopwise.engine.native import Learner
 from stopwise.errors import InvalidParameterError, StopwiseError
 from stopwise.features import BoundFeatures
@@ -86,14 +84,13 @@ class Estimates(Policy):
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""
-        if decision.note is None:
+        if decision.trace is None:
             return ()
         learner = self.learner
-        if decision.round == learner.rounds + learner.labels:  # by the same rule, exact estimates
-            note = learner.evidence(decision.note, decision.draw, decision.rule_stop)
-            force_setattr(decision, "note", self.converged(note))  # the same evidence later
-        found = learner.explain(decision.note, decision.rule_stop)
-        return tuple(PairEvidence(*comparison) for comparison in found)
+        unchanged = decision.trace.revision == learner.rounds + learner.labels
+        exact = unchanged and decision.exact_evidence
+        compared = self.converged(learner.evidence(decision.trace, decision.rule_stop, exact))
+        return tuple(PairEvidence(*comparison) for comparison in compared)
 
     def _model(self, i: int, j: int) -> int:
         if not self.estimates_disagreement:

@@ -93,14 +93,14 @@ class PairCounts(ContextFreePolicy):
         """Return how deep to go; the context is not looked at."""
         del x
         stop, note = self._counts.decide(self._strength)
-        return Decision(stop, self._names[stop], self._costs[stop], self, note, 0, self.rounds)
+        return Decision(stop, self._names[stop], self._costs[stop], self, note)
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""
-        if decision.note is None:
+        if decision.trace is None:
             return ()
         gaps = self.cascade.gaps
-        estimates, uppers = np.frombuffer(decision.note).reshape(2, -1).tolist()
+        estimates, uppers = np.frombuffer(decision.trace).reshape(2, -1).tolist()
         return tuple(
             PairEvidence(i, j, float(gaps[i, j]), p, upper, bool(gaps[i, j] > upper))
             for (i, j), p, upper in zip(self.cascade.pairs(), estimates, uppers, strict=True)

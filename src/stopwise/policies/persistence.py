@@ -33,7 +33,7 @@ from stopwise.policies.base import Policy
 from stopwise.policies.registry import POLICIES
 
 MAGIC = b"STOPWISE"
-VERSION = 7
+VERSION = 8
 _HEAD = len(MAGIC) + 4 + 32
 _DTYPES = ("<f8", "<i8", "<i4", "|u1")  # of policies' arrays; others are refused
 

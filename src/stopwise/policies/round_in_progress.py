@@ -137,7 +137,7 @@ class RoundInProgress:
     def _restore(self, state: Mapping[str, Any]) -> None:
         cascade, stop, rule_stop = self._policy.cascade, int(state["stop"]), int(state["rule_stop"])
         self._x = state["x"]
-        explored_from = rule_stop if rule_stop < stop else -1
+        explored_from = rule_stop if rule_stop < stop else None
         name, cost = cascade.names[stop], cascade.cost(stop)
         self._settled = Decision(stop, name, cost, explored_from=explored_from)
 

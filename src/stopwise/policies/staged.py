@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.checks import numbers
+from stopwise.engine.native import Trace
 from stopwise.errors import InvalidContextError, InvalidInputError
 from stopwise.features import BoundFeatures
 from stopwise.features.arrangements import pairs
@@ -38,13 +39,13 @@ class StagedRound(RoundInProgress):
                 f"a round starts with context_dim={starts_with} numbers; these are "
                 f"{len(self._known)}"
             )
-        self._note, self._draw, self._explored = self._policy.learner.begin()
+        self._trace = self._policy.learner.begin()
+        self._explored = self._trace.explored
 
     def _planned(self) -> dict[str, Any]:
         return {
             "known": list(self._known),
-            "draw": self._draw,
-            "note": np.frombuffer(self._note).tolist(),
+            "trace": self._trace.__getstate__(),
             "sent_on": self._explored,
             "rule_stops": self._rule_stops,
             "judged": self._judged,
@@ -53,8 +54,8 @@ class StagedRound(RoundInProgress):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._known = list(state["known"])
-        self._draw = int(state["draw"])
-        self._note = np.array(state["note"], dtype=np.float64).tobytes()
+        self._trace = Trace.__new__(Trace)
+        self._trace.__setstate__(state["trace"])
         self._explored = bool(state["sent_on"])
         self._rule_stops = state["rule_stops"]
         self._judged = int(state["judged"])
@@ -88,14 +89,13 @@ class StagedRound(RoundInProgress):
             self._judged, policy = arm, self._policy
             with policy.alone():
                 row = known_row(policy.features, self._known, self.outputs)
-                found = policy.learner.should_stop(row, self._draw, self._note, arm)
-            stops, self._note = found
+                stops = policy.learner.should_stop(row, arm, self._trace)
             self._rule_stops = arm if stops else None
         return self._rule_stops is not None and not self._explored
 
     def _decided(self) -> Decision:
         stop = len(self.outputs) - 1
-        return self._policy.decided(stop, self.rule_stop, self._draw, self._note)
+        return self._policy.decided(stop, self.rule_stop, self._trace)
 
     def _reveal(self, output: Hashable, revealed: Sequence[float]) -> None:
         arm, features = len(self.outputs), self._policy.features

@@ -1,6 +1,6 @@
 """USS-PD and USS-PD-λI: the paper's algorithms.
 
-The rule is in C++: p̃ in ``engine/rule.cpp``, the stopping test in ``engine/learner.cpp``.
+The rule is in C++: p̃ in ``engine/rule.cpp``, the stopping test in ``engine/stopping.cpp``.
 `stopwise.reference` writes both out on one page of plain numpy and takes the same decisions.
 """
 

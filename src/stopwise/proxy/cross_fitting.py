@@ -132,8 +132,6 @@ def _fixed_depth(policy: Contextual, complete: Rounds) -> int | None:
         return None
     first = select(complete, np.arange(complete.n) == 0)
     row = recorded_rows(policy.features, first)[0]
-    found = policy.learner.decide(row, None)
-    assert found is not None  # features are valid
-    _, rule_stop, draw, _, note = found
-    fixed = policy.decided(rule_stop, rule_stop, draw, note).fixed_by_labels
-    return rule_stop if fixed else None
+    trace = policy.learner.decide(row, None)
+    assert trace is not None  # features are valid
+    return trace.rule_stop if trace.fixed_by_labels else None

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "../../../src/stopwise/engine/binding.h"
+#include "../../../src/stopwise/engine/bindings/arrays.h"
 #include "../../../src/stopwise/engine/certificate.h"
 #include "../../../src/stopwise/engine/learner.h"
 #include "../../../src/stopwise/engine/random.h"

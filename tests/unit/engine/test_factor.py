@@ -45,14 +45,16 @@ class Gram:
 
     def norm(self, x: Array) -> float:
         """‖x‖_{V⁻¹}: with so large a radius the estimate is 0, the upper value the bonus."""
-        found = self.learner.decide(x, None)
-        assert found is not None
-        estimate, upper, *_ = np.frombuffer(found[4]).tolist()
+        trace = self.learner.decide(x, None)
+        assert trace is not None
+        (comparison,) = trace.__getstate__()[-1]
+        assert comparison is not None
+        estimate, upper, *_ = comparison
         assert estimate == 0.0
         return upper / self.rule.radius(self.n, 0.0)
 
     def forced(self) -> bool:
-        return bool(np.isnan(np.frombuffer(self.learner.begin()[0])[1]))
+        return self.learner.begin().forced
 
 
 def rows(n: int, d: int, seed: int = 0) -> Array:

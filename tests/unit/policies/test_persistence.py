@@ -99,7 +99,7 @@ def test_a_single_flipped_bit_is_found_wherever_it_is(path: Path) -> None:
 def test_another_version_is_named_with_what_to_do(path: Path) -> None:
     trained().save(path)
     body = path.read_bytes()[persistence._HEAD :]
-    for version, advice in ((8, "Update Stopwise"), (0, "observe_many"), (2, "observe_many")):
+    for version, advice in ((9, "Update Stopwise"), (0, "observe_many"), (2, "observe_many")):
         write(path, body, version=version)
         with pytest.raises(sw.errors.UnsupportedVersionError, match=f"format {version}.*{advice}"):
             sw.load(path)

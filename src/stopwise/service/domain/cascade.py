@@ -56,7 +56,7 @@ class RecentDecision(msgspec.Struct, frozen=True):
 
 def as_decided(decision: Decision) -> Decision:
     """Return a decision whose evidence is that of its proof: no pass over history."""
-    return msgspec.structs.replace(decision, round=-1)
+    return msgspec.structs.replace(decision, exact_evidence=False)
 
 
 class ServedCascade:

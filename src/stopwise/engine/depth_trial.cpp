@@ -1,0 +1,101 @@
+#include "depth_trial.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stopwise {
+
+namespace {
+
+constexpr double kConfident = 3.0;    // standard deviations from which a fixed depth is trusted
+constexpr std::int64_t kFirst = 64;   // rounds from which the rule is on trial
+
+}  // namespace
+
+void DepthTrial::advance(std::int64_t rounds, const LabelRequests& requests) {
+    if (rounds < kFirst || (rounds & (rounds - 1)) != 0) return;
+    fixed_ = fixed_ ? std::nullopt : better_depth(requests);
+    sums_ = {std::vector<Depth>(plan_->n_arms), 0.0};
+    asked_ = answered_ = 0;
+    since_ = rounds;
+}
+
+void DepthTrial::add_costs(std::size_t rule_stop) {
+    for (std::size_t k = 0; k < plan_->n_arms; ++k) {
+        sums_.depths[k].cost += plan_->gap(rule_stop, k);
+    }
+}
+
+void DepthTrial::learn(const Request& request, std::size_t n, std::size_t rule_stop,
+                       const unsigned char* right) {
+    if (request.round < static_cast<double>(since_)) return;  // of an earlier trial: too late
+    ++answered_;
+    const std::size_t ruled = std::min(rule_stop, n - 1);
+    std::vector<int> losses(n, 0);
+    for (std::size_t k = 0; k < n; ++k) {
+        losses[k] = (right[ruled] != 0 ? 1 : 0) - (right[k] != 0 ? 1 : 0);
+    }
+    judge(sums_, request, ruled, losses);
+}
+
+// A label that is missing, or late, counts as the worst that it could say of a depth: that the rule
+// was right. With all labels, the sums are unbiased (docs/labels.md).
+std::optional<std::size_t> DepthTrial::better_depth(const LabelRequests& requests) const {
+    Sums sums = sums_;
+    std::int64_t known = answered_;
+    for (const WaitingLabel& label : requests.waiting()) {
+        if (label.request.round < static_cast<double>(since_)) continue;
+        std::vector<int> losses(label.arms, 0);
+        for (std::size_t k = 0; k < label.arms; ++k) {
+            if (k == label.rule_stop) continue;
+            const auto [i, j] = std::minmax(k, label.rule_stop);
+            losses[k] = label.differ[plan_->pair(i, j)];
+        }
+        judge(sums, label.request, label.rule_stop, losses);
+        ++known;
+    }
+    if (answered_ == 0 || known < asked_) return std::nullopt;  // some were dropped
+    std::optional<std::size_t> best;
+    double least = 0.0;
+    for (std::size_t k = 0; k < plan_->n_arms; ++k) {
+        const Depth& depth = sums.depths[k];
+        const double deviation = std::sqrt(depth.variance + sums.heaviest * sums.heaviest);
+        const double most = depth.cost + (depth.errors + kConfident * deviation);
+        if (most < least) {
+            least = most;
+            best = k;
+        }
+    }
+    return best;
+}
+
+void DepthTrial::judge(Sums& sums, const Request& request, std::size_t rule_stop,
+                       const std::vector<int>& losses) {
+    sums.heaviest = std::max(sums.heaviest, 1.0 / request.probability);
+    for (std::size_t k = 0; k < losses.size(); ++k) {
+        const double chance = k > rule_stop ? request.explored : request.probability;
+        if (losses[k] == 0 || chance == 0.0) continue;
+        const double weight = 1.0 / chance;
+        sums.depths[k].errors += losses[k] > 0 ? weight : -weight;
+        sums.depths[k].variance += weight * weight;
+    }
+}
+
+void DepthTrial::archive(Archive& with) {
+    for (std::int64_t* n : {&asked_, &answered_, &since_}) {
+        with.count(*n, kMostCounted, "its number of labels");
+    }
+    bool fixes = fixed_.has_value();
+    std::size_t arm = fixed_.value_or(0);
+    with.count(fixes, 1, "whether it stops at one depth");
+    with.count(arm, static_cast<std::int64_t>(plan_->last()), "an arm");
+    if (with.reading()) fixed_ = fixes ? std::optional(arm) : std::nullopt;
+    for (Depth& depth : sums_.depths) {
+        with.between(&depth.cost, 1, -1e100, 1e100, "what a depth costs");
+        with.between(&depth.errors, 1, -1e100, 1e100, "how often a depth errs");
+        with.between(&depth.variance, 1, 0.0, 1e100, "a variance");
+    }
+    with.between(&sums_.heaviest, 1, 0.0, 1e100, "a weight");
+}
+
+}  // namespace stopwise

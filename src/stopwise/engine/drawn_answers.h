@@ -1,0 +1,53 @@
+// The answers of arms that did not run, where stages reveal the context.
+//
+// A round that stops early is no random one: what made it stop is known at its stop s, and models of
+// earlier arms do not see it. So the round counts for them too, with what arm j > s would have said
+// drawn by the model of (s, j), which sees everything known at s. Disagreement of s and j is drawn, and
+// i < s disagrees with j where exactly one of (i, s) and (s, j) does. Where both do, j may say what i
+// said or something else: that is drawn with the share seen so far, and a third answer is taken for
+// granted before any was seen (docs/revealed.md).
+#pragma once
+
+#include <vector>
+
+#include "at.h"
+#include "correction.h"
+
+namespace stopwise {
+
+class DrawnAnswers {
+public:
+    explicit DrawnAnswers(std::shared_ptr<const Plan> plan);
+
+    // Whether answers to some questions are not those of the arms that ran.
+    bool needed() const { return plan_->reveals() || plan_->rule->against_last(); }
+
+    // Learn how far draws are off, from a round that the rule would have stopped and that went on at
+    // random. Models have not learned from it yet.
+    void correct(At& at, const Observation& round);
+
+    // The answers of a round to all questions, after so many other rounds. Valid until the next call.
+    const unsigned char* complete(At& at, const Observation& round, std::int64_t rounds);
+
+    void archive(Archive& with);
+
+private:
+    // Of rounds in which i and s, and s and j disagreed (i < s < j): in how many i and j did.
+    struct Third {
+        double seen = 0.0, different = 0.0;
+    };
+    Third& third(std::size_t i, std::size_t s, std::size_t j) {
+        return thirds_[(i * plan_->n_arms + s) * plan_->n_arms + j];
+    }
+    void draw_deeper_arms(At& at, const Observation& round, std::int64_t rounds);
+    void count_thirds(const Observation& round);
+    bool draw(At& at, std::size_t question, double u) const;
+    static double rounded_logit(At& at, std::size_t question);
+
+    std::shared_ptr<const Plan> plan_;
+    std::vector<Third> thirds_;            // (n_arms, n_arms, n_arms), or none
+    std::vector<Correction> corrections_;  // of each question's draws, or none
+    std::vector<unsigned char> answers_;   // what `complete` returns
+};
+
+}  // namespace stopwise
