@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.checks import Floats, choice, integer, numbers, real, table, vector
+from stopwise.engine import native
 from stopwise.errors import (
     FeaturesMismatchError,
     InvalidContextError,
@@ -21,8 +22,6 @@ from stopwise.errors import (
 Monomial: TypeAlias = tuple[int, ...]  # the coordinates it multiplies
 Outside: TypeAlias = Literal["error", "clip"]
 
-# Beyond the 5 % and 95 % quantiles by so often their distance, a number is taken for a mistake.
-FAR = 10.0
 # How far beyond a limit counts as rounding (heuristic: far above float64's, far below data's).
 SLACK = 1e-9
 # A monomial is dropped when less than this share of it lies outside the span of those before it.
@@ -268,16 +267,8 @@ class Standard(BuiltIn):
         """Return the map of this degree, scaled to contexts."""
         if not len(X):
             return replace(self, degree=degree, size=None)
-        two = [c for c in range(X.shape[1]) if len(np.unique(X[:, c])) <= 2]
-        with np.errstate(all="ignore"):  # numbers near the ends of float64 overflow
-            low, high = np.quantile(X, [0.05, 0.95], axis=0)
-            room = np.where(high > low, FAR * (high - low), np.inf)
-            x = np.clip(X, low - room, high + room)  # -999999 for "unknown" does not set the scale
-            center = _sums(x) / len(x)
-            spread = np.sqrt(_sums((x - center) ** 2) / len(x))
-            usable = (spread > 1e-9 * (1.0 + np.abs(x).max(axis=0))) & np.isfinite(center + spread)
-        center, scale = np.where(np.isfinite(center), center, 0.0), np.where(usable, spread, 1.0)
-        return Standard(degree, tuple(center.tolist()), tuple(scale.tolist()), tuple(two))
+        center, scale, two_valued = native.fit_scaling(np.ascontiguousarray(X))
+        return Standard(degree, tuple(center), tuple(scale), tuple(two_valued))
 
     def monomials(self, context_dim: int) -> list[Monomial]:
         """Return the features in order, each as the coordinates it multiplies."""
@@ -289,11 +280,6 @@ class Standard(BuiltIn):
         """Return the largest norm of the features before they are multiplied by ``size``."""
         by_degree = [len(m) for m in self.monomials(context_dim)]
         return math.sqrt(sum((self.weights[n] * self.bound**n) ** 2 for n in by_degree))
-
-
-def _sums(x: Floats) -> Floats:
-    """Return the sum of each column, added in order: not pairwise, as numpy adds one column."""
-    return x.cumsum(axis=0)[-1]
 
 
 @dataclass(frozen=True)

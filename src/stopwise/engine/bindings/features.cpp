@@ -1,5 +1,6 @@
 // Feature maps for Python.
 #include "../features.h"
+#include "../scaling.h"
 
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -12,6 +13,16 @@ namespace {
 // Of a map: offset, monomials, bound, limit, factors, center, scale.
 using BlockTuple = std::tuple<std::size_t, std::vector<std::vector<std::size_t>>, double, double,
                               std::vector<double>, std::vector<double>, std::vector<double>>;
+
+using ScalingTuple =
+    std::tuple<std::vector<double>, std::vector<double>, std::vector<std::size_t>>;
+
+ScalingTuple scaling_of(const Table<const double>& contexts) {
+    require(contexts.shape(0) > 0, "contexts");
+    nb::gil_scoped_release others_run;
+    Scaling scaling = fit_scaling(contexts.data(), contexts.shape(0), contexts.shape(1));
+    return {std::move(scaling.center), std::move(scaling.scale), std::move(scaling.two_valued)};
+}
 
 }  // namespace
 
@@ -40,6 +51,7 @@ void bind_features(nb::module_& m) {
                  return std::make_tuple(X.shape(0), std::int64_t{0});
              },
              "X"_a, "out"_a.noconvert());
+    m.def("fit_scaling", &scaling_of, "contexts"_a);
 }
 
 }  // namespace stopwise
