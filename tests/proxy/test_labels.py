@@ -226,7 +226,7 @@ def test_labels_of_old_rounds_are_compared_after_kill_9(
             assert "warning" not in answer.json()
         assert client.get("/v1/cascades/tickets").json()["labelled"] == len(names)
     process.end()
-    verified = CliRunner().invoke(app, ["log", "verify", str(tmp_path / "proxy.db")])
+    verified = CliRunner().invoke(app, ["store", "verify", str(tmp_path / "proxy.db")])
     assert "The log is complete" in verified.output
 
 

@@ -116,7 +116,7 @@ def test_the_report_says_what_would_change(models: list[Upstream], tmp_path: Pat
         page = proxy.get("/cascades/tickets/shadow")
         assert "From 160 rounds in shadow" in page.text
         assert proxy.get("/cascades/nothing/shadow").status_code == 404
-    verified = CliRunner().invoke(app, ["log", "verify", str(tmp_path / "proxy.db")])
+    verified = CliRunner().invoke(app, ["store", "verify", str(tmp_path / "proxy.db")])
     assert "The log is complete" in verified.output  # every decision is computed again
     with_keys = [{**stage, "key_env": "NOT_SET_WHERE_REPORTS_ARE_READ"} for stage in stages(models)]
     file = write_config(tmp_path, with_keys, sample=1.0, compare=compare)

@@ -10,11 +10,11 @@ from stopwise.cli.demo import demo
 from stopwise.cli.diagnose import diagnose
 from stopwise.cli.import_ import import_
 from stopwise.cli.keys import keys
-from stopwise.cli.log import log
 from stopwise.cli.proxy import proxy
 from stopwise.cli.replay import replay
 from stopwise.cli.reproduce import reproduce
 from stopwise.cli.serve import serve
+from stopwise.cli.store import store
 from stopwise.errors import (
     CascadeMismatchError,
     InvalidInputError,
@@ -38,8 +38,8 @@ for command in (demo, diagnose, replay, reproduce, serve):
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(keys, name="keys")
-app.add_typer(log, name="log")
 app.add_typer(proxy, name="proxy")
+app.add_typer(store, name="store")
 
 
 def _version(asked: bool) -> None:

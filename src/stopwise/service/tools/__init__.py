@@ -1,1 +1,1 @@
-"""The commands of ``stopwise log``: read, check, export and compact an event log."""
+"""The commands of ``stopwise store``: read, check, export and compact an event log."""

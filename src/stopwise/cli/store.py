@@ -1,4 +1,4 @@
-"""``stopwise log``: read, check, export and compact the event log of a service."""
+"""``stopwise store``: read, check, export and compact the event log of a service."""
 
 import asyncio
 import shlex
@@ -30,25 +30,25 @@ OUT = "Needed: the file to write, .parquet, .csv or .jsonl."
 CONTEXTS = "plain: write the contexts; none: leave them out, as they may be personal."
 DEFAULT = "stopwise.db"  # as in the settings of the service
 
-log = typer.Typer(no_args_is_help=True)
+store = typer.Typer(no_args_is_help=True)
 
 
-@log.callback()
-def log_() -> None:
+@store.callback()
+def store_() -> None:
     """Read, check, export and compact the event log of a service.
 
     All data of a service is in its log: a file, stopwise.db, or a PostgreSQL database. Every
     command works while the service is running.
 
-        stopwise log verify
+        stopwise store verify
 
-        stopwise log export --cascade triage --out triage.parquet
+        stopwise store export --cascade triage --out triage.parquet
 
     Exit codes: 0 for success, 1 for damage or failure, 2 if the command is wrong.
     """
 
 
-@log.command()
+@store.command()
 def verify(
     store: Where = DEFAULT,
     cascade: Cascade = None,
@@ -61,9 +61,9 @@ def verify(
     damage is reported, with exit code 1. The state hash is that of the service (GET /v1/state)
     after the same event; equal hashes, equal states.
 
-        stopwise log verify stopwise.db
+        stopwise store verify stopwise.db
 
-        stopwise log verify --cascade triage --save triage.stopwise
+        stopwise store verify --cascade triage --save triage.stopwise
 
     The saved policy decides and learns as that of the service: stopwise.load("triage.stopwise").
     """
@@ -104,7 +104,7 @@ def verify(
         _print("", f"Wrote the policy to {save}.")
 
 
-@log.command()
+@store.command()
 def export(
     store: Where = DEFAULT,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help=OUT)] = None,
@@ -116,7 +116,7 @@ def export(
     One row per round, in the order in which they were learned: context, outputs, where it stopped,
     and the label if there is one. Only you can read the file. Of a damaged log nothing is written.
 
-        stopwise log export --cascade triage --out triage.parquet
+        stopwise store export --cascade triage --out triage.parquet
 
         stopwise diagnose triage.parquet --costs 0.01,0.24,0.25
     """
@@ -144,7 +144,7 @@ def export(
         _print(f"{few}; explore in the policy gives some.")
 
 
-@log.command()
+@store.command()
 def compact(
     store: Where = DEFAULT,
     keep_days: Annotated[
@@ -157,7 +157,7 @@ def compact(
     The complete log is checked first. Rounds opened in those events can no longer be looked up or
     labelled, and their contexts are gone from the log; nothing else changes. Make a backup first.
 
-        stopwise log compact stopwise.db --keep-days 90
+        stopwise store compact stopwise.db --keep-days 90
     """
     from stopwise.service.tools.checking import compact as run
     from stopwise.service.tools.checking import plan
@@ -174,7 +174,7 @@ def compact(
         "The state could be rebuilt from the snapshot only: make a backup first if that matters.",
     )
     if planned.verified.divergences:
-        _print("This version decides differently (see stopwise log verify): use the one in use.")
+        _print("This version decides differently (see stopwise store verify): use the one in use.")
     if not yes:
         if not sys.stdin.isatty():
             raise typer.BadParameter("there is no terminal to ask; add --yes", param_hint="--yes")
