@@ -9,8 +9,9 @@ from itertools import combinations
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from stopwise.arrays import Floats
 from stopwise.checks import real, vector
 from stopwise.errors import CostUnitWarning, InvalidCascadeError, InvalidStopError
 
@@ -50,12 +51,12 @@ class Cascade:
     """
 
     n_arms: int
-    costs: NDArray[np.float64]
+    costs: Floats
     names: tuple[str, ...]
-    tradeoff: NDArray[np.float64]
-    cumulative: NDArray[np.float64]
-    gaps: NDArray[np.float64]
-    _totals: NDArray[np.float64]  # Cᵢ before the trade-off
+    tradeoff: Floats
+    cumulative: Floats
+    gaps: Floats
+    _totals: Floats  # Cᵢ before the trade-off
 
     def __init__(
         self,
@@ -117,8 +118,8 @@ class Cascade:
 
     def _fill(
         self,
-        costs: NDArray[np.float64],
-        totals: NDArray[np.float64],
+        costs: Floats,
+        totals: Floats,
         names: Sequence[str] | None,
         tradeoff: ArrayLike | None,
     ) -> None:
@@ -278,7 +279,7 @@ def _checked_names(names: Sequence[str], n_arms: int) -> tuple[str, ...]:
     return tuple(map(str, given))
 
 
-def _aligned(values: NDArray[np.float64]) -> list[str]:
+def _aligned(values: Floats) -> list[str]:
     """Write numbers with the same count of decimals: 0.25 and 0.50 read better than 0.5."""
     texts = [f"{value:.6g}" for value in values.tolist()]
     if any("e" in text for text in texts):

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stopwise.arrays import Floats
 from stopwise.errors import InvalidContextError, InvalidInputError, InvalidParameterError
 
-Floats: TypeAlias = NDArray[np.float64]
 Error: TypeAlias = type[InvalidInputError]
 
 ENOUGH = 30  # labelled rounds from which they show anything (heuristic: normal intervals hold)

@@ -1,24 +1,16 @@
 """Frozen values: what was decided and why, finished rounds, and the truth for comparators."""
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Progress = Callable[[str, int, int], object]  # called as progress(stage, done, of)
+from stopwise.arrays import Bools, Bytes, Differ, Floats, Ints
 
 
 def _probability(upper: float) -> str:
     """Format a probability, or an upper bound on one; a rounding error is 0."""
     return f"{min(upper, 1.0):.3g}" if upper > 1e-12 else "0"
-
-
-def no_progress(stage: str, done: int, of: int) -> None:
-    """Show nothing: the default wherever a `Progress` may be given."""
 
 
 class PairEvidence(msgspec.Struct, frozen=True):
@@ -252,11 +244,11 @@ class Rounds(msgspec.Struct, frozen=True, eq=False):
         a policy that asks for labels.
     """
 
-    contexts: NDArray[np.float64]
-    differ: NDArray[np.uint8]
-    reach: NDArray[np.int64]
-    failed: NDArray[np.bool_]
-    wrong: NDArray[np.uint8] | None = None
+    contexts: Floats
+    differ: Differ
+    reach: Ints
+    failed: Bools
+    wrong: Bytes | None = None
 
     @property
     def n(self) -> int:

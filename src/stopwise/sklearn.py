@@ -6,11 +6,12 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stopwise.arrays import Floats, Ints
 from stopwise.cascade import Cascade, costs_doubt
 from stopwise.checks import short_repr
 from stopwise.errors import (
@@ -23,7 +24,7 @@ from stopwise.features import Answers
 from stopwise.policies.base import Policy
 from stopwise.policies.checking import disagreements, wrong_arms
 from stopwise.policies.registry import make
-from stopwise.records import Floats, Round, Rounds
+from stopwise.records import Round, Rounds
 
 try:
     from sklearn.base import ClassifierMixin, clone, is_classifier
@@ -37,7 +38,6 @@ try:
 except ImportError as error:
     raise MissingPackageError.of("stopwise.sklearn", "scikit-learn 1.6", "sklearn") from error
 
-Codes: TypeAlias = NDArray[np.int64]  # answers as positions in classes_
 
 NOT_FITTED = "prefit=True needs fitted estimators; if clones are made: FrozenEstimator(%(name)s)"
 NO_Y = "fit requires y to be passed, but the target y is None; only prefit=True needs no labels"
@@ -156,7 +156,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         return self.classes_[answers]
 
     @property
-    def depths_(self) -> NDArray[np.int64]:
+    def depths_(self) -> Ints:
         """The estimator at which each row stopped, of the rows last predicted in this thread."""
         check_is_fitted(self)
         if not hasattr(self._last_batch, "depths"):
@@ -241,7 +241,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             )
         return given
 
-    def _learn_all(self, context: Floats, codes: Codes, tables: list[Floats], y: Any) -> None:
+    def _learn_all(self, context: Floats, codes: Ints, tables: list[Floats], y: Any) -> None:
         """Learn from rows that all estimators have answered."""
         policy, last = self.policy_, codes.shape[1] - 1
         order = np.random.default_rng(0).permutation(len(context))  # rows may be sorted by class
@@ -262,7 +262,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
 
     def _play(
         self, X: Any, learn: bool = False, probabilities: bool = False
-    ) -> tuple[Codes, Floats]:
+    ) -> tuple[Ints, Floats]:
         """Run each estimator on the rows that reach it; return answers and probabilities.
 
         The last estimator gives either its answers or, if ``probabilities``, its probabilities.
@@ -305,9 +305,9 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             policy.observe_many(record, depths, rule_stop=rule_stops)
         return codes[np.arange(n), depths], table
 
-    def _ask_all(self, estimators: Sequence[Any], X: Any) -> tuple[Codes, list[Floats]]:
+    def _ask_all(self, estimators: Sequence[Any], X: Any) -> tuple[Ints, list[Floats]]:
         """Return all answers to all rows, and the probabilities of all stages but the last."""
-        columns: list[Codes] = []
+        columns: list[Ints] = []
         tables: list[Floats] = []
         for arm, estimator in enumerate(estimators):
             columns.append(self._codes(arm, estimator, X))
@@ -315,9 +315,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 tables.append(self._probabilities(estimator, X, columns[arm]))
         return np.column_stack(columns), tables
 
-    def _ask_held_out(
-        self, estimators: Sequence[Any], X: Any, y: Any
-    ) -> tuple[Codes, list[Floats]]:
+    def _ask_held_out(self, estimators: Sequence[Any], X: Any, y: Any) -> tuple[Ints, list[Floats]]:
         """Return the same by clones, none of which was fitted on the rows that it answers.
 
         This is `cross_val_predict` for two methods at once: it would fit clones for each.
@@ -341,7 +339,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             raise InvalidInputError(f"cv must hold out every row exactly once, unlike {self.cv!r}")
         return codes, tables
 
-    def _codes(self, arm: int, estimator: Any, X: Any) -> Codes:
+    def _codes(self, arm: int, estimator: Any, X: Any) -> Ints:
         """Return an estimator's answers as positions in classes_."""
         answers = np.asarray(estimator.predict(X))
         same = answers[:, None] == self.classes_
@@ -353,7 +351,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             )
         return same.argmax(axis=1)
 
-    def _probabilities(self, estimator: Any, X: Any, codes: Codes | None = None) -> Floats:
+    def _probabilities(self, estimator: Any, X: Any, codes: Ints | None = None) -> Floats:
         """Return an estimator's probabilities of classes_; without predict_proba, 1 for answers."""
         if not hasattr(estimator, "predict_proba"):
             return np.eye(len(self.classes_))[codes]
@@ -446,7 +444,7 @@ def _find_cascade(estimator: Any) -> CascadeClassifier:
     return inner
 
 
-def _revealed(codes: Codes, table: Floats) -> Floats:
+def _revealed(codes: Ints, table: Floats) -> Floats:
     """Return what an arm reveals: the lead of its answer over the next class, and its log-odds.
 
     The lead is negative for an answer that is not the most probable class.

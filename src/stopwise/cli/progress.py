@@ -8,7 +8,7 @@ import typer
 from rich import progress as bars
 from rich.console import Console
 
-from stopwise import records
+from stopwise.progress import Progress
 from stopwise.reporting.wording import duration
 
 EVERY_SECONDS = 10.0
@@ -16,7 +16,7 @@ EVERY_SHARE = 0.1
 
 
 @contextmanager
-def follow(after: str = "") -> Generator[records.Progress]:
+def follow(after: str = "") -> Generator[Progress]:
     """Show progress on stderr; long work calls what this yields. Ctrl-C ends it with a sentence.
 
     ``after`` says what an interrupt has left.

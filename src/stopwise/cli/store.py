@@ -13,9 +13,9 @@ import typer
 from stopwise.reporting.wording import plural
 
 if TYPE_CHECKING:
+    from stopwise.progress import Progress
     from stopwise.service.domain.state import State
     from stopwise.service.persistence.stores.base import EventStore
-    from stopwise.service.tools.reading import Progress
 
 T = TypeVar("T")
 STORE = "An SQLite file, or postgresql://user@host/database (password in PGPASSWORD)."

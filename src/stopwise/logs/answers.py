@@ -5,12 +5,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stopwise.arrays import Bools, Ints
 from stopwise.logs.cells import EXACT, Cells, Family, RowBatch, is_blank, parsed
 from stopwise.logs.problems import MOST, Problems
 
-Codes: TypeAlias = list[NDArray[np.int64]]
+Codes: TypeAlias = list[Ints]
 SAME = {"true": "1", "yes": "1", "false": "0", "no": "0"}
 ALLOWED = "text, bools or numbers of 64 bits"
 
@@ -61,7 +61,7 @@ def normalised(batch: RowBatch, name: str) -> Cells:
     return Cells("text", codes, null, tuple(index), neither)
 
 
-def without_blanks(cells: Cells, answered: NDArray[np.bool_]) -> Cells:
+def without_blanks(cells: Cells, answered: Bools) -> Cells:
     """Return a column in which blank texts are missing, as empty cells are in CSV.
 
     ``answered`` says of each row whether its ``stop`` records that the arm did answer: there an

@@ -7,6 +7,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stopwise.arrays import Bools
+
 Family: TypeAlias = Literal["number", "text"]  # answers of one family can be compared
 Use: TypeAlias = Literal["number", "answer", "text"]  # what a column is read for
 
@@ -25,7 +27,7 @@ class Cells(msgspec.Struct, frozen=True, eq=False):
 
     family: Family
     values: NDArray[Any]  # float64 or int64 numbers, or positions in ``words``; 0 where null
-    null: NDArray[np.bool_]  # which cells are empty
+    null: Bools  # which cells are empty
     words: tuple[str, ...] = ()  # the distinct texts
     wrong: Mapping[int, WrongCell] = {}  # by row, cells that do not fit the others
 

@@ -4,19 +4,14 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stopwise.arrays import Bools, Bytes, Floats, Ints
 from stopwise.logs.answers import encode, normalised, without_blanks
 from stopwise.logs.cells import Family, RowBatch, is_blank
 from stopwise.logs.columns import Layout
 from stopwise.logs.encoding import Column, Encoding, column_numbers
 from stopwise.logs.problems import MOST, Problems
 from stopwise.records import Rounds
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
-Bools = NDArray[np.bool_]
 
 
 class Chunk(msgspec.Struct, frozen=True, eq=False):

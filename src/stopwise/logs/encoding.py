@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stopwise.arrays import Floats
 from stopwise.errors import InvalidContextError, InvalidParameterError
 from stopwise.logs.cells import RowBatch, describe_value, parsed
 from stopwise.logs.problems import Problems
@@ -112,9 +112,7 @@ class Encoding(msgspec.Struct, frozen=True):
                 raise InvalidContextError(f"{column.name!r} {error}") from None
         return found
 
-    def rows(
-        self, batch: RowBatch, sources: Mapping[str, str], problems: Problems
-    ) -> NDArray[np.float64]:
+    def rows(self, batch: RowBatch, sources: Mapping[str, str], problems: Problems) -> Floats:
         """Return the contexts of a few rows; ``sources`` says which column of the file is which."""
         parts = [column_numbers(c, batch, sources[c.name], problems) for c in self.columns]
         return np.hstack([np.empty((batch.n, 0)), *parts])
@@ -218,9 +216,7 @@ class _Fit:
         return Column(self._name, self._kind or "number", fill, first=first)
 
 
-def column_numbers(
-    column: Column, batch: RowBatch, source: str, problems: Problems
-) -> NDArray[np.float64]:
+def column_numbers(column: Column, batch: RowBatch, source: str, problems: Problems) -> Floats:
     """Return the numbers of a column in a few rows."""
     cells = batch.cells(source, "number" if column.kind == "number" else "text")
     if cells.wrong:

@@ -20,7 +20,8 @@ from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.formats.lines import BOM, decode_lines
 from stopwise.logs.formats.registry import format_of
 from stopwise.logs.writer import LogWriter
-from stopwise.records import Progress, Round, no_progress
+from stopwise.progress import Progress, no_progress
+from stopwise.records import Round
 from stopwise.reporting.files import put_in_place
 from stopwise.running.forms import Form, form, normalised_text
 

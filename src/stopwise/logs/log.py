@@ -14,7 +14,7 @@ from stopwise.logs.columns import Columns, arrange
 from stopwise.logs.encoding import FIRST, Column, Encoding, fit
 from stopwise.logs.formats.arrow import open_stream
 from stopwise.logs.formats.registry import RowReader, open_rows
-from stopwise.records import Progress, no_progress
+from stopwise.progress import Progress, no_progress
 
 SAMPLE = 1 << 20  # bytes from which the number of lines is guessed, for progress only
 

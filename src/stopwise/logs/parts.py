@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from stopwise.arrays import Ints
 from stopwise.errors import InvalidParameterError
 from stopwise.executors import Executor
 from stopwise.logs.cells import RowBatch
-from stopwise.logs.chunk import Chunk, Ints, make_chunk
+from stopwise.logs.chunk import Chunk, make_chunk
 from stopwise.logs.log import Log
-from stopwise.records import Progress, no_progress
+from stopwise.progress import Progress, no_progress
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)

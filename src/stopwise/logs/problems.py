@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stopwise.arrays import Bools
 from stopwise.errors import InvalidLogError
 
 MOST = 10  # problems that one error lists
@@ -36,9 +36,7 @@ class Problems:
         """Record that a cell is wrong, or a row."""
         self._found.setdefault((row, column), message)
 
-    def where(
-        self, wrong: NDArray[np.bool_], column: str, message: Callable[[int], str] | str
-    ) -> None:
+    def where(self, wrong: Bools, column: str, message: Callable[[int], str] | str) -> None:
         """Record that cells of a column are wrong in some rows."""
         for row in np.flatnonzero(wrong)[:MOST].tolist():
             self.at(row, column, message if isinstance(message, str) else message(row))

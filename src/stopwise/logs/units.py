@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from stopwise.arrays import Floats
 from stopwise.cascade import Cascade
-from stopwise.logs.chunk import Floats
 from stopwise.reporting.wording import number
 
 DIGITS = 12  # of 1/λ: what was divided to make λ comes back without rounding error

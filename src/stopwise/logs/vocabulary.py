@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
+from stopwise.arrays import Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH, unlike_labels
 from stopwise.logs.answers import normal
-from stopwise.logs.chunk import Chunk, Ints
+from stopwise.logs.chunk import Chunk
 from stopwise.reporting.wording import listed, percent, plural, short
 
 MOST = 1000  # distinct answers of an arm that are counted

@@ -19,15 +19,14 @@ from stopwise.features import BoundFeatures
 from stopwise.policies import checking, overrides
 from stopwise.policies.checking import Bools, Differ, GivenTruth, Ints, KnownTruth, ToPlay
 from stopwise.policies.round_in_progress import RoundInProgress
+from stopwise.progress import Progress, no_progress
 from stopwise.records import (
     Decision,
     LabelRequest,
     PairEvidence,
-    Progress,
     Round,
     Rounds,
     Truth,
-    no_progress,
 )
 
 MAX_CODED = 1024  # combinations of outputs whose codes are stored; classifiers have few

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stopwise.arrays import Bools, Differ, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import as_table, comparable, integer, numbers, real, short_repr, unlike_labels
 from stopwise.errors import (
@@ -18,11 +19,9 @@ from stopwise.errors import (
     LabelWarning,
     TruthRequiredError,
 )
-from stopwise.records import LabelRequest, Progress, Round, Rounds
+from stopwise.progress import Progress
+from stopwise.records import LabelRequest, Round, Rounds
 
-Ints: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
-Differ: TypeAlias = NDArray[np.uint8]  # 1 where two arms disagree: a column for each pair
 Pairs: TypeAlias = Mapping[tuple[int, int], bool] | ArrayLike
 GivenTruth: TypeAlias = Mapping[str, ArrayLike | None]
 KnownTruth: TypeAlias = Mapping[str, NDArray[Any]]

@@ -4,8 +4,8 @@ from typing import NamedTuple, cast
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
+from stopwise.arrays import Bools, Ints
 from stopwise.policies.checking import labelled_round
 from stopwise.policies.contextual import Contextual
 from stopwise.policies.playing import rule_stops
@@ -26,8 +26,8 @@ class CrossFit(NamedTuple):
     ``by_policy`` (REPEATS, FOLDS, n) is by each policy on all rounds: how much policies vary.
     """
 
-    stops: NDArray[np.int64]
-    by_policy: NDArray[np.int64]
+    stops: Ints
+    by_policy: Ints
 
 
 def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: Rounds) -> CrossFit:
@@ -58,7 +58,7 @@ def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: Rounds) -> CrossFit
     return CrossFit(stops, by_policy)
 
 
-def missing_labels(policy: Contextual, rounds: Rounds) -> NDArray[np.bool_]:
+def missing_labels(policy: Contextual, rounds: Rounds) -> Bools:
     """Choose rounds whose labels count as missing, so that the same share is as for ``policy``.
 
     The log has the labels that came, but not the requests that were never answered. They are drawn
@@ -75,9 +75,7 @@ def missing_labels(policy: Contextual, rounds: Rounds) -> NDArray[np.bool_]:
     return chosen
 
 
-def trained(
-    spec: CascadeSpec, rounds: Rounds, missing: NDArray[np.bool_] | None = None
-) -> Contextual:
+def trained(spec: CascadeSpec, rounds: Rounds, missing: Bools | None = None) -> Contextual:
     """Return a new policy that has learned from rounds in shadow: every arm ran.
 
     Forced rounds make it run every arm while it learns, and afterwards it decides. It learns from
@@ -107,7 +105,7 @@ def trained(
     return policy
 
 
-def select(rounds: Rounds, which: NDArray[np.bool_] | NDArray[np.int64]) -> Rounds:
+def select(rounds: Rounds, which: Bools | Ints) -> Rounds:
     """Return some of the rounds."""
     wrong = None if rounds.wrong is None else rounds.wrong[which]
     return Rounds(
@@ -119,7 +117,7 @@ def select(rounds: Rounds, which: NDArray[np.bool_] | NDArray[np.int64]) -> Roun
     )
 
 
-def _labelled(rounds: Rounds) -> NDArray[np.bool_]:
+def _labelled(rounds: Rounds) -> Bools:
     """Return which rounds have a label: 0 and 1 say whether an arm was wrong, 2 is unknown."""
     if rounds.wrong is None:
         return np.zeros(rounds.n, dtype=np.bool_)

@@ -13,13 +13,13 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
-from stopwise.checks import Floats
+from stopwise.arrays import Bools, Floats
 from stopwise.errors import InvalidParameterError
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
 from stopwise.policies.contextual import Contextual
+from stopwise.progress import no_progress
 from stopwise.proxy.config import Cascade, Config
 from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit
 from stopwise.records import Rounds
@@ -28,7 +28,6 @@ from stopwise.service.domain.messages import CascadeSpec
 from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.persistence.stores.opening import open_existing_store
 from stopwise.service.tools.exporting import export_rounds
-from stopwise.service.tools.reading import no_progress
 
 # Simulated intervals hold from 100 rounds on (benchmarks/intervals.py); with fewer, a policy
 # trained on four fifths of them differs too much from the one trained on all.
@@ -97,9 +96,7 @@ def mean_saving(each: Floats, of_policies: float, least: float, most: float) -> 
     return Estimate(value, max(low, least), min(high, most))
 
 
-def intervals(
-    own: Floats, answer: int, differs: NDArray[np.bool_], fit: CrossFit
-) -> tuple[Estimate, Estimate]:
+def intervals(own: Floats, answer: int, differs: Bools, fit: CrossFit) -> tuple[Estimate, Estimate]:
     """Return what a request saves, and the share of changed answers, both with 90 % intervals.
 
     ``own`` are the costs of the stages; ``differs`` (n, K) is whether each stage's answer differs

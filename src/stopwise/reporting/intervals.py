@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from statistics import NormalDist
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
+
+from stopwise.arrays import Floats
 
 NORMAL = NormalDist()
 Z90, Z95 = NORMAL.inv_cdf(0.95), NORMAL.inv_cdf(0.975)
@@ -70,7 +70,7 @@ def around(value: float, error: float, z: float = Z95) -> Estimate:
     return Estimate(value, value - z * error, value + z * error)
 
 
-def mean(values: NDArray[np.float64], z: float = Z95) -> Estimate:
+def mean(values: Floats, z: float = Z95) -> Estimate:
     """Return the mean of two or more independent values with its normal interval."""
     n = len(values)
     return around(float(values.mean()), float(values.std(ddof=1)) / math.sqrt(n), z)

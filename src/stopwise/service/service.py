@@ -103,7 +103,7 @@ class Service:
             self.failed.set_result(error)
 
     async def _recover(self) -> State:
-        def progress(done: int, of: int) -> None:
+        def progress(_stage: str, done: int, of: int) -> None:
             self.recovering = f"recovering: {done:,} of {of:,} events"
 
         follows = (self.state.follows or ()) if self._store.shared else None

@@ -9,10 +9,10 @@ import pytest
 
 import stopwise as sw
 from stopwise.errors import CorruptLogError
+from stopwise.progress import no_progress
 from stopwise.service.domain.messages import Arm, CascadeSpec
 from stopwise.service.domain.spec import build
 from stopwise.service.tools.exporting import Exported, export_rounds
-from stopwise.service.tools.reading import no_progress
 from tests.service.tools.conftest import Lived
 from tests.service.tools.making import (
     ARMS,

@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
+from stopwise.arrays import Bools, Bytes, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH
-from stopwise.logs.chunk import Bools, Bytes, Floats, Ints
 from stopwise.logs.diagnosis.findings import Audit, LabelPlan
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 from stopwise.logs.diagnosis.sampling import UNKNOWN, Sample

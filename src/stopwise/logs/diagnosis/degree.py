@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stopwise.arrays import Bytes, Floats
 from stopwise.cascade import Cascade
-from stopwise.logs.chunk import Bytes, Floats
 from stopwise.logs.diagnosis.models import Disagreement
 from stopwise.logs.diagnosis.sampling import Sample
 from stopwise.reporting.intervals import mean

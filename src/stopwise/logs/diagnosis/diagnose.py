@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 
 from stopwise import checks
+from stopwise.arrays import Ints
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.executors import make_executor
-from stopwise.logs.chunk import Ints
 from stopwise.logs.diagnosis import plug_in
 from stopwise.logs.diagnosis.amounts import in_unit
 from stopwise.logs.diagnosis.audit import gain_where_they_disagree, plan_labels, read_audit
@@ -30,7 +30,7 @@ from stopwise.logs.log import Log
 from stopwise.logs.parts import spread
 from stopwise.logs.units import error_cost, unit_in_words
 from stopwise.logs.vocabulary import Vocabulary
-from stopwise.records import Progress, no_progress
+from stopwise.progress import Progress, no_progress
 from stopwise.reporting.intervals import wilson
 
 LEAST_ROWS = 50

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.features import FeaturesLike, PerStage, Polynomial, Scaled, bind
-from stopwise.logs.chunk import Bytes, Floats, Ints
 from stopwise.logs.diagnosis.findings import Fit, Reliability, ReliabilityBin
 from stopwise.policies.uss_pd import USSPD
-from stopwise.records import Progress, no_progress
+from stopwise.progress import Progress, no_progress
 from stopwise.reporting.intervals import chi_square_limit, wilson
 
 RIDGE = 1e-3

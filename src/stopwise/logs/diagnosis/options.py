@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
-from stopwise.logs.chunk import Bytes, Floats, Ints
 from stopwise.logs.diagnosis.findings import ArmSummary, Audit, LabelPlan
 from stopwise.logs.recommendation import Option, Recommendation, recommend
 from stopwise.logs.units import error_cost

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stopwise.logs.chunk import Bytes, Floats, Ints
+from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.logs.diagnosis.findings import OverTime
 from stopwise.logs.diagnosis.models import mu
 from stopwise.logs.diagnosis.sampling import Sample

@@ -9,8 +9,8 @@ USS-PD decides so once it has learned; while it learns it goes deeper now and th
 
 import numpy as np
 
+from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
-from stopwise.logs.chunk import Bytes, Floats, Ints
 from stopwise.logs.diagnosis.findings import ArmSummary, FrontierPoint, Saving
 from stopwise.logs.diagnosis.models import Redrawn
 from stopwise.reporting.intervals import Estimate, mean, widened, wilson

@@ -11,7 +11,7 @@ from stopwise.logs.diagnosis.sections import main_numbers, sections
 from stopwise.logs.diagnosis.verdict import BADGES
 from stopwise.logs.formats.csv import csv_line
 from stopwise.logs.log import Log
-from stopwise.records import Progress, no_progress
+from stopwise.progress import Progress, no_progress
 from stopwise.reporting.drawing import Drawn, draw, need_matplotlib
 from stopwise.reporting.files import write_files
 from stopwise.reporting.pages import render

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopwise.logs.chunk import Bools, Bytes, Chunk, Floats, Ints
+from stopwise.arrays import Bools, Bytes, Floats, Ints
+from stopwise.logs.chunk import Chunk
 
 # A group smaller than this share of the log must not decide how large the sample is.
 SMALL_GROUP = 0.01

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stopwise.arrays import Bools
 from stopwise.errors import InvalidLogError, MissingPackageError
 from stopwise.logs.cells import Cells, RowBatch, Use, gather
 from stopwise.logs.columns import Layout
@@ -76,7 +76,7 @@ def cells_of(record: Any, file: str, column: str, use: Use) -> Cells:
             array = pa.DictionaryArray.from_arrays(array.indices, words)
         array = array.dictionary_decode()
     kind = array.type
-    null: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+    null: Bools = array.is_null().to_numpy(zero_copy_only=False)
     if null.all():
         return Cells("number", np.zeros(len(array), dtype=np.int64), null)
     date = (types.is_date(kind) or types.is_timestamp(kind)) and use in ("number", "text")

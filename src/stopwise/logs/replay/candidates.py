@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stopwise.arrays import Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed, real
 from stopwise.errors import (
@@ -24,10 +24,11 @@ from stopwise.logs.cells import parsed
 from stopwise.logs.log import Log
 from stopwise.logs.problems import place
 from stopwise.logs.vocabulary import Vocabulary
-from stopwise.policies.base import Ints, Policy
+from stopwise.policies.base import Policy
 from stopwise.policies.persistence import load
 from stopwise.policies.registry import POLICIES, make
-from stopwise.records import Progress, Rounds, no_progress
+from stopwise.progress import Progress, no_progress
+from stopwise.records import Rounds
 
 PolicyLike: TypeAlias = "str | PathLike[str] | Policy"
 
@@ -39,8 +40,8 @@ class LogSummary(NamedTuple):
 
     rows: int
     answers: Vocabulary
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    low: Floats
+    high: Floats
 
 
 class Candidate(NamedTuple):

@@ -23,7 +23,7 @@ from stopwise.logs.replay.picture import png
 from stopwise.logs.replay.results import Replay
 from stopwise.logs.replay.tally import Tally
 from stopwise.policies.base import CHUNK
-from stopwise.records import Progress, no_progress
+from stopwise.progress import Progress, no_progress
 from stopwise.reporting.files import write_files
 
 CANDIDATES = ("uss-laplace", "uss-anchor", "uss-pd")

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from stopwise.logs.chunk import Bytes
+from stopwise.arrays import Bytes
 from stopwise.logs.recommendation import Recommendation
 from stopwise.logs.vocabulary import AnswerTable
 from stopwise.reporting.intervals import Estimate

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH
 from stopwise.errors import InvalidLogError
-from stopwise.logs.chunk import Bytes, Chunk, Floats, Ints
+from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
 from stopwise.logs.replay.candidates import Candidate
 from stopwise.logs.replay.results import CandidateResult, Criterion, Replay

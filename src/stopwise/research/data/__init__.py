@@ -3,14 +3,14 @@
 from importlib.resources import files
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stopwise.arrays import Floats, Ints
 from stopwise.errors import InvalidParameterError
 
 TABLES = ("pima", "heart")
 
 
-def load_table(name: str) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.int64]]:
+def load_table(name: str) -> tuple[tuple[str, ...], Floats, Ints]:
     """Load the table "pima" or "heart": the names of the columns, the data, and the labels 0 and 1.
 
     Examples

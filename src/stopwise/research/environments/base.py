@@ -5,12 +5,9 @@ from typing import ClassVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stopwise.arrays import Bools, Differ, Floats, Ints
 from stopwise.cascade import Cascade
-from stopwise.checks import Floats
-
-Ints = NDArray[np.int64]
 
 
 class Batch(msgspec.Struct, frozen=True, eq=False):
@@ -38,12 +35,12 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     optimal: Ints
     margins: Floats
     outputs: Ints | None = None
-    differ: NDArray[np.uint8] | None = None
+    differ: Differ | None = None
     labels: Ints | None = None
     error_rates: Floats | None = None
 
     @property
-    def dominant(self) -> NDArray[np.bool_]:
+    def dominant(self) -> Bools:
         """Which contexts are weakly dominant (WD): ξ(x) > 0."""
         return self.margins > 0
 

@@ -6,10 +6,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stopwise.arrays import Floats
 from stopwise.cascade import Cascade
 from stopwise.checks import table, vector
 from stopwise.errors import InvalidParameterError
-from stopwise.research.environments.base import Batch, Environment, Floats
+from stopwise.research.environments.base import Batch, Environment
 from stopwise.research.environments.training import chance_of_one
 from stopwise.research.theory.dominance import dominance_margins
 from stopwise.research.theory.regret import optimal_arms

@@ -6,13 +6,14 @@ from itertools import combinations
 from typing import ClassVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from stopwise.arrays import Bools, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import real, table
 from stopwise.errors import InvalidParameterError
 from stopwise.features import BoundFeatures, Polynomial, bind
-from stopwise.research.environments.base import Batch, Environment, Floats, Ints
+from stopwise.research.environments.base import Batch, Environment
 from stopwise.research.theory.dominance import can_be_optimal, dominance_margins, first_candidates
 
 # Contexts are drawn in blocks of at least this many when some may be refused.
@@ -128,7 +129,7 @@ class Realizable(Environment):
             yield x[good], p[good]
             block = max(rounds, BLOCK)
 
-    def _good(self, table: Floats) -> NDArray[np.bool_]:
+    def _good(self, table: Floats) -> Bools:
         """Return which contexts have the margin, and an optimal arm."""
         optimal = first_candidates(self.cascade, table)
         good = can_be_optimal(self.cascade, table, optimal)
@@ -181,7 +182,7 @@ def cuts(n_arms: int) -> Ints:
     return np.concatenate([one, two, np.zeros_like(one[:1])])
 
 
-def cut_weights(p: Floats, n_arms: int) -> tuple[Floats, NDArray[np.bool_]]:
+def cut_weights(p: Floats, n_arms: int) -> tuple[Floats, Bools]:
     """Return the chance of every cut for each row of p, and for which rows there are such.
 
     With these chances arms disagree, pair by pair, as often as p says (``docs/environments.md``).

@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from stopwise.arrays import Floats
 from stopwise.cascade import Cascade
 from stopwise.checks import integer, vector
 from stopwise.features import Polynomial
-from stopwise.research.environments.base import Floats
 from stopwise.research.environments.binary_arms import BinaryArms
 from stopwise.research.environments.training import chance_of_one, fit_logistic
 

@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stopwise.arrays import Floats
 from stopwise.cascade import Cascade
 from stopwise.checks import integer, vector
 from stopwise.research.data import load_table
-from stopwise.research.environments.base import Floats
 from stopwise.research.environments.binary_arms import BinaryArms
 from stopwise.research.environments.training import chance_of_one, checked_table, fit_logistic
 

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise import checks
+from stopwise.arrays import Floats, Ints
 from stopwise.errors import InvalidParameterError
-from stopwise.research.environments.base import Floats, Ints
 
 # The gradient is driven below this (times C if that is small), or to what rounding leaves of zero.
 TOLERANCE = 1e-10

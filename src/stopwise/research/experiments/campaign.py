@@ -7,7 +7,7 @@ from threading import Event
 from typing import TypeAlias
 
 from stopwise.executors import Executor
-from stopwise.records import Progress, no_progress
+from stopwise.progress import Progress, no_progress
 from stopwise.research.experiments.runs import Trace, built, execute
 from stopwise.research.experiments.spec import ExperimentSpec
 from stopwise.research.experiments.store import RunStore

@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwise.records import Progress, no_progress
+from stopwise.arrays import Floats, Ints
+from stopwise.progress import Progress, no_progress
 from stopwise.research.environments.base import Batch, Environment
-from stopwise.research.experiments.simulate import Floats, Ints, measure
+from stopwise.research.experiments.simulate import measure
 from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, environment_random
 
 # Longer runs are not cached for the next policy: a round takes some hundred bytes, and 32 batches

@@ -7,11 +7,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stopwise.arrays import Floats, Ints
 from stopwise.checks import integer
 from stopwise.errors import CascadeMismatchError
 from stopwise.policies.base import Policy
-from stopwise.records import Progress, no_progress
-from stopwise.research.environments.base import Batch, Environment, Floats, Ints
+from stopwise.progress import Progress, no_progress
+from stopwise.research.environments.base import Batch, Environment
 from stopwise.research.theory.regret import pseudo_regret, regret, signed_pseudo_regret
 
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
-from numpy.typing import NDArray
 
+from stopwise.arrays import Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed, integer
 from stopwise.errors import InvalidParameterError
@@ -148,7 +148,7 @@ class ExperimentSpec(_Spec, frozen=True, eq=False):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
-    def checkpoint_rounds(self) -> NDArray[np.int64]:
+    def checkpoint_rounds(self) -> Ints:
         """The rounds, counted from 1, at which a run's curves are stored."""
         return np.arange(1, self.checkpoints + 1) * self.rounds // self.checkpoints
 

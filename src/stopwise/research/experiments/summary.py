@@ -6,14 +6,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from stopwise.arrays import Floats, Ints
 from stopwise.errors import InvalidParameterError
 
 if TYPE_CHECKING:  # it loads the native engine, which formatting intervals does not need
     from stopwise.research.experiments.runs import Trace
 
-Floats: TypeAlias = NDArray[np.float64]
 What: TypeAlias = Literal["regret", "signed", "total_cost", "undominated"]
 Traces: TypeAlias = "Mapping[int, Trace] | Iterable[Trace]"
 Values: TypeAlias = Sequence[float] | Floats | Mapping[int, float]
@@ -34,7 +34,7 @@ class Interval(NamedTuple):
 class Curve(NamedTuple):
     """Means at some rounds, with a confidence interval around each."""
 
-    rounds: NDArray[np.int64]
+    rounds: Ints
     mean: Floats
     low: Floats
     high: Floats

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from stopwise.arrays import Floats
 from stopwise.reporting.drawing import MARKS, SERIES, Axes, Figure, from_zero, legend_below, panels
-from stopwise.research.experiments.summary import Floats, Interval, What, curves
+from stopwise.research.experiments.summary import Interval, What, curves
 from stopwise.research.paper.evidence import ClaimEvidence
 from stopwise.research.paper.settings import NAMES
 

@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from stopwise.research.experiments.summary import Floats
+from stopwise.arrays import Floats
 
 Shape: TypeAlias = Literal["logarithmic", "linear", "undecided"]
 

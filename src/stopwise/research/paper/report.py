@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stopwise.records import Progress, no_progress
+from stopwise.progress import Progress, no_progress
 from stopwise.reporting.drawing import Drawn, draw
 from stopwise.reporting.files import write_files
 from stopwise.reporting.pages import render

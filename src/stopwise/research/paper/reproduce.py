@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stopwise.errors import InvalidParameterError, MissingPackageError, PersistenceError
 from stopwise.executors import make_executor
-from stopwise.records import Progress, no_progress
+from stopwise.progress import Progress, no_progress
 from stopwise.reporting.wording import duration, plural
 from stopwise.research.experiments.campaign import run_campaign
 from stopwise.research.experiments.spec import ExperimentSpec

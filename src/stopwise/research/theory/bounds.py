@@ -10,8 +10,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stopwise.arrays import Floats
 from stopwise.cascade import Cascade
-from stopwise.checks import Floats, table
+from stopwise.checks import table
 from stopwise.errors import InvalidParameterError
 from stopwise.reference import radius
 

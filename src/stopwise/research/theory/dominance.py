@@ -6,12 +6,12 @@ A margin within rounding of zero is a tie and counts as zero, as it does for the
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from stopwise.arrays import Bools, Floats, Ints
 from stopwise.cascade import Cascade
-from stopwise.checks import Floats
 from stopwise.errors import InvalidParameterError
-from stopwise.research.theory.regret import TIE, Ints
+from stopwise.research.theory.regret import TIE
 
 
 def dominance_margins(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Floats:
@@ -79,9 +79,7 @@ def first_candidates(cascade: Cascade, disagreement: ArrayLike) -> Ints:
     return np.argmax(passes, axis=1).astype(np.int64)
 
 
-def can_be_optimal(
-    cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike
-) -> NDArray[np.bool_]:
+def can_be_optimal(cascade: Cascade, disagreement: ArrayLike, optimal: ArrayLike) -> Bools:
     """Return for every context whether some labels make its arm i* better than all before it.
 
         C_i* − C_l ≤ p_{l i*}(x) for all l < i*        (the paper, below its Lemma 1)

@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stopwise.arrays import Floats, Ints
 from stopwise.cascade import Cascade
-from stopwise.checks import Floats
 
-Ints = NDArray[np.int64]
 TIE = 1e-12  # losses as close as this are equal up to rounding, here and in `dominance` (Lemma 2)
 
 

@@ -11,13 +11,14 @@ from typing import Literal, cast
 import msgspec
 import numpy as np
 
+from stopwise.arrays import Floats
 from stopwise.errors import LabelsNotSupportedError, StopwiseError
 from stopwise.policies.base import Policy
 from stopwise.policies.estimates import Estimates
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Change, Decision, PairEvidence, Round
 from stopwise.service.domain import spec as specs
-from stopwise.service.domain.contexts import Contexts, ContextTable, Rows
+from stopwise.service.domain.contexts import Contexts, ContextTable
 from stopwise.service.domain.counts import Counts
 from stopwise.service.domain.errors import CascadeRetired, Conflict, InvalidRequest, RoundGone
 from stopwise.service.domain.events import Labelled, Opened, Reported
@@ -148,7 +149,7 @@ class ServedCascade:
         self._add(event, [x.tobytes() for x in rows], decisions, position)
 
     def _decide(
-        self, rows: Rows, *, one_by_one: bool = False
+        self, rows: Floats, *, one_by_one: bool = False
     ) -> tuple[list[Decision] | None, list[int], list[int]]:
         """Return decisions (None: decided as a batch), stops and stops of the rule."""
         if one_by_one or len(rows) == 1:
@@ -184,7 +185,7 @@ class ServedCascade:
         cost = self._costs[stop]
         self.recent.append(RecentDecision(self.ledger, number, time, stop, cost, reason))
 
-    def _start(self, row: Rows, complete: bool) -> RoundInProgress:
+    def _start(self, row: Floats, complete: bool) -> RoundInProgress:
         started = self.policy.start(row)
         if complete:
             started.run_all()
@@ -266,7 +267,7 @@ class ServedCascade:
                 waiting.follow(stopped)
         self._apply(event, addition, position)
 
-    def _apply(self, event: Reported, revealed: Rows, position: int) -> None:
+    def _apply(self, event: Reported, revealed: Floats, position: int) -> None:
         ledger, number = self.ledger, event.number
         for arm, output in zip(event.arms, event.outputs, strict=True):
             if ledger.fingerprint(number, arm) == 0:
@@ -307,7 +308,7 @@ class ServedCascade:
             fields |= {"before": round(change.before, 4), "after": round(change.after, 4)}
             LOG.warning("disagreement has changed", extra=fields)
 
-    def _advance(self, started: RoundInProgress, new: dict[int, bytes], revealed: Rows) -> bool:
+    def _advance(self, started: RoundInProgress, new: dict[int, bytes], revealed: Floats) -> bool:
         """Give the output of the next arm to a round; return whether the rule stops there."""
         ((arm, output),) = new.items()
         due = len(started.outputs)
@@ -336,7 +337,7 @@ class ServedCascade:
             if outputs.get(name) is not None
         }
 
-    def _new(self, number: int, given: dict[int, bytes], revealed: Rows) -> dict[int, bytes]:
+    def _new(self, number: int, given: dict[int, bytes], revealed: Floats) -> dict[int, bytes]:
         """Return outputs not reported before; refuse those that contradict earlier ones."""
         ledger = self.ledger
         if len(revealed) and not self.staged:
@@ -451,6 +452,6 @@ class ServedCascade:
         )
 
 
-def _fingerprint(output: bytes, revealed: Rows) -> int:
+def _fingerprint(output: bytes, revealed: Floats) -> int:
     """Return the fingerprint of an output and of what came with it."""
     return fingerprint(output + b" " + revealed.tobytes() if len(revealed) else output)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stopwise.arrays import Floats
 from stopwise.errors import InvalidContextError, StopwiseError
 from stopwise.logs.encoding import Encoding
 from stopwise.policies.base import Policy
@@ -13,7 +13,6 @@ from stopwise.service.domain import spec as specs
 from stopwise.service.domain.errors import InvalidRequest
 from stopwise.service.domain.messages import CascadeSpec
 
-Rows: TypeAlias = NDArray[np.float64]
 Named: TypeAlias = dict[str, float | str | bool | None]
 Contexts: TypeAlias = Sequence[list[float] | Named]
 
@@ -28,7 +27,7 @@ class ContextTable:
         given = spec.context
         self._encoding = Encoding.from_spec(given) if isinstance(given, dict) else None
 
-    def rows(self, contexts: Contexts) -> Rows:
+    def rows(self, contexts: Contexts) -> Floats:
         """Return contexts as a table, or refuse the first that does not fit."""
         try:  # mostly every one is a list, and all have the right length
             rows = np.array(contexts, dtype=np.float64)

@@ -8,11 +8,12 @@ password, comes on stdin.
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 
 from stopwise.errors import CorruptLogError, StopwiseError, StoreError
+from stopwise.progress import Progress, no_progress
 from stopwise.service.child_process import run_child
 from stopwise.service.domain.state import State
 from stopwise.service.persistence.blocks import apply_blocks
@@ -22,20 +23,19 @@ from stopwise.service.persistence.stores.opening import open_existing_store
 from stopwise.service.server_log import LOG
 
 ATTEMPTS = 5
-Progress = Callable[[int, int], object]
 
 
 async def recover_state(
     store: EventStore,
     follows: Collection[str] | None = None,
-    progress: Progress = lambda done, of: None,
+    progress: Progress = no_progress,
     *,
     contains_failures: bool = False,
 ) -> State:
     """Return the state at the end of the log, from the newest snapshot and the events since.
 
-    ``follows`` are the cascades whose events are applied (None: all). ``progress(position, end)``
-    is called from time to time. ``contains_failures``: see `State`.
+    ``follows`` are the cascades whose events are applied (None: all). ``progress`` is called as
+    ``progress("reading", position, end)``. ``contains_failures``: see `State`.
     """
     end = 0
     for _ in range(ATTEMPTS):  # the log may be compacted while it is read
@@ -53,7 +53,7 @@ async def recover_state(
                 )
             # In a thread: health checks are answered meanwhile.
             await asyncio.to_thread(apply_blocks, state, blocks)
-            progress(state.position, end)
+            progress("reading", state.position, end)
         if state.position >= end:
             first = await store.first() or state.position + 1
             await asyncio.to_thread(state.forget, first)

@@ -7,12 +7,12 @@ from typing import Literal
 import msgspec
 
 from stopwise.errors import CorruptLogError
+from stopwise.progress import Progress, no_progress
 from stopwise.service.domain.state import State
 from stopwise.service.persistence.blocks import apply_block, events_of
 from stopwise.service.persistence.snapshots import restore_snapshot, state_hash, take_snapshot
 from stopwise.service.persistence.stores.base import EventStore, Snapshot
 from stopwise.service.tools import reading
-from stopwise.service.tools.reading import Progress, no_progress
 
 # Not compared: another version wrote the snapshot, or the events before it are gone.
 Compared = Literal["equal", "not compared"]

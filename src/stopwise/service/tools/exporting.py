@@ -3,16 +3,17 @@
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stopwise.arrays import Floats
 from stopwise.logs.formats.registry import format_of
 from stopwise.logs.writer import LogWriter
+from stopwise.progress import Progress
 from stopwise.records import Failure, Round
 from stopwise.reporting.files import private_file
 from stopwise.service.domain import spec as specs
@@ -25,12 +26,11 @@ from stopwise.service.persistence.blocks import events_of
 from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.tools import reading
-from stopwise.service.tools.reading import Progress, Start
+from stopwise.service.tools.reading import Start
 
 Contexts: TypeAlias = Literal["plain", "none"]
 Events: TypeAlias = AsyncIterator[Event]
-Numbers: TypeAlias = NDArray[np.float64]
-Ended: TypeAlias = tuple[Reported, Numbers | None, float]
+Ended: TypeAlias = tuple[Reported, Floats | None, float]
 FORMULA = re.compile("'*[=+@\t\r-]")  # a spreadsheet may run a cell that begins like this
 
 
@@ -65,7 +65,7 @@ async def export_rounds(
     """
     format_of(out)
     await reading.check_end(store)
-    state = await recover_state(store, progress=partial(progress, "reading"))
+    state = await recover_state(store, progress=progress)
     # The log may have grown since: what is exported ends where the state does.
     start = msgspec.structs.replace(
         await reading.start_of(store), end=state.position, digest=state.log_digest
@@ -142,7 +142,7 @@ async def _ended(
 ) -> AsyncIterator[Ended]:
     """Yield the events that ended rounds, with context (None: compacted away) and time."""
     index = cascade.index
-    begun: dict[int, tuple[Numbers | None, float]] = {}
+    begun: dict[int, tuple[Floats | None, float]] = {}
     for one in before.order[index : index + 1]:  # rounds open where a compacted log begins
         waiting = one.ledger.open.items()
         begun = {k: (np.frombuffer(x), 0.0) for k, x in waiting if isinstance(x, bytes)}

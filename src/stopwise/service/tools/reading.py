@@ -1,6 +1,6 @@
 """Read the blocks of an event log, and check them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import msgspec
@@ -11,12 +11,6 @@ from stopwise.service.domain.state import State
 from stopwise.service.persistence.blocks import Block, chain_digest
 from stopwise.service.persistence.snapshots import restore_snapshot
 from stopwise.service.persistence.stores.base import EventStore
-
-Progress = Callable[[str, int, int], object]  # stage, done, of
-
-
-def no_progress(stage: str, done: int, of: int) -> None:
-    """Report nothing."""
 
 
 class Start(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from stopwise.research.experiments.summary import Floats
+from stopwise.arrays import Floats
 from stopwise.research.paper import growth
 from stopwise.research.paper.growth import FEWEST_RUNS, RESAMPLES, fit_growth
 
