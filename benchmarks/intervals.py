@@ -25,7 +25,7 @@ from stopwise.policies.staged import recorded_rows
 from stopwise.proxy.config import Cascade, Stage
 from stopwise.proxy.cross_fitting import cross_fit, trained
 from stopwise.proxy.report import intervals
-from stopwise.records import Rounds
+from stopwise.records import RecordedRounds
 from stopwise.reporting.intervals import Z90, Estimate, wilson
 
 Floats = NDArray[np.float64]
@@ -61,12 +61,13 @@ class Day(NamedTuple):
     contexts: Floats
     outputs: Ints
 
-    def rounds(self) -> Rounds:
+    def rounds(self) -> RecordedRounds:
         """Return them as rounds in which every arm ran."""
         n, k = self.outputs.shape
         some = [self.outputs[:, i] != self.outputs[:, j] for i in range(k) for j in range(i + 1, k)]
         differ = np.column_stack(some).astype(np.uint8)
-        return Rounds(self.contexts, differ, np.full(n, k - 1), np.zeros(n, dtype=np.bool_))
+        failed = np.zeros(n, dtype=np.bool_)
+        return RecordedRounds(self.contexts, differ, np.full(n, k), failed)
 
 
 class Covered(NamedTuple):

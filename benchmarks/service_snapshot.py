@@ -19,7 +19,7 @@ from benchmarks.report import table
 from benchmarks.service import ARMS, CASCADE, N_CONTEXT, ready
 from benchmarks.service_load import Load, paced, request
 from benchmarks.timing import progress
-from stopwise.records import Rounds
+from stopwise.records import RecordedRounds
 from stopwise.service.domain.events import Created
 from stopwise.service.domain.ledger import LEARNED
 from stopwise.service.domain.messages import Arm, CascadeSpec
@@ -54,9 +54,8 @@ def long_ago(rounds: int) -> State:
         x = random.uniform(-1, 1, (n, N_CONTEXT))
         said = x[:, :1] + 0.2 * np.arange(k) * x[:, 1 : k + 1] > 0
         differ = np.stack([said[:, i] != said[:, j] for i, j in cascade.arms.pairs()], axis=1)
-        reach = np.full(n, k - 1)
-        seen = Rounds(x, differ.astype(np.uint8), reach, np.zeros(n, bool))
-        cascade.policy.observe_many(seen, reach)
+        seen = RecordedRounds(x, differ.astype(np.uint8), np.full(n, k), np.zeros(n, np.bool_))
+        cascade.policy.observe_many(seen, np.full(n, k - 1))
         ledger.status.frombytes(bytes([LEARNED]) * n)
         ledger.stops.frombytes(bytes([k - 1]) * n)
         ledger.rule_stops.frombytes(bytes([k - 1]) * n)

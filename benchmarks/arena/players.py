@@ -116,13 +116,14 @@ def _library(name: str) -> Play:
     return play
 
 
-def _record(setting: Setting, labels: int) -> sw.Rounds:
+def _record(setting: Setting, labels: int) -> sw.RecordedRounds:
     """All rounds for a policy of the library, with the answers to the labels it asks for."""
     i, j = np.triu_indices(setting.cascade.n_arms, 1)  # the order of `Cascade.pairs`
-    return sw.Rounds(
+    return sw.RecordedRounds(
         setting.contexts,
         (setting.outputs[:, i] != setting.outputs[:, j]).astype(np.uint8),
-        np.full(setting.n, setting.last),
-        np.zeros(setting.n, dtype=bool),
-        setting.wrong.astype(np.uint8) if labels else None,
+        answered=np.full(setting.n, setting.last + 1),
+        failed=np.zeros(setting.n, dtype=np.bool_),
+        right=~setting.wrong if labels else None,
+        labelled=np.ones(setting.n, dtype=np.bool_) if labels else None,
     )

@@ -44,7 +44,7 @@ _MODULES = {
     "replay": "stopwise.logs.replay.replay",
     "Round": "stopwise.records",
     "RoundInProgress": "stopwise.policies.round_in_progress",
-    "Rounds": "stopwise.records",
+    "RecordedRounds": "stopwise.records",
     "Runner": "stopwise.running.runner",
     "Scaled": "stopwise.features",
     "Shared": "stopwise.features",
@@ -101,8 +101,8 @@ if TYPE_CHECKING:
     from stopwise.records import Failure as Failure
     from stopwise.records import LabelRequest as LabelRequest
     from stopwise.records import PairEvidence as PairEvidence
+    from stopwise.records import RecordedRounds as RecordedRounds
     from stopwise.records import Round as Round
-    from stopwise.records import Rounds as Rounds
     from stopwise.research.experiments.simulate import simulate as simulate
     from stopwise.running.forms import normalised_text as normalised_text
     from stopwise.running.runner import Runner as Runner

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from stopwise.arrays import Bools, Bytes, Differ, Floats, Ints
+from stopwise.arrays import Bools, Differ, Floats, Ints
 
 
 def _probability(upper: float) -> str:
@@ -226,7 +226,7 @@ class Round(msgspec.Struct, frozen=True):
         return self.answers[-1] if self.answers else None
 
 
-class Rounds(msgspec.Struct, frozen=True, eq=False):
+class RecordedRounds(msgspec.Struct, frozen=True, eq=False):
     """Rounds that were played before, perhaps not to the end.
 
     Attributes
@@ -235,25 +235,57 @@ class Rounds(msgspec.Struct, frozen=True, eq=False):
         One context per round; zeros where a stage that never ran would have revealed something.
     differ : ndarray of uint8, shape (n, K(K−1)/2)
         Whether each pair disagreed, in the order of ``cascade.pairs()``; 0 where not known.
-    reach : ndarray of int64, shape (n,)
-        The last arm whose output is known; −1 where none is.
+    answered : ndarray of int64, shape (n,)
+        How many arms answered: arms 0 … ``answered`` − 1, so 0 if none did and K if all did.
     failed : ndarray of bool, shape (n,)
-        Whether the arm after ``reach`` was asked and failed.
-    wrong : ndarray of uint8, shape (n, K), or None
-        1 where an arm was wrong, 0 where it was right, 2 where that is not known: the answers to
-        a policy that asks for labels.
+        Whether the next arm was asked and failed.
+    right : ndarray of bool, shape (n, K), or None
+        Whether each arm was right, for a policy that asks for labels; only read where ``labelled``.
+    labelled : ndarray of bool, shape (n,), or None
+        Whether ``right`` is known for all arms that answered. None if and only if ``right`` is.
+
+    Examples
+    --------
+    Two rounds of a cascade of two arms. The arms disagreed in the first, and the second arm was
+    right; in the second round only the first arm answered.
+
+    >>> import numpy as np
+    >>> import stopwise as sw
+    >>> rounds = sw.RecordedRounds(
+    ...     contexts=np.array([[0.5, 1.0], [0.1, 0.0]]),
+    ...     differ=np.array([[1], [0]], dtype=np.uint8),
+    ...     answered=np.array([2, 1]),
+    ...     failed=np.array([False, False]),
+    ...     right=np.array([[False, True], [False, False]]),
+    ...     labelled=np.array([True, False]),
+    ... )
+    >>> policy = sw.USSLaplace(sw.Cascade(costs=[0.01, 0.3]), context_dim=2, labels=100)
+    >>> policy.run_recorded(rounds).tolist(), policy.rounds
+    ([1, 1], 1)
     """
 
     contexts: Floats
     differ: Differ
-    reach: Ints
+    answered: Ints
     failed: Bools
-    wrong: Bytes | None = None
+    right: Bools | None = None
+    labelled: Bools | None = None
 
     @property
     def n(self) -> int:
         """How many rounds there are."""
-        return len(self.reach)
+        return len(self.answered)
+
+    def select(self, which: slice | Bools | Ints) -> "RecordedRounds":
+        """Return some of the rounds, as a slice, a mask or indices select them."""
+        return RecordedRounds(
+            contexts=self.contexts[which],
+            differ=self.differ[which],
+            answered=self.answered[which],
+            failed=self.failed[which],
+            right=None if self.right is None else self.right[which],
+            labelled=None if self.labelled is None else self.labelled[which],
+        )
 
 
 class Truth(msgspec.Struct, frozen=True, eq=False):

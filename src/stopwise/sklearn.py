@@ -22,9 +22,9 @@ from stopwise.errors import (
 )
 from stopwise.features import Answers
 from stopwise.policies.base import Policy
-from stopwise.policies.checking import disagreements, wrong_arms
+from stopwise.policies.checking import disagreements, right_arms
 from stopwise.policies.registry import make
-from stopwise.records import Round, Rounds
+from stopwise.records import RecordedRounds, Round
 
 try:
     from sklearn.base import ClassifierMixin, clone, is_classifier
@@ -248,13 +248,15 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         revealed = [_revealed(codes[:, arm], table) for arm, table in enumerate(tables)]
         contexts = np.hstack([context, *revealed])[order]
         codes = codes[order]
-        differ, ends = disagreements(codes, policy.cascade), np.full(len(order), last)
-        policy.observe_many(Rounds(contexts, differ, ends, ends < 0), ends)
+        differ, n = disagreements(codes, policy.cascade), len(order)
+        failed = np.zeros(n, dtype=np.bool_)
+        record = RecordedRounds(contexts, differ, np.full(n, last + 1), failed)
+        policy.observe_many(record, np.full(n, last))
         if y is None or not policy.learns_from_labels:
             return
         labels, answers = np.asarray(y, dtype=object)[order], self.classes_[codes]
         labels[[str(v != v) != "False" for v in labels]] = None  # NaN, or the NA of pandas
-        known = wrong_arms(answers, labels)[:, 0] < 2
+        known = right_arms(answers, labels)[1]
         for t in np.flatnonzero(differ.any(axis=1) & known):
             said = tuple(answers[t].tolist())
             done = Round("", 0.0, tuple(contexts[t].tolist()), said, said, last, last)
@@ -278,7 +280,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         codes, differ = np.zeros((n, last + 1), np.int64), np.zeros((n, len(pairs)), np.uint8)
         rule_stops, table = np.full(n, last), np.zeros((n, len(self.classes_)))
         explored = policy.explore_many(n) if learn else np.zeros(n, np.bool_)
-        rows = np.arange(n)
+        rows, failed = np.arange(n), np.zeros(n, dtype=np.bool_)
         for arm, estimator in enumerate(self.estimators_):
             reached = X if len(rows) == n else _safe_indexing(X, rows)
             if arm == last and probabilities:
@@ -291,9 +293,10 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                 break
             found = self._probabilities(estimator, reached, codes[rows, arm])
             table[rows] = found
-            start, at = context.shape[1] + 2 * arm, np.full(len(rows), arm)
+            start, answered = context.shape[1] + 2 * arm, np.full(len(rows), arm + 1)
             contexts[rows, start : start + 2] = _revealed(codes[rows, arm], found)
-            stops = policy.should_stop_many(Rounds(contexts[rows], differ[rows], at, at < 0))
+            reached = RecordedRounds(contexts[rows], differ[rows], answered, failed[rows])
+            stops = policy.should_stop_many(reached)
             rule_stops[rows[stops]] = np.minimum(rule_stops[rows[stops]], arm)
             rows = rows[~stops | explored[rows]]
             if not len(rows):
@@ -301,7 +304,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         depths = np.where(explored, last, rule_stops)
         self._last_batch.depths = depths
         if learn:
-            record = Rounds(contexts, differ, depths, depths < 0)
+            record = RecordedRounds(contexts, differ, depths + 1, failed)
             policy.observe_many(record, depths, rule_stop=rule_stops)
         return codes[np.arange(n), depths], table
 

@@ -26,8 +26,8 @@ PAIRS = research.Batch(
     *(BATCH.contexts, BATCH.disagreement, BATCH.optimal, BATCH.margins),
     differ=DIFFER.astype(np.uint8),
 )
-RECORD = sw.Rounds(
-    BATCH.contexts, DIFFER.astype(np.uint8), np.full(N, 2), np.zeros(N, dtype=np.bool_)
+RECORD = sw.RecordedRounds(
+    BATCH.contexts, DIFFER.astype(np.uint8), np.full(N, 3), np.zeros(N, dtype=np.bool_)
 )
 SETTINGS: dict[str, dict[str, Any]] = {
     "uss-pd": {"forced_rounds": 5, "explore": 0.15},
@@ -243,12 +243,13 @@ def test_observe_alone_is_refused_where_only_disagreements_are_known(name: str) 
 def test_labels_of_a_record_are_learned_step_by_step_as_at_once() -> None:
     assert BATCH.labels is not None
     random = np.random.default_rng(0)
-    record = sw.Rounds(
+    record = sw.RecordedRounds(
         BATCH.contexts,
         DIFFER.astype(np.uint8),
-        reach=random.integers(-1, 3, N),
+        answered=random.integers(0, 4, N),
         failed=random.random(N) < 0.3,
-        wrong=(BATCH.labels[:, None] != OUTPUTS).astype(np.uint8),
+        right=BATCH.labels[:, None] == OUTPUTS,
+        labelled=np.ones(N, dtype=np.bool_),
     )
     asking: dict[str, Any] = {"labels": 20, "explore": 0}
     steps = passing_on(sw.USSPD, "label")

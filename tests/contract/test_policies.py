@@ -265,14 +265,15 @@ def test_a_run_equals_rounds_one_by_one(name: str, given: str, n_arms: int) -> N
         assert len(set(stops)) > 1
 
 
-@pytest.mark.parametrize("least", [-1, 1])
+@pytest.mark.parametrize("least", [0, 2])
 @every_policy
-def test_a_record_is_played_as_far_as_it_reaches(name: str, least: int) -> None:
+def test_a_record_is_played_as_far_as_arms_answered(name: str, least: int) -> None:
     policy, single, batch = make(name), make(name), some_rounds(CASCADE, "disagreements")
     rng, differ = np.random.default_rng(2), batch.differ
     assert differ is not None
-    reach, failed = rng.integers(least, 3, len(differ)), rng.random(len(differ)) < -0.3 * least
-    record = sw.Rounds(batch.contexts, differ, reach, failed)
+    answered, share = rng.integers(least, 4, len(differ)), 0.3 if least == 0 else 0.0
+    failed = rng.random(len(differ)) < share
+    record = sw.RecordedRounds(batch.contexts, differ, answered, failed)
     if policy.needs_truth:
         with pytest.raises(sw.errors.TruthRequiredError):
             policy.run_recorded(record)
@@ -280,8 +281,8 @@ def test_a_record_is_played_as_far_as_it_reaches(name: str, least: int) -> None:
     stops = policy.run_recorded(record)
     for t, stop in enumerate(stops.tolist()):
         assert single.decide(batch.contexts[t]).stop == stop
-        end = min(stop, int(reach[t])) if failed[t] else stop
-        if 0 <= end <= reach[t]:
+        end = min(stop, int(answered[t]) - 1) if failed[t] else stop
+        if 0 <= end < answered[t]:
             table = np.zeros((3, 3))
             table[np.triu_indices(3, 1)] = differ[t]
             single.observe_disagreements(batch.contexts[t], end, table)

@@ -255,25 +255,24 @@ def decide_some(policy: Any, spec: Spec, world: World, t: int) -> list[int]:
     if not spec.sees_answers:
         return policy.decide_many(world.contexts[part]).tolist()
     record = _recorded(policy, spec, world, part, False)
-    reach = np.arange(record.n) % last
-    some = sw.Rounds(record.contexts, record.differ, reach, np.zeros(record.n, dtype=np.bool_))
+    answered, failed = np.arange(record.n) % last + 1, np.zeros(record.n, dtype=np.bool_)
+    some = sw.RecordedRounds(record.contexts, record.differ, answered, failed)
     return policy.should_stop_many(some).astype(int).tolist()
 
 
-def _recorded(policy: Any, spec: Spec, world: World, part: slice, with_labels: bool) -> sw.Rounds:
+def _recorded(
+    policy: Any, spec: Spec, world: World, part: slice, with_labels: bool
+) -> sw.RecordedRounds:
     outputs, labels = np.array(world.outputs[part]), np.array(world.labels[part])
     differ = [outputs[:, i] != outputs[:, j] for i, j in policy.cascade.pairs()]
     reach, failed = _reach(world.reach[part], world.fails[part])
-    wrong = None
-    if with_labels:
-        wrong = (outputs != labels[:, None]).astype(np.uint8)
-        wrong[~world.labelled[part]] = 2
-    return sw.Rounds(
+    return sw.RecordedRounds(
         _known_contexts(spec, world.contexts[part], reach),
         np.column_stack(differ).astype(np.uint8),
-        reach,
-        failed,
-        wrong,
+        answered=reach + 1,
+        failed=failed,
+        right=outputs == labels[:, None] if with_labels else None,
+        labelled=world.labelled[part] if with_labels else None,
     )
 
 

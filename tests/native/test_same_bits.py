@@ -63,12 +63,13 @@ def recorded(kind: str, features: Any, d: int, n_arms: int, **settings: Any) -> 
     policy: Any = sw.make(kind, costs, features=features, context_dim=d, labels=0.2, **settings)
     t = np.arange(N)
     policy.run_recorded(
-        sw.Rounds(
+        sw.RecordedRounds(
             x,
             np.array([[y[i] != y[j] for i, j in costs.pairs()] for y in outputs], dtype=np.uint8),
-            np.where(t % 10 == 0, t % n_arms, n_arms - 1),
-            t % 20 == 0,
-            (outputs != labels[:, None]).astype(np.uint8),
+            answered=np.where(t % 10 == 0, t % n_arms + 1, n_arms),
+            failed=t % 20 == 0,
+            right=outputs == labels[:, None],
+            labelled=np.ones(N, dtype=np.bool_),
         )
     )
     return policy

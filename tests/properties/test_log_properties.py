@@ -113,7 +113,7 @@ def check(path: Path, written: Written, size: int) -> None:
             played, label = written.rounds[row], written.labels[row]
             said = played.outputs
             last = len(said) - 1
-            assert rounds.reach[t] == chunk.stops[t] == last
+            assert rounds.answered[t] - 1 == chunk.stops[t] == last
             assert chunk.rule_stop[t] == played.rule_stop
             assert rounds.failed[t] == (played.failure is not None)
             padded = [*played.context, *[0.0] * (len(log.context) - len(played.context))]
@@ -121,10 +121,11 @@ def check(path: Path, written: Written, size: int) -> None:
             assert rounds.differ[t].tolist() == [
                 int(j <= last and said[i] != said[j]) for i, j in combinations(range(k), 2)
             ]
-            assert rounds.wrong is not None
-            assert rounds.wrong[t].tolist() == [
-                2 if i > last or label is None else int(said[i] != label) for i in range(k)
-            ]
+            assert rounds.right is not None
+            assert rounds.labelled is not None
+            assert rounds.labelled[t] == (label is not None and last >= 0)
+            if rounds.labelled[t]:
+                assert rounds.right[t, : last + 1].tolist() == [y == label for y in said]
             values = [None if c < 0 else meaning(chunk.values, c) for c in chunk.codes[t]]
             assert values == [*said, *[None] * (k - len(said))]
             assert (chunk.labels[t] < 0) == (label is None)

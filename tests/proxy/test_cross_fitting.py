@@ -16,7 +16,7 @@ from stopwise.proxy import cross_fitting, report
 from stopwise.proxy.config import Cascade, Stage
 from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit, missing_labels, trained
 from stopwise.proxy.report import changed_share, estimate, intervals, mean_saving
-from stopwise.records import Round, Rounds
+from stopwise.records import RecordedRounds, Round
 from stopwise.service.domain import spec as specs
 
 COSTS = [0.01, 0.06, 0.25]
@@ -61,13 +61,13 @@ def served(config: Cascade, day: Day, failing: int = 0, label: int | None = None
     return policy
 
 
-def stops_of(policy: Contextual, rounds: Rounds) -> list[int]:
+def stops_of(policy: Contextual, rounds: RecordedRounds) -> list[int]:
     return rule_stops(policy, recorded_rows(policy.features, rounds)).tolist()
 
 
-def with_failures(rounds: Rounds, failing: int) -> Rounds:
+def with_failures(rounds: RecordedRounds, failing: int) -> RecordedRounds:
     failed = np.arange(rounds.n) % failing == 0
-    return replace(rounds, failed=failed, reach=np.where(failed, 0, rounds.reach))
+    return replace(rounds, failed=failed, answered=np.where(failed, 1, rounds.answered))
 
 
 def written(day: Day, path: Path) -> Log:
@@ -95,8 +95,9 @@ def test_policies_are_trained_on_the_labels_that_the_log_has() -> None:
     policy = served(config, day, label=0)
     assert isinstance(policy, sw.USSLaplace)
     assert policy.labelled == 30
-    wrong = (day.outputs != 0).astype(np.uint8)
-    again = trained(config.spec(), replace(day.rounds(), wrong=wrong))
+    labelled = np.ones(600, dtype=np.bool_)
+    rounds = replace(day.rounds(), right=day.outputs == 0, labelled=labelled)
+    again = trained(config.spec(), rounds)
     without = trained(cascade(policy="uss-laplace").spec(), day.rounds())
     assert again.labelled > 30
     assert stops_of(again, later) != stops_of(without, later)
@@ -106,7 +107,7 @@ def test_policies_are_trained_on_the_labels_that_the_log_has() -> None:
 def test_rounds_without_a_label_do_not_count_as_missing_labels(answered: int) -> None:
     """Only labels that the policy asked for and did not get do: here none, or every second."""
     config, day, later = cascade(labels=60), simulated(600), simulated(1000, seed=1).rounds()
-    policy, wrong = specs.build(config.spec()), np.full((600, len(COSTS)), 2, dtype=np.uint8)
+    policy, labelled = specs.build(config.spec()), np.zeros(600, dtype=np.bool_)
     assert isinstance(policy, Contextual)
     for t, outputs in enumerate(day.outputs.tolist()):
         current = policy.start(day.contexts[t, :BASE])
@@ -117,8 +118,9 @@ def test_rounds_without_a_label_do_not_count_as_missing_labels(answered: int) ->
         current.learn()
         if current.wants_label and policy.asked % answered == 0:
             policy.label(current, outputs[0])
-            wrong[t] = day.outputs[t] != outputs[0]
-    rounds = replace(day.rounds(), wrong=wrong)
+            labelled[t] = True
+    right = day.outputs == day.outputs[:, [0]]
+    rounds = replace(day.rounds(), right=right, labelled=labelled)
     missing = missing_labels(policy, rounds)
     again = trained(config.spec(), rounds, missing)
     assert (policy.asked, policy.labelled) == (60, 60 // answered)
@@ -149,8 +151,8 @@ def test_no_round_is_judged_by_a_policy_that_learned_from_it() -> None:
     for stops in fit.stops:
         fold = random.permutation(200) % FOLDS
         for k in range(FOLDS):
-            policy = trained(config.spec(), cross_fitting.select(rounds, fold != k))
-            left_out = cross_fitting.select(rounds, complete & (fold == k))
+            policy = trained(config.spec(), rounds.select(fold != k))
+            left_out = rounds.select(complete & (fold == k))
             assert stops[fold[complete] == k].tolist() == stops_of(policy, left_out)
 
 

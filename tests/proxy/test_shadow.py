@@ -16,7 +16,7 @@ from stopwise.cli.main import app
 from stopwise.policies.playing import rule_stops
 from stopwise.policies.staged import recorded_rows
 from stopwise.proxy import config as configured
-from stopwise.records import Rounds
+from stopwise.records import RecordedRounds
 from tests.proxy.harness import MESSAGES, Scripted, proxied, stage, stages, write_config
 
 
@@ -165,9 +165,9 @@ def shadowed(seed: int) -> tuple[sw.USSAnchor, Requests, Requests]:
 def stops_of(policy: Policy, some: Requests) -> np.ndarray:
     contexts, outputs = map(np.array, zip(*some, strict=True))
     pairs = [(outputs[:, i] != outputs[:, j]) for i, j in policy.cascade.pairs()]
-    ends = np.full(len(some), 2)
     differ = np.array(pairs).T.astype(np.uint8)
-    rounds = Rounds(contexts, differ, ends, ends < 0)
+    failed = np.zeros(len(some), dtype=np.bool_)
+    rounds = RecordedRounds(contexts, differ, np.full(len(some), 3), failed)
     return rule_stops(policy, recorded_rows(policy.features, rounds))
 
 

@@ -11,18 +11,18 @@ from stopwise.logs.cells import Family, RowBatch, is_blank
 from stopwise.logs.columns import Layout
 from stopwise.logs.encoding import Column, Encoding, column_numbers
 from stopwise.logs.problems import MOST, Problems
-from stopwise.records import Rounds
+from stopwise.records import RecordedRounds
 
 
 class Chunk(msgspec.Struct, frozen=True, eq=False):
     """Rows ``first``, ``first + 1``, … of a log."""
 
     first: int  # from 0
-    rounds: Rounds  # what a policy needs to run them
+    rounds: RecordedRounds  # what a policy needs to run them
     codes: Ints  # (n, K): equal codes mean equal outputs, within this chunk; −1 where there is none
     labels: Ints  # (n,): the right answers in the same codes; −1 where unknown
     values: tuple[Any, ...] | None  # of each code; None where codes are the answers themselves
-    stops: Ints  # (n,): where rounds stopped, perhaps before ``rounds.reach``; −1 if none answered
+    stops: Ints  # (n,): where rounds stopped, perhaps before the last answer; −1 if none answered
     rule_stop: Ints  # (n,): where the rule would have stopped, if the log says; else ``stops``
     costs: Floats | None  # (n, K): what calls really cost; NaN where the log does not say
 
@@ -34,7 +34,8 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     @property
     def labelled(self) -> Bools:
         """Which rows have a label and an output."""
-        return (self.labels >= 0) & (self.rounds.reach >= 0)
+        labelled = self.rounds.labelled
+        return np.zeros(self.n, dtype=np.bool_) if labelled is None else labelled
 
     def meaning(self, code: int) -> Any:
         """Return the answer that a code ≥ 0 means."""
@@ -66,71 +67,73 @@ def make_chunk(
     outputs = columns[: len(layout.arms)]
     labels = columns[-1] if layout.label is not None else np.full(batch.n, -1)
 
-    reach = _reach(outputs, layout, problems)
+    answered = _answered(outputs, layout, problems)
     problems.raise_any()
-    stops, rule_stop, failed = _ends(batch, layout, reach, problems)
-    contexts = _contexts(batch, layout, reach, problems, encoding)
+    stops, rule_stop, failed = _ends(batch, layout, answered, problems)
+    contexts = _contexts(batch, layout, answered, problems, encoding)
     costs = _costs(batch, layout, problems)
     problems.raise_any()
 
     codes = np.stack(outputs, axis=1)
-    rounds = Rounds(
+    has_labels = layout.label is not None
+    rounds = RecordedRounds(
         contexts=contexts,
         differ=_differ(outputs),
-        reach=reach,
+        answered=answered,
         failed=failed,
-        wrong=None if layout.label is None else _wrong(codes, labels),
+        right=(codes == labels[:, None]) & (codes >= 0) if has_labels else None,
+        labelled=(labels >= 0) & (answered > 0) if has_labels else None,
     )
     return Chunk(batch.first, rounds, codes, labels, values, stops, rule_stop, costs), family
 
 
-def _reach(outputs: list[Ints], layout: Layout, problems: Problems) -> Ints:
-    """Return the last arm that has an output, and record outputs that follow a missing one."""
-    reach = np.full(len(outputs[0]), -1)
+def _answered(outputs: list[Ints], layout: Layout, problems: Problems) -> Ints:
+    """Return how many arms have an output, and record outputs that follow a missing one."""
+    answered = np.zeros(len(outputs[0]), dtype=np.int64)
     for i, codes in enumerate(outputs):
-        answered = codes >= 0
-        hole = answered & (reach < i - 1)
+        has_output = codes >= 0
+        hole = has_output & (answered < i)
         for row in np.flatnonzero(hole)[:MOST].tolist():
             problems.at(
                 row,
-                layout.outputs[int(reach[row]) + 1],
+                layout.outputs[int(answered[row])],
                 f"is empty, but {layout.outputs[i]!r}, a deeper arm, is not; an arm is run only "
                 "after all before it",
             )
-        reach[answered & ~hole] = i
-    return reach
+        answered[has_output & ~hole] = i + 1
+    return answered
 
 
 def _ends(
-    batch: RowBatch, layout: Layout, reach: Ints, problems: Problems
+    batch: RowBatch, layout: Layout, answered: Ints, problems: Problems
 ) -> tuple[Ints, Ints, Bools]:
     """Return where rounds stopped, where the rule stopped them, and whether an arm failed."""
     arm = _arms(batch, layout.failed, layout, problems)
     failed = arm >= 0
     problems.where(
-        failed & (arm != reach + 1),
+        failed & (arm != answered),
         layout.failed or "",
         lambda row: (
             f"says that {layout.arms[arm[row]]!r} failed, but the arm that comes after the "
-            f"last output is {_arm_name(layout, int(reach[row]) + 1)}"
+            f"last output is {_arm_name(layout, int(answered[row]))}"
         ),
     )
     problems.where(
-        (reach < 0) & ~failed,
+        (answered == 0) & ~failed,
         layout.outputs[0],
         "is empty, and so are all outputs of this row; that is a round only if 'failed' names "
         "the first arm",
     )
-    stop = _arms(batch, layout.stop, layout, problems)
+    stop, last = _arms(batch, layout.stop, layout, problems), answered - 1
     problems.where(
-        (stop > reach) & ~failed,
+        (stop > last) & ~failed,
         layout.stop or "",
         lambda row: (
             f"says {layout.arms[stop[row]]!r}, but the last output is that of "
-            f"{_arm_name(layout, int(reach[row]))}"
+            f"{_arm_name(layout, int(last[row]))}"
         ),
     )
-    stops = np.where(stop >= 0, np.minimum(stop, reach), reach)
+    stops = np.where(stop >= 0, np.minimum(stop, last), last)
     rule_stop = _arms(batch, layout.rule_stop, layout, problems)
     if layout.rule_stop is None:  # a stop beyond a failure is that of the rule
         rule_stop = stop
@@ -168,24 +171,24 @@ def _named_arms(batch: RowBatch, name: str | None, layout: Layout) -> Ints:
 
 
 def _contexts(
-    batch: RowBatch, layout: Layout, reach: Ints, problems: Problems, encoding: Encoding
+    batch: RowBatch, layout: Layout, answered: Ints, problems: Problems, encoding: Encoding
 ) -> Floats:
     parts: list[Floats] = [encoding.rows(batch, layout.sources, problems)]
     columns = [(arm, name) for arm, names in enumerate(layout.revealed) for name in names]
     for arm, name in columns:
         values, null = _numbers(batch, name, problems)
-        answered, who = reach >= arm, layout.arms[arm]
+        ran, who = answered > arm, layout.arms[arm]
         problems.where(
-            null & answered, name, f"is empty, but {who!r} answered; it must hold what it revealed"
+            null & ran, name, f"is empty, but {who!r} answered; it must hold what it revealed"
         )
         problems.where(
-            ~null & ~answered,
+            ~null & ~ran,
             name,
             lambda row, v=values, who=who: (
                 f"is {v[row]}, but {who!r} gave no output that would reveal it"
             ),
         )
-        parts.append(np.where(answered, values, 0.0)[:, None])
+        parts.append(np.where(ran, values, 0.0)[:, None])
     return np.hstack(parts)
 
 
@@ -217,10 +220,3 @@ def _differ(outputs: list[Ints]) -> Bytes:
         for second in outputs[i + 1 :]
     ]
     return np.stack(pairs, axis=1).view(np.uint8)
-
-
-def _wrong(codes: Ints, labels: Ints) -> Bytes:
-    """Return 1 where an arm was wrong, 0 where it was right, 2 where that is not known."""
-    wrong = (codes != labels[:, None]).view(np.uint8)
-    wrong[(codes < 0) | (labels < 0)[:, None]] = 2
-    return wrong

@@ -83,8 +83,8 @@ class Log:
     >>> log.arms, log.context, log.has_labels
     (('nurse', 'doctor'), ('age',), True)
     >>> for chunk in log.chunks():
-    ...     print(chunk.rounds.differ.tolist(), chunk.rounds.reach.tolist(), chunk.values)
-    [[0], [1], [0]] [1, 1, 0] ('ill', 'well')
+    ...     print(chunk.rounds.differ.tolist(), chunk.rounds.answered.tolist(), chunk.values)
+    [[0], [1], [0]] [2, 2, 1] ('ill', 'well')
     >>> folder.cleanup()
     """
 

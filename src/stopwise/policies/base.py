@@ -24,8 +24,8 @@ from stopwise.records import (
     Decision,
     LabelRequest,
     PairEvidence,
+    RecordedRounds,
     Round,
-    Rounds,
     Truth,
 )
 
@@ -208,13 +208,13 @@ class Policy(ABC):
         own = self.builtin is Policy  # which itself decides nothing
         return self._decide_each(X, type(self) if own else self.builtin)
 
-    def should_stop_many(self, rounds: Rounds) -> Bools:
+    def should_stop_many(self, rounds: RecordedRounds) -> Bools:
         """Return whether the rule stops each round at the arm it has reached; learns nothing.
 
-        For rounds that go on together, arm by arm: ``rounds.reach`` is the last arm that answered.
+        For rounds that go on together, arm by arm, as the arms that ``answered`` grow in number.
         A round must be asked about at every arm in turn. A rule that draws draws anew at each.
         """
-        return self.decide_many(rounds.contexts) <= rounds.reach
+        return self.decide_many(rounds.contexts) < rounds.answered
 
     def explore_many(self, n: int) -> Bools:
         """Draw which of n rounds go to the last arm, whatever the rule says."""
@@ -268,16 +268,16 @@ class Policy(ABC):
                 seen = (outputs, outputs, stop, rule_stop)
                 self.label(Round(str(t), 0.0, tuple(x.tolist()), *seen, request=request), labels[t])
 
-        wrong = None
+        right, labelled = None, None
         if labels and not self.needs_truth:
-            wrong = checking.wrong_arms(table, known["labels"])
+            right, labelled = checking.right_arms(table, known["labels"])
         elif self.asks_for_labels and n:
             words = f"{type(self).__name__} asks for labels and `run` was given none"
             words += ": what it asks for is used up in vain. Give labels=, None where unknown"
             warnings.warn(words, LabelWarning, stacklevel=2)
         answers = self._answers(table, known)
-        reach, failed = np.full(n, self._n_arms - 1), np.zeros(n, dtype=np.bool_)
-        record = Rounds(cast(Any, contexts), answers, reach, failed, wrong)
+        answered, failed = np.full(n, self._n_arms), np.zeros(n, dtype=np.bool_)
+        record = RecordedRounds(cast(Any, contexts), answers, answered, failed, right, labelled)
         return self._play(ToPlay(record, known, progress), learn)
 
     def run_disagreements(
@@ -294,25 +294,29 @@ class Policy(ABC):
         would disagree, in the order of ``cascade.pairs()``.
         """
         n = rounds_in(as_table(contexts))
-        reach, failed = np.full(n, self._n_arms - 1), np.zeros(n, dtype=np.bool_)
-        given = Rounds(cast(Any, contexts), cast(Any, differ), reach, failed)
+        answered, failed = np.full(n, self._n_arms), np.zeros(n, dtype=np.bool_)
+        given = RecordedRounds(cast(Any, contexts), cast(Any, differ), answered, failed)
         return Policy.run_recorded(self, given, progress=progress, **truth)
 
     def run_recorded(
-        self, rounds: Rounds, *, progress: Progress = no_progress, **truth: ArrayLike | None
+        self,
+        rounds: RecordedRounds,
+        *,
+        progress: Progress = no_progress,
+        **truth: ArrayLike | None,
     ) -> Ints:
         """Play recorded rounds in order: decide, reveal what the record knows, learn.
 
-        The policy learns nothing from a round in which it goes deeper than the record reaches.
-        Returns the stops decided, also where the record does not reach them.
+        The policy learns nothing from a round in which it goes deeper than arms ``answered``.
+        Returns the stops decided, also where these arms did not answer.
         """
         record = overrides.check_record(self, rounds)
         known = self._checked_truth(record.n, truth)
 
         def learn(t: int, x: NDArray[Any], decision: Decision) -> None:
-            reach = int(record.reach[t])
-            end = min(decision.stop, reach) if record.failed[t] else decision.stop
-            if 0 <= end <= reach:
+            last = int(record.answered[t]) - 1
+            end = min(decision.stop, last) if record.failed[t] else decision.stop
+            if 0 <= end <= last:
                 differ = checking.square(record.differ[t] > 0, self._n_arms)
                 request = self.observe_disagreements(x, end, differ)
                 if request is not None:
@@ -324,12 +328,12 @@ class Policy(ABC):
         return self._play(ToPlay(record, known, progress), learn)
 
     def observe_many(
-        self, rounds: Rounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
+        self, rounds: RecordedRounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
     ) -> None:
         """Learn from recorded rounds without deciding: a warm start from a log.
 
-        ``stops`` are where the rounds ended; nothing is learned where the record does not reach
-        them. ``rule_stop`` is where the rule would have ended each (see `observe`).
+        ``stops`` are where the rounds ended; nothing is learned where that arm did not answer.
+        ``rule_stop`` is where the rule would have ended each (see `observe`).
         """
         del rule_stop
         record = overrides.check_record(self, rounds)

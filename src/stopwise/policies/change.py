@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from stopwise.engine import native
 from stopwise.policies.checking import Differ, Ints
 from stopwise.policies.staged import recorded_rows
-from stopwise.records import Change, Floats, Rounds
+from stopwise.records import Change, Floats, RecordedRounds
 
 if TYPE_CHECKING:
     from stopwise.policies.estimates import Estimates
@@ -164,7 +164,8 @@ class ChangeAlarm:
         counts = stops[:, None] >= j
         if self._policy.sees_revealed:  # going from i to j must not depend on what came after i
             counts &= (j == i + 1) | (rule_stops[:, None] <= i)
-        record = Rounds(rounds[:, n:].copy(), differ.astype(np.uint8), stops, stops < 0)
+        failed = np.zeros(len(rounds), dtype=np.bool_)
+        record = RecordedRounds(rounds[:, n:].copy(), differ.astype(np.uint8), stops + 1, failed)
         return recorded_rows(self._policy.features, record), differ, counts.astype(np.int64)
 
     def _fit(self) -> None:

@@ -20,7 +20,7 @@ from stopwise.errors import (
     TruthRequiredError,
 )
 from stopwise.progress import Progress
-from stopwise.records import LabelRequest, Round, Rounds
+from stopwise.records import LabelRequest, RecordedRounds, Round
 
 Pairs: TypeAlias = Mapping[tuple[int, int], bool] | ArrayLike
 GivenTruth: TypeAlias = Mapping[str, ArrayLike | None]
@@ -30,7 +30,7 @@ KnownTruth: TypeAlias = Mapping[str, NDArray[Any]]
 class ToPlay(NamedTuple):
     """Rounds to play, all of them checked."""
 
-    record: Rounds  # in place of ``differ``, a supervised policy has which arms were wrong
+    record: RecordedRounds  # in place of ``differ``, a supervised policy has which arms were wrong
     truth: KnownTruth
     progress: Progress
 
@@ -139,16 +139,18 @@ def checked_truth(
     return checked
 
 
-def wrong_arms(outputs: NDArray[Any], labels: NDArray[Any]) -> Differ:
-    """Return which outputs (n, K) are wrong: 1, 0, or 2 where the label is not known, None."""
-    wrong = np.ascontiguousarray(outputs != labels[:, None]).astype(np.uint8)
+def right_arms(outputs: NDArray[Any], labels: NDArray[Any]) -> tuple[Bools, Bools]:
+    """Return which outputs (n, K) equal the label, and which rounds have one: None is unknown."""
     given = labels.tolist()
-    known = [t for t, label in enumerate(given) if label is not None] or [0]
-    shown = short_repr(given[known[0]]), short_repr(outputs[known[0]].tolist()[0])
-    if unlike := unlike_labels(not wrong[known].all(), len(known), *shown):
-        warnings.warn(unlike, LabelWarning, stacklevel=3)
-    wrong[[label is None for label in given]] = 2
-    return wrong
+    labelled = np.array([label is not None for label in given], dtype=np.bool_)
+    right = np.ascontiguousarray(outputs == labels[:, None]).astype(np.bool_)
+    right &= labelled[:, None]
+    if labelled.any():
+        first = int(labelled.argmax())
+        shown = short_repr(given[first]), short_repr(outputs[first].tolist()[0])
+        if unlike := unlike_labels(bool(right.any()), int(labelled.sum()), *shown):
+            warnings.warn(unlike, LabelWarning, stacklevel=3)
+    return right, labelled
 
 
 def output_table(outputs: ArrayLike, n_rounds: int, n_arms: int) -> NDArray[Any]:
@@ -206,49 +208,81 @@ def square(pairs: NDArray[Any], n_arms: int) -> NDArray[Any]:
     return table
 
 
-def checked_rounds(rounds: Rounds, cascade: Cascade, uses_context: bool) -> Rounds:
+def checked_rounds(rounds: RecordedRounds, cascade: Cascade, uses_context: bool) -> RecordedRounds:
     """Return recorded rounds that fit a cascade, in one kind of array."""
-    n, last = rounds.n, cascade.n_arms - 1
+    n, n_arms = rounds.n, cascade.n_arms
     given = rounds.contexts
     contexts = numbers("contexts", given, InvalidContextError) if uses_context else as_table(given)
     if contexts.shape[:1] != (n,) or (uses_context and contexts.ndim != 2):
         raise InvalidContextError(
             f"a record of {n} rounds needs a table of as many contexts, not {contexts.shape}"
         )
-    reach = np.ascontiguousarray(rounds.reach, dtype=np.int64)
-    if reach.ndim != 1 or not ((reach >= -1) & (reach <= last)).all():
-        raise InvalidStopError(f"reach is an arm for each round, from -1 to {last}")
-    failed, wrong = np.asarray(rounds.failed, dtype=np.bool_), rounds.wrong
+    answered = np.ascontiguousarray(rounds.answered, dtype=np.int64)
+    if answered.ndim != 1 or not ((answered >= 0) & (answered <= n_arms)).all():
+        raise InvalidOutputsError(
+            f"answered must be a number of arms for each round, 0 to {n_arms}, "
+            f"got {short_repr(rounds.answered)}"
+        )
+    failed = np.asarray(rounds.failed, dtype=np.bool_)
     if failed.shape != (n,):
         raise InvalidOutputsError(f"failed must be {n} values, not of shape {failed.shape}")
-    if wrong is not None and wrong.shape != (n, last + 1):
-        raise InvalidOutputsError(f"wrong must be {n} rounds by {last + 1} arms")
-    return Rounds(contexts, differ_table(rounds.differ, n, cascade), reach, failed, wrong)
+    right, labelled = _checked_labels(rounds, n_arms)
+    differ = differ_table(rounds.differ, n, cascade)
+    return RecordedRounds(contexts, differ, answered, failed, right, labelled)
 
 
-def learned_ends(rounds: Rounds, stops: ArrayLike, n_arms: int) -> Ints:
+def _checked_labels(rounds: RecordedRounds, n_arms: int) -> tuple[Bools, Bools] | tuple[None, None]:
+    """Return the labels of recorded rounds: which arms were right, and where that is known."""
+    if rounds.right is None and rounds.labelled is None:
+        return None, None
+    if rounds.right is None or rounds.labelled is None:
+        missing = "right" if rounds.right is None else "labelled"
+        raise InvalidOutputsError(
+            f"{missing} is missing: labels are right (which arms were right) and labelled (in "
+            "which rounds that is known); pass both or neither"
+        )
+    right, labelled = np.asarray(rounds.right), np.asarray(rounds.labelled)
+    for name, values, shape in (
+        ("right", right, (rounds.n, n_arms)),
+        ("labelled", labelled, (rounds.n,)),
+    ):
+        if values.shape != shape or values.dtype != np.bool_:
+            raise InvalidOutputsError(
+                f"{name} must be an array of booleans of shape {shape}, got {values.dtype} of "
+                f"shape {values.shape}"
+            )
+    return right, labelled
+
+
+def learned_ends(rounds: RecordedRounds, stops: ArrayLike, n_arms: int) -> Ints:
     """Return the last arm to learn from if rounds ended at ``stops``; −1 where none."""
     ends = np.array(stops, dtype=np.int64)
     if ends.shape != (rounds.n,):
         raise InvalidStopError(f"there are {rounds.n} rounds, but stops of shape {ends.shape}")
     if not ((ends >= -1) & (ends < n_arms)).all():
         raise InvalidStopError(f"stops must be arms, 0 to {n_arms - 1}")
-    ends = np.where(rounds.failed, np.minimum(ends, rounds.reach), ends)
-    return np.where(ends <= rounds.reach, ends, -1)
+    last = rounds.answered - 1
+    ends = np.where(rounds.failed, np.minimum(ends, last), ends)
+    return np.where(ends <= last, ends, -1)
 
 
 def labelled_round(
-    rounds: Rounds, t: int, end: int, rule_stop: int, request: LabelRequest | None, n_arms: int
+    rounds: RecordedRounds,
+    t: int,
+    end: int,
+    rule_stop: int,
+    request: LabelRequest | None,
+    n_arms: int,
 ) -> tuple[Round, int] | None:
     """Return a round and its label; each output becomes the index of the first arm that gave it.
 
-    None if it is not known for every arm whether it was wrong.
+    None if the round has no label.
     """
-    wrong = [2] if rounds.wrong is None else rounds.wrong[t, : end + 1].tolist()
-    if 2 in wrong:
+    if rounds.right is None or rounds.labelled is None or not rounds.labelled[t]:
         return None
+    right: list[bool] = rounds.right[t, : end + 1].tolist()
     differ = square(rounds.differ[t] > 0, n_arms)
     outputs = tuple(int(differ[: k + 1, k].argmin()) for k in range(end + 1))
-    label = outputs[wrong.index(0)] if 0 in wrong else -1
+    label = outputs[right.index(True)] if True in right else -1
     context = tuple(rounds.contexts[t].tolist())
     return Round(str(t), 0.0, context, outputs, outputs, end, rule_stop, request=request), label

@@ -36,7 +36,7 @@ from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.policies.self_scaling import LAST as MOST_HELD
 from stopwise.policies.self_scaling import MOST_FEATURES, HeldRounds
 from stopwise.policies.staged import StagedRound, known_row, recorded_rows
-from stopwise.records import Decision, Floats, LabelRequest, Round, Rounds
+from stopwise.records import Decision, Floats, LabelRequest, RecordedRounds, Round
 
 Request: TypeAlias = tuple[float, float, float]  # `LabelRequest` as the engine has it
 
@@ -174,13 +174,13 @@ class Contextual(Estimates):
             self.learner.decide_many(rows, stops, rule_stop)
         return stops, rule_stop
 
-    def should_stop_many(self, rounds: Rounds) -> Bools:
+    def should_stop_many(self, rounds: RecordedRounds) -> Bools:
         """Return whether the rule stops each round where it is (see `Policy.should_stop_many`)."""
         if not self.sees_revealed:
             return super().should_stop_many(rounds)
         record = check_record(self, rounds)
         with self._lock:
-            return rule_stops(self, recorded_rows(self.features, record)) <= record.reach
+            return rule_stops(self, recorded_rows(self.features, record)) < record.answered
 
     def explore_many(self, n: int) -> Bools:
         """Draw which of n rounds go to the last arm at random (see `Policy.explore_many`)."""
@@ -189,7 +189,7 @@ class Contextual(Estimates):
         return explored.view(np.bool_)
 
     def observe_many(
-        self, rounds: Rounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
+        self, rounds: RecordedRounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
     ) -> None:
         """Learn from recorded rounds, in the engine (see `Policy.observe_many`)."""
         if self.overridden_steps:

@@ -34,7 +34,7 @@ class ContextFreePolicy(Policy):
 
     def _at_once(self, rounds: ToPlay) -> Ints | None:
         record, truth, progress = rounds
-        if (record.failed | (record.reach < self._n_arms - 1)).any():
+        if (record.failed | (record.answered < self._n_arms)).any():
             return None
         stops = self._stops(record.differ, truth)
         self._rounds += record.n

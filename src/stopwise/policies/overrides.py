@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from stopwise.errors import OverrideNotSupportedError, TruthRequiredError
 from stopwise.policies.checking import checked_rounds
-from stopwise.records import Rounds
+from stopwise.records import RecordedRounds
 
 if TYPE_CHECKING:
     from stopwise.policies.base import Policy
@@ -67,7 +67,7 @@ def check_learns_from_pairs(policy: "Policy") -> None:
         )
 
 
-def check_record(policy: "Policy", rounds: Rounds) -> Rounds:
+def check_record(policy: "Policy", rounds: RecordedRounds) -> RecordedRounds:
     """Return recorded rounds, checked, that a policy can learn from."""
     check_learns_from_pairs(policy)
     return checked_rounds(rounds, policy.cascade, policy.uses_context)

@@ -6,9 +6,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from stopwise.policies.base import CHUNK
-from stopwise.policies.checking import Ints, ToPlay
+from stopwise.policies.checking import Differ, Ints, ToPlay
 from stopwise.policies.staged import recorded_rows
-from stopwise.records import Floats, Rounds
+from stopwise.records import Floats, RecordedRounds
 
 if TYPE_CHECKING:
     from stopwise.policies.contextual import Contextual
@@ -20,7 +20,9 @@ def play(policy: "Contextual", rounds: ToPlay) -> Ints:
     record = replace(rounds.record, contexts=contexts)
     n, done = record.n, 0
     # as the engine reads it: what a failed round knows differs from what a record lacks
-    known = np.where(record.failed & (record.reach >= 0), -2 - record.reach, record.reach)
+    last = record.answered - 1
+    known = np.where(record.failed & (last >= 0), -2 - last, last)
+    wrong = _wrong(record)
     (stops, rule_stop), requests = np.empty((2, n), dtype=np.int64), np.empty((n, 3))
     _check(policy, record)
     while done < n:
@@ -28,7 +30,8 @@ def play(policy: "Contextual", rounds: ToPlay) -> Ints:
         part, reach = _part(record, here), known[here]
         rows = recorded_rows(policy.features, part)
         ends = stops[here], rule_stop[here], requests[here]
-        policy.learner.run(rows, part.differ, reach, part.wrong, *ends)
+        labels = None if wrong is None else wrong[here]
+        policy.learner.run(rows, part.differ, reach, labels, *ends)
         learned = np.flatnonzero(~np.isnan(requests[here, 0]))
         reached = np.where(reach < -1, np.minimum(stops[here], -2 - reach), stops[here])
         _hold(policy, part, learned, reached, rule_stop[here], requests[here])
@@ -48,7 +51,9 @@ def rule_stops(policy: "Contextual", rows: Floats) -> Ints:
     return stops
 
 
-def learn_recorded(policy: "Contextual", record: Rounds, ends: Ints, rule_ends: Ints) -> None:
+def learn_recorded(
+    policy: "Contextual", record: RecordedRounds, ends: Ints, rule_ends: Ints
+) -> None:
     """Learn from rounds that ended at ``ends`` (−1: not at all), deciding nothing."""
     done = 0
     _check(policy, record)
@@ -61,7 +66,7 @@ def learn_recorded(policy: "Contextual", record: Rounds, ends: Ints, rule_ends: 
         done = here.stop
 
 
-def _check(policy: "Contextual", record: Rounds) -> None:
+def _check(policy: "Contextual", record: RecordedRounds) -> None:
     """Refuse all rounds before any is played, where they are not played at once."""
     if policy.held is not None or record.n == 0:
         recorded_rows(policy.features, record)
@@ -75,7 +80,7 @@ def _next(policy: "Contextual", done: int, n: int) -> slice:
 
 def _hold(
     policy: "Contextual",
-    record: Rounds,
+    record: RecordedRounds,
     learned: Ints,
     stops: Ints,
     rule_stops: Ints,
@@ -87,17 +92,33 @@ def _hold(
         policy.alarm.add(record.contexts[learned], record.differ[learned], *ends)
     for t in learned.tolist() if policy.held is not None else ():
         stop, rule_stop, differ = int(stops[t]), int(rule_stops[t]), record.differ[t]
-        if requests is not None and requests[t, 0] > 0 and record.wrong is not None:
-            wrong, asked = record.wrong[t, : stop + 1], requests[t].tolist()
-            if policy.held is not None and not (wrong > 1).any():
-                shown = rule_stop, (wrong == 0).tolist(), differ.tolist()
-                request = (asked[0], asked[1], asked[2])
-                policy.held.hold_label(record.contexts[t].tolist(), *shown, request, of_next=True)
+        asked = requests is not None and requests[t, 0] > 0
+        label = _label(record, t, stop) if asked else None
+        if requests is not None and label is not None and policy.held is not None:
+            context = record.contexts[t].tolist()
+            probability, explored, number = requests[t].tolist()
+            request = (probability, explored, number)
+            policy.held.hold_label(
+                context, rule_stop, label, differ.tolist(), request, of_next=True
+            )
         policy.hold(record.contexts[t], stop, rule_stop, differ, requests is not None)
 
 
-def _part(record: Rounds, here: slice) -> Rounds:
+def _part(record: RecordedRounds, here: slice) -> RecordedRounds:
     """Return some of the rounds, in the form that the engine reads."""
-    contexts, differ = record.contexts[here], np.ascontiguousarray(record.differ[here])
-    wrong = None if record.wrong is None else np.ascontiguousarray(record.wrong[here])
-    return Rounds(contexts, differ, record.reach[here], record.failed[here], wrong)
+    part = record.select(here)
+    return replace(part, differ=np.ascontiguousarray(part.differ))
+
+
+def _label(record: RecordedRounds, t: int, stop: int) -> list[bool] | None:
+    """Return which arms up to the stop were right; None if round t has no label."""
+    if record.right is None or record.labelled is None or not record.labelled[t]:
+        return None
+    return record.right[t, : stop + 1].tolist()
+
+
+def _wrong(record: RecordedRounds) -> Differ | None:
+    """Return the labels as the engine reads them: 1 where an arm was wrong, 2 where unknown."""
+    if record.right is None or record.labelled is None:
+        return None
+    return np.where(record.labelled[:, None], ~record.right, 2).astype(np.uint8)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stopwise.features import BoundFeatures
 from stopwise.features.arrangements import pairs
 from stopwise.policies.staged import known_at, recorded_rows
-from stopwise.records import Rounds
+from stopwise.records import RecordedRounds
 
 if TYPE_CHECKING:
     from stopwise.policies.contextual import Contextual
@@ -90,7 +90,7 @@ class HeldRounds:
         contexts, differ = table[:, : self._dim].copy(), table[:, self._dim + 3 :]
         stops, rule_stops, asks = table[:, self._dim : self._dim + 3].T.astype(np.int64, order="C")
         failed = np.zeros(len(table), dtype=np.bool_)
-        record = Rounds(contexts, differ.astype(np.uint8), stops, failed)
+        record = RecordedRounds(contexts, differ.astype(np.uint8), stops + 1, failed)
         learner = policy.use_features(_fitted(policy.features, record))
         rows = recorded_rows(policy.features, record)
         requests = np.where(asks[:, None] > 0, np.zeros(3), np.nan)
@@ -149,11 +149,11 @@ class HeldRounds:
         return [*context, *[0.0] * (self._dim - len(context))]
 
 
-def _fitted(features: BoundFeatures, record: Rounds) -> BoundFeatures:
+def _fitted(features: BoundFeatures, record: RecordedRounds) -> BoundFeatures:
     """Return features fitted to rounds: of degree 2 unless these are too many, else 1."""
     known = [record.contexts] * len(features.maps)
     if features.sees is not None:
-        reached = [np.flatnonzero(record.reach >= arm) for arm in range(len(features.stages))]
+        reached = [np.flatnonzero(record.answered > arm) for arm in range(len(features.stages))]
         known = [known_at(features, record, arm, ran) for arm, ran in enumerate(reached)]
     widest = max(x.shape[1] for x in known)
     return features.fitted(known, 2 if comb(widest + 2, 2) <= MOST_FEATURES else 1)

@@ -13,7 +13,7 @@ from stopwise.features import BoundFeatures
 from stopwise.features.arrangements import pairs
 from stopwise.policies.checking import Ints, encode_outputs
 from stopwise.policies.round_in_progress import RoundInProgress
-from stopwise.records import Decision, Floats, LabelRequest, Rounds
+from stopwise.records import Decision, Floats, LabelRequest, RecordedRounds
 
 if TYPE_CHECKING:
     from stopwise.policies.contextual import Contextual
@@ -139,7 +139,7 @@ def known_row(features: BoundFeatures, x: ArrayLike, outputs: Sequence[Hashable]
     return row
 
 
-def known_at(features: BoundFeatures, recorded: Rounds, arm: int, ran: Ints) -> Floats:
+def known_at(features: BoundFeatures, recorded: RecordedRounds, arm: int, ran: Ints) -> Floats:
     """Return all that is known at an arm in some recorded rounds: numbers, then agreements."""
     order = pairs(features.n_arms)
     agree = [order.index((a, b)) for b in range(arm + 1) for a in range(b)]
@@ -148,7 +148,7 @@ def known_at(features: BoundFeatures, recorded: Rounds, arm: int, ran: Ints) -> 
     return np.hstack(known).astype(np.float64)
 
 
-def recorded_rows(features: BoundFeatures, recorded: Rounds) -> Floats:
+def recorded_rows(features: BoundFeatures, recorded: RecordedRounds) -> Floats:
     """Return the features of recorded rounds; zeros for stages that did not run."""
     contexts = recorded.contexts
     if features.sees is None:
@@ -160,7 +160,7 @@ def recorded_rows(features: BoundFeatures, recorded: Rounds) -> Floats:
         )
     rows = np.zeros((len(contexts), features.width))
     for arm, stage in enumerate(features.stages):
-        ran = np.flatnonzero(recorded.reach >= arm)
+        ran = np.flatnonzero(recorded.answered > arm)
         start = features.offsets[arm]
         try:
             known = known_at(features, recorded, arm, ran)

@@ -10,7 +10,7 @@ from stopwise.policies.checking import labelled_round
 from stopwise.policies.contextual import Contextual
 from stopwise.policies.playing import rule_stops
 from stopwise.policies.staged import recorded_rows
-from stopwise.records import Rounds
+from stopwise.records import RecordedRounds
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.messages import CascadeSpec
 
@@ -30,14 +30,14 @@ class CrossFit(NamedTuple):
     by_policy: Ints
 
 
-def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: Rounds) -> CrossFit:
+def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: RecordedRounds) -> CrossFit:
     """Train policies, each without one fold of the rounds, and let them decide.
 
     ``policy`` is the one that has learned from all of these rounds. If labels have fixed its depth,
     it decides nothing by disagreement, and all policies stop there.
     """
-    evaluated = rounds.reach == policy.cascade.n_arms - 1
-    complete = select(rounds, evaluated)
+    evaluated = rounds.answered == policy.cascade.n_arms
+    complete = rounds.select(evaluated)
     by_policy = np.empty((REPEATS, FOLDS, complete.n), dtype=np.int64)
     depth = _fixed_depth(policy, complete)
     if depth is not None:
@@ -50,7 +50,7 @@ def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: Rounds) -> CrossFit
         fold = random.permutation(rounds.n) % FOLDS
         for k in range(FOLDS):
             used = fold != k
-            fitted = trained(spec, select(rounds, used), missing[used])
+            fitted = trained(spec, rounds.select(used), missing[used])
             decided = rule_stops(fitted, recorded_rows(fitted.features, complete))
             left_out = fold[evaluated] == k
             by_policy[repeat, k] = decided
@@ -58,7 +58,7 @@ def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: Rounds) -> CrossFit
     return CrossFit(stops, by_policy)
 
 
-def missing_labels(policy: Contextual, rounds: Rounds) -> Bools:
+def missing_labels(policy: Contextual, rounds: RecordedRounds) -> Bools:
     """Choose rounds whose labels count as missing, so that the same share is as for ``policy``.
 
     The log has the labels that came, but not the requests that were never answered. They are drawn
@@ -75,7 +75,7 @@ def missing_labels(policy: Contextual, rounds: Rounds) -> Bools:
     return chosen
 
 
-def trained(spec: CascadeSpec, rounds: Rounds, missing: Bools | None = None) -> Contextual:
+def trained(spec: CascadeSpec, rounds: RecordedRounds, missing: Bools | None = None) -> Contextual:
     """Return a new policy that has learned from rounds in shadow: every arm ran.
 
     Forced rounds make it run every arm while it learns, and afterwards it decides. It learns from
@@ -87,48 +87,34 @@ def trained(spec: CascadeSpec, rounds: Rounds, missing: Bools | None = None) -> 
     if settings.get("labels"):
         settings["labels"] = 3 * rounds.n  # a third is asked for at once: any that it may ask for
     policy = cast(Contextual, specs.build(replace(spec, policy=settings)))
-    unlabelled = replace(rounds, wrong=None)
+    unlabelled = replace(rounds, right=None, labelled=None)
     if not settings.get("labels") or missing is None:
         missing = np.zeros(rounds.n, dtype=np.bool_)
     for part in np.split(np.arange(rounds.n), np.flatnonzero(np.diff(missing)) + 1):
-        some = select(unlabelled, part)
+        some = unlabelled.select(part)
         if missing[part].any():
             policy.run_recorded(some)
         else:
-            policy.observe_many(some, some.reach)
+            policy.observe_many(some, some.answered - 1)
     if settings.get("labels"):
         for t in np.flatnonzero(_labelled(rounds)).tolist():
-            end = int(rounds.reach[t])
+            end = int(rounds.answered[t]) - 1
             labelled = labelled_round(rounds, t, end, end, None, policy.cascade.n_arms)
             if labelled is not None:
                 policy.label(*labelled)
     return policy
 
 
-def select(rounds: Rounds, which: Bools | Ints) -> Rounds:
-    """Return some of the rounds."""
-    wrong = None if rounds.wrong is None else rounds.wrong[which]
-    return Rounds(
-        contexts=rounds.contexts[which],
-        differ=rounds.differ[which],
-        reach=rounds.reach[which],
-        failed=rounds.failed[which],
-        wrong=wrong,
-    )
+def _labelled(rounds: RecordedRounds) -> Bools:
+    """Return which rounds have a label."""
+    return np.zeros(rounds.n, dtype=np.bool_) if rounds.labelled is None else rounds.labelled
 
 
-def _labelled(rounds: Rounds) -> Bools:
-    """Return which rounds have a label: 0 and 1 say whether an arm was wrong, 2 is unknown."""
-    if rounds.wrong is None:
-        return np.zeros(rounds.n, dtype=np.bool_)
-    return rounds.wrong[:, 0] <= 1
-
-
-def _fixed_depth(policy: Contextual, complete: Rounds) -> int | None:
+def _fixed_depth(policy: Contextual, complete: RecordedRounds) -> int | None:
     """Return the arm at which labels make the policy end every round now, if there is one."""
     if not policy.labels:
         return None
-    first = select(complete, np.arange(complete.n) == 0)
+    first = complete.select(slice(1))
     row = recorded_rows(policy.features, first)[0]
     trace = policy.learner.decide(row, None)
     assert trace is not None  # features are valid

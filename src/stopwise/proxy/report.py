@@ -22,7 +22,7 @@ from stopwise.policies.contextual import Contextual
 from stopwise.progress import no_progress
 from stopwise.proxy.config import Cascade, Config
 from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit
-from stopwise.records import Rounds
+from stopwise.records import RecordedRounds
 from stopwise.reporting.intervals import Z90, Estimate, around, widened
 from stopwise.service.domain.messages import CascadeSpec
 from stopwise.service.persistence.recovery import recover_state
@@ -123,17 +123,17 @@ def estimate(cascade: Cascade, spec: CascadeSpec, policy: Contextual, log: Log) 
     stops. Rounds in which a stage failed are learned from, as the policy did, but do not count.
     """
     own = np.array([cascade.expected(arm) for arm in range(len(cascade.stage))])
-    answer, last = cascade.answer_arm, len(own) - 1
+    answer, n_arms = cascade.answer_arm, len(own)
     chunks, n = deque[Chunk](), 0
     for chunk in log.chunks():
         chunks.append(chunk)
-        n += int((chunk.rounds.reach == last).sum())
+        n += int((chunk.rounds.answered == n_arms).sum())
         while sum(one.n for one in chunks) - chunks[0].n >= MAX_ROUNDS:
             chunks.popleft()
     if n < MIN_ROUNDS:
         return Report(cascade.name, n, float(own[answer]))
     fit = cross_fit(spec, policy, _joined(chunks))
-    complete = [chunk.codes[chunk.rounds.reach == last] for chunk in chunks]
+    complete = [chunk.codes[chunk.rounds.answered == n_arms] for chunk in chunks]
     codes = np.concatenate(complete)
     differs = codes != codes[:, [answer]]
     saving, changed = intervals(own, answer, differs, fit)
@@ -155,16 +155,18 @@ def estimate(cascade: Cascade, spec: CascadeSpec, policy: Contextual, log: Log) 
     )
 
 
-def _joined(chunks: Sequence[Chunk]) -> Rounds:
+def _joined(chunks: Sequence[Chunk]) -> RecordedRounds:
     """Return the rounds of chunks as one record."""
     parts = [chunk.rounds for chunk in chunks]
-    wrong = [one.wrong for one in parts if one.wrong is not None]
-    return Rounds(
+    right = [one.right for one in parts if one.right is not None]
+    labelled = [one.labelled for one in parts if one.labelled is not None]
+    return RecordedRounds(
         contexts=np.concatenate([one.contexts for one in parts]),
         differ=np.concatenate([one.differ for one in parts]),
-        reach=np.concatenate([one.reach for one in parts]),
+        answered=np.concatenate([one.answered for one in parts]),
         failed=np.concatenate([one.failed for one in parts]),
-        wrong=np.concatenate(wrong) if wrong else None,
+        right=np.concatenate(right) if right else None,
+        labelled=np.concatenate(labelled) if labelled else None,
     )
 
 

@@ -288,5 +288,5 @@ def test_decimals_are_compared_exactly(tmp_path: Path, a: str, b: str, differ: i
         return
     chunk = next(Log(path).chunks())
     assert chunk.rounds.differ.tolist() == [[differ], [0]]
-    assert chunk.rounds.reach.tolist() == [1, 0]
+    assert chunk.rounds.answered.tolist() == [2, 1]
     assert chunk.rounds.contexts.tolist() == [[0.25], [0.25]]

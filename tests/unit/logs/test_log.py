@@ -86,10 +86,13 @@ def test_a_log_with_everything(path: Path) -> None:
     ]
     # pairs: nurse–doctor, nurse–board, doctor–board
     assert rounds.differ.tolist() == [[0, 1, 1], [1, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
-    assert rounds.reach.tolist() == [2, 1, 0, 0, -1]
+    assert rounds.answered.tolist() == [3, 2, 1, 1, 0]
     assert rounds.failed.tolist() == [False, False, False, True, True]
-    assert rounds.wrong is not None
-    assert rounds.wrong.tolist() == [[1, 1, 0], [2, 2, 2], [0, 2, 2], [1, 2, 2], [2, 2, 2]]
+    assert rounds.labelled is not None
+    assert rounds.labelled.tolist() == [True, False, True, True, False]
+    assert rounds.right is not None
+    assert rounds.right[0].tolist() == [False, False, True]
+    assert rounds.right[2:4, 0].tolist() == [True, False]
     assert chunk.stops.tolist() == [0, 1, 0, 0, -1]
     assert chunk.rule_stop.tolist() == [0, 0, 0, 2, 0]
     answers = [*chunk.codes.T, chunk.labels]
@@ -108,7 +111,9 @@ def test_the_least_a_log_can_be(path: Path) -> None:
     assert not log.has_costs
     assert log.sees is None
     (chunk,) = log.chunks()
-    assert chunk.rounds.wrong is None
+    assert chunk.rounds.right is None
+    assert chunk.rounds.labelled is None
+    assert not chunk.labelled.any()
     assert chunk.costs is None
     assert chunk.labels.tolist() == [-1, -1]
     assert chunk.stops.tolist() == chunk.rule_stop.tolist() == [1, 0]
@@ -145,7 +150,7 @@ def test_stops_may_be_numbers_and_beyond_a_failure(path: Path) -> None:
     chunk = read(path, table)
     assert chunk.stops.tolist() == [1, 0, 0]
     assert chunk.rule_stop.tolist() == [1, 0, 2]  # what the rule decided before the arm failed
-    assert chunk.rounds.reach.tolist() == [1, 1, 0]  # a deeper arm was run beside it
+    assert chunk.rounds.answered.tolist() == [2, 2, 1]  # a deeper arm was run beside it
 
 
 def test_a_log_is_read_as_often_as_one_likes_but_not_by_nothing(path: Path) -> None:

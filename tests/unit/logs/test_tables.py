@@ -115,7 +115,7 @@ def test_empty_texts_are_missing_in_every_form(tmp_path: Path) -> None:
 def test_among_numbers_an_empty_text_is_missing(tmp_path: Path) -> None:
     columns = {"context.x": [0.5, 0.1], "output.a": [1, 0], "output.b": [1, ""], "label": ["", 0]}
     (chunk,) = sw.Log(save(tmp_path / "log.jsonl", columns)).chunks()
-    assert chunk.rounds.reach.tolist() == [1, 0]
+    assert chunk.rounds.answered.tolist() == [2, 1]
     assert (chunk.labels >= 0).tolist() == [False, True]
 
 
@@ -351,7 +351,7 @@ def test_normalised_answers_of_mixed_types_in_one_column(tmp_path: Path) -> None
     (chunk,) = sw.Log(tmp_path / "log.jsonl", normalise_answers=True).chunks()
     assert [chunk.meaning(code) for code in chunk.codes[:, 0]] == ["1", "1", "0", "maybe", "maybe"]
     assert chunk.rounds.differ[:, 0].tolist() == [0] * 5
-    assert chunk.rounds.reach.tolist() == [1, 1, 1, 1, 0]
+    assert chunk.rounds.answered.tolist() == [2, 2, 2, 2, 1]
     (tmp_path / "log.jsonl").write_text(text.replace('"yes"', "[1]"))
     with pytest.raises(InvalidLogError, match=r"row 1.*column 'output.a': is a list"):
         list(sw.Log(tmp_path / "log.jsonl", normalise_answers=True).chunks())

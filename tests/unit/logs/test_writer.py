@@ -180,7 +180,7 @@ def test_a_blank_label_is_unknown_and_a_blank_output_is_what_the_arm_said(path: 
         log.write(played(""), " ")
         log.write(played("cat", "cat"), "cat")
     (chunk,) = Log(path).chunks()
-    assert chunk.rounds.reach.tolist() == [1, 0, 1]
+    assert chunk.rounds.answered.tolist() == [2, 1, 2]
     assert chunk.rounds.differ[:, 0].tolist() == [1, 0, 0]
     assert (chunk.labels >= 0).tolist() == [False, False, True]
 

@@ -47,12 +47,13 @@ def at_once(policy: Any, rounds: range, recorded: bool = False) -> list[int]:
     if not recorded:
         return policy.run(BAD.contexts[part], outputs, labels=labels).tolist()
     differ = np.array([outputs[:, i] != outputs[:, j] for i, j in BAD.cascade.pairs()]).T
-    record = sw.Rounds(
+    record = sw.RecordedRounds(
         BAD.contexts[part],
         differ.astype(np.uint8),
-        np.full(len(labels), 3),
-        np.zeros(len(labels), dtype=np.bool_),
-        (outputs != labels[:, None]).astype(np.uint8),
+        answered=np.full(len(labels), 4),
+        failed=np.zeros(len(labels), dtype=np.bool_),
+        right=outputs == labels[:, None],
+        labelled=np.ones(len(labels), dtype=np.bool_),
     )
     return policy.run_recorded(record).tolist()
 
@@ -95,7 +96,8 @@ def test_late_labels_survive_that_features_are_fitted(late: int, tmp_path: Path)
 def test_a_warm_start_asks_for_no_label_now_or_when_features_are_fitted() -> None:
     policy = bad()
     differ = np.ones((30, 6), dtype=np.uint8)
-    record = sw.Rounds(BAD.contexts[:30], differ, np.full(30, 3), np.zeros(30, dtype=np.bool_))
+    failed = np.zeros(30, dtype=np.bool_)
+    record = sw.RecordedRounds(BAD.contexts[:30], differ, np.full(30, 4), failed)
     policy.observe_many(record, np.full(30, 3))
     play(policy, range(30, 40))
     assert (policy.rounds, policy.asked) == (40, policy.labelled)

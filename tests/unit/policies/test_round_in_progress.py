@@ -154,21 +154,22 @@ def test_revealed_step_by_step_or_known_before_is_the_same(
 ) -> None:
     live, whole, recorded = (staged(name, **parameters) for _ in range(3))
     running = [play(live, t) for t in range(300)]
-    reach = np.array([r.decision.stop for r in running if r.decision is not None])
-    assert len(set(reach)) > 1
-    assert whole.run(WORLD.contexts[:150], OUTPUTS[:150]).tolist() == reach[:150].tolist()
+    stops = np.array([r.decision.stop for r in running if r.decision is not None])
+    assert len(set(stops)) > 1
+    assert whole.run(WORLD.contexts[:150], OUTPUTS[:150]).tolist() == stops[:150].tolist()
     whole.save(tmp_path / "policy")
     whole = sw.load(tmp_path / "policy")
-    assert whole.run(WORLD.contexts[150:], OUTPUTS[150:]).tolist() == reach[150:].tolist()
+    assert whole.run(WORLD.contexts[150:], OUTPUTS[150:]).tolist() == stops[150:].tolist()
     assert_same(live.state(), whole.state())
 
     # a record of the live run, which contains no more than the run revealed, repeats it
-    contexts = np.where(np.arange(2) <= reach[:, None], WORLD.contexts, 0.0)
+    contexts = np.where(np.arange(2) <= stops[:, None], WORLD.contexts, 0.0)
     differ = np.stack(
-        [(OUTPUTS[:, i] != OUTPUTS[:, j]) & (reach >= j) for i, j in CASCADE.pairs()], axis=1
+        [(OUTPUTS[:, i] != OUTPUTS[:, j]) & (stops >= j) for i, j in CASCADE.pairs()], axis=1
     )
-    rounds = sw.Rounds(contexts, differ.astype(np.uint8), reach, np.zeros(300, dtype=np.bool_))
-    np.testing.assert_array_equal(recorded.run_recorded(rounds), reach)
+    failed = np.zeros(300, dtype=np.bool_)
+    rounds = sw.RecordedRounds(contexts, differ.astype(np.uint8), stops + 1, failed)
+    np.testing.assert_array_equal(recorded.run_recorded(rounds), stops)
     assert_same(live.state(), recorded.state())
 
 

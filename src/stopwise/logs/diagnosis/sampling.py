@@ -81,21 +81,21 @@ def survey(chunks: Iterable[Chunk], n_arms: int, *, sample: int, seed: int) -> L
     pair_rows, pair_differ = np.zeros((2, len(deeper)), dtype=np.int64)
     group_rows = np.zeros(n_arms + 1, dtype=np.int64)
     for chunk in chunks:
-        reach, differ = chunk.rounds.reach, chunk.rounds.differ
-        n = len(reach)
+        n, ran, differ = chunk.n, chunk.rounds.answered, chunk.rounds.differ
         keys = random.random(n)  # the rows with the least keys are the sample
-        answered += (reach[:, None] >= np.arange(n_arms)).sum(axis=0)
-        both = reach[:, None] >= deeper
+        answered += (ran[:, None] > np.arange(n_arms)).sum(axis=0)
+        both = ran[:, None] > deeper
         pair_rows += both.sum(axis=0)
         pair_differ += (both & (differ > 0)).sum(axis=0)
         group = np.clip(chunk.rule_stop, -1, n_arms - 1) + 1
         group_rows += np.bincount(group, minlength=n_arms + 1)
         labelled = chunk.labelled
-        unequal = chunk.codes != chunk.labels[:, None]
-        wrong = np.where(labelled[:, None], unequal, UNKNOWN).astype(np.uint8)
+        wrong = np.full((n, n_arms), UNKNOWN, dtype=np.uint8)
+        if chunk.rounds.right is not None:
+            wrong[labelled] = ~chunk.rounds.right[labelled]
         number, contexts = chunk.first + np.arange(n), chunk.rounds.contexts
         everything = Sample(keys, number, contexts, differ, wrong)
-        deep = reach == n_arms - 1
+        deep = ran == n_arms
         retained.add(everything, group, deep)
         audited.add(everything, group, deep & labelled)
         full_depth += int(deep.sum())

@@ -28,7 +28,7 @@ from stopwise.policies.base import Policy
 from stopwise.policies.persistence import load
 from stopwise.policies.registry import POLICIES, make
 from stopwise.progress import Progress, no_progress
-from stopwise.records import Rounds
+from stopwise.records import RecordedRounds
 
 PolicyLike: TypeAlias = "str | PathLike[str] | Policy"
 
@@ -61,11 +61,11 @@ class Candidate(NamedTuple):
         policy = make(name, cascade, features=features, context_dim=dim, **self.given)
         return self._replace(policy=policy)
 
-    def run(self, rounds: Rounds, first: int) -> Ints:
+    def run(self, rounds: RecordedRounds, first: int) -> Ints:
         """Decide rounds in order, and learn from them; ``first`` is the number of the first."""
         features = self.policy.features
         if not self.policy.asks_for_labels:
-            rounds = msgspec.structs.replace(rounds, wrong=None)
+            rounds = msgspec.structs.replace(rounds, right=None, labelled=None)
         if features is not None and features.context_dim > rounds.contexts.shape[1]:
             contexts = np.insert(rounds.contexts, 0, 1.0, axis=1)  # see `features_of`
             rounds = msgspec.structs.replace(rounds, contexts=contexts)
@@ -119,7 +119,7 @@ def summarise(log: Log, progress: Progress = no_progress) -> LogSummary:
     rows, answers = 0, Vocabulary(log.arms)
     for chunk in answers.watch(log.chunks(progress=progress)):
         for c, arm in enumerate(known_from):
-            known = chunk.rounds.contexts[chunk.rounds.reach >= arm, c]
+            known = chunk.rounds.contexts[chunk.rounds.answered > arm, c]
             low[c] = min(low[c], known.min(initial=np.inf))
             high[c] = max(high[c], known.max(initial=-np.inf))
         rows += chunk.n

@@ -58,7 +58,7 @@ class ReplayTotals:
         k, ends, failed = self._k, _ends(chunk, decided), chunk.rounds.failed
         # in a round that failed, the decision was to continue
         self.same += int(np.where(failed, decided > chunk.stops, decided == chunk.stops).sum())
-        beyond, unanswered = ends > chunk.rounds.reach, ends < 0
+        beyond, unanswered = ends >= chunk.rounds.answered, ends < 0
         self.beyond += int(beyond.sum())
         self.unanswered += int(unanswered.sum())
         rows = np.flatnonzero(~(beyond | unanswered))
@@ -95,10 +95,10 @@ def _ends(chunk: Chunk, decided: Ints) -> Ints:
     """Return where rounds end with these decisions: −1 where no arm answers.
 
     A round in which an arm failed ends with the answers before that arm. Where the end lies beyond
-    the reach of the round, the log does not have the outcome.
+    the last answer, the log does not have the outcome.
     """
     rounds = chunk.rounds
-    return np.where(rounds.failed, np.minimum(decided, rounds.reach), decided)
+    return np.where(rounds.failed, np.minimum(decided, rounds.answered - 1), decided)
 
 
 def _counts(cells: NDArray[Any], shape: tuple[int, ...]) -> Ints:
@@ -133,7 +133,10 @@ class Tally:
         rounds, codes, k = chunk.rounds, chunk.codes, self._cascade.n_arms
         differs = (codes != codes[:, -1:]).view(np.uint8)
         differs[codes[:, -1] < 0] = UNKNOWN
-        wrong = np.full_like(differs, UNKNOWN) if rounds.wrong is None else rounds.wrong
+        wrong = np.full_like(differs, UNKNOWN)
+        if rounds.right is not None:
+            known = chunk.labelled[:, None] & (codes >= 0)
+            wrong[known] = ~rounds.right[known]
         spent = None if chunk.costs is None else np.cumsum(chunk.costs, axis=1)
         fixed = [np.full(chunk.n, depth) for depth in range(k)]
         for decided, line in zip((*stops, *fixed), self._lines, strict=True):
@@ -143,7 +146,7 @@ class Tally:
         self._counts["rounds"] += chunk.n
         self._counts["labelled"] += int((chunk.labels >= 0).sum())
         self._counts["failed"] += int(rounds.failed.sum())
-        self._counts["truncated"] += int(((rounds.reach < k - 1) & ~rounds.failed).sum())
+        self._counts["truncated"] += int(((rounds.answered < k) & ~rounds.failed).sum())
 
     def ask(self, played: Sequence[Candidate]) -> None:
         """Count the labels that the policies asked for and got, when all rounds are played."""

@@ -6,7 +6,7 @@ from scipy.stats import chisquare
 
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.diagnosis.sampling import UNKNOWN, survey, with_agreed
-from stopwise.records import Rounds
+from stopwise.records import RecordedRounds
 
 K = 3
 PAIRS = [(0, 1), (0, 2), (1, 2)]
@@ -37,7 +37,14 @@ class Table:
                 [(codes[:, i] != codes[:, j]) & (codes[:, j] >= 0) for i, j in PAIRS], axis=1
             ).astype(np.uint8)
             reach = self.reach[rows]
-            rounds = Rounds(self.contexts[rows], differ, reach, np.zeros(len(reach), np.bool_))
+            rounds = RecordedRounds(
+                self.contexts[rows],
+                differ,
+                answered=reach + 1,
+                failed=np.zeros(len(reach), np.bool_),
+                right=codes == labels[:, None],
+                labelled=(labels >= 0) & (reach >= 0),
+            )
             yield Chunk(first, rounds, codes, labels, names, reach, self.rule_stop[rows], None)
 
 
