@@ -32,10 +32,12 @@ FEATURES = sw.Polynomial(degree=2)
 UNSUPERVISED = "learns from disagreement, sees the context"
 BLIND = "learns from disagreement, sees no context"
 FIXED = "learns nothing"
-PRIVILEGED = "knows what nobody knows in production"
+PRIVILEGED = "is given the truth"
+
+Player = sw.Policy | research.Comparator
 
 
-def competitors(cascade: sw.Cascade) -> list[tuple[str, str, sw.Policy]]:
+def competitors(cascade: sw.Cascade) -> list[tuple[str, str, Player]]:
     """Return (label, kind, policy), each policy new."""
     common = {"features": FEATURES, "context_dim": 2}
     return [
@@ -52,10 +54,10 @@ def competitors(cascade: sw.Cascade) -> list[tuple[str, str, sw.Policy]]:
     ]
 
 
-def play(rounds: int, seed: int) -> list[tuple[str, str, sw.Policy, research.Run]]:
+def play(rounds: int, seed: int) -> list[tuple[str, str, Player, research.Run]]:
     """Let every policy play the same patients."""
     environment = research.LogisticArms(CASCADE, ARMS, LABEL)
-    played: list[tuple[str, str, sw.Policy, research.Run]] = []
+    played: list[tuple[str, str, Player, research.Run]] = []
     policies = competitors(CASCADE)
     for number, (label, kind, policy) in enumerate(policies, start=1):
         report(f"[{number}/{len(policies)}] {label}: {rounds:,} patients …")
@@ -72,7 +74,7 @@ def report(text: str) -> None:
         sys.stderr.flush()
 
 
-def print_table(played: list[tuple[str, str, sw.Policy, research.Run]]) -> None:
+def print_table(played: list[tuple[str, str, Player, research.Run]]) -> None:
     shares = "/".join(CASCADE.names)
     print(f"{'':<16}{'cost':>8}{'error':>8}{'total':>9}{'':>9}   patients who stop at")
     print(f"{'policy':<16}{'a round':>8}{'rate':>8}{'loss':>9}{'regret':>9}   {shares}")
@@ -106,7 +108,7 @@ def print_decision(policy: sw.Policy) -> None:
     print()
 
 
-def draw(played: list[tuple[str, str, sw.Policy, research.Run]], path: Path) -> bool:
+def draw(played: list[tuple[str, str, Player, research.Run]], path: Path) -> bool:
     """Draw regret against rounds; return False if matplotlib is not installed."""
     try:
         import matplotlib as mpl
@@ -180,7 +182,7 @@ def spread(positions: list[float], room: float) -> list[float]:
     return heights
 
 
-def print_chart(played: list[tuple[str, str, sw.Policy, research.Run]], columns: int = 50) -> None:
+def print_chart(played: list[tuple[str, str, Player, research.Run]], columns: int = 50) -> None:
     """Draw the same in text: one line per policy, regret per fiftieth of the run."""
     shades = " ▁▂▃▄▅▆▇█"
     print(f"regret per patient along the run, {columns} steps (a dark cell loses much):")
@@ -223,7 +225,9 @@ def main() -> None:
     print(f"{CASCADE}\n{options.rounds:,} patients, the same for every policy\n", flush=True)
     played = play(options.rounds, options.seed)
     print_table(played)
-    print_decision(played[0][2])
+    first = played[0][2]
+    assert isinstance(first, sw.USSPD)
+    print_decision(first)
     if draw(played, options.out):
         print(f"The regret curves are in {options.out}")
     else:

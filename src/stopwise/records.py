@@ -1,4 +1,4 @@
-"""Frozen values: what was decided and why, finished rounds, and the truth for comparators."""
+"""Frozen values: decisions with their evidence, finished rounds and recorded rounds."""
 
 import math
 from typing import Any, Literal, NamedTuple
@@ -22,7 +22,7 @@ class PairEvidence(msgspec.Struct, frozen=True):
         The arms i < j, and C_j − C_i, the extra cost of going on.
     disagreement, disagreement_ucb : float
         p̂_ij(x), the estimated probability that their outputs differ, and p̃_ij(x), the upper bound
-        that the rule compares. (For `USSAnchor` and `Supervised`: differences of rates.)
+        that the rule compares. (For `USSAnchor` and `research.Supervised`: differences of rates.)
     gap_won : bool
         Whether going on costs more than it could correct: gap > p̃·gain, or ``through``.
     gain : float
@@ -286,22 +286,3 @@ class RecordedRounds(msgspec.Struct, frozen=True, eq=False):
             right=None if self.right is None else self.right[which],
             labelled=None if self.labelled is None else self.labelled[which],
         )
-
-
-class Truth(msgspec.Struct, frozen=True, eq=False):
-    """What is unknown in production: for comparators and for measuring regret only.
-
-    ``label`` is the right answer; ``optimal`` is i*, the arm of least expected total loss (the
-    deepest of them, as in the paper); ``disagreement`` has p_ij(x) in its upper triangle.
-
-    Examples
-    --------
-    >>> import stopwise as sw
-    >>> from stopwise import research
-    >>> research.Oracle(sw.Cascade(costs=[0.1, 0.2])).decide(None, research.Truth(optimal=1)).stop
-    1
-    """
-
-    label: Any = None
-    optimal: int | None = None
-    disagreement: Floats | None = None

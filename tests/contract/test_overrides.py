@@ -33,11 +33,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "uss-pd": {"forced_rounds": 5, "explore": 0.15},
     "uss-pd-ridge": {"lam": 0.5, "S": 0.5},
     "thompson": {"forced_rounds": 5, "seed": 3},
-    "supervised": {"forced_rounds": 5},
 }
-no_truth = pytest.mark.parametrize(
-    "name", [name for name, kind in sw.POLICIES.items() if not kind.needs_truth]
-)
+every_policy = pytest.mark.parametrize("name", sw.POLICIES)
 
 
 def new(name: str, kind: Callable[..., Any] | None = None, **more: Any) -> Any:
@@ -134,7 +131,7 @@ BY_PAIRS: dict[str, Callable[[Any], Any]] = {
 ENTRIES = DECIDES | BY_OUTPUTS | BY_PAIRS
 
 
-@no_truth
+@every_policy
 def test_decide_is_called_for_every_round(name: str) -> None:
     kind = sw.POLICIES[name]
     mixin = type("Mixin", (), {"decide": passing_on(kind, "decide").decide, "calls": 0})
@@ -147,7 +144,7 @@ def test_decide_is_called_for_every_round(name: str) -> None:
         assert policy.rounds == (0 if entry in DECIDES else N), entry
 
 
-@no_truth
+@every_policy
 def test_steps_that_only_call_those_they_override_change_no_stop(name: str) -> None:
     same = passing_on(sw.POLICIES[name], "decide", "_learn", "_learn_pairs")
     for entry, play in ENTRIES.items():
@@ -157,19 +154,6 @@ def test_steps_that_only_call_those_they_override_change_no_stop(name: str) -> N
                 policy.run(BATCH.contexts[:start], OUTPUTS[:start])
             assert list(play(one)) == list(play(other)), entry
             assert one.rounds == other.rounds
-
-
-@pytest.mark.parametrize("name", ["supervised", "oracle", "clairvoyant"])
-def test_steps_are_called_where_the_truth_is_given(name: str) -> None:
-    policy = new(name, deciding(name))
-    assert measure(policy, BATCH).stops.tolist() == STOPS
-    assert policy.calls == policy.rounds == N
-    policy = new(name, learning(name))
-    assert measure(policy, BATCH).stops.tolist() == policy.stops
-    assert policy.stops == measure(new(name), BATCH).stops.tolist()
-    for truth in ({}, {"labels": [1]} if name == "supervised" else {"optimal": [1]}):
-        with pytest.raises(sw.errors.StopwiseError):
-            policy.run(BATCH.contexts, OUTPUTS, **truth)
 
 
 def test_decide_is_called_in_the_replay_of_a_log(tmp_path: Path) -> None:
@@ -193,7 +177,7 @@ def test_decide_is_called_in_the_replay_of_a_log(tmp_path: Path) -> None:
     assert Deep.calls == N
 
 
-@no_truth
+@every_policy
 def test_a_step_may_call_batch_methods_and_take_only_what_it_needs(name: str) -> None:
     class Batch(sw.POLICIES[name]):
         def decide(self, x: Any) -> sw.Decision:
@@ -214,7 +198,7 @@ def test_a_step_may_call_batch_methods_and_take_only_what_it_needs(name: str) ->
             assert one.rounds == other.rounds
 
 
-@no_truth
+@every_policy
 def test_observe_and_its_twin_are_called_for_every_round(name: str) -> None:
     entries = {"observe": BY_OUTPUTS, "observe_disagreements": BY_OUTPUTS | BY_PAIRS}
     for step, entry, play in ((s, e, entries[s][e]) for s in entries for e in entries[s]):
@@ -227,7 +211,7 @@ def test_observe_and_its_twin_are_called_for_every_round(name: str) -> None:
     assert policy.stops == STOPS
 
 
-@no_truth
+@every_policy
 def test_observe_alone_is_refused_where_only_disagreements_are_known(name: str) -> None:
     policy = new(name, learning(name))
     for entry in (

@@ -30,8 +30,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "uss-pd, exploring": USS_PD | {"explore": 0.4},
     "uss-pd-ridge": USS_PD | {"lam": 0.5, "S": 0.1, "transitive": True},
     "thompson": {"forced_rounds": 20, "seed": np.int64(3)},
-    "supervised": {"forced_rounds": 20},
-    "supervised, exploring": {"forced_rounds": 20, "explore": 0.4},
     "uss-anchor": {"explore": 0},
     "uss-ucb": {"a": 0.1},
     "uss-ts": {"seed": 4},
@@ -39,7 +37,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fixed-depth": {"depth": 1},
 }
 NAMES = list(sw.POLICIES)
-CASES = [*NAMES, "uss-pd, exploring", "supervised, exploring"]  # one round in four at random
+CASES = [*NAMES, "uss-pd, exploring"]  # one round in four at random
 every_policy = pytest.mark.parametrize("name", NAMES)
 every_case = pytest.mark.parametrize("name", CASES)
 
@@ -55,35 +53,16 @@ def random(policy: sw.Policy) -> bool:
     return not {"random", "decisions"}.isdisjoint(policy.state())
 
 
-def needs_label(policy: sw.Policy) -> bool:
-    return "labels" in policy.needs_truth
-
-
-def decides_by_truth(policy: sw.Policy) -> bool:
-    return bool(policy.needs_truth) and not needs_label(policy)
-
-
-def truth(t: int, batch: research.Batch = WORLD) -> research.Truth:
-    assert batch.labels is not None
-    return research.Truth(int(batch.labels[t]), int(batch.optimal[t]), batch.disagreement[t])
-
-
-def decide(policy: Any, t: int, batch: research.Batch = WORLD) -> sw.Decision:
-    given = [truth(t, batch)] if decides_by_truth(policy) else []
-    return policy.decide(batch.contexts[t], *given)
-
-
 def observe(policy: Any, t: int, stop: int, batch: research.Batch = WORLD, **more: Any) -> None:
     assert batch.outputs is not None
-    given = [truth(t, batch)] if needs_label(policy) else []
-    policy.observe(batch.contexts[t], batch.outputs[t, : stop + 1].tolist(), *given, **more)
+    policy.observe(batch.contexts[t], batch.outputs[t, : stop + 1].tolist(), **more)
 
 
 def live(policy: Any, start: int, end: int, batch: research.Batch = WORLD) -> list[int]:
     """Play rounds by decide and observe, or observe_disagreements where outputs are unknown."""
     stops: list[int] = []
     for t in range(start, end):
-        decision = decide(policy, t, batch)
+        decision = policy.decide(batch.contexts[t])
         stop, rule_stop = decision.stop, decision.rule_stop
         assert type(stop) is int
         assert 0 <= rule_stop <= stop < policy.cascade.n_arms
@@ -106,8 +85,7 @@ def at_once(policy: Any, batch: research.Batch, start: int, end: int) -> list[in
     run = policy.run if batch.differ is None else policy.run_disagreements
     table = batch.outputs if batch.differ is None else batch.differ
     assert table is not None
-    known = {name: getattr(batch, name)[part] for name in policy.needs_truth}
-    stops = run(batch.contexts[part], table[part], **known)
+    stops = run(batch.contexts[part], table[part])
     assert stops.dtype == np.int64
     return stops.tolist()
 
@@ -129,10 +107,11 @@ def test_decide_learns_nothing_and_repeats_itself(name: str) -> None:
     assert live(policy, 0, 40) == live(twin, 0, 40)
     for t in range(40, 60):
         here = copy.deepcopy(policy)
-        decision = decide(policy, t)
-        assert decision == decide(here, t)  # also of a policy that draws, in the same state
+        x = WORLD.contexts[t]
+        decision = policy.decide(x)
+        assert decision == here.decide(x)  # also of a policy that draws, in the same state
         if not random(policy):
-            assert decision == decide(policy, t)
+            assert decision == policy.decide(x)
     assert_same(learned(policy), learned(twin))
     if not random(policy):
         assert live(policy, 60, 120) == live(twin, 60, 120)
@@ -150,9 +129,8 @@ def test_any_hashable_output_means_the_same(name: str) -> None:
     for yes, no in ANSWERS:
         policy = make(name)
         for outputs in ([yes, no, yes], [yes, yes, no], [no, no], [yes]):
-            right = [research.Truth(label=yes)] if needs_label(policy) else []
             given = iter(outputs) if yes is True else outputs  # what can be read only once too
-            policy.observe([0.5, -0.5], given, *right)
+            policy.observe([0.5, -0.5], given)
         states.append(policy.state())
     for other in states[1:]:
         assert_same(states[0], other)
@@ -161,10 +139,6 @@ def test_any_hashable_output_means_the_same(name: str) -> None:
 @every_policy
 def test_outputs_and_their_disagreements_give_the_same_state(name: str) -> None:
     by_outputs, by_mapping, by_table = make(name), make(name), make(name)
-    if needs_label(by_outputs):
-        with pytest.raises(sw.errors.TruthRequiredError):
-            by_mapping.observe_disagreements([0.5, 0.5], 1, {(0, 1): True})
-        return
     assert WORLD.outputs is not None
     for t in range(30):
         stop, outputs = t % 3, WORLD.outputs[t]
@@ -177,28 +151,6 @@ def test_outputs_and_their_disagreements_give_the_same_state(name: str) -> None:
     assert_same(by_outputs.state(), by_table.state())
 
 
-@every_policy
-def test_the_truth_is_taken_only_where_it_is_needed(name: str) -> None:
-    policy, x = make(name), WORLD.contexts[0]
-    if policy.needs_truth:
-        with pytest.raises(sw.errors.TruthRequiredError):
-            policy.run(WORLD.contexts, WORLD.outputs)
-        with pytest.raises(sw.errors.TruthRequiredError):
-            policy.run_disagreements(WORLD.contexts, np.zeros((len(WORLD.contexts), 3)))
-    for ask, needed, other in (
-        (policy.decide, decides_by_truth(policy), research.Truth(label=1)),
-        (
-            lambda x, *t: policy.observe(x, [0, 1], *t),
-            needs_label(policy),
-            research.Truth(optimal=1),
-        ),
-    ):
-        for given in [(), (None,), (research.Truth(),), (other,)] if needed else [(truth(0),)]:
-            with pytest.raises(sw.errors.TruthRequiredError if needed else TypeError):
-                ask(x, *given)
-    assert policy.rounds == 0
-
-
 # --------------------------------------------------------------------------------- many rounds
 
 
@@ -207,10 +159,6 @@ def test_decisions_of_a_batch_equal_single_ones(name: str) -> None:
     policy = make(name)
     live(policy, 0, 60)
     X = WORLD.contexts[60:160]
-    if decides_by_truth(policy):
-        with pytest.raises(sw.errors.TruthRequiredError):
-            policy.decide_many(X)
-        return
     single, many = copy.deepcopy(policy), copy.deepcopy(policy)
     decisions = [single.decide(x) for x in X]
     stops, rule_stops = policy.decide_batch(X)
@@ -245,8 +193,7 @@ def some_rounds(cascade: sw.Cascade, given: str, n: int = 160) -> research.Batch
 @pytest.mark.parametrize("n_arms", [2, 3, 5])
 @pytest.mark.parametrize(
     ("name", "given"),
-    [(name, "outputs") for name in CASES]
-    + [(name, "disagreements") for name in NAMES if name != "supervised"],
+    [(name, "outputs") for name in CASES] + [(name, "disagreements") for name in NAMES],
 )
 def test_a_run_equals_rounds_one_by_one(name: str, given: str, n_arms: int) -> None:
     cascade = sw.Cascade(np.linspace(0.1, 0.25, n_arms))
@@ -261,7 +208,7 @@ def test_a_run_equals_rounds_one_by_one(name: str, given: str, n_arms: int) -> N
     for other in (whole, pieces, mixed):
         assert other.rounds == 160
         assert_same(single.state(), other.state())
-    if name not in ("fixed-depth", "supervised", "supervised, exploring"):
+    if name != "fixed-depth":
         assert len(set(stops)) > 1
 
 
@@ -274,10 +221,6 @@ def test_a_record_is_played_as_far_as_arms_answered(name: str, least: int) -> No
     answered, share = rng.integers(least, 4, len(differ)), 0.3 if least == 0 else 0.0
     failed = rng.random(len(differ)) < share
     record = sw.RecordedRounds(batch.contexts, differ, answered, failed)
-    if policy.needs_truth:
-        with pytest.raises(sw.errors.TruthRequiredError):
-            policy.run_recorded(record)
-        return
     stops = policy.run_recorded(record)
     for t, stop in enumerate(stops.tolist()):
         assert single.decide(batch.contexts[t]).stop == stop
@@ -361,7 +304,7 @@ def test_parameters_make_an_equal_untrained_policy_and_are_in_its_repr(name: str
 @every_policy
 def test_a_policy_has_its_name_and_needs_a_cascade_of_at_most_fifteen_arms(name: str) -> None:
     policy = sw.make(name, sw.Cascade([0.1] * MAX_ARMS), context_dim=2)
-    assert (policy.name, policy.rounds, len(NAMES)) == (name, 0, 12)
+    assert (policy.name, policy.rounds, len(NAMES)) == (name, 0, 9)
     for cascade in (sw.Cascade([0.1] * (MAX_ARMS + 1)), [0.1, 0.2]):
         with pytest.raises(sw.errors.InvalidParameterError):
             sw.make(name, cascade, context_dim=2)  # pyright: ignore[reportArgumentType]
@@ -406,20 +349,17 @@ def test_a_failing_call_changes_nothing(name: str) -> None:
     policy = make(name)
     live(policy, 0, 40)
     before = copy.deepcopy(policy.state())
-    label = [research.Truth(label=1)] if needs_label(policy) else []
-    every = {"labels": [0, 0], "optimal": [0, 0], "disagreement": np.zeros((2, 3, 3))}
-    known = {key: every[key] for key in policy.needs_truth}
 
-    def refused(error: type[Exception], call: Callable[..., Any], *given: Any, **more: Any) -> None:
+    def refused(error: type[Exception], call: Callable[..., Any], *given: Any) -> None:
         with pytest.raises(error):
-            call(*given, **more)
+            call(*given)
         assert_same(before, policy.state(), f"after {call.__name__}{given}")
 
     for outputs in OUTPUTS:
-        refused(sw.errors.InvalidOutputsError, policy.observe, X, outputs, *label)
+        refused(sw.errors.InvalidOutputsError, policy.observe, X, outputs)
     for table in TABLES:
-        refused(sw.errors.InvalidOutputsError, policy.run, [X, X], table, **known)
-    refused(sw.errors.InvalidContextError, policy.run, 1.0, [[0, 0, 0]], **known)
+        refused(sw.errors.InvalidOutputsError, policy.run, [X, X], table)
+    refused(sw.errors.InvalidContextError, policy.run, 1.0, [[0, 0, 0]])
     for call, error, rows in (
         (
             policy.observe_disagreements,
@@ -434,35 +374,31 @@ def test_a_failing_call_changes_nothing(name: str) -> None:
         ),
     ):
         for row in rows:
-            given = known if call == policy.run_disagreements else {}
-            refused(
-                sw.errors.TruthRequiredError if needs_label(policy) else error, call, *row, **given
-            )
+            refused(error, call, *row)
     if policy.uses_context:
         bounded = not policy.features.scales_itself  # which clips what is far away
         for x in CONTEXTS if bounded else [x for x in CONTEXTS if x != [0.1, 1.5]]:
             for form in (x, np.array(x)):  # arrays of numbers go straight to the engine
                 refused(sw.errors.InvalidContextError, policy.decide, form)
-                refused(sw.errors.InvalidContextError, policy.observe, form, [1, 1], *label)
+                refused(sw.errors.InvalidContextError, policy.observe, form, [1, 1])
         outside = [X, [2.0, 0.0] if bounded else [NAN, 0.0]]
         refused(sw.errors.InvalidContextError, policy.decide_many, outside)
-        refused(sw.errors.InvalidContextError, policy.run, outside, np.zeros((2, 3)), **known)
+        refused(sw.errors.InvalidContextError, policy.run, outside, np.zeros((2, 3)))
 
 
 @every_policy
 def test_arguments_are_not_changed(name: str) -> None:
     policy = make(name)
-    for given in ["outputs"] if needs_label(policy) else ["outputs", "disagreements"]:
+    for given in ("outputs", "disagreements"):
         batch = some_rounds(CASCADE, given)
         before = copy.deepcopy(msgspec.structs.asdict(batch))
         live(policy, 0, 5, batch)
         at_once(policy, batch, 5, 40)
-        if not decides_by_truth(policy):
-            policy.decide_many(batch.contexts)
+        policy.decide_many(batch.contexts)
         for field, values in before.items():
             np.testing.assert_array_equal(getattr(batch, field), values)
     x, outputs = [0.5, -0.5], [1, 0, 1]
-    policy.observe(x, outputs, *([truth(0)] if needs_label(policy) else []))
+    policy.observe(x, outputs)
     assert (x, outputs) == ([0.5, -0.5], [1, 0, 1])
 
 

@@ -6,14 +6,18 @@ import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 import stopwise as sw
 from stopwise.errors import StopwiseError
-from stopwise.research import Truth
+from stopwise.research import COMPARATORS, Clairvoyant, Comparator, Oracle, Supervised, Truth
 from tests.identical.specs import Map, Maps, Spec
 from tests.identical.worlds import FUNCTIONS, Bools, Floats, Ints, World
+
+# Rounds played by comparators, which learn nothing and count nothing.
+PLAYED: WeakKeyDictionary[Comparator, int] = WeakKeyDictionary()
 
 Copying = Literal["file", "pickle", "copy"]
 
@@ -35,7 +39,7 @@ class Ended(NamedTuple):
 
 def policy_names() -> list[str]:
     """Return the names of all policies, comparators included."""
-    return list(sw.POLICIES)
+    return [*sw.POLICIES, *COMPARATORS]
 
 
 def make(spec: Spec) -> Any:
@@ -44,9 +48,13 @@ def make(spec: Spec) -> Any:
     features = _features(spec)
     if features is not None:
         options["features"] = features
-    return sw.make(
-        spec.policy, sw.Cascade(spec.costs), context_dim=len(spec.world.columns), **options
-    )
+    cascade = sw.Cascade(spec.costs)
+    if spec.policy in COMPARATORS:
+        kind: Any = COMPARATORS[spec.policy]
+        if kind is Supervised:
+            options["context_dim"] = len(spec.world.columns)
+        return kind(cascade, **options)
+    return sw.make(spec.policy, cascade, context_dim=len(spec.world.columns), **options)
 
 
 def _features(spec: Spec) -> Any:
@@ -84,7 +92,7 @@ def reloaded(policy: Any, spec: Spec, how: Copying, folder: Path) -> Any:
     """Return the policy after it was written and read."""
     if how == "pickle":
         return pickle.loads(pickle.dumps(policy))
-    if how == "copy":
+    if how == "copy" or isinstance(policy, Comparator):  # which no file holds
         return copy.deepcopy(policy)
     path = folder / "policy"
     policy.save(path)
@@ -109,6 +117,10 @@ def watch(policy: Any, report: Callable[[list[Any]], None]) -> None:
 
 def counters(policy: Any) -> dict[str, int]:
     """Return how many rounds and labels a policy has seen."""
+    if isinstance(policy, Oracle | Clairvoyant):
+        return {"rounds": PLAYED.get(policy, 0)}
+    if isinstance(policy, Supervised):  # which learns a label with every round
+        return {"rounds": policy.rounds, "asked": 0, "labelled": 0, "missing": 0}
     names = ("rounds", "asked", "labelled", "missing")
     return {name: int(getattr(policy, name)) for name in names if hasattr(policy, name)}
 
@@ -120,7 +132,7 @@ def estimates(policy: Any) -> dict[str, list[float] | None]:
         shares = policy.disagreement()
         found = {pair: [float(shares[pair])] for pair in pairs}
         return {f"{i}-{j}": None if v != v else [v] for (i, j), [v] in found.items()}
-    if not policy.estimates_disagreement:
+    if not hasattr(policy, "gram"):  # it estimates no pairs
         return {}
     return {f"{i}-{j}": _theta(policy, i, j) for i, j in pairs}
 
@@ -137,9 +149,8 @@ def _theta(policy: Any, i: int, j: int) -> list[float] | None:
 
 def decide(policy: Any, world: World, t: int) -> sw.Decision:
     """Decide a round for which the complete context is known."""
-    known = _truth(policy, world, slice(t, t + 1))
-    if known and "labels" not in known:
-        truth = Truth(**{name: values[0] for name, values in known.items()})
+    if isinstance(policy, Oracle | Clairvoyant):
+        truth = Truth(optimal=int(world.optimal[t]), disagreement=world.disagreement[t])
         return policy.decide(world.contexts[t], truth)
     return policy.decide(world.contexts[t])
 
@@ -153,8 +164,13 @@ def observe(policy: Any, world: World, t: int, n: int, decision: sw.Decision) ->
     """Let a policy learn from the outputs of the first n arms of a round."""
     x, outputs = world.contexts[t], tuple(world.outputs[t][:n])
     explored = {"rule_stop": decision.rule_stop} if decision.rule_stop < n - 1 else {}
-    label = [Truth(label=world.labels[t])] if "labels" in policy.needs_truth else []
-    request = policy.observe(x, outputs, *label, **explored)
+    request = None
+    if isinstance(policy, Supervised):
+        policy.observe(x, outputs, Truth(label=world.labels[t]), **explored)
+    elif isinstance(policy, Comparator):
+        PLAYED[policy] = PLAYED.get(policy, 0) + 1
+    else:
+        request = policy.observe(x, outputs, **explored)
     return _ended(t, x, outputs, decision, request)
 
 
@@ -227,10 +243,17 @@ def resumed(policy: Any, text: str) -> Any:
 
 def run(policy: Any, spec: Spec, world: World, part: slice) -> Ints:
     """Play rounds whose outputs are all known; return the stops."""
-    truth = _truth(policy, world, part)
-    if spec.options.get("labels"):
-        truth["labels"] = _labels(world, part)
-    return policy.run(world.contexts[part], world.outputs[part], **truth)
+    contexts, outputs = world.contexts[part], world.outputs[part]
+    if isinstance(policy, Supervised):
+        return policy.run(contexts, outputs, labels=world.labels[part])
+    if isinstance(policy, Oracle | Clairvoyant):
+        PLAYED[policy] = PLAYED.get(policy, 0) + len(contexts)
+    if isinstance(policy, Oracle):
+        return policy.run(contexts, outputs, optimal=world.optimal[part])
+    if isinstance(policy, Clairvoyant):
+        return policy.run(contexts, outputs, disagreement=world.disagreement[part])
+    labels = _labels(world, part) if spec.options.get("labels") else None
+    return policy.run(contexts, outputs, labels=labels)
 
 
 def run_recorded(policy: Any, spec: Spec, world: World, part: slice) -> Ints:
@@ -250,8 +273,11 @@ def decide_some(policy: Any, spec: Spec, world: World, t: int) -> list[int]:
     If rounds are decided arm by arm: whether it stops them at the arms that they have reached.
     """
     part, last = slice(t, t + 12), len(spec.costs) - 1
-    if policy.needs_truth and "labels" not in policy.needs_truth:
+    if isinstance(policy, Oracle | Clairvoyant):
         return []
+    if isinstance(policy, Supervised):
+        probe = copy.deepcopy(policy)
+        return [probe.decide(x).rule_stop for x in world.contexts[part]]
     if not spec.sees_answers:
         return policy.decide_many(world.contexts[part]).tolist()
     record = _recorded(policy, spec, world, part, False)
@@ -296,13 +322,3 @@ def _known_contexts(spec: Spec, contexts: Floats, reach: Ints) -> Floats:
 def _labels(world: World, part: slice) -> list[Any]:
     each = zip(world.labels[part], world.labelled[part].tolist(), strict=True)
     return [answer if known else None for answer, known in each]
-
-
-def _truth(policy: Any, world: World, part: slice) -> dict[str, Any]:
-    """Return the truth that a comparator needs."""
-    everything = {
-        "labels": world.labels[part],
-        "optimal": world.optimal[part],
-        "disagreement": world.disagreement[part],
-    }
-    return {name: everything[name] for name in policy.needs_truth}

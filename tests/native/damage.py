@@ -17,13 +17,12 @@ import numpy as np
 
 import stopwise as sw
 from stopwise import research
-from stopwise.policies.contextual import Contextual
 from tests.helpers import archive
 
 DEAR = sw.Cascade([0.05, 0.4, 0.3])
 TWO, THREE = sw.Cascade([0.05, 0.3]), sw.Cascade([0.05, 0.2, 0.15])
 STAGES = sw.Answers([0, 1], [sw.Polynomial(1), sw.Polynomial(1)])
-NEW: dict[str, Callable[[], Contextual]] = {
+NEW: dict[str, Callable[[], Any]] = {
     "uss-pd": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02),
     "one feature": lambda: sw.USSPD(TWO, context_dim=1, forced_rounds=0, sigma=0.02),
     "until explored": lambda: sw.USSPD(TWO, context_dim=2, forced_rounds="auto"),
@@ -60,7 +59,10 @@ def live(
     for t in range(rounds):
         x = rng.uniform(-1, 1, d)
         answers = (rng.random(n_arms) < (0.5 + 0.3 * x[0]) / (1 + np.arange(n_arms))).tolist()
-        if staged := policy.features.sees is not None:
+        staged = policy.features.sees is not None
+        if isinstance(policy, research.Supervised):
+            decision = policy.decide(x)
+        elif staged:
             descent = policy.start(x[:1])
             while (arm := descent.next()) is not None:
                 descent.give(answers[arm], x[1:].tolist() if arm == 1 else ())
@@ -72,10 +74,11 @@ def live(
             look(policy, decision)
         outputs = tuple(answers[: decision.stop + 1])
         request = None
+        if isinstance(policy, research.Supervised):
+            policy.observe(x, outputs, research.Truth(label=False))
+            continue
         if staged:
             descent.learn()
-        elif policy.needs_truth:
-            policy.observe(x, outputs, research.Truth(label=False))
         else:
             request = policy.observe(x, outputs, rule_stop=decision.rule_stop)
         asked = name == "missing labels" and request is not None and t % 3 > 0

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise import research
 from tests.helpers.archive import assert_same
 from tests.native import damage
 
@@ -56,8 +57,8 @@ def look(policy: Any, decision: sw.Decision) -> None:
     before = policy.state()
     damage.check(policy, decision)
     str(decision)
-    if policy.needs_truth:
-        policy.learner.theta(0)
+    if isinstance(policy, research.Supervised):
+        policy.theta(0)
     else:
         policy.theta(0, 1)
     assert policy.effort["passes"] >= 0

@@ -50,9 +50,9 @@ def cascade(n_arms: int, share: float = 1.0) -> sw.Cascade:
 def at_once(
     kind: str, features: Any, d: int, n_arms: int, levels: int | None = None, **settings: Any
 ) -> Any:
-    x, outputs, labels = world(d, n_arms, levels)
+    x, outputs, _ = world(d, n_arms, levels)
     policy: Any = sw.make(kind, cascade(n_arms), features=features, context_dim=d, **settings)
-    policy.run(x, outputs, **({"labels": labels} if policy.needs_truth else {}))
+    policy.run(x, outputs)
     return policy
 
 
@@ -106,7 +106,6 @@ RUNS: dict[str, Callable[[], Any]] = {
     "ridge by pairs": partial(at_once, "uss-pd-ridge", BY_PAIR, 3, 3, lam=0.3, S=0.5, sigma=0.1),
     "thompson": partial(at_once, "thompson", LINE, 3, 3, seed=9),
     "thompson with 15 features": partial(at_once, "thompson", CURVE, 4, 3, seed=9),
-    "supervised": partial(at_once, "supervised", LINE, 4, 3, sigma=0.03),
     "laplace": partial(at_once, "uss-laplace", None, 3, 4),
     "anchor": partial(at_once, "uss-anchor", CURVE, 3, 3, z=3.0),
     "labels in a replay": partial(recorded, "uss-pd", LINE, 3, 3, sigma=0.03),

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stopwise import research
 from stopwise.cascade import Cascade
 from stopwise.features import FeaturesLike, Identity, PerPair, PerStage, Polynomial
-from stopwise.policies.supervised import Supervised
 from stopwise.policies.thompson import Thompson
 from stopwise.policies.uss_pd import USSPD, USSPDRidge
 from stopwise.reference import ReferenceUSSPD
@@ -247,7 +247,7 @@ def test_the_supervised_comparator_is_exact_too(case: Case) -> None:
     phi = np.array([own(x) for x in contexts])
     wrong = outputs != labels[:, None]
     referee = oracle.supervised(phi, wrong, case.cumulative(), **case.rule)
-    policy = Supervised(case.cascade(), features, case.d, **case.rule)
+    policy = research.Supervised(case.cascade(), features, case.d, **case.rule)
     assert_same(policy.run(contexts, outputs, labels=labels), referee)
 
 

@@ -20,6 +20,7 @@ def regret(half_life: float | None, seed: int, changes: bool, periods: int) -> f
     total = 0.0
     for period in range(periods):
         batch = worlds[period % 2 if changes else 0].sample(5000, random)
+        assert batch.outputs is not None
         stops = policy.run(batch.contexts, batch.outputs)
         total += pseudo_regret(CASCADE, batch.disagreement, batch.optimal, stops).sum()
     return total

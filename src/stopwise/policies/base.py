@@ -12,12 +12,13 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stopwise.arrays import Bools, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import as_table, rounds_in
 from stopwise.errors import InvalidParameterError, LabelsNotSupportedError, LabelWarning
 from stopwise.features import BoundFeatures
 from stopwise.policies import checking, overrides
-from stopwise.policies.checking import Bools, Differ, GivenTruth, Ints, KnownTruth, ToPlay
+from stopwise.policies.checking import ToPlay
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.progress import Progress, no_progress
 from stopwise.records import (
@@ -26,7 +27,6 @@ from stopwise.records import (
     PairEvidence,
     RecordedRounds,
     Round,
-    Truth,
 )
 
 MAX_CODED = 1024  # combinations of outputs whose codes are stored; classifiers have few
@@ -43,9 +43,7 @@ class Policy(ABC):
     """
 
     name: ClassVar[str]
-    needs_truth: ClassVar[tuple[str, ...]] = ()  # what `run` must be given: "labels", …
     uses_context: ClassVar[bool] = True
-    estimates_disagreement: ClassVar[bool] = False
     overridden_steps: ClassVar[frozenset[str]] = frozenset()  # by a class outside the package
     builtin: "ClassVar[type[Policy]]"  # the nearest class of the package
     features: BoundFeatures | None = None
@@ -58,7 +56,7 @@ class Policy(ABC):
             cls.builtin = cls
             return
         steps = cls.overridden_steps = overrides.find_overridden(cls, cls.builtin)
-        if steps & overrides.FROM_PAIRS and not (steps & overrides.FROM_OUTPUTS or cls.needs_truth):
+        if steps & overrides.FROM_PAIRS and not steps & overrides.FROM_OUTPUTS:
             cls._learn = Policy._learn  # which compares outputs and passes on what differs
         # By the `decide` of this very class, so that a subclass's may call super().decide_batch.
         batches: dict[str, Callable[[Policy, ArrayLike], Any]] = {
@@ -229,10 +227,10 @@ class Policy(ABC):
     def run(
         self,
         contexts: ArrayLike,
-        outputs: ArrayLike | None = None,
+        outputs: ArrayLike,
         *,
+        labels: ArrayLike | None = None,
         progress: Progress = no_progress,
-        **truth: ArrayLike | None,
     ) -> Ints:
         """Play rounds in order: decide, reveal outputs as deep as decided, learn; return the stops.
 
@@ -242,43 +240,42 @@ class Policy(ABC):
         outputs : array_like of shape (n, K)
             What every arm would output; only what a stop reveals is looked at. A policy that
             decides by the truth alone needs none.
+        labels : array_like of shape (n,), optional
+            The right answers, for a policy that asks for labels, which sees those it asks for; None
+            where unknown. `LabelWarning` if such a policy is given none, or if none of 30 or more
+            is the output of any arm.
         progress : callable, optional
             Called as ``progress("rounds", done, of)`` now and then.
-        **truth
-            What the policy `needs_truth` for, one value per round: ``labels``, ``optimal`` (i*), or
-            ``disagreement`` (p_ij, shape (n, K, K)). ``labels`` may also be given to a policy that
-            asks for them, None where nobody knows; it sees those it asks for (`LabelWarning` if
-            none is given, or if none of 30 or more is the output of any arm).
         """
         n = rounds_in(as_table(contexts))
-        known = self._checked_truth(n, truth)
-        if outputs is None and known and "labels" not in known:
-            outputs = np.zeros((n, self._n_arms), dtype=np.uint8)
-        table = checking.output_table(cast(ArrayLike, outputs), n, self._n_arms)
-        labels = known["labels"].tolist() if "labels" in known else None
+        answers = self._checked_labels(labels, n)
+        table = checking.output_table(outputs, n, self._n_arms)
         observe = cast(Callable[..., LabelRequest | None], self.observe)
 
         def learn(t: int, x: NDArray[Any], decision: Decision) -> None:
-            label = (Truth(label=labels[t]),) if labels and self.needs_truth else ()
             stop, rule_stop = decision.stop, decision.rule_stop
             explored = {"rule_stop": rule_stop} if rule_stop < stop else {}
             outputs = tuple(table[t, : stop + 1].tolist())
-            request = observe(x, outputs, *label, **explored)
-            if request is not None and labels and labels[t] is not None:
+            request = observe(x, outputs, **explored)
+            if request is not None and answers is not None and answers[t] is not None:
                 seen = (outputs, outputs, stop, rule_stop)
-                self.label(Round(str(t), 0.0, tuple(x.tolist()), *seen, request=request), labels[t])
+                done = Round(str(t), 0.0, tuple(x.tolist()), *seen, request=request)
+                self.label(done, answers[t])
 
         right, labelled = None, None
-        if labels and not self.needs_truth:
-            right, labelled = checking.right_arms(table, known["labels"])
+        if answers is not None:
+            right, labelled = checking.right_arms(table, answers)
         elif self.asks_for_labels and n:
-            words = f"{type(self).__name__} asks for labels and `run` was given none"
-            words += ": what it asks for is used up in vain. Give labels=, None where unknown"
-            warnings.warn(words, LabelWarning, stacklevel=2)
-        answers = self._answers(table, known)
+            warnings.warn(
+                f"{type(self).__name__} asks for labels and run was given none: its requests are "
+                "wasted; pass labels=, None where unknown",
+                LabelWarning,
+                stacklevel=2,
+            )
+        differ = checking.disagreements(table, self.cascade)
         answered, failed = np.full(n, self._n_arms), np.zeros(n, dtype=np.bool_)
-        record = RecordedRounds(cast(Any, contexts), answers, answered, failed, right, labelled)
-        return self._play(ToPlay(record, known, progress), learn)
+        record = RecordedRounds(cast(Any, contexts), differ, answered, failed, right, labelled)
+        return self._play(ToPlay(record, progress), learn)
 
     def run_disagreements(
         self,
@@ -286,7 +283,6 @@ class Policy(ABC):
         differ: ArrayLike,
         *,
         progress: Progress = no_progress,
-        **truth: ArrayLike | None,
     ) -> Ints:
         """Play rounds for which only the pairwise disagreements are known.
 
@@ -296,22 +292,15 @@ class Policy(ABC):
         n = rounds_in(as_table(contexts))
         answered, failed = np.full(n, self._n_arms), np.zeros(n, dtype=np.bool_)
         given = RecordedRounds(cast(Any, contexts), cast(Any, differ), answered, failed)
-        return Policy.run_recorded(self, given, progress=progress, **truth)
+        return Policy.run_recorded(self, given, progress=progress)
 
-    def run_recorded(
-        self,
-        rounds: RecordedRounds,
-        *,
-        progress: Progress = no_progress,
-        **truth: ArrayLike | None,
-    ) -> Ints:
+    def run_recorded(self, rounds: RecordedRounds, *, progress: Progress = no_progress) -> Ints:
         """Play recorded rounds in order: decide, reveal what the record knows, learn.
 
         The policy learns nothing from a round in which it goes deeper than arms ``answered``.
         Returns the stops decided, also where these arms did not answer.
         """
         record = overrides.check_record(self, rounds)
-        known = self._checked_truth(record.n, truth)
 
         def learn(t: int, x: NDArray[Any], decision: Decision) -> None:
             last = int(record.answered[t]) - 1
@@ -325,7 +314,7 @@ class Policy(ABC):
                     if labelled is not None:
                         self.label(*labelled)
 
-        return self._play(ToPlay(record, known, progress), learn)
+        return self._play(ToPlay(record, progress), learn)
 
     def observe_many(
         self, rounds: RecordedRounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
@@ -348,12 +337,9 @@ class Policy(ABC):
         if not self.overridden_steps and (stops := self._at_once(rounds)) is not None:
             return stops
         xs = self._contexts(rounds.record.contexts)
-        decide = cast(Callable[..., Decision], self.decide)
-        before = {name: values for name, values in rounds.truth.items() if name != "labels"}
         stops = np.empty(len(xs), dtype=np.int64)
         for t, x in enumerate(xs):
-            known = (Truth(**{name: values[t] for name, values in before.items()}),)
-            decision = decide(x, *known) if before else decide(x)
+            decision = self.decide(x)
             stops[t] = checking.checked_stop(decision.stop, self._n_arms)
             learn(t, x, decision)
             if t % 1024 == 1023 or t + 1 == len(xs):
@@ -395,20 +381,19 @@ class Policy(ABC):
         del rounds
         return None
 
-    def _answers(self, outputs: NDArray[Any], truth: KnownTruth) -> Differ:
-        """Return what is learned from outputs."""
-        del truth
-        return checking.disagreements(outputs, self.cascade)
-
     # -- checks -----------------------------------------------------------------------------
 
-    def _checked_truth(self, n: int, truth: GivenTruth) -> KnownTruth:
-        asks = self.asks_for_labels
-        if "labels" in truth and self.learns_from_labels and not asks:
-            raise InvalidParameterError(
-                f"this {type(self).__name__} asks for no labels: create it with labels=100, say"
-            )
-        return checking.checked_truth(type(self).__name__, self.needs_truth, n, truth, asks)
+    def _checked_labels(self, labels: ArrayLike | None, n: int) -> NDArray[Any] | None:
+        """Return the labels of n rounds, or None; raise if this policy would not use them."""
+        if labels is None:
+            return None
+        if not self.asks_for_labels:
+            kind = type(self).__name__
+            advice = f"create it with labels=100, for example: {kind}(cascade, …, labels=100)"
+            if not self.learns_from_labels:
+                advice = "USSLaplace and USSPD do"
+            raise InvalidParameterError(f"this {kind} does not ask for labels; {advice}")
+        return checking.label_column(labels, n)
 
     def _round_class(self) -> type[RoundInProgress]:
         overrides.check_complete_contexts(self)

@@ -17,27 +17,22 @@ from stopwise.errors import (
     InvalidParameterError,
     InvalidStopError,
     LabelWarning,
-    TruthRequiredError,
 )
 from stopwise.progress import Progress
 from stopwise.records import LabelRequest, RecordedRounds, Round
 
 Pairs: TypeAlias = Mapping[tuple[int, int], bool] | ArrayLike
-GivenTruth: TypeAlias = Mapping[str, ArrayLike | None]
-KnownTruth: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 class ToPlay(NamedTuple):
     """Rounds to play, all of them checked."""
 
-    record: RecordedRounds  # in place of ``differ``, a supervised policy has which arms were wrong
-    truth: KnownTruth
+    record: RecordedRounds
     progress: Progress
 
 
 NOT_ASKED = (0.0, 0.0, 0.0)  # a request for no label
 RAREST = 1e-40  # probability of a request: the square of its weight, 1/p, is far from overflow
-TRUTH = ("labels", "optimal", "disagreement")  # what a policy may need, as `run` takes it
 NOT_A_BOOL = "whether two arms disagreed is True or False, not"  # the value follows
 
 
@@ -118,25 +113,16 @@ def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:
     return differ
 
 
-def checked_truth(
-    name: str, needed: Sequence[str], n: int, truth: GivenTruth, asks: bool = False
-) -> KnownTruth:
-    """Return the truth that a policy needs, one value per round, or refuse what was given.
-
-    A policy that ``asks`` for labels may be given them.
-    """
-    if unknown := truth.keys() - set(TRUTH if needed else ("labels",) if asks else ()):
-        raise InvalidParameterError(f"{name} has no use for {', '.join(sorted(unknown))}")
-    checked: dict[str, NDArray[Any]] = {}
-    for kind in (*needed, *(("labels",) if asks and "labels" in truth else ())):
-        if (given := truth.get(kind)) is None:
-            raise TruthRequiredError(f"{name} needs {kind}=, one value for each round")
-        values = checked[kind] = as_table(given) if kind == "labels" else np.asarray(given)
-        if values.ndim == 0 or len(values) != n or (kind == "labels" and values.ndim > 1):
-            raise InvalidParameterError(f"{kind} must have one value for each of {n} rounds")
-        if kind == "labels" and bool(np.any(values != values)):
-            raise InvalidOutputsError("labels must be right answers, none of them NaN")
-    return checked
+def label_column(labels: ArrayLike, n: int) -> NDArray[Any]:
+    """Return the labels of n rounds; None where unknown."""
+    values = as_table(labels)
+    if values.shape != (n,):
+        raise InvalidParameterError(
+            f"labels must have one value for each of {n} rounds, got shape {values.shape}"
+        )
+    if bool(np.any(values != values)):
+        raise InvalidOutputsError("labels must be right answers, or None where unknown; not NaN")
+    return values
 
 
 def right_arms(outputs: NDArray[Any], labels: NDArray[Any]) -> tuple[Bools, Bools]:

@@ -1,10 +1,10 @@
 """Looking inside a policy: what it has estimated of each pair of arms, and how much it has seen."""
 
 from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from stopwise.engine.native import Learner
-from stopwise.errors import InvalidParameterError, StopwiseError
+from stopwise.errors import StopwiseError
 from stopwise.features import BoundFeatures
 from stopwise.policies.base import Policy
 from stopwise.policies.change import ChangeAlarm
@@ -16,7 +16,6 @@ Found = TypeVar("Found")
 class Estimates(Policy):
     """A policy whose estimates are those of an engine's learner."""
 
-    estimates_disagreement: ClassVar[bool] = True
     learner: Learner
     ridge: float | None
     features: BoundFeatures  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
@@ -37,7 +36,6 @@ class Estimates(Policy):
         >>> _ = policy.run([[0.5]] * 1000, [[1, 1]] * 640 + [[1, 2]] * 360)
         arms (0, 1) at about 640
         """
-        self._model(0, 1)  # refuses a policy that has no models of pairs
         self.alarm = self.alarm or ChangeAlarm(self)
         self.alarm.on_change = on_change
 
@@ -93,8 +91,6 @@ class Estimates(Policy):
         return tuple(PairEvidence(*comparison) for comparison in compared)
 
     def _model(self, i: int, j: int) -> int:
-        if not self.estimates_disagreement:
-            raise InvalidParameterError("the supervised comparator models arms, not pairs")
         self.features.slot_of(i, j)  # refuses what is no pair
         return self.cascade.pairs().index((i, j))
 

@@ -11,7 +11,7 @@ from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed, real
 from stopwise.engine import native
 from stopwise.policies.base import Policy
-from stopwise.policies.checking import Bools, Differ, Ints, KnownTruth, ToPlay, differing, square
+from stopwise.policies.checking import Bools, Differ, Ints, ToPlay, differing, square
 from stopwise.records import Decision, PairEvidence
 
 
@@ -33,16 +33,16 @@ class ContextFreePolicy(Policy):
         return self._rounds
 
     def _at_once(self, rounds: ToPlay) -> Ints | None:
-        record, truth, progress = rounds
+        record, progress = rounds
         if (record.failed | (record.answered < self._n_arms)).any():
             return None
-        stops = self._stops(record.differ, truth)
+        stops = self._stops(record.differ)
         self._rounds += record.n
         progress("rounds", record.n, record.n)
         return stops
 
     @abstractmethod
-    def _stops(self, differ: Differ, truth: KnownTruth) -> Ints:
+    def _stops(self, differ: Differ) -> Ints:
         """Play rounds in order: return their stops, learn all but the number of rounds."""
 
     def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
@@ -76,8 +76,6 @@ class PairCounts(ContextFreePolicy):
     The stopping test is that of USS-PD, with an upper value per pair computed from its counts.
     ``strength`` is the constant of USS-UCB; None draws from a Beta distribution instead.
     """
-
-    estimates_disagreement: ClassVar[bool] = True
 
     def __init__(self, cascade: Cascade, strength: float | None = None, seed: int = 0) -> None:
         super().__init__(cascade)
@@ -118,7 +116,7 @@ class PairCounts(ContextFreePolicy):
         revealed = [j <= stop and bool(differ[i, j]) for i, j in self.cascade.pairs()]
         self._counts.learn(stop, np.array(revealed, dtype=np.uint8))
 
-    def _stops(self, differ: Differ, truth: KnownTruth) -> Ints:
+    def _stops(self, differ: Differ) -> Ints:
         stops = np.empty(len(differ), dtype=np.int64)
         self._counts.run(self._strength, np.ascontiguousarray(differ), stops)
         return stops

@@ -3,7 +3,7 @@
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
-from stopwise.errors import OverrideNotSupportedError, TruthRequiredError
+from stopwise.errors import OverrideNotSupportedError
 from stopwise.policies.checking import checked_rounds
 from stopwise.records import RecordedRounds
 
@@ -54,11 +54,6 @@ def check_complete_contexts(policy: "Policy") -> None:
 
 def check_learns_from_pairs(policy: "Policy") -> None:
     """Refuse rounds with only disagreements known where these are not enough."""
-    if "labels" in policy.needs_truth:
-        raise TruthRequiredError(
-            f"{policy.name} learns from right answers, and disagreements do not show who was "
-            "right: give it outputs and labels"
-        )
     steps = policy.overridden_steps
     if steps & FROM_OUTPUTS and not steps & FROM_PAIRS:
         raise OverrideNotSupportedError(

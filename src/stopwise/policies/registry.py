@@ -5,17 +5,16 @@ from typing import Any
 from stopwise.cascade import Cascade
 from stopwise.errors import UnknownPolicyError
 from stopwise.policies.base import Policy
-from stopwise.policies.baselines import Clairvoyant, FixedDepth, Oracle, RandomDepth
+from stopwise.policies.baselines import FixedDepth, RandomDepth
 from stopwise.policies.noncontextual import USSTS, USSUCB
 from stopwise.policies.overrides import constructor_parameters
-from stopwise.policies.supervised import Supervised
 from stopwise.policies.thompson import Thompson
 from stopwise.policies.uss_anchor import USSAnchor
 from stopwise.policies.uss_laplace import USSLaplace
 from stopwise.policies.uss_pd import USSPD, USSPDRidge
 
 _CONTEXTUAL = (USSLaplace, USSAnchor, USSPD, USSPDRidge, Thompson)
-_OTHERS = (USSUCB, USSTS, Supervised, FixedDepth, RandomDepth, Oracle, Clairvoyant)
+_OTHERS = (USSUCB, USSTS, FixedDepth, RandomDepth)
 POLICIES: dict[str, type[Policy]] = {kind.name: kind for kind in (*_CONTEXTUAL, *_OTHERS)}
 
 
@@ -42,6 +41,6 @@ def policy_class(name: str) -> type[Policy]:
     return POLICIES[name]
 
 
-def takes(kind: type[Policy], parameter: str) -> bool:
+def takes(kind: type[Any], parameter: str) -> bool:
     """Return whether the constructor of a policy takes a parameter."""
     return parameter in constructor_parameters(kind)

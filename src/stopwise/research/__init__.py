@@ -13,7 +13,9 @@ _MODULES = {
     "BinaryArms": "stopwise.research.environments.binary_arms",
     "can_be_optimal": "stopwise.research.theory.dominance",
     "chance_of_one": "stopwise.research.environments.training",
-    "Clairvoyant": "stopwise.policies.baselines",
+    "Clairvoyant": "stopwise.research.comparators.clairvoyant",
+    "Comparator": "stopwise.research.comparators.base",
+    "COMPARATORS": "stopwise.research.comparators.registry",
     "curves": "stopwise.research.experiments.summary",
     "dominance_margin": "stopwise.research.theory.dominance",
     "dominance_margins": "stopwise.research.theory.dominance",
@@ -34,7 +36,7 @@ _MODULES = {
     "mean_interval": "stopwise.research.experiments.summary",
     "measure": "stopwise.research.experiments.simulate",
     "optimal_arms": "stopwise.research.theory.regret",
-    "Oracle": "stopwise.policies.baselines",
+    "Oracle": "stopwise.research.comparators.oracle",
     "paired_difference": "stopwise.research.experiments.summary",
     "Pima": "stopwise.research.environments.tabular",
     "PolicySpec": "stopwise.research.experiments.spec",
@@ -48,18 +50,20 @@ _MODULES = {
     "signed_pseudo_regret": "stopwise.research.theory.regret",
     "simulate": "stopwise.research.experiments.simulate",
     "standardised": "stopwise.research.environments.tabular",
-    "Supervised": "stopwise.policies.supervised",
+    "Supervised": "stopwise.research.comparators.supervised",
     "Synthetic": "stopwise.research.environments.synthetic",
     "Tabular": "stopwise.research.environments.tabular",
     "Trace": "stopwise.research.experiments.runs",
-    "Truth": "stopwise.records",
+    "Truth": "stopwise.research.comparators.base",
 }
 
 if TYPE_CHECKING:
-    from stopwise.policies.baselines import Clairvoyant as Clairvoyant
-    from stopwise.policies.baselines import Oracle as Oracle
-    from stopwise.policies.supervised import Supervised as Supervised
-    from stopwise.records import Truth as Truth
+    from stopwise.research.comparators.base import Comparator as Comparator
+    from stopwise.research.comparators.base import Truth as Truth
+    from stopwise.research.comparators.clairvoyant import Clairvoyant as Clairvoyant
+    from stopwise.research.comparators.oracle import Oracle as Oracle
+    from stopwise.research.comparators.registry import COMPARATORS as COMPARATORS
+    from stopwise.research.comparators.supervised import Supervised as Supervised
     from stopwise.research.data import load_table as load_table
     from stopwise.research.environments.base import Batch as Batch
     from stopwise.research.environments.base import Environment as Environment

@@ -31,7 +31,6 @@ from stopwise.errors import (
     InvalidContextError,
     InvalidParameterError,
     StageFailureWarning,
-    TruthRequiredError,
 )
 from stopwise.policies.base import Policy
 from stopwise.records import Round
@@ -115,11 +114,6 @@ class Runner:
         on_label_request: Callable[[Round], object] | None = None,
         tracer: Any = None,
     ) -> None:
-        if policy.needs_truth:
-            raise TruthRequiredError(
-                f"{policy.name} needs the truth, which nobody knows while a cascade runs; choose a "
-                "policy that learns without, such as USSPD"
-            )
         choice("on_error", on_error, ("end", "raise"))
         if iscoroutinefunction(on_label_request):
             words = "on_label_request is called, not awaited: give a function that starts a task"

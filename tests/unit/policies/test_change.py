@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise import research
 from stopwise.engine import native, parts
-from stopwise.errors import InvalidParameterError
 from stopwise.policies.change import BLOCK, BUCKETS, SMALLEST, UNIT, Adwin
 from stopwise.records import Change
 from tests.helpers.cascades import Simulated, simulated
@@ -121,8 +119,6 @@ def test_where_stages_reveal_only_steps_decided_before_count() -> None:
 
 
 def test_what_cannot_be_watched_or_restored_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameterError, match="models arms, not pairs"):
-        research.Supervised(sw.Cascade(COSTS), context_dim=1).watch(print)
     policy, _ = watched(changing(200))
     state = policy.state() | {"alarm_rounds": np.zeros((3, 3))}
     with pytest.raises(ValueError, match="reshape"):

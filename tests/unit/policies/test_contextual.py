@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 import stopwise as sw
-from stopwise import research
 from stopwise.policies.base import MAX_ARMS
 
 pytestmark = pytest.mark.filterwarnings("ignore::stopwise.errors.CostUnitWarning")  # round numbers
@@ -18,7 +17,6 @@ Array = NDArray[np.float64]
 TWO = sw.Cascade([0.1, 0.3])
 THREE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])
 PAIRWISE = [sw.USSPD, sw.USSPDRidge, sw.Thompson, sw.USSLaplace, sw.USSAnchor]
-CONTEXTUAL = [*PAIRWISE, research.Supervised]
 NAN, INF = math.nan, math.inf
 MAPS = {
     "shared": sw.Polynomial(degree=1),
@@ -60,7 +58,7 @@ REFUSED: list[tuple[str, str, list[Any]]] = [
         (name, "seed", [-1, 1.5, "a", 2**70, None])
         for name in ("thompson", "uss-ts", "random-depth")
     ),
-    *((kind.name, "context_dim", [None, -1]) for kind in CONTEXTUAL),
+    *((kind.name, "context_dim", [None, -1]) for kind in PAIRWISE),
 ]
 
 
@@ -132,9 +130,8 @@ def test_auto_ends_when_the_least_eigenvalue_of_all_pairs_is_one_exactly() -> No
         )
         assert policy.run(np.ones((6, 1)), np.zeros((6, 3))).tolist() == [2, 2, 2, 2, 0, 0]
     # nor is a first decision ever made without any round
-    for kind in (sw.USSPD, research.Supervised):
-        fresh = kind(sw.Cascade([0.1, 0.8, 0.9]), context_dim=2, forced_rounds=0)
-        assert fresh.decide([0.5, 0.5]).stop == 2
+    fresh = sw.USSPD(sw.Cascade([0.1, 0.8, 0.9]), context_dim=2, forced_rounds=0)
+    assert fresh.decide([0.5, 0.5]).stop == 2
 
 
 @pytest.mark.parametrize("kind", PAIRWISE)
@@ -158,16 +155,13 @@ DEGENERATE: dict[str, Callable[[Array, NDArray[np.int64]], tuple[Any, Any]]] = {
 
 
 @pytest.mark.parametrize("data", DEGENERATE)
-@pytest.mark.parametrize("kind", CONTEXTUAL)
+@pytest.mark.parametrize("kind", PAIRWISE)
 def test_degenerate_data_give_finite_answers(kind: Any, data: str) -> None:
     features = sw.Identity() if data == "zero" else sw.Polynomial(degree=1)
     policy = kind(sw.Cascade([0.05, 0.3, 0.3]), features, 2, forced_rounds=5)
     contexts, outputs = DEGENERATE[data](*world(5, 250))
-    policy.run(
-        contexts, outputs, **({"labels": outputs[:, 2]} if kind is research.Supervised else {})
-    )
-    differences = kind in (research.Supervised, sw.USSAnchor)
-    low, high = (-INF, INF) if differences else (0.0, 1.0)
+    policy.run(contexts, outputs)
+    low, high = (-INF, INF) if kind is sw.USSAnchor else (0.0, 1.0)
     for x in (*contexts[:10], [1.0, -1.0], [0.0, 0.0]):  # the last two were never seen
         decision = policy.decide(x)
         for e in decision.evidence:
@@ -177,7 +171,7 @@ def test_degenerate_data_give_finite_answers(kind: Any, data: str) -> None:
             assert e.gap_won or e.first < decision.stop
     if data == "agree":
         assert policy.decide(contexts[0]).stop == 0
-    if data == "disagree" and kind is not research.Supervised:
+    if data == "disagree":
         assert policy.decide(contexts[0]).stop == 2
 
 

@@ -271,7 +271,7 @@ def test_a_run_warns_of_labels_that_no_arm_can_have_given(own: bool) -> None:
     first = f"a label is '{texts[0]}', for instance, where an output is {outputs[0, 0]}"
     with pytest.warns(sw.errors.LabelWarning, match=f"in 40 labelled rounds: {first}"):
         policy().run(x, outputs, labels=texts)
-    with pytest.warns(sw.errors.LabelWarning, match=r"`run` was given none"):
+    with pytest.warns(sw.errors.LabelWarning, match="run was given none"):
         policy().run(x, outputs)
     policy().run(x[:29], outputs[:29], labels=texts[:29])  # too few to tell
     policy().run(x, outputs, labels=[*texts[:39], int(outputs[39, 0])])

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 import stopwise as sw
-from stopwise import research
 from stopwise.running.runner import Runner
 from stopwise.running.stage import Stage
 from tests.unit.logs.test_log import python
@@ -366,8 +365,6 @@ def test_names_come_from_the_cascade_or_from_stages() -> None:
     assert [stage.name for stage in runner.stages] == ["rule", "model", "expert"]
     unnamed = sw.FixedDepth(sw.Cascade([0.1, 0.2]))
     assert Runner(unnamed, [Stage(abs, name="small"), abs]).stages[0].name == "small"
-    with pytest.raises(sw.errors.TruthRequiredError, match="nobody knows"):
-        Runner(research.Oracle(CASCADE), STAGES)
 
 
 def test_a_label_reaches_the_policy_made_canonical() -> None:

@@ -151,11 +151,6 @@ def parse_policy(text: str) -> tuple[str, dict[str, Any]] | None:
     name, colon, rest = text.partition(":")
     if name not in POLICIES:
         return None
-    if POLICIES[name].needs_truth:
-        raise InvalidParameterError(
-            f"{name!r} needs the truth, which a log does not hold; choose from "
-            f"{', '.join(replayable())}"
-        )
     allowed = _parameters_of(name)
     parameters: dict[str, Any] = {}
     for word in rest.split(",") if colon else []:
@@ -172,11 +167,6 @@ def parse_policy(text: str) -> tuple[str, dict[str, Any]] | None:
 def is_name(given: PolicyLike) -> bool:
     """Return whether a policy is given by name, so that it can be created with any costs."""
     return isinstance(given, str) and given.partition(":")[0] in POLICIES
-
-
-def replayable() -> list[str]:
-    """Return the names of the policies that need no truth."""
-    return [name for name, policy in POLICIES.items() if not policy.needs_truth]
 
 
 def _parameters_of(name: str) -> list[str]:
@@ -202,7 +192,7 @@ def _candidate(
     if not Path(text).is_file():
         raise UnknownPolicyError(
             f"no policy is called {text!r}, and there is no such file; choose from "
-            f"{', '.join(replayable())}, or give the path of a saved policy"
+            f"{', '.join(POLICIES)}, or give the path of a saved policy"
         )
     policy = load(text, cascade=cascade)
     _check_fits(policy, text, log, cascade)
@@ -210,8 +200,6 @@ def _candidate(
 
 
 def _check_fits(policy: Policy, name: str, log: Log, cascade: Cascade) -> None:
-    if policy.needs_truth:
-        raise InvalidParameterError(f"{name}: {policy.name!r} needs the truth")
     if changes := policy.cascade.differences(cascade):
         raise InvalidParameterError(f"{name} is for another cascade: {'; '.join(changes)}")
     if policy.encoding not in (None, log.encoding.to_spec()):

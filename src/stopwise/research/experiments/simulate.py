@@ -1,17 +1,14 @@
 """One run: a policy plays an environment, and its regret is measured."""
 
-from collections.abc import Callable
-from typing import Any
-
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stopwise.arrays import Floats, Ints
 from stopwise.checks import integer
-from stopwise.errors import CascadeMismatchError
+from stopwise.errors import CascadeMismatchError, InvalidParameterError
 from stopwise.policies.base import Policy
 from stopwise.progress import Progress, no_progress
+from stopwise.research.comparators.base import Comparator
 from stopwise.research.environments.base import Batch, Environment
 from stopwise.research.theory.regret import pseudo_regret, regret, signed_pseudo_regret
 
@@ -47,7 +44,7 @@ class Run(msgspec.Struct, frozen=True, eq=False):
 
 
 def simulate(
-    policy: Policy,
+    policy: Policy | Comparator,
     environment: Environment,
     rounds: int,
     seed: int = 0,
@@ -57,8 +54,8 @@ def simulate(
     """Play rounds of an environment with a policy and measure it.
 
     The policy learns from the run: use a new one for an independent run. The environment draws the
-    rounds, by ``seed``; its truth goes to the regret, and to comparators that need it. ``progress``
-    is called as ``progress("rounds", done, of)`` from time to time.
+    rounds, by ``seed``; its truth goes to the regret, and to comparators. ``progress`` is
+    called as ``progress("rounds", done, of)`` from time to time.
 
     Examples
     --------
@@ -79,7 +76,7 @@ def simulate(
     return measure(policy, batch, progress)
 
 
-def measure(policy: Policy, batch: Batch, progress: Progress = no_progress) -> Run:
+def measure(policy: Policy | Comparator, batch: Batch, progress: Progress = no_progress) -> Run:
     """Play rounds already drawn, of the policy's own cascade, and measure the policy.
 
     Examples
@@ -92,12 +89,7 @@ def measure(policy: Policy, batch: Batch, progress: Progress = no_progress) -> R
     >>> float(measure(research.Oracle(cascade), batch).regret[-1])
     0.0
     """
-    truth = {name: getattr(batch, name) for name in policy.needs_truth}
-    play: Callable[..., Ints] = policy.run
-    seen: NDArray[Any] | None = batch.outputs
-    if seen is None:
-        play, seen = policy.run_disagreements, batch.differ
-    stops = play(batch.contexts, seen, progress=progress, **truth)
+    stops = _play(policy, batch, progress)
     cost = policy.cascade.cumulative[stops]
     total = signed = None
     if batch.error_rates is None:
@@ -109,3 +101,13 @@ def measure(policy: Policy, batch: Batch, progress: Progress = no_progress) -> R
         total = np.cumsum(batch.error_rates[np.arange(len(stops)), stops] + cost)
     undominated = np.where(batch.dominant, 0.0, lost)
     return Run(stops, cost, np.cumsum(lost), np.cumsum(undominated), total, signed)
+
+
+def _play(policy: Policy | Comparator, batch: Batch, progress: Progress) -> Ints:
+    if isinstance(policy, Comparator):
+        return policy.play(batch, progress)
+    if batch.outputs is not None:
+        return policy.run(batch.contexts, batch.outputs, progress=progress)
+    if batch.differ is None:
+        raise InvalidParameterError("a batch needs outputs or differ, got neither")
+    return policy.run_disagreements(batch.contexts, batch.differ, progress=progress)

@@ -13,10 +13,12 @@ from msgspec.structs import force_setattr
 from stopwise.arrays import Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed, integer
-from stopwise.errors import InvalidParameterError
+from stopwise.errors import InvalidParameterError, UnknownPolicyError
 from stopwise.features import map_from_spec
 from stopwise.policies.base import Policy
-from stopwise.policies.registry import make, policy_class, takes
+from stopwise.policies.registry import POLICIES, takes
+from stopwise.research.comparators.base import Comparator
+from stopwise.research.comparators.registry import COMPARATORS
 from stopwise.research.environments.base import Environment
 from stopwise.research.environments.registry import make_environment
 
@@ -69,7 +71,9 @@ class EnvironmentSpec(_Spec, frozen=True, eq=False):
 
 
 class PolicySpec(_Spec, frozen=True, eq=False):
-    """A policy by its name in ``POLICIES``, where you can register your own (docs/own_policy.md).
+    """A policy by its name in ``POLICIES``, or a comparator by its name in ``COMPARATORS``.
+
+    Register a policy of your own in ``POLICIES`` (docs/own_policy.md).
 
     ``parameters`` are the policy's own, plain JSON values; the cascade, the dimension of a context
     and the seed come from the experiment. ``features`` is the ``to_spec()`` of a feature map; None
@@ -97,10 +101,12 @@ class PolicySpec(_Spec, frozen=True, eq=False):
             features = map_from_spec(_plain(self.features)).to_spec()
             force_setattr(self, "features", _plain(features))
 
-    def build(self, cascade: Cascade, context_dim: int, seed: int) -> Policy:
+    def build(self, cascade: Cascade, context_dim: int, seed: int) -> Policy | Comparator:
         """Return a new policy for the run with this seed."""
-        parameters: dict[str, Any] = {**self.parameters, "context_dim": context_dim}
-        kind = policy_class(self.name)
+        kind = self._kind()
+        parameters = dict(self.parameters)
+        if takes(kind, "context_dim"):
+            parameters["context_dim"] = context_dim
         if self.features is not None:
             if not takes(kind, "features"):
                 raise InvalidParameterError(
@@ -109,7 +115,15 @@ class PolicySpec(_Spec, frozen=True, eq=False):
             parameters["features"] = map_from_spec(self.features)
         if takes(kind, "seed"):
             parameters["seed"] = policy_seed(seed)
-        return make(self.name, cascade, **parameters)
+        return kind(cascade, **parameters)
+
+    def _kind(self) -> type[Policy] | type[Comparator]:
+        kinds: dict[str, type[Policy] | type[Comparator]] = {**POLICIES, **COMPARATORS}
+        if self.name not in kinds:
+            raise UnknownPolicyError(
+                f"no policy or comparator is called {self.name!r}; there are {', '.join(kinds)}"
+            )
+        return kinds[self.name]
 
 
 class ExperimentSpec(_Spec, frozen=True, eq=False):

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
+from stopwise.policies.baselines import FixedDepth, RandomDepth
 from stopwise.reporting.intervals import Estimate, wilson
 from stopwise.reporting.wording import percent, plural, short
 from stopwise.service.domain.cascade import RecentDecision, ServedCascade
@@ -193,7 +194,7 @@ def recent_round(recent: RecentDecision) -> Values:
 def health(cascade: ServedCascade) -> tuple[str, str, str]:
     """Return the health of a cascade: a class of the style sheet, a word and a sentence."""
     policy, rounds, learned = cascade.policy, len(cascade.ledger), cascade.ledger.learned
-    if not policy.estimates_disagreement:
+    if isinstance(policy, FixedDepth | RandomDepth):
         return "quiet", "fixed rule", f"The policy {policy.name} does not learn."
     if cascade.status != "active":
         return "quiet", "inactive", "No new rounds are opened; outputs may still be reported."
@@ -243,7 +244,7 @@ def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
         ("Learned from", plural(policy.rounds, "round"), counts),
         ("Labelled", plural(len(ledger.labels), "round"), _labels_asked(cascade)),
     ]
-    if policy.n_features and policy.estimates_disagreement:
+    if policy.n_features:
         seen, arms = min(zip(cascade.counts.seen_total, cascade.arms.pairs(), strict=True))
         pair = " → ".join(short(cascade.arms.names[arm]) for arm in arms)
         found.append(("Least seen pair", pair, f"in {plural(seen, 'round')}"))

@@ -79,12 +79,11 @@ def build(
 
 def _policy(given: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]]:
     """Return the kind of policy and its parameters."""
-    offered = {name: kind for name, kind in POLICIES.items() if not kind.needs_truth}
     parameters = dict(given)
     chosen = parameters.pop("kind", None)
-    if not isinstance(chosen, str) or chosen not in offered:
-        raise _invalid("policy.kind", f"must be one of {', '.join(offered)}")
-    known = [name for name in signature(offered[chosen]).parameters if name not in NOT_OFFERED]
+    if not isinstance(chosen, str) or chosen not in POLICIES:
+        raise _invalid("policy.kind", f"must be one of {', '.join(POLICIES)}")
+    known = [name for name in signature(POLICIES[chosen]).parameters if name not in NOT_OFFERED]
     for name, value in parameters.items():
         if name not in known:
             raise _invalid(
@@ -93,7 +92,7 @@ def _policy(given: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]]:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number and not (name == "forced_rounds" and value == "auto"):
             raise _invalid(f"policy.{name}", "must be a number")
-    return offered[chosen], parameters
+    return POLICIES[chosen], parameters
 
 
 def _check_degrees(given: object, size: int, most: int) -> None:

@@ -165,11 +165,10 @@ def _shapes() -> tuple[dict[Any, Json], Json]:
     for schema in found.values():
         _spread(schema)
     spec = found["CascadeSpec"]["properties"]
-    offered = [name for name, kind in POLICIES.items() if not kind.needs_truth]
     maps = ["standard", "identity", "polynomial", "scaled", "per_stage", "per_pair", "answers"]
     for part, kinds_of, default in (
         ("features", maps, {"kind": "polynomial", "degree": 1}),
-        ("policy", offered, {"kind": "uss-laplace", "labels": 100}),
+        ("policy", [*POLICIES], {"kind": "uss-laplace", "labels": 100}),
     ):
         kind = {"properties": {"kind": {"enum": kinds_of}}, "required": ["kind"]}
         spec[part] |= {**kind, "default": default}

@@ -128,7 +128,7 @@ REFUSED = {
     "strings as names, not {1: 2}": lambda: PolicySpec("uss-ucb", {"a": {1: 2}}),
     "not {1, 2}": lambda: PolicySpec("uss-ucb", {"a": {1, 2}}),
     "seed is no parameter": lambda: PolicySpec("uss-ucb", {"seed": 3}),
-    "no policy is called": lambda: PolicySpec(research.Pima).build(CASCADE, 2, 0),  # pyright: ignore[reportArgumentType] (wrong on purpose)
+    "no policy or comparator is called": lambda: PolicySpec(research.Pima).build(CASCADE, 2, 0),  # pyright: ignore[reportArgumentType] (wrong on purpose)
     "describes no feature map": lambda: PolicySpec("uss-pd", features={"kind": "fourier"}),
     "whose code is not in the file": lambda: PolicySpec(
         "uss-pd", features={"kind": "custom", "name": "mine", "n_features": 2}
@@ -192,4 +192,6 @@ def test_the_random_streams_of_a_run_never_change_and_are_independent() -> None:
     assert [policy_seed(0), policy_seed(7)] == [2918264622725855778, 3317731564112288844]
     assert environment_random(7).random() != np.random.default_rng(policy_seed(7)).random()
     for name in ("thompson", "uss-ts", "random-depth"):
-        assert PolicySpec(name).build(CASCADE, 2, 7).parameters()["seed"] == policy_seed(7)
+        policy = PolicySpec(name).build(CASCADE, 2, 7)
+        assert isinstance(policy, sw.Policy)
+        assert policy.parameters()["seed"] == policy_seed(7)

@@ -1,0 +1,1 @@
+"""Comparators: rules that are given the truth, to measure policies against."""

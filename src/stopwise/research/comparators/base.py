@@ -1,0 +1,59 @@
+"""The base class of comparators, and the truth they are given."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwise.arrays import Floats, Ints
+from stopwise.cascade import Cascade
+from stopwise.errors import InvalidParameterError
+from stopwise.progress import Progress, no_progress
+from stopwise.records import Decision
+from stopwise.research.environments.base import Batch
+
+
+class Truth(msgspec.Struct, frozen=True, eq=False):
+    """What is unknown in production: for comparators only.
+
+    ``label`` is the right answer; ``optimal`` is i*, the arm of least expected total loss (the
+    deepest of them, as in the paper); ``disagreement`` has p_ij(x) in its upper triangle.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> from stopwise import research
+    >>> research.Oracle(sw.Cascade(costs=[0.1, 0.2])).decide(None, research.Truth(optimal=1)).stop
+    1
+    """
+
+    label: Any = None
+    optimal: int | None = None
+    disagreement: Floats | None = None
+
+
+class Comparator(ABC):
+    """A rule that is given the truth; it cannot serve live traffic, so it is not a `Policy`."""
+
+    name: ClassVar[str]  # for `PolicySpec`
+
+    def __init__(self, cascade: Cascade) -> None:
+        self.cascade = cascade
+
+    @abstractmethod
+    def play(self, batch: Batch, progress: Progress = no_progress) -> Ints:
+        """Play rounds drawn from an environment; return the stops."""
+
+    def _decision(self, stop: int) -> Decision:
+        return Decision(stop, self.cascade.names[stop], self.cascade.cost(stop))
+
+
+def one_per_round(name: str, values: NDArray[Any], n: int) -> NDArray[Any]:
+    """Return values, one for each of n rounds, or raise."""
+    if values.ndim == 0 or len(values) != n:
+        raise InvalidParameterError(
+            f"{name} must have one value for each of {n} rounds, got shape {np.shape(values)}"
+        )
+    return values

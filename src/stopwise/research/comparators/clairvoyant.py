@@ -1,0 +1,80 @@
+"""The clairvoyant: the stopping test with the true disagreement."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stopwise.arrays import Floats, Ints
+from stopwise.checks import as_table, rounds_in
+from stopwise.errors import InvalidParameterError, TruthRequiredError
+from stopwise.policies.checking import output_table
+from stopwise.progress import Progress, no_progress
+from stopwise.records import Decision
+from stopwise.research.comparators.base import Comparator, Truth, one_per_round
+from stopwise.research.environments.base import Batch
+from stopwise.research.theory.regret import TIE
+
+
+class Clairvoyant(Comparator):
+    """The stopping test with the true p_ij(x): what USS-PD would do if it knew them.
+
+    Where it is not optimal, weak dominance fails, and disagreement cannot identify the best arm.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> from stopwise import research
+    >>> clairvoyant = research.Clairvoyant(sw.Cascade(costs=[0.1, 0.2]))
+    >>> clairvoyant.decide(None, research.Truth(disagreement=[[0.0, 0.1], [0.1, 0.0]])).stop
+    0
+    """
+
+    name: ClassVar[str] = "clairvoyant"
+
+    def decide(self, x: Any, truth: Truth) -> Decision:
+        """Return the stop for a context whose ``truth.disagreement`` is known."""
+        if truth.disagreement is None:
+            raise TruthRequiredError("the clairvoyant needs p_ij(x): Truth(disagreement=...)")
+        p = self._checked(np.asarray(truth.disagreement)[None], 1)
+        return self._decision(int(self._stops(p)[0]))
+
+    def run(
+        self,
+        contexts: ArrayLike,
+        outputs: ArrayLike | None = None,
+        *,
+        disagreement: ArrayLike,
+        progress: Progress = no_progress,
+    ) -> Ints:
+        """Play rounds whose p_ij(x), of shape (n, K, K), are known; return the stops.
+
+        Outputs are checked if given, and not used.
+        """
+        n = rounds_in(as_table(contexts))
+        if outputs is not None:
+            output_table(outputs, n, self.cascade.n_arms)
+        stops = self._stops(self._checked(disagreement, n))
+        progress("rounds", n, n)
+        return stops
+
+    def play(self, batch: Batch, progress: Progress = no_progress) -> Ints:
+        """Play rounds drawn from an environment; return the stops."""
+        known = batch.disagreement
+        return self.run(batch.contexts, batch.outputs, disagreement=known, progress=progress)
+
+    def _checked(self, disagreement: ArrayLike, n: int) -> Floats:
+        p = one_per_round("disagreement", np.asarray(disagreement), n)
+        k = self.cascade.n_arms
+        if p.shape != (n, k, k) or np.isnan(p).any():
+            raise InvalidParameterError(
+                f"disagreement must be {k} by {k} probabilities for each of {n} rounds, none of "
+                f"them NaN, got shape {p.shape}"
+            )
+        return p
+
+    def _stops(self, disagreement: Floats) -> Ints:
+        # The first arm whose gaps all exceed p; the last arm never loses. A gap within TIE of p is
+        # a tie, as it is for the optimal arm: otherwise rounding would make this rule worse.
+        loses = np.triu(self.cascade.gaps - disagreement <= TIE, 1).any(axis=-1)
+        return np.argmin(loses, axis=-1)

@@ -1,0 +1,67 @@
+"""The oracle: the optimal arm of every context."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stopwise.arrays import Ints
+from stopwise.checks import as_table, rounds_in
+from stopwise.errors import InvalidStopError, TruthRequiredError
+from stopwise.policies.checking import output_table
+from stopwise.progress import Progress, no_progress
+from stopwise.records import Decision
+from stopwise.research.comparators.base import Comparator, Truth, one_per_round
+from stopwise.research.environments.base import Batch
+
+
+class Oracle(Comparator):
+    """Given the optimal arm of every context, it stops there: zero regret by definition.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> from stopwise import research
+    >>> oracle = research.Oracle(sw.Cascade(costs=[0.1, 0.2]))
+    >>> oracle.decide(None, research.Truth(optimal=1)).stop
+    1
+    >>> oracle.run([[0.5], [0.7]], optimal=[1, 0]).tolist()
+    [1, 0]
+    """
+
+    name: ClassVar[str] = "oracle"
+
+    def decide(self, x: Any, truth: Truth) -> Decision:
+        """Return the optimal arm, ``truth.optimal``; the context is not used."""
+        if truth.optimal is None:
+            raise TruthRequiredError("the oracle needs the optimal arm: Truth(optimal=...)")
+        return self._decision(int(self._checked([truth.optimal], 1)[0]))
+
+    def run(
+        self,
+        contexts: ArrayLike,
+        outputs: ArrayLike | None = None,
+        *,
+        optimal: ArrayLike,
+        progress: Progress = no_progress,
+    ) -> Ints:
+        """Play rounds whose optimal arms are known; return the stops.
+
+        Outputs are checked if given, and not used.
+        """
+        n = rounds_in(as_table(contexts))
+        if outputs is not None:
+            output_table(outputs, n, self.cascade.n_arms)
+        stops = self._checked(optimal, n)
+        progress("rounds", n, n)
+        return stops
+
+    def play(self, batch: Batch, progress: Progress = no_progress) -> Ints:
+        """Play rounds drawn from an environment; return the stops."""
+        return self.run(batch.contexts, batch.outputs, optimal=batch.optimal, progress=progress)
+
+    def _checked(self, optimal: ArrayLike, n: int) -> Ints:
+        stops, n_arms = one_per_round("optimal", np.asarray(optimal), n), self.cascade.n_arms
+        if stops.shape != (n,) or not np.isin(stops, range(n_arms)).all():
+            raise InvalidStopError(f"optimal is an arm for each round, 0 to {n_arms - 1}")
+        return stops.astype(np.int64)

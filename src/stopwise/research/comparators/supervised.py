@@ -1,0 +1,244 @@
+"""The supervised comparator: what could be learned from the right answers."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stopwise.arrays import Floats, Ints
+from stopwise.cascade import Cascade
+from stopwise.checks import as_table, checked_seed, integer, real
+from stopwise.engine import native
+from stopwise.errors import (
+    InvalidOutputsError,
+    InvalidParameterError,
+    StopwiseError,
+    TruthRequiredError,
+)
+from stopwise.features import BoundFeatures, FeaturesLike, Identity, bind
+from stopwise.policies.checking import checked_stop, encode_outputs, output_table
+from stopwise.progress import Progress, no_progress
+from stopwise.records import Decision, PairEvidence
+from stopwise.research.comparators.base import Comparator, Truth, one_per_round
+from stopwise.research.environments.base import Batch
+
+CHUNK = 65_536  # rounds played at once: between them, progress is reported
+
+
+class Supervised(Comparator):
+    """Given whether each revealed arm was right, it estimates error rates and stops by them.
+
+    ::
+
+        γ̂_i(x) = μ(φᵀθ̂_i), with bounds μ(φᵀθ̂_i ± α‖φ‖_{V_i⁻¹})
+        stop at the first arm i with   C_j − C_i > UCB(γ_i) − LCB(γ_j)   for all j > i
+
+    The parameters are those of `USSPD`, with one model per arm ("was it wrong?") instead of one per
+    pair.
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> from stopwise import research
+    >>> cascade = sw.Cascade(costs=[0.01, 0.3])
+    >>> supervised = research.Supervised(cascade, context_dim=2, forced_rounds=20)
+    >>> for _ in range(40):
+    ...     outputs = ["spam", "spam"][: supervised.decide([0.5, 1.0]).stop + 1]
+    ...     supervised.observe([0.5, 1.0], outputs, research.Truth(label="spam"))
+    >>> supervised.decide([0.5, 1.0]).stop
+    0
+    """
+
+    name: ClassVar[str] = "supervised"
+
+    def __init__(
+        self,
+        cascade: Cascade,
+        features: FeaturesLike | None = None,
+        context_dim: int = 0,
+        *,
+        delta: float = 0.05,
+        sigma: float = 0.1,
+        kappa: float = 0.25,
+        forced_rounds: int | str = 50,
+        ridge: float = 1e-3,
+        explore: float = 0.0,
+        seed: int = 0,
+        half_life: float | None = None,
+    ) -> None:
+        super().__init__(cascade)
+        self.features: BoundFeatures = bind(
+            Identity() if features is None else features, context_dim, cascade.n_arms
+        )
+        if self.features.scales_itself or len(self.features.maps) > 1:
+            raise InvalidParameterError(
+                "the supervised comparator models arms, not pairs: give it one feature map for all "
+                "arms, such as Polynomial or Scaled"
+            )
+        self.delta = real("delta", delta, above=0, below=1)
+        self.sigma = real("sigma", sigma, above=0)
+        self.kappa = real("kappa", kappa, above=0, most=0.25)
+        if forced_rounds != "auto":
+            forced_rounds = integer('forced_rounds, unless "auto",', forced_rounds)
+        self.forced_rounds = forced_rounds
+        self.ridge = real("ridge", ridge, least=1e-9)
+        self.explore = real("explore", explore, least=0, most=1)
+        self.seed = checked_seed(seed)
+        self.half_life = None if half_life is None else real("half_life", half_life, least=1)
+        self.learner = self._new_learner()
+
+    @property
+    def rounds(self) -> int:
+        """Rounds learned so far."""
+        return self.learner.rounds
+
+    def questions(self) -> list[tuple[int, int]]:
+        """Return the slot of features and the arm of each question: whether an arm is wrong."""
+        return [(0, arm) for arm in range(self.cascade.n_arms)]
+
+    # -- one round ----------------------------------------------------------------------------
+
+    def decide(self, x: ArrayLike) -> Decision:
+        """Return how deep to go for context ``x``; learns nothing."""
+        trace = self.learner.decide(self.features.row(x), None)
+        assert trace is not None  # the row has been checked
+        stop, rule_stop = trace.stop, trace.rule_stop
+        explored_from = rule_stop if rule_stop < stop else None
+        arm, cost = self.cascade.names[stop], self.cascade.cost(stop)
+        return Decision(stop, arm, cost, self, trace, explored_from)
+
+    def observe(
+        self,
+        x: ArrayLike,
+        outputs: Sequence[Hashable],
+        truth: Truth,
+        *,
+        rule_stop: int | None = None,
+    ) -> None:
+        """Learn which of the revealed outputs equal ``truth.label``."""
+        n_arms = self.cascade.n_arms
+        outputs = outputs if isinstance(outputs, str | bytes) else tuple(outputs)
+        n, _ = encode_outputs(outputs, n_arms)
+        if truth.label is None or truth.label != truth.label:
+            raise TruthRequiredError(
+                "the supervised comparator learns from right answers: "
+                "observe(x, outputs, Truth(label=...))"
+            )
+        rule_stop = n - 1 if rule_stop is None else checked_stop(rule_stop, n_arms)
+        wrong = np.zeros((1, n_arms), dtype=np.uint8)
+        wrong[0, :n] = [output != truth.label for output in outputs]
+        row = self.features.row(x)[None]
+        self.learner.learn(row, wrong, np.array([n - 1]), np.array([rule_stop]), None)
+
+    def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
+        """Return the comparisons behind a decision: differences of error rates."""
+        exact = decision.trace.revision == self.learner.rounds
+        compared = self.learner.evidence(decision.trace, decision.rule_stop, exact)
+        if compared is None:
+            raise StopwiseError("this estimate has not converged: use a larger ridge")
+        return tuple(PairEvidence(*comparison) for comparison in compared)
+
+    # -- many rounds --------------------------------------------------------------------------
+
+    def run(
+        self,
+        contexts: ArrayLike,
+        outputs: ArrayLike | None = None,
+        *,
+        labels: ArrayLike | None = None,
+        progress: Progress = no_progress,
+    ) -> Ints:
+        """Play rounds whose labels are known: decide, learn as deep as decided; return the stops.
+
+        ``labels`` has the right answer of each round, in the form of the outputs (n, K).
+        """
+        if outputs is None or labels is None:
+            raise TruthRequiredError(
+                "the supervised comparator learns from outputs and right answers: "
+                "run(contexts, outputs, labels=...)"
+            )
+        rows = self.features.rows(contexts)
+        n, n_arms = len(rows), self.cascade.n_arms
+        table = output_table(outputs, n, n_arms)
+        right = one_per_round("labels", as_table(labels), n)
+        if right.ndim != 1:
+            raise InvalidParameterError(f"labels must be {n} values, got shape {right.shape}")
+        if (right != right).any():
+            raise InvalidOutputsError("labels must not be NaN")
+        wrong = np.ascontiguousarray(table != right[:, None]).view(np.uint8)
+        stops, rule_stops = np.empty((2, n), dtype=np.int64)
+        known, requests = np.full(n, n_arms - 1), np.empty((n, 3))
+        for start in range(0, n, CHUNK):
+            part = slice(start, min(start + CHUNK, n))
+            self.learner.run(
+                rows[part],
+                wrong[part],
+                known[part],
+                None,
+                stops[part],
+                rule_stops[part],
+                requests[part],
+            )
+            progress("rounds", part.stop, n)
+        return stops
+
+    def play(self, batch: Batch, progress: Progress = no_progress) -> Ints:
+        """Play rounds drawn from an environment with labels; return the stops."""
+        return self.run(batch.contexts, batch.outputs, labels=batch.labels, progress=progress)
+
+    # -- the learned state --------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the learned state occupies."""
+        return self.learner.nbytes
+
+    @property
+    def effort(self) -> dict[str, int]:
+        """The work done for exact decisions so far (docs/certificate.md)."""
+        return self.learner.effort
+
+    def theta(self, arm: int) -> Floats | None:
+        """Return θ̂_i, the estimate of an arm, or None if it has not converged."""
+        return self.learner.theta(self.cascade.index(arm))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the learned state as arrays by name."""
+        return {"learner": np.frombuffer(self.learner.save(), dtype=np.uint8)}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from `state`; raise ValueError and change nothing if it does not fit."""
+        learner = self._new_learner()
+        learner.restore(state["learner"].tobytes())
+        self.learner = learner
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "learner": self.learner.save()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.learner = self._new_learner()
+        self.learner.restore(state["learner"])
+
+    def _new_learner(self) -> native.Learner:
+        features, cascade = self.features, self.cascade
+        n_arms, width = cascade.n_arms, features.n_features
+        ellipsoid = native.Ellipsoid(self.sigma, self.kappa, self.delta, n_arms, width)
+        offset, dim, linear = features.offsets[0], features.dims[0], features.linear[0]
+        return native.Learner(
+            native.Supervised(ellipsoid),
+            n_arms=n_arms,
+            width=features.width,
+            questions=list(range(n_arms)),
+            grams=[(offset, dim, arm, arm, linear) for arm in range(n_arms)],
+            gaps=cascade.gaps.ravel().tolist(),
+            ridge=self.ridge,
+            forced_rounds=-1 if isinstance(self.forced_rounds, str) else self.forced_rounds,
+            transitive=False,
+            explore=self.explore,
+            labels=0.0,
+            seed=self.seed,
+            half_life=self.half_life or 0.0,
+            most_rows=0,
+        )

@@ -1,0 +1,232 @@
+"""Comparators: what they are given, what they decide, and what they refuse."""
+
+import copy
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise import research
+from stopwise.research.experiments.simulate import measure
+from stopwise.research.theory.dominance import first_candidates
+
+THREE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])
+WORLD = research.LogisticArms(THREE, [[1, 0, -1], [3, 2, 0], [6, 6, 0]], [9, 9, 0]).sample(
+    300, np.random.default_rng(11)
+)
+assert WORLD.outputs is not None
+assert WORLD.labels is not None
+OUTPUTS, LABELS = WORLD.outputs, WORLD.labels
+NAN = math.nan
+
+
+def supervised(**parameters: Any) -> research.Supervised:
+    return research.Supervised(THREE, context_dim=2, forced_rounds=20, **parameters)
+
+
+# -- the oracle and the clairvoyant -------------------------------------------------------------
+
+
+def test_the_oracle_stops_at_the_optimal_arm() -> None:
+    oracle = research.Oracle(THREE)
+    assert oracle.run(WORLD.contexts, optimal=WORLD.optimal).tolist() == WORLD.optimal.tolist()
+    assert oracle.decide(None, research.Truth(optimal=1)) == sw.Decision(1, "model", THREE.cost(1))
+
+
+def test_the_clairvoyant_continues_at_a_tie() -> None:
+    clairvoyant, p = research.Clairvoyant(THREE), np.zeros((3, 3))
+    p[0, 1] = THREE.gaps[0, 1]
+    assert clairvoyant.decide(None, research.Truth(disagreement=p)).stop == 1
+    p[0, 1] -= 1e-11
+    assert clairvoyant.decide(None, research.Truth(disagreement=p)).stop == 0
+    p[0, 2] = p[1, 2] = 1.0
+    assert clairvoyant.decide(None, research.Truth(disagreement=p)).stop == 2
+
+
+def test_a_tie_for_the_optimal_arm_is_one_for_the_clairvoyant() -> None:
+    cascade = sw.Cascade([0.2, 0.4, 0.6])  # 0.4 + 0.6 is 1 but for rounding
+    p = np.array([[[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]])
+    clairvoyant = research.Clairvoyant(cascade)
+    assert first_candidates(cascade, p).tolist() == [2]
+    assert clairvoyant.decide(None, research.Truth(disagreement=p[0])).stop == 2
+    assert clairvoyant.run([[0.0]], disagreement=p).tolist() == [2]
+
+
+TRUTHS: list[tuple[str, Any, str]] = [
+    ("optimal", [0, 1], "3 rounds"),
+    *(
+        ("optimal", wrong, "optimal is an arm for each round, 0 to 2")
+        for wrong in (["0", "1", "2"], [0, 1, 3], [0, -1, 2], [0.5, 1, 2], [0, 1, NAN])
+    ),
+    ("disagreement", np.zeros((3, 3)), r"shape \(3, 3\)"),
+    ("disagreement", np.zeros((3, 2, 2)), r"shape \(3, 2, 2\)"),
+    ("disagreement", np.diag([0, 0, NAN])[:, None] * np.ones((1, 3, 1)), "NaN"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "message"), TRUTHS)
+def test_an_impossible_truth_is_refused(name: str, given: Any, message: str) -> None:
+    comparator: Any = {"optimal": research.Oracle, "disagreement": research.Clairvoyant}[name](
+        THREE
+    )
+    with pytest.raises(sw.errors.InvalidInputError, match=message):
+        comparator.run(np.zeros((3, 1)), **{name: given})
+
+
+def test_an_impossible_truth_of_one_round_is_refused() -> None:
+    oracle, clairvoyant = research.Oracle(THREE), research.Clairvoyant(THREE)
+    for arm in (3, 0.5):
+        with pytest.raises(sw.errors.InvalidStopError):
+            oracle.decide(None, research.Truth(optimal=arm))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(sw.errors.InvalidParameterError):
+        clairvoyant.decide(None, research.Truth(disagreement=np.eye(2)))
+
+
+def test_outputs_are_optional_and_checked() -> None:
+    oracle, clairvoyant = research.Oracle(THREE), research.Clairvoyant(THREE)
+    contexts, p = np.zeros((3, 1)), np.zeros((3, 3, 3))
+    assert oracle.run(contexts, optimal=np.array([2.0, 0.0, 1.0])).tolist() == [2, 0, 1]
+    with pytest.raises(sw.errors.InvalidOutputsError):
+        oracle.run(contexts, np.zeros((3, 2)), optimal=[0, 0, 0])
+    with pytest.raises(sw.errors.InvalidOutputsError):
+        clairvoyant.run(contexts, np.zeros((3, 2)), disagreement=p)
+
+
+# -- the supervised comparator ------------------------------------------------------------------
+
+
+def test_it_estimates_errors_of_arms() -> None:
+    policy = research.Supervised(sw.Cascade([0.1, 0.3]), context_dim=1, forced_rounds=0, ridge=1e-9)
+    for t in range(40):
+        policy.observe([1.0], [t % 4 == 0, True], research.Truth(label=True))
+    first, second = policy.theta(0), policy.theta(1)
+    assert first is not None
+    assert second is not None
+    assert first[0] == pytest.approx(math.log(3), abs=1e-5)  # 0.75 of them wrong
+    assert second[0] < -7
+
+
+def test_it_needs_one_feature_map_for_all_arms() -> None:
+    for features in (sw.PerStage([sw.Identity(), sw.Identity()]), sw.Standard(), sw.Answers(1)):
+        with pytest.raises(sw.errors.InvalidParameterError, match="one feature map"):
+            research.Supervised(THREE, features, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("delta", [0, 1, NAN]),
+        ("sigma", [0, -1]),
+        ("kappa", [0, 0.26]),
+        ("ridge", [0, NAN]),
+        ("explore", [-0.1, 1.1]),
+        ("forced_rounds", [-1, "always"]),
+        ("half_life", [0.5]),
+        ("seed", [-1]),
+        ("context_dim", [-1]),
+    ],
+)
+def test_a_parameter_out_of_range_is_refused_by_name(name: str, values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(sw.errors.InvalidParameterError, match=rf"\b{name}\b"):
+            research.Supervised(THREE, **{"context_dim": 2, name: value})
+
+
+@pytest.mark.parametrize("explore", [0.0, 0.4])
+def test_a_run_equals_rounds_one_by_one(explore: float) -> None:
+    single, pieces = supervised(explore=explore), supervised(explore=explore)
+    stops: list[int] = []
+    for t in range(300):
+        decision = single.decide(WORLD.contexts[t])
+        stops.append(decision.stop)
+        single.observe(
+            WORLD.contexts[t],
+            OUTPUTS[t, : decision.stop + 1].tolist(),
+            research.Truth(label=int(LABELS[t])),
+            rule_stop=decision.rule_stop,
+        )
+    first, rest = slice(0, 71), slice(71, 300)
+    found = [
+        pieces.run(WORLD.contexts[part], OUTPUTS[part], labels=LABELS[part]).tolist()
+        for part in (first, rest)
+    ]
+    assert [*found[0], *found[1]] == stops
+    assert single.rounds == pieces.rounds == 300
+    np.testing.assert_array_equal(single.state()["learner"], pieces.state()["learner"])
+
+
+@pytest.mark.parametrize("data", ["agree", "disagree", "separable", "constant"])
+def test_degenerate_data_give_finite_answers(data: str) -> None:
+    policy = research.Supervised(sw.Cascade([0.05, 0.3, 0.3]), sw.Polynomial(1), 2, forced_rounds=5)
+    contexts, outputs = WORLD.contexts, OUTPUTS.copy()
+    if data == "agree":
+        outputs = np.ones_like(outputs)
+    if data == "disagree":
+        outputs = np.tile(np.arange(3), (len(outputs), 1))
+    if data == "separable":
+        outputs[:, 0] = outputs[:, 2] ^ (contexts[:, 0] > 0)
+    if data == "constant":
+        contexts = np.tile([0.5, -0.5], (len(contexts), 1))
+    policy.run(contexts, outputs, labels=outputs[:, 2])
+    for x in (*contexts[:10], [1.0, -1.0], [0.0, 0.0]):  # the last two were never seen
+        decision = policy.decide(x)
+        for e in decision.evidence:
+            assert math.isfinite(e.disagreement)
+            assert math.isfinite(e.disagreement_ucb)
+            assert e.gap_won or e.first < decision.stop
+    if data == "agree":
+        assert policy.decide(contexts[0]).stop == 0
+
+
+def test_copies_continue_alike_and_are_independent() -> None:
+    policy = supervised(explore=0.2)
+    policy.run(WORLD.contexts[:100], OUTPUTS[:100], labels=LABELS[:100])
+    before = policy.state()["learner"]
+    restored = supervised(explore=0.2)
+    restored.restore(policy.state())
+    rest = (WORLD.contexts[100:], OUTPUTS[100:])
+    stops = [
+        twin.run(*rest, labels=LABELS[100:]).tolist()
+        for twin in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy)), restored)
+    ]
+    assert stops[0] == stops[1] == stops[2]
+    np.testing.assert_array_equal(policy.state()["learner"], before)
+
+
+def test_a_failing_call_changes_nothing() -> None:
+    policy = supervised()
+    policy.run(WORLD.contexts[:40], OUTPUTS[:40], labels=LABELS[:40])
+    before = policy.state()["learner"]
+    label, x, table = research.Truth(label=1), [0.5, -0.5], np.zeros((2, 3))
+    calls: list[tuple[type[Exception], Any]] = [
+        (sw.errors.InvalidOutputsError, lambda: policy.observe(x, [], label)),
+        (sw.errors.InvalidOutputsError, lambda: policy.observe(x, "yes", label)),
+        (sw.errors.InvalidContextError, lambda: policy.observe([0.5, NAN], [1], label)),
+        (sw.errors.InvalidStopError, lambda: policy.observe(x, [1], label, rule_stop=3)),
+        (sw.errors.TruthRequiredError, lambda: policy.observe(x, [1], research.Truth())),
+        (sw.errors.TruthRequiredError, lambda: policy.observe(x, [1], research.Truth(label=NAN))),
+        (sw.errors.TruthRequiredError, lambda: policy.run([x, x], table)),
+        (sw.errors.InvalidOutputsError, lambda: policy.run([x, x], table[:, :2], labels=[0, 0])),
+        (sw.errors.InvalidOutputsError, lambda: policy.run([x, x], table, labels=[0, NAN])),
+        (sw.errors.InvalidParameterError, lambda: policy.run([x, x], table, labels=[0])),
+        (sw.errors.InvalidParameterError, lambda: policy.run([x, x], table, labels=table)),
+        (sw.errors.InvalidContextError, lambda: policy.run([x, [2, 0]], table, labels=[0, 0])),
+    ]
+    for error, call in calls:
+        with pytest.raises(error):
+            call()
+    np.testing.assert_array_equal(policy.state()["learner"], before)
+
+
+# -- in an environment --------------------------------------------------------------------------
+
+
+def test_comparators_play_an_environment_by_its_truth() -> None:
+    players = (supervised(), research.Clairvoyant(THREE), sw.FixedDepth(THREE))
+    learned, known, fixed = (measure(player, WORLD).regret[-1] for player in players)
+    assert 0 < learned < fixed
+    assert 0 < known < fixed
+    assert measure(research.Oracle(THREE), WORLD).regret[-1] == 0
