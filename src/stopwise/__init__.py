@@ -32,7 +32,7 @@ _MODULES = {
     "Log": "stopwise.logs.log",
     "LogWriter": "stopwise.logs.writer",
     "make": "stopwise.policies.registry",
-    "normalised_text": "stopwise.running.forms",
+    "normalised_text": "stopwise.running.answer_forms",
     "PairEvidence": "stopwise.records",
     "PerPair": "stopwise.features",
     "PerStage": "stopwise.features",
@@ -104,7 +104,7 @@ if TYPE_CHECKING:
     from stopwise.records import RecordedRounds as RecordedRounds
     from stopwise.records import Round as Round
     from stopwise.research.experiments.simulate import simulate as simulate
-    from stopwise.running.forms import normalised_text as normalised_text
+    from stopwise.running.answer_forms import normalised_text as normalised_text
     from stopwise.running.runner import Runner as Runner
     from stopwise.running.stage import Stage as Stage
 else:

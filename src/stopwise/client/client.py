@@ -26,9 +26,8 @@ from stopwise.client.requests import Requests
 from stopwise.client.rounds import CONTEXT, INSTEAD, Outcome, run
 from stopwise.client.values import ContextLike
 from stopwise.errors import MissingPackageError
-from stopwise.running.calls import ask, ask_async
 from stopwise.running.round_loop import Ask, drive, drive_async
-from stopwise.running.stage import StageLike
+from stopwise.running.stage import StageLike, ask, ask_async
 
 if TYPE_CHECKING:
     import httpx

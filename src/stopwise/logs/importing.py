@@ -23,7 +23,7 @@ from stopwise.logs.writer import LogWriter
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Round
 from stopwise.reporting.files import put_in_place
-from stopwise.running.forms import Form, form, normalised_text
+from stopwise.running.answer_forms import Form, form, normalised_text
 
 Json: TypeAlias = dict[str, Any]
 CALL = ("case_id", "model", "answer", "cost", "time", "letters", "turns", "tools", "tokens")

@@ -1,6 +1,6 @@
 """Comparing answers: from a chat message to the value that must be equal for two arms to agree.
 
-``same(a, b)`` of a user is made an equivalence within each round (`stopwise.running.forms`).
+``same(a, b)`` of a user is made an equivalence within each round (`stopwise.running.answer_forms`).
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from stopwise.proxy.chat import Answer, text_of
-from stopwise.running.forms import Form, form, normalised_text
+from stopwise.running.answer_forms import Form, form, normalised_text
 from stopwise.service.domain.errors import Conflict
 from stopwise.service.domain.events import Reported
 from stopwise.service.domain.outputs import KeptAnswer, canonical, unpack_answers

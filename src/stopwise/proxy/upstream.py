@@ -29,7 +29,7 @@ from stopwise.proxy.chat import (
     too_large,
     total_usage,
 )
-from stopwise.running.calls import ask_async
+from stopwise.running.stage import ask_async
 from stopwise.service.server_log import LOG
 
 AHEAD = 256_000  # bytes of a stream that may wait for a slow caller

@@ -34,9 +34,8 @@ from stopwise.errors import (
 )
 from stopwise.policies.base import Policy
 from stopwise.records import Round
-from stopwise.running.calls import ask, ask_async
 from stopwise.running.round_loop import RoundLoop, check_blocking, drive, drive_async, stages_for
-from stopwise.running.stage import StageLike, check_equality, seconds
+from stopwise.running.stage import StageLike, ask, ask_async, check_equality, seconds
 from stopwise.running.tracing import RoundSpan
 
 WATCHED = 20  # rounds; if more than half of the latest failed, there is a warning (heuristic)
@@ -328,7 +327,7 @@ class _LocalRound:
             current.learn()
             done = replace(done, request=current.request)
             runner.watch(done)
-        if done.wants_label and runner.on_label_request is not None:
+        if done.request is not None and runner.on_label_request is not None:
             try:
                 runner.on_label_request(done)  # without the lock, for it may call `label`
             except Exception:

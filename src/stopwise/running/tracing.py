@@ -5,8 +5,8 @@ from typing import Any
 
 from stopwise.cascade import Cascade
 from stopwise.records import Round
-from stopwise.running.calls import ask, ask_async
 from stopwise.running.round_loop import Ask, RoundLoop
+from stopwise.running.stage import ask, ask_async
 
 
 class RoundSpan(ExitStack):

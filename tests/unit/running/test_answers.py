@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stopwise.errors import InvalidOutputsError
-from stopwise.running.forms import normalised_text
+from stopwise.running.answer_forms import normalised_text
 
 
 @pytest.mark.parametrize(
