@@ -18,7 +18,7 @@ _MODULES = {
     "Cascade": "stopwise.cascade",
     "Change": "stopwise.records",
     "Client": "stopwise.client.client",
-    "Columns": "stopwise.logs.columns",
+    "Columns": "stopwise.logs.log",
     "Custom": "stopwise.features",
     "Decision": "stopwise.records",
     "diagnose": "stopwise.logs.diagnosis.diagnose",
@@ -74,10 +74,10 @@ if TYPE_CHECKING:
     from stopwise.features import Shared as Shared
     from stopwise.features import Standard as Standard
     from stopwise.features import bind as bind
-    from stopwise.logs.columns import Columns as Columns
     from stopwise.logs.diagnosis.diagnose import diagnose as diagnose
     from stopwise.logs.diagnosis.findings import Diagnosis as Diagnosis
     from stopwise.logs.encoding import Encoding as Encoding
+    from stopwise.logs.log import Columns as Columns
     from stopwise.logs.log import Log as Log
     from stopwise.logs.replay.replay import replay as replay
     from stopwise.logs.replay.results import Replay as Replay

@@ -12,9 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stopwise.errors import InvalidLogError, InvalidParameterError
-from stopwise.logs.columns import Columns
 from stopwise.logs.formats import parquet
-from stopwise.logs.log import Log
+from stopwise.logs.log import Columns, Log
 from stopwise.logs.writer import LogWriter
 from stopwise.records import Failure, Round
 

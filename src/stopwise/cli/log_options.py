@@ -90,9 +90,8 @@ class LogOptions:
         """
         from stopwise.cascade import Cascade, costs_doubt
         from stopwise.errors import CostUnitWarning, InvalidCascadeError
-        from stopwise.logs.columns import Columns
         from stopwise.logs.encoding import Encoding
-        from stopwise.logs.log import Log
+        from stopwise.logs.log import Columns, Log
         from stopwise.policies.persistence import load
         from stopwise.reporting.wording import plural
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from stopwise.arrays import Floats
 from stopwise.errors import InvalidContextError, InvalidParameterError
-from stopwise.logs.cells import RowBatch, describe_value, parsed
-from stopwise.logs.problems import Problems
+from stopwise.logs.rows import Problems, RowBatch, describe_value, parsed
 
 Raw: TypeAlias = "str | float | bool | None"  # a value as a table or a request has it
 Kind: TypeAlias = Literal["number", "date", "category"]

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from stopwise.errors import InvalidLogError, InvalidParameterError
-from stopwise.logs.formats.lines import BOM, decode_lines
-from stopwise.logs.formats.registry import format_of
+from stopwise.logs.log import format_of
+from stopwise.logs.rows import BOM, decode_lines
 from stopwise.logs.writer import LogWriter
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Round

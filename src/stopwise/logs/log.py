@@ -1,22 +1,72 @@
-"""A log, read in bounded memory."""
+"""A log: which column means what, and its rows, read in bounded memory."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate
+from glob import has_magic
+from itertools import accumulate, chain
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import msgspec
 
 from stopwise.checks import integer
-from stopwise.errors import InvalidParameterError
+from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.chunk import Chunk, make_chunk
-from stopwise.logs.columns import Columns, arrange
 from stopwise.logs.encoding import FIRST, Column, Encoding, fit
-from stopwise.logs.formats.arrow import open_stream
-from stopwise.logs.formats.registry import RowReader, open_rows
+from stopwise.logs.formats.arrow import ArrowReader, open_stream
+from stopwise.logs.formats.csv import CsvReader
+from stopwise.logs.formats.json_lines import JsonLinesReader
+from stopwise.logs.formats.parquet import open_parquet
+from stopwise.logs.rows import Layout, quoted
 from stopwise.progress import Progress, no_progress
 
+RowReader: TypeAlias = CsvReader | JsonLinesReader | ArrowReader
+READERS: dict[str, Callable[[Path], RowReader]] = {
+    ".parquet": open_parquet,
+    ".csv": CsvReader,
+    ".jsonl": JsonLinesReader,
+    ".ndjson": JsonLinesReader,
+}
+CONTEXT, REVEALED, OUTPUT, COST = "context.", "revealed.", "output.", "cost."
 SAMPLE = 1 << 20  # bytes from which the number of lines is guessed, for progress only
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """The columns of a table that was not written by Stopwise.
+
+    Leave out what has the names of the format (docs/logs.md). If ``outputs`` is given,
+    ``stop``, ``rule_stop`` and ``failed`` are read only if they are given too.
+
+    Attributes
+    ----------
+    context : tuple of str or None
+        What is known before the first arm; default: every ``context.*``. An empty tuple
+        means that the log has no contexts.
+    outputs : tuple of str or None
+        The output of each arm, in the order of the cascade; default: every ``output.*``.
+    label : str or None
+        The right answer; default: ``label``, if there is such a column.
+    stop : str or None
+        The arm at which the round stopped, by name or 0-based number.
+    rule_stop : str or None
+        The arm at which the rule itself would have stopped.
+    failed : str or None
+        The arm that was run and did not answer.
+
+    Examples
+    --------
+    >>> Columns(context=("age", "bmi"), outputs=("small", "large"), label="truth").outputs
+    ('small', 'large')
+    """
+
+    context: tuple[str, ...] | None = None
+    outputs: tuple[str, ...] | None = None
+    label: str | None = None
+    stop: str | None = None
+    rule_stop: str | None = None
+    failed: str | None = None
 
 
 class Log:
@@ -195,3 +245,124 @@ class Log:
         return (
             f"Log({self.path.name!r}, arms={list(self.arms)}, context={list(self.layout.context)})"
         )
+
+
+def format_of(path: Path) -> str:
+    """Return the suffix of a file in lower case; a folder is of Parquet."""
+    suffix = ".parquet" if path.is_dir() else path.suffix.lower()
+    if suffix not in READERS:
+        raise InvalidParameterError(
+            f"the format of {path.name} is not known; a log ends in {', '.join(READERS)}"
+        )
+    return suffix
+
+
+def open_rows(path: Path) -> RowReader:
+    """Open a file; in Parquet perhaps many."""
+    suffix = format_of(path)
+    if path.is_file() and path.stat().st_size == 0:
+        raise InvalidLogError(f"{path.name} is empty: it has no columns and no rows")
+    if not path.exists() and not (suffix == ".parquet" and has_magic(str(path))):
+        raise FileNotFoundError(f"there is no file {path}")
+    return READERS[suffix](path)
+
+
+def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
+    """Find out what each column of a file is for; ``columns`` are the names that the user gave."""
+    _check_distinct(names, "columns", file)
+    outputs = _chosen(columns.outputs, OUTPUT, names, "outputs", file)
+    base = _chosen(columns.context, CONTEXT, names, "context", file)
+    if len(outputs) < 2:
+        raise InvalidLogError(
+            f"{file} has the output of {', '.join(outputs) or 'no arm'} only; a cascade has two "
+            "arms or more"
+        )
+    arms = tuple(name.removeprefix(OUTPUT) for name in outputs)
+    _check_distinct(arms, "arms", file)
+    standard = columns.outputs is None
+    of_arm: dict[str, int] = {}
+    for name in names:
+        if name.startswith((REVEALED, COST)):
+            arm = _arm_of(name, arms)
+            if arm is not None:
+                of_arm[name] = arm
+            elif standard:
+                raise InvalidLogError(
+                    f"{file}: column {name!r} names no arm; the arms are {quoted(arms)}"
+                )
+    revealed = tuple(
+        tuple(name for name, arm in of_arm.items() if arm == i and name.startswith(REVEALED))
+        for i in range(len(arms) - 1)
+    )
+    prices = {arm: name for name, arm in of_arm.items() if name.startswith(COST)}
+    given: dict[str, str | None] = {}
+    for role in ("label", "stop", "rule_stop", "failed"):
+        name: str | None = getattr(columns, role)
+        if name is not None and name not in names:
+            raise _missing([name], names, role, file)
+        expected = role in names and (standard or role == "label")
+        given[role] = role if name is None and expected else name
+    later = {given["label"]: "the label", **dict.fromkeys(outputs, "an output")}
+    if known := [f"{name!r} is {later[name]}" for name in base if name in later]:
+        raise InvalidLogError(
+            f"{file}: {', '.join(known)}, which nobody knows before the first arm runs: leave it "
+            "out of the context"
+        )
+    return Layout(
+        arms=arms,
+        context=(
+            *(name.removeprefix(CONTEXT) for name in base),
+            *(name.removeprefix(REVEALED) for name in chain(*revealed)),
+        ),
+        base=base,
+        revealed=revealed,
+        outputs=outputs,
+        costs=tuple(prices.get(i) for i in range(len(arms))) if prices else (),
+        kind="kind" if standard and "kind" in names else None,
+        **given,
+    )
+
+
+def _arm_of(column: str, arms: Sequence[str]) -> int | None:
+    """Return the arm of a column ``revealed.<arm>.<name>`` or ``cost.<arm>``; None: it has none.
+
+    Names of arms may hold dots; of two that fit, the longer is meant.
+    """
+    fits = [
+        i
+        for i, arm in enumerate(arms)
+        if column == COST + arm or column.startswith(f"{REVEALED}{arm}.")
+    ]
+    return max(fits, key=lambda i: len(arms[i]), default=None)
+
+
+def _chosen(
+    given: tuple[str, ...] | None, prefix: str, names: Sequence[str], what: str, file: str
+) -> tuple[str, ...]:
+    """Return the columns that the user gave, or else those with the prefix."""
+    if given is None:
+        found = tuple(name for name in names if name.startswith(prefix))
+        if not found:
+            raise _missing([f"{prefix}<name>"], names, what, file)
+        return found
+    # In a file of the format, "age" is short for "context.age".
+    found = tuple(name if name in names else prefix + name for name in given)
+    absent = [name for name, full in zip(given, found, strict=True) if full not in names]
+    if absent:
+        raise _missing(absent, names, what, file)
+    _check_distinct(found, what, file)
+    return found
+
+
+def _missing(absent: Sequence[str], names: Sequence[str], role: str, file: str) -> InvalidLogError:
+    option = f"--{role}, " if role in ("context", "outputs", "label") else ""
+    none = ' ("" and () if there are none)' if role == "context" else ""
+    return InvalidLogError(
+        f"{file} has no column {quoted(absent)}; its columns are {quoted(names)}. Name your own "
+        f"with {option}Columns({role}=…){none}"
+    )
+
+
+def _check_distinct(names: Sequence[str], what: str, file: str) -> None:
+    if twice := [name for name, n in Counter(names).items() if n > 1]:
+        raise InvalidLogError(f"{file}: {what} are named twice: {quoted(twice)}")

@@ -13,9 +13,9 @@ import numpy as np
 from stopwise.arrays import Ints
 from stopwise.errors import InvalidParameterError
 from stopwise.executors import Executor
-from stopwise.logs.cells import RowBatch
 from stopwise.logs.chunk import Chunk, make_chunk
 from stopwise.logs.log import Log
+from stopwise.logs.rows import RowBatch
 from stopwise.progress import Progress, no_progress
 
 T = TypeVar("T")

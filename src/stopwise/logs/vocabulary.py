@@ -11,8 +11,7 @@ import numpy as np
 from stopwise.arrays import Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH, unlike_labels
-from stopwise.logs.answers import normal
-from stopwise.logs.chunk import Chunk
+from stopwise.logs.chunk import Chunk, normal
 from stopwise.reporting.wording import listed, percent, plural, short
 
 MOST = 1000  # distinct answers of an arm that are counted
@@ -72,21 +71,25 @@ class Vocabulary:
     def watch(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         """Yield chunks, and count the answers in them."""
         for chunk in chunks:
-            self._rows += chunk.n
-            for arm, found in enumerate(self._answers.values()):
-                codes = chunk.codes[:, arm]
-                self._outputs[arm] += int((codes >= 0).sum())
-                _count(chunk, codes, found)
-            _count(chunk, chunk.labels, self._labels)
-            both = chunk.labelled
-            if not self.labelled and both.any():
-                pair = chunk.labels[both][0], chunk.codes[both][0, 0]
-                self._first = repr(chunk.meaning(int(pair[0]))), repr(chunk.meaning(int(pair[1])))
-            self.labelled += int(both.sum())
-            self._equal |= bool((chunk.codes == chunk.labels[:, None])[both].any())
+            self.add(chunk)
             yield chunk
 
-    def add(self, other: "Vocabulary") -> None:
+    def add(self, chunk: Chunk) -> None:
+        """Count the answers in some rows."""
+        self._rows += chunk.n
+        for arm, found in enumerate(self._answers.values()):
+            codes = chunk.codes[:, arm]
+            self._outputs[arm] += int((codes >= 0).sum())
+            _count(chunk, codes, found)
+        _count(chunk, chunk.labels, self._labels)
+        both = chunk.labelled
+        if not self.labelled and both.any():
+            label, output = int(chunk.labels[both][0]), int(chunk.codes[both][0, 0])
+            self._first = repr(chunk.meaning(label)), repr(chunk.meaning(output))
+        self.labelled += int(both.sum())
+        self._equal |= bool((chunk.codes == chunk.labels[:, None])[both].any())
+
+    def merge(self, other: "Vocabulary") -> None:
         """Add the answers of other rows, which come later."""
         self._rows += other._rows
         self._first = self._first if self.labelled else other._first

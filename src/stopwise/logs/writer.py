@@ -1,7 +1,7 @@
 """Writing rounds down as they end, for `Log` to read."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from os import PathLike
@@ -11,14 +11,24 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
-from stopwise.errors import InvalidLogError
-from stopwise.logs.answers import mixed
-from stopwise.logs.cells import EXACT, describe_value, is_blank
-from stopwise.logs.columns import Row, fields_of
-from stopwise.logs.formats.registry import FORMATS, RowWriter, format_of
+from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.logs.chunk import mixed
+from stopwise.logs.formats.csv import CsvWriter
+from stopwise.logs.formats.json_lines import JsonLinesWriter
+from stopwise.logs.formats.line_writer import Field, LineWriter, Row
+from stopwise.logs.formats.parquet import ParquetWriter
+from stopwise.logs.log import CONTEXT, COST, OUTPUT, REVEALED, Columns, arrange, format_of
+from stopwise.logs.rows import EXACT, describe_value, is_blank, quoted
 from stopwise.records import Round
 
 AnswerType: TypeAlias = Literal["text", "number", "large", "fraction"]
+RowWriter: TypeAlias = LineWriter | ParquetWriter
+WRITERS: dict[str, Callable[..., RowWriter]] = {
+    ".parquet": ParquetWriter,
+    ".csv": CsvWriter,
+    ".jsonl": JsonLinesWriter,
+    ".ndjson": JsonLinesWriter,
+}
 LONGEST_MESSAGE = 2_000  # of an error, in characters: some quote complete requests (heuristic)
 
 
@@ -101,7 +111,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
                 f"{self.path} exists: append=True continues it, overwrite=True replaces it"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: RowWriter = FORMATS[suffix][1](self.path, fields, append=append)
+        self._file: RowWriter = WRITERS[suffix](self.path, fields, append=append)
 
     def write(self, done: Round, label: Any = None) -> None:
         """Write a round, as `Runner` returns it, with the right answer if it is known.
@@ -247,3 +257,65 @@ def _type(value: Any) -> AnswerType:
     if isinstance(value, str | float):
         return "text" if isinstance(value, str) else "fraction"
     return "large" if abs(value) > EXACT else "number"
+
+
+def fields_of(
+    arms: Sequence[str],
+    context: Sequence[str],
+    revealed: Mapping[str, Sequence[str]],
+    *,
+    labels: bool,
+    costs: bool,
+) -> list[Field]:
+    """Return the columns that a log of these arms has, or refuse them."""
+    _check_names(arms, context, revealed)
+    added = [(arm, name) for arm in arms for name in revealed.get(arm, ())]
+    fields = [
+        Field("id", ("id",), "text"),
+        Field("time", ("time",), "time"),
+        *(Field(CONTEXT + name, ("context", name), "number") for name in context),
+        *(Field(f"{REVEALED}{arm}.{x}", ("revealed", arm, x), "number") for arm, x in added),
+        *(Field(OUTPUT + arm, ("outputs", arm), "answer") for arm in arms),
+        *(Field(name, (name,), "text") for name in ("stop", "rule_stop", "failed", "error")),
+        *([Field("label", ("label",), "answer")] if labels else []),
+        *(Field(COST + arm, ("costs", arm), "number") for arm in arms if costs),
+    ]
+    # What is written must be read as what it is: names with dots can be taken for others.
+    names = [field.name for field in fields]
+    try:
+        layout = arrange(names, Columns(context=None if context else ()), "the log")
+    except InvalidLogError as error:
+        raise InvalidParameterError(str(error)) from None
+    if layout.revealed != tuple(
+        tuple(f"{REVEALED}{arm}.{name}" for name in revealed.get(arm, ())) for arm in arms[:-1]
+    ):
+        raise InvalidParameterError(
+            "the names of arms and of what they reveal are ambiguous, because of dots in "
+            f"them: {', '.join(f'{arm}.{name}' for arm, name in added)}"
+        )
+    return fields
+
+
+def _check_names(
+    arms: Sequence[str], context: Sequence[str], revealed: Mapping[str, Sequence[str]]
+) -> None:
+    groups = {"arms": arms, "coordinates of the context": context}
+    groups |= {f"what arm {arm!r} reveals": names for arm, names in revealed.items()}
+    for what, names in groups.items():
+        if isinstance(names, str):
+            raise InvalidParameterError(f"{what}: give a list of names, not the text {names!r}")
+        for name in names:
+            if not name or name != name.strip() or name != name.encode(errors="ignore").decode():
+                raise InvalidParameterError(
+                    f"{what}: {name!r} cannot be the name of a column; it must be text without "
+                    "space around it"
+                )
+    if len(arms) < 2:
+        raise InvalidParameterError(f"a log has two arms or more; give their names, not {arms!r}")
+    for arm in revealed:
+        if arm not in arms[:-1]:
+            raise InvalidParameterError(
+                f"revealed names {arm!r}, which is not an arm before the last; these are "
+                f"{quoted(arms[:-1])} (what the last arm reveals comes too late to decide "
+                "anything)"
+            )

@@ -3,7 +3,7 @@
 import pytest
 
 from stopwise.errors import InvalidLogError
-from stopwise.logs.columns import Columns, arrange
+from stopwise.logs.log import Columns, arrange
 
 STANDARD = (
     "id",

@@ -15,9 +15,8 @@ import pytest
 
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.chunk import Chunk
-from stopwise.logs.columns import Columns
 from stopwise.logs.formats import csv as csv_format
-from stopwise.logs.log import Log
+from stopwise.logs.log import Columns, Log
 
 FORMATS = ("parquet", "csv", "jsonl")
 

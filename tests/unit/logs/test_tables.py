@@ -15,8 +15,8 @@ import pytest
 
 import stopwise as sw
 from stopwise.errors import InvalidContextError, InvalidLogError, InvalidParameterError
-from stopwise.logs.columns import Columns
 from stopwise.logs.encoding import Column
+from stopwise.logs.log import Columns
 from tests.unit.logs.test_log import save
 
 N = 600

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import stopwise as sw
-from stopwise.logs.columns import Columns
 from stopwise.logs.diagnosis.diagnose import diagnose
+from stopwise.logs.log import Columns
 from stopwise.logs.vocabulary import LISTED, Vocabulary
 
 N = 2000
@@ -88,5 +88,5 @@ def test_tenants_add_up() -> None:
         counted({name: column[a:b] for name, column in table.items()})
         for a, b in ((0, 700), (700, N))
     ]
-    parts[0].add(parts[1])
+    parts[0].merge(parts[1])
     assert parts[0].table() == counted(table).table()

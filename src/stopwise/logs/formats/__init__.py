@@ -1,1 +1,1 @@
-"""The formats of a log. A new one is a file here and a line in `registry`."""
+"""The formats of a log. A new one is a file here, and a line in `READERS` and `WRITERS`."""

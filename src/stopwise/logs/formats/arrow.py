@@ -10,8 +10,7 @@ import numpy as np
 
 from stopwise.arrays import Bools
 from stopwise.errors import InvalidLogError, MissingPackageError
-from stopwise.logs.cells import Cells, RowBatch, Use, gather
-from stopwise.logs.columns import Layout
+from stopwise.logs.rows import Cells, Layout, RowBatch, Use, gather
 
 
 def arrow(module: str = "pyarrow") -> Any:

@@ -2,7 +2,8 @@
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,21 @@ import msgspec
 import numpy as np
 
 from stopwise.errors import InvalidLogError
-from stopwise.logs.cells import Cells, RowBatch, Use, WrongCell, gather, parsed
-from stopwise.logs.columns import Field, Layout, Row
-from stopwise.logs.formats.lines import LineReader, LineWriter, Record, decode_lines
-from stopwise.logs.problems import place
+from stopwise.logs.formats.line_writer import Field, LineWriter, Row
+from stopwise.logs.rows import (
+    CellReader,
+    Cells,
+    Layout,
+    Record,
+    RowBatch,
+    Use,
+    WrongCell,
+    batches_of,
+    decode_lines,
+    gather,
+    parsed,
+    place,
+)
 
 LOOKED_AT = 65_536  # if all outputs of so many rows are numbers, outputs are numbers
 DELIMITERS = ",;\t"
@@ -24,36 +36,40 @@ BOOLS = {"true": True, "false": False}
 _SPECIAL = re.compile('[",\r\n]')  # a cell that holds one of these must be quoted
 
 
-class CsvReader(LineReader):
+class CsvReader:
     """A CSV file with commas, or else semicolons or tabs, between the columns of its header."""
 
+    rows: int | None = None  # how many: CSV does not say
+    once = False  # it can be read again
+
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        self._path = path
         header = None
         for self._delimiter in DELIMITERS:
-            _, header = next(self._cells(), (0, None))
+            _, header = next(self._lines(), (0, None))
             if header is None or len(header) > 1:
                 break
         if header is None:
             raise InvalidLogError(f"{path.name} is empty: it has no columns and no rows")
         self.names = tuple(name.strip() for name in header)
-        if next(islice(self._cells(), 1, None), None) is None:
+        if next(islice(self._lines(), 1, None), None) is None:
             raise InvalidLogError(f"{path.name} has no rows below its header")
 
     def batches(self, layout: Layout, size: int) -> Iterator[RowBatch]:
         """Yield all rows, up to ``size`` at a time."""
-        self._text = layout.kind is None and self._holds_text(layout)
-        return super().batches(layout, size)
+        text = layout.kind is None and self._holds_text(layout)
+        read = partial(self._cells_of, layout, text)
+        return batches_of(self._records(), read, self._path.name, size)
 
-    def _records(self, layout: Layout) -> Iterator[Record]:
-        for line, cells in islice(self._cells(), 1, None):
+    def _records(self) -> Iterator[Record]:
+        for line, cells in islice(self._lines(), 1, None):
             if len(cells) == len(self.names):
                 yield line, cells
             else:
                 found = f"has {len(cells)} cells under {len(self.names)} columns"
                 yield line, f"{found}; is it cut off, or a delimiter not in quotation marks?"
 
-    def _cells(self) -> Iterator[tuple[int, list[str]]]:
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """Yield every row, the header first, with the line on which it ends."""
         row = 0
         with self._path.open("rb") as file:
@@ -77,22 +93,23 @@ class CsvReader(LineReader):
         try:
             return bool(columns) and any(
                 isinstance(parsed(cells[k].strip()), str)
-                for _, cells in islice(self._records(layout), LOOKED_AT)
+                for _, cells in islice(self._records(), LOOKED_AT)
                 if not isinstance(cells, str)
                 for k in columns
             )
         except InvalidLogError:
             return False  # it will be raised when that row is read
 
-    def _columns(self, rows: Sequence[Any], layout: Layout) -> Callable[[str, Use], Cells]:
+    def _cells_of(self, layout: Layout, text: bool, rows: Sequence[Any]) -> CellReader:
+        """Return a function that reads a column of some rows; ``text``: answers are texts."""
         columns = dict(zip(self.names, zip(*rows, strict=True), strict=True))
 
         def read(column: str, use: Use) -> Cells:
             texts = columns[column]
             if use == "answer" and layout.kind is not None:
                 return _declared(column, columns, layout)
-            if use == "text" or (use == "answer" and self._text):
-                return gather([text.strip() or None for text in texts])
+            if use == "text" or (use == "answer" and text):
+                return gather([cell.strip() or None for cell in texts])
             if use == "number" and "_" not in "".join(texts):  # which float would ignore
                 try:
                     numbers = np.array(list(map(float, texts)))
@@ -100,7 +117,7 @@ class CsvReader(LineReader):
                     pass  # found below
                 else:
                     return Cells("number", numbers, np.zeros(len(texts), dtype=np.bool_))
-            return gather([parsed(text.strip()) for text in texts])
+            return gather([parsed(cell.strip()) for cell in texts])
 
         return read
 

@@ -1,7 +1,7 @@
 """Logs in JSON lines: one object per round, in which names that belong together are nested."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -9,10 +9,19 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from stopwise.errors import InvalidLogError
-from stopwise.logs.cells import Cells, Use, describe_value, gather
-from stopwise.logs.columns import Layout, Row, listed
-from stopwise.logs.formats.lines import LineReader, LineWriter, Record, decode_lines
-from stopwise.logs.problems import place
+from stopwise.logs.formats.line_writer import LineWriter, Row
+from stopwise.logs.rows import (
+    CellReader,
+    Layout,
+    Record,
+    RowBatch,
+    batches_of,
+    decode_lines,
+    describe_value,
+    gather,
+    place,
+    quoted,
+)
 
 Object: TypeAlias = dict[str, Any]
 
@@ -28,11 +37,14 @@ OPTIONAL = ("label", "stop", "rule_stop", "failed", *SOME)
 NOT_JSON = re.compile(r"[:,\[]\s*([+-]?(?:NaN|Infinity|nan|inf))\b")
 
 
-class JsonLinesReader(LineReader):
+class JsonLinesReader:
     """A file of JSON lines. The first row names the columns."""
 
+    rows: int | None = None  # how many: the file does not say
+    once = False  # it can be read again
+
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        self._path = path
         line, first = next(self._objects(), (0, None))
         if first is None:
             raise InvalidLogError(f"{path.name} has no rows")
@@ -41,6 +53,10 @@ class JsonLinesReader(LineReader):
         self._first: Object = first
         self._paths = dict(_flat(first))
         self.names = tuple(self._paths)
+
+    def batches(self, layout: Layout, size: int) -> Iterator[RowBatch]:
+        """Yield all rows, up to ``size`` at a time."""
+        return batches_of(self._records(layout), self._cells_of, self._path.name, size)
 
     def _objects(self) -> Iterator[Record]:
         """Yield every row with its line."""
@@ -80,7 +96,7 @@ class JsonLinesReader(LineReader):
             found = row.get(key)
             if not isinstance(found, dict) or cast("Object", found).keys() != names:
                 return (
-                    f"{key!r} must be an object with {listed(sorted(names))}, as in the first row; "
+                    f"{key!r} must be an object with {quoted(sorted(names))}, as in the first row; "
                     "null where there is none"
                 )
         new = [key for key in absent if row.get(key) is not None]
@@ -91,11 +107,11 @@ class JsonLinesReader(LineReader):
         if not new:
             return None
         return (
-            f"has {listed(sorted(new))}, which the first row has not; give it in every row, null "
+            f"has {quoted(sorted(new))}, which the first row has not; give it in every row, null "
             "where unknown"
         )
 
-    def _columns(self, rows: Sequence[Any], layout: Layout) -> Callable[[str, Use], Cells]:
+    def _cells_of(self, rows: Sequence[Any]) -> CellReader:
         found: dict[tuple[str, ...], Sequence[Any]] = {(): rows}
 
         def values(path: tuple[str, ...]) -> Sequence[Any]:

@@ -12,9 +12,9 @@ from urllib.parse import unquote
 import msgspec
 
 from stopwise.errors import InvalidLogError
-from stopwise.logs.columns import Field, Row
 from stopwise.logs.formats.arrow import ArrowReader, arrow
 from stopwise.logs.formats.json_lines import JsonLinesWriter
+from stopwise.logs.formats.line_writer import Field, Row
 from stopwise.reporting.files import put_in_place
 
 BUFFER = 1 << 20  # bytes of each column that are read ahead

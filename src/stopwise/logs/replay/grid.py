@@ -1,31 +1,18 @@
-"""Tenants merged, costs multiplied by weights, and what to recommend of all weights."""
+"""The replays of all tenants as one, and those of all weights with a recommendation."""
 
 import math
-import warnings
 from collections.abc import Mapping
 
 import msgspec
 
-from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH
-from stopwise.errors import CostUnitWarning
 from stopwise.logs.log import Log
 from stopwise.logs.recommendation import Kind, Option, recommend
 from stopwise.logs.replay.results import CandidateResult, Replay
 from stopwise.logs.replay.tally import Tally
 from stopwise.reporting.wording import number, percent_interval, plural
 
-WEIGHTS = tuple(round(2.0 ** (k / 2), 3) for k in range(-6, 7))  # 1/8 to 8: tried for a limit
 SHOWN = 3  # tenants where a policy pays most, and least, that are named
-
-
-def weighted(cascade: Cascade, weight: float) -> Cascade:
-    """Return a cascade with its costs multiplied."""
-    if weight == 1:
-        return cascade
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CostUnitWarning)  # that of the costs as given is enough
-        return Cascade(cascade.costs, cascade.names, cascade.tradeoff * weight)
 
 
 def merged(log: Log, by: str, tallies: Mapping[str, Tally]) -> Replay:

@@ -18,10 +18,10 @@ from stopwise.checks import ENOUGH
 from stopwise.errors import InvalidLogError
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
-from stopwise.logs.replay.candidates import Candidate
 from stopwise.logs.replay.results import CandidateResult, Criterion, Replay
 from stopwise.logs.units import error_cost, totals
 from stopwise.logs.vocabulary import Vocabulary
+from stopwise.policies.base import Policy
 from stopwise.policies.contextual import Contextual
 from stopwise.reporting.intervals import Estimate, around, wilson
 
@@ -108,12 +108,10 @@ def _counts(cells: NDArray[Any], shape: tuple[int, ...]) -> Ints:
 class Tally:
     """What the decisions of some policies lead to, and what fixed depths do."""
 
-    def __init__(
-        self, log: Log, cascade: Cascade, names: Sequence[str], seed: int, said: Vocabulary
-    ) -> None:
+    def __init__(self, log: Log, cascade: Cascade, names: Sequence[str], seed: int) -> None:
         k = cascade.n_arms
         self._log, self._cascade, self._names, self._seed = log.path.name, cascade, names, seed
-        self._said, self._columns = said, log.encoding.described()
+        self._vocabulary, self._columns = Vocabulary(cascade.names), log.encoding.described()
         self._says_stop = log.layout.stop is not None
         # the policies, then the fixed depths
         self._lines = [ReplayTotals(k, compare=True) for _ in names]
@@ -130,6 +128,7 @@ class Tally:
 
     def add(self, chunk: Chunk, stops: Sequence[Ints]) -> None:
         """Count these rounds, which each policy decided so."""
+        self._vocabulary.add(chunk)
         rounds, codes, k = chunk.rounds, chunk.codes, self._cascade.n_arms
         differs = (codes != codes[:, -1:]).view(np.uint8)
         differs[codes[:, -1] < 0] = UNKNOWN
@@ -148,21 +147,21 @@ class Tally:
         self._counts["failed"] += int(rounds.failed.sum())
         self._counts["truncated"] += int(((rounds.answered < k) & ~rounds.failed).sum())
 
-    def ask(self, played: Sequence[Candidate]) -> None:
+    def add_labels(self, policies: Sequence[Policy]) -> None:
         """Count the labels that the policies asked for and got, when all rounds are played."""
-        for one in played:
-            if isinstance(policy := one.policy, Contextual) and policy.asked:
-                self._asked[one.name], self._answered[one.name] = policy.asked, policy.labelled
+        for name, policy in zip(self._names, policies, strict=True):
+            if isinstance(policy, Contextual) and policy.asked:
+                self._asked[name], self._answered[name] = policy.asked, policy.labelled
 
     def empty(self, log: Log) -> "Tally":
         """Return one for the same policies, of no rounds."""
-        return Tally(log, self._cascade, self._names, self._seed, Vocabulary(log.arms))
+        return Tally(log, self._cascade, self._names, self._seed)
 
     def __add__(self, other: "Tally") -> "Tally":
         """Add the counts of other rounds to these; not their decisions."""
         for one, more in zip(self._lines, other._lines, strict=True):
             one.add_counts(more)
-        self._said.add(other._said)
+        self._vocabulary.merge(other._vocabulary)
         self._counts.update(other._counts)
         self._asked.update(other._asked)
         self._answered.update(other._answered)
@@ -176,7 +175,7 @@ class Tally:
                 f"{self._log}: the first arm, {arms[0]!r}, failed in every round, so there "
                 "is no answer to evaluate"
             )
-        doubts = filter(None, (*self._said.doubts(self._cascade), self._said.unlike()))
+        doubts = filter(None, (*self._vocabulary.doubts(self._cascade), self._vocabulary.unlike()))
         if by is None:
             enough = self._shallowest.labelled >= ENOUGH
             by = "total loss" if enough else "cost + disagreement"
@@ -213,7 +212,7 @@ class Tally:
             best_fixed=best,
             notes=tuple(f"Warning: {doubt}." for doubt in doubts),
             columns=self._columns,
-            answers=self._said.table(),
+            answers=self._vocabulary.table(),
             decisions=dict(zip(self._names, decided, strict=True)),
         )
 

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from stopwise.arrays import Floats
-from stopwise.logs.formats.registry import format_of
+from stopwise.logs.log import format_of
 from stopwise.logs.writer import LogWriter
 from stopwise.progress import Progress
 from stopwise.records import Failure, Round

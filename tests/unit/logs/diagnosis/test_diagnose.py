@@ -6,11 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import stopwise as sw
-from stopwise.logs.columns import Columns
 from stopwise.logs.diagnosis.diagnose import diagnose
 from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.sections import sections
-from stopwise.logs.log import Log
+from stopwise.logs.log import Columns, Log
 from tests.helpers.cascades import good_cascade, shared_mistakes, simulated, write_log
 from tests.unit.logs.test_log import save
 

@@ -13,10 +13,8 @@ from stopwise.errors import (
     InvalidParameterError,
     UnknownPolicyError,
 )
-from stopwise.logs.columns import Columns
-from stopwise.logs.log import Log
-from stopwise.logs.replay.candidates import candidates, features_of, summarise
-from stopwise.logs.replay.replay import replay
+from stopwise.logs.log import Columns, Log
+from stopwise.logs.replay.replay import candidates, features_of, replay, summarise
 from stopwise.reporting.intervals import wilson
 from tests.unit.logs.replay.live import CASCADE, NAMES, arms, full, play, write
 

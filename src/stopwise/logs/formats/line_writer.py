@@ -1,64 +1,23 @@
-"""What CSV and JSON lines share: rows that are lines, read in batches and written at once."""
+"""Writers of CSV and JSON lines: each row is a line, written at once."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 from stopwise.errors import InvalidLogError
-from stopwise.logs.cells import Cells, RowBatch, Use
-from stopwise.logs.columns import Field, Layout, Row
-from stopwise.logs.problems import Problems
 
-# A row with the line on which it ends; a text says what is wrong with the row.
-Record: TypeAlias = "tuple[int, Any | str]"
-
-BOM = b"\xef\xbb\xbf"
+Row: TypeAlias = list[Any]  # to be written: one value for each field; None where there is none
 
 
-def decode_lines(lines: Iterable[bytes], file: str) -> Iterator[str]:
-    r"""Decode lines from UTF-8."""
-    for number, line in enumerate(lines, 1):
-        try:
-            yield (line.removeprefix(BOM) if number == 1 else line).decode()
-        except UnicodeDecodeError as error:
-            raise InvalidLogError(
-                f"{file}, line {number}: not UTF-8 (byte {error.start + 1} is "
-                f"0x{line[error.start]:02x}); save the file as UTF-8"
-            ) from None
+class Field(msgspec.Struct, frozen=True):
+    """A column to write: its name in a table, where it is in a JSON object, and what it holds."""
 
-
-class LineReader(ABC):
-    """A file of lines, read a few rows at a time."""
-
-    names: tuple[str, ...]  # of its columns
-    rows: int | None = None  # how many, where the file says
-    once = False  # whether it can be read only once
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def batches(self, layout: Layout, size: int) -> Iterator[RowBatch]:
-        """Yield all rows, up to ``size`` at a time."""
-        records, first = self._records(layout), 0
-        while batch := list(islice(records, size)):
-            lines = [line for line, _ in batch]
-            problems = Problems(self._path.name, first, lines)
-            for k, (_, row) in enumerate(batch):
-                if isinstance(row, str):
-                    problems.at(k, None, row)
-            problems.raise_any()
-            read = self._columns([row for _, row in batch], layout)
-            yield RowBatch(first, len(batch), read, lines)
-            first += len(batch)
-
-    @abstractmethod
-    def _records(self, layout: Layout) -> Iterator[Record]: ...
-
-    @abstractmethod
-    def _columns(self, rows: Sequence[Any], layout: Layout) -> Callable[[str, Use], Cells]:
-        """Return a function that reads a column of these rows."""
+    name: str
+    path: tuple[str, ...]
+    holds: Literal["text", "time", "number", "answer"]
 
 
 class LineWriter(ABC):
