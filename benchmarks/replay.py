@@ -111,16 +111,16 @@ def _child(path: Path) -> None:
 
     import stopwise as sw
     from stopwise.logs import log as logs
-    from stopwise.logs.replay import candidates, replay, tally
+    from stopwise.logs.replay import replay, tally
 
     _warm_up(path, sw, logs, replay)
     before = _peak()
     clock = _Clock()
     clock.wrap_steps(logs.Log, "chunks", "reading and checking")
-    clock.wrap(candidates.Candidate, "run", "deciding and learning")
+    clock.wrap(replay.Candidate, "run", "deciding and learning")
     clock.wrap(tally.Tally, "add", "counting")
     held: list[Any] = []
-    kind: Any = candidates.Candidate
+    kind: Any = replay.Candidate
     prepared = kind.prepared
     kind.prepared = lambda *words: held.append(prepared(*words)) or held[-1]
     log = logs.Log(path)

@@ -1,0 +1,85 @@
+"""docs/architecture.md names the files that a round and a replay pass through."""
+
+import re
+import sys
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+import stopwise as sw
+from stopwise.cli.main import main
+from tests.helpers.walk import FILE, PAGE, SOURCE, Walk, rows_on_page
+
+CASCADE = sw.Cascade([0.01, 0.2], names=["quick", "slow"])
+CASES = [[(37 * t % 100) / 100, (61 * t % 100) / 100] for t in range(40)]
+LIBRARY = rows_on_page("## A round in the library", "The other policies differ")
+RUNNER = rows_on_page("adds the stages", "`CascadeClassifier`")
+REPLAY = rows_on_page("## A replay", "`--by` and")
+
+
+def quick(x: Sequence[float]) -> bool:
+    return x[0] > 0.5
+
+
+def slow(x: Sequence[float]) -> bool:
+    return x[0] + x[1] > 0.9
+
+
+def decide_and_observe() -> None:
+    policy = sw.USSLaplace(CASCADE, context_dim=2)
+    for x in CASES:
+        decision = policy.decide(x)
+        policy.observe(x, [quick(x), slow(x)][: decision.stop + 1])
+
+
+def run_cases() -> None:
+    runner = sw.Runner(sw.USSLaplace(CASCADE, context_dim=2), [quick, slow])
+    for x in CASES:
+        runner.run(x)
+
+
+def python_files(rows: list[list[str]]) -> set[str]:
+    return {name for name in chain(*rows) if name.endswith(".py")}
+
+
+def test_a_round_in_the_library_passes_the_files_on_the_page() -> None:
+    decide_and_observe()
+    walk = Walk()
+    with walk.recording():
+        decide_and_observe()
+    assert set(walk.files) == python_files(LIBRARY)
+
+
+def test_a_runner_adds_the_files_on_the_page() -> None:
+    run_cases()
+    walk = Walk()
+    with walk.recording():
+        run_cases()
+    assert set(walk.files) - python_files(LIBRARY) == python_files(RUNNER)
+
+
+def test_a_replay_passes_the_files_on_the_page_in_this_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log.csv"
+    rows = [f"{x[0]},{x[1]},{quick(x)},{slow(x)},{slow(x)}\n" for x in CASES * 2]
+    log.write_text("context.a,context.b,output.quick,output.slow,label\n" + "".join(rows))
+    command = ["stopwise", "replay", str(log), "--costs", "0.01,0.2", "--out", str(tmp_path / "to")]
+    monkeypatch.setattr(sys, "argv", command)
+    walk = Walk()
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    with pytest.raises(SystemExit, match="0"), walk.recording():
+        main()
+    passed = [name for name in walk.files if not name.startswith(("policies/", "features/"))]
+    assert set(passed) == python_files(REPLAY)
+    row_of = {name: k for k, row in enumerate(REPLAY) for name in row}
+    assert [row_of[name] for name in passed] == sorted(row_of[name] for name in passed)
+
+
+def test_every_file_on_the_page_exists() -> None:
+    for name in re.findall(FILE, PAGE):
+        found = [SOURCE / "service" / name, SOURCE / name, SOURCE.parents[1] / name]
+        assert any(path.exists() for path in found), name
