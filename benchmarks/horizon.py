@@ -52,7 +52,7 @@ def _fits(curves: Any, spec: ExperimentSpec, horizons: tuple[int, ...]) -> list[
         until = spec.checkpoint_rounds <= horizon
         found = fit_growth(spec.checkpoint_rounds[until].astype(np.float64), curves[:, until])
         assert found is not None  # there are enough runs
-        shares = (found.share, found.low, found.high)
+        shares = (found.share.value, found.share.low, found.share.high)
         rows.append(
             (
                 f"{horizon:,}",

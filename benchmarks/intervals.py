@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import stopwise as sw
 from benchmarks.report import table
 from benchmarks.timing import progress
+from stopwise.intervals import Z90, Interval, wilson
 from stopwise.logs.diagnosis.diagnose import diagnose
 from stopwise.logs.diagnosis.models import Disagreement
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
@@ -26,7 +27,6 @@ from stopwise.proxy.config import Cascade, Stage
 from stopwise.proxy.cross_fitting import cross_fit, trained
 from stopwise.proxy.report import intervals
 from stopwise.records import RecordedRounds
-from stopwise.reporting.intervals import Z90, Estimate, wilson
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -73,7 +73,7 @@ class Day(NamedTuple):
 class Covered(NamedTuple):
     """An interval and the truth."""
 
-    estimate: Estimate
+    estimate: Interval
     truth: float
 
     @property

@@ -113,9 +113,9 @@ def print_table(results: Results) -> None:
     for label, traces in results.items():
         last = finals(traces)
         at_end, more = mean_interval(list(last.values())), paired_difference(last, best)
-        beside = f"{more.mean:.1f} ({more.low:.1f} to {more.high:.1f})" if last != best else ""
+        beside = f"{more.value:.1f} ({more.low:.1f} to {more.high:.1f})" if last != best else ""
         between = f"{at_end.low:.1f} to {at_end.high:.1f}"
-        print(f"{label:<22}{at_end.mean:>8.1f}{between:>20}{beside:>26}")
+        print(f"{label:<22}{at_end.value:>8.1f}{between:>20}{beside:>26}")
 
 
 def draw(results: Results, path: Path) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.arena.contest import Run
 from benchmarks.arena.data import ArenaError
-from stopwise.research.experiments.summary import mean_interval
+from stopwise.intervals import mean_interval
 
 Floats = NDArray[np.float64]
 
@@ -98,4 +98,4 @@ def over_orders(values: Floats) -> Mean:
     """Return the mean of one value for each order, with Student's interval."""
     interval = mean_interval(values)
     half = (interval.high - interval.low) / 2
-    return Mean(interval.mean, half if half > 1e-9 and math.isfinite(half) else 0.0)
+    return Mean(interval.value, half if half > 1e-9 and math.isfinite(half) else 0.0)

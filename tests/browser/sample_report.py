@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from math import inf, nan
 from typing import Any
 
+from stopwise.intervals import Interval
 from stopwise.reporting.parts import Picture, Table
-from stopwise.research.experiments.summary import Interval
 from stopwise.research.paper.choices import Choice
 from stopwise.research.paper.report import Report
 from stopwise.research.paper.reproduce import provenance

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from stopwise.intervals import Interval
     from stopwise.logs.replay.results import CandidateResult, Replay
-    from stopwise.reporting.intervals import Estimate
 
 FIELDS = {  # of a line, by heading
     "cost": "cost",
@@ -205,17 +205,18 @@ def _is_recommended(one: "CandidateResult", fixed: bool, found: "Replay") -> boo
 def _cell(one: "CandidateResult", column: str, found: "Replay") -> "Text":
     from rich.text import Text
 
-    from stopwise.reporting.wording import estimate
+    from stopwise.intervals import around
+    from stopwise.reporting.wording import number_interval
 
     if column == "rounds":
         return Text(f"{one.rounds:,}\nof {found.rounds:,}")
-    known: Estimate | None = getattr(one, FIELDS[column])
+    known: Interval | None = getattr(one, FIELDS[column])
     if known is None:
         return Text("–")
     scale, unit = (100, "%") if column in SHARES else (1, "")
-    value, low, high = (scale * end for end in known)
-    off = max(value - low, high - value)
-    words, _, reach = estimate(value, value - off, value + off).partition(" ± ")
+    shown = scale * known
+    off = max(shown.value - shown.low, shown.high - shown.value)
+    words, _, reach = number_interval(around(shown.value, off, z=1)).partition(" ± ")
     cell = Text(words + unit)
     if off:
         cell.append(f"\n±{reach}", "dim")

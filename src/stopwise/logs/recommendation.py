@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from stopwise.reporting.intervals import NORMAL, Z95, Estimate
+from stopwise.intervals import NORMAL, Z95, Interval
 from stopwise.reporting.wording import number, percent, plural
 
 Kind = Literal["fixed depth", "policy"]
@@ -41,9 +41,9 @@ class Option(msgspec.Struct, frozen=True):
     kind: Kind
     name: str
     cost: float
-    error: Estimate | None
-    loss: Estimate
-    over_fixed: tuple[Estimate, ...] = ()
+    error: Interval | None
+    loss: Interval
+    over_fixed: tuple[Interval, ...] = ()
     weight: float = 1.0
 
     @property
@@ -73,7 +73,7 @@ class Recommendation(msgspec.Struct, frozen=True):
         Whether the limits are kept; None where none was given.
     instead_of : str or None
         The best option of the other kind, in words.
-    advantage : Estimate or None
+    advantage : Interval or None
         By how much the loss of the policy is below that of the fixed depth; the interval is at 95 %
         for all policies together.
     sentence : str
@@ -84,13 +84,13 @@ class Recommendation(msgspec.Struct, frozen=True):
     name: str
     weight: float
     cost: float
-    error: Estimate | None
-    loss: Estimate
+    error: Interval | None
+    loss: Interval
     cause: Cause
     within_budget: bool | None
     reaches_target: bool | None
     instead_of: str | None
-    advantage: Estimate | None
+    advantage: Interval | None
     sentence: str
 
 
@@ -183,14 +183,13 @@ def _best_policy(rules: Sequence[Option], labelled: bool) -> Option | None:
     return min(safe, key=order, default=best)
 
 
-def _joint(more: Estimate, policies: int) -> Estimate:
+def _joint(more: Interval, policies: int) -> Interval:
     """Return an advantage, with an interval that holds for all policies together (Bonferroni)."""
     wider = NORMAL.inv_cdf(1 - 0.025 / policies) / Z95
-    above, below = wider * (more.high - more.value), wider * (more.value - more.low)
-    return Estimate(-more.value, -more.value - above, -more.value + below)
+    return (-more).stretched(wider)
 
 
-def _more_labels(advantage: Estimate | None, depth: Option, labelled: int) -> int:
+def _more_labels(advantage: Interval | None, depth: Option, labelled: int) -> int:
     """Return how many more cases would make the interval of an advantage exclude 0.
 
     Its width falls as 1/√n. Zero for an advantage that does not matter, and for none.
@@ -231,7 +230,7 @@ def _reason(
     cause: Cause,
     chosen: Option,
     other: Option | None,
-    advantage: Estimate | None,
+    advantage: Interval | None,
     loss: str,
     labelled: int,
     limits: Limits,
@@ -242,7 +241,7 @@ def _reason(
         others = "policy here" if cause == "only fixed depths" else "fixed depth"
         return f"no {others} {limits.singular}" if limits.singular else mine
     among = f" of those that {limits.plural}" if limits.plural else ""
-    value, low, high = advantage
+    value, low, high = advantage.value, advantage.low, advantage.high
     if cause == "better":
         by = f"{number(value)} ({number(low)} to {number(high)})"
         return f"{mine}, {by} lower than that of {other.words}, the best fixed depth{among}"

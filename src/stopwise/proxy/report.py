@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from stopwise.arrays import Bools, Floats
 from stopwise.errors import InvalidParameterError
+from stopwise.intervals import Z90, Interval, around, widened
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
 from stopwise.policies.contextual import Contextual
@@ -23,7 +24,6 @@ from stopwise.progress import no_progress
 from stopwise.proxy.config import Cascade, Config
 from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit
 from stopwise.records import RecordedRounds
-from stopwise.reporting.intervals import Z90, Estimate, around, widened
 from stopwise.service.domain.messages import CascadeSpec
 from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.persistence.stores.opening import open_existing_store
@@ -44,8 +44,8 @@ class Report(msgspec.Struct, frozen=True):
     cascade: str
     rounds: int
     now: float  # what a request costs: the stage that answers
-    saving: Estimate | None = None  # for each request, in the money of the prices
-    changed: Estimate | None = None  # share of the answers
+    saving: Interval | None = None  # for each request, in the money of the prices
+    changed: Interval | None = None  # share of the answers
     stops: dict[str, float] = {}  # share of the requests that would end at each stage
     changes: Sequence[tuple[Any, Any, int]] = ()  # now, then, how often; the most frequent
     failed: int = 0  # rounds in which a stage failed, which do not count
@@ -56,13 +56,13 @@ class Report(msgspec.Struct, frozen=True):
         if self.saving is None or self.changed is None:
             words = f"{self.rounds} rounds in shadow; an estimate needs {MIN_ROUNDS}."
             return [f"{self.cascade}: {words}", *([failed] if self.failed else [])]
-        share = [one / self.now if self.now else 0.0 for one in self.saving]
+        share = self.saving / self.now if self.now else Interval(0.0, 0.0, 0.0)
         depths = ", ".join(f"{name} {part:.0%}" for name, part in self.stops.items())
         return [
             f"{self.cascade}: {self.rounds} rounds in shadow.",
             *([failed] if self.failed else []),
             f"  Switching on would save {self.saving.value:.4g} of {self.now:.4g} a request:",
-            f"  {share[0]:.0%} (90 % interval: {share[1]:.0%} to {share[2]:.0%}).",
+            f"  {share.value:.0%} (90 % interval: {share.low:.0%} to {share.high:.0%}).",
             f"  It would change {self.changed.value:.1%} of the answers",
             f"  (90 % interval: {self.changed.low:.1%} to {self.changed.high:.1%}).",
             f"  Requests would end at: {depths}.",
@@ -70,7 +70,7 @@ class Report(msgspec.Struct, frozen=True):
         ]
 
 
-def changed_share(changed: Floats, of_policies: float) -> Estimate:
+def changed_share(changed: Floats, of_policies: float) -> Interval:
     """Return the share of changed answers, with Wilson's interval, widened for the policies.
 
     ``changed`` (n,) is between 0 and 1 for each round, ``of_policies`` the variance s² of the share
@@ -81,7 +81,7 @@ def changed_share(changed: Floats, of_policies: float) -> Estimate:
     return widened(float(changed.mean()), len(changed), reach, Z90)
 
 
-def mean_saving(each: Floats, of_policies: float, least: float, most: float) -> Estimate:
+def mean_saving(each: Floats, of_policies: float, least: float, most: float) -> Interval:
     """Return what a request saves on average, between ``least`` and ``most``.
 
     ``each`` (n,) is what each round saves, ``of_policies`` the variance s² of their mean between
@@ -92,11 +92,10 @@ def mean_saving(each: Floats, of_policies: float, least: float, most: float) -> 
     of_rounds = float(np.append(each, [least, most]).var(ddof=1)) / len(each)
     error = math.sqrt(of_rounds + SAVING_REFIT * (1 + 1 / FOLDS) * of_policies)
     mean = float(np.clip(each.mean(), least, most))  # rounding may put it outside
-    value, low, high = around(mean, error, Z90)
-    return Estimate(value, max(low, least), min(high, most))
+    return around(mean, error, Z90).clipped(least, most)
 
 
-def intervals(own: Floats, answer: int, differs: Bools, fit: CrossFit) -> tuple[Estimate, Estimate]:
+def intervals(own: Floats, answer: int, differs: Bools, fit: CrossFit) -> tuple[Interval, Interval]:
     """Return what a request saves, and the share of changed answers, both with 90 % intervals.
 
     ``own`` are the costs of the stages; ``differs`` (n, K) is whether each stage's answer differs
@@ -117,7 +116,7 @@ def _spread(by_policy: Floats) -> float:
 
 
 def estimate(cascade: Cascade, spec: CascadeSpec, policy: Contextual, log: Log) -> Report:
-    """Estimate what switching on would mean from a log of rounds.
+    """Interval what switching on would mean from a log of rounds.
 
     In shadow one stage is paid for each request; switched on, all stages up to where the rule
     stops. Rounds in which a stage failed are learned from, as the policy did, but do not count.

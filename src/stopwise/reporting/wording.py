@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:  # it loads numpy, which the command line can do without
-    from stopwise.research.experiments.summary import Interval
+    from stopwise.intervals import Interval
 
 Value: TypeAlias = "str | float | int | Interval"
 
@@ -52,18 +52,19 @@ def percent(share: float) -> str:
     return _fixed(math.copysign(value, share), decimals) + PERCENT
 
 
-def percent_interval(share: float, low: float, high: float) -> str:
+def percent_interval(share: "Interval") -> str:
     """Write a share with its interval, with the decimals that the interval leaves certain."""
-    if low == high:
-        return percent(share)
-    reach = 50 * (high - low)  # in percentage points
+    if share.low == share.high:
+        return percent(share.value)
+    reach = 50 * (share.high - share.low)  # in percentage points
     decimals = 0 if reach >= 2 else 1 if reach >= 0.1 else 2
-    value, first, last = (_fixed(100 * end, decimals) for end in (share, low, high))
-    return f"{value}{PERCENT} ({first} to {last})"
+    value, low, high = (_fixed(100 * end, decimals) for end in (share.value, share.low, share.high))
+    return f"{value}{PERCENT} ({low} to {high})"
 
 
-def estimate(mean: float, low: float, high: float) -> str:
-    """Write a mean with its interval, with the digits that the interval leaves certain."""
+def number_interval(interval: "Interval") -> str:
+    """Write a number with its interval, with the digits that the interval leaves certain."""
+    mean, low, high = interval.value, interval.low, interval.high
     reach = (high - low) / 2
     if not (math.isfinite(mean) and math.isfinite(reach)):
         return number(mean, 4)
@@ -82,14 +83,14 @@ def format_value(value: Value) -> str:
     match value:
         case str():
             return value
-        case tuple():
-            return estimate(*value[:3])
         case bool():
             return "yes" if value else "no"
         case int():
             return count(value)
-        case _:
+        case float():
             return number(value, 4)
+        case _:
+            return number_interval(value)
 
 
 def duration(seconds: float, parts: int = 2) -> str:

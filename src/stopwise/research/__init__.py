@@ -33,7 +33,7 @@ _MODULES = {
     "load_table": "stopwise.research.data",
     "LogisticArms": "stopwise.research.environments.binary_arms",
     "make_environment": "stopwise.research.environments.registry",
-    "mean_interval": "stopwise.research.experiments.summary",
+    "mean_interval": "stopwise.intervals",
     "measure": "stopwise.research.experiments.simulate",
     "optimal_arms": "stopwise.research.theory.regret",
     "Oracle": "stopwise.research.comparators.oracle",
@@ -58,6 +58,7 @@ _MODULES = {
 }
 
 if TYPE_CHECKING:
+    from stopwise.intervals import mean_interval as mean_interval
     from stopwise.research.comparators.base import Comparator as Comparator
     from stopwise.research.comparators.base import Truth as Truth
     from stopwise.research.comparators.clairvoyant import Clairvoyant as Clairvoyant
@@ -91,7 +92,6 @@ if TYPE_CHECKING:
     from stopwise.research.experiments.store import RunStore as RunStore
     from stopwise.research.experiments.summary import curves as curves
     from stopwise.research.experiments.summary import finals as finals
-    from stopwise.research.experiments.summary import mean_interval as mean_interval
     from stopwise.research.experiments.summary import paired_difference as paired_difference
     from stopwise.research.theory.bounds import forced_rounds_bound as forced_rounds_bound
     from stopwise.research.theory.bounds import largest_regret as largest_regret

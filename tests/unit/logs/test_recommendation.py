@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stopwise.intervals import NORMAL, Z95, Interval, normal_mean
 from stopwise.logs.recommendation import Option, recommend
-from stopwise.reporting.intervals import NORMAL, Z95, Estimate, mean
 
 
-def exactly(value: float) -> Estimate:
-    return Estimate(value, value, value)
+def exactly(value: float) -> Interval:
+    return Interval(value, value, value)
 
 
-def about(value: float, reach: float) -> Estimate:
-    return Estimate(value, value - reach, value + reach)
+def about(value: float, reach: float) -> Interval:
+    return Interval(value, value - reach, value + reach)
 
 
 def depth(name: str, cost: float, error: float) -> Option:
@@ -142,12 +142,12 @@ def test_of_ten_equal_policies_the_lucky_one_is_rarely_called_better() -> None:
     random, n, false = np.random.default_rng(0), 1000, 0
     for _ in range(300):
         fixed = (random.random(n) < 0.08).astype(np.float64)
-        always = Option("fixed depth", "d", 0.02, mean(fixed), mean(fixed + 0.02))
+        always = Option("fixed depth", "d", 0.02, normal_mean(fixed), normal_mean(fixed + 0.02))
         options: list[Option] = []
         for _ in range(10):
             wrong = (random.random(n) < 0.1).astype(np.float64)
-            over = (mean(wrong - fixed - 0.02),)
-            options.append(Option("policy", "p", 0.0, mean(wrong), mean(wrong), over))
+            over = (normal_mean(wrong - fixed - 0.02),)
+            options.append(Option("policy", "p", 0.0, normal_mean(wrong), normal_mean(wrong), over))
         target = max(float(fixed.mean()), 0.0855)
         found = recommend([always], options, loss="loss", target_error=target, labelled=n)
         false += found.cause == "better"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from stopwise.intervals import Interval
 from stopwise.reporting import wording as w
 from stopwise.reporting.pages import inline
-from stopwise.research.experiments.summary import Interval
 
 CASES: dict[Any, list[tuple[tuple[Any, ...], str]]] = {
     w.format_value: [
@@ -35,9 +35,9 @@ CASES: dict[Any, list[tuple[tuple[Any, ...], str]]] = {
         *[((1e-17,), "0 %"), ((nan,), "–")],
     ],
     w.percent_interval: [
-        ((0.061, 0.058, 0.064), "6.1 % (5.8 to 6.4)"),
-        ((0.5, 0.4, 0.6), "50 % (40 to 60)"),
-        ((0.5, 0.5, 0.5), "50 %"),
+        ((Interval(0.061, 0.058, 0.064),), "6.1 % (5.8 to 6.4)"),
+        ((Interval(0.5, 0.4, 0.6),), "50 % (40 to 60)"),
+        ((Interval(0.5, 0.5, 0.5),), "50 %"),
     ],
     w.duration: [
         *[((7.44,), "7.4 s"), ((61,), "1 min 1 s"), ((7322,), "2 h 2 min")],

@@ -4,6 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
+from stopwise.intervals import Interval
 from stopwise.logs.diagnosis.findings import (
     ArmSummary,
     Audit,
@@ -12,7 +13,6 @@ from stopwise.logs.diagnosis.findings import (
     PairSummary,
     Saving,
 )
-from stopwise.reporting.intervals import Estimate
 
 Found = TypeVar("Found", ArmSummary, Audit, FrontierPoint, LabelPlan, PairSummary, Saving)
 
@@ -36,12 +36,10 @@ def in_unit(found: Found, one_error: float) -> Found:
 
 
 def _scaled(
-    amount: float | Estimate | tuple[Estimate, ...] | None, factor: float
-) -> float | Estimate | tuple[Estimate, ...] | None:
+    amount: float | Interval | tuple[Interval, ...] | None, factor: float
+) -> float | Interval | tuple[Interval, ...] | None:
     if amount is None:
         return None
     if isinstance(amount, tuple):
-        return tuple(Estimate(*(factor * end for end in one)) for one in amount)
-    if isinstance(amount, Estimate):
-        return Estimate(*(factor * end for end in amount))
+        return tuple(factor * one for one in amount)
     return factor * amount

@@ -10,10 +10,10 @@ import numpy as np
 from stopwise.arrays import Bools, Bytes, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH
+from stopwise.intervals import Z95, Interval, around, normal_mean, wilson
 from stopwise.logs.diagnosis.findings import Audit, LabelPlan
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 from stopwise.logs.diagnosis.sampling import UNKNOWN, Sample
-from stopwise.reporting.intervals import Z95, Estimate, around, mean, wilson
 
 # Nearer to the gain that is needed than this, either choice costs almost the same (heuristic).
 LEAST = 0.02
@@ -32,17 +32,17 @@ def read_audit(cascade: Cascade, predicted: Floats, wrong: Bytes, added: int = 0
     return Audit(
         rows=n - added,
         rule_error=wilson(int(missed.sum()), n),
-        rule_loss=mean(rule),
+        rule_loss=normal_mean(rule),
         rule_depth=float(stops.mean()),
         best_fixed=best,
-        best_fixed_loss=mean(fixed[:, best]),
-        lost=mean(rule - fixed[:, best]),
-        over_fixed=tuple(mean(rule - fixed[:, i]) for i in range(cascade.n_arms)),
+        best_fixed_loss=normal_mean(fixed[:, best]),
+        lost=normal_mean(rule - fixed[:, best]),
+        over_fixed=tuple(normal_mean(rule - fixed[:, i]) for i in range(cascade.n_arms)),
         differing=added > 0,
     )
 
 
-def gain_where_they_disagree(labelled: Sample, pair: int, i: int, j: int) -> Estimate | None:
+def gain_where_they_disagree(labelled: Sample, pair: int, i: int, j: int) -> Interval | None:
     """Return E[1{j right} − 1{i right} | i and j disagree]; None of fewer than 30 such rows.
 
     The spread is that with one more row of each sign, lest rows that all agree seem certain.

@@ -7,9 +7,9 @@ import numpy as np
 
 from stopwise.arrays import Bytes, Floats
 from stopwise.cascade import Cascade
+from stopwise.intervals import normal_mean
 from stopwise.logs.diagnosis.models import Disagreement
 from stopwise.logs.diagnosis.sampling import Sample
-from stopwise.reporting.intervals import mean
 
 MOST_DEGREE = 4  # beyond, there are more features than any log could determine
 MOST_ROWS, MOST_FEATURES = 20_000, 500  # of the models that are compared, so that they take seconds
@@ -41,7 +41,7 @@ def better_degree(
         )
         for one in (degree, higher)
     ]
-    return higher if mean(likely[1] - likely[0]).low > 0 else None
+    return higher if normal_mean(likely[1] - likely[0]).low > 0 else None
 
 
 def _log_likelihood(predicted: Floats, differ: Bytes) -> Floats:

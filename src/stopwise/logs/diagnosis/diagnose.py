@@ -10,6 +10,7 @@ from stopwise.arrays import Ints
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.executors import make_executor
+from stopwise.intervals import wilson
 from stopwise.logs.diagnosis import plug_in
 from stopwise.logs.diagnosis.amounts import in_unit
 from stopwise.logs.diagnosis.audit import gain_where_they_disagree, plan_labels, read_audit
@@ -31,7 +32,6 @@ from stopwise.logs.parts import spread
 from stopwise.logs.units import error_cost, unit_in_words
 from stopwise.logs.vocabulary import Vocabulary
 from stopwise.progress import Progress, no_progress
-from stopwise.reporting.intervals import wilson
 
 LEAST_ROWS = 50
 DRAWS = 200

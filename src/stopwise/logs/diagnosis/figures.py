@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
+from stopwise.intervals import Interval
 from stopwise.logs.diagnosis.findings import Diagnosis, PairSummary
 from stopwise.reporting.drawing import SERIES, Axes, Figure, legend_below, panels
-from stopwise.reporting.intervals import Estimate
 from stopwise.reporting.wording import short
 
 WIDTH = 4.2  # inches: letters stay legible where a phone is as wide as the figure
@@ -41,8 +41,8 @@ def draw_frontier(diagnosis: Diagnosis) -> Figure:
 def _draw_curve(axes: Axes, diagnosis: Diagnosis, what: str) -> None:
     points = sorted(diagnosis.frontier, key=lambda p: p.cost)
     costs, totals = [p.cost for p in points], [arm.total for arm in diagnosis.arms]
-    heights: list[Estimate] = [getattr(p, what) for p in points]
-    fixed: list[Estimate] = [getattr(arm, what) for arm in diagnosis.arms]
+    heights: list[Interval] = [getattr(p, what) for p in points]
+    fixed: list[Interval] = [getattr(arm, what) for arm in diagnosis.arms]
     low, high = [h.low for h in heights], [h.high for h in heights]
     axes.fill_between(costs, low, high, color=BLUE, alpha=0.15, linewidth=0)
     axes.plot(costs, [h.value for h in heights], ".-", color=BLUE, label=POLICY)
@@ -90,7 +90,7 @@ def _label(name: str, longest: int = 18) -> str:
     return short(name, longest).replace("\\", "/").replace("$", r"\$") or "?"
 
 
-def _reach(values: Sequence[Estimate]) -> list[list[float]]:
+def _reach(values: Sequence[Interval]) -> list[list[float]]:
     """Return intervals as matplotlib takes error bars."""
     # a bounded interval may end before its estimate by rounding; a bar cannot be negative
     return [

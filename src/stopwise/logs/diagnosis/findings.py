@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
+from stopwise.intervals import Interval
 from stopwise.logs.recommendation import Recommendation
 from stopwise.logs.vocabulary import AnswerTable
 from stopwise.records import Change
-from stopwise.reporting.intervals import Estimate
 
 Answer = Literal[
     "learnable", "probably", "labels needed", "nothing to learn", "not from disagreement alone"
@@ -31,10 +31,10 @@ class ArmSummary(msgspec.Struct, frozen=True):
     cost: float
     total: float
     answered: int
-    stops: Estimate
-    disagreement: Estimate
-    error: Estimate | None
-    loss: Estimate | None
+    stops: Interval
+    disagreement: Interval
+    error: Interval | None
+    loss: Interval | None
 
 
 class ReliabilityBin(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class ReliabilityBin(msgspec.Struct, frozen=True):
 
     rows: int
     predicted: float
-    observed: Estimate
+    observed: Interval
 
 
 class Reliability(msgspec.Struct, frozen=True):
@@ -64,9 +64,9 @@ class PairSummary(msgspec.Struct, frozen=True):
     second: int
     gap: float
     rows: int
-    rate: Estimate
+    rate: Interval
     reliability: Reliability
-    gain: Estimate | None
+    gain: Interval | None
 
 
 class FrontierPoint(msgspec.Struct, frozen=True):
@@ -74,8 +74,8 @@ class FrontierPoint(msgspec.Struct, frozen=True):
 
     weight: float
     cost: float
-    disagreement: Estimate
-    error: Estimate | None
+    disagreement: Interval
+    error: Interval | None
 
 
 class Saving(msgspec.Struct, frozen=True):
@@ -84,9 +84,9 @@ class Saving(msgspec.Struct, frozen=True):
     ``disagreement`` is how often the chosen arm's output differs from the last arm's.
     """
 
-    per_round: Estimate
-    share: Estimate
-    disagreement: Estimate
+    per_round: Interval
+    share: Interval
+    disagreement: Interval
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -100,13 +100,13 @@ class Audit(msgspec.Struct, frozen=True):
     """
 
     rows: int
-    rule_error: Estimate
-    rule_loss: Estimate
+    rule_error: Interval
+    rule_loss: Interval
     rule_depth: float
     best_fixed: int
-    best_fixed_loss: Estimate
-    lost: Estimate
-    over_fixed: tuple[Estimate, ...]
+    best_fixed_loss: Interval
+    lost: Interval
+    over_fixed: tuple[Interval, ...]
     differing: bool
 
 
@@ -126,7 +126,7 @@ class LabelPlan(msgspec.Struct, frozen=True):
     gap: float
     rate: float
     needed: float
-    gain: Estimate | None
+    gain: Interval | None
     width: float
     labels: int
     rows: tuple[int, ...]

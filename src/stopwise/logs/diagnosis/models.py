@@ -12,10 +12,10 @@ import numpy as np
 from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.features import FeaturesLike, PerStage, Polynomial, Scaled, bind
+from stopwise.intervals import chi_square_limit, wilson
 from stopwise.logs.diagnosis.findings import Fit, Reliability, ReliabilityBin
 from stopwise.policies.uss_pd import USSPD
 from stopwise.progress import Progress, no_progress
-from stopwise.reporting.intervals import chi_square_limit, wilson
 
 RIDGE = 1e-3
 # Coordinates are scaled by the range of all but this share at either end, and clipped there: one

@@ -7,10 +7,11 @@ import numpy as np
 
 from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
+from stopwise.intervals import Interval, normal_mean
 from stopwise.logs.diagnosis.findings import ArmSummary, Audit, LabelPlan
+from stopwise.logs.diagnosis.plug_in import differs_from_deepest
 from stopwise.logs.recommendation import Option, Recommendation, recommend
 from stopwise.logs.units import error_cost
-from stopwise.reporting.intervals import Estimate, mean
 from stopwise.reporting.wording import plural
 
 RULE = "Stopwise"
@@ -31,7 +32,7 @@ def recommended(
     one = error_cost(cascade)
     if audit is not None:
         fixed = [
-            Option("fixed depth", arm.name, one * arm.total, arm.error, _times(one, arm.loss))
+            Option("fixed depth", arm.name, one * arm.total, arm.error, one * _loss(arm))
             for arm in arms
         ]
         spent = one * (audit.rule_loss.value - audit.rule_error.value)
@@ -40,14 +41,14 @@ def recommended(
             RULE,
             spent,
             audit.rule_error,
-            _times(one, audit.rule_loss),
-            tuple(_times(one, more) for more in audit.over_fixed),
+            one * audit.rule_loss,
+            tuple(one * more for more in audit.over_fixed),
         )
         return recommend(fixed, [rule], loss="total loss", labelled=audit.rows)
     losses = _cost_and_disagreement(cascade, differ)
     mine = losses[np.arange(len(stops)), stops]
     fixed = [
-        Option("fixed depth", arm.name, one * arm.total, None, _times(one, mean(losses[:, i])))
+        Option("fixed depth", arm.name, one * arm.total, None, one * normal_mean(losses[:, i]))
         for i, arm in enumerate(arms)
     ]
     rule = Option(
@@ -55,8 +56,8 @@ def recommended(
         RULE,
         one * float(cascade.cumulative[stops].mean()),
         None,
-        _times(one, mean(mine)),
-        tuple(_times(one, mean(mine - losses[:, i])) for i in range(cascade.n_arms)),
+        one * normal_mean(mine),
+        tuple(one * normal_mean(mine - losses[:, i]) for i in range(cascade.n_arms)),
     )
     found = recommend(fixed, [rule], loss="cost + disagreement")
     if not plan.labels:
@@ -71,12 +72,9 @@ def recommended(
 
 def _cost_and_disagreement(cascade: Cascade, differ: Bytes) -> Floats:
     """Return C_i + 1{the answer of arm i is not that of the last} of each row and arm."""
-    last = cascade.n_arms - 1
-    columns = [cascade.pairs().index((i, last)) for i in range(last)]
-    differs = np.column_stack([differ[:, columns], np.zeros(len(differ), dtype=np.uint8)])
-    return cascade.cumulative + differs
+    return cascade.cumulative + differs_from_deepest(cascade, differ)
 
 
-def _times(factor: float, amount: Estimate | None) -> Estimate:
-    assert amount is not None  # where there are labels, arms have losses
-    return Estimate(*(factor * end for end in amount))
+def _loss(arm: ArmSummary) -> Interval:
+    assert arm.loss is not None  # where there are labels, arms have losses
+    return arm.loss

@@ -11,9 +11,9 @@ import numpy as np
 
 from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
+from stopwise.intervals import Interval, normal_mean, widened, wilson
 from stopwise.logs.diagnosis.findings import ArmSummary, FrontierPoint, Saving
 from stopwise.logs.diagnosis.models import Redrawn
-from stopwise.reporting.intervals import Estimate, mean, widened, wilson
 
 # The trade-off weights of the frontier: from a tenth of the costs given to ten times.
 WEIGHTS = tuple(float(w) for w in np.logspace(-1, 1, 25))
@@ -51,7 +51,7 @@ def summarise_arms(
                 stops=wilson(int((stops == i).sum()), len(stops)),
                 disagreement=_from_deepest(cascade, np.full(len(differ), i), differ),
                 error=error,
-                loss=None if error is None else Estimate(*(total + e for e in error)),
+                loss=None if error is None else error + total,
             )
         )
     return tuple(found)
@@ -68,26 +68,26 @@ def saving(
     that the data allow: the interval reaches to what that would save.
     """
     last = float(cascade.cumulative[-1])
-    per_round = mean(last - cascade.cumulative[stops])
-    differs = _differs_from_deepest(cascade, differ)
+    mean = normal_mean(last - cascade.cumulative[stops])
+    differs = differs_from_deepest(cascade, differ)
     some, rows = differs[redrawn.rows], np.arange(len(redrawn.rows))
     changed = float(some[rows, stops[redrawn.rows]].mean())
 
     def saved(ends: Ints) -> float:
         return last - float(cascade.cumulative[ends].mean())
 
-    value, low, high = per_round
     saved_moves, changed_moves = list[float](), list[float]()
     for p in redrawn.predictions:
         ends = plug_in_stops(cascade, p)
-        saved_moves.append(abs(saved(ends) - value))
+        saved_moves.append(abs(saved(ends) - mean.value))
         changed_moves.append(abs(float(some[rows, ends].mean()) - changed))
     moved = float(np.quantile(saved_moves, 0.95))
-    reach = float(np.hypot(moved, high - value))
+    reach = float(np.hypot(moved, mean.high - mean.value))
     flat = saved(plug_in_stops(cascade, flattened))
-    low, high = min(value - reach, flat), max(value + reach, flat)
-    per_round = Estimate(value, max(low, 0.0), min(high, last - float(cascade.cumulative[0])))
-    share = Estimate(*(v / last if last else 0.0 for v in per_round))
+    low, high = min(mean.value - reach, flat), max(mean.value + reach, flat)
+    most = last - float(cascade.cumulative[0])
+    per_round = Interval(mean.value, low, high).clipped(0.0, most)
+    share = per_round / last if last else Interval(0.0, 0.0, 0.0)
     changed_reach = float(np.quantile(changed_moves, 0.95))
     changes = float(differs[np.arange(len(stops)), stops].mean())
     return Saving(per_round, share, widened(changes, len(stops), changed_reach))
@@ -113,13 +113,13 @@ def frontier(
     return tuple(points)
 
 
-def _from_deepest(cascade: Cascade, stops: Ints, differ: Bytes) -> Estimate:
+def _from_deepest(cascade: Cascade, stops: Ints, differ: Bytes) -> Interval:
     """Return how often the chosen arm's output differs from the last arm's."""
-    differs = _differs_from_deepest(cascade, differ)
+    differs = differs_from_deepest(cascade, differ)
     return wilson(int(differs[np.arange(len(stops)), stops].sum()), len(stops))
 
 
-def _differs_from_deepest(cascade: Cascade, differ: Bytes) -> Bytes:
+def differs_from_deepest(cascade: Cascade, differ: Bytes) -> Bytes:
     """Return whether each arm's output differs from the last arm's, (n, K)."""
     last = cascade.n_arms - 1
     columns = [cascade.pairs().index((i, last)) for i in range(last)]

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
+from stopwise.intervals import Interval
 from stopwise.logs.diagnosis.figures import POLICY, draw_frontier, draw_reliability
 from stopwise.logs.diagnosis.findings import Audit, Diagnosis
 from stopwise.logs.diagnosis.verdict import SHARED, UNVERIFIED
 from stopwise.logs.units import unit_in_words
-from stopwise.reporting.intervals import Estimate
 from stopwise.reporting.parts import Picture, Table
 from stopwise.reporting.wording import (
     NOTHING,
@@ -17,7 +17,6 @@ from stopwise.reporting.wording import (
     percent,
     percent_interval,
 )
-from stopwise.research.experiments.summary import Interval
 
 CHANGES = 12  # in the table of changes
 PAIRS = 6  # panels in the picture of reliability: the worst
@@ -69,15 +68,16 @@ def sections(diagnosis: Diagnosis) -> tuple[ReportSection, ...]:
 def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
     """Return the saving and the share of changed answers."""
     changed, last = diagnosis.saving.disagreement, code(diagnosis.arms[-1].name)
-    share, _, ends = percent_interval(*changed).partition(" (")
+    share, _, ends = percent_interval(changed).partition(" (")
     ends = f" (95 %: {ends.removesuffix(')')}{PERCENT})" if ends else ""
-    saved, words = _saved(diagnosis)
-    reach = f" (95 %: {number(1000 * saved.low)} to {number(1000 * saved.high)})"
+    each, words = _saved(diagnosis)
+    saved = 1000 * each
+    reach = f" (95 %: {number(saved.low)} to {number(saved.high)})"
     unit = "in wrong answers" if diagnosis.error_cost == 1 else "at your prices"
     return (
         Number(
             "Saved in 1,000 rounds",
-            number(1000 * saved.value),
+            number(saved.value),
             f"{unit}{reach if saved.low < saved.high else ''}: {words}",
         ),
         Number(
@@ -89,7 +89,7 @@ def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
     )
 
 
-def _saved(diagnosis: Diagnosis) -> tuple[Estimate, str]:
+def _saved(diagnosis: Diagnosis) -> tuple[Interval, str]:
     """Return what the rule saves a round, beside the best fixed depth that is known, and on what.
 
     With labels that is cost and errors together. Without, it is cost: beside always the first arm,
@@ -98,17 +98,16 @@ def _saved(diagnosis: Diagnosis) -> tuple[Estimate, str]:
     saving, audit = diagnosis.saving, diagnosis.audit
     if audit is not None:
         best = diagnosis.arms[audit.best_fixed]
-        less = Estimate(-audit.lost.value, -audit.lost.high, -audit.lost.low)
         spent = audit.rule_loss.value - diagnosis.error_cost * audit.rule_error.value
         alone = number(1000 * (best.total - spent))
-        return less, (
+        return -audit.lost, (
             f"cost and wrong answers together, against always {code(best.name)}, the best fixed "
             f"depth by the labels; in cost alone {alone}"
         )
     last = diagnosis.arms[-1]
     if diagnosis.plan.second is None:
         first = diagnosis.arms[diagnosis.plan.first]
-        less = Estimate(*(end - (last.total - first.total) for end in saving.per_round))
+        less = saving.per_round - (last.total - first.total)
         return less, f"cost, against always {code(first.name)}, the best fixed depth"
     share = percent(saving.share.value)
     return saving.per_round, f"cost, {share} of what always {code(last.name)} costs"
@@ -127,7 +126,7 @@ def _saving(diagnosis: Diagnosis) -> ReportSection:
         shares = (less, arm.disagreement.value, arm.stops.value)
         rows.append((f"always {_tabled(arm.name)}", arm.total, *map(_percent, shares)))
     if saved.per_round.low > 0:
-        less = percent_interval(*saved.share)
+        less = percent_interval(saved.share)
         found = (
             f"A round would cost {number(spent)} on average, {less} less than the "
             f"{number(last.total)} of always {code(last.name)}."
@@ -193,8 +192,7 @@ def _tenants(diagnosis: Diagnosis) -> list[ReportSection]:
     for one in diagnosis.tenants:
         saved: tuple[Value, ...] = (NOTHING, NOTHING)
         if one.saving is not None:
-            ends = one.saving.per_round, one.saving.disagreement
-            saved = _cell(ends[0], one.rows, 1000), _cell(ends[1], one.rows, 100)
+            saved = _cell(1000 * one.saving.per_round), _cell(100 * one.saving.disagreement)
         rows.append((one.name or "none", one.rows, one.answer or "too few rows", *saved))
     title = f"By {diagnosis.by}, with models of its own for each"
     text = "Each value is diagnosed alone: where it pays most comes first, where least last."
@@ -212,9 +210,9 @@ def _frontier(diagnosis: Diagnosis) -> ReportSection:
     points += [(f"always {_tabled(arm.name)}", arm.total, arm) for arm in diagnosis.arms]
     rows: list[tuple[Value, ...]] = []
     for name, cost, point in points:
-        rows.append((name, cost, _cell(point.disagreement, diagnosis.used, 100)))
+        rows.append((name, cost, _cell(100 * point.disagreement)))
         if point.error is not None:
-            rows[-1] += (_cell(point.error, diagnosis.labelled, 100),)
+            rows[-1] += (_cell(100 * point.error),)
     heads = ("what", *HEADS[1:4:2], "wrong, %")[: len(rows[0])]
     found = f"{POLICY} at other weights of the costs, beside the fixed depths."
     alt = f"A curve of cost against disagreement with the last arm. {found}"
@@ -235,7 +233,7 @@ def _disagreement(diagnosis: Diagnosis) -> ReportSection:
     rows: list[tuple[Value, ...]] = []
     for p in diagnosis.pairs:
         pays = "yes" if p.rate.value >= p.gap / diagnosis.error_cost else "no"
-        rate = _cell(p.rate, p.rows, 100)
+        rate = _cell(100 * p.rate)
         rows.append((names[p.first], names[p.second], p.rows, rate, p.gap, pays))
     heads = ("from", "to", "rows", "disagree, %", "cost of the step", "could pay on average")
     table = Table("pairs", "How often two arms disagree", heads, tuple(rows))
@@ -263,7 +261,7 @@ def _reliability(diagnosis: Diagnosis) -> ReportSection:
     for pair in diagnosis.pairs:
         name = f"{names[pair.first]} – {names[pair.second]}"
         rows += [
-            (name, b.rows, 100 * b.predicted, _cell(b.observed, b.rows, 100))
+            (name, b.rows, 100 * b.predicted, _cell(100 * b.observed))
             for b in pair.reliability.bins
         ]
     heads = ("pair", "rows", "predicted, %", "observed, %")
@@ -322,12 +320,14 @@ def _with_labels(diagnosis: Diagnosis, audit: Audit) -> ReportSection:
     losses += [(f"always {_tabled(a.name)}", a.total, a.error, a.loss) for a in diagnosis.arms]
     rows: list[tuple[Value, ...]] = []
     for name, cost, error, loss in losses:
-        rows.append((name, cost, _cell(error, audit.rows, 100), _cell(loss, audit.rows)))
+        assert error is not None  # by the labels of the audit
+        assert loss is not None
+        rows.append((name, cost, _cell(100 * error), _cell(loss)))
     heads = ("what", "cost a round", "wrong, %", "loss a round")
     table = Table("losses", "Cost and errors together", heads, tuple(rows))
     rows = []
     for p in diagnosis.pairs:
-        gain = _cell(p.gain, audit.rows, 100) if p.gain is not None else NOTHING
+        gain = _cell(100 * p.gain) if p.gain is not None else NOTHING
         gap = p.gap / diagnosis.error_cost
         needed = 100 * gap / p.rate.value if p.rate.value else NOTHING
         rows.append((names[p.first], names[p.second], gain, needed))
@@ -355,8 +355,6 @@ def _percent(share: float) -> float:
     return round(100 * share, 1)
 
 
-def _cell(estimate: Estimate | None, rows: int, scale: float = 1.0) -> Value:
-    """Return an estimate as a value for a table; `scale` 100 makes a share a percentage."""
-    assert estimate is not None  # there are labels, wherever a table needs them
-    value, low, high = (scale * end for end in estimate)
-    return value if low == high else Interval(value, low, high, rows)
+def _cell(estimate: Interval) -> Value:
+    """Return an estimate for a table: only its value if it is certain."""
+    return estimate.value if estimate.low == estimate.high else estimate

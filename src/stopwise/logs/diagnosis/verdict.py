@@ -187,7 +187,7 @@ def _labels_needed(found: Evidence) -> str:
         )
     first, second = names[plan.first], names[plan.second]
     if not plan.labels and gain is not None:
-        settled = percent_interval(*gain)
+        settled = percent_interval(gain)
         return (
             f"The labels settle that {second} on all rows is "
             f"{'' if gain.value >= plan.needed else 'not '}worth the {gap} that it costs more than "

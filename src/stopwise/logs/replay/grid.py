@@ -98,5 +98,5 @@ def _point(found: Replay, weight: float, name: str) -> str:
     if one.error is None:
         missed = (f"disagreeing with {found.arms[-1]}", one.disagreement)
     what, share = missed
-    words += f", {what} in {percent_interval(*share)}" if share else ""
+    words += f", {what} in {percent_interval(share)}" if share else ""
     return words

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import msgspec
 
 from stopwise.arrays import Bytes
+from stopwise.intervals import Interval
 from stopwise.logs.recommendation import Recommendation
 from stopwise.logs.vocabulary import AnswerTable
-from stopwise.reporting.intervals import Estimate
 
 Criterion = Literal["total loss", "cost + disagreement"]
 
@@ -25,27 +25,27 @@ class CandidateResult(msgspec.Struct, frozen=True):
     name: str  # as it was given; for a fixed depth the arm
     rounds: int  # that can be evaluated
     beyond: int  # decided deeper than the log goes: not among ``rounds``, and nothing was learned
-    depths: tuple[Estimate, ...]  # the share of rounds that ended at each arm
-    cost: Estimate | None  # mean of C_stop; exact if no round is ``beyond``
+    depths: tuple[Interval, ...]  # the share of rounds that ended at each arm
+    cost: Interval | None  # mean of C_stop; exact if no round is ``beyond``
     compared: int  # rounds whose deepest output is known
-    disagreement: Estimate | None  # share of these whose answer differs from the deepest arm's
-    cost_and_disagreement: Estimate | None  # mean of C_stop + disagreement·error_cost over these
+    disagreement: Interval | None  # share of these whose answer differs from the deepest arm's
+    cost_and_disagreement: Interval | None  # mean of C_stop + disagreement·error_cost over these
     labelled: int  # rounds whose right answer is known
-    error: Estimate | None  # share of wrong answers in these
-    loss: Estimate | None  # mean of C_stop + error·error_cost over these
+    error: Interval | None  # share of wrong answers in these
+    loss: Interval | None  # mean of C_stop + error·error_cost over these
     priced: int  # rounds whose real cost is known
-    money: Estimate | None  # mean of what these really cost up to the stop
-    as_played: Estimate | None  # share of all rounds decided as recorded, if the log says how
+    money: Interval | None  # mean of what these really cost up to the stop
+    as_played: Interval | None  # share of all rounds decided as recorded, if the log says how
     # by how much its `Replay.judged_by` exceeds that of each fixed depth, round by round; None
     # unless all are exact, and for the fixed depths themselves
-    over_fixed: tuple[Estimate, ...] | None
+    over_fixed: tuple[Interval, ...] | None
 
     @property
     def exact(self) -> bool:
         """Whether the log has the outcome of every decision (and so its cost)."""
         return self.beyond == 0
 
-    def value(self, by: Criterion) -> Estimate | None:
+    def value(self, by: Criterion) -> Interval | None:
         """Return the number by which lines are compared."""
         return self.loss if by == "total loss" else self.cost_and_disagreement
 

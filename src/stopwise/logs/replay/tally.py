@@ -16,6 +16,7 @@ from stopwise.arrays import Bytes, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH
 from stopwise.errors import InvalidLogError
+from stopwise.intervals import Interval, around, wilson
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
 from stopwise.logs.replay.results import CandidateResult, Criterion, Replay
@@ -23,7 +24,6 @@ from stopwise.logs.units import error_cost, totals
 from stopwise.logs.vocabulary import Vocabulary
 from stopwise.policies.base import Policy
 from stopwise.policies.contextual import Contextual
-from stopwise.reporting.intervals import Estimate, around, wilson
 
 SAME = 1e-12  # losses that differ by less are equal but for rounding
 ROUNDING = 1e-12  # a relative difference that is smaller is rounding error
@@ -264,17 +264,17 @@ def values_of(results: Sequence[CandidateResult], by: Criterion) -> list[float] 
     return known if len(known) == len(results) else None
 
 
-def _share(counts: Ints) -> Estimate | None:
+def _share(counts: Ints) -> Interval | None:
     total = int(counts.sum())
     return wilson(int(counts[:, 1].sum()), total) if total else None
 
 
-def _mean(values: Floats, counts: Ints) -> Estimate | None:
+def _mean(values: Floats, counts: Ints) -> Interval | None:
     """Return the mean of values, each with how often it occurred."""
     return _estimate(counts.sum(), (values * counts).sum(), (values**2 * counts).sum())
 
 
-def _estimate(n: float, total: float, squares: float) -> Estimate | None:
+def _estimate(n: float, total: float, squares: float) -> Interval | None:
     """Return the mean of n numbers; None if there are fewer than two."""
     if n < 2:
         return None

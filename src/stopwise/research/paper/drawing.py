@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from stopwise.arrays import Floats
+from stopwise.intervals import Interval
 from stopwise.reporting.drawing import MARKS, SERIES, Axes, Figure, from_zero, legend_below, panels
-from stopwise.research.experiments.summary import Interval, What, curves
+from stopwise.research.experiments.summary import What, curves
 from stopwise.research.paper.evidence import ClaimEvidence
 from stopwise.research.paper.settings import NAMES
 
@@ -60,8 +61,8 @@ def points(
     axes: Axes, x: Sequence[float], values: Sequence[Interval], label: str, look: dict[str, Any]
 ) -> None:
     """Draw means against x, with their intervals."""
-    means = np.array([v.mean for v in values])
-    reach = np.array([v.high - v.mean if np.isfinite(v.high) else 0.0 for v in values])
+    means = np.array([v.value for v in values])
+    reach = np.array([v.high - v.value if np.isfinite(v.high) else 0.0 for v in values])
     axes.errorbar(x, means, yerr=_above_zero(means, reach), label=label, capsize=2, **look)
 
 

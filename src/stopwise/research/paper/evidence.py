@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stopwise.intervals import Interval, mean_interval
 from stopwise.research.experiments.runs import Trace
 from stopwise.research.experiments.spec import EnvironmentSpec, ExperimentSpec, PolicySpec
-from stopwise.research.experiments.summary import Interval, What, mean_interval, paired_difference
+from stopwise.research.experiments.summary import What, paired_difference
 from stopwise.research.paper import choices
 from stopwise.research.paper.settings import SETTINGS
 
@@ -76,7 +77,7 @@ class ClaimEvidence:
     def cost_per_round(self, setting: str, instance: str, policy: str) -> Interval:
         """Return the total cost of one round."""
         rounds = int(self.traces(setting, instance, policy)[0].rounds[-1])
-        return scaled(self.mean(setting, instance, policy, "total_cost"), 1 / rounds)
+        return self.mean(setting, instance, policy, "total_cost") / rounds
 
     def lead(
         self, setting: str, instance: str, policy: str, other: str, what: What = "regret"
@@ -85,11 +86,6 @@ class ClaimEvidence:
         return paired_difference(
             self.added(setting, instance, other, what), self.added(setting, instance, policy, what)
         )
-
-
-def scaled(value: Interval, factor: float) -> Interval:
-    """Return an interval in another unit."""
-    return Interval(value.mean * factor, value.low * factor, value.high * factor, value.n)
 
 
 def cells_of(

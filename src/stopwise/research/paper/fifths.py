@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stopwise.intervals import Interval, mean_interval
 from stopwise.reporting.parts import Table
 from stopwise.reporting.wording import format_value as fmt
-from stopwise.research.experiments.summary import Interval, What, mean_interval
+from stopwise.research.experiments.summary import What
 from stopwise.research.paper.evidence import ClaimEvidence
 from stopwise.research.paper.growth import LARGE, SMALL, Growth, fit_growth
 from stopwise.research.paper.section import FAILED, HELD, UNDECIDED, Claim
@@ -114,4 +115,5 @@ def growth(
 def _linear_part(found: Growth | None) -> str:
     if found is None:
         return "too few runs"
-    return f"{found.share:.0%} ({found.low:.0%} to {found.high:.0%})"
+    share = found.share
+    return f"{share.value:.0%} ({share.low:.0%} to {share.high:.0%})"

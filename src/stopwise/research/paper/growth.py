@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from stopwise.arrays import Floats
+from stopwise.intervals import Interval
 
 Shape: TypeAlias = Literal["logarithmic", "linear", "undecided"]
 
@@ -20,21 +21,19 @@ SMALL, LARGE = 0.25, 0.75
 class Growth(NamedTuple):
     """The fit A·ln t + c·t to a mean curve, and its linear part of what the last fifth adds.
 
-    ``share`` is c·0.2T / (A·ln(1/0.8) + c·0.2T); from ``low`` to ``high`` is its 95 % interval.
+    ``share`` is c·0.2T / (A·ln(1/0.8) + c·0.2T), with its 95 % interval.
     """
 
     logarithmic: float  # A
     linear: float  # c
-    share: float
-    low: float
-    high: float
+    share: Interval
 
     @property
     def shape(self) -> Shape:
         """What the interval of the share leaves: no linear part, nothing else, or both."""
-        if self.low == 0 and self.high < SMALL:
+        if self.share.low == 0 and self.share.high < SMALL:
             return "logarithmic"
-        return "linear" if self.high == 1 and self.low > LARGE else "undecided"
+        return "linear" if self.share.high == 1 and self.share.low > LARGE else "undecided"
 
 
 def fit_growth(rounds: Floats, curves: Floats) -> Growth | None:
@@ -71,7 +70,8 @@ def fit_growth(rounds: Floats, curves: Floats) -> Growth | None:
     total = line + bend
     shares = np.divide(line, total, out=np.zeros_like(total), where=total > 0)  # flat: no line
     low, high = np.quantile(shares[1:], (0.025, 0.975))
-    return Growth(float(a[0]), float(c[0]), float(shares[0]), float(low), float(high))
+    share = Interval(float(shares[0]), float(low), float(high))
+    return Growth(float(a[0]), float(c[0]), share)
 
 
 def _non_negative(terms: Floats, values: Floats) -> tuple[Floats, Floats]:

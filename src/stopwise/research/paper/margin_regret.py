@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
 
+from stopwise.intervals import mean_interval
 from stopwise.reporting.drawing import Figure, from_zero, legend_below, panels
 from stopwise.reporting.parts import Picture, Table
 from stopwise.reporting.wording import format_value as fmt
 from stopwise.research.experiments.spec import EnvironmentSpec
-from stopwise.research.experiments.summary import mean_interval, paired_difference
+from stopwise.research.experiments.summary import paired_difference
 from stopwise.research.paper import choices, instances
 from stopwise.research.paper.drawing import LOOKS, points
 from stopwise.research.paper.evidence import ClaimEvidence, cells_of

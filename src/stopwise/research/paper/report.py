@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from stopwise.intervals import Interval
 from stopwise.progress import Progress, no_progress
 from stopwise.reporting.drawing import Drawn, draw
 from stopwise.reporting.files import write_files
 from stopwise.reporting.pages import render
 from stopwise.reporting.parts import Table
 from stopwise.reporting.wording import plural
-from stopwise.research.experiments.summary import Interval
 from stopwise.research.paper.choices import Choice
 from stopwise.research.paper.section import FAILED, HELD, STRICT, UNDECIDED, Claim, Section, Verdict
 
@@ -178,7 +178,7 @@ def table_rows(table: Table) -> list[Row]:
             row: dict[str, Any] = {"line": line, "label": label, "column": column}
             row |= dict.fromkeys(("text", "value", "low", "high", "n"))
             if isinstance(cell, Interval):
-                row |= {"value": cell.mean, "low": cell.low, "high": cell.high, "n": cell.n}
+                row |= {"value": cell.value, "low": cell.low, "high": cell.high, "n": cell.n}
             elif isinstance(cell, str):
                 row["text"] = cell
             else:

@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from stopwise.intervals import Interval, t_quantile
 from stopwise.reporting.parts import Picture, Table
-from stopwise.research.experiments.summary import Interval, t_quantile
 from stopwise.research.paper.evidence import Cell, ClaimEvidence
 from stopwise.research.paper.settings import NAMES
 
@@ -85,15 +85,13 @@ def verdict(difference: Interval) -> Verdict:
     By its 95 % interval; for fewer than 20 runs by the 99.9 % interval, since Student's interval of
     a few values rests on their being normal, and there are many verdicts.
     """
-    low, high = difference.low, difference.high
+    assert difference.n is not None  # it is from `paired_difference`
     if difference.n < FEW:
         freedom = max(difference.n - 1, 1)
-        factor = t_quantile(STRICT, freedom) / t_quantile(0.95, freedom)
-        low = difference.mean - factor * (difference.mean - low)
-        high = difference.mean + factor * (high - difference.mean)
-    if low > 0:
+        difference = difference.stretched(t_quantile(STRICT, freedom) / t_quantile(0.95, freedom))
+    if difference.low > 0:
         return HELD
-    return FAILED if high < 0 else UNDECIDED
+    return FAILED if difference.high < 0 else UNDECIDED
 
 
 def all_of(verdicts: "list[Verdict]") -> Verdict:

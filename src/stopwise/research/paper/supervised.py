@@ -2,9 +2,10 @@
 
 from functools import partial
 
+from stopwise.intervals import mean_interval
 from stopwise.reporting.parts import Picture
 from stopwise.reporting.wording import format_value as fmt
-from stopwise.research.experiments.summary import mean_interval, paired_difference
+from stopwise.research.experiments.summary import paired_difference
 from stopwise.research.paper import choices, instances
 from stopwise.research.paper.drawing import curve_grid
 from stopwise.research.paper.evidence import ClaimEvidence, cells_of

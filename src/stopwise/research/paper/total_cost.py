@@ -8,7 +8,7 @@ from stopwise.reporting.wording import format_value as fmt
 from stopwise.research.experiments.spec import EnvironmentSpec, PolicySpec
 from stopwise.research.paper import choices, instances
 from stopwise.research.paper.drawing import curve_grid
-from stopwise.research.paper.evidence import ClaimEvidence, cells_of, scaled
+from stopwise.research.paper.evidence import ClaimEvidence, cells_of
 from stopwise.research.paper.fifths import final_table
 from stopwise.research.paper.section import FAILED, Claim, Exhibit, verdict
 
@@ -63,7 +63,7 @@ def _beats(evidence: ClaimEvidence, setting: str, instance: str, baseline: str) 
         evidence.cost_per_round(setting, instance, p) for p in ("USS-PD", "clairvoyant", baseline)
     )
     found = verdict(lead)
-    lost, learning = ours.mean - theirs.mean, ours.mean - true.mean
+    lost, learning = ours.value - theirs.value, ours.value - true.value
     why = (
         f"Of the {lost:.3f} lost, {learning:.3f} is learning (USS-PD less the clairvoyant rule) "
         f"and {lost - learning:.3f} the rule itself (clairvoyant less {baseline}; negative where "
@@ -73,7 +73,7 @@ def _beats(evidence: ClaimEvidence, setting: str, instance: str, baseline: str) 
         f"{instance.capitalize()}: USS-PD costs less than {baseline}",
         found,
         f"a round costs {fmt(ours)} against {fmt(theirs)}, less by "
-        f"{fmt(scaled(lead, 1 / choices.ROUNDS))}; the clairvoyant rule costs {fmt(true)}",
+        f"{fmt(lead / choices.ROUNDS)}; the clairvoyant rule costs {fmt(true)}",
         why=why if found == FAILED else "",
     )
 

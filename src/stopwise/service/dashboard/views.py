@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
+from stopwise.intervals import Interval, wilson
 from stopwise.policies.baselines import FixedDepth, RandomDepth
-from stopwise.reporting.intervals import Estimate, wilson
 from stopwise.reporting.wording import percent, plural, short
 from stopwise.service.domain.cascade import RecentDecision, ServedCascade
 from stopwise.service.domain.counts import Counts
@@ -72,7 +72,7 @@ class Pair(msgspec.Struct, frozen=True):
     differed: int
 
     @property
-    def share(self) -> Estimate:
+    def share(self) -> Interval:
         """The share of disagreements, with its 95 % interval."""
         return wilson(self.differed, self.seen)
 

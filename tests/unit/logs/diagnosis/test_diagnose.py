@@ -249,14 +249,14 @@ def test_with_prices_only_the_unit_changes(tmp_path, labelled):
 
     def amounts(found):
         values = [x for arm in found.arms for x in (arm.cost, arm.total)]
-        values += [*found.saving.per_round, found.plan.gap, found.logged_cost]
-        values += [found.recommendation.cost, *found.recommendation.loss]
-        values += [x for p in found.pairs for x in [p.gap]] + [p.cost for p in found.frontier]
+        values += [p.gap for p in found.pairs] + [p.cost for p in found.frontier]
+        values += [found.plan.gap, found.logged_cost, found.recommendation.cost]
+        intervals = [found.saving.per_round, found.recommendation.loss]
         if found.audit is not None:
-            values += [*found.audit.lost, *found.audit.rule_loss, *found.audit.best_fixed_loss]
-            values += [x for over in found.audit.over_fixed for x in over]
-            values += [x for arm in found.arms if arm.loss is not None for x in arm.loss]
-        return np.array(values)
+            intervals += [found.audit.lost, found.audit.rule_loss, found.audit.best_fixed_loss]
+            intervals += found.audit.over_fixed
+            intervals += [arm.loss for arm in found.arms if arm.loss is not None]
+        return np.array([*values, *(x for i in intervals for x in (i.value, i.low, i.high))])
 
     assert amounts(dear) == pytest.approx(50 * amounts(one))
     assert [p.weight for p in dear.frontier] == [p.weight for p in one.frontier]

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from stopwise.cascade import Cascade
+from stopwise.intervals import wilson
 from stopwise.logs.diagnosis import plug_in
 from stopwise.logs.diagnosis.models import Redrawn
-from stopwise.reporting.intervals import wilson
 from stopwise.research.theory.dominance import first_candidates
 
 CASCADE = Cascade([0.05, 0.1, 0.2, 0.3])

@@ -9,12 +9,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from stopwise.intervals import Interval
 from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.report import write_label_rows, write_report
 from stopwise.logs.diagnosis.sections import ReportSection, main_numbers, sections
 from stopwise.logs.log import Log
 from stopwise.logs.vocabulary import AnswerCount, AnswerTable
-from stopwise.reporting.intervals import Estimate
 from tests.unit.logs.diagnosis.samples import EVIL, LONG, hostile, labelled, unlabelled
 from tests.unit.logs.test_log import save
 from tests.unit.reporting.reader import Reader
@@ -154,7 +154,7 @@ def test_an_arm_called_rule_and_letters_no_font_has(audited: Written, tmp_path: 
 
 
 def test_a_diagnosis_with_next_to_nothing_in_it() -> None:
-    nothing = changed(unlabelled().saving, per_round=Estimate(5.55e-17, -5.55e-17, 5.55e-17))
+    nothing = changed(unlabelled().saving, per_round=Interval(5.55e-17, -5.55e-17, 5.55e-17))
     bare = changed(unlabelled(), context=(), saving=nothing)
     assert section(bare, "labels").panels == ()
     assert "No saving can be shown" in section(bare, "saving").text
@@ -240,7 +240,7 @@ def test_a_difference_is_named_only_where_it_is_known() -> None:
         (-0.05, -0.01, "gains 0.03 a round over"),
         (-0.01, 0.01, "does as well as"),
     ):
-        other = changed(audit, lost=Estimate((low + high) / 2, low, high))
+        other = changed(audit, lost=Interval((low + high) / 2, low, high))
         assert expected in section(labelled(), "labels", audit=other).text
 
 

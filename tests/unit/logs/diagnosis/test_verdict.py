@@ -3,6 +3,7 @@ import re
 import msgspec
 import pytest
 
+from stopwise.intervals import Interval, wilson
 from stopwise.logs.diagnosis.findings import (
     ArmSummary,
     Audit,
@@ -13,14 +14,13 @@ from stopwise.logs.diagnosis.findings import (
 )
 from stopwise.logs.diagnosis.verdict import Evidence, judge, needs_other_models
 from stopwise.logs.recommendation import Option, recommend
-from stopwise.reporting.intervals import Estimate, wilson
 
 NAMES = ("rules", "small", "large")
 PLAN = LabelPlan(1, 2, 0.2, 0.4, 0.5, None, 0.1, 480, tuple(range(480)))
 
 
 def exactly(value):
-    return Estimate(value, value, value)
+    return Interval(value, value, value)
 
 
 ALWAYS = recommend([Option("fixed depth", "small", 0.2, None, exactly(0.3))], [], loss="total loss")
@@ -39,7 +39,7 @@ def judged(
     gap=0.1,
     **more,
 ):
-    saved, one = Estimate(sum(saves) / 2, *saves), exactly(1.0)
+    saved, one = Interval(sum(saves) / 2, *saves), exactly(1.0)
     arms = [
         ArmSummary(name, 0.1, total, 100, exactly(share), one, None, None)
         for name, share, total in zip(NAMES, shares, totals, strict=True)
@@ -56,12 +56,12 @@ def audited(lost, low, high, best=0.2, depth=1.5, differing=False):
     return Audit(
         rows=400,
         rule_error=exactly(1.0),
-        rule_loss=Estimate(best + lost, best + low, best + high),
+        rule_loss=Interval(best + lost, best + low, best + high),
         rule_depth=depth,
         best_fixed=1,
         best_fixed_loss=exactly(best),
-        lost=Estimate(lost, low, high),
-        over_fixed=(Estimate(lost, low, high),) * 3,
+        lost=Interval(lost, low, high),
+        over_fixed=(Interval(lost, low, high),) * 3,
         differing=differing,
     )
 
@@ -86,7 +86,7 @@ def test_with_labels_the_losses_decide(lost, answer):
 
 @pytest.mark.parametrize(("high", "named"), [(-0.1, True), (0.1, False)])
 def test_an_arm_that_spoils_more_than_it_corrects_is_named(high, named):
-    found = judged(audit=audited(0.03, 0.01, 0.05), gain=Estimate(-0.5, -0.6, high))
+    found = judged(audit=audited(0.03, 0.01, 0.05), gain=Interval(-0.5, -0.6, high))
     assert found.points[0].startswith("By the labels large spoils more") == named
     assert ("by 20\u00a0% of the rows" in found.points[0]) == named  # 0.4 · 0.5
 
@@ -158,9 +158,9 @@ def test_without_labels_nothing_is_proved():
             {"rows": (1, 2)},
             r"Labels on 480 random rows in which arms disagree \(the log has 2 without",
         ),
-        ({"gain": Estimate(0.6, 0.4, 0.8), "labels": 50}, "Labels on 50 more random rows"),
-        ({"gain": Estimate(0.9, 0.8, 1.0), "labels": 0}, "large on all rows is worth the 0.2 .*90"),
-        ({"gain": Estimate(0.1, 0.0, 0.2), "labels": 0}, "large on all rows is not worth the 0.2"),
+        ({"gain": Interval(0.6, 0.4, 0.8), "labels": 50}, "Labels on 50 more random rows"),
+        ({"gain": Interval(0.9, 0.8, 1.0), "labels": 0}, "large on all rows is worth the 0.2 .*90"),
+        ({"gain": Interval(0.1, 0.0, 0.2), "labels": 0}, "large on all rows is not worth the 0.2"),
     ],
 )
 def test_how_many_labels_settle_it(changes, says):

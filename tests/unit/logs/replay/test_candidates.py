@@ -13,9 +13,9 @@ from stopwise.errors import (
     InvalidParameterError,
     UnknownPolicyError,
 )
+from stopwise.intervals import wilson
 from stopwise.logs.log import Columns, Log
 from stopwise.logs.replay.replay import candidates, features_of, replay, summarise
-from stopwise.reporting.intervals import wilson
 from tests.unit.logs.replay.live import CASCADE, NAMES, arms, full, play, write
 
 

@@ -12,19 +12,19 @@ from scipy import stats
 
 import stopwise as sw
 from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.intervals import Interval
 from stopwise.logs.log import Log
 from stopwise.logs.replay.replay import replay
 from stopwise.logs.replay.results import CandidateResult
 from stopwise.logs.replay.words import sentences
 from stopwise.logs.writer import LogWriter
-from stopwise.reporting.intervals import Estimate
 from tests.unit.logs.replay.live import CASCADE, NAMES, arms, cut, full, write
 
 N = 600
 C = CASCADE.cumulative.tolist()
 
 
-def mean(estimate: Estimate | None, values: Sequence[float]) -> None:
+def mean(estimate: Interval | None, values: Sequence[float]) -> None:
     """Compare with the mean and its interval, Wilson's if the values are events."""
     if not values:
         assert estimate is None

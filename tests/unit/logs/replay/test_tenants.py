@@ -13,9 +13,9 @@ import pytest
 import stopwise as sw
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.executors import ThreadExecutor
+from stopwise.intervals import Interval
 from stopwise.logs import parts
 from stopwise.logs.parts import Part, grouped, spread
-from stopwise.reporting.intervals import Estimate
 from tests.cli.conftest import ARMS, rounds
 from tests.unit.logs.test_log import save as save_lists
 
@@ -38,7 +38,7 @@ def costs(*numbers: float) -> sw.Cascade:
     return sw.Cascade(numbers or (0.02, 0.1, 0.25), names=ARMS)
 
 
-def value(estimate: Estimate | None) -> float:
+def value(estimate: Interval | None) -> float:
     assert estimate is not None
     return estimate.value
 

@@ -6,11 +6,12 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 from matplotlib import rc_context
+from msgspec.structs import replace
 
+from stopwise.intervals import Interval, mean_interval
 from stopwise.reporting.drawing import STYLE
 from stopwise.research.experiments.runs import Trace, built
 from stopwise.research.experiments.spec import ExperimentSpec, PolicySpec
-from stopwise.research.experiments.summary import Interval, mean_interval
 from stopwise.research.paper import choices, instances, margin_regret
 from stopwise.research.paper.catalogue import EXHIBITS
 from stopwise.research.paper.evidence import BOTH, Cell, ClaimEvidence
@@ -178,7 +179,7 @@ def test_what_a_part_of_the_rounds_added() -> None:
     assert evidence.added("s", "i", "p") == [15.0, 7.0]
     assert evidence.added("s", "i", "p", part=(0.2, 0.4)) == [2.0, 0.0]
     assert evidence.added("s", "i", "p", part=(0.8, 1.0)) == [5.0, 7.0]
-    assert evidence.cost_per_round("s", "i", "p").mean == pytest.approx(11 / 5000)
+    assert evidence.cost_per_round("s", "i", "p").value == pytest.approx(11 / 5000)
 
 
 def test_a_policy_without_a_setting_is_in_all_of_them() -> None:
@@ -194,7 +195,7 @@ def test_a_lead_is_paired_by_seed() -> None:
     runs = [[float(k)] for k in (100, 200, 300, 400)]
     better = [[v - d] for (v,), d in zip(runs, (10, 11, 9, 10), strict=True)]
     lead = evidence_of({("s", "i", "a"): better, ("s", "i", "b"): runs}).lead("s", "i", "a", "b")
-    assert lead.mean == pytest.approx(10)
+    assert lead.value == pytest.approx(10)
     assert lead.low > 8  # the spread of either alone is over 100
 
 
@@ -279,7 +280,7 @@ def test_few_runs_need_a_wider_interval() -> None:
     """Three runs: t is 4.3 for 95 % and 31.6 for 99.9 %, for which the verdict is undecided."""
     clear, doubtful = Interval(10.0, 9.0, 11.0, 3), Interval(10.0, 5.0, 15.0, 3)
     assert [verdict(clear), verdict(doubtful)] == [HELD, UNDECIDED]
-    assert verdict(doubtful._replace(n=20)) == HELD
+    assert verdict(replace(doubtful, n=20)) == HELD
     assert verdict(Interval(-10.0, -11.0, -9.0, 3)) == FAILED
     assert verdict(mean_interval([10.0])) == UNDECIDED
 

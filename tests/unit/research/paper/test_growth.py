@@ -37,8 +37,8 @@ def transient(length: float) -> Floats:
 def test_the_fit_finds_both_parts_of_an_exact_curve(share: float) -> None:
     found = fit_growth(ROUNDS, np.tile(7.0 + 40 * mixture(share), (FEWEST_RUNS, 1)))
     assert found is not None
-    assert found.share == pytest.approx(share, abs=1e-9)
-    assert (found.low, found.high) == pytest.approx((share, share), abs=1e-9)
+    assert found.share.value == pytest.approx(share, abs=1e-9)
+    assert (found.share.low, found.share.high) == pytest.approx((share, share), abs=1e-9)
     assert found.linear == pytest.approx(40 * share / (0.2 * HORIZON))
 
 
@@ -55,7 +55,7 @@ def test_coefficients_are_those_of_non_negative_least_squares() -> None:
 def test_regret_that_no_longer_grows_has_no_linear_part() -> None:
     found = fit_growth(ROUNDS, np.full((FEWEST_RUNS, len(ROUNDS)), 50.0))
     assert found is not None
-    assert (found.share, found.shape) == (0.0, "logarithmic")
+    assert (found.share.value, found.shape) == (0.0, "logarithmic")
 
 
 def test_few_runs_are_not_fitted_and_the_interval_is_the_same_every_time() -> None:

@@ -1,0 +1,229 @@
+"""Confidence intervals of shares and means."""
+
+import math
+from functools import lru_cache
+from statistics import NormalDist
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stopwise.arrays import Floats
+from stopwise.errors import InvalidParameterError
+
+NORMAL = NormalDist()
+Z90, Z95 = NORMAL.inv_cdf(0.95), NORMAL.inv_cdf(0.975)
+
+# Points of Gauss's rule: exact to rounding for the smooth density of t over a few deviations.
+NODES = 80
+
+
+class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An estimate and its confidence interval, from low to high.
+
+    Attributes
+    ----------
+    value, low, high : float
+    n : int or None
+        How many values it is the mean of, if it has Student's interval (`mean_interval`).
+
+    Examples
+    --------
+    >>> print(100 * (Interval(0.2, 0.1, 0.3) - 0.1))
+    10.000 (0.000 to 20.000)
+    >>> print(-Interval(0.2, 0.1, 0.4))
+    -0.200 (-0.400 to -0.100)
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int | None = None
+
+    def __add__(self, shift: float) -> "Interval":
+        return Interval(self.value + shift, self.low + shift, self.high + shift, self.n)
+
+    def __sub__(self, shift: float) -> "Interval":
+        return Interval(self.value - shift, self.low - shift, self.high - shift, self.n)
+
+    def __mul__(self, factor: float) -> "Interval":
+        low, high = sorted((self.low * factor, self.high * factor))
+        return Interval(self.value * factor, low, high, self.n)
+
+    def __rmul__(self, factor: float) -> "Interval":
+        return self * factor
+
+    def __truediv__(self, divisor: float) -> "Interval":
+        low, high = sorted((self.low / divisor, self.high / divisor))
+        return Interval(self.value / divisor, low, high, self.n)
+
+    def __neg__(self) -> "Interval":
+        return Interval(-self.value, -self.high, -self.low, self.n)
+
+    def stretched(self, factor: float) -> "Interval":
+        """Return the interval with both ends moved away from the value by a factor.
+
+        Examples
+        --------
+        >>> print(Interval(0.5, 0.4, 0.7).stretched(2))
+        0.500 (0.300 to 0.900)
+        """
+        low = self.value - factor * (self.value - self.low)
+        high = self.value + factor * (self.high - self.value)
+        return Interval(self.value, low, high, self.n)
+
+    def clipped(self, least: float, most: float) -> "Interval":
+        """Return the interval with its ends between two limits.
+
+        Examples
+        --------
+        >>> print(Interval(0.1, -0.1, 0.3).clipped(0, 1))
+        0.100 (0.000 to 0.300)
+        """
+        return Interval(self.value, max(self.low, least), min(self.high, most), self.n)
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+def wilson(hits: float, n: float, z: float = Z95) -> Interval:
+    """Return a share with Wilson's interval, valid at 0 and 1 too; (0, 1) without any row.
+
+    Examples
+    --------
+    >>> print(wilson(0, 10))
+    0.000 (0.000 to 0.278)
+    """
+    if n <= 0:
+        return Interval(0.0, 0.0, 1.0)
+    share, z2 = hits / n, z * z
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    # exactly 0 and 1 at the ends, in spite of rounding
+    low = 0.0 if hits == 0 else max(middle - half, 0.0)
+    high = 1.0 if hits == n else min(middle + half, 1.0)
+    return Interval(share, low, high)
+
+
+def widened(share: float, n: int, reach: float, z: float = Z95) -> Interval:
+    """Return a share with Wilson's interval, its ends moved out for a second source of error.
+
+    ``reach`` is how far that alone reaches either way at the same level. Distances from the share
+    to the ends are combined as roots of summed squares (R. G. Newcombe's square-and-add method,
+    Statistics in Medicine 17, 1998).
+
+    Examples
+    --------
+    >>> print(wilson(20, 100))
+    0.200 (0.133 to 0.289)
+    >>> print(widened(0.2, 100, reach=0.0), widened(0.2, 100, reach=0.05))
+    0.200 (0.133 to 0.289) 0.200 (0.117 to 0.302)
+    """
+    interval = wilson(share * n, n, z)
+    down = math.hypot(share - interval.low, reach)
+    up = math.hypot(interval.high - share, reach)
+    return Interval(share, share - down, share + up).clipped(0.0, 1.0)
+
+
+def around(value: float, error: float, z: float = Z95) -> Interval:
+    """Return a number and the interval of z standard errors about it.
+
+    Examples
+    --------
+    >>> print(around(1.0, 0.1))
+    1.000 (0.804 to 1.196)
+    """
+    return Interval(value, value - z * error, value + z * error)
+
+
+def normal_mean(values: Floats, z: float = Z95) -> Interval:
+    """Return the mean of many independent values with its normal interval.
+
+    For few values, `mean_interval` has the right interval.
+
+    Examples
+    --------
+    >>> print(normal_mean(np.arange(100.0)))
+    49.500 (43.814 to 55.186)
+    """
+    n = len(values)
+    return around(float(values.mean()), float(values.std(ddof=1)) / math.sqrt(n), z)
+
+
+def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return the mean of independent values and its Student t interval.
+
+        mean ± t_{n−1} · s/√n
+
+    The interval of one value is (−∞, ∞).
+
+    Examples
+    --------
+    >>> mean_interval([1.0, 2.0, 3.0])
+    Interval(value=2.0, low=-0.48..., high=4.48..., n=3)
+    """
+    table = np.reshape(np.asarray(values, dtype=np.float64), (-1, 1))
+    reach = float(student_reach(table, confidence)[0])
+    mean = float(table.mean(axis=0)[0])
+    return Interval(mean, mean - reach, mean + reach, len(table))
+
+
+def student_reach(table: Floats, confidence: float = 0.95) -> Floats:
+    """Return t_{n−1} · s/√n of every column of a table of n rows; ∞ of a single row.
+
+    Examples
+    --------
+    >>> student_reach(np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])).round(2).tolist()
+    [2.48, 0.0]
+    """
+    n = len(table)
+    if n == 0 or not np.isfinite(table).all():
+        raise InvalidParameterError("a mean needs one value or more, all of them finite")
+    t = t_quantile(confidence, max(n - 1, 1))
+    reach: Floats = np.full(table.shape[1:], np.inf)
+    if n > 1:
+        reach = t * table.std(axis=0, ddof=1) / math.sqrt(n)
+    return reach
+
+
+@lru_cache(maxsize=1024)
+def t_quantile(confidence: float, freedom: int) -> float:
+    """Return the t with P(|T| ≤ t) = confidence for Student's T.
+
+    With t = √ν·tan θ the density is cos^{ν−1}θ up to a constant, smooth on a finite interval:
+    integrated by Gauss's rule, and solved for θ by bisection. ν ≥ 1 is the degrees of freedom.
+
+    Examples
+    --------
+    >>> round(t_quantile(0.95, 9), 3)
+    2.262
+    """
+    if not 0.0 < confidence < 1.0:
+        raise InvalidParameterError(f"confidence must be above 0 and below 1, not {confidence!r}")
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    # ∫cosⁿ over a quarter turn, by Wallis: times (n−1)/n from π/2 (n even) or 1 (n odd) upward.
+    factors = 1.0 - 1.0 / np.arange(3 - freedom % 2, freedom, 2)
+    total = float(np.prod(factors)) * (math.pi / 2 if freedom % 2 else 1.0)
+
+    def inside(theta: float) -> float:
+        heights = np.cos(theta * (nodes + 1) / 2) ** (freedom - 1)
+        return float(theta / 2 * (weights @ heights)) / total
+
+    low, high = 0.0, min(1.0 / math.sqrt(freedom), math.pi / 2)
+    while high < math.pi / 2 and inside(high) < confidence:
+        low, high = high, min(2 * high, math.pi / 2)
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if inside(middle) < confidence else (low, middle)
+    return math.sqrt(freedom) * math.tan(high)
+
+
+def chi_square_limit(freedom: int, chance: float) -> float:
+    """Return what a χ² exceeds with this chance (Wilson and Hilferty's approximation).
+
+    Examples
+    --------
+    >>> round(chi_square_limit(10, 0.05), 1)
+    18.3
+    """
+    spread = 2 / (9 * freedom)
+    return freedom * (1 - spread + NORMAL.inv_cdf(1 - chance) * math.sqrt(spread)) ** 3
