@@ -225,3 +225,25 @@ def test_a_messy_table_is_read_and_answers_are_normalised(stopwise: Run, tmp_pat
     done = stopwise(*words, "--normalise-answers")
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stdout
+
+
+def test_which_arms_were_right_may_stand_for_the_label(stopwise: Run, tmp_path: Path) -> None:
+    table = {name: column.tolist() for name, column in rounds(600).items()}
+    save(tmp_path / "labels.csv", table)
+    answers = table.pop("label")
+    names = [f"{arm} ok" for arm in ARMS]
+    for arm, name in zip(ARMS, names, strict=True):
+        table[name] = [a == y for a, y in zip(table[f"output.{arm}"], answers, strict=True)]
+    save(tmp_path / "arms.csv", table)
+    results: list[dict[str, object]] = []
+    for log, options in (("labels.csv", ()), ("arms.csv", ("--right", ",".join(names)))):
+        done = stopwise("replay", log, *COSTS, *options, "--labels", "50", "--json")
+        assert done.returncode == 0, done.stderr
+        results.append(json.loads(done.stdout))
+    for found in results:
+        del found["answers"], found["log"]
+    assert results[0] == results[1]
+    assert results[0]["judged_by"] == "total loss"
+    both = stopwise("diagnose", "labels.csv", *COSTS, "--right", ",".join(names))
+    assert both.returncode == 2
+    assert "has no column 'rules ok'" in flat(both.stderr)

@@ -33,7 +33,11 @@ ERROR_COST = (
 CUMULATIVE = "Each cost given is that of its arm and of all arms before it."
 CONTEXT = 'Columns with what is known before any arm runs; "" if there are none.'
 OUTPUTS = "Columns with the outputs of the arms, in cascade order."
-LABEL = "Column with the right answers; may be empty where one is not known."
+LABEL = 'Column with the right answers; may be empty where one is not known. "" reads none.'
+RIGHT = (
+    "Columns that say whether each arm was right (1 or 0, empty if unknown), in cascade order: for "
+    'free text, where several answers may be right. "" reads none.'
+)
 NORMALISE = (
     "Compare answers without regard to case and space; read 1, true and yes as equal, and 0, false "
     "and no."
@@ -42,7 +46,16 @@ BY = "Each of its values on its own, and in total."
 SEED = "The same seed gives the same numbers."
 JSON = "Print the results as JSON, instead of a summary."
 # options on which the numbers depend, beside the costs
-REPEATED = ("error_cost", "cumulative", "context", "outputs", "label", "normalise_answers", "by")
+REPEATED = (
+    "error_cost",
+    "cumulative",
+    "context",
+    "outputs",
+    "label",
+    "right",
+    "normalise_answers",
+    "by",
+)
 
 
 @dataclass
@@ -71,6 +84,10 @@ class LogOptions:
     ] = None
     label: Annotated[
         str | None, typer.Option(metavar="NAME", help=LABEL, show_default="label, if there is one")
+    ] = None
+    right: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,…", help=RIGHT, show_default="those called right.…"),
     ] = None
     normalise_answers: Annotated[bool, typer.Option("--normalise-answers", help=NORMALISE)] = False
     by: Annotated[str | None, typer.Option(metavar="COLUMN", help=BY)] = None
@@ -105,7 +122,7 @@ class LogOptions:
         specs = [spec for saved in policies if (spec := load(saved).encoding) is not None]
         log = Log(
             self.log.absolute(),
-            Columns(_names(self.context), _names(self.outputs), self.label),
+            Columns(_names(self.context), _names(self.outputs), self.label, _names(self.right)),
             encoding=Encoding.from_spec(specs[0]) if specs else None,
             normalise_answers=self.normalise_answers,
         )

@@ -23,6 +23,7 @@ from stopwise.records import RecordedRounds
 
 Codes: TypeAlias = list[Ints]
 
+TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 SAME = {"true": "1", "yes": "1", "false": "0", "no": "0"}
 ALLOWED = "text, bools or numbers of 64 bits"
 
@@ -46,7 +47,7 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def labelled(self) -> Bools:
-        """Which rows have a label and an output."""
+        """Of which rows it is known whether each arm that answered was right."""
         labelled = self.rounds.labelled
         return np.zeros(self.n, dtype=np.bool_) if labelled is None else labelled
 
@@ -85,17 +86,20 @@ def make_chunk(
     stops, rule_stop, failed = _ends(batch, layout, answered, problems)
     contexts = _contexts(batch, layout, answered, problems, encoding)
     costs = _costs(batch, layout, problems)
+    codes = np.stack(outputs, axis=1)
+    right, judged = _right(batch, layout, codes, labels, problems)
     problems.raise_any()
 
-    codes = np.stack(outputs, axis=1)
-    has_labels = layout.label is not None
+    # what is known of some arms only is left out: depths must be compared on the same rows
+    labelled = (answered > 0) & (judged | (codes < 0)).all(axis=1)
+    has_labels = layout.label is not None or bool(layout.right)
     rounds = RecordedRounds(
         contexts=contexts,
         differ=_differ(outputs),
         answered=answered,
         failed=failed,
-        right=(codes == labels[:, None]) & (codes >= 0) if has_labels else None,
-        labelled=(labels >= 0) & (answered > 0) if has_labels else None,
+        right=right if has_labels else None,
+        labelled=labelled if has_labels else None,
     )
     return Chunk(batch.first, rounds, codes, labels, values, stops, rule_stop, costs), family
 
@@ -217,6 +221,53 @@ def _costs(batch: RowBatch, layout: Layout, problems: Problems) -> Floats | None
             )
             costs[~null, arm] = values[~null]
     return costs
+
+
+def _right(
+    batch: RowBatch, layout: Layout, codes: Ints, labels: Ints, problems: Problems
+) -> tuple[Bools, Bools]:
+    """Return which arms were right (n, K), and of which arms that is known.
+
+    The label says it of every arm that answered, the columns ``right.<arm>`` of one arm each. A log
+    may have both where they agree.
+    """
+    judged = (codes >= 0) & (labels >= 0)[:, None]
+    right = judged & (codes == labels[:, None])
+    for arm, name in enumerate(layout.right):
+        if name is None:
+            continue
+        cells = batch.cells(name, "text")
+        words, who = cells.words or ("",), layout.arms[arm]  # an empty column has no words
+        truth = [TRUTH.get(word.strip().lower()) for word in words]
+        filled = ~cells.null & np.array([not is_blank(word) for word in words])[cells.values]
+        valid = np.array([known is not None for known in truth])[cells.values]
+        value = np.array([known is True for known in truth])[cells.values]
+        problems.where(
+            filled & ~valid,
+            name,
+            lambda row, cells=cells: (
+                f"is {cells.describe(row)}; write 1 or true if the answer was right, 0 or false if "
+                "it was wrong, and leave the cell empty if that is unknown"
+            ),
+        )
+        problems.where(
+            filled & (codes[:, arm] < 0),
+            name,
+            f"is not empty, but {who!r} gave no output that could be right",
+        )
+        filled &= valid
+        problems.where(
+            filled & judged[:, arm] & (right[:, arm] != value),
+            name,
+            lambda row, value=value, who=who: (
+                f"says that {who!r} was {'right' if value[row] else 'wrong'}, and "
+                f"{layout.label!r} says the opposite; correct one, or choose: Columns(right=()) "
+                "reads only the label, Columns(label='') only whether arms were right"
+            ),
+        )
+        right[:, arm] = np.where(filled, value, right[:, arm])
+        judged[:, arm] |= filled
+    return right, judged
 
 
 def _numbers(batch: RowBatch, name: str, problems: Problems) -> tuple[Floats, Bools]:

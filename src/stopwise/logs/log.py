@@ -1,7 +1,7 @@
 """A log: which column means what, and its rows, read in bounded memory."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from glob import has_magic
 from itertools import accumulate, chain
@@ -29,7 +29,8 @@ READERS: dict[str, Callable[[Path], RowReader]] = {
     ".jsonl": JsonLinesReader,
     ".ndjson": JsonLinesReader,
 }
-CONTEXT, REVEALED, OUTPUT, COST = "context.", "revealed.", "output.", "cost."
+CONTEXT, REVEALED, OUTPUT = "context.", "revealed.", "output."
+COST, RIGHT = "cost.", "right."
 SAMPLE = 1 << 20  # bytes from which the number of lines is guessed, for progress only
 
 
@@ -47,7 +48,11 @@ class Columns(msgspec.Struct, frozen=True):
     outputs : tuple of str or None
         The output of each arm, in the order of the cascade; default: every ``output.*``.
     label : str or None
-        The right answer; default: ``label``, if there is such a column.
+        The right answer; default: ``label``, if there is such a column. An empty text means that
+        no column is read.
+    right : tuple of str or None
+        Whether the answer of each arm was right, in the order of ``outputs``; default: every
+        ``right.*``. An empty tuple means that no column is read.
     stop : str or None
         The arm at which the round stopped, by name or 0-based number.
     rule_stop : str or None
@@ -64,6 +69,7 @@ class Columns(msgspec.Struct, frozen=True):
     context: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None
     label: str | None = None
+    right: tuple[str, ...] | None = None
     stop: str | None = None
     rule_stop: str | None = None
     failed: str | None = None
@@ -108,7 +114,8 @@ class Log:
         How many coordinates are known after each arm but the last, as in the features that
         `bind` makes of `Answers`; None where no arm reveals any.
     has_labels, has_costs : bool
-        Whether there is a column of right answers; of what calls really cost.
+        Whether there are columns of right answers, or of which arms were right; of what calls
+        really cost.
     rows : int or None
         How many rounds there are, where the file says (Parquet).
 
@@ -163,7 +170,7 @@ class Log:
         self.layout = arrange(self._file.names, self.columns, self.path.name)
         self.rows = self._file.rows
         self.arms = self.layout.arms
-        self.has_labels = self.layout.label is not None
+        self.has_labels = self.layout.label is not None or bool(self.layout.right)
         self.has_costs = bool(self.layout.costs)
         self.normalise_answers, self._given = normalise_answers, encoding
         if (
@@ -282,7 +289,7 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
     standard = columns.outputs is None
     of_arm: dict[str, int] = {}
     for name in names:
-        if name.startswith((REVEALED, COST)):
+        if name.startswith((REVEALED, COST, RIGHT)) and name not in (columns.right or ()):
             arm = _arm_of(name, arms)
             if arm is not None:
                 of_arm[name] = arm
@@ -295,14 +302,19 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
         for i in range(len(arms) - 1)
     )
     prices = {arm: name for name, arm in of_arm.items() if name.startswith(COST)}
+    right = _right(columns.right, of_arm, names, len(arms), file)
     given: dict[str, str | None] = {}
     for role in ("label", "stop", "rule_stop", "failed"):
         name: str | None = getattr(columns, role)
+        if role == "label" and name == "":
+            given[role] = None
+            continue
         if name is not None and name not in names:
             raise _missing([name], names, role, file)
         expected = role in names and (standard or role == "label")
         given[role] = role if name is None and expected else name
     later = {given["label"]: "the label", **dict.fromkeys(outputs, "an output")}
+    later |= dict.fromkeys(right, "a label")
     if known := [f"{name!r} is {later[name]}" for name in base if name in later]:
         raise InvalidLogError(
             f"{file}: {', '.join(known)}, which nobody knows before the first arm runs: leave it "
@@ -318,20 +330,41 @@ def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
         revealed=revealed,
         outputs=outputs,
         costs=tuple(prices.get(i) for i in range(len(arms))) if prices else (),
+        right=right,
         kind="kind" if standard and "kind" in names else None,
         **given,
     )
 
 
+def _right(
+    chosen: tuple[str, ...] | None,
+    of_arm: Mapping[str, int],
+    names: Sequence[str],
+    n_arms: int,
+    file: str,
+) -> tuple[str | None, ...]:
+    """Return the column that says whether each arm was right; () if there is none."""
+    if chosen is None:
+        columns = {arm: name for name, arm in of_arm.items() if name.startswith(RIGHT)}
+        return tuple(columns.get(i) for i in range(n_arms)) if columns else ()
+    found = _chosen(chosen, RIGHT, names, "right", file) if chosen else ()
+    if found and len(found) != n_arms:
+        raise InvalidLogError(
+            f"{file}: right names {len(found)} columns for {n_arms} arms: give one for each arm, "
+            "in the order of the outputs"
+        )
+    return found
+
+
 def _arm_of(column: str, arms: Sequence[str]) -> int | None:
-    """Return the arm of a column ``revealed.<arm>.<name>`` or ``cost.<arm>``; None: it has none.
+    """Return the arm of ``revealed.<arm>.<name>``, ``cost.<arm>`` or ``right.<arm>``, or None.
 
     Names of arms may hold dots; of two that fit, the longer is meant.
     """
     fits = [
         i
         for i, arm in enumerate(arms)
-        if column == COST + arm or column.startswith(f"{REVEALED}{arm}.")
+        if column in (COST + arm, RIGHT + arm) or column.startswith(f"{REVEALED}{arm}.")
     ]
     return max(fits, key=lambda i: len(arms[i]), default=None)
 
@@ -355,7 +388,7 @@ def _chosen(
 
 
 def _missing(absent: Sequence[str], names: Sequence[str], role: str, file: str) -> InvalidLogError:
-    option = f"--{role}, " if role in ("context", "outputs", "label") else ""
+    option = f"--{role}, " if role in ("context", "outputs", "label", "right") else ""
     none = ' ("" and () if there are none)' if role == "context" else ""
     return InvalidLogError(
         f"{file} has no column {quoted(absent)}; its columns are {quoted(names)}. Name your own "

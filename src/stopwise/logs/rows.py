@@ -30,6 +30,7 @@ class Layout(msgspec.Struct, frozen=True):
     revealed: tuple[tuple[str, ...], ...]  # columns that each arm but the last adds
     outputs: tuple[str, ...]  # the column of each arm's output
     costs: tuple[str | None, ...]  # that of its cost; empty if none has any
+    right: tuple[str | None, ...]  # that says whether it was right; empty if none has any
     kind: str | None
     label: str | None
     stop: str | None
@@ -44,7 +45,7 @@ class Layout(msgspec.Struct, frozen=True):
     @property
     def used(self) -> tuple[str, ...]:
         """Every column that is read, once."""
-        optional = [self.stop, self.rule_stop, self.failed, self.kind, *self.costs]
+        optional = [self.stop, self.rule_stop, self.failed, self.kind, *self.costs, *self.right]
         names = [*self.base, *chain(*self.revealed), *self.answers, *filter(None, optional)]
         return tuple(dict.fromkeys(names))
 
@@ -56,7 +57,7 @@ class Layout(msgspec.Struct, frozen=True):
     def only(self, base: Sequence[str]) -> "Layout":
         """Return a layout that reads nothing but some columns."""
         none = dict.fromkeys(("kind", "label", "stop", "rule_stop", "failed"))
-        empty = dict.fromkeys(("arms", "revealed", "outputs", "costs"), ())
+        empty = dict.fromkeys(("arms", "revealed", "outputs", "costs", "right"), ())
         return msgspec.structs.replace(self, base=tuple(base), **none, **empty)
 
 

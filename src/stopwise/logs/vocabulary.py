@@ -64,7 +64,8 @@ class Vocabulary:
         self._labels: dict[Any, int] = {}
         self._outputs = [0] * len(arms)  # rows that each arm answered
         self._rows = 0
-        self.labelled = 0  # rounds that have a label and an output
+        self.labelled = 0  # rounds of which it is known which arms were right
+        self._compared = 0  # rounds that have a right answer and an output
         self._equal = False
         self._first = ("", "")  # label and output of the first of them
 
@@ -82,18 +83,20 @@ class Vocabulary:
             self._outputs[arm] += int((codes >= 0).sum())
             _count(chunk, codes, found)
         _count(chunk, chunk.labels, self._labels)
-        both = chunk.labelled
-        if not self.labelled and both.any():
+        self.labelled += int(chunk.labelled.sum())
+        both = (chunk.labels >= 0) & (chunk.codes[:, 0] >= 0)
+        if not self._compared and both.any():
             label, output = int(chunk.labels[both][0]), int(chunk.codes[both][0, 0])
             self._first = repr(chunk.meaning(label)), repr(chunk.meaning(output))
-        self.labelled += int(both.sum())
+        self._compared += int(both.sum())
         self._equal |= bool((chunk.codes == chunk.labels[:, None])[both].any())
 
     def merge(self, other: "Vocabulary") -> None:
         """Add the answers of other rows, which come later."""
         self._rows += other._rows
-        self._first = self._first if self.labelled else other._first
+        self._first = self._first if self._compared else other._first
         self.labelled += other.labelled
+        self._compared += other._compared
         self._equal |= other._equal
         self._outputs = [a + b for a, b in zip(self._outputs, other._outputs, strict=True)]
         for arm, found in other._answers.items():
@@ -142,7 +145,7 @@ class Vocabulary:
 
     def unlike(self) -> str | None:
         """Return how labels differ from outputs, if none of many is the output of any arm."""
-        return unlike_labels(self._equal, self.labelled, *self._first)
+        return unlike_labels(self._equal, self._compared, *self._first)
 
     def _uncounted(self) -> bool:
         """Return whether an arm, or the labels, have too many different answers to count."""

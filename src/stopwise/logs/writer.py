@@ -11,13 +11,14 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
+from stopwise.checks import short_repr
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.chunk import mixed
 from stopwise.logs.formats.csv import CsvWriter
 from stopwise.logs.formats.json_lines import JsonLinesWriter
 from stopwise.logs.formats.line_writer import Field, LineWriter, Row
 from stopwise.logs.formats.parquet import ParquetWriter
-from stopwise.logs.log import CONTEXT, COST, OUTPUT, REVEALED, Columns, arrange, format_of
+from stopwise.logs.log import CONTEXT, COST, OUTPUT, REVEALED, RIGHT, Columns, arrange, format_of
 from stopwise.logs.rows import EXACT, describe_value, is_blank, quoted
 from stopwise.records import Round
 
@@ -49,8 +50,9 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         Names of the arms, and of the numbers that are known before the first.
     revealed : dict of str to sequence of str, optional
         By arm, names of the numbers that it adds to the context.
-    labels, costs : bool
-        Whether right answers will be given; whether rounds hold what their calls really cost.
+    labels, right, costs : bool
+        Whether right answers will be given; whether it will be said which arms were right; whether
+        rounds hold what their calls really cost.
     append : bool
         Continue an existing file of the same columns (not in Parquet). If a crash cut its last
         line off, that line is removed. The answers must be of the same type as those in it.
@@ -91,15 +93,16 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         revealed: Mapping[str, Sequence[str]] | None = None,
         *,
         labels: bool = False,
+        right: bool = False,
         costs: bool = False,
         append: bool = False,
         overwrite: bool = False,
     ) -> None:
         self.path = Path(path)
         self.arms = tuple(arms)
-        self._labels, self._costs = labels, costs
+        self._labels, self._right, self._costs = labels, right, costs
         added = revealed or {}
-        fields = fields_of(arms, context, added, labels=labels, costs=costs)
+        fields = fields_of(arms, context, added, labels=labels, right=right, costs=costs)
         self._base = len(context)
         self._added = [len(added.get(arm, ())) for arm in self.arms]
         self._types: set[AnswerType] = set()  # of the answers so far
@@ -113,10 +116,12 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file: RowWriter = WRITERS[suffix](self.path, fields, append=append)
 
-    def write(self, done: Round, label: Any = None) -> None:
-        """Write a round, as `Runner` returns it, with the right answer if it is known.
+    def write(self, done: Round, label: Any = None, *, right: Sequence[bool] | None = None) -> None:
+        """Write a round, as `Runner` returns it, with its label if that is known.
 
-        Outputs must be numbers, bools or text. A blank label counts as unknown.
+        The ``label`` is the right answer; ``right`` says of each arm that answered whether it was
+        right. Give one of the two. Outputs must be numbers, bools or text. A blank label counts as
+        unknown.
         """
         with self._lock:
             if self._closed:
@@ -126,12 +131,13 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             if label is not None and not self._labels:
                 raise self._refused(done, "has a label; open the log with labels=True")
             answered = self._check_arms(done)
+            judged = self._judged(done, label, right)
             outputs = [
                 self._answer(value, f"the output of {arm!r}", done)
                 for arm, value in zip(self.arms, done.outputs, strict=False)
             ]
-            right = None if label is None else self._answer(label, "the label", done)
-            types = self._checked_types([*outputs, *([] if right is None else [right])], done)
+            answer = None if label is None else self._answer(label, "the label", done)
+            types = self._checked_types([*outputs, *([] if answer is None else [answer])], done)
             row: Row = [
                 str(done.id),
                 self._time(done),
@@ -139,7 +145,8 @@ class LogWriter(AbstractContextManager["LogWriter"]):
                 *_padded(outputs, len(self.arms)),
                 *(None if a in (None, -1) else self.arms[a] for a in (done.stop, done.rule_stop)),
                 *self._failure(done),
-                *([right] if self._labels else []),
+                *([answer] if self._labels else []),
+                *(_padded(judged, len(self.arms)) if self._right else []),
                 *self._prices(done),
             ]
             try:
@@ -176,6 +183,24 @@ class LogWriter(AbstractContextManager["LogWriter"]):
                 f"arm the one after it, and rule_stop at most {arms - 1}",
             )
         return n
+
+    def _judged(self, done: Round, label: Any, right: Sequence[bool] | None) -> Sequence[bool]:
+        """Return whether each arm that answered was right; nothing if that is unknown."""
+        if right is None:
+            return ()
+        if not self._right:
+            raise self._refused(done, "says which arms were right; open the log with right=True")
+        if label is not None:
+            raise self._refused(done, "has both label and right; give one of the two")
+        values = cast("Sequence[object]", right)  # callers may have no types
+        bools = all(isinstance(value, bool | np.bool_) for value in values)
+        if len(values) != len(done.outputs) or not bools:
+            raise self._refused(
+                done,
+                f"has right={short_repr(right)}; give True or False for each of the "
+                f"{len(done.outputs)} arms that answered",
+            )
+        return [bool(value) for value in values]
 
     def _answer(self, value: Any, what: str, done: Round) -> Any:
         """Return an output or label as a plain number, bool or text."""
@@ -265,6 +290,7 @@ def fields_of(
     revealed: Mapping[str, Sequence[str]],
     *,
     labels: bool,
+    right: bool,
     costs: bool,
 ) -> list[Field]:
     """Return the columns that a log of these arms has, or refuse them."""
@@ -278,6 +304,7 @@ def fields_of(
         *(Field(OUTPUT + arm, ("outputs", arm), "answer") for arm in arms),
         *(Field(name, (name,), "text") for name in ("stop", "rule_stop", "failed", "error")),
         *([Field("label", ("label",), "answer")] if labels else []),
+        *(Field(RIGHT + arm, ("right", arm), "bool") for arm in arms if right),
         *(Field(COST + arm, ("costs", arm), "number") for arm in arms if costs),
     ]
     # What is written must be read as what it is: names with dots can be taken for others.

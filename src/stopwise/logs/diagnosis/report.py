@@ -10,7 +10,7 @@ from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.sections import main_numbers, sections
 from stopwise.logs.diagnosis.verdict import BADGES
 from stopwise.logs.formats.csv import csv_line
-from stopwise.logs.log import Log
+from stopwise.logs.log import RIGHT, Log
 from stopwise.progress import Progress, no_progress
 from stopwise.reporting.drawing import Drawn, draw, need_matplotlib
 from stopwise.reporting.files import write_files
@@ -81,10 +81,16 @@ def write_report(
 
 
 def write_label_rows(log: Log, rows: Sequence[int], path: Path) -> None:
-    """Write `LabelPlan.rows` of a log as CSV, with empty labels; they are numbered from 1."""
+    """Write `LabelPlan.rows` of a log as CSV, numbered from 1, with empty labels.
+
+    These have the form of the labels in the log: a column ``label``, or ``right.<arm>`` for each
+    arm.
+    """
+    labels = [RIGHT + arm for arm in log.arms] if log.layout.right else ["label"]
     header, *cells = log.texts(["id", "time", *log.layout.outputs], rows)
-    lines = [[str(row + 1), *texts, ""] for row, texts in zip(rows, cells, strict=True)]
-    path.write_bytes(b"".join(map(csv_line, [["row", *header, "label"], *lines])))
+    empty = [""] * len(labels)
+    lines = [[str(row + 1), *texts, *empty] for row, texts in zip(rows, cells, strict=True)]
+    path.write_bytes(b"".join(map(csv_line, [["row", *header, *labels], *lines])))
 
 
 def replay_command(diagnosis: Diagnosis, command: str) -> str:

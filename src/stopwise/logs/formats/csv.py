@@ -175,7 +175,8 @@ class CsvWriter(LineWriter):
         if value is None:
             return ""
         if isinstance(value, bool):
-            return str(value).lower() if kind == "bool" else str(int(value))
+            as_word = kind == "bool" or field.holds == "bool"
+            return str(value).lower() if as_word else str(int(value))
         text = str(value)
         if len(text) > csv.field_size_limit():
             raise InvalidLogError(

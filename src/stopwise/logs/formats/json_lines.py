@@ -29,7 +29,7 @@ Object: TypeAlias = dict[str, Any]
 GROUPS = {"outputs": "output", "costs": "cost"}
 
 # Objects that must name the same things in every row, and those that may leave some out.
-ALL, SOME = ("context", "outputs"), ("revealed", "costs")
+ALL, SOME = ("context", "outputs"), ("revealed", "costs", "right")
 # What a later row may not have if the first does not: it would not be read.
 OPTIONAL = ("label", "stop", "rule_stop", "failed", *SOME)
 

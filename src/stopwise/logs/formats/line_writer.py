@@ -17,7 +17,7 @@ class Field(msgspec.Struct, frozen=True):
 
     name: str
     path: tuple[str, ...]
-    holds: Literal["text", "time", "number", "answer"]
+    holds: Literal["text", "time", "number", "answer", "bool"]
 
 
 class LineWriter(ABC):

@@ -125,7 +125,7 @@ class ParquetWriter:
         for kind, wider in widths.items():
             if kind in self._types:
                 answer, number = wider(), kind
-        types = {"text": pa.string(), "number": pa.float64(), "answer": answer}
+        types = {"text": pa.string(), "number": pa.float64(), "bool": pa.bool_(), "answer": answer}
         types["time"] = pa.timestamp("us", tz="UTC")
         schema = pa.schema([(field.name, types[field.holds]) for field in self._fields])
         decoder = msgspec.json.Decoder()

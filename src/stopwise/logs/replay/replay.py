@@ -129,7 +129,7 @@ def replay(
     if target_error is not None and not log.has_labels:
         raise InvalidParameterError(
             f"a target for the error needs labels in {log.path.name}: name their column if it is "
-            "not 'label', or give a budget instead"
+            "not 'label', add columns right.<arm>, or give a budget instead"
         )
     real("target_error", target_error or 0, least=0, most=1)
     real("budget", budget or 0, least=0)
@@ -272,7 +272,8 @@ def candidates(
         )
     if real("labels", labels, least=0) and not log.has_labels:
         raise InvalidParameterError(
-            f"{log.path.name} has no labels to answer with; name their column if it is not 'label'"
+            f"{log.path.name} has no labels to answer with; name their column if it is not "
+            "'label', or add columns right.<arm>"
         )
     found: dict[str, Candidate] = {}
     for one in given:

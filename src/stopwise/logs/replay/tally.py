@@ -143,7 +143,7 @@ class Tally:
         for decided, decisions in zip(stops, self._decisions, strict=True):
             decisions.append(decided.astype(np.uint8))
         self._counts["rounds"] += chunk.n
-        self._counts["labelled"] += int((chunk.labels >= 0).sum())
+        self._counts["labelled"] += int((chunk.labelled | (chunk.labels >= 0)).sum())
         self._counts["failed"] += int(rounds.failed.sum())
         self._counts["truncated"] += int(((rounds.answered < k) & ~rounds.failed).sum())
 

@@ -1,0 +1,194 @@
+"""Columns ``right.<arm>``: logs that say which arms were right instead of the right answer."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import stopwise as sw
+from stopwise.errors import InvalidLogError
+from stopwise.logs.diagnosis.report import as_json, write_label_rows
+from stopwise.logs.log import Columns, Log
+from stopwise.logs.writer import LogWriter
+from stopwise.records import Round
+from tests.unit.logs.replay.live import CASCADE, NAMES, Arms, arms, cut, full, writer
+
+HEADER = "context.x,output.small,output.large,right.small,right.large\n"
+
+
+def saved(folder: Path, text: str) -> Path:
+    path = folder / "log.csv"
+    path.write_text(text)
+    return path
+
+
+def known(log: Log) -> tuple[list[Any], list[Any]]:
+    (chunk,) = log.chunks()
+    assert chunk.rounds.right is not None
+    return chunk.rounds.right.tolist(), chunk.labelled.tolist()
+
+
+def done(*outputs: str) -> Round:
+    stop = len(outputs) - 1
+    return Round("a", 0.0, (0.5,), outputs, outputs, stop=stop, rule_stop=stop)
+
+
+def test_what_is_written_is_read(path: Path) -> None:
+    with LogWriter(path, ["small", "large"], ["x"], right=True) as log:
+        log.write(done("Rome", "Rome, Italy"), right=[True, True])
+        log.write(done("Oslo", "Bergen"), right=[False, True])
+        log.write(done("Oslo"), right=[False])
+        log.write(done("Oslo", "Paris"))
+    log = Log(path)
+    assert log.has_labels
+    assert log.layout.right == ("right.small", "right.large")
+    right = [[True, True], [False, True], [False, False], [False, False]]
+    assert known(log) == (right, [True, True, True, False])
+
+
+def test_each_spelling_of_true_and_false_is_read(tmp_path: Path) -> None:
+    rows = ["0,a,b,1,0", "0,a,b,true,False", "0,a,b, TRUE ,0.0", "0,a,b,,", "0,a,,1,"]
+    right, labelled = known(Log(saved(tmp_path, HEADER + "\n".join(rows))))
+    assert right == [[True, False]] * 3 + [[False, False], [True, False]]
+    assert labelled == [True, True, True, False, True]
+
+
+@pytest.mark.parametrize("values", [[True, None], [1, None], [1.0, None], ["true", None]])
+def test_parquet_may_hold_bools_numbers_or_text(tmp_path: Path, values: list[Any]) -> None:
+    columns = {"context.x": [0.1, 0.2], "output.small": ["a", "a"], "output.large": ["b", "b"]}
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table(columns | {"right.small": values, "right.large": values}), path)
+    assert known(Log(path)) == ([[True, True], [False, False]], [True, False])
+
+
+def test_rows_of_which_only_some_arms_are_known_have_no_label(tmp_path: Path) -> None:
+    path = saved(tmp_path, HEADER + "0,a,b,,1\n0,a,b,0,1\n")
+    assert known(Log(path))[1] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("0,a,b,1,maybe", "'right.large': is the text 'maybe'; write 1 or true if the answer was"),
+        ("0,a,b,2,1", "'right.small': is the text '2'; write 1 or true"),
+        ("0,a,,1,0", "'right.large': is not empty, but 'large' gave no output"),
+    ],
+)
+def test_wrong_cells_are_named(tmp_path: Path, row: str, message: str) -> None:
+    with pytest.raises(InvalidLogError, match=r"log\.csv, row 1 \(line 2\), column") as caught:
+        known(Log(saved(tmp_path, HEADER + row)))
+    assert message in str(caught.value)
+
+
+def test_a_label_and_right_columns_must_agree(tmp_path: Path) -> None:
+    header = HEADER.replace("right.small", "label,right.small")
+    agree = "0,a,b,b,0,1\n0,a,b,b,,\n0,a,b,,1,0\n0,a,b,,,\n"
+    right, labelled = known(Log(saved(tmp_path, header + agree)))
+    assert right == [[False, True], [False, True], [True, False], [False, False]]
+    assert labelled == [True, True, True, False]
+
+    path = saved(tmp_path, header + agree + "0,a,b,a,0,1\n")
+    with pytest.raises(InvalidLogError, match="'small' was wrong, and 'label' says the opposite"):
+        known(Log(path))
+    by_label = Log(path, Columns(right=()))
+    assert (by_label.layout.label, by_label.layout.right) == ("label", ())
+    assert known(by_label)[0][4] == [True, False]
+    by_arm = Log(path, Columns(label=""))
+    assert (by_arm.layout.label, by_arm.has_labels) == (None, True)
+    assert known(by_arm)[0][4] == [False, True]
+
+
+def test_columns_may_have_names_of_their_own(tmp_path: Path) -> None:
+    text = "x,small,large,ok_small,ok_large\n0,a,b,0,1\n"
+    names = Columns(context=("x",), outputs=("small", "large"), right=("ok_small", "ok_large"))
+    assert known(Log(saved(tmp_path, text), names)) == ([[False, True]], [True])
+    with pytest.raises(InvalidLogError, match="right names 1 columns for 2 arms"):
+        Log(saved(tmp_path, text), msgspec.structs.replace(names, right=("ok_small",)))
+    with pytest.raises(InvalidLogError, match=r"no column 'judged'.* with --right, Columns\(right"):
+        Log(saved(tmp_path, text), msgspec.structs.replace(names, right=("ok_small", "judged")))
+    with pytest.raises(InvalidLogError, match="'ok_small' is a label, which nobody knows before"):
+        Log(saved(tmp_path, text), msgspec.structs.replace(names, context=("x", "ok_small")))
+    with pytest.raises(InvalidLogError, match=r"column 'right\.medium' names no arm"):
+        Log(saved(tmp_path, HEADER.replace("right.large", "right.medium") + "0,a,b,0,1\n"))
+
+
+def test_the_writer_refuses_what_does_not_fit(tmp_path: Path) -> None:
+    two = done("a", "b")
+    with (
+        LogWriter(tmp_path / "a.csv", ["small", "large"], ["x"], labels=True) as log,
+        pytest.raises(InvalidLogError, match="open the log with right=True"),
+    ):
+        log.write(two, right=[True, False])
+    with LogWriter(tmp_path / "b.csv", ["small", "large"], ["x"], labels=True, right=True) as log:
+        with pytest.raises(InvalidLogError, match="has both label and right"):
+            log.write(two, "b", right=[False, True])
+        values: list[Any] = [[True], [True, False, True], [1, 0], ["yes", "no"]]
+        for right in values:
+            with pytest.raises(InvalidLogError, match="True or False for each of the 2 arms"):
+                log.write(two, right=right)
+        log.write(two, "b")
+        log.write(two, right=[True, False])
+    assert known(Log(tmp_path / "b.csv"))[0] == [[False, True], [True, False]]
+
+
+def two_logs(folder: Path, said: Arms, rounds: Sequence[Round]) -> tuple[Path, Path]:
+    """Write rounds twice: with labels in half of them, and with which arms were right in these."""
+    for name in ("answers", "arms"):
+        (folder / name).mkdir()
+    paths = folder / "answers" / "log.csv", folder / "arms" / "log.csv"
+    with writer(paths[0], labels=True) as log:
+        for t, done in enumerate(rounds):
+            log.write(done, str(said.labels[t]) if t % 2 else None)
+    with LogWriter(paths[1], NAMES, ["a", "b", "c", "d"], right=True) as log:
+        for t, done in enumerate(rounds):
+            right = [output == said.labels[t] for output in done.outputs]
+            log.write(done, right=right if t % 2 else None)
+    return paths
+
+
+def compared(text: bytes) -> dict[str, Any]:
+    """Return results as plain values, without the counts of answers, of which some are labels."""
+    return {key: value for key, value in msgspec.json.decode(text).items() if key != "answers"}
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_replay_of_either_form_gives_the_same_report(tmp_path: Path, complete: bool) -> None:
+    said = arms(1500)
+    rounds = full(said) if complete else cut(full(said), lambda t: t % 3)
+    first, second = (
+        sw.replay(Log(path), CASCADE, ["uss-laplace", "uss-anchor"], labels=60)
+        for path in two_logs(tmp_path, said, rounds)
+    )
+    assert compared(first.to_json()) == compared(second.to_json())
+    assert first.labelled == 750
+    assert first.fixed[0].error is not None
+    assert first.answered["uss-laplace"] > 10
+    for name, stops in first.decisions.items():
+        assert stops.tolist() == second.decisions[name].tolist()
+
+
+def test_a_diagnosis_of_either_form_gives_the_same_report(tmp_path: Path) -> None:
+    said = arms(1500)
+    first, second = (
+        sw.diagnose(Log(path), CASCADE) for path in two_logs(tmp_path, said, full(said))
+    )
+    assert compared(as_json(first, "")) == compared(as_json(second, ""))
+    assert first.audit is not None
+    assert first.labelled == 750
+
+
+def test_rows_to_label_have_the_columns_of_the_log(tmp_path: Path) -> None:
+    said = arms(20)
+    for path, ends in zip(
+        two_logs(tmp_path, said, full(said)),
+        ("label", "right.rules,right.small,right.large"),
+        strict=True,
+    ):
+        write_label_rows(Log(path), [0, 3], tmp_path / "rows.csv")
+        header, first, _ = (tmp_path / "rows.csv").read_text().splitlines()
+        assert header == f"row,id,time,output.rules,output.small,output.large,{ends}"
+        assert first.endswith("," * (ends.count(",") + 1))
