@@ -91,8 +91,8 @@ def sample(rounds: Simulated, seed: int) -> tuple[Sample, Floats]:
     n, random = len(rounds.labels), np.random.default_rng([seed, 5])
     order = random.permutation(n)
     differ = disagreements(rounds.outputs, rounds.cascade)[order]
-    unknown = np.full((n, 3), 2, np.uint8)
-    rows = Sample(np.arange(n) / n, order, rounds.contexts[order], differ, unknown)
+    wrong, labelled = np.zeros((n, 3), np.uint8), np.zeros(n, np.bool_)
+    rows = Sample(np.arange(n) / n, order, rounds.contexts[order], differ, wrong, labelled)
     return rows, np.broadcast_to(differ.mean(axis=0), differ.shape)
 
 

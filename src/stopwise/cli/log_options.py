@@ -171,8 +171,8 @@ class LogOptions:
 def reads_log(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command all `LogOptions`, which it takes as its first argument."""
     shared = inspect.signature(LogOptions).parameters
-    _, *own = inspect.signature(command).parameters.values()
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*shared.values(), *own)]
+    own = list(inspect.signature(command).parameters.values())[1:]
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in [*shared.values(), *own]]
 
     @wraps(command)
     def run(**typed: Any) -> None:

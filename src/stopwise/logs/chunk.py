@@ -74,7 +74,7 @@ def make_chunk(
     answers = [batch.cells(name, "answer") for name in layout.answers]
     if normalise:
         answers = [normalised(batch, name) for name in layout.answers]
-    stop = _named_arms(batch, layout.stop, layout)
+    stop, _ = _named_arms(batch, layout.stop, layout)
     # the label comes after the arms, so no stop reaches it
     answers = [without_blanks(cells, stop >= i) for i, cells in enumerate(answers)]
     columns, values, family = encode(answers, layout.answers, expected, problems)
@@ -163,28 +163,29 @@ def _arm_name(layout: Layout, arm: int) -> str:
 
 def _arms(batch: RowBatch, name: str | None, layout: Layout, problems: Problems) -> Ints:
     """Return the arms in a column, −1 where there is none, and record cells that name no arm."""
-    arms = _named_arms(batch, name, layout)
+    arms, unknown = _named_arms(batch, name, layout)
     if name is not None:
         cells = batch.cells(name, "text")
         naming = (
             f"it must name an arm ({', '.join(map(repr, layout.arms))}) or give its number, from "
             f"0 to {len(layout.arms) - 1}"
         )
-        problems.where(arms == -2, name, lambda row: f"is {cells.describe(row)}; {naming}")
+        problems.where(unknown, name, lambda row: f"is {cells.describe(row)}; {naming}")
     return arms
 
 
-def _named_arms(batch: RowBatch, name: str | None, layout: Layout) -> Ints:
-    """Return arms given by name or 0-based number: −1 where none is given, −2 for other cells."""
+def _named_arms(batch: RowBatch, name: str | None, layout: Layout) -> tuple[Ints, Bools]:
+    """Return arms given by name or 0-based number, −1 for none, and which cells name no arm."""
     if name is None:
-        return np.full(batch.n, -1)
+        return np.full(batch.n, -1), np.zeros(batch.n, dtype=np.bool_)
     cells, k = batch.cells(name, "text"), len(layout.arms)
     known = {f"{i}{end}": i for i in range(k) for end in ("", ".0")}
     known |= {arm: i for i, arm in enumerate(layout.arms)}
-    codes = [-1 if is_blank(word) else known.get(word, -2) for word in cells.words]
-    arms = np.array(codes or [-2])[cells.values]
+    words = cells.words or ("",)  # an empty column has no words
+    arms = np.array([known.get(word, -1) for word in words])[cells.values]
+    unknown = np.array([not is_blank(word) and word not in known for word in words])[cells.values]
     arms[cells.null] = -1
-    return arms
+    return arms, unknown & ~cells.null
 
 
 def _contexts(

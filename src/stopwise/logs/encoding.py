@@ -202,10 +202,10 @@ class _Fit:
         """Return how the column becomes numbers."""
         if self._kind == "category":
             self._texts[""] += self._empty
-            usual, *others = sorted(self._texts, key=lambda word: (-self._texts[word], word))
+            texts = sorted(self._texts, key=lambda word: (-self._texts[word], word))
             least = max(LEAST_ROWS, LEAST_SHARE * self._rows)
-            frequent = tuple(word for word in others if self._texts[word] >= least)
-            return Column(self._name, "category", values=frequent, usual=usual)
+            frequent = tuple(word for word in texts[1:] if self._texts[word] >= least)
+            return Column(self._name, "category", values=frequent, usual=texts[0])
         mean, first = self._sum / max(self._rows - self._empty, 1), ""
         if self._kind == "date":
             first = (EPOCH + self._first * DAY).isoformat(" ").removesuffix("+00:00")

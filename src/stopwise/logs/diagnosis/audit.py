@@ -13,7 +13,7 @@ from stopwise.checks import ENOUGH
 from stopwise.intervals import Z95, Interval, around, normal_mean, wilson
 from stopwise.logs.diagnosis.findings import Audit, LabelPlan
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
-from stopwise.logs.diagnosis.sampling import UNKNOWN, Sample
+from stopwise.logs.diagnosis.sampling import Sample
 
 # Nearer to the gain that is needed than this, either choice costs almost the same (heuristic).
 LEAST = 0.02
@@ -93,7 +93,7 @@ def plan_labels(cascade: Cascade, rows: Sample, labelled: Sample, stops: Ints) -
     some, more = rows.differ.any(axis=1), 0
     if needed <= 1 and rate > 0:
         more = math.ceil(max(n - have, 0) * some.mean() / rate)
-    asked = rows.number[some & (rows.wrong[:, 0] == UNKNOWN)][:more]
+    asked = rows.number[some & ~rows.labelled][:more]
     return LabelPlan(i, j, gap, rate, needed, gain, width, more, tuple(asked.tolist()))
 
 

@@ -18,7 +18,6 @@ from stopwise.logs.chunk import Chunk
 
 # A group smaller than this share of the log must not decide how large the sample is.
 SMALL_GROUP = 0.01
-UNKNOWN = 2  # in Sample.wrong
 # A simulated log may have been drawn from the same seed: the choice of its rows must not repeat it.
 STREAM = 20201
 CHOSEN = 4.0  # standard errors by which labels are too often of rows in which arms disagree
@@ -28,7 +27,7 @@ class Sample(NamedTuple):
     """Rows on which every arm answered, in random order: that of ``key`` (n,).
 
     ``number`` (n,) of the row in the log; ``contexts`` (n, d); ``differ`` (n, pairs); ``wrong``
-    (n, K): 1, 0, or 2 where there is no label.
+    (n, K), known of the rows that are ``labelled`` (n,), and 0 in others.
     """
 
     key: Floats
@@ -36,6 +35,7 @@ class Sample(NamedTuple):
     contexts: Floats
     differ: Bytes
     wrong: Bytes
+    labelled: Bools
 
     @property
     def n(self) -> int:
@@ -90,11 +90,11 @@ def survey(chunks: Iterable[Chunk], n_arms: int, *, sample: int, seed: int) -> L
         group = np.clip(chunk.rule_stop, -1, n_arms - 1) + 1
         group_rows += np.bincount(group, minlength=n_arms + 1)
         labelled = chunk.labelled
-        wrong = np.full((n, n_arms), UNKNOWN, dtype=np.uint8)
+        wrong = np.zeros((n, n_arms), dtype=np.uint8)
         if chunk.rounds.right is not None:
             wrong[labelled] = ~chunk.rounds.right[labelled]
         number, contexts = chunk.first + np.arange(n), chunk.rounds.contexts
-        everything = Sample(keys, number, contexts, differ, wrong)
+        everything = Sample(keys, number, contexts, differ, wrong, labelled)
         deep = ran == n_arms
         retained.add(everything, group, deep)
         audited.add(everything, group, deep & labelled)
@@ -126,7 +126,10 @@ def with_agreed(labelled: Sample, rows: Sample) -> Sample:
     if hits <= n * share + CHOSEN * math.sqrt(n * share * (1 - share)):
         return labelled
     agreed = rows.take(~rows.differ.any(axis=1)).take(slice(round(hits * (1 / share - 1))))
-    return Sample.joined([labelled.take(some), agreed._replace(wrong=np.zeros_like(agreed.wrong))])
+    without_errors = agreed._replace(
+        wrong=np.zeros_like(agreed.wrong), labelled=np.ones_like(agreed.labelled)
+    )
+    return Sample.joined([labelled.take(some), without_errors])
 
 
 class _Groups:

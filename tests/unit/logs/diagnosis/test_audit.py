@@ -9,7 +9,7 @@ from stopwise.logs.diagnosis.audit import (
     worthwhile,
 )
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
-from stopwise.logs.diagnosis.sampling import UNKNOWN, Sample
+from stopwise.logs.diagnosis.sampling import Sample
 
 CASCADE = sw.Cascade([0.01, 0.05, 0.2])
 
@@ -35,9 +35,10 @@ def test_everything_by_hand():
         assert over.value == pytest.approx((rule - losses[:, i]).mean())
 
 
-def sample(differ, wrong):
+def sample(differ, wrong, known=None):
     n = len(differ)
-    return Sample(np.arange(n) / n, np.arange(n), np.zeros((n, 1)), differ, wrong)
+    known = np.ones(n, dtype=np.bool_) if known is None else known
+    return Sample(np.arange(n) / n, np.arange(n), np.zeros((n, 1)), differ, wrong, known)
 
 
 def drawn(n, seed=0, label=1.0, classes=5, right=(0.5, 0.6, 0.7)):
@@ -46,8 +47,7 @@ def drawn(n, seed=0, label=1.0, classes=5, right=(0.5, 0.6, 0.7)):
     wrong = (random.random((n, 3)) > right).astype(np.uint8)
     outputs = wrong * random.integers(1, classes, (n, 3))
     differ = np.column_stack([outputs[:, i] != outputs[:, j] for i, j in CASCADE.pairs()])
-    unknown = random.random(n) >= label
-    return sample(differ.astype(np.uint8), np.where(unknown[:, None], UNKNOWN, wrong))
+    return sample(differ.astype(np.uint8), wrong, random.random(n) < label)
 
 
 def planned(rows, stops=None):
@@ -56,7 +56,7 @@ def planned(rows, stops=None):
 
 
 def labelled(rows):
-    return rows.take(rows.wrong[:, 0] != UNKNOWN)
+    return rows.take(rows.labelled)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
@@ -115,7 +115,7 @@ def test_labels_settle_it_or_say_how_many_more_would():
     more = (1.96 * spread / plan.width) ** 2 - have
     some = rows.differ.any(axis=1)
     assert plan.labels == pytest.approx(more * some.mean() / plan.rate, rel=0.001)
-    assert (rows.wrong[list(plan.rows), 0] == UNKNOWN).all()  # those with labels have them
+    assert not rows.labelled[list(plan.rows)].any()  # those with labels have them
     sure = drawn(20_000, label=0.05, right=(0.3, 0.5, 0.95))
     plan = planned(sure)
     assert plan.gain is not None

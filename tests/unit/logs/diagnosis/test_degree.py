@@ -4,7 +4,7 @@ import numpy as np
 
 from stopwise.cascade import Cascade
 from stopwise.logs.diagnosis.degree import better_degree
-from stopwise.logs.diagnosis.sampling import UNKNOWN, Sample
+from stopwise.logs.diagnosis.sampling import Sample
 
 CASCADE = Cascade([0.1, 0.2])
 
@@ -12,8 +12,8 @@ CASCADE = Cascade([0.1, 0.2])
 def sample(chance: np.ndarray, x: np.ndarray, seed: int) -> Sample:
     n, random = len(x), np.random.default_rng(seed)
     differ = (random.random(n) < chance).astype(np.uint8)[:, None]
-    wrong = np.full((n, 2), UNKNOWN, dtype=np.uint8)
-    return Sample(np.arange(n) / n, np.arange(n), x, differ, wrong)
+    wrong, labelled = np.zeros((n, 2), dtype=np.uint8), np.zeros(n, dtype=np.bool_)
+    return Sample(np.arange(n) / n, np.arange(n), x, differ, wrong, labelled)
 
 
 def test_a_bend_is_found_and_a_straight_line_is_not_bent() -> None:

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chisquare
 
 from stopwise.logs.chunk import Chunk
-from stopwise.logs.diagnosis.sampling import UNKNOWN, survey, with_agreed
+from stopwise.logs.diagnosis.sampling import survey, with_agreed
 from stopwise.records import RecordedRounds
 
 K = 3
@@ -87,8 +87,9 @@ def test_rows_stay_complete():
     for k, (i, j) in enumerate(PAIRS):
         assert np.array_equal(codes[:, i] != codes[:, j], rows.differ[:, k] == 1)
     labels = table.labels[rows.number, None]
-    right = np.where(labels < 0, 2, table.codes[rows.number] != labels)
-    assert np.array_equal(rows.wrong, right)
+    wrong = (labels >= 0) & (table.codes[rows.number] != labels)
+    assert np.array_equal(rows.wrong, wrong)
+    assert np.array_equal(rows.labelled, labels[:, 0] >= 0)
 
 
 def test_every_row_is_as_likely():
@@ -128,7 +129,7 @@ def test_labels_of_disagreement_only_are_completed_and_random_ones_are_not():
     agreed = ~rows.differ.any(axis=1)
     assert agreed.mean() == pytest.approx(same.mean(), abs=0.001)
     assert not rows.wrong[agreed].any()
-    assert UNKNOWN not in rows.wrong
+    assert rows.labelled.all()
     # differences between arms are those of labels on all rows: 0.5, within five standard errors
     wrong = rows.wrong.mean(axis=0)
     assert wrong[0] == 0
