@@ -1,4 +1,4 @@
-"""What every verb that reads a log asks for: the log, its costs, and what its columns are."""
+"""Options of the commands that read a log."""
 
 import inspect
 import re

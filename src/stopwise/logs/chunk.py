@@ -1,4 +1,4 @@
-"""Rows of a log as checked arrays: equal answers become equal whole numbers."""
+"""Rows of a log as checked arrays."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -290,7 +290,7 @@ def _differ(outputs: list[Ints]) -> Bytes:
 def encode(
     columns: Sequence[Cells], names: Sequence[str], expected: Family | None, problems: Problems
 ) -> tuple[Codes, tuple[Any, ...] | None, Family | None]:
-    """Give equal answers equal whole numbers ≥ 0, and −1 to none.
+    """Give equal answers equal codes ≥ 0, and missing ones −1.
 
     Returns the numbers of each column; what they mean, or None where they are the answers
     themselves; and the family of all answers so far. ``expected`` is that of earlier rows.
@@ -325,7 +325,7 @@ def normal(answer: Any) -> str:
 
 
 def normalised(batch: RowBatch, name: str) -> Cells:
-    """Return answers in their normal form, all of them texts; those of space only are none."""
+    """Return answers in their normal form, all of them texts; blank ones are missing."""
     wrong = batch.cells(name, "answer").wrong.items()
     cells = batch.cells(name, "text")
     words = [normal(word) for word in cells.words]

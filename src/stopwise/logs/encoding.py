@@ -1,4 +1,4 @@
-"""Contexts as people have them, as numbers: categories, dates, true and false, gaps."""
+"""Encode raw columns of a context as numbers."""
 
 import math
 import re
@@ -19,7 +19,7 @@ Kind: TypeAlias = Literal["number", "date", "category"]
 
 FIRST = 2_048  # rows: if they hold plain numbers only, no more are read to fit an encoding
 LEAST_ROWS, LEAST_SHARE = 10, 0.01  # rarer categories share a coordinate
-MOST_TEXTS = 10_000  # distinct texts of a column; one that has more is no category
+MOST_TEXTS = 10_000  # distinct texts of a column; a column with more is not a category
 DIGITS = 12  # of a mean: how rows were cut into batches must not show
 AS_IT_IS = "a number as it is"
 NEEDED = {"number": "a finite number (with a point)", "date": "a date such as 2026-01-31"}

@@ -1,4 +1,4 @@
-"""Calls that others recorded, as a log: OpenTelemetry, LiteLLM spend logs, OpenAI batch files."""
+"""Import of recorded calls as a log: OpenTelemetry, LiteLLM spend logs, OpenAI batch files."""
 
 import csv
 import json
@@ -128,7 +128,7 @@ def calls_of(record: Any, case: str | None = None) -> list[Json]:
 
 
 def _from_span(span: Json, case: str | None) -> Json:
-    """Read a span, or a log record with its attributes; {} if it is no call of a model."""
+    """Read a span, or a log record with its attributes; {} if it is not a call of a model."""
     own = _attributes(span.get("attributes"))
     model = own.get("gen_ai.request.model", own.get("gen_ai.response.model"))
     if model is None or own.get("gen_ai.operation.name") not in INFERENCE:

@@ -1,4 +1,4 @@
-"""A log: which column means what, and its rows, read in bounded memory."""
+"""A log of rounds: the meaning of its columns, and its rows in bounded memory."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -265,7 +265,7 @@ def format_of(path: Path) -> str:
 
 
 def open_rows(path: Path) -> RowReader:
-    """Open a file; in Parquet perhaps many."""
+    """Open a file, or several in Parquet."""
     suffix = format_of(path)
     if path.is_file() and path.stat().st_size == 0:
         raise InvalidLogError(f"{path.name} is empty: it has no columns and no rows")
@@ -275,7 +275,7 @@ def open_rows(path: Path) -> RowReader:
 
 
 def arrange(names: Sequence[str], columns: Columns, file: str) -> Layout:
-    """Find out what each column of a file is for; ``columns`` are the names that the user gave."""
+    """Return what each column of a file is for; ``columns`` are the names that the user gave."""
     _check_distinct(names, "columns", file)
     outputs = _chosen(columns.outputs, OUTPUT, names, "outputs", file)
     base = _chosen(columns.context, CONTEXT, names, "context", file)

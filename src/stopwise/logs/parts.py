@@ -1,4 +1,4 @@
-"""The rows of a log that have the same value in a column: a log of their own."""
+"""Partitions of a log by the values of a column, and work spread over them."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -25,7 +25,7 @@ BATCH = 65_536  # rows that are read at a time
 
 
 class Part(Log):
-    """Rows of a log, held in memory and numbered from 0 as if there were no others."""
+    """Rows of a log as a log: held in memory and numbered from 0."""
 
     def __init__(self, log: Log, title: str, held: Sequence[Chunk]) -> None:
         self.__dict__.update(log.__dict__)

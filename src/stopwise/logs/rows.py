@@ -1,4 +1,4 @@
-"""Rows of a log as its file holds them: their columns, their cells, and errors that name a cell."""
+"""Rows of a log as stored: columns, cells, and errors that name a cell."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -233,7 +233,7 @@ def is_blank(text: str) -> bool:
 
 
 def parsed(text: str) -> int | float | str | None:
-    """Return a text as a number, None if it is empty, and the text itself if it is no number."""
+    """Return the number in a text, None if it is empty, or the text if it is not a number."""
     if not text:
         return None
     for kind in (int, float) if "_" not in text else ():  # to Python alone, 1_000 is a number

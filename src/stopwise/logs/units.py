@@ -1,4 +1,4 @@
-"""The unit of the costs that the user gave: one wrong answer, or a currency."""
+"""The unit of costs and results: one wrong answer, or the currency of the prices."""
 
 import numpy as np
 

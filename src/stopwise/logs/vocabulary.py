@@ -1,4 +1,4 @@
-"""The distinct answers of each arm and of the labels, counted; and those that look misspelled."""
+"""Counts of distinct answers by arm, and warnings about answers that look misspelled."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""Writing rounds down as they end, for `Log` to read."""
+"""Writing rounds to a log."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,9 +1,9 @@
-"""Forms of answers in text: from what a model wrote to the value that must be equal to agree.
+"""Normal forms of text answers: answers agree if their forms are equal.
 
-Any function makes that an equivalence, which the stopping rule needs: if arms i and j agree, they
-are right together or wrong together, so error_i − error_j ≤ P(i and j disagree). "Similar enough"
-is none: a may be similar to b and b to c while a and c are not, and then two arms that "agree" may
-differ in being right.
+A form makes agreement an equivalence, which the stopping rule needs: if arms i and j agree, both
+are right or both are wrong, so error_i − error_j ≤ P(i and j disagree). Similarity is not an
+equivalence: a may be similar to b and b to c while a and c are not, and then only one of two arms
+that "agree" may be right.
 """
 
 import re

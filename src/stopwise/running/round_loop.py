@@ -1,4 +1,4 @@
-"""The loop of one round, for every source of decisions: a policy here, or a service elsewhere.
+"""The loop of one round, for decisions of a policy or of a service.
 
 The loop is a generator that does nothing itself. It yields steps: `Ask` a stage, and whatever its
 source of decisions yields. `drive` and `drive_async` do the steps, blocking or not.

@@ -1,4 +1,4 @@
-"""Runs a cascade: asks its stages, only as deep as the policy decides, and lets it learn."""
+"""Run a cascade: call its stages as deep as the policy decides, and let the policy learn."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of a runner: ids, names, numbers and what stages raised; never a case."""
+"""OpenTelemetry spans of a runner; they never hold a case."""
 
 from contextlib import ExitStack
 from typing import Any

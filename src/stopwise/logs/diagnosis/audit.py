@@ -45,7 +45,8 @@ def read_audit(cascade: Cascade, predicted: Floats, wrong: Bytes, added: int = 0
 def gain_where_they_disagree(labelled: Sample, pair: int, i: int, j: int) -> Interval | None:
     """Return E[1{j right} − 1{i right} | i and j disagree]; None of fewer than 30 such rows.
 
-    The spread is that with one more row of each sign, lest rows that all agree seem certain.
+    The spread is that with one more row of each sign, so that identical rows do not give a
+    zero-width interval.
     """
     rows = labelled.take(labelled.differ[:, pair] == 1)
     if rows.n < ENOUGH:

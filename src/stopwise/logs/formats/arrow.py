@@ -1,4 +1,4 @@
-"""Tables in memory and streams: whatever speaks Arrow's PyCapsule protocol; Arrow's columns."""
+"""Logs from Arrow: tables and streams with the PyCapsule interface, and Arrow columns."""
 
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
@@ -105,7 +105,7 @@ def cells_of(record: Any, file: str, column: str, use: Use) -> Cells:
 
 
 def _exact(value: Any) -> Any:
-    """Return a decimal as int or float; itself, which is no answer, if neither equals it."""
+    """Return a decimal as the int or float that equals it; without one itself, which is invalid."""
     for kind in (int, float) if isinstance(value, Decimal) else ():
         if Decimal(repr(kind(value))) == value:
             return kind(value)

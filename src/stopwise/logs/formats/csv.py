@@ -1,4 +1,4 @@
-"""Logs in CSV: cells are text, which is read as numbers where it can be."""
+"""Logs in CSV."""
 
 import csv
 import re

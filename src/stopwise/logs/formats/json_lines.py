@@ -1,4 +1,4 @@
-"""Logs in JSON lines: one object per round, in which names that belong together are nested."""
+"""Logs in JSON lines: one object per round."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ ALL, SOME = ("context", "outputs"), ("revealed", "costs", "right")
 # What a later row may not have if the first does not: it would not be read.
 OPTIONAL = ("label", "stop", "rule_stop", "failed", *SOME)
 
-# What many programs write for a number that is none.
+# What many programs write for NaN and infinity.
 NOT_JSON = re.compile(r"[:,\[]\s*([+-]?(?:NaN|Infinity|nan|inf))\b")
 
 

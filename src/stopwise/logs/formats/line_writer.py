@@ -9,7 +9,7 @@ import msgspec
 
 from stopwise.errors import InvalidLogError
 
-Row: TypeAlias = list[Any]  # to be written: one value for each field; None where there is none
+Row: TypeAlias = list[Any]  # to be written: one value for each field; None for an empty cell
 
 
 class Field(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Logs in Parquet: columns straight into arrays; written as JSON lines, converted at the end."""
+"""Logs in Parquet; written as JSON lines, which are converted at the end."""
 
 import re
 import uuid

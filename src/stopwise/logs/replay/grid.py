@@ -1,4 +1,4 @@
-"""The replays of all tenants as one, and those of all weights with a recommendation."""
+"""Totals over tenants, and the recommendation over weights of the costs."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The picture of a replay: what each depth and each policy costs, against what it misses."""
+"""The figure of a replay: cost against error or disagreement."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a replay found: frozen values of plain numbers and words, ready for JSON."""
+"""The result of a replay, ready for JSON."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

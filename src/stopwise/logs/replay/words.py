@@ -1,4 +1,4 @@
-"""The conclusions of a replay, in sentences."""
+"""The conclusions of a replay as sentences."""
 
 import numpy as np
 
