@@ -61,18 +61,20 @@ def test_a_runner_adds_the_files_on_the_page() -> None:
 
 
 def test_a_replay_passes_the_files_on_the_page_in_this_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "log.csv"
     rows = [f"{x[0]},{x[1]},{quick(x)},{slow(x)},{slow(x)}\n" for x in CASES * 2]
     log.write_text("context.a,context.b,output.quick,output.slow,label\n" + "".join(rows))
     command = ["stopwise", "replay", str(log), "--costs", "0.01,0.2", "--out", str(tmp_path / "to")]
     monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)  # a bar instead of lines of progress
     walk = Walk()
     with pytest.raises(SystemExit, match="0"):
         main()
     with pytest.raises(SystemExit, match="0"), walk.recording():
         main()
+    assert "replaying 80/80" in capsys.readouterr().err
     passed = [name for name in walk.files if not name.startswith(("policies/", "features/"))]
     assert set(passed) == python_files(REPLAY)
     row_of = {name: k for k, row in enumerate(REPLAY) for name in row}
