@@ -27,12 +27,14 @@ _MODULES = {
     "Failure": "stopwise.records",
     "FixedDepth": "stopwise.policies.baselines",
     "Identity": "stopwise.features",
+    "Label": "stopwise.records",
     "LabelRequest": "stopwise.records",
     "load": "stopwise.policies.persistence",
     "Log": "stopwise.logs.log",
     "LogWriter": "stopwise.logs.writer",
     "make": "stopwise.policies.registry",
     "normalised_text": "stopwise.running.answer_forms",
+    "Observation": "stopwise.records",
     "PairEvidence": "stopwise.records",
     "PerPair": "stopwise.features",
     "PerStage": "stopwise.features",
@@ -40,11 +42,11 @@ _MODULES = {
     "Policy": "stopwise.policies.base",
     "Polynomial": "stopwise.features",
     "RandomDepth": "stopwise.policies.baselines",
+    "RecordedRounds": "stopwise.records",
     "Replay": "stopwise.logs.replay.results",
     "replay": "stopwise.logs.replay.replay",
     "Round": "stopwise.records",
     "RoundInProgress": "stopwise.policies.round_in_progress",
-    "RecordedRounds": "stopwise.records",
     "Runner": "stopwise.running.runner",
     "Scaled": "stopwise.features",
     "Shared": "stopwise.features",
@@ -99,7 +101,9 @@ if TYPE_CHECKING:
     from stopwise.records import Change as Change
     from stopwise.records import Decision as Decision
     from stopwise.records import Failure as Failure
+    from stopwise.records import Label as Label
     from stopwise.records import LabelRequest as LabelRequest
+    from stopwise.records import Observation as Observation
     from stopwise.records import PairEvidence as PairEvidence
     from stopwise.records import RecordedRounds as RecordedRounds
     from stopwise.records import Round as Round

@@ -4,6 +4,7 @@ import math
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from numpy.typing import ArrayLike
 
 from stopwise.arrays import Bools, Differ, Floats, Ints
 
@@ -286,3 +287,40 @@ class RecordedRounds(msgspec.Struct, frozen=True, eq=False):
             right=None if self.right is None else self.right[which],
             labelled=None if self.labelled is None else self.labelled[which],
         )
+
+
+class Observation(msgspec.Struct, frozen=True, eq=False):
+    """What one round showed: its context, where it ended, and which arms disagreed.
+
+    Attributes
+    ----------
+    context : array_like or None
+        What was known at the end; None for a policy that looks at no context.
+    stop, rule_stop : int
+        The last arm that answered, and where the rule itself would have stopped.
+    differ : ndarray of bool, shape (stop + 1, stop + 1)
+        ``differ[i, j]``, for i < j: whether arms i and j disagreed.
+    """
+
+    context: ArrayLike | None
+    stop: int
+    rule_stop: int
+    differ: Bools
+
+
+class Label(msgspec.Struct, frozen=True, eq=False):
+    """Which arms of a finished round were right.
+
+    Attributes
+    ----------
+    observation : Observation
+        The round.
+    right : tuple of bool
+        Whether each arm that answered was right.
+    request : LabelRequest or None
+        The request that it answers; None if the policy did not ask for it.
+    """
+
+    observation: Observation
+    right: tuple[bool, ...]
+    request: LabelRequest | None = None

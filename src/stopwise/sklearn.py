@@ -23,8 +23,9 @@ from stopwise.errors import (
 from stopwise.features import Answers
 from stopwise.policies.base import Policy
 from stopwise.policies.checking import disagreements, right_arms
+from stopwise.policies.labels import recorded_label
 from stopwise.policies.registry import make
-from stopwise.records import RecordedRounds, Round
+from stopwise.records import RecordedRounds
 
 try:
     from sklearn.base import ClassifierMixin, clone, is_classifier
@@ -256,11 +257,12 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             return
         labels, answers = np.asarray(y, dtype=object)[order], self.classes_[codes]
         labels[[str(v != v) != "False" for v in labels]] = None  # NaN, or the NA of pandas
-        known = right_arms(answers, labels)[1]
-        for t in np.flatnonzero(differ.any(axis=1) & known):
-            said = tuple(answers[t].tolist())
-            done = Round("", 0.0, tuple(contexts[t].tolist()), said, said, last, last)
-            policy.label(done, labels[t])
+        right, labelled = right_arms(answers, labels)
+        record = RecordedRounds(contexts, differ, record.answered, failed, right, labelled)
+        for t in np.flatnonzero(labelled & differ.any(axis=1)).tolist():
+            label = recorded_label(record, t, last, last, None, last + 1)
+            if label is not None:
+                policy.learn_label(label)
 
     def _play(
         self, X: Any, learn: bool = False, probabilities: bool = False

@@ -236,7 +236,7 @@ def test_labels_of_a_record_are_learned_step_by_step_as_at_once() -> None:
         labelled=np.ones(N, dtype=np.bool_),
     )
     asking: dict[str, Any] = {"labels": 20, "explore": 0}
-    steps = passing_on(sw.USSPD, "label")
+    steps = passing_on(sw.USSPD, "learn_label")
     one, other = new("uss-pd", **asking), new("uss-pd", steps, **asking)
     assert one.run_recorded(record).tolist() == other.run_recorded(record).tolist()
     assert 0 < one.labelled == other.labelled == other.calls

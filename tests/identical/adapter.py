@@ -12,6 +12,7 @@ import numpy as np
 
 import stopwise as sw
 from stopwise.errors import StopwiseError
+from stopwise.policies.labels import observation_of
 from stopwise.research import COMPARATORS, Clairvoyant, Comparator, Oracle, Supervised, Truth
 from tests.identical.specs import Map, Maps, Spec
 from tests.identical.worlds import FUNCTIONS, Bools, Floats, Ints, World
@@ -25,7 +26,7 @@ Copying = Literal["file", "pickle", "copy"]
 class Ended(NamedTuple):
     """A round that has ended: where, and the request for its label.
 
-    ``subject`` is what `label` takes.
+    ``subject`` is what `label` needs: the round, or its context and its outputs.
     """
 
     stop: int
@@ -171,7 +172,7 @@ def observe(policy: Any, world: World, t: int, n: int, decision: sw.Decision) ->
         PLAYED[policy] = PLAYED.get(policy, 0) + 1
     else:
         request = policy.observe(x, outputs, **explored)
-    return _ended(t, x, outputs, decision, request)
+    return _ended(x, outputs, decision, request)
 
 
 def observe_pairs(policy: Any, world: World, t: int, n: int, decision: sw.Decision) -> Ended:
@@ -179,26 +180,27 @@ def observe_pairs(policy: Any, world: World, t: int, n: int, decision: sw.Decisi
     x, outputs = world.contexts[t], tuple(world.outputs[t][:n])
     pairs = {(i, j): outputs[i] != outputs[j] for j in range(n) for i in range(j)}
     request = policy.observe_disagreements(x, n - 1, pairs)
-    return _ended(t, x, outputs, decision, request)
+    return _ended(x, outputs, decision, request)
 
 
 def _ended(
-    t: int,
     x: Floats,
     outputs: tuple[Any, ...],
     decision: sw.Decision,
     request: sw.LabelRequest | None,
 ) -> Ended:
-    stop, rule_stop = len(outputs) - 1, decision.rule_stop
-    subject = sw.Round(
-        str(t), 0.0, tuple(x.tolist()), outputs, outputs, stop, rule_stop, request=request
-    )
-    return Ended(decision.stop, rule_stop, request, subject)
+    return Ended(decision.stop, decision.rule_stop, request, (x, outputs))
 
 
 def label(policy: Any, ended: Ended, answer: Any) -> None:
     """Give the right answer to a round that has ended."""
-    policy.label(ended.subject, answer)
+    if isinstance(ended.subject, sw.RoundInProgress):
+        policy.label(ended.subject, answer)
+        return
+    x, outputs = ended.subject
+    observation = observation_of(x, outputs, len(outputs), ended.rule_stop)
+    right = tuple(output == answer for output in outputs)
+    policy.learn_label(sw.Label(observation, right, ended.request))
 
 
 # -- a round in progress ------------------------------------------------------------------------

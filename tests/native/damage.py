@@ -18,6 +18,7 @@ import numpy as np
 import stopwise as sw
 from stopwise import research
 from tests.helpers import archive
+from tests.helpers.labels import label_of
 
 DEAR = sw.Cascade([0.05, 0.4, 0.3])
 TWO, THREE = sw.Cascade([0.05, 0.3]), sw.Cascade([0.05, 0.2, 0.15])
@@ -83,9 +84,8 @@ def live(
             request = policy.observe(x, outputs, rule_stop=decision.rule_stop)
         asked = name == "missing labels" and request is not None and t % 3 > 0
         if asked or (name == "labels" and (request or t % 2 == 0)):
-            ends = len(outputs) - 1, decision.rule_stop
-            done = sw.Round("", 0.0, tuple(x), outputs, outputs, *ends, request=request)
-            policy.label(done, False)
+            rule_stop = decision.rule_stop
+            policy.learn_label(label_of(x, outputs, False, rule_stop=rule_stop, request=request))
     return stops
 
 

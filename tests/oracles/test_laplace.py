@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import stopwise as sw
 from tests.helpers import archive
+from tests.helpers.labels import label_of
 from tests.oracles.solve_every_round import Array, Referee, exploring, mu
 
 TIE = 1e-9
@@ -226,8 +227,8 @@ def test_labels_are_asked_for_and_learned_as_written(name: str, scales: bool) ->
             assert found == pytest.approx(request, rel=1e-12)
             asked += 1
             ran = tuple(outputs[t, : stops[t] + 1].tolist())
-            done = sw.Round("", 0.0, tuple(x[t]), ran, ran, stops[t], rule_stop, request=found)
-            policy.label(done, int(labels[t]))
+            answer = int(labels[t])
+            policy.learn_label(label_of(x[t], ran, answer, rule_stop=rule_stop, request=found))
             referee.label(t, stops[t], rule_stop, int(labels[t]), request)
     assert referee.closest > TIE
     assert (asked, policy.asked, policy.labelled) == (referee.asked,) * 3

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from tests.helpers.labels import label_of
 from tests.oracles.solve_every_round import Array, Referee
 from tests.oracles.test_laplace import Ints, world
 
@@ -46,14 +47,14 @@ def play(
 ) -> dict[str, int]:
     """Play rounds in both, one by one; return what happened."""
     x, outputs, labels = world
-    waiting: list[tuple[int, sw.Round, tuple[Any, ...]]] = []
+    waiting: list[tuple[int, sw.Label, tuple[Any, ...]]] = []
     limited = early = 0
     for t in range(len(x)):
         due = [one for one in waiting if one[0] <= t]
         waiting = [one for one in waiting if one[0] > t]
-        for _, done, (s, *more) in due:
-            policy.label(done, int(labels[s]))
-            referee.label(s, *more)
+        for _, label, more in due:
+            policy.learn_label(label)
+            referee.label(*more)
         stop = referee.decide(t)
         decision = policy.decide(x[t])
         assert decision.stop == stop, t
@@ -68,8 +69,9 @@ def play(
         assert (found is None) == (expected is None), t
         when = answers(t, int(outputs[t, 0]), int(labels[t]))
         if found is not None and when is not None:
-            done = sw.Round("", 0.0, tuple(x[t]), ran, ran, stop, stop, request=found)
-            waiting.append((when, done, (t, stop, stop, int(labels[t]), expected)))
+            answer = int(labels[t])
+            label = label_of(x[t], ran, answer, request=found)
+            waiting.append((when, label, (t, stop, stop, answer, expected)))
             waiting.sort(key=lambda one: one[0])
         assert policy.missing == sum(one.missing for one in referee.waiting)
     return {"limited": limited, "early": early}

@@ -12,6 +12,7 @@ import pytest
 
 import stopwise as sw
 from benchmarks.transitive import ARMS, Tally, draw_outputs, play, play_defaults, random_settings
+from tests.helpers.labels import label_of
 from tests.oracles.solve_every_round import Referee
 
 # Runs of 150 rounds that reach nested chains while inner pairs are won through chains of their own.
@@ -73,7 +74,7 @@ def test_stops_are_those_of_the_closure_with_labels(n_arms: int) -> None:
         stops += stop < n_arms - 1
         if request is not None and expected is not None:
             ran = tuple(y[: stop + 1].tolist())
-            policy.label(sw.Round("", 0.0, tuple(x), ran, ran, stop, stop, request=request), 0)
+            policy.learn_label(label_of(x, ran, 0, request=request))
             referee.label(t, stop, stop, 0, expected)
             labels += 1
     assert referee.closest > 1e-9

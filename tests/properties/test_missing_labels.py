@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import stopwise as sw
+from tests.helpers.labels import label_of
 
 ROUNDS = 30
 
@@ -32,19 +34,18 @@ def test_missing_labels_never_lower_a_gain(
         for labels in (1000, 0)
     )
     contexts, outputs = rng.uniform(-1, 1, (ROUNDS, 2)), rng.integers(0, 2, (ROUNDS, 3))
-    answered: list[sw.Round] = []
+    answered: list[sw.Label] = []
     for x, y in zip(contexts, outputs.tolist(), strict=True):
         request = asking.observe(x, y)
         plain.observe(x, y)
         assert (request is None) == (len(set(y)) == 1)
         if request is not None and rng.random() < share:
-            ran = tuple(y)
-            answered.append(sw.Round("", 0.0, tuple(x), ran, ran, 2, 2, request=request))
+            answered.append(label_of(x, y, 1, request=request))
     if shuffled:
         rng.shuffle(answered)  # pyright: ignore[reportArgumentType] (a list is fine)
-    for done in answered:
-        asking.label(done, 1)
-        plain.label(sw.Round("", 0.0, done.context, done.outputs, done.outputs, 2, 2), 1)
+    for label in answered:
+        asking.learn_label(label)
+        plain.learn_label(replace(label, request=None))
     assert asking.labelled == plain.labelled == len(answered)
     assert asking.missing <= asking.asked - asking.labelled
     for x in contexts:

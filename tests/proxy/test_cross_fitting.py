@@ -16,8 +16,9 @@ from stopwise.proxy import cross_fitting, report
 from stopwise.proxy.config import Cascade, Stage
 from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit, missing_labels, trained
 from stopwise.proxy.report import changed_share, estimate, intervals, mean_saving
-from stopwise.records import RecordedRounds, Round
+from stopwise.records import RecordedRounds
 from stopwise.service.domain import spec as specs
+from tests.helpers.labels import label_of
 
 COSTS = [0.01, 0.06, 0.25]
 
@@ -54,10 +55,8 @@ def served(config: Cascade, day: Day, failing: int = 0, label: int | None = None
             current.give(outputs[arm], context[start : start + REVEALED])
         current.learn()
         if label is not None and current.wants_label:
-            given = tuple(current.outputs)
-            last = len(given) - 1
-            done = Round("", 0.0, current.context, given, given, last, last)
-            policy.label(replace(done, request=current.request), label)
+            request = current.request
+            policy.learn_label(label_of(current.context, current.outputs, label, request=request))
     return policy
 
 

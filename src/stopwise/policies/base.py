@@ -19,11 +19,14 @@ from stopwise.errors import InvalidParameterError, LabelsNotSupportedError, Labe
 from stopwise.features import BoundFeatures
 from stopwise.policies import checking, overrides
 from stopwise.policies.checking import ToPlay
+from stopwise.policies.labels import Right, label_of, recorded_label
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.progress import Progress, no_progress
 from stopwise.records import (
     Decision,
+    Label,
     LabelRequest,
+    Observation,
     PairEvidence,
     RecordedRounds,
     Round,
@@ -94,7 +97,7 @@ class Policy(ABC):
     @property
     def learns_from_labels(self) -> bool:
         """Whether `label` is supported."""
-        return type(self).label is not Policy.label
+        return type(self).learn_label is not Policy.learn_label
 
     @property
     def asks_for_labels(self) -> bool:
@@ -154,13 +157,48 @@ class Policy(ABC):
         stop = checking.checked_stop(stop, self._n_arms)
         return self._learn_pairs(x, stop, checking.checked_pairs(pairs, stop, self._n_arms))
 
-    def label(self, done: Round | RoundInProgress, answer: Hashable) -> None:
-        """Learn from the right answer to a finished round, where the policy can.
+    def label(
+        self,
+        round: Round | RoundInProgress | Observation,  # noqa: A002 (the word for it)
+        answer: Hashable = None,
+        *,
+        right: Right | None = None,
+    ) -> None:
+        """Learn from the label of a finished round: the right answer, or which arms were right.
 
         Best for rounds that want it (``wants_label``), early, late or never; of others only if
-        they were chosen at random. The answer has the form in which outputs are compared.
+        they were chosen at random.
+
+        Parameters
+        ----------
+        round : Round, RoundInProgress or Observation
+            Where the label belongs to.
+        answer : hashable, optional
+            The right answer, in the form in which outputs are compared. An arm was right if its
+            output equals it.
+        right : sequence of bool, optional
+            Instead of ``answer``: whether each arm that answered was right. For outputs of which
+            several can be right, such as free text.
+
+        Examples
+        --------
+        >>> import stopwise as sw
+        >>> policy = sw.USSLaplace(sw.Cascade([0.01, 0.3]), context_dim=1, labels=100)
+        >>> current = policy.start([0.5])
+        >>> while (arm := current.next()) is not None:
+        ...     current.give(["in Rome", "in Italy"][arm])
+        >>> current.learn()
+        >>> policy.label(current, right=[True, True])
+        >>> policy.labelled
+        1
         """
-        del done, answer
+        label = label_of(round, answer, right, self._n_arms)
+        if label is not None:
+            self.learn_label(label)
+
+    def learn_label(self, label: Label) -> None:
+        """Learn which arms of a finished round were right, where the policy can (see `label`)."""
+        del label
         raise LabelsNotSupportedError(
             f"{type(self).__name__} does not learn from labels; USSLaplace and USSPD do"
         )
@@ -255,12 +293,9 @@ class Policy(ABC):
         def learn(t: int, x: NDArray[Any], decision: Decision) -> None:
             stop, rule_stop = decision.stop, decision.rule_stop
             explored = {"rule_stop": rule_stop} if rule_stop < stop else {}
-            outputs = tuple(table[t, : stop + 1].tolist())
-            request = observe(x, outputs, **explored)
-            if request is not None and answers is not None and answers[t] is not None:
-                seen = (outputs, outputs, stop, rule_stop)
-                done = Round(str(t), 0.0, tuple(x.tolist()), *seen, request=request)
-                self.label(done, answers[t])
+            request = observe(x, tuple(table[t, : stop + 1].tolist()), **explored)
+            if request is not None:
+                self._learn_recorded_label(record, t, stop, rule_stop, request)
 
         right, labelled = None, None
         if answers is not None:
@@ -309,12 +344,17 @@ class Policy(ABC):
                 differ = checking.square(record.differ[t] > 0, self._n_arms)
                 request = self.observe_disagreements(x, end, differ)
                 if request is not None:
-                    more = (decision.rule_stop, request, self._n_arms)
-                    labelled = checking.labelled_round(record, t, end, *more)
-                    if labelled is not None:
-                        self.label(*labelled)
+                    self._learn_recorded_label(record, t, end, decision.rule_stop, request)
 
         return self._play(ToPlay(record, progress), learn)
+
+    def _learn_recorded_label(
+        self, record: RecordedRounds, t: int, stop: int, rule_stop: int, request: LabelRequest
+    ) -> None:
+        """Give the label that was asked for, if the record has it."""
+        label = recorded_label(record, t, stop, rule_stop, request, self._n_arms)
+        if label is not None:
+            self.learn_label(label)
 
     def observe_many(
         self, rounds: RecordedRounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None

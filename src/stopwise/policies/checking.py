@@ -19,7 +19,7 @@ from stopwise.errors import (
     LabelWarning,
 )
 from stopwise.progress import Progress
-from stopwise.records import LabelRequest, RecordedRounds, Round
+from stopwise.records import LabelRequest, RecordedRounds
 
 Pairs: TypeAlias = Mapping[tuple[int, int], bool] | ArrayLike
 
@@ -70,6 +70,19 @@ def differing(codes: int, n: int) -> Bools:
     """Return which of n outputs differ, (n, n), from their codes."""
     values = np.array([codes >> 4 * arm & 15 for arm in range(n)])
     return values[:, None] != values[None, :]
+
+
+def first_equals(differ: Bools, n: int) -> list[int]:
+    """Return for each of n arms the first arm whose output is the same; reads above the diagonal.
+
+    These numbers can stand for the outputs: they are equal where the outputs are.
+
+    Examples
+    --------
+    >>> first_equals(np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=np.bool_), 3)
+    [0, 1, 0]
+    """
+    return [next((j for j in range(k) if not differ[j, k]), k) for k in range(n)]
 
 
 def checked_stop(stop: int, n_arms: int, name: str = "stop") -> int:
@@ -250,25 +263,3 @@ def learned_ends(rounds: RecordedRounds, stops: ArrayLike, n_arms: int) -> Ints:
     last = rounds.answered - 1
     ends = np.where(rounds.failed, np.minimum(ends, last), ends)
     return np.where(ends <= last, ends, -1)
-
-
-def labelled_round(
-    rounds: RecordedRounds,
-    t: int,
-    end: int,
-    rule_stop: int,
-    request: LabelRequest | None,
-    n_arms: int,
-) -> tuple[Round, int] | None:
-    """Return a round and its label; each output becomes the index of the first arm that gave it.
-
-    None if the round has no label.
-    """
-    if rounds.right is None or rounds.labelled is None or not rounds.labelled[t]:
-        return None
-    right: list[bool] = rounds.right[t, : end + 1].tolist()
-    differ = square(rounds.differ[t] > 0, n_arms)
-    outputs = tuple(int(differ[: k + 1, k].argmin()) for k in range(end + 1))
-    label = outputs[right.index(True)] if True in right else -1
-    context = tuple(rounds.contexts[t].tolist())
-    return Round(str(t), 0.0, context, outputs, outputs, end, rule_stop, request=request), label

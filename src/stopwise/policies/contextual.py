@@ -4,7 +4,7 @@ import copy
 import threading
 import warnings
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, TypeAlias
 
@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.checks import checked_seed, comparable, integer, real, size_in_bytes
+from stopwise.checks import checked_seed, integer, real, size_in_bytes
 from stopwise.engine.native import Learner, Rule, Trace
-from stopwise.errors import InvalidOutputsError, InvalidParameterError, WideFeaturesWarning
+from stopwise.errors import InvalidParameterError, WideFeaturesWarning
 from stopwise.features import Answers, BoundFeatures, FeaturesLike, Identity, Standard, bind
 from stopwise.policies.change import ChangeAlarm
 from stopwise.policies.checking import (
@@ -23,20 +23,20 @@ from stopwise.policies.checking import (
     Ints,
     ToPlay,
     checked_request,
-    checked_stop,
     differing,
-    encode_outputs,
+    first_equals,
     learned_ends,
     square,
 )
 from stopwise.policies.estimates import Estimates
+from stopwise.policies.labels import check_label
 from stopwise.policies.overrides import check_record
 from stopwise.policies.playing import learn_recorded, play, rule_stops
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.policies.self_scaling import LAST as MOST_HELD
 from stopwise.policies.self_scaling import MOST_FEATURES, HeldRounds
 from stopwise.policies.staged import StagedRound, known_row, recorded_rows
-from stopwise.records import Decision, Floats, LabelRequest, RecordedRounds, Round
+from stopwise.records import Decision, Floats, Label, LabelRequest, RecordedRounds
 
 Request: TypeAlias = tuple[float, float, float]  # `LabelRequest` as the engine has it
 
@@ -255,33 +255,27 @@ class Contextual(Estimates):
 
     def row_of(self, x: ArrayLike, n: int, differ: Differ) -> Floats:
         """Return the features of a round of n arms, of which these pairs differed."""
-        table = square(differ > 0, self._n_arms)
-        return known_row(self.features, x, [int(table[: k + 1, k].argmin()) for k in range(n)])
+        return known_row(self.features, x, first_equals(square(differ > 0, self._n_arms), n))
 
-    def label(self, done: Round | RoundInProgress, answer: Hashable) -> None:
-        """Learn from the right answer to a finished round (see `Policy.label`).
+    def learn_label(self, label: Label) -> None:
+        """Learn which arms of a finished round were right (see `Policy.label`).
 
         Where arms i < j disagree, labels estimate the gain g_ij(x) of going on: how much more often
         j is right there than i. Going on then corrects p_ij·g_ij, and the rule becomes
         C_j − C_i > UCB(p_ij)·UCB(g_ij).
         """
-        outputs = list(done.outputs)
-        if answer is None or not comparable(answer):
-            raise InvalidOutputsError(
-                f"the label of a round is a value like its outputs, not {answer!r}"
-            )
-        if not outputs:
-            return
-        n, codes = encode_outputs(outputs, self._n_arms)
-        right = np.array([output == answer for output in outputs], dtype=np.uint8)
-        differ, request = self._listed(differing(codes, n)), checked_request(done.request)
-        rule_stop = checked_stop(done.rule_stop, self._n_arms, "rule_stop")
+        check_label(label, self._n_arms)
+        observation, request = label.observation, checked_request(label.request)
+        n, rule_stop = observation.stop + 1, observation.rule_stop
+        table = np.asarray(observation.differ, dtype=np.bool_)[:n, :n]
+        right, differ = np.array(label.right, dtype=np.uint8), self._listed(table)
+        context = np.asarray(observation.context, dtype=np.float64)
         with self._lock:
-            row = known_row(self.features, done.context, outputs)
+            row = known_row(self.features, context, first_equals(table, n))
             self.learner.label(row, rule_stop, right, differ, request)
             if self.held is not None:
-                context, shown = list(done.context), right.tolist()
-                self.held.hold_label(context, rule_stop, shown, differ.tolist(), request)
+                known = context.ravel().tolist()
+                self.held.hold_label(known, rule_stop, right.tolist(), differ.tolist(), request)
 
     def _at_once(self, rounds: ToPlay) -> Ints:
         with self._lock:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 FROM_OUTPUTS = frozenset({"observe", "_learn"})
 FROM_PAIRS = frozenset({"observe_disagreements", "_learn_pairs"})
-STEPS = FROM_OUTPUTS | FROM_PAIRS | {"decide", "label"}
+STEPS = FROM_OUTPUTS | FROM_PAIRS | {"decide", "learn_label"}
 ESTIMATES = ("radius", "theta", "gram", "disagreement")  # for callers; no decision reads them
 
 

@@ -39,7 +39,7 @@ class Thompson(Contextual):
     """
 
     name: ClassVar[str] = "thompson"
-    label = Policy.label  # it does not learn from labels
+    learn_label = Policy.learn_label  # it does not learn from labels
 
     def __init__(
         self,

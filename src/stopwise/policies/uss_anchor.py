@@ -47,7 +47,7 @@ class USSAnchor(Contextual):
 
     name: ClassVar[str] = "uss-anchor"
     always_explores: ClassVar[bool] = True  # or it may lock in: z is small
-    label = Policy.label  # it needs none
+    learn_label = Policy.learn_label  # it needs none
 
     def __init__(
         self,

@@ -6,8 +6,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from stopwise.arrays import Bools, Ints
-from stopwise.policies.checking import labelled_round
 from stopwise.policies.contextual import Contextual
+from stopwise.policies.labels import recorded_label
 from stopwise.policies.playing import rule_stops
 from stopwise.policies.staged import recorded_rows
 from stopwise.records import RecordedRounds
@@ -98,10 +98,10 @@ def trained(spec: CascadeSpec, rounds: RecordedRounds, missing: Bools | None = N
             policy.observe_many(some, some.answered - 1)
     if settings.get("labels"):
         for t in np.flatnonzero(_labelled(rounds)).tolist():
-            end = int(rounds.answered[t]) - 1
-            labelled = labelled_round(rounds, t, end, end, None, policy.cascade.n_arms)
-            if labelled is not None:
-                policy.label(*labelled)
+            stop = int(rounds.answered[t]) - 1
+            label = recorded_label(rounds, t, stop, stop, None, policy.cascade.n_arms)
+            if label is not None:
+                policy.learn_label(label)
     return policy
 
 

@@ -33,6 +33,7 @@ from stopwise.errors import (
     StageFailureWarning,
 )
 from stopwise.policies.base import Policy
+from stopwise.policies.labels import Right
 from stopwise.records import Round
 from stopwise.running.round_loop import RoundLoop, check_blocking, drive, drive_async, stages_for
 from stopwise.running.stage import StageLike, ask, ask_async, check_equality, seconds
@@ -220,22 +221,27 @@ class Runner:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    def label(self, done: Round, answer: Any) -> None:
-        """Give the policy the right answer to a finished round.
+    def label(self, round: Round, answer: Any = None, *, right: Right | None = None) -> None:  # noqa: A002 (the word for it)
+        """Give the policy the right answer to a finished round, or which of its arms were right.
 
         ``answer`` is what a stage would have answered; it is made canonical in the same way. If
         only stages have a ``canonical``, it is refused: the runner cannot know which one to take.
+        ``right`` says instead of each arm that answered whether it was right (`Policy.label`).
         """
+        canonical = None if answer is None else self._canonical_label(answer)
+        with self.lock:
+            self.policy.label(round, canonical, right=right)
+
+    def _canonical_label(self, answer: Any) -> Any:
         own = [repr(stage.name) for stage in self.stages if stage.canonical is not None]
         if self.canonical is None and own:
             raise InvalidParameterError(
                 f"labels must be made canonical like answers, but only stages ({', '.join(own)}) "
                 "have a `canonical`: give Runner a canonical= for labels, or call "
-                "policy.label(round, answer) with the answer in the form of the round's outputs"
+                "policy.label(round, answer) with the answer in the form of the round's outputs, "
+                "or say which arms were right: right=[True, False, …]"
             )
-        right = self.canonical(answer) if self.canonical is not None else answer
-        with self.lock:
-            self.policy.label(done, right)
+        return self.canonical(answer) if self.canonical is not None else answer
 
     def watch(self, done: Round) -> None:
         """Warn, once, when most of the latest rounds failed."""

@@ -27,6 +27,7 @@ from stopwise.service.labelling import give_label
 from stopwise.service.persistence.snapshots import restore_snapshot, state_hash, take_snapshot
 from stopwise.service.persistence.stores.base import Snapshot
 from stopwise.service.service import Service
+from tests.helpers.labels import label_of
 from tests.service.core.services import bits_of, folded, refused, running, unchanged
 
 ARMS = [m.Arm("rules", 0.05), m.Arm("model", 0.1), m.Arm("person", 0.3)]
@@ -81,11 +82,13 @@ class Played:
         """The first arm that is not reported."""
         return next(arm for arm in range(len(ARMS) + 1) if arm not in self.reported)
 
-    def done(self) -> sw.Round:
-        outputs = tuple(_hashable(self.reported[arm]) for arm in range(self.due))
-        context = tuple(self.context)
-        seen = (outputs, outputs, len(outputs) - 1, self.rule_stop)
-        return sw.Round("", 0.0, context, *seen, request=self.request)
+    @property
+    def outputs(self) -> list[Any]:
+        return [_hashable(self.reported[arm]) for arm in range(self.due)]
+
+    def label(self, answer: Any) -> sw.Label:
+        more: Any = {"rule_stop": self.rule_stop, "request": self.request}
+        return label_of(self.context, self.outputs, answer, **more)
 
 
 class Walk:
@@ -324,7 +327,7 @@ class Walk:
         label = self.labels.get(one.id, self.one_of(["spam", "ham"]))
         asked = give_label(self.service, self.name, one.id, m.LabelRequest(label))
         takes_labels = self.spec.policy["kind"].startswith(("uss-pd", "uss-laplace"))
-        if not takes_labels or not one.done().outputs:
+        if not takes_labels or not one.outputs:
             await refused(self.service, asked, "conflict")
         elif one.id in self.labels:
             assert (await unchanged(self.service, asked)).repeated
@@ -332,7 +335,7 @@ class Walk:
             await refused(self.service, other, "conflict")
         else:
             assert not (await asked).repeated
-            self.policy.label(one.done(), label)
+            self.policy.learn_label(one.label(label))
             self.labels[one.id] = label
             one.request = None
 

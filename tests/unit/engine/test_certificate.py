@@ -9,6 +9,7 @@ from scipy.special import expit
 
 import stopwise as sw
 from stopwise.engine.parts import Regression, certificate
+from tests.helpers.labels import label_of
 from tests.oracles.solve_every_round import hessian, ridge_mle
 
 Array = NDArray[np.float64]
@@ -205,7 +206,6 @@ def test_labels_count_where_the_deeper_arm_is_free() -> None:
         outputs = ("a", "b" if t % 2 else "a")
         policy.observe([1.0], outputs)
         if t % 2:
-            done = sw.Round("", 0.0, (1.0,), outputs, outputs, stop=1, rule_stop=1)
-            policy.label(done, "a" if t % 20 != 1 else "b")
+            policy.learn_label(label_of([1.0], outputs, "a" if t % 20 != 1 else "b"))
     assert policy.decide([1.0]).stop == 0
     assert policy.decide([1.0]).evidence[0].gap_won

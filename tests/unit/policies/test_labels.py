@@ -2,16 +2,18 @@
 
 import copy
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import stopwise as sw
-from tests.helpers.archive import assert_same
+from tests.helpers.archive import assert_same, learned
 from tests.helpers.cascades import bad_cascade
+from tests.helpers.labels import label_of
 
 TWO = sw.Cascade([0.01, 0.1])
 N = 1200  # beyond the last time that features are fitted
@@ -20,6 +22,17 @@ BAD = bad_cascade(N, 3)
 
 def bad(**more: Any) -> sw.USSLaplace:
     return sw.USSLaplace(BAD.cascade, context_dim=4, labels=80, seed=1, **more)
+
+
+def finished(policy: sw.Policy, x: list[float], outputs: list[Any]) -> sw.RoundInProgress:
+    """Play a round of a policy that runs every arm."""
+    current = policy.start(x)
+    for output in outputs:
+        if current.next() is None:
+            break
+        current.give(output)
+    current.learn()
+    return current
 
 
 def play(policy: Any, rounds: range, late: int = 0) -> list[int]:
@@ -81,6 +94,56 @@ def test_all_ways_to_give_labels_are_the_same(tmp_path: Path) -> None:
     assert len(set(stops)) > 2
 
 
+@pytest.mark.parametrize("kind", [sw.USSLaplace, sw.USSPD, sw.USSPDRidge])
+def test_a_label_by_arm_teaches_what_the_right_answer_does(kind: Any) -> None:
+    more: Any = {"labels": 80, "context_dim": 4, "seed": 1}
+    by_answer, by_arm, observed = (kind(BAD.cascade, **more) for _ in range(3))
+    for t in range(300):
+        answer, rounds = int(BAD.labels[t]), [p.start(BAD.contexts[t]) for p in (by_answer, by_arm)]
+        for current in rounds:
+            while (arm := current.next()) is not None:
+                current.give(int(BAD.outputs[t, arm]))
+            current.learn()
+        outputs = rounds[0].outputs
+        right = [output == answer for output in outputs]
+        request = observed.observe(BAD.contexts[t], outputs, rule_stop=rounds[0].rule_stop)
+        assert request == rounds[0].request == rounds[1].request
+        if request is not None:
+            by_answer.label(rounds[0], answer)
+            by_arm.label(rounds[1], right=right if t % 2 else np.array(right))
+            observation = label_of(
+                BAD.contexts[t], outputs, answer, rule_stop=rounds[0].rule_stop
+            ).observation
+            observed.learn_label(sw.Label(observation, tuple(right), request))
+    assert by_answer.labelled > 20
+    assert_same(by_answer.state(), by_arm.state())
+    assert_same(learned(by_answer), learned(observed))  # which has decided nothing
+
+
+def test_a_label_by_arm_may_say_that_different_answers_are_right() -> None:
+    """Of free text, both can be right: then going on gains nothing."""
+    rng = np.random.default_rng(0)
+    policy = sw.USSLaplace(TWO, context_dim=2, labels=0.9, explore=0)
+    for t in range(300):
+        x = rng.uniform(-1, 1, 2)
+        current = finished(policy, x.tolist(), [f"short {t}", f"long {t}"])
+        if current.wants_label:
+            policy.label(current, right=[True] * len(current.outputs))
+    stops = policy.decide_many(rng.uniform(-1, 1, (100, 2)))
+    assert policy.labelled > 3
+    assert (stops == 0).mean() > 0.9
+
+
+def test_a_round_without_an_answer_has_nothing_to_label() -> None:
+    policy = sw.USSLaplace(TWO, context_dim=1, labels=10)
+    current = policy.start([0.5])
+    policy.label(current, "ham")
+    policy.label(current, right=[])
+    with pytest.raises(sw.errors.InvalidOutputsError, match="each of the 0 arms"):
+        policy.label(current, right=[True])
+    assert policy.labelled == 0
+
+
 @pytest.mark.parametrize("late", [1, 7, 300])
 def test_late_labels_survive_that_features_are_fitted(late: int, tmp_path: Path) -> None:
     one, other = bad(), bad()
@@ -119,7 +182,7 @@ def test_labels_that_agree_lower_the_gain_and_end_the_deep_rounds(name: str, see
     assert policy.decide(x[0]).stop == 1
     gains = [1.0]
     for t in range(15):
-        policy.label(sw.Round("", 0.0, tuple(x[t]), (0, 1), (0, 1), 1, 1), 0)
+        policy.learn_label(label_of(x[t], (0, 1), 0))
         (e,) = policy.decide([0.1, -0.2]).evidence
         assert e.gain < gains[-1] or name != "uss-laplace"
         assert e.repair == e.disagreement_ucb * e.gain
@@ -151,23 +214,39 @@ def test_a_fixed_depth_that_is_better_is_used_for_a_while_and_says_so() -> None:
         ran = tuple(outputs[t, : decision.stop + 1].tolist())
         request = policy.observe(x[t], ran, rule_stop=decision.rule_stop)
         if request is not None:
-            ends = decision.stop, decision.rule_stop
-            done = sw.Round("", 0.0, tuple(x[t]), ran, ran, *ends, request=request)
-            policy.label(done, int(labels[t]))
+            rule_stop, answer = decision.rule_stop, int(labels[t])
+            policy.learn_label(label_of(x[t], ran, answer, rule_stop=rule_stop, request=request))
     assert fixed == list(range(65, 129)) + list(range(257, 513))  # then the rule has its turn
 
 
 def test_what_is_no_label_is_refused_and_so_are_labels_without_use() -> None:
-    done = sw.Round("", 0.0, (0.1, 0.2), (1, 0), (1, 0), 1, 1)
     for name in ("thompson", "uss-anchor", "uss-ucb", "fixed-depth"):
+        other = sw.make(name, TWO, context_dim=2)
         with pytest.raises(sw.errors.LabelsNotSupportedError, match="USSLaplace"):
-            sw.make(name, TWO, context_dim=2).label(done, 1)
+            other.label(finished(other, [0.1, 0.2], [1, 0]), 1)
     policy = sw.USSPD(TWO, context_dim=2)
+    done = finished(policy, [0.1, 0.2], [1, 0])
     with pytest.raises(sw.errors.InvalidParameterError, match="labels=100"):
         policy.run([[0.1, 0.2]], [[1, 0]], labels=[1])
     for label in (None, float("nan"), ["ham"]):
         with pytest.raises(sw.errors.InvalidOutputsError, match="label"):
             policy.label(done, label)  # pyright: ignore[reportArgumentType] (the point)
+    for right, words in (
+        ([True], "one value for each of the 2 arms that answered, got [True]"),
+        ([True, False, True], "one value for each of the 2 arms"),
+        (True, "one value for each of the 2 arms"),
+        ("ab", "True or False for each arm, got 'a' for arm 0"),
+        ([True, 0], "True or False for each arm, got 0 for arm 1"),
+        ([True, None], "True or False for each arm, got None for arm 1"),
+    ):
+        with pytest.raises(sw.errors.InvalidOutputsError, match=re.escape(words)):
+            policy.label(done, right=right)  # pyright: ignore[reportArgumentType] (the point)
+    with pytest.raises(sw.errors.InvalidOutputsError, match=r"either .* got both"):
+        policy.label(done, 1, right=[True, False])
+    with pytest.raises(sw.errors.InvalidOutputsError, match=r"either .* got neither"):
+        policy.label(done)
+    with pytest.raises(sw.errors.InvalidOutputsError, match="no outputs to compare"):
+        policy.label(label_of([0.1, 0.2], [1, 0], 1).observation, 1)
     assert policy.labelled == 0
 
 
@@ -208,8 +287,7 @@ def test_chains_cure_a_rule_that_settles_too_deep() -> None:
 def test_a_label_of_a_round_that_the_policy_forgot_can_be_saved(tmp_path: Path) -> None:
     policy = sw.USSLaplace(sw.Cascade([0.01, 0.3]), context_dim=1, labels=300)
     late = sw.LabelRequest(0.5, 0.06, 60.0)  # asked for before it was restored from an older file
-    done = sw.Round("", 0.0, (0.5,), (0, 1), (0, 1), 1, 1, request=late)
-    policy.label(done, 1)
+    policy.learn_label(label_of([0.5], (0, 1), 1, request=late))
     policy.save(tmp_path / "policy")
     assert sw.load(tmp_path / "policy").labelled == 1  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
 
@@ -224,21 +302,29 @@ def test_a_label_of_a_round_that_the_policy_forgot_can_be_saved(tmp_path: Path) 
         ({"request": sw.LabelRequest(1.0, 5.0, 0.0)}, "explored"),
         ({"request": sw.LabelRequest(1.0, 0.0, float("nan"))}, "round"),
         ({"request": sw.LabelRequest(1.0, 1e-320, 0.0), "rule_stop": 0}, None),
+        ({"stop": 2}, "stop must be a whole number from 0 to 1, not 2"),
+        ({"differ": np.ones((1, 1), dtype=np.bool_)}, r"each of the 2 arms .* \(1, 1\)"),
+        ({"right": (True,)}, "one value for each of the 2 arms"),
+        ({"right": (1, 0)}, "True or False for each arm, got 1 for arm 0"),
     ],
 )
-def test_a_round_made_by_hand_cannot_spoil_what_is_saved(
+def test_a_label_made_by_hand_cannot_spoil_what_is_saved(
     changed: dict[str, Any], words: str | None, tmp_path: Path
 ) -> None:
-    done = sw.Round("", 0.0, (0.5,), (0, 1), (0, 1), 1, 1, request=sw.LabelRequest(1.0, 0.0, 0.0))
-    given = msgspec.structs.replace(done, **changed)
+    request = sw.LabelRequest(1.0, 0.0, 0.0)
+    label = label_of([0.5], (0, 1), 1, request=request)
+    of_label = {k: v for k, v in changed.items() if k in ("request", "right")}
+    of_round = {k: v for k, v in changed.items() if k not in of_label}
+    observation = replace(label.observation, **of_round)
+    label = replace(label, observation=observation, **of_label)
     for features in (None, sw.Polynomial(1, bound=9)):  # which are held at first, or never
         policy = sw.USSLaplace(TWO, features, context_dim=1, labels=50)
         policy.observe([0.5], [0, 1])
         if words is None:
-            policy.label(given, 1)
+            policy.learn_label(label)
         else:
             with pytest.raises(sw.errors.InvalidInputError, match=words):
-                policy.label(given, 1)
+                policy.learn_label(label)
         policy.save(tmp_path / "policy")
         loaded: Any = sw.load(tmp_path / "policy")
         assert loaded.labelled == (words is None)
@@ -342,18 +428,18 @@ def test_labels_that_come_only_where_the_first_arm_is_right_end_no_round_too_ear
 def test_missing_labels_raise_the_gain_and_the_evidence_says_so(share: float) -> None:
     rng = np.random.default_rng(4)
     policy = sw.USSLaplace(ADVERSE, sw.Polynomial(1), 1, labels=0.99, explore=0.5)
-    waiting: list[sw.Round] = []
-    for t in range(400):
+    waiting: list[sw.Label] = []
+    for _ in range(400):
         outputs = (0, int(rng.random() < 0.4))
         decision = policy.decide([0.5])
         ran = outputs[: decision.stop + 1]
         request = policy.observe([0.5], ran, rule_stop=decision.rule_stop)
-        ends = decision.stop, decision.rule_stop
-        done = sw.Round(str(t), 0.0, (0.5,), ran, ran, *ends, request=request)
+        # the first arm is right
+        label = label_of([0.5], ran, 0, rule_stop=decision.rule_stop, request=request)
         if request is not None and rng.random() < share:
-            policy.label(done, 0)  # the first arm is right
+            policy.learn_label(label)
         elif request is not None:
-            waiting.append(done)
+            waiting.append(label)
     note = policy.decide([0.5]).evidence
     if share == 1:
         assert note == () or (note[0].gain < 0 and note[0].response == 1)
@@ -367,8 +453,8 @@ def test_missing_labels_raise_the_gain_and_the_evidence_says_so(share: float) ->
     # −1 of those that came, 1 of the others, and a prior of ½ that counts for about one label
     assert e.gain == pytest.approx(1 - 2 * e.response, abs=0.15)
     assert f"{100 * e.response:.0f} % of the labels asked for came" in str(e)
-    for done in waiting:  # late, and in the order in which they were asked for
-        policy.label(done, 0)
+    for label in waiting:  # late, and in the order in which they were asked for
+        policy.learn_label(label)
     assert policy.missing == 0
     assert policy.labelled == policy.asked
     assert all(e.gain < 0 and e.response == 1 for e in policy.decide([0.5]).evidence)
@@ -377,28 +463,28 @@ def test_missing_labels_raise_the_gain_and_the_evidence_says_so(share: float) ->
 def test_a_request_is_missing_once_a_later_one_is_answered() -> None:
     """After n answers, n² of those that wait behind the latest may do so uncounted."""
     policy = sw.USSLaplace(ADVERSE, sw.Polynomial(1), 1, labels=1000, forced_rounds=1000)
-    rounds: list[sw.Round] = []
+    labels: list[sw.Label] = []
     for t in range(20):
         request = policy.observe([0.05 * t], [0, 1])
         assert request is not None
-        rounds.append(sw.Round("", 0.0, (0.05 * t,), (0, 1), (0, 1), 1, 1, request=request))
+        labels.append(label_of([0.05 * t], (0, 1), 0, request=request))
         if t == 3:
             assert policy.missing == 4  # nothing was answered yet
-            policy.label(rounds[2], 0)
+            policy.learn_label(labels[2])
             assert policy.missing == 3
         if t == 4:
             assert policy.missing == 3  # one of those behind waits
         if t == 5:
             assert policy.missing == 4  # two do
-            policy.label(rounds[4], 0)
-            policy.label(rounds[0], 0)
+            policy.learn_label(labels[4])
+            policy.learn_label(labels[0])
             assert policy.missing == 2
     assert policy.missing == 2 + 15 - 9  # three answers: nine of the last fifteen wait uncounted
-    for done in (rounds[1], rounds[3]):
-        policy.label(done, 0)
+    for label in (labels[1], labels[3]):
+        policy.learn_label(label)
     assert policy.missing == 15 - 9  # what counts as missing does until its label comes
-    for done in rounds[5:]:
-        policy.label(done, 0)
+    for label in labels[5:]:
+        policy.learn_label(label)
     assert (policy.missing, policy.labelled) == (0, 20)
 
 
@@ -458,9 +544,9 @@ def test_the_safety_net_takes_missing_labels_at_their_worst() -> None:
             ran = (0, int(differ[t]))[: decision.stop + 1]
             request = policy.observe(x[t], ran, rule_stop=decision.rule_stop)
             if request is not None and known(labels[t]):
-                ends = decision.stop, decision.rule_stop
-                done = sw.Round("", 0.0, tuple(x[t]), ran, ran, *ends, request=request)
-                policy.label(done, int(labels[t]))
+                rule_stop, answer = decision.rule_stop, int(labels[t])
+                label = label_of(x[t], ran, answer, rule_stop=rule_stop, request=request)
+                policy.learn_label(label)
         return rounds
 
     assert fixed(lambda label: True) == 0  # going on is worth it
@@ -471,15 +557,14 @@ def test_requests_beyond_ten_thousand_are_given_up_and_stay_missing(tmp_path: Pa
     policy: Any = sw.USSLaplace(
         ADVERSE, sw.Polynomial(1), 1, labels=40_000, forced_rounds=20_000, explore=0
     )
-    rounds = [
-        sw.Round("", 0.0, (0.5,), (0, 1), (0, 1), 1, 1, request=policy.observe([0.5], [0, 1]))
-        for _ in range(10_050)
+    labels = [
+        label_of([0.5], (0, 1), 0, request=policy.observe([0.5], [0, 1])) for _ in range(10_050)
     ]
     assert policy.asked == policy.missing == 10_050
-    policy.label(rounds[49], 0)
+    policy.learn_label(labels[49])
     assert policy.missing == 10_050  # its label counts all the same
-    policy.label(rounds[50], 0)
-    policy.label(rounds[-1], 0)
+    policy.learn_label(labels[50])
+    policy.learn_label(labels[-1])
     policy.save(tmp_path / "policy")
     policy = sw.load(tmp_path / "policy")
     assert (policy.missing, policy.labelled) == (10_048, 3)

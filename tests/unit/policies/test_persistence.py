@@ -24,6 +24,7 @@ from stopwise.policies import persistence
 from stopwise.policies.contextual import Contextual
 from tests.helpers import archive
 from tests.helpers.archive import assert_same
+from tests.helpers.labels import label_of
 
 NAMES = ["rule", "model", "expert"]
 CASCADE = sw.Cascade([0.05, 0.15, 0.2], names=NAMES)
@@ -222,8 +223,7 @@ def labelled() -> sw.USSPD:
     """Every round with its right answer."""
     policy = trained(forced_rounds=20)
     for x, outputs in zip(CONTEXTS, OUTPUTS.tolist(), strict=True):
-        done = sw.Round("", 0.0, tuple(x.tolist()), tuple(outputs), tuple(outputs), 2, 2)
-        policy.label(done, 1)
+        policy.learn_label(label_of(x, outputs, 1))
     policy.decide_many(CONTEXTS)
     return policy
 

@@ -15,8 +15,9 @@ from stopwise.arrays import Floats
 from stopwise.errors import LabelsNotSupportedError, StopwiseError
 from stopwise.policies.base import Policy
 from stopwise.policies.estimates import Estimates
+from stopwise.policies.labels import observation_of
 from stopwise.policies.round_in_progress import RoundInProgress
-from stopwise.records import Change, Decision, PairEvidence, Round
+from stopwise.records import Change, Decision, Label, PairEvidence
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.contexts import Contexts, ContextTable
 from stopwise.service.domain.counts import Counts
@@ -390,11 +391,10 @@ class ServedCascade:
 
     def labelled(self, event: Labelled) -> None:
         """Apply a recorded label."""
-        context = tuple(np.frombuffer(event.context).tolist())
-        outputs, request = tuple(event.outputs), self.ledger.wanted.get(event.number)
-        end, rule_stop = len(outputs) - 1, event.rule_stop
-        done = Round("", 0.0, context, outputs, outputs, end, rule_stop, request=request)
-        self.policy.label(done, event.label)
+        context, outputs = np.frombuffer(event.context), event.outputs
+        observation = observation_of(context, outputs, self.arms.n_arms, event.rule_stop)
+        right = tuple(output == event.label for output in outputs)
+        self.policy.learn_label(Label(observation, right, self.ledger.wanted.get(event.number)))
         self.ledger.wanted.pop(event.number, None)
         self.ledger.labels[event.number] = fingerprint(event.label)
         self.counts.labelled(matched=event.label in event.outputs)
