@@ -86,7 +86,7 @@ class LabelRequest(NamedTuple):
 
     probability: float  # that the label of such a round was asked for
     explored: float  # that such a round went to the last arm, where the rule stopped before
-    round: float  # how many rounds the policy had learned before
+    round: int  # how many rounds the policy had learned before
 
 
 class Decision(msgspec.Struct, frozen=True, eq=False):

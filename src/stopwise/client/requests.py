@@ -206,7 +206,7 @@ class Requests:
 
     def label(self, name: str, id: str, label: Any) -> Exchange[m.LabelAnswer]:
         """Report the right answer of a round, best of one that wants it (``wants_label``)."""
-        body = m.LabelRequest(known_value(label, "the label"))
+        body = m.LabelReport(known_value(label, "the label"))
         return self._post(_path(name, "rounds", id, "label"), m.LabelAnswer, body)
 
     def label_requests(self, name: str) -> Exchange[m.WantedLabels]:

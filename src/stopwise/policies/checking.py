@@ -96,8 +96,8 @@ def checked_request(request: LabelRequest | None) -> tuple[float, float, float]:
         return NOT_ASKED
     probability = real("request.probability", request.probability, least=RAREST, most=1)
     explored = real("request.explored", request.explored, least=0, most=1)
-    round_ = real("request.round", request.round, least=0)
-    return probability, explored if explored >= RAREST else 0.0, round_
+    rounds = integer("request.round", request.round)
+    return probability, explored if explored >= RAREST else 0.0, float(rounds)
 
 
 def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:

@@ -392,4 +392,5 @@ class Contextual(Estimates):
 
 
 def _request(found: Request) -> LabelRequest | None:
-    return LabelRequest(*found) if found[0] > 0 else None
+    probability, explored, rounds = found
+    return LabelRequest(probability, explored, int(rounds)) if probability > 0 else None

@@ -43,7 +43,7 @@ async def wanted_labels(service: Service, name: str) -> m.WantedLabels:
 
 
 async def give_label(
-    service: Service, name: str, id_: str, request: m.LabelRequest
+    service: Service, name: str, id_: str, request: m.LabelReport
 ) -> m.LabelAnswer:
     """Add the right answer of a round that has ended."""
     canonical(request.label, "label")  # or it is refused

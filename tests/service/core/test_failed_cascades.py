@@ -464,9 +464,9 @@ async def test_labels_are_contained_as_well(path: Path, faults: Faults) -> None:
         answer = await play(service, "broken")
         faults.left = 1
         with pytest.raises(ZeroDivisionError):
-            await give_label(service, "broken", answer.id, m.LabelRequest("no"))
+            await give_label(service, "broken", answer.id, m.LabelReport("no"))
         await play(service, "healthy")
         await healed(service)
-        given = await give_label(service, "broken", answer.id, m.LabelRequest("no"))
+        given = await give_label(service, "broken", answer.id, m.LabelReport("no"))
         assert (given.labelled, given.repeated) == (1, False)
         assert (await service.state_hash()).hash == state_hash(await folded(path))

@@ -325,13 +325,13 @@ class Walk:
             return
         one = self.one_of(self.ended.values())
         label = self.labels.get(one.id, self.one_of(["spam", "ham"]))
-        asked = give_label(self.service, self.name, one.id, m.LabelRequest(label))
+        asked = give_label(self.service, self.name, one.id, m.LabelReport(label))
         takes_labels = self.spec.policy["kind"].startswith(("uss-pd", "uss-laplace"))
         if not takes_labels or not one.outputs:
             await refused(self.service, asked, "conflict")
         elif one.id in self.labels:
             assert (await unchanged(self.service, asked)).repeated
-            other = give_label(self.service, self.name, one.id, m.LabelRequest("something else"))
+            other = give_label(self.service, self.name, one.id, m.LabelReport("something else"))
             await refused(self.service, other, "conflict")
         else:
             assert not (await asked).repeated

@@ -217,7 +217,7 @@ async def test_a_label_finds_outputs_that_are_being_written(path: Path) -> None:
         reporting = asyncio.create_task(service.report("triage", one.id, BOTH))
         await until(lambda: service.state.cascades["triage"].ledger.learned == 1)
         # The outputs are in memory, and not in the log yet.
-        labelling = asyncio.create_task(give_label(service, "triage", one.id, m.LabelRequest("no")))
+        labelling = asyncio.create_task(give_label(service, "triage", one.id, m.LabelReport("no")))
         await until(lambda: service.writer.waiting == 1)
         store.allowed.set()
         assert (await labelling).labelled == 1

@@ -207,7 +207,7 @@ async def test_each_replica_knows_what_the_other_has_acknowledged(
             assert await report(there, one, str, name) == "learned"
             two = await open_round(there, X, name)
             assert await report(here, two, str, name) == "learned"
-            assert (await give_label(there, name, two.id, m.LabelRequest("1"))).labelled == 1
+            assert (await give_label(there, name, two.id, m.LabelReport("1"))).labelled == 1
             here, there = there, here
         await here.retire("cascade-0")
         await there.retire("cascade-0")

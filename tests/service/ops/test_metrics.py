@@ -12,7 +12,7 @@ from stopwise.service.domain.messages import (
     Arm,
     BatchRequest,
     CascadeSpec,
-    LabelRequest,
+    LabelReport,
     OutputsRequest,
 )
 from stopwise.service.labelling import give_label
@@ -60,7 +60,7 @@ async def played(service: Service, name: str) -> dict[tuple[str, str], list[int]
         for (first, one), (second, other) in combinations(zip(ARMS, outputs, strict=False), 2):
             pairs[first, second][0] += 1
             pairs[first, second][1] += one != other
-    await give_label(service, name, answers[0].id, LabelRequest(1))
+    await give_label(service, name, answers[0].id, LabelReport(1))
     return pairs
 
 

@@ -13,7 +13,7 @@ from stopwise.service.domain.messages import (
     Arm,
     BatchRequest,
     CascadeSpec,
-    LabelRequest,
+    LabelReport,
     OutputsRequest,
     RoundAnswer,
     RoundRequest,
@@ -80,7 +80,7 @@ async def live(service: Service, seed: int = 0) -> None:
     await service.create(STAGED, None)
     ids = await play(service, 25, seed)
     for id_ in ids[:4]:
-        await give_label(service, "triage", id_, LabelRequest("ill"))
+        await give_label(service, "triage", id_, LabelReport("ill"))
     rng = np.random.default_rng(seed + 1)
     contexts = rng.uniform(-1, 1, (5, 2)).tolist()
     batch, _ = await service.open_rounds("triage", BatchRequest(contexts), "a batch")

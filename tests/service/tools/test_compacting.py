@@ -16,7 +16,7 @@ from stopwise.service.domain.ledger import BLOCK
 from stopwise.service.domain.messages import (
     BatchRequest,
     CascadeSpec,
-    LabelRequest,
+    LabelReport,
     RoundAnswer,
     WantedLabels,
 )
@@ -96,10 +96,10 @@ async def test_the_last_days_remain(where: str) -> None:
         # the service has been running all the time, and continues
         assert await service.state_hash() == before
         with pytest.raises(RequestError) as caught:
-            await give_label(service, "triage", old[0], LabelRequest("ill"))
+            await give_label(service, "triage", old[0], LabelReport("ill"))
         assert caught.value.code == "gone"
         assert (await service.round("triage", old[0])).context is None
-        await give_label(service, "triage", new[0], LabelRequest("ill"))
+        await give_label(service, "triage", new[0], LabelReport("ill"))
         assert (await service.round("triage", new[0])).context is not None
         assert await report(service, waiting, lambda arm: "ill") == "learned"
         after = await service.state_hash()
@@ -129,7 +129,7 @@ async def test_ended_rounds_are_forgotten(where: str) -> None:
         for ask in (
             service.round("triage", old[7].id),
             report(service, old[7], lambda arm: "ill"),
-            give_label(service, "triage", old[7].id, LabelRequest("ill")),
+            give_label(service, "triage", old[7].id, LabelReport("ill")),
             batch("key"),
         ):
             with pytest.raises(RequestError) as caught:

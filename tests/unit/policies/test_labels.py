@@ -286,7 +286,7 @@ def test_chains_cure_a_rule_that_settles_too_deep() -> None:
 
 def test_a_label_of_a_round_that_the_policy_forgot_can_be_saved(tmp_path: Path) -> None:
     policy = sw.USSLaplace(sw.Cascade([0.01, 0.3]), context_dim=1, labels=300)
-    late = sw.LabelRequest(0.5, 0.06, 60.0)  # asked for before it was restored from an older file
+    late = sw.LabelRequest(0.5, 0.06, 60)  # asked for before it was restored from an older file
     policy.learn_label(label_of([0.5], (0, 1), 1, request=late))
     policy.save(tmp_path / "policy")
     assert sw.load(tmp_path / "policy").labelled == 1  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
@@ -297,11 +297,11 @@ def test_a_label_of_a_round_that_the_policy_forgot_can_be_saved(tmp_path: Path) 
     [
         ({"rule_stop": 7}, "rule_stop must be a whole number from 0 to 1, not 7"),
         ({"rule_stop": -1}, "rule_stop"),
-        ({"request": sw.LabelRequest(1e-320, 0.0, 0.0)}, "probability"),
-        ({"request": sw.LabelRequest(float("nan"), 0.0, 0.0)}, "probability"),
-        ({"request": sw.LabelRequest(1.0, 5.0, 0.0)}, "explored"),
-        ({"request": sw.LabelRequest(1.0, 0.0, float("nan"))}, "round"),
-        ({"request": sw.LabelRequest(1.0, 1e-320, 0.0), "rule_stop": 0}, None),
+        ({"request": sw.LabelRequest(1e-320, 0.0, 0)}, "probability"),
+        ({"request": sw.LabelRequest(float("nan"), 0.0, 0)}, "probability"),
+        ({"request": sw.LabelRequest(1.0, 5.0, 0)}, "explored"),
+        ({"request": sw.LabelRequest(1.0, 0.0, -1)}, "round"),
+        ({"request": sw.LabelRequest(1.0, 1e-320, 0), "rule_stop": 0}, None),
         ({"stop": 2}, "stop must be a whole number from 0 to 1, not 2"),
         ({"differ": np.ones((1, 1), dtype=np.bool_)}, r"each of the 2 arms .* \(1, 1\)"),
         ({"right": (True,)}, "one value for each of the 2 arms"),
@@ -311,7 +311,7 @@ def test_a_label_of_a_round_that_the_policy_forgot_can_be_saved(tmp_path: Path) 
 def test_a_label_made_by_hand_cannot_spoil_what_is_saved(
     changed: dict[str, Any], words: str | None, tmp_path: Path
 ) -> None:
-    request = sw.LabelRequest(1.0, 0.0, 0.0)
+    request = sw.LabelRequest(1.0, 0.0, 0)
     label = label_of([0.5], (0, 1), 1, request=request)
     of_label = {k: v for k, v in changed.items() if k in ("request", "right")}
     of_round = {k: v for k, v in changed.items() if k not in of_label}

@@ -39,7 +39,7 @@ HEADERS = (
 ASK = ("www-authenticate", 'Basic realm="Stopwise: an API key as the password", charset="UTF-8"')
 MOST_SHOWN = 100  # cascades in the overview
 ROUTE = "dashboard"  # what metrics call all of it
-LABEL = msgspec.json.Decoder(m.LabelRequest)
+LABEL = msgspec.json.Decoder(m.LabelReport)
 ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
 <rect width="32" height="32" rx="7" fill="#0a456e"/><path d="M6 6h6v7H6z" fill="#d6e9f6"/>
 <path d="M13 6h6v13h-6z" fill="#8fc1e3"/><path d="M20 6h6v20h-6z" fill="#3f8cc0"/></svg>"""

@@ -202,7 +202,7 @@ class OutputsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     final: bool = False
 
 
-class LabelRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LabelReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Report the right answer of a round, best of one that wants it."""
 
     label: Annotated[Any, Meta(description="A JSON value like the outputs; not null.")]

@@ -191,7 +191,7 @@ async def report_outputs(app: "App", request: Request) -> Reply:
     return 200, await app.service.report(name, id_, request.content)
 
 
-@_post(f"{_ID}/label", "observe", m.LabelAnswer, "Labelled.", takes=m.LabelRequest, errors=_ROUND)
+@_post(f"{_ID}/label", "observe", m.LabelAnswer, "Labelled.", takes=m.LabelReport, errors=_ROUND)
 async def label_round(app: "App", request: Request) -> Reply:
     """Report the right answer of a round that was learned from.
 

@@ -173,7 +173,7 @@ def _shapes() -> tuple[dict[Any, Json], Json]:
         kind = {"properties": {"kind": {"enum": kinds_of}}, "required": ["kind"]}
         spec[part] |= {**kind, "default": default}
     not_null = ["boolean", "number", "string", "array", "object"]
-    found["LabelRequest"]["properties"]["label"]["type"] = not_null
+    found["LabelReport"]["properties"]["label"]["type"] = not_null
     found["Fault"]["properties"]["code"]["enum"] = list(CODES)
     return dict(zip(kinds, schemas, strict=True)), found
 
