@@ -1,7 +1,6 @@
 """Import of recorded calls as a log: OpenTelemetry, LiteLLM spend logs, OpenAI batch files."""
 
 import csv
-import json
 import math
 import os
 import re
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
+from stopwise.canonical import canonical_json
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.logs.log import format_of
 from stopwise.logs.rows import BOM, decode_lines
@@ -185,7 +185,7 @@ def _text(value: Any) -> str:
     part = _dict(value)
     tool = _dict(part.get("function", part))
     if "name" in tool and "arguments" in tool:
-        return json.dumps([tool["name"], _decoded(tool["arguments"])], sort_keys=True)
+        return canonical_json([tool["name"], _decoded(tool["arguments"])]).decode()
     if part and part.get("type") != "reasoning":
         return _text([part.get(key) for key in TEXTS])
     return value if isinstance(value, str) else ""

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
+from stopwise.canonical import canonical_json, canonical_value
 from stopwise.errors import InvalidOutputsError, InvalidParameterError
 
 Form: TypeAlias = Callable[[str], Any]
@@ -20,7 +21,6 @@ KINDS = "text, json, json:path.to.field, number, choice:a|b|c or code"
 
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _TIGHT = re.compile(r"\s*([^\w\s])\s*")
-_encode = msgspec.json.Encoder(order="deterministic").encode
 # Marks that surround an answer and are no part of it. Not among them: signs, "%", "#", "<", and,
 # in front, the point of ".5", since answers that differ by these are different answers.
 OPENING = "\"'`´“”„‟‘’‚‹›«»([{*_~¡¿"
@@ -87,23 +87,14 @@ def _bare(text: str) -> str:
 
 def _parsed(text: str) -> Any:
     try:
-        return _plain(msgspec.json.decode(_bare(text)))
+        return canonical_value(msgspec.json.decode(_bare(text)))
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
 
 
 def _json(text: str) -> str | None:
     value = _parsed(text)
-    return None if value is None else _encode(value).decode()
-
-
-def _plain(value: Any) -> Any:
-    """Return a value in which 3.0 is 3."""
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in cast(dict[str, Any], value).items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in cast(list[Any], value)]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return None if value is None else canonical_json(value).decode()
 
 
 def _field(text: str, path: list[str]) -> Any:
@@ -115,7 +106,7 @@ def _field(text: str, path: list[str]) -> Any:
     except (LookupError, TypeError, ValueError):
         return _json(text)  # no such field: the whole answer
     if isinstance(value, dict | list):
-        return _encode(value).decode()
+        return canonical_json(cast(object, value)).decode()
     known = normalised_text(value) if isinstance(value, str) else value
     return "null" if known is None else known
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import msgspec
 import numpy as np
 
+from stopwise.canonical import canonical_json
 from stopwise.errors import StopwiseError, StoreError
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.service.counters import Counters
@@ -54,8 +55,6 @@ GROWTH = 4  # a new snapshot when the log has grown by a quarter: their cost sta
 LOOK_EVERY = 1.0  # seconds between looks whether a snapshot is due
 KEEP_UNUSED = 600.0  # seconds that a replica follows a cascade about which nobody asks it
 ON_LOOP = 2e7  # multiplications, about 5 ms: what may take longer runs in a thread
-
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Service:
@@ -286,7 +285,7 @@ class Service:
         if len(contexts) > self.settings.max_batch:
             words = f"{len(contexts):,} contexts; a batch has {self.settings.max_batch:,} at most"
             raise RequestTooLarge(words, field="contexts")
-        digest = b"" if key is None else blake2b(_encode(request), digest_size=16).digest()
+        digest = b"" if key is None else blake2b(canonical_json(request), digest_size=16).digest()
 
         def open_rounds(state: State, time: float) -> Applied:
             return commands.open_rounds(

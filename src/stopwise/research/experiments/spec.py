@@ -1,7 +1,6 @@
 """What an experiment is: plain values that decide its numbers."""
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from typing import Any, cast
@@ -11,6 +10,7 @@ import numpy as np
 from msgspec.structs import force_setattr
 
 from stopwise.arrays import Ints
+from stopwise.canonical import canonical_json, canonical_value
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed, integer
 from stopwise.errors import InvalidParameterError, UnknownPolicyError
@@ -24,7 +24,7 @@ from stopwise.research.environments.registry import make_environment
 
 # Raise it when the same spec and seed come to mean other numbers: a default changed, a stream of
 # draws, the definition of regret. Every key changes with it, and old runs are not mixed with new.
-FORMAT = 5
+FORMAT = 6
 
 # Of a policy's arguments, those that an experiment gives it by itself.
 GIVEN = ("cascade", "features", "context_dim", "seed")
@@ -35,7 +35,7 @@ class _Spec(msgspec.Struct, frozen=True, eq=False, forbid_unknown_fields=True):
 
     def to_json(self) -> str:
         """Return the one JSON text of this spec, to be read by msgspec."""
-        return _canonical(msgspec.to_builtins(self))
+        return canonical_json(msgspec.to_builtins(self)).decode()
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.to_json() == self.to_json()
@@ -158,8 +158,8 @@ class ExperimentSpec(_Spec, frozen=True, eq=False):
     @property
     def key(self) -> str:
         """Sixteen hex digits, equal for equal specs on any machine."""
-        text = _canonical({"format": FORMAT, "spec": msgspec.to_builtins(self)})
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        content = canonical_json({"format": FORMAT, "spec": msgspec.to_builtins(self)})
+        return hashlib.sha256(content).hexdigest()[:16]
 
     @property
     def checkpoint_rounds(self) -> Ints:
@@ -178,11 +178,6 @@ def policy_seed(seed: int) -> int:
     return int(words[0]) >> 1  # seeds have 63 bits
 
 
-def _canonical(value: object) -> str:
-    # Python writes the shortest text that reads back as the same float, on every platform.
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
 def _plain(value: Any) -> Any:
     """Return a value as JSON has it, in one spelling: lists, not tuples; 1, not 1.0."""
     match value:
@@ -193,7 +188,7 @@ def _plain(value: Any) -> Any:
         case int():
             return int(value)
         case float() if math.isfinite(value):
-            return int(value) if value.is_integer() else float(value)
+            return canonical_value(float(value))
         case Mapping() if all(isinstance(name, str) for name in cast(Mapping[Any, Any], value)):
             return {str(k): _plain(v) for k, v in cast(Mapping[Any, Any], value).items()}
         case [*_]:

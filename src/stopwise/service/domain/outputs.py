@@ -6,21 +6,20 @@ longer one the canonical form is a hash, which is equal where the values are.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from stopwise.canonical import canonical_json
 from stopwise.service.domain.errors import InvalidRequest
 
 MAX_DEPTH = 32  # of lists and objects in each other: deeper is no answer that anybody compares
 MAX_BYTES = 1024  # of a canonical form; of a longer one a hash is stored
 MAX_PACKED = 1_000_000  # bytes of a round's packed answers: the log is not for books
 SHORT = 256  # characters below which forms are cached: classifiers have few outputs
-
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def canonical(value: object, field: str) -> bytes:
@@ -29,30 +28,32 @@ def canonical(value: object, field: str) -> bytes:
         return _text(value)
     if value is None:
         raise InvalidRequest("null is no output: leave out what is not known", field=field)
-    return _shortened(_encode(_plain(value, field, MAX_DEPTH)))
+    _check_depth(value, field, MAX_DEPTH)
+    return _shortened(canonical_json(value))
 
 
 @lru_cache(4096)
 def _text(value: str) -> bytes:
-    return _shortened(_encode(value))
+    return _shortened(canonical_json(value))
 
 
 def _shortened(form: bytes) -> bytes:
     if len(form) <= MAX_BYTES:
         return form
-    return _encode({"blake2b": blake2b(form, digest_size=32).hexdigest(), "bytes": len(form)})
+    digest = blake2b(form, digest_size=32).hexdigest()
+    return canonical_json({"blake2b": digest, "bytes": len(form)})
 
 
-def _plain(value: object, field: str, depth: int) -> object:
+def _check_depth(value: object, field: str, depth: int) -> None:
     if depth == 0:
         raise InvalidRequest(f"an output may be nested {MAX_DEPTH} deep at most", field=field)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    inner: Iterable[object] = ()
     if isinstance(value, list):
-        return [_plain(v, field, depth - 1) for v in cast(list[Any], value)]
-    if isinstance(value, dict):
-        return {k: _plain(v, field, depth - 1) for k, v in cast(dict[str, Any], value).items()}
-    return value
+        inner = cast(list[object], value)
+    elif isinstance(value, dict):
+        inner = cast(dict[str, object], value).values()
+    for item in inner:
+        _check_depth(item, field, depth - 1)
 
 
 @lru_cache(4096)

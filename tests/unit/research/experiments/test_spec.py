@@ -30,13 +30,13 @@ CASCADE = sw.Cascade(costs=[0.1, 0.2])
 
 # Written by hand: the text whose hash is the key of EXAMPLE, for good.
 TEXT = (
-    '{"format":5,"spec":{"checkpoints":50,"environment":{"costs":[0.1,1.0,0.25],'
-    '"name":"logistic-arms","parameters":{"arms":[[1,0.5,-2e-07],[10000000000000000000000,0,3]],'
+    '{"format":6,"spec":{"checkpoints":50,"environment":{"costs":[0.1,1,0.25],'
+    '"name":"logistic-arms","parameters":{"arms":[[1,0.5,-2e-7],[10000000000000000000000,0,3]],'
     '"label":[8,0,0.3333333333333333]}},"policy":{"features":{"bias":true,"bound":1,"degree":2,'
     '"kind":"polynomial","without":[[0,0]]},"name":"uss-pd","parameters":{"forced_rounds":"auto",'
     '"sigma":0.2}},"rounds":5000}}'
 )
-KEY = "f0227daf5ef35505"
+KEY = "e071c407db7688ca"
 EXAMPLE = ExperimentSpec(
     EnvironmentSpec(
         "logistic-arms",

@@ -1,0 +1,39 @@
+"""Canonical JSON: the bytes of a value that are compared or hashed."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def canonical_json(value: object) -> bytes:
+    """Return the only form of a JSON value: names sorted, no white space, 3.0 written as 3.
+
+    Equal values have equal forms, and different values different ones; True is not 1.
+
+    Examples
+    --------
+    >>> canonical_json({"b": 2.0, "a": [1, 1.5, True, "é"]}).decode()
+    '{"a":[1,1.5,true,"é"],"b":2}'
+    """
+    return _encode(canonical_value(value))
+
+
+def canonical_value(value: Any) -> Any:
+    """Return a JSON value with its whole floats as integers.
+
+    Examples
+    --------
+    >>> canonical_value({"a": [2.0, 2.5]})
+    {'a': [2, 2.5]}
+    """
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, list | tuple):
+        return [canonical_value(item) for item in cast(Sequence[Any], value)]
+    if isinstance(value, dict):
+        named = cast(dict[str, Any], value)
+        return {name: canonical_value(item) for name, item in named.items()}
+    return value
