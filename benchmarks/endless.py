@@ -20,7 +20,7 @@ FULL = 32 * HALF_LIFE  # rounds after which the history no longer grows
 def run(quick: bool = False) -> tuple[str, dict[str, Any]]:
     """Play three arms and four numbers a context; disagreement turns around now and then."""
     rounds = QUICK if quick else ROUNDS
-    policy = make(
+    policy: Any = make(
         POLICY,
         Cascade([0.02, 0.1, 0.15]),
         features=Polynomial(1),

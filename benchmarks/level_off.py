@@ -67,11 +67,12 @@ async def _row(service: Service, folder: Path, where: str) -> dict[str, Any]:
     async with open_existing_store(where) as store:
         await compact(store, await plan(store, 0.0))
     cascade = service.state.order[0]
+    policy: Any = cascade.policy
     columns = cascade.ledger.columns()
     return {
         "rounds": len(cascade.ledger),
         "disk_mb": sum(file.stat().st_size for file in folder.iterdir()) / 1e6,
-        "policy_mb": cascade.policy.nbytes / 1e6,
+        "policy_mb": policy.nbytes / 1e6,
         "rounds_mb": sum(len(column) * column.itemsize for column in columns) / 1e6,
         "process_mb": (_resident() or 0) / 1e6,
         "open": len(cascade.ledger.open),

@@ -46,28 +46,22 @@ class EpsilonGreedy(sw.Policy):
         super().__init__(cascade)
         self.features = sw.bind(features or sw.Identity(), context_dim, cascade.n_arms)
         self.epsilon, self.rate, self.seed = epsilon, rate, seed
-        self._pairs = np.triu(np.ones((cascade.n_arms, cascade.n_arms), dtype=np.bool_), 1)
-        self._theta = np.zeros((*self._pairs.shape, self.features.n_features))
+        self._theta = np.zeros((cascade.n_arms, cascade.n_arms, self.features.n_features))
         self._rounds = 0
 
-    def decide(self, x: ArrayLike) -> sw.Decision:
+    def decide(self, x: ArrayLike | None) -> sw.Decision:
         p = 1 / (1 + np.exp(-self._theta @ self.features.row(x)))
-        worth_it = (self._pairs & (p >= self.cascade.gaps)).any(axis=1)  # going on from arm i
-        stop = int(np.argmin(worth_it))  # the first arm from which it is not; the last never is
-        if np.random.default_rng([self.seed, self._rounds]).random() < self.epsilon:
-            stop = self.cascade.n_arms - 1
-        return sw.Decision(stop, self.cascade.names[stop], self.cascade.cost(stop))
+        worth_it = np.triu(p >= self.cascade.gaps, 1).any(axis=1)  # going on from arm i
+        rule_stop = int(np.argmin(worth_it))  # the first arm from which it is not, or the last
+        explores = np.random.default_rng([self.seed, self._rounds]).random() < self.epsilon
+        return self.decision(self.cascade.n_arms - 1 if explores else rule_stop, rule_stop)
 
-    def _learn_pairs(self, x: ArrayLike, stop: int, differ: NDArray[np.bool_]) -> None:
-        phi = self.features.row(x)
-        error = self._pairs * (differ - 1 / (1 + np.exp(-self._theta @ phi)))
-        error[:, stop + 1 :] = 0  # arms beyond the stop did not run
+    def learn(self, observation: sw.Observation) -> None:
+        phi, n = self.features.row(observation.context), observation.stop + 1
+        theta = self._theta[:n, :n]  # of the pairs of arms that ran
+        error = np.triu(observation.differ - 1 / (1 + np.exp(-theta @ phi)), 1)
         self._rounds += 1
-        self._theta += self.rate / np.sqrt(self._rounds) * error[:, :, None] * phi
-
-    @property
-    def rounds(self) -> int:
-        return self._rounds
+        theta += self.rate / np.sqrt(self._rounds) * error[:, :, None] * phi
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {"theta": self._theta.copy(), "rounds": np.array([self._rounds])}

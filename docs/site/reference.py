@@ -48,7 +48,7 @@ def directive(module: ModuleType, name: str, group: str) -> str:
     """Return what makes the builder describe one name."""
     value = getattr(module, name)
     if inspect.isclass(value):
-        options = ["   :members:", "   :exclude-members: builtin", "   :show-inheritance:"]
+        options = ["   :members:", "   :show-inheritance:"]
         if group in INHERIT:
             options.append("   :inherited-members: Exception, Struct")
         if issubclass(value, Exception):

@@ -17,6 +17,7 @@ _MODULES = {
     "bind": "stopwise.features",
     "Cascade": "stopwise.cascade",
     "Change": "stopwise.records",
+    "check_policy": "stopwise.policies.check",
     "Client": "stopwise.client.client",
     "Columns": "stopwise.logs.log",
     "Custom": "stopwise.features",
@@ -29,17 +30,17 @@ _MODULES = {
     "Identity": "stopwise.features",
     "Label": "stopwise.records",
     "LabelRequest": "stopwise.records",
-    "load": "stopwise.policies.persistence",
+    "load": "stopwise.policies.creation",
     "Log": "stopwise.logs.log",
     "LogWriter": "stopwise.logs.writer",
-    "make": "stopwise.policies.registry",
+    "make": "stopwise.policies.creation",
     "normalised_text": "stopwise.running.answer_forms",
     "Observation": "stopwise.records",
     "PairEvidence": "stopwise.records",
     "PerPair": "stopwise.features",
     "PerStage": "stopwise.features",
     "POLICIES": "stopwise.policies.registry",
-    "Policy": "stopwise.policies.base",
+    "Policy": "stopwise.policies.protocol",
     "Polynomial": "stopwise.features",
     "RandomDepth": "stopwise.policies.baselines",
     "RecordedRounds": "stopwise.records",
@@ -84,14 +85,15 @@ if TYPE_CHECKING:
     from stopwise.logs.replay.replay import replay as replay
     from stopwise.logs.replay.results import Replay as Replay
     from stopwise.logs.writer import LogWriter as LogWriter
-    from stopwise.policies.base import Policy as Policy
     from stopwise.policies.baselines import FixedDepth as FixedDepth
     from stopwise.policies.baselines import RandomDepth as RandomDepth
+    from stopwise.policies.check import check_policy as check_policy
+    from stopwise.policies.creation import load as load
+    from stopwise.policies.creation import make as make
     from stopwise.policies.noncontextual import USSTS as USSTS
     from stopwise.policies.noncontextual import USSUCB as USSUCB
-    from stopwise.policies.persistence import load as load
+    from stopwise.policies.protocol import Policy as Policy
     from stopwise.policies.registry import POLICIES as POLICIES
-    from stopwise.policies.registry import make as make
     from stopwise.policies.round_in_progress import RoundInProgress as RoundInProgress
     from stopwise.policies.thompson import Thompson as Thompson
     from stopwise.policies.uss_anchor import USSAnchor as USSAnchor

@@ -98,8 +98,12 @@ class LabelsNotSupportedError(StopwiseError):
     """A policy that does not learn from labels was given one."""
 
 
-class OverrideNotSupportedError(StopwiseError, TypeError):
-    """A subclass of a policy overrides a step that could not be called where it is needed."""
+class FinalPolicyError(StopwiseError, TypeError):
+    """A built-in policy was subclassed; subclass `Policy`, or hold a policy and call it."""
+
+
+class PolicyCheckError(StopwiseError, AssertionError):
+    """A policy breaks the protocol: `check_policy` says what was expected."""
 
 
 class _UnknownNameError(StopwiseError, KeyError):

@@ -21,10 +21,11 @@ from stopwise.errors import (
     MissingPackageError,
 )
 from stopwise.features import Answers
-from stopwise.policies.base import Policy
+from stopwise.policies import batch
 from stopwise.policies.checking import disagreements, right_arms
+from stopwise.policies.creation import make
 from stopwise.policies.labels import recorded_label
-from stopwise.policies.registry import make
+from stopwise.policies.protocol import Policy
 from stopwise.records import RecordedRounds
 
 try:
@@ -281,7 +282,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         contexts = np.hstack([context, np.zeros((n, 2 * last))])
         codes, differ = np.zeros((n, last + 1), np.int64), np.zeros((n, len(pairs)), np.uint8)
         rule_stops, table = np.full(n, last), np.zeros((n, len(self.classes_)))
-        explored = policy.explore_many(n) if learn else np.zeros(n, np.bool_)
+        explored = batch.explore_many(policy, n) if learn else np.zeros(n, np.bool_)
         rows, failed = np.arange(n), np.zeros(n, dtype=np.bool_)
         for arm, estimator in enumerate(self.estimators_):
             reached = X if len(rows) == n else _safe_indexing(X, rows)
@@ -298,7 +299,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
             start, answered = context.shape[1] + 2 * arm, np.full(len(rows), arm + 1)
             contexts[rows, start : start + 2] = _revealed(codes[rows, arm], found)
             reached = RecordedRounds(contexts[rows], differ[rows], answered, failed[rows])
-            stops = policy.should_stop_many(reached)
+            stops = batch.should_stop_many(policy, reached)
             rule_stops[rows[stops]] = np.minimum(rule_stops[rows[stops]], arm)
             rows = rows[~stops | explored[rows]]
             if not len(rows):

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 import stopwise as sw
 from stopwise import research
-from stopwise.policies.base import CHUNK, MAX_ARMS
+from stopwise.policies.batch import CHUNK, decide_batch
+from stopwise.policies.checking import MAX_ARMS
 from stopwise.policies.contextual import Contextual
 from tests.helpers import archive
 from tests.helpers.archive import assert_same
@@ -161,7 +162,7 @@ def test_decisions_of_a_batch_equal_single_ones(name: str) -> None:
     X = WORLD.contexts[60:160]
     single, many = copy.deepcopy(policy), copy.deepcopy(policy)
     decisions = [single.decide(x) for x in X]
-    stops, rule_stops = policy.decide_batch(X)
+    stops, rule_stops = decide_batch(policy, X)
     assert stops.tolist() == [decision.stop for decision in decisions]
     assert rule_stops.tolist() == [decision.rule_stop for decision in decisions]
     assert_same(single.state(), policy.state())
@@ -250,9 +251,15 @@ def test_a_long_run_can_be_interrupted_and_continued(explore: float) -> None:
     assert stopped.rounds == CHUNK
     np.testing.assert_array_equal(stopped.run(contexts[CHUNK:], outputs[CHUNK:]), stops[CHUNK:])
     assert_same(whole.state(), stopped.state())
-    plain: Any = type("Plain", (sw.USSUCB,), {"decide": lambda self, x: self._decision(0)})(CASCADE)
-    calls.clear()  # of the loop that calls the steps
-    plain.run(contexts[:1200], outputs[:1200], progress=lambda *done: calls.append(done))
+
+
+def test_a_run_of_single_rounds_reports_progress_too() -> None:
+    policy, calls = sw.FixedDepth(CASCADE), list[tuple[object, ...]]()
+    answered = np.full(1200, 2)  # a record that ends early is played round by round
+    record = sw.RecordedRounds(
+        np.zeros((1200, 2)), np.zeros((1200, 3), np.uint8), answered, np.zeros(1200, np.bool_)
+    )
+    policy.run_recorded(record, progress=lambda *done: calls.append(done))
     assert calls == [("rounds", 1024, 1200), ("rounds", 1200, 1200)]
 
 
@@ -303,7 +310,7 @@ def test_parameters_make_an_equal_untrained_policy_and_are_in_its_repr(name: str
 
 @every_policy
 def test_a_policy_has_its_name_and_needs_a_cascade_of_at_most_fifteen_arms(name: str) -> None:
-    policy = sw.make(name, sw.Cascade([0.1] * MAX_ARMS), context_dim=2)
+    policy: Any = sw.make(name, sw.Cascade([0.1] * MAX_ARMS), context_dim=2)
     assert (policy.name, policy.rounds, len(NAMES)) == (name, 0, 9)
     for cascade in (sw.Cascade([0.1] * (MAX_ARMS + 1)), [0.1, 0.2]):
         with pytest.raises(sw.errors.InvalidParameterError):

@@ -42,16 +42,20 @@ def test_every_way_to_play_it_decides_the_same(policy: Any) -> None:
     for t, stop in enumerate(stops):
         assert twins[1].decide(batch.contexts[t]).stop == stop
         twins[1].observe(batch.contexts[t], outputs[t, : stop + 1].tolist())
-    assert sw.Policy.decide_batch(policy, batch.contexts[:1])[0].shape == (1,)  # by its own decide
     for twin in twins:
         np.testing.assert_array_equal(twin.state()["theta"], policy.state()["theta"])
+
+
+def test_it_follows_the_protocol(policy: Any) -> None:
+    sw.check_policy(policy)
+    sw.check_policy(type(policy)(CASCADE, context_dim=3, epsilon=0.5))
 
 
 def test_it_goes_on_from_its_state(policy: Any) -> None:
     sw.simulate(policy, WORLD, rounds=100)
     twin = type(policy)(CASCADE, sw.Polynomial(degree=1), 2, **policy.parameters())
     twin.restore(policy.state())
-    assert twin.rounds == policy.rounds == 100
+    np.testing.assert_array_equal(twin.state()["rounds"], [100])
     one, other = (sw.simulate(p, WORLD, rounds=50, seed=2).stops for p in (policy, twin))
     np.testing.assert_array_equal(one, other)
 

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 from numpy.typing import ArrayLike
 
 import stopwise as sw
-from stopwise.policies.base import MAX_ARMS
+from stopwise.policies.checking import MAX_ARMS
 from stopwise.policies.labels import observation_of
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 import stopwise as sw
 from stopwise.errors import StopwiseError
+from stopwise.policies import batch
 from stopwise.policies.labels import observation_of
 from stopwise.research import COMPARATORS, Clairvoyant, Comparator, Oracle, Supervised, Truth
 from tests.identical.specs import Map, Maps, Spec
@@ -285,7 +286,7 @@ def decide_some(policy: Any, spec: Spec, world: World, t: int) -> list[int]:
     record = _recorded(policy, spec, world, part, False)
     answered, failed = np.arange(record.n) % last + 1, np.zeros(record.n, dtype=np.bool_)
     some = sw.RecordedRounds(record.contexts, record.differ, answered, failed)
-    return policy.should_stop_many(some).astype(int).tolist()
+    return batch.should_stop_many(policy, some).astype(int).tolist()
 
 
 def _recorded(

@@ -71,7 +71,8 @@ def test_threads_that_do_everything_at_once_lose_no_round(name: str, tmp_path: P
                 assert set(policy.decide_many(many).tolist()) <= {0, 1, 2}
             elif t % 50 == 30:
                 policy.save(tmp_path / str(k))
-                assert 0 < sw.load(tmp_path / str(k)).rounds <= THREADS * (ROUNDS + AT_ONCE)
+                loaded: Any = sw.load(tmp_path / str(k))
+                assert 0 < loaded.rounds <= THREADS * (ROUNDS + AT_ONCE)
             elif t % 50 == 40 and hasattr(policy, "theta"):
                 assert np.isfinite(policy.theta(0, 1)).all()
                 assert policy.nbytes > 0

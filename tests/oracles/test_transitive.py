@@ -112,7 +112,8 @@ def test_a_tie_within_rounding_is_settled_by_the_estimates(tmp_path: Path) -> No
         assert policy.effort["settled"] == settled
         assert stop is None or decision.stop == stop
         policy.save(tmp_path / "policy")
-        assert sw.load(tmp_path / "policy").effort == policy.effort
+        loaded: Any = sw.load(tmp_path / "policy")
+        assert loaded.effort == policy.effort
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ number = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0])
 case = st.tuples(st.tuples(number, number), st.tuples(*[outcomes] * ARMS))
 
 
-def policies() -> list[sw.Policy]:
+def policies() -> list[Any]:
     return [
         sw.USSPD(CASCADE, sw.Polynomial(degree=2), 2, forced_rounds=4),
         sw.USSPD(CASCADE, sw.Identity(), 2, forced_rounds=4, explore=0.3, seed=2),

@@ -148,7 +148,7 @@ def test_the_policy_of_contributing_is_one(monkeypatch: pytest.MonkeyPatch) -> N
     exec(compile(code, "CONTRIBUTING.md", "exec"), names)
     greedy = names["Greedy"]
     own = {name for name in vars(greedy) if not name.startswith("__")}
-    assert own <= {"name", "builtin", *dir(Contextual)}, "attributes that no policy has"
+    assert own <= {"name", *dir(Contextual)}, "attributes that no policy has"
     policy = greedy(sw.Cascade([0.1, 0.2]), context_dim=1, ridge=0.01)
     assert policy.parameters() == {"forced_rounds": 50, "ridge": 0.01}
     policy.run(np.zeros((60, 1)), [[0, 1]] * 60)

@@ -49,13 +49,19 @@ def test_closing_drops_the_runs_under_way_and_those_that_have_not_begun(
 ) -> None:
     begun, dropped = [], threading.Event()
 
-    class Endless(sw.FixedDepth):
-        def _at_once(self, rounds: Any) -> Any:
+    class Endless(sw.Policy):
+        def decide(self, x: Any) -> sw.Decision:
+            return self.decision(0)
+
+        def learn(self, observation: sw.Observation) -> None:
+            raise NotImplementedError
+
+        def run(self, *rounds: Any, progress: Any, **more: Any) -> Any:
             begun.append(self)
             deadline = time.monotonic() + 60
             try:
                 while time.monotonic() < deadline:
-                    rounds.progress("rounds", 1, 2)
+                    progress("rounds", 1, 2)
             except BaseException:
                 dropped.set()
                 raise

@@ -109,7 +109,7 @@ class LogOptions:
         from stopwise.errors import CostUnitWarning, InvalidCascadeError
         from stopwise.logs.encoding import Encoding
         from stopwise.logs.log import Columns, Log
-        from stopwise.policies.persistence import load
+        from stopwise.policies.creation import load
         from stopwise.reporting.wording import plural
 
         if self.prices and (self.error_cost is None or self.costs):

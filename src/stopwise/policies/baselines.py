@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stopwise.arrays import Differ, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed
 from stopwise.engine import native
-from stopwise.policies.checking import Differ, Ints
 from stopwise.policies.noncontextual import ContextFreePolicy, counted
 from stopwise.records import Decision
 
@@ -32,10 +32,9 @@ class FixedDepth(ContextFreePolicy):
         super().__init__(cascade)
         self.depth = cascade.n_arms - 1 if depth is None else cascade.index(depth)
 
-    def decide(self, x: ArrayLike) -> Decision:
+    def decide(self, x: ArrayLike | None) -> Decision:
         """Return the fixed depth."""
-        del x
-        return self._decision(self.depth)
+        return self.decision(self.depth)
 
     def _stops(self, differ: Differ) -> Ints:
         return np.full(len(differ), self.depth)
@@ -59,10 +58,9 @@ class RandomDepth(ContextFreePolicy):
         self.seed = checked_seed(seed)
         self._decisions = 0
 
-    def decide(self, x: ArrayLike) -> Decision:
+    def decide(self, x: ArrayLike | None) -> Decision:
         """Return a random depth."""
-        del x
-        return self._decision(int(self._draw(1)[0]))
+        return self.decision(int(self._draw(1)[0]))
 
     def _stops(self, differ: Differ) -> Ints:
         return self._draw(len(differ))
@@ -71,7 +69,7 @@ class RandomDepth(ContextFreePolicy):
         """Return the depths of the next n decisions."""
         draws = native.draws(self.seed, self._decisions, n)
         self._decisions += n
-        return (draws * self._n_arms).astype(np.int64)
+        return (draws * self.cascade.n_arms).astype(np.int64)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the numbers of rounds and of decisions."""

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,22 +18,25 @@ from stopwise.errors import (
     InvalidStopError,
     LabelWarning,
 )
-from stopwise.progress import Progress
 from stopwise.records import LabelRequest, RecordedRounds
 
 Pairs: TypeAlias = Mapping[tuple[int, int], bool] | ArrayLike
 
 
-class ToPlay(NamedTuple):
-    """Rounds to play, all of them checked."""
-
-    record: RecordedRounds
-    progress: Progress
-
-
+MAX_ARMS = 15  # outputs travel as codes of four bits in one 64-bit integer
 NOT_ASKED = (0.0, 0.0, 0.0)  # a request for no label
 RAREST = 1e-40  # probability of a request: the square of its weight, 1/p, is far from overflow
 NOT_A_BOOL = "whether two arms disagreed is True or False, not"  # the value follows
+
+
+def checked_cascade(cascade: Cascade) -> Cascade:
+    """Return a cascade that a policy can serve."""
+    if not isinstance(cascade, Cascade) or cascade.n_arms > MAX_ARMS:  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
+        raise InvalidParameterError(
+            f"a policy needs a Cascade of at most {MAX_ARMS} arms first, such as "
+            f"Cascade(costs=[0.1, 0.2]), not {short_repr(cascade)}"
+        )
+    return cascade
 
 
 def encode_outputs(outputs: Sequence[Hashable], n_arms: int) -> tuple[int, int]:
@@ -263,3 +266,10 @@ def learned_ends(rounds: RecordedRounds, stops: ArrayLike, n_arms: int) -> Ints:
     last = rounds.answered - 1
     ends = np.where(rounds.failed, np.minimum(ends, last), ends)
     return np.where(ends <= last, ends, -1)
+
+
+def learned_end(rounds: RecordedRounds, t: int, stop: int) -> int | None:
+    """Return the last arm to learn from if round t was to end at ``stop``; None: learn nothing."""
+    last = int(rounds.answered[t]) - 1
+    end = min(stop, last) if rounds.failed[t] else stop
+    return end if 0 <= end <= last else None

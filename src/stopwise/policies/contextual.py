@@ -4,9 +4,9 @@ import copy
 import threading
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Hashable, Mapping, Sequence
+from os import PathLike
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,24 +20,23 @@ from stopwise.policies.change import ChangeAlarm
 from stopwise.policies.checking import (
     Bools,
     Differ,
-    Ints,
-    ToPlay,
     checked_request,
+    checked_stop,
     differing,
+    encode_outputs,
     first_equals,
-    learned_ends,
     square,
 )
 from stopwise.policies.estimates import Estimates
 from stopwise.policies.labels import check_label
-from stopwise.policies.overrides import check_record
-from stopwise.policies.playing import learn_recorded, play, rule_stops
+from stopwise.policies.playing import ContextualEngine
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.policies.self_scaling import LAST as MOST_HELD
 from stopwise.policies.self_scaling import MOST_FEATURES, HeldRounds
-from stopwise.policies.staged import StagedRound, known_row, recorded_rows
-from stopwise.records import Decision, Floats, Label, LabelRequest, RecordedRounds
+from stopwise.policies.staged import StagedRound, known_row
+from stopwise.records import Decision, Floats, Label, LabelRequest, Observation
 
+MAX_CODED = 1024  # combinations of outputs whose codes are stored; classifiers have few
 Request: TypeAlias = tuple[float, float, float]  # `LabelRequest` as the engine has it
 
 SMALLEST_RIDGE = 1e-9  # with 10⁶ rounds, H is then still positive definite in double precision
@@ -73,6 +72,9 @@ class Contextual(Estimates):
         memory: int | str | None = None,
     ) -> None:
         super().__init__(cascade)
+        self._names, self._n_arms = cascade.names, cascade.n_arms
+        self._costs = cast(list[float], cascade.cumulative.tolist())
+        self._codes: dict[Hashable, tuple[int, int]] = {}  # of outputs observed before
         if context_dim is None:
             if not isinstance(features, Answers):
                 raise InvalidParameterError(
@@ -122,7 +124,7 @@ class Contextual(Estimates):
         own = EXPLORED if needed else 0.0
         self.share_explored = own if self.explore is None else self.explore  # at the beginning
         self.learner = self.use_features(self.features)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self.held = None
         if self.features.scales_itself:
             self.held = HeldRounds(self.features.context_dim, cascade.n_arms)
@@ -147,12 +149,12 @@ class Contextual(Estimates):
 
     # -- the protocol ---------------------------------------------------------------------
 
-    def decide(self, x: ArrayLike) -> Decision:
+    def decide(self, x: ArrayLike | None) -> Decision:
         """Return how deep to go for context ``x``; learns nothing."""
         if self.held is None:
-            return self._decide(x)
-        with self._lock:  # features and learner may be about to change together
-            return self._decide(x)
+            return self._decide(cast(ArrayLike, x))
+        with self.lock:  # features and learner may be about to change together
+            return self._decide(cast(ArrayLike, x))
 
     def _decide(self, x: ArrayLike) -> Decision:
         trace = None if (maps := self._maps) is None else self.learner.decide(x, maps)
@@ -161,55 +163,25 @@ class Contextual(Estimates):
             assert trace is not None  # features are valid
         return self.decided(trace.stop, trace.rule_stop, trace)
 
-    def decide_many(self, X: ArrayLike) -> Ints:
-        """Return the rule's own stop for every row (see `Policy.decide_many`)."""
-        with self._lock:
-            return rule_stops(self, self.features.rows(X))
+    @property
+    def asks_for_labels(self) -> bool:
+        """Whether rounds may want a label (`LabelRequest`)."""
+        return self.learns_from_labels and self.labels > 0
 
-    def decide_batch(self, X: ArrayLike) -> tuple[Ints, Ints]:
-        """Decide for every row as `decide` would one by one (see `Policy.decide_batch`)."""
-        with self._lock:
-            rows = self.features.rows(X)
-            stops, rule_stop = np.empty((2, len(rows)), dtype=np.int64)
-            self.learner.decide_many(rows, stops, rule_stop)
-        return stops, rule_stop
+    @property
+    def engine(self) -> ContextualEngine:
+        """What plays many rounds in one call."""
+        return ContextualEngine(self)
 
-    def should_stop_many(self, rounds: RecordedRounds) -> Bools:
-        """Return whether the rule stops each round where it is (see `Policy.should_stop_many`)."""
-        if not self.sees_revealed:
-            return super().should_stop_many(rounds)
-        record = check_record(self, rounds)
-        with self._lock:
-            return rule_stops(self, recorded_rows(self.features, record)) < record.answered
+    def start(self, x: ArrayLike | None = None) -> RoundInProgress:
+        """Start a round that is decided step by step (see `Policy.start`)."""
+        return StagedRound(self, x) if self.sees_revealed else super().start(x)
 
-    def explore_many(self, n: int) -> Bools:
-        """Draw which of n rounds go to the last arm at random (see `Policy.explore_many`)."""
-        explored = np.zeros(n, dtype=np.uint8)
-        self.learner.explore_many(explored)
-        return explored.view(np.bool_)
-
-    def observe_many(
-        self, rounds: RecordedRounds, stops: ArrayLike, *, rule_stop: ArrayLike | None = None
-    ) -> None:
-        """Learn from recorded rounds, in the engine (see `Policy.observe_many`)."""
-        if self.overridden_steps:
-            super().observe_many(rounds, stops, rule_stop=rule_stop)
-            return
-        record = check_record(self, rounds)
-        ends = learned_ends(record, stops, self._n_arms)
-        rule_ends = ends if rule_stop is None else learned_ends(record, rule_stop, self._n_arms)
-        with self._lock:
-            learn_recorded(self, record, ends, rule_ends)
-
-    def alone(self) -> AbstractContextManager[Any]:
-        """Return what keeps others from changing this policy (see `Policy`)."""
-        return self._lock
+    def resume(self, state: Mapping[str, Any]) -> RoundInProgress:
+        """Resume a round from what its `RoundInProgress.state` returned."""
+        return StagedRound.resumed(self, state) if self.sees_revealed else super().resume(state)
 
     # -- for a `StagedRound` ------------------------------------------------------------------
-
-    def _round_class(self) -> type[RoundInProgress]:
-        plain = self.overridden_steps or not self.sees_revealed
-        return super()._round_class() if plain else StagedRound
 
     def decided(self, stop: int, rule_stop: int, trace: Trace) -> Decision:
         """Return the decision of a round that ended at ``stop``."""
@@ -218,16 +190,33 @@ class Contextual(Estimates):
 
     # -- learning ---------------------------------------------------------------------------
 
+    def observe(
+        self,
+        x: ArrayLike | None,
+        outputs: Sequence[Hashable],
+        *,
+        rule_stop: int | None = None,
+    ) -> LabelRequest | None:
+        """Learn from the outputs of arms 0 … stop (see `Policy.observe`)."""
+        try:
+            if not isinstance(outputs, str | bytes):
+                outputs = tuple(outputs)
+            n, codes = self._codes[outputs]
+        except (KeyError, TypeError):
+            n, codes = encode_outputs(outputs, self._n_arms)
+            if len(self._codes) < MAX_CODED:
+                self._codes[outputs] = n, codes
+        rule = n - 1 if rule_stop is None else checked_stop(rule_stop, self._n_arms, "rule_stop")
+        return self.learn_round(cast(ArrayLike, x), n, codes, rule)
+
     def learn_round(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> LabelRequest | None:
         """Learn from the outputs of n arms, given as codes; return a request for the label."""
         if self.held is None and self.alarm is None:
             return _request(self._learn_outputs(x, n, codes, rule_stop))
-        with self._lock:
+        with self.lock:
             request = self._learn_outputs(x, n, codes, rule_stop)
             self.hold(x, n - 1, rule_stop, self._listed(differing(codes, n)))
             return _request(request)
-
-    _learn = learn_round
 
     def _learn_outputs(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> Request:
         maps = self._maps
@@ -238,13 +227,16 @@ class Contextual(Estimates):
             assert found is not None  # features are valid
         return found
 
-    def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> LabelRequest | None:
-        answers = self._listed(differ)
-        ends, request = np.array([stop]), np.zeros((1, 3))
-        with self._lock:
+    def learn(self, observation: Observation) -> LabelRequest | None:
+        """Learn which arms of a round disagreed; return a request for the label."""
+        x, stop = cast(ArrayLike, observation.context), observation.stop
+        answers = self._listed(observation.differ)
+        ends, rule_ends = np.array([stop]), np.array([observation.rule_stop])
+        request = np.zeros((1, 3))
+        with self.lock:
             row = self.row_of(x, stop + 1, answers)
-            self.learner.learn(row[None], answers[None], ends, ends, request)
-            self.hold(x, stop, stop, answers)
+            self.learner.learn(row[None], answers[None], ends, rule_ends, request)
+            self.hold(x, stop, observation.rule_stop, answers)
         return _request(tuple(request[0].tolist()))
 
     def _listed(self, differ: Bools) -> Differ:
@@ -270,16 +262,12 @@ class Contextual(Estimates):
         table = np.asarray(observation.differ, dtype=np.bool_)[:n, :n]
         right, differ = np.array(label.right, dtype=np.uint8), self._listed(table)
         context = np.asarray(observation.context, dtype=np.float64)
-        with self._lock:
+        with self.lock:
             row = known_row(self.features, context, first_equals(table, n))
             self.learner.label(row, rule_stop, right, differ, request)
             if self.held is not None:
                 known = context.ravel().tolist()
                 self.held.hold_label(known, rule_stop, right.tolist(), differ.tolist(), request)
-
-    def _at_once(self, rounds: ToPlay) -> Ints:
-        with self._lock:
-            return play(self, rounds)
 
     # -- features that scale themselves -------------------------------------------------------
 
@@ -354,9 +342,17 @@ class Contextual(Estimates):
 
     # -- construction and persistence ---------------------------------------------------------
 
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Write the policy to one file (see `Policy.save`)."""
+        with self.lock:  # features and learner change together
+            super().save(path)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()} after {self.rounds} rounds"
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was learned, and the random state if there is one, as arrays by name."""
-        with self._lock:
+        with self.lock:
             arrays: dict[str, NDArray[Any]] = {
                 "learner": np.frombuffer(self.learner.save(), dtype=np.uint8)
             }
@@ -380,13 +376,13 @@ class Contextual(Estimates):
         self.learner, self.held = restored_learner, held
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
+        with self.lock:
             apart = {"learner": self.learner.save(), "held": copy.deepcopy(self.held)}
-            return {**self.__dict__, **apart, "_maps": None, "_lock": None}
+            return {**self.__dict__, **apart, "_maps": None, "lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self.learner = self.use_features(self.features)
         self.learner.restore(state["learner"])
 

@@ -6,8 +6,8 @@ from typing import TypeVar
 from stopwise.engine.native import Learner
 from stopwise.errors import StopwiseError
 from stopwise.features import BoundFeatures
-from stopwise.policies.base import Policy
 from stopwise.policies.change import ChangeAlarm
+from stopwise.policies.protocol import Policy
 from stopwise.records import Change, Decision, Floats, PairEvidence
 
 Found = TypeVar("Found")

@@ -75,6 +75,14 @@ def observation_of(
     )
 
 
+def recorded_observation(
+    rounds: RecordedRounds, t: int, stop: int, rule_stop: int, n_arms: int
+) -> Observation:
+    """Return what a recorded round shows if it ends at ``stop``."""
+    differ = square(rounds.differ[t] > 0, n_arms)[: stop + 1, : stop + 1]
+    return Observation(rounds.contexts[t], stop, rule_stop, differ)
+
+
 def recorded_label(
     rounds: RecordedRounds,
     t: int,
@@ -86,8 +94,7 @@ def recorded_label(
     """Return the label of a recorded round that ends at ``stop``; None if it is not known."""
     if rounds.right is None or rounds.labelled is None or not rounds.labelled[t]:
         return None
-    differ = square(rounds.differ[t] > 0, n_arms)
-    observation = Observation(rounds.contexts[t], stop, rule_stop, differ)
+    observation = recorded_observation(rounds, t, stop, rule_stop, n_arms)
     return Label(observation, tuple(rounds.right[t, : stop + 1].tolist()), request)
 
 

@@ -1,57 +1,61 @@
-"""Policies that look at no context: what they share, and the earlier USS-UCB and USS-TS."""
+"""Policies without contexts: their base class, and the earlier USS-UCB and USS-TS."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stopwise.arrays import Differ, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed, real
 from stopwise.engine import native
-from stopwise.policies.base import Policy
-from stopwise.policies.checking import Bools, Differ, Ints, ToPlay, differing, square
-from stopwise.records import Decision, PairEvidence
+from stopwise.policies.batch import BatchEngine
+from stopwise.policies.checking import square
+from stopwise.policies.protocol import Policy
+from stopwise.progress import Progress
+from stopwise.records import Decision, Observation, PairEvidence, RecordedRounds
 
 
 class ContextFreePolicy(Policy):
-    """A policy that looks at no context; it only counts rounds, unless a subclass does more.
+    """A policy that uses no context; it only counts rounds, unless a subclass does more.
 
-    Subclasses write all rounds at once (`_stops`) beside the single `decide`.
+    Subclasses play all rounds at once (`_stops`) beside the single `decide`.
     """
 
     uses_context: ClassVar[bool] = False
 
     def __init__(self, cascade: Cascade) -> None:
         super().__init__(cascade)
-        self._rounds: int = 0
+        self._rounds = 0
 
     @property
     def rounds(self) -> int:
         """Rounds observed so far."""
         return self._rounds
 
-    def _at_once(self, rounds: ToPlay) -> Ints | None:
-        record, progress = rounds
-        if (record.failed | (record.answered < self._n_arms)).any():
-            return None
-        stops = self._stops(record.differ)
-        self._rounds += record.n
-        progress("rounds", record.n, record.n)
+    @property
+    def engine(self) -> "CountingEngine":
+        """What plays complete rounds in one call."""
+        return CountingEngine(self)
+
+    def play_all(self, differ: Differ) -> Ints:
+        """Play complete rounds in order and learn them; return their stops."""
+        stops = self._stops(differ)
+        self._rounds += len(differ)
         return stops
 
     @abstractmethod
     def _stops(self, differ: Differ) -> Ints:
         """Play rounds in order: return their stops, learn all but the number of rounds."""
 
-    def _learn(self, x: ArrayLike, n: int, codes: int, rule_stop: int) -> None:
-        del rule_stop
-        self._learn_pairs(x, n - 1, differing(codes, n))
-
-    def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> None:
-        del x, stop, differ
+    def learn(self, observation: Observation) -> None:
+        """Count a round."""
         self._rounds += 1
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()} after {self.rounds} rounds"
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the number of rounds."""
@@ -60,6 +64,22 @@ class ContextFreePolicy(Policy):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from what `state` returned; if it does not fit, ValueError and no change."""
         self._rounds = counted(state, "rounds")
+
+
+class CountingEngine(BatchEngine):
+    """Plays complete rounds of a policy without contexts in one call, others one by one."""
+
+    def __init__(self, policy: ContextFreePolicy) -> None:
+        super().__init__(policy)
+        self._policy = policy
+
+    def run(self, record: RecordedRounds, progress: Progress) -> Ints:
+        """Play rounds in order; return the stops."""
+        if (record.failed | (record.answered < self._policy.cascade.n_arms)).any():
+            return super().run(record, progress)
+        stops = self._policy.play_all(record.differ)
+        progress("rounds", record.n, record.n)
+        return stops
 
 
 def counted(state: Mapping[str, NDArray[Any]], name: str) -> int:
@@ -79,6 +99,7 @@ class PairCounts(ContextFreePolicy):
 
     def __init__(self, cascade: Cascade, strength: float | None = None, seed: int = 0) -> None:
         super().__init__(cascade)
+        self._costs = cast(list[float], cascade.cumulative.tolist())
         self._strength = strength
         self._counts = native.PairCounts(cascade.n_arms, cascade.gaps.ravel().tolist(), seed)
 
@@ -87,11 +108,10 @@ class PairCounts(ContextFreePolicy):
         """Rounds observed so far."""
         return self._counts.rounds
 
-    def decide(self, x: ArrayLike) -> Decision:
-        """Return how deep to go; the context is not looked at."""
-        del x
+    def decide(self, x: ArrayLike | None) -> Decision:
+        """Return how deep to go; the context is not used."""
         stop, note = self._counts.decide(self._strength)
-        return Decision(stop, self._names[stop], self._costs[stop], self, note)
+        return Decision(stop, self.cascade.names[stop], self._costs[stop], self, note)
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""
@@ -111,8 +131,9 @@ class PairCounts(ContextFreePolicy):
         with np.errstate(invalid="ignore"):
             return state["disagreed"] / state["n"]
 
-    def _learn_pairs(self, x: ArrayLike, stop: int, differ: Bools) -> None:
-        del x
+    def learn(self, observation: Observation) -> None:
+        """Count which pairs were revealed, and which of them disagreed."""
+        stop, differ = observation.stop, observation.differ
         revealed = [j <= stop and bool(differ[i, j]) for i, j in self.cascade.pairs()]
         self._counts.learn(stop, np.array(revealed, dtype=np.uint8))
 
@@ -127,13 +148,13 @@ class PairCounts(ContextFreePolicy):
         return {
             "rounds": np.array([rounds], dtype=np.int64),
             "n": np.array(revealed, dtype=np.int64),
-            "disagreed": square(np.array(disagreed, dtype=np.int64), self._n_arms),
+            "disagreed": square(np.array(disagreed, dtype=np.int64), self.cascade.n_arms),
             "random": np.array(random, dtype=np.uint64).view(np.int64),
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from what `state` returned; if it does not fit, ValueError and no change."""
-        n_arms = self._n_arms
+        n_arms = self.cascade.n_arms
         shapes = {"rounds": (1,), "n": (n_arms,), "disagreed": (n_arms, n_arms), "random": (4,)}
         for name, shape in shapes.items():
             if state[name].dtype != np.int64 or state[name].shape != shape:
@@ -155,7 +176,7 @@ class PairCounts(ContextFreePolicy):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._counts = native.PairCounts(self._n_arms, self.cascade.gaps.ravel().tolist(), 0)
+        self._counts = native.PairCounts(self.cascade.n_arms, self.cascade.gaps.ravel().tolist(), 0)
         self.restore(state["_counts"])
 
 

@@ -13,7 +13,7 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -29,7 +29,6 @@ from stopwise.errors import (
     UnsupportedVersionError,
 )
 from stopwise.features import BoundFeatures, FeaturesLike, bind
-from stopwise.policies.base import Policy
 from stopwise.policies.registry import POLICIES
 
 MAGIC = b"STOPWISE"
@@ -54,10 +53,24 @@ class _Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     encoding: dict[str, Any] | None = None  # of named values as contexts, if the policy has one
 
 
-def encode(policy: Policy) -> bytes:
+class Saveable(Protocol):
+    """The parts of a policy that a file holds."""
+
+    name: ClassVar[str]
+    cascade: Cascade
+    encoding: dict[str, Any] | None
+
+    @property
+    def features(self) -> BoundFeatures | None: ...  # noqa: D102 (see `Policy`)
+
+    def parameters(self) -> dict[str, Any]: ...  # noqa: D102
+
+    def state(self) -> dict[str, NDArray[Any]]: ...  # noqa: D102
+
+
+def encode(policy: Saveable) -> bytes:
     """Return a policy as bytes, from which `decode` continues bit for bit."""
-    with policy.alone():
-        bound, arrays = policy.features, policy.state()
+    arrays, bound = policy.state(), policy.features
     saved = _Saved(
         policy=policy.name,
         cascade=policy.cascade.to_dict(),
@@ -71,14 +84,14 @@ def encode(policy: Policy) -> bytes:
     return MAGIC + VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest() + body
 
 
-def save(policy: Policy, path: "str | os.PathLike[str]") -> None:
+def save(policy: Saveable, path: "str | os.PathLike[str]") -> None:
     """Write a policy to one file, completely or not at all (see `Policy.save`)."""
-    if (kind := POLICIES.get(policy.name)) is not type(policy):
-        read = "does not know" if kind is None else f"reads as {kind.__name__}"
-        own = type(policy).__name__
+    own = type(policy)
+    if POLICIES.get(policy.name) is not own:
         raise PersistenceError(
-            f"{own} would be saved as {policy.name!r}, which load {read}: give it a name of its "
-            f"own and register it, stopwise.POLICIES[name] = {own}"
+            f"{own.__name__} is not registered as {policy.name!r}, so load could not read it: give "
+            f"it a name of its own and register it, stopwise.POLICIES[{own.__name__}.name] = "
+            f"{own.__name__}"
         )
     content = encode(policy)
     target = Path(path)
@@ -94,49 +107,21 @@ def save(policy: Policy, path: "str | os.PathLike[str]") -> None:
         beside.unlink(missing_ok=True)
 
 
-def load(
-    path: "str | os.PathLike[str]",
-    *,
-    cascade: Cascade | None = None,
-    features: FeaturesLike | None = None,
-) -> Policy:
-    """Read a policy back; it continues where it was saved, bit for bit.
-
-    Loading is refused if the ``cascade`` that you are about to use differs from the one saved.
-    ``features`` are needed if the policy used a feature map of your own, whose code is not saved;
-    otherwise they are checked against the saved description.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import stopwise as sw
-    >>> policy = sw.USSPD(sw.Cascade(costs=[0.01, 0.3]), context_dim=2)
-    >>> path = Path(tempfile.mkdtemp(), "policy.stopwise")
-    >>> policy.save(path)
-    >>> sw.load(path).rounds
-    0
-    """
-    try:
-        content = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise CorruptFileError(f"{path} cannot be read: {error}") from error
-    return decode(content, path, cascade=cascade, features=features)
-
-
 def decode(
     content: bytes,
     path: object = "this policy",
     *,
     cascade: Cascade | None = None,
     features: FeaturesLike | None = None,
-) -> Policy:
+) -> Any:
     """Return the policy that `encode` wrote; messages call it ``path`` (see `load`)."""
     saved = _read(path, content)
-    kind = POLICIES.get(saved.policy)
-    if kind is None:
-        raise CorruptFileError(f"{path}: holds an unknown kind of policy, {saved.policy!r}")
+    if saved.policy not in POLICIES:
+        raise CorruptFileError(
+            f"{path}: holds an unknown kind of policy, {saved.policy!r}; a policy of your own must "
+            "be registered in stopwise.POLICIES before it is loaded"
+        )
+    kind = POLICIES[saved.policy]
     part = "cascade"  # which is named if it cannot be read
     try:
         own = Cascade.from_dict(saved.cascade)
@@ -150,7 +135,7 @@ def decode(
             bound = _features(path, saved.features, saved.probes, features, own)
             parameters |= {"features": bound.arrangement, "context_dim": bound.starts_with}
         part = "parameters or arrays"
-        policy = kind(own, **parameters)
+        policy: Any = kind(own, **parameters)
         policy.restore({name: _unpacked(name, array) for name, array in saved.arrays.items()})
         policy.encoding = saved.encoding
     except (CorruptFileError, LookupError, TypeError, ValueError, OverflowError) as error:

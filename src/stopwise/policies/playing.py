@@ -1,23 +1,71 @@
-"""Many rounds at once: in the engine, and no further than features that scale themselves allow."""
+"""Batch execution in the engine, in chunks that end where features are fitted again."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import ArrayLike
 
-from stopwise.policies.base import CHUNK
-from stopwise.policies.checking import Differ, Ints, ToPlay
+from stopwise.arrays import Bools, Differ, Floats, Ints
+from stopwise.policies.batch import CHUNK, BatchEngine
 from stopwise.policies.staged import recorded_rows
-from stopwise.records import Floats, RecordedRounds
+from stopwise.progress import Progress
+from stopwise.records import RecordedRounds
 
 if TYPE_CHECKING:
     from stopwise.policies.contextual import Contextual
 
 
-def play(policy: "Contextual", rounds: ToPlay) -> Ints:
+class ContextualEngine(BatchEngine):
+    """Plays many rounds of a contextual policy in one call."""
+
+    def __init__(self, policy: "Contextual") -> None:
+        super().__init__(policy)
+        self._policy = policy
+
+    def run(self, record: RecordedRounds, progress: Progress) -> Ints:
+        """Play rounds in order; return the stops."""
+        with self._policy.lock:
+            return play(self._policy, record, progress)
+
+    def observe(self, record: RecordedRounds, ends: Ints, rule_ends: Ints) -> None:
+        """Learn from rounds that ended at ``ends`` (−1: not at all), deciding nothing."""
+        with self._policy.lock:
+            learn_recorded(self._policy, record, ends, rule_ends)
+
+    def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
+        """Return the stop of every row, and where the rule itself stops."""
+        policy = self._policy
+        with policy.lock:
+            rows = policy.features.rows(X)
+            stops, rule_stop = np.empty((2, len(rows)), dtype=np.int64)
+            policy.learner.decide_many(rows, stops, rule_stop)
+        return stops, rule_stop
+
+    def rule_stops(self, X: ArrayLike) -> Ints:
+        """Return where the rule stops for every row; draw nothing, except for the rule."""
+        with self._policy.lock:
+            return rule_stops(self._policy, self._policy.features.rows(X))
+
+    def should_stop(self, record: RecordedRounds) -> Bools:
+        """Return whether the rule stops each round at the last arm that answered."""
+        policy = self._policy
+        if not policy.sees_revealed:
+            return super().should_stop(record)
+        with policy.lock:
+            return rule_stops(policy, recorded_rows(policy.features, record)) < record.answered
+
+    def explore(self, n: int) -> Bools:
+        """Draw which of n rounds go to the last arm at random."""
+        explored = np.zeros(n, dtype=np.uint8)
+        self._policy.learner.explore_many(explored)
+        return explored.view(np.bool_)
+
+
+def play(policy: "Contextual", rounds: RecordedRounds, progress: Progress) -> Ints:
     """Decide rounds in order, reveal what each stop reveals, learn; return the stops."""
-    contexts = np.asarray(rounds.record.contexts, dtype=np.float64)
-    record = replace(rounds.record, contexts=contexts)
+    contexts = np.asarray(rounds.contexts, dtype=np.float64)
+    record = replace(rounds, contexts=contexts)
     n, done = record.n, 0
     # as the engine reads it: what a failed round knows differs from what a record lacks
     last = record.answered - 1
@@ -36,7 +84,7 @@ def play(policy: "Contextual", rounds: ToPlay) -> Ints:
         reached = np.where(reach < -1, np.minimum(stops[here], -2 - reach), stops[here])
         _hold(policy, part, learned, reached, rule_stop[here], requests[here])
         done = here.stop
-        rounds.progress("rounds", done, n)
+        progress("rounds", done, n)
     return stops
 
 

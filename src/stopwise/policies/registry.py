@@ -1,46 +1,83 @@
 """Every policy by name, for configuration files, logs and saved policies."""
 
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
+from inspect import signature
 from typing import Any
 
-from stopwise.cascade import Cascade
 from stopwise.errors import UnknownPolicyError
-from stopwise.policies.base import Policy
-from stopwise.policies.baselines import FixedDepth, RandomDepth
-from stopwise.policies.noncontextual import USSTS, USSUCB
-from stopwise.policies.overrides import constructor_parameters
-from stopwise.policies.thompson import Thompson
-from stopwise.policies.uss_anchor import USSAnchor
-from stopwise.policies.uss_laplace import USSLaplace
-from stopwise.policies.uss_pd import USSPD, USSPDRidge
-
-_CONTEXTUAL = (USSLaplace, USSAnchor, USSPD, USSPDRidge, Thompson)
-_OTHERS = (USSUCB, USSTS, FixedDepth, RandomDepth)
-POLICIES: dict[str, type[Policy]] = {kind.name: kind for kind in (*_CONTEXTUAL, *_OTHERS)}
 
 
-def make(name: str, cascade: Cascade, **parameters: Any) -> Policy:
-    """Create a policy by its name, such as "uss-pd" (see ``POLICIES``).
-
-    ``features`` and ``context_dim`` may be given to any; a policy whose constructor does not take
-    them goes without.
+class Registry(MutableMapping[str, type[Any]]):
+    """Classes of policies by name; a built-in policy is imported when it is first looked up.
 
     Examples
     --------
-    >>> make("fixed-depth", Cascade(costs=[0.1, 0.2]), context_dim=3).decide([0, 0, 0]).stop
-    1
+    >>> registry = Registry({"fixed-depth": "stopwise.policies.baselines:FixedDepth"})
+    >>> registry["fixed-depth"].__name__
+    'FixedDepth'
     """
-    kind = policy_class(name)
-    optional = [k for k in ("features", "context_dim") if not takes(kind, k)]
-    return kind(cascade, **{k: v for k, v in parameters.items() if k not in optional})
+
+    def __init__(self, builtin: Mapping[str, str]) -> None:
+        self._classes: dict[str, type[Any] | str] = dict(builtin)
+
+    def __getitem__(self, name: str) -> type[Any]:
+        found = self._classes[name]
+        if isinstance(found, str):
+            module, _, kind = found.partition(":")
+            found = self._classes[name] = getattr(import_module(module), kind)
+        return found
+
+    def __setitem__(self, name: str, kind: type[Any]) -> None:
+        self._classes[name] = kind
+
+    def __delitem__(self, name: str) -> None:
+        del self._classes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._classes  # without importing it
 
 
-def policy_class(name: str) -> type[Policy]:
-    """Return the class of a policy by its name."""
+POLICIES = Registry(
+    {
+        "uss-laplace": "stopwise.policies.uss_laplace:USSLaplace",
+        "uss-anchor": "stopwise.policies.uss_anchor:USSAnchor",
+        "uss-pd": "stopwise.policies.uss_pd:USSPD",
+        "uss-pd-ridge": "stopwise.policies.uss_pd:USSPDRidge",
+        "thompson": "stopwise.policies.thompson:Thompson",
+        "uss-ucb": "stopwise.policies.noncontextual:USSUCB",
+        "uss-ts": "stopwise.policies.noncontextual:USSTS",
+        "fixed-depth": "stopwise.policies.baselines:FixedDepth",
+        "random-depth": "stopwise.policies.baselines:RandomDepth",
+    }
+)
+
+
+def policy_class(name: str) -> type[Any]:
+    """Return the class of a policy by its name.
+
+    Examples
+    --------
+    >>> policy_class("uss-ts").__name__
+    'USSTS'
+    """
     if name not in POLICIES:
         raise UnknownPolicyError(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
     return POLICIES[name]
 
 
 def takes(kind: type[Any], parameter: str) -> bool:
-    """Return whether the constructor of a policy takes a parameter."""
-    return parameter in constructor_parameters(kind)
+    """Return whether the constructor of a policy takes a parameter.
+
+    Examples
+    --------
+    >>> takes(policy_class("uss-ts"), "seed"), takes(policy_class("uss-ts"), "features")
+    (True, False)
+    """
+    return parameter in signature(kind).parameters

@@ -2,17 +2,31 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stopwise.cascade import Cascade
 from stopwise.checks import comparable
 from stopwise.errors import InvalidContextError, InvalidOutputsError
 from stopwise.records import Decision, LabelRequest
 
-if TYPE_CHECKING:
-    from stopwise.policies.base import Policy
+
+class Decider(Protocol):
+    """The parts of a policy that a round needs."""
+
+    cascade: Cascade
+
+    def decide(self, x: ArrayLike | None) -> Decision: ...  # noqa: D102 (see `Policy`)
+
+    def observe(  # noqa: D102
+        self,
+        x: ArrayLike | None,
+        outputs: Sequence[Hashable],
+        *,
+        rule_stop: int | None = None,
+    ) -> LabelRequest | None: ...
 
 
 class RoundInProgress:
@@ -38,7 +52,7 @@ class RoundInProgress:
     _learned = False
     _asked = False  # an arm was named and has not answered yet
 
-    def __init__(self, policy: "Policy", x: ArrayLike | None) -> None:
+    def __init__(self, policy: Decider, x: ArrayLike | None) -> None:
         self._policy = policy
         self.outputs: list[Hashable] = []
         self.decision: Decision | None = None
@@ -104,7 +118,7 @@ class RoundInProgress:
         return {**started, "ended": self.decision is not None, **self._planned()}
 
     @classmethod
-    def resumed(cls, policy: "Policy", state: Mapping[str, Any]) -> Self:
+    def resumed(cls, policy: Decider, state: Mapping[str, Any]) -> Self:
         """Return the round that `state` described; nothing is decided or drawn again."""
         current = cls.__new__(cls)
         current._policy = policy
@@ -127,7 +141,7 @@ class RoundInProgress:
 
     def _plan(self, x: ArrayLike | None) -> None:
         self._x = copy(x)  # the caller may reuse a list or an array before this round has ended
-        self._settled = self._policy.decide(cast(ArrayLike, self._x))
+        self._settled = self._policy.decide(self._x)
 
     def _planned(self) -> dict[str, Any]:
         settled = self._settled
@@ -157,8 +171,8 @@ class RoundInProgress:
             )
 
     def _learn_outputs(self) -> LabelRequest | None:
-        explored = {"rule_stop": self.rule_stop} if self.rule_stop < len(self.outputs) - 1 else {}
-        return self._policy.observe(cast(ArrayLike, self._x), self.outputs, **explored)
+        rule_stop = self.rule_stop if self.rule_stop < len(self.outputs) - 1 else None
+        return self._policy.observe(self._x, self.outputs, rule_stop=rule_stop)
 
     def __repr__(self) -> str:
         state = "in progress" if self.decision is None else str(self.decision)

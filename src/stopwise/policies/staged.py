@@ -87,7 +87,7 @@ class StagedRound(RoundInProgress):
             return arm >= 0
         if self._rule_stops is None and self._judged != arm:
             self._judged, policy = arm, self._policy
-            with policy.alone():
+            with policy.lock:
                 row = known_row(policy.features, self._known, self.outputs)
                 stops = policy.learner.should_stop(row, arm, self._trace)
             self._rule_stops = arm if stops else None

@@ -6,8 +6,8 @@ from stopwise.cascade import Cascade
 from stopwise.checks import real
 from stopwise.engine import native
 from stopwise.features import FeaturesLike
-from stopwise.policies.base import Policy
 from stopwise.policies.contextual import Contextual
+from stopwise.policies.protocol import Policy
 
 
 class Thompson(Contextual):

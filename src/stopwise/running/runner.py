@@ -32,8 +32,8 @@ from stopwise.errors import (
     InvalidParameterError,
     StageFailureWarning,
 )
-from stopwise.policies.base import Policy
 from stopwise.policies.labels import Right
+from stopwise.policies.protocol import Policy
 from stopwise.records import Round
 from stopwise.running.round_loop import RoundLoop, check_blocking, drive, drive_async, stages_for
 from stopwise.running.stage import StageLike, ask, ask_async, check_equality, seconds

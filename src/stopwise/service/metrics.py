@@ -18,6 +18,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from stopwise.policies.contextual import Contextual
 from stopwise.service.counters import BOUNDS, Histogram
 from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.server_log import LOG
@@ -93,11 +94,18 @@ def _measured(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
 
 
 def _effort(name: str) -> _Value:
-    return lambda one: one.policy.effort.get(name, 0)  # without contexts: none
+    def value(one: ServedCascade) -> float:
+        return one.policy.effort.get(name, 0) if isinstance(one.policy, Contextual) else 0
+
+    return value
 
 
 def _labels(name: str) -> _Value:
     return lambda one: getattr(one.policy, name, 0)  # policies without labels ask for none
+
+
+def _bytes(one: ServedCascade) -> float:
+    return one.policy.nbytes if isinstance(one.policy, Contextual) else 0
 
 
 def _cost(one: ServedCascade) -> float:
@@ -119,7 +127,7 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
     (_GAUGE, "labels_wanted", "Labels asked for.", lambda one: len(one.ledger.answerable())),
     (_GAUGE, "labels_missing", "Labels asked for that count as missing.", _labels("missing")),
     (_GAUGE, "rows_stored", "Distinct rows of history in memory.", _effort("rows_stored")),
-    (_GAUGE, "policy_bytes", "Memory of what was learned.", lambda one: one.policy.nbytes),
+    (_GAUGE, "policy_bytes", "Memory of what was learned.", _bytes),
 )
 
 

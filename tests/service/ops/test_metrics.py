@@ -2,6 +2,7 @@
 
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
@@ -72,7 +73,8 @@ async def test_the_page_has_what_was_done_also_after_a_restart(tmp_path: Path) -
         pairs = await played(service, "triage")
         before = await service.state_hash()
         page, view = await page_of(service), await service.cascade("triage")
-        effort = service.state.cascades["triage"].policy.effort
+        policy: Any = service.state.cascades["triage"].policy
+        effort = policy.effort
         assert await service.state_hash() == before  # reading has changed nothing
         assert page("events_total") == service.state.position
     for arm, stopped in zip(ARMS, view.stops, strict=True):

@@ -79,7 +79,7 @@ async def test_what_stages_revealed(sqlite: Lived, tmp_path: Path) -> None:
             answered = sum(output is not None for output in row["outputs"].values())
             assert len(known) == (1, 2, 3, 3)[answered]
     # rounds came one after the other, so that a new policy that replays them does the same
-    policy = build(STAGED)
+    policy: Any = build(STAGED)
     (chunk,) = sw.Log(out).chunks()
     stops = policy.run_recorded(chunk.rounds)
     answered = ~chunk.rounds.failed

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import stopwise as sw
-from stopwise.policies.base import MAX_ARMS
+from stopwise.policies.checking import MAX_ARMS
 
 pytestmark = pytest.mark.filterwarnings("ignore::stopwise.errors.CostUnitWarning")  # round numbers
 

@@ -39,7 +39,7 @@ def test_rounds_one_by_one_at_once_and_after_loading_are_the_same(
     half = len(x) // 2
     first = saved.run(x[:half], outputs[:half])
     saved.save(tmp_path / "policy")
-    loaded = sw.load(tmp_path / "policy")
+    loaded: Any = sw.load(tmp_path / "policy")
     assert loaded.parameters() == at_once.parameters()
     second = []
     for case, given in zip(x[half : half + 200], outputs[half : half + 200], strict=True):
@@ -146,4 +146,5 @@ def test_a_policy_whose_arms_no_longer_disagree_can_be_loaded(tmp_path: Path) ->
         policy.decide([float(random.random() < 0.5)])
         if start > 8200:
             policy.save(tmp_path / "policy")
-            assert sw.load(tmp_path / "policy").rounds == policy.rounds
+            loaded: Any = sw.load(tmp_path / "policy")
+            assert loaded.rounds == policy.rounds

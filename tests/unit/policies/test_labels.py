@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import stopwise as sw
+from stopwise.policies.contextual import Contextual
 from tests.helpers.archive import assert_same, learned
 from tests.helpers.cascades import bad_cascade
 from tests.helpers.labels import label_of
@@ -330,27 +331,25 @@ def test_a_label_made_by_hand_cannot_spoil_what_is_saved(
         assert loaded.labelled == (words is None)
 
 
-def test_nobody_sees_a_policy_that_has_forgotten_rounds_while_features_are_fitted() -> None:
+def test_nobody_sees_a_policy_that_has_forgotten_rounds_while_features_are_fitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen: list[int] = []
+    row_of = Contextual.row_of  # called for each label that is learned again
 
-    class Watched(sw.USSLaplace):
-        def row_of(self, *given: Any) -> Any:  # called for each label that is learned again
-            seen.append(self.rounds)
-            return super().row_of(*given)
+    def watched(self: Contextual, *given: Any) -> Any:
+        seen.append(self.rounds)
+        return row_of(self, *given)
 
-    play(Watched(BAD.cascade, context_dim=4, labels=80, seed=1), range(64))
+    monkeypatch.setattr(Contextual, "row_of", watched)
+    play(sw.USSLaplace(BAD.cascade, context_dim=4, labels=80, seed=1), range(64))
     assert set(seen) == {8, 16, 32, 64}
     assert seen == sorted(seen)
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_a_run_warns_of_labels_that_no_arm_can_have_given(own: bool) -> None:
-    class Mine(sw.USSLaplace):  # which is played round by round
-        def decide(self, x: Any) -> sw.Decision:
-            return super().decide(x)
-
+def test_a_run_warns_of_labels_that_no_arm_can_have_given() -> None:
     def policy() -> sw.USSLaplace:
-        return (Mine if own else sw.USSLaplace)(BAD.cascade, context_dim=4, labels=30)
+        return sw.USSLaplace(BAD.cascade, context_dim=4, labels=30)
 
     x, outputs = BAD.contexts[:40], BAD.outputs[:40]
     texts = [str(label) for label in BAD.labels[:40]]

@@ -33,6 +33,10 @@ CONTEXTS = RNG.uniform(-1, 1, (60, 2))
 OUTPUTS = RNG.integers(0, 2, (60, 3))
 
 
+def loaded(path: Path, **given: Any) -> Any:
+    return sw.load(path, **given)
+
+
 def trained(name: str = "uss-pd", **parameters: Any) -> Any:
     policy = sw.make(name, CASCADE, context_dim=2, **parameters)
     policy.run(CONTEXTS, OUTPUTS)
@@ -460,7 +464,7 @@ def test_a_custom_map_must_be_given_again_under_any_name(path: Path) -> None:
 def test_a_map_that_fails_where_it_is_never_evaluated_can_be_saved(path: Path) -> None:
     inverse = sw.Custom(lambda x: [1 / (1 + 1 / abs(float(x[0])))], n_features=1)  # not at zero
     trained(features=inverse).save(path)
-    assert sw.load(path, features=inverse).rounds == 60
+    assert loaded(path, features=inverse).rounds == 60
 
 
 def test_built_in_maps_are_restored_and_checked_if_given(path: Path) -> None:
@@ -480,7 +484,7 @@ def test_saving_replaces_the_old_file_and_leaves_nothing_else(path: Path) -> Non
     policy.save(path)
     policy.observe(0.0, [1])
     policy.save(str(path))
-    assert sw.load(path).rounds == 61
+    assert loaded(path).rounds == 61
     first = path.read_bytes()
     policy.save(path)
     assert path.read_bytes() == first
@@ -513,12 +517,12 @@ def test_a_process_killed_while_saving_leaves_a_complete_file(path: Path) -> Non
         # A process stopped at any moment has left on disk what a killed one would have.
         while len(set(seen)) <= 20 and time.monotonic() < give_up:
             saver.send_signal(signal.SIGSTOP)
-            seen.append(sw.load(path).rounds)
+            seen.append(loaded(path).rounds)
             saver.send_signal(signal.SIGCONT)
             os.sched_yield()
     finally:
         saver.kill()
         saver.wait()
-    assert sw.load(path).rounds >= seen[-1]
+    assert loaded(path).rounds >= seen[-1]
     assert seen == sorted(seen)
     assert len(set(seen)) > 20

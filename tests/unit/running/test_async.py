@@ -249,14 +249,13 @@ def test_leaving_early_cancels_what_is_under_way() -> None:
 def test_the_policy_is_called_in_the_thread_of_the_loop_only() -> None:
     threads: set[int] = set()
 
-    class Watched(sw.FixedDepth):
+    class Watched(sw.Policy):
         def decide(self, x: Any) -> sw.Decision:
             threads.add(threading.get_ident())
-            return super().decide(x)
+            return self.decision(2)
 
-        def observe(self, x: Any, outputs: Any, **more: Any) -> None:
+        def learn(self, observation: sw.Observation) -> None:
             threads.add(threading.get_ident())
-            super().observe(x, outputs, **more)
 
     async def main() -> int:
         await gather(Runner(Watched(CASCADE), STAGES).arun_many(CASES[:20]))

@@ -31,9 +31,10 @@ from stopwise.logs.replay.picture import png
 from stopwise.logs.replay.results import Replay
 from stopwise.logs.replay.tally import Tally
 from stopwise.logs.rows import parsed, place
-from stopwise.policies.base import CHUNK, Policy
-from stopwise.policies.persistence import load
-from stopwise.policies.registry import POLICIES, make
+from stopwise.policies.batch import CHUNK
+from stopwise.policies.creation import load, make
+from stopwise.policies.protocol import Policy
+from stopwise.policies.registry import POLICIES
 from stopwise.progress import Progress, no_progress
 from stopwise.records import RecordedRounds
 from stopwise.reporting.files import write_files

@@ -22,8 +22,8 @@ from stopwise.logs.log import Log
 from stopwise.logs.replay.results import CandidateResult, Criterion, Replay
 from stopwise.logs.units import error_cost, totals
 from stopwise.logs.vocabulary import Vocabulary
-from stopwise.policies.base import Policy
 from stopwise.policies.contextual import Contextual
+from stopwise.policies.protocol import Policy
 
 SAME = 1e-12  # losses that differ by less are equal but for rounding
 ROUNDING = 1e-12  # a relative difference that is smaller is rounding error

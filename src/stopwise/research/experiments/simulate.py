@@ -6,7 +6,7 @@ import numpy as np
 from stopwise.arrays import Floats, Ints
 from stopwise.checks import integer
 from stopwise.errors import CascadeMismatchError, InvalidParameterError
-from stopwise.policies.base import Policy
+from stopwise.policies.protocol import Policy
 from stopwise.progress import Progress, no_progress
 from stopwise.research.comparators.base import Comparator
 from stopwise.research.environments.base import Batch, Environment

@@ -15,7 +15,7 @@ from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed, integer
 from stopwise.errors import InvalidParameterError, UnknownPolicyError
 from stopwise.features import map_from_spec
-from stopwise.policies.base import Policy
+from stopwise.policies.protocol import Policy
 from stopwise.policies.registry import POLICIES, takes
 from stopwise.research.comparators.base import Comparator
 from stopwise.research.comparators.registry import COMPARATORS

@@ -8,6 +8,7 @@ import numpy as np
 
 from stopwise.intervals import Interval, wilson
 from stopwise.policies.baselines import FixedDepth, RandomDepth
+from stopwise.policies.contextual import Contextual
 from stopwise.reporting.wording import percent, plural, short
 from stopwise.service.domain.cascade import RecentDecision, ServedCascade
 from stopwise.service.domain.counts import Counts
@@ -222,9 +223,10 @@ def shadow_health(cascade: ServedCascade, proxied: Proxied | None) -> tuple[str,
 def exploration(cascade: ServedCascade) -> str:
     """Return what forced exploration still waits for; "" once it is over."""
     policy = cascade.policy
-    forced = policy.forced_rounds
-    if isinstance(forced, int):
-        left = forced - policy.rounds
+    if not isinstance(policy, Contextual):
+        return ""
+    if isinstance(policy.forced_rounds, int):
+        left = policy.forced_rounds - policy.rounds
         return f"{plural(left, 'more round')} to learn from" if left > 0 else ""
     # "auto" ends by itself: from then on, decisions have evidence
     stop = cascade.recent[-1].stop if cascade.recent else None
@@ -241,7 +243,7 @@ def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
     counts = f"of {len(ledger):,}; {len(ledger.open):,} are open, {expired:,} expired"
     found = [
         ("Policy", policy.name, f"with {features}"),
-        ("Learned from", plural(policy.rounds, "round"), counts),
+        ("Learned from", plural(ledger.learned, "round"), counts),
         ("Labelled", plural(len(ledger.labels), "round"), _labels_asked(cascade)),
     ]
     if policy.n_features:

@@ -13,9 +13,10 @@ import numpy as np
 
 from stopwise.arrays import Floats
 from stopwise.errors import LabelsNotSupportedError, StopwiseError
-from stopwise.policies.base import Policy
+from stopwise.policies import batch
 from stopwise.policies.estimates import Estimates
 from stopwise.policies.labels import observation_of
+from stopwise.policies.protocol import Policy
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Change, Decision, Label, PairEvidence
 from stopwise.service.domain import spec as specs
@@ -156,7 +157,7 @@ class ServedCascade:
         if one_by_one or len(rows) == 1:
             decisions = [self.policy.decide(x) for x in rows]
             return decisions, [one.stop for one in decisions], [one.rule_stop for one in decisions]
-        stops, rule_stops = self.policy.decide_batch(rows)
+        stops, rule_stops = batch.decide_batch(self.policy, rows)
         return None, cast(list[int], stops.tolist()), cast(list[int], rule_stops.tolist())
 
     def _add(

@@ -7,7 +7,7 @@ changes the state, and returns the event (None: nothing has changed) and the ans
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from stopwise.policies.base import Policy
+from stopwise.policies.protocol import Policy
 from stopwise.service.domain import messages as m
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.cascade import ServedCascade

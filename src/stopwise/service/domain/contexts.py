@@ -8,7 +8,7 @@ import numpy as np
 from stopwise.arrays import Floats
 from stopwise.errors import InvalidContextError, StopwiseError
 from stopwise.logs.encoding import Encoding
-from stopwise.policies.base import Policy
+from stopwise.policies.protocol import Policy
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.errors import InvalidRequest
 from stopwise.service.domain.messages import CascadeSpec

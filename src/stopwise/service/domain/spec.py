@@ -11,7 +11,7 @@ from stopwise.cascade import Cascade
 from stopwise.errors import CostUnitWarning, StopwiseError, WideFeaturesWarning
 from stopwise.features import Answers, BoundFeatures, PerPair, PerStage, bind, map_from_spec
 from stopwise.logs.encoding import Encoding
-from stopwise.policies.base import Policy
+from stopwise.policies.protocol import Policy
 from stopwise.policies.registry import POLICIES, takes
 from stopwise.service.domain.errors import InvalidRequest
 from stopwise.service.domain.messages import CascadeSpec

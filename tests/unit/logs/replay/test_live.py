@@ -78,6 +78,7 @@ def test_a_policy_in_memory_is_not_changed_by_it(tmp_path: Path) -> None:
     play(POLICIES["thompson"](), arms(400), tmp_path / "live.parquet")
     log = Log(tmp_path / "live.parquet")
     first, again = (replay(log, CASCADE, [policy, other]) for _ in range(2))
+    assert isinstance(policy, sw.Thompson)
     assert policy.rounds == 0
     assert first.to_json() == again.to_json()
     played = {one.name: one.as_played.value for one in first.policies if one.as_played is not None}

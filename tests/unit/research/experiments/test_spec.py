@@ -150,34 +150,39 @@ def test_mistakes_are_named(message: str) -> None:
         REFUSED[message]()
 
 
-class Own(sw.Thompson):
-    def __init__(self, cascade: sw.Cascade, features: Any, context_dim: int, seed: int) -> None:
-        super().__init__(cascade, features, context_dim, seed=seed)
+class OnlyDimension(sw.Policy):
+    features: Any
 
-
-class AnyArguments(Own):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-
-
-class OnlyDimension(Own):
     def __init__(self, cascade: sw.Cascade, context_dim: int) -> None:
-        super().__init__(cascade, sw.Identity(), context_dim, 0)
+        super().__init__(cascade)
+        self.features = sw.bind(sw.Identity(), context_dim, cascade.n_arms)
+
+    def decide(self, x: Any) -> sw.Decision:
+        return self.decision(0)
+
+    def learn(self, observation: sw.Observation) -> None:
+        """It learns nothing."""
+
+
+class Own(OnlyDimension):
+    def __init__(self, cascade: sw.Cascade, features: Any, context_dim: int, seed: int) -> None:
+        super().__init__(cascade, context_dim)
+        self.features = sw.bind(features, context_dim, cascade.n_arms)
+        self.seed = seed
 
 
 def test_a_policy_from_outside_gets_what_its_constructor_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for kind in (Own, AnyArguments):
-        monkeypatch.setitem(sw.POLICIES, "own", kind)
-        spec = PolicySpec("own", features=sw.Polynomial(degree=2).to_spec())
-        policy = spec.build(CASCADE, 3, seed=4)
-        assert isinstance(policy, kind)
-        assert (policy.features.context_dim, policy.features.n_features) == (3, 10)
-        assert policy.parameters()["seed"] == policy_seed(4)
-        assert execute(simple(PolicySpec("own", features=IDENTITY)), seed=1).depths.sum() == 100
-        with pytest.raises(TypeError, match="features"):
-            PolicySpec("own").build(CASCADE, 3, seed=4)
+    monkeypatch.setitem(sw.POLICIES, "own", Own)
+    spec = PolicySpec("own", features=sw.Polynomial(degree=2).to_spec())
+    policy = spec.build(CASCADE, 3, seed=4)
+    assert isinstance(policy, Own)
+    assert (policy.features.context_dim, policy.features.n_features) == (3, 10)
+    assert policy.parameters()["seed"] == policy_seed(4)
+    assert execute(simple(PolicySpec("own", features=IDENTITY)), seed=1).depths.sum() == 100
+    with pytest.raises(TypeError, match="features"):
+        PolicySpec("own").build(CASCADE, 3, seed=4)
     monkeypatch.setitem(sw.POLICIES, "own", OnlyDimension)
     policy = PolicySpec("own").build(CASCADE, 3, seed=0)
     assert isinstance(policy, OnlyDimension)

@@ -1,0 +1,219 @@
+"""Batch execution of rounds: at once where a policy's engine can, else one by one."""
+
+import warnings
+from typing import Any, ClassVar, Protocol, cast
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import ArrayLike, NDArray
+
+from stopwise.arrays import Bools, Ints
+from stopwise.cascade import Cascade
+from stopwise.checks import as_table, rounds_in
+from stopwise.errors import InvalidParameterError, LabelWarning
+from stopwise.features import BoundFeatures
+from stopwise.policies import checking
+from stopwise.policies.labels import recorded_label, recorded_observation
+from stopwise.progress import Progress, no_progress
+from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds
+
+CHUNK = 65_536  # rounds that an engine plays at once: bounds the memory of a long run
+REPORT_EVERY = 1024  # rounds played one by one between two reports of progress
+
+
+class Steps(Protocol):
+    """The parts of a policy that many rounds need."""
+
+    cascade: Cascade
+    uses_context: ClassVar[bool]
+
+    @property
+    def features(self) -> BoundFeatures | None: ...  # noqa: D102 (see `Policy`)
+
+    @property
+    def learns_from_labels(self) -> bool: ...  # noqa: D102
+
+    @property
+    def asks_for_labels(self) -> bool: ...  # noqa: D102
+
+    @property
+    def engine(self) -> "BatchEngine": ...  # noqa: D102
+
+    def decide(self, x: ArrayLike | None) -> Decision: ...  # noqa: D102
+
+    def learn(self, observation: Observation) -> LabelRequest | None: ...  # noqa: D102
+
+    def learn_label(self, label: Label) -> None: ...  # noqa: D102
+
+
+class BatchEngine:
+    """Plays checked rounds one by one, by `decide` and `learn`.
+
+    Built-in policies override what they can do for all rounds at once, with the same result.
+    """
+
+    def __init__(self, policy: Steps) -> None:
+        self._steps = policy
+
+    def run(self, record: RecordedRounds, progress: Progress) -> Ints:
+        """Play rounds in order; return the stops."""
+        policy, n_arms = self._steps, self._steps.cascade.n_arms
+        record = replace(record, contexts=checked_contexts(policy, record.contexts))
+        stops = np.empty(record.n, dtype=np.int64)
+        for t, x in enumerate(record.contexts):
+            decision = policy.decide(x)
+            stop = stops[t] = checking.checked_stop(decision.stop, n_arms)
+            end = checking.learned_end(record, t, int(stop))
+            if end is not None:
+                self._learn(record, t, end, decision.rule_stop)
+            if (t + 1) % REPORT_EVERY == 0 or t + 1 == record.n:
+                progress("rounds", t + 1, record.n)
+        return stops
+
+    def _learn(self, record: RecordedRounds, t: int, end: int, rule_stop: int) -> None:
+        """Learn from a round that ended, and from its label if it is asked for and known."""
+        n_arms = self._steps.cascade.n_arms
+        request = self._steps.learn(recorded_observation(record, t, end, rule_stop, n_arms))
+        if request is not None:
+            label = recorded_label(record, t, end, rule_stop, request, n_arms)
+            if label is not None:
+                self._steps.learn_label(label)
+
+    def observe(self, record: RecordedRounds, ends: Ints, rule_ends: Ints) -> None:
+        """Learn from rounds that ended at ``ends`` (−1: not at all), deciding nothing."""
+        policy, n_arms = self._steps, self._steps.cascade.n_arms
+        record = replace(record, contexts=checked_contexts(policy, record.contexts))
+        for t in np.flatnonzero(ends >= 0).tolist():
+            end, rule_stop = int(ends[t]), int(rule_ends[t])
+            policy.learn(recorded_observation(record, t, end, rule_stop, n_arms))
+
+    def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
+        """Return the stop of every row, and where the rule itself stops."""
+        decisions = [self._steps.decide(x) for x in checked_contexts(self._steps, X)]
+        stops = np.array([decision.stop for decision in decisions], dtype=np.int64)
+        rule_stops = np.array([decision.rule_stop for decision in decisions], dtype=np.int64)
+        return stops, rule_stops
+
+    def rule_stops(self, X: ArrayLike) -> Ints:
+        """Return where the rule stops for every row; draw nothing where that is possible."""
+        return self.decide(X)[1]
+
+    def should_stop(self, record: RecordedRounds) -> Bools:
+        """Return whether the rule stops each round at the last arm that answered."""
+        return self.rule_stops(record.contexts) < record.answered
+
+    def explore(self, n: int) -> Bools:
+        """Draw which of n rounds go to the last arm, whatever the rule says."""
+        return np.zeros(n, dtype=np.bool_)
+
+
+def run(
+    policy: Steps,
+    contexts: ArrayLike,
+    outputs: ArrayLike,
+    labels: ArrayLike | None = None,
+    progress: Progress = no_progress,
+) -> Ints:
+    """Play rounds whose outputs are all known (see `Policy.run`)."""
+    n, n_arms = rounds_in(as_table(contexts)), policy.cascade.n_arms
+    right, labelled = None, None
+    answers = _checked_labels(policy, labels, n)
+    table = checking.output_table(outputs, n, n_arms)
+    if answers is not None:
+        right, labelled = checking.right_arms(table, answers)
+    elif policy.asks_for_labels and n:
+        warnings.warn(
+            f"{type(policy).__name__} asks for labels and run was given none: its requests are "
+            "wasted; pass labels=, None where unknown",
+            LabelWarning,
+            stacklevel=3,
+        )
+    differ = checking.disagreements(table, policy.cascade)
+    answered, failed = np.full(n, n_arms), np.zeros(n, dtype=np.bool_)
+    record = RecordedRounds(cast(Any, contexts), differ, answered, failed, right, labelled)
+    return run_recorded(policy, record, progress)
+
+
+def run_disagreements(
+    policy: Steps, contexts: ArrayLike, differ: ArrayLike, progress: Progress = no_progress
+) -> Ints:
+    """Play rounds whose disagreements are all known (see `Policy.run_disagreements`)."""
+    n = rounds_in(as_table(contexts))
+    answered, failed = np.full(n, policy.cascade.n_arms), np.zeros(n, dtype=np.bool_)
+    record = RecordedRounds(cast(Any, contexts), cast(Any, differ), answered, failed)
+    return run_recorded(policy, record, progress)
+
+
+def run_recorded(policy: Steps, rounds: RecordedRounds, progress: Progress = no_progress) -> Ints:
+    """Play recorded rounds (see `Policy.run_recorded`)."""
+    record = checking.checked_rounds(rounds, policy.cascade, policy.uses_context)
+    return policy.engine.run(record, progress)
+
+
+def observe_many(
+    policy: Steps, rounds: RecordedRounds, stops: ArrayLike, rule_stop: ArrayLike | None = None
+) -> None:
+    """Learn from recorded rounds without deciding (see `Policy.observe_many`)."""
+    n_arms = policy.cascade.n_arms
+    record = checking.checked_rounds(rounds, policy.cascade, policy.uses_context)
+    ends = checking.learned_ends(record, stops, n_arms)
+    rule_ends = ends if rule_stop is None else checking.learned_ends(record, rule_stop, n_arms)
+    policy.engine.observe(record, ends, rule_ends)
+
+
+def decide_many(policy: Steps, X: ArrayLike) -> Ints:
+    """Return the rule's own stop for every row of ``X``; learn nothing."""
+    return policy.engine.rule_stops(X)
+
+
+def decide_batch(policy: Steps, X: ArrayLike) -> tuple[Ints, Ints]:
+    """Decide for every row as `decide` would one by one, random exploration included.
+
+    Returns the stop of every row, and where the rule itself stops (`Decision.rule_stop`).
+
+    Examples
+    --------
+    >>> import stopwise as sw
+    >>> policy = sw.FixedDepth(sw.Cascade(costs=[0.1, 0.2, 0.2]), depth=1)
+    >>> decide_batch(policy, [[0.5], [0.7]])[0].tolist()
+    [1, 1]
+    """
+    return policy.engine.decide(X)
+
+
+def should_stop_many(policy: Steps, rounds: RecordedRounds) -> Bools:
+    """Return whether the rule stops each round at the arm it has reached; learn nothing.
+
+    For rounds that go on together, arm by arm, as the arms that ``answered`` grow in number. A
+    round must be asked about at every arm in turn. A rule that draws draws anew at each.
+    """
+    record = checking.checked_rounds(rounds, policy.cascade, policy.uses_context)
+    return policy.engine.should_stop(record)
+
+
+def explore_many(policy: Steps, n: int) -> Bools:
+    """Draw which of n rounds go to the last arm, whatever the rule says."""
+    return policy.engine.explore(n)
+
+
+def checked_contexts(policy: Steps, contexts: ArrayLike) -> NDArray[Any]:
+    """Return contexts as a table of its own; raise before a round is played if one is invalid."""
+    if policy.features is not None:
+        policy.features.rows(contexts)
+        return np.array(contexts, dtype=np.float64)
+    table = np.array(contexts)
+    rounds_in(table)
+    return table
+
+
+def _checked_labels(policy: Steps, labels: ArrayLike | None, n: int) -> NDArray[Any] | None:
+    """Return the labels of n rounds, or None; raise if the policy would not use them."""
+    if labels is None:
+        return None
+    if not policy.asks_for_labels:
+        kind = type(policy).__name__
+        advice = f"create it with labels=100, for example: {kind}(cascade, …, labels=100)"
+        if not policy.learns_from_labels:
+            advice = "USSLaplace and USSPD do"
+        raise InvalidParameterError(f"this {kind} does not ask for labels; {advice}")
+    return checking.label_column(labels, n)

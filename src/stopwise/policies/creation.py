@@ -1,0 +1,59 @@
+"""Create a policy by its name, or from a file."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from stopwise.cascade import Cascade
+from stopwise.errors import CorruptFileError
+from stopwise.features import FeaturesLike
+from stopwise.policies.persistence import decode
+from stopwise.policies.protocol import Policy
+from stopwise.policies.registry import policy_class, takes
+
+
+def make(name: str, cascade: Cascade, **parameters: Any) -> Policy:
+    """Create a policy by its name, such as "uss-pd" (see ``POLICIES``).
+
+    ``features`` and ``context_dim`` may be given to any; a policy whose constructor does not take
+    them goes without.
+
+    Examples
+    --------
+    >>> make("fixed-depth", Cascade(costs=[0.1, 0.2]), context_dim=3).decide([0, 0, 0]).stop
+    1
+    """
+    kind = policy_class(name)
+    optional = [k for k in ("features", "context_dim") if not takes(kind, k)]
+    return kind(cascade, **{k: v for k, v in parameters.items() if k not in optional})
+
+
+def load(
+    path: "str | os.PathLike[str]",
+    *,
+    cascade: Cascade | None = None,
+    features: FeaturesLike | None = None,
+) -> Policy:
+    """Read a policy back; it continues where it was saved, bit for bit.
+
+    Loading is refused if the ``cascade`` that you are about to use differs from the one saved.
+    ``features`` are needed if the policy used a feature map of your own, whose code is not saved;
+    otherwise they are checked against the saved description.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import stopwise as sw
+    >>> policy = sw.USSPD(sw.Cascade(costs=[0.01, 0.3]), context_dim=2)
+    >>> path = Path(tempfile.mkdtemp(), "policy.stopwise")
+    >>> policy.save(path)
+    >>> sw.load(path).decide([0.5, 1.0]).stop
+    1
+    """
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CorruptFileError(f"{path} cannot be read: {error}") from error
+    return decode(content, path, cascade=cascade, features=features)

@@ -1,0 +1,271 @@
+"""`check_policy` accepts every policy of the library, and says what is wrong with broken ones."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import stopwise as sw
+from stopwise.errors import PolicyCheckError
+from tests.helpers.own_policies import Averaging, Cautious, Shallow
+
+CASCADE = sw.Cascade([0.05, 0.15, 0.2], names=["rule", "model", "expert"])
+CONTEXTS = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+
+SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "uss-pd": [
+        {"forced_rounds": 10, "sigma": 0.002},
+        {"forced_rounds": 10, "sigma": 0.002, "explore": 0.4},
+        {"forced_rounds": 5, "sigma": 0.01, "labels": 30},
+    ],
+    "uss-laplace": [{}, {"labels": 30}, {"features": sw.Polynomial(2)}],
+    "uss-pd-ridge": [{"lam": 0.5, "S": 0.1}],
+    "fixed-depth": [{"depth": 1}],
+    "uss-ucb": [{"a": 0.1}],
+}
+CASES = [(name, given) for name in sw.POLICIES for given in SETTINGS.get(name, [{}])]
+
+
+@pytest.mark.parametrize("n_arms", [2, 4])
+@pytest.mark.parametrize(("name", "given"), CASES)
+def test_every_registered_policy_passes(name: str, given: dict[str, Any], n_arms: int) -> None:
+    policy = sw.make(name, sw.Cascade([0.1] * n_arms), context_dim=2, **given)
+    before = copy.deepcopy(policy.state())
+    sw.check_policy(policy)
+    for part, array in policy.state().items():
+        np.testing.assert_array_equal(array, before[part])
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Averaging(CASCADE),
+        Averaging(CASCADE, sw.Polynomial(1), explore=0),
+        Averaging(CASCADE, labels=10),
+        Cautious(sw.USSLaplace(CASCADE, context_dim=2)),
+        Cautious(Averaging(CASCADE)),
+    ],
+    ids=repr,
+)
+def test_own_policies_pass(policy: sw.Policy) -> None:
+    sw.check_policy(policy)
+
+
+def test_contexts_are_needed_where_nothing_says_what_they_are() -> None:
+    sw.check_policy(Shallow(CASCADE), CONTEXTS)
+    with pytest.raises(sw.errors.InvalidParameterError, match="pass contexts="):
+        sw.check_policy(Shallow(CASCADE))
+    small = Averaging(CASCADE, sw.Identity(bound=0.1))
+    with pytest.raises(sw.errors.InvalidParameterError, match="pass contexts="):
+        sw.check_policy(small)
+    sw.check_policy(small, CONTEXTS / 10)
+    with pytest.raises(sw.errors.InvalidContextError, match="must be a table"):
+        sw.check_policy(small, [0.05, 0.05])
+
+
+def test_a_policy_that_sees_contexts_arm_by_arm_is_refused() -> None:
+    with pytest.raises(sw.errors.InvalidParameterError, match="without Answers"):
+        sw.check_policy(sw.USSLaplace(CASCADE, sw.Answers(), 2))
+
+
+# -- broken policies ----------------------------------------------------------------------------
+
+COUNTER = [0]  # of a policy whose copies share it
+
+
+class Incomparable(Averaging):
+    def decide(self, x: Any) -> Any:
+        return super().decide(x).stop
+
+
+class Float(Averaging):
+    def decide(self, x: Any) -> sw.Decision:
+        return sw.Decision(1.0, "model", self.cascade.cost(1))  # pyright: ignore[reportArgumentType]
+
+
+class TooDeep(Averaging):
+    def decide(self, x: Any) -> sw.Decision:
+        return sw.Decision(3, "other", 1.0)
+
+
+class RuleTooDeep(Averaging):
+    def decide(self, x: Any) -> sw.Decision:
+        return sw.Decision(1, "model", self.cascade.cost(1), explored_from=2)
+
+
+class WrongCost(Averaging):
+    def decide(self, x: Any) -> sw.Decision:
+        return sw.Decision(1, "model", 0.15)
+
+
+class Raising(Averaging):
+    def decide(self, x: Any) -> sw.Decision:
+        raise KeyError("x")
+
+
+class LearnsInDecide(Averaging):
+    def decide(self, x: Any) -> sw.Decision:
+        self._ran += 0.5
+        return super().decide(x)
+
+
+class GlobalRandomness(Averaging):
+    random = np.random.default_rng(0)
+
+    def decide(self, x: Any) -> sw.Decision:
+        return self.decision(int(self.random.integers(3)))
+
+
+class SharedState(Averaging):
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+
+class CountsRoundsTogether(Averaging):
+    def decide(self, x: Any) -> sw.Decision:
+        return self.decision(COUNTER[0] // 7 % 3)
+
+    def learn(self, observation: sw.Observation) -> None:
+        COUNTER[0] += 1
+
+
+class ChangesContexts(Averaging):
+    def learn(self, observation: sw.Observation) -> sw.LabelRequest | None:
+        request = super().learn(observation)
+        np.asarray(observation.context)[:] = 0
+        return request
+
+
+class ChangesDisagreements(Averaging):
+    def learn(self, observation: sw.Observation) -> sw.LabelRequest | None:
+        request = super().learn(observation)
+        observation.differ[:] = False
+        return request
+
+
+class LooksAtOutputs(Averaging):
+    def observe(self, x: Any, outputs: Any, *, rule_stop: int | None = None) -> Any:
+        if outputs[0] == "spam":
+            self._ran += 1
+        return super().observe(x, outputs, rule_stop=rule_stop)
+
+
+class IgnoresOutputs(Averaging):
+    def observe(self, x: Any, outputs: Any, *, rule_stop: int | None = None) -> Any:
+        return None
+
+
+class OwnRun(Averaging):
+    def run(self, contexts: Any, outputs: Any, **more: Any) -> Any:
+        return np.zeros(len(contexts), dtype=np.int64)
+
+
+class OwnBatch(Averaging):
+    def decide_many(self, X: Any) -> Any:
+        return np.arange(len(X)) % 3
+
+
+class NoRequests(Averaging):
+    def learn(self, observation: sw.Observation) -> Any:
+        super().learn(observation)
+        return True
+
+
+class UnannouncedRequests(Averaging):
+    asks_for_labels = False  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+
+
+class RefusesLabels(Averaging):
+    def learn_label(self, label: sw.Label) -> None:
+        raise ValueError("no labels today")
+
+
+class StateOnly(Shallow):
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+
+class StateOfLists(Averaging):
+    def state(self) -> Any:
+        return {name: array.tolist() for name, array in super().state().items()}
+
+
+class StateOfText(Averaging):
+    def state(self) -> Any:
+        return {**super().state(), "name": np.array(["averaging"])}
+
+
+class SharesItsState(Averaging):
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {**super().state(), "ran": self._ran}
+
+
+class ForgetsRounds(Averaging):
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        super().restore(state)
+        self._rounds = 0
+
+
+class RestoresAnything(Averaging):
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        if state:
+            super().restore(state)
+
+
+class HidesAParameter(Averaging):
+    def __init__(self, cascade: sw.Cascade, *, strength: float = 1.0) -> None:
+        super().__init__(cascade)
+
+
+class ForgetsAParameter(Averaging):
+    def parameters(self) -> dict[str, Any]:
+        return {**super().parameters(), "colour": "red"}
+
+
+BROKEN: list[tuple[type[Averaging] | type[Shallow], dict[str, Any], str]] = [
+    (Incomparable, {}, "decide must return a Decision, got int; self.decision"),
+    (Float, {}, "Decision.stop must be an int, got float"),
+    (TooDeep, {}, "Decision.stop must be an arm, 0 to 2, got 3"),
+    (RuleTooDeep, {}, "Decision.rule_stop must be an arm up to the stop, 1, got 2"),
+    (WrongCost, {}, "Decision.arm and Decision.cost must be 'model' and 0.2 for stop 1"),
+    (Raising, {}, "decide raised KeyError: 'x'"),
+    (LearnsInDecide, {}, "decide must learn nothing, and it changed _ran"),
+    (GlobalRandomness, {}, "draw from a generator that belongs to the policy"),
+    (SharedState, {}, "a deep copy must not share its state"),
+    (CountsRoundsTogether, {}, "a deep copy must not share its state"),
+    (ChangesContexts, {}, "learn must not change its arguments"),
+    (ChangesDisagreements, {}, "learn must not change its arguments"),
+    (LooksAtOutputs, {}, "outputs are compared by equality only"),
+    (IgnoresOutputs, {}, "observe_disagreements must learn the same as observe"),
+    (OwnRun, {}, "run must stop where decide and observe stop"),
+    (OwnBatch, {}, "decide_many must return the rule_stop of decide"),
+    (NoRequests, {}, "learn must return None or a LabelRequest, got bool"),
+    (UnannouncedRequests, {"labels": 5}, "asks_for_labels is False"),
+    (RefusesLabels, {}, "label(round, answer) raised ValueError: no labels today"),
+    (StateOnly, {}, "implement both of state and restore"),
+    (StateOfLists, {}, "state must return arrays by name, got list"),
+    (StateOfText, {}, "must be of type float64, int64, int32 or uint8"),
+    (SharesItsState, {}, "state must return copies"),
+    (ForgetsRounds, {}, "restore(state()) must continue the policy; different in state: counts"),
+    (RestoresAnything, {}, "restore must raise ValueError for a state that does not fit"),
+    (HidesAParameter, {}, "parameters raised AttributeError"),
+    (ForgetsAParameter, {}, "(cascade, **parameters()) raised TypeError"),
+]
+
+
+@pytest.mark.parametrize(("kind", "given", "message"), BROKEN)
+def test_a_broken_policy_fails_and_the_message_says_what_is_wrong(
+    kind: Any, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PolicyCheckError) as caught:
+        sw.check_policy(kind(CASCADE, **given), CONTEXTS)
+    assert message in str(caught.value)
+    assert isinstance(caught.value, AssertionError)
+
+
+def test_what_is_not_a_policy_is_refused() -> None:
+    with pytest.raises(PolicyCheckError, match="expected a Policy, got dict"):
+        sw.check_policy({})  # pyright: ignore[reportArgumentType]
