@@ -20,6 +20,7 @@ from stopwise.errors import (
 from stopwise.policies import batch
 from stopwise.policies.checking import disagreements, learned_end, learned_ends
 from stopwise.policies.labels import observation_of, recorded_label, recorded_observation
+from stopwise.policies.persistence import DTYPES
 from stopwise.policies.protocol import Policy
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds
@@ -33,7 +34,6 @@ FORMS: tuple[tuple[Hashable, Hashable], ...] = (  # pairs of outputs: all mean t
     (True, None),
     (np.float64(0.5), np.str_("half")),
 )
-STORED = ("<f8", "<i8", "<i4", "|u1")  # types of arrays that a file holds
 
 
 class World(NamedTuple):
@@ -377,7 +377,7 @@ def _check_saving(policy: Policy, world: World) -> None:
             )
         stored = array.dtype.newbyteorder("<").str
         _expect(
-            stored in STORED,
+            stored in DTYPES,
             f"state()[{name!r}] must be of type float64, int64, int32 or uint8, got {array.dtype}",
         )
     kept = {name: array.copy() for name, array in arrays.items()}

@@ -34,7 +34,7 @@ from stopwise.policies.registry import POLICIES
 MAGIC = b"STOPWISE"
 VERSION = 8
 _HEAD = len(MAGIC) + 4 + 32
-_DTYPES = ("<f8", "<i8", "<i4", "|u1")  # of policies' arrays; others are refused
+DTYPES = ("<f8", "<i8", "<i4", "|u1")  # of policies' arrays; others are refused
 
 
 class _Array(msgspec.Struct, frozen=True):
@@ -170,7 +170,7 @@ def _packed(array: NDArray[Any]) -> _Array:
 
 
 def _unpacked(name: str, array: _Array) -> NDArray[Any]:
-    if array.dtype not in _DTYPES:
+    if array.dtype not in DTYPES:
         raise ValueError(f"array {name!r} holds {array.dtype!r}")
     values = np.frombuffer(array.data, dtype=array.dtype).reshape(array.shape)
     return values.astype(values.dtype.newbyteorder("="))
