@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stopwise.arrays import Floats
 from stopwise.errors import InvalidContextError, InvalidInputError, InvalidParameterError
+from stopwise.text import shorten
 
 Error: TypeAlias = type[InvalidInputError]
 
@@ -179,4 +180,4 @@ def short_repr(value: object) -> str:
         text = repr(value)
     except Exception:
         return f"a {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return shorten(text, 80)

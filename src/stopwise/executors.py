@@ -11,6 +11,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from stopwise.checks import integer
 from stopwise.errors import ExecutorError, InvalidParameterError, MissingPackageError
+from stopwise.text import suggestion
 
 T = TypeVar("T")
 Arguments: TypeAlias = tuple[Any, ...]
@@ -157,6 +158,9 @@ class DaskExecutor(Executor):
         return max(1, sum(client.nthreads().values()))  # workers come and go
 
 
+EXECUTORS = ("threads", "dask")
+
+
 def make_executor(
     name: str = "threads", jobs: int | None = None, address: str | None = None
 ) -> Executor:
@@ -164,7 +168,9 @@ def make_executor(
     if name == "dask":
         return DaskExecutor(address, jobs)
     if name != "threads":
-        raise InvalidParameterError(f"no executor is called {name!r}; there are threads, dask")
+        raise InvalidParameterError(
+            f"no executor is called {name!r}; {suggestion(name, EXECUTORS)}"
+        )
     if address is not None:
         raise InvalidParameterError(f"an address is for the executor 'dask', not for {name!r}")
     return ThreadExecutor(jobs)

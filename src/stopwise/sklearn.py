@@ -27,6 +27,7 @@ from stopwise.policies.creation import make
 from stopwise.policies.labels import recorded_label
 from stopwise.policies.protocol import Policy
 from stopwise.records import RecordedRounds
+from stopwise.text import suggestion
 
 try:
     from sklearn.base import ClassifierMixin, clone, is_classifier
@@ -208,7 +209,9 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
                     raise InvalidInputError(f"no cost for {name!r}; costs has {list(costs)}")
             for name in costs:
                 if name not in names:
-                    raise InvalidInputError(f"no estimator is named {name!r}; there are {names}")
+                    raise InvalidInputError(
+                        f"no estimator is named {name!r}; {suggestion(name, names)}"
+                    )
             costs = [costs[name] for name in names]
         n_costs = np.size(costs)
         if n_costs != n:

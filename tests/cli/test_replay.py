@@ -152,7 +152,7 @@ def test_a_log_that_is_refused_leaves_nothing_behind(stopwise: Run, tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([*COSTS, "--policy", "uss-dp"], "uss-pd, uss-pd-ridge, thompson"),
+        ([*COSTS, "--policy", "uss-dp"], "did you mean 'uss-pd'?"),
         ([*COSTS, "--labels", "-2"], "--labels"),
         ([*COSTS, "--labels", "9", "--policy", "uss-anchor"], "uss-anchor would not use labels"),
         ([*COSTS, "--seed", "-1"], "--seed"),

@@ -168,7 +168,7 @@ def test_what_cannot_be_served_is_a_sentence(stopwise: Run, tmp_path: Path) -> N
             (1, ("--port", "0", "--store", "notes.db"), {}, "notes.db"),
             (1, ("--port", "0", "--store", "log.db"), {}, "another process serves"),
             (2, ("--port", "many"), {}, "--port is 'many'"),
-            (2, (), {"STOPWISE_MAX_BATHC": "5"}, "did you mean max_batch?"),
+            (2, (), {"STOPWISE_MAX_BATHC": "5"}, "did you mean 'max_batch'?"),
             (2, (), {"STOPWISE_CONFIG": "nowhere.toml"}, "nowhere.toml"),
             (2, ("--keys", "nowhere.jsonl"), {}, "nowhere.jsonl"),
             (2, ("--host", "no such host"), {}, "no such host"),

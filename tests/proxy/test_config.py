@@ -37,7 +37,7 @@ def test_the_example_is_a_configuration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[service]\nprot = 1\n[[cascade]]", "service.prot is not a setting: did you mean port?"),
+        ("[service]\nprot = 1\n[[cascade]]", "service.prot is not a setting: did you mean 'port'?"),
         ("", "cascade is missing"),
         ("cascade = []", "cascade must be an array"),
         ('[[cascade]]\nname = "Big"', "cascade[0].name must be a name like"),
@@ -47,7 +47,7 @@ def test_the_example_is_a_configuration(tmp_path: Path) -> None:
         ),
         ('[[cascade]]\nname = "a"\nsample = 2', "cascade[0].sample must be a number of at most 1"),
         ('[[cascade]]\nname = "a"\nstage = [{name = "x"}]', "cascade[0].stage must be an array"),
-        ("[casacde]", "casacde is not a known field: did you mean cascade?"),
+        ("[casacde]", "casacde is not a known field: did you mean 'cascade'?"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: str) -> None:
@@ -81,7 +81,7 @@ def test_everything_that_contradicts_itself_is_said_at_once(tmp_path: Path) -> N
     )
     for words in (
         "cascade[1].stage: two stages are called 'a'",
-        "cascade[1].answer: no stage is called 'c'; there are a, a",
+        "cascade[1].answer: no stage is called 'c'; choose from a, a",
         "cascade[1].stage[0].url is 'ftp://x': write http:// or https://",
         "cascade[1].stage[0].model is missing",
         "cascade[1].stage[0].key_env: NO_SUCH_KEY holds no key: export NO_SUCH_KEY=",

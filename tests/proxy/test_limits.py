@@ -281,7 +281,7 @@ def test_a_body_is_decompressed_from_single_bytes() -> None:
 
 def test_limits_are_checked(hostile: Hostile, tmp_path: Path) -> None:
     for limits, words in (
-        ({"limits_max_answers": 5}, "did you mean max_answer"),
+        ({"limits_max_answers": 5}, "did you mean 'max_answer'"),
         ({"limits_max_line": 0}, "limits.max_line"),
         ({"limits_caller_pause": "no"}, "limits.caller_pause"),
     ):

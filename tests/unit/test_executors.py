@@ -91,7 +91,7 @@ def test_executors_have_names() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "spark"}, "there are threads, dask"),
+        ({"name": "spark"}, "choose from threads, dask"),
         ({"address": "tcp://127.0.0.1:1"}, "is for the executor 'dask'"),
         ({"jobs": 0}, "jobs must be"),
     ],

@@ -67,7 +67,7 @@ def verify(
 
     The saved policy decides and learns as that of the service: stopwise.load("triage.stopwise").
     """
-    from stopwise.reporting.files import private_file
+    from stopwise.files import private_file
     from stopwise.service.tools.checking import verify as run
     from stopwise.service.tools.reading import chosen
 

@@ -17,12 +17,12 @@ import msgspec
 
 from stopwise.canonical import canonical_json
 from stopwise.errors import InvalidLogError, InvalidParameterError
+from stopwise.files import put_in_place
 from stopwise.logs.log import format_of
 from stopwise.logs.rows import BOM, decode_lines
 from stopwise.logs.writer import LogWriter
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Round
-from stopwise.reporting.files import put_in_place
 from stopwise.running.answer_forms import Form, form, normalised_text
 
 Json: TypeAlias = dict[str, Any]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stopwise.arrays import Bools
 from stopwise.errors import InvalidLogError
+from stopwise.text import shorten
 
 Family: TypeAlias = Literal["number", "text"]  # answers of one family can be compared
 Use: TypeAlias = Literal["number", "answer", "text"]  # what a column is read for
@@ -247,14 +248,10 @@ def parsed(text: str) -> int | float | str | None:
 def describe_value(value: Any) -> str:
     """Return what a value is, for an error."""
     if isinstance(value, str):
-        return f"the text {_short(value)!r}"
+        return f"the text {shorten(value, 60)!r}"
     if isinstance(value, int | float):
         return f"the {'bool' if isinstance(value, bool) else 'number'} {value}"
-    return f"a {type(value).__name__}: {_short(str(value))!r}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return f"a {type(value).__name__}: {shorten(str(value), 60)!r}"
 
 
 def _family(value: Any) -> Family | None:

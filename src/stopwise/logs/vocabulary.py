@@ -1,7 +1,6 @@
 """Counts of distinct answers by arm, and warnings about answers that look misspelled."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from itertools import combinations, starmap
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH, unlike_labels
 from stopwise.logs.chunk import Chunk, normal
 from stopwise.reporting.wording import listed, percent, plural, short
+from stopwise.text import closest
 
 MOST = 1000  # distinct answers of an arm that are counted
 LISTED = 50  # in the results
@@ -179,8 +179,8 @@ class Vocabulary:
         if isinstance(answer, str):
             others = {a for found in self._answers.values() for a in found if not self._only(a)}
             texts = sorted(str(a) for a in others | self._labels.keys())
-            if close := get_close_matches(answer, texts, n=1):
-                words += f"; did you mean {_word(close[0])}?"
+            if (near := closest(answer, texts)) is not None:
+                words += f"; did you mean {_word(near)}?"
         return f"{words})"
 
     def _doubt(self, one: Arm, other: Arm) -> str | None:

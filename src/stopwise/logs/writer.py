@@ -21,6 +21,7 @@ from stopwise.logs.formats.parquet import ParquetWriter
 from stopwise.logs.log import CONTEXT, COST, OUTPUT, REVEALED, RIGHT, Columns, arrange, format_of
 from stopwise.logs.rows import EXACT, describe_value, is_blank, quoted
 from stopwise.records import Round
+from stopwise.text import shorten
 
 AnswerType: TypeAlias = Literal["text", "number", "large", "fraction"]
 RowWriter: TypeAlias = LineWriter | ParquetWriter
@@ -258,9 +259,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         if done.failure is None:
             return None, None
         message = done.failure.message.encode(errors="replace").decode()
-        if len(message) > LONGEST_MESSAGE:
-            message = message[: LONGEST_MESSAGE - 1] + "…"
-        return self.arms[done.failure.arm], message
+        return self.arms[done.failure.arm], shorten(message, LONGEST_MESSAGE)
 
     def _prices(self, done: Round) -> list[float | None]:
         if not self._costs:

@@ -11,7 +11,6 @@ Nothing in a file is ever executed, or used before the checksum and every shape 
 import hashlib
 import json
 import os
-import threading
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -29,6 +28,7 @@ from stopwise.errors import (
     UnsupportedVersionError,
 )
 from stopwise.features import BoundFeatures, FeaturesLike, bind
+from stopwise.files import write_file
 from stopwise.policies.registry import POLICIES
 
 MAGIC = b"STOPWISE"
@@ -93,18 +93,7 @@ def save(policy: Saveable, path: "str | os.PathLike[str]") -> None:
             f"it a name of its own and register it, stopwise.POLICIES[{own.__name__}.name] = "
             f"{own.__name__}"
         )
-    content = encode(policy)
-    target = Path(path)
-    # Written beside the target and moved over it: a crash leaves the old file or the new one.
-    beside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_file(Path(path), encode(policy))
 
 
 def decode(

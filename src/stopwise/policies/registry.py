@@ -6,6 +6,7 @@ from inspect import signature
 from typing import Any
 
 from stopwise.errors import UnknownPolicyError
+from stopwise.text import suggestion
 
 
 class Registry(MutableMapping[str, type[Any]]):
@@ -68,7 +69,7 @@ def policy_class(name: str) -> type[Any]:
     'USSTS'
     """
     if name not in POLICIES:
-        raise UnknownPolicyError(f"no policy is called {name!r}; there are {', '.join(POLICIES)}")
+        raise UnknownPolicyError(f"no policy is called {name!r}; {suggestion(name, POLICIES)}")
     return POLICIES[name]
 
 

@@ -36,7 +36,7 @@ from stopwise.service.http.request import JSON, Request, Response
 from stopwise.service.server_log import LOG
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
-from stopwise.service.validation import short
+from stopwise.text import shorten
 
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 EVENTS = "text/event-stream"
@@ -181,7 +181,7 @@ class ProxyApp(App):
         chat = Chat(await request.body())
         live = self.cascades.get(chat.model)
         if live is None:
-            shown = short(repr(chat.model), MOST_ECHOED)
+            shown = shorten(repr(chat.model), MOST_ECHOED)
             words = f"unknown model {shown}; GET {MODELS} lists the available ones"
             raise ModelNotFound(words, field="model")
         request.params = {"name": chat.model}

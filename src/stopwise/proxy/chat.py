@@ -11,7 +11,7 @@ import msgspec
 from stopwise.errors import StopwiseError
 from stopwise.service.domain.errors import RequestTooLarge
 from stopwise.service.http.errors import BadRequest
-from stopwise.service.validation import short
+from stopwise.text import shorten
 
 DONE = b"data: [DONE]\n\n"
 MOST_TOKENS = 1_000_000_000  # of one call; a higher count is an error of the upstream
@@ -317,7 +317,7 @@ def _checked_usage(usage: dict[str, Any], depth: int) -> dict[str, Any]:
     for name, value in usage.items():
         if name.endswith("_tokens") and value is not None:
             if not _is_number(value) or not 0 <= value <= MOST_TOKENS or value != int(value):
-                raise ValueError(f"{short(name)} is {_shown(value)}")
+                raise ValueError(f"{shorten(name)} is {_shown(value)}")
             checked[name] = int(value)
         elif isinstance(value, dict):
             if depth > 1:
@@ -332,7 +332,7 @@ def _shown(value: object) -> str:
     if not isinstance(value, int | float):
         return f"of type {type(value).__name__}"
     try:
-        return short(repr(value))
+        return shorten(repr(value))
     except ValueError:  # Python writes no integer of more than 4,300 digits
         return "a huge number"
 

@@ -3,7 +3,6 @@
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -23,7 +22,8 @@ from stopwise.service.domain import spec as specs
 from stopwise.service.domain.errors import RequestError
 from stopwise.service.domain.messages import Arm, CascadeSpec, Name
 from stopwise.service.settings import Settings, combined_settings
-from stopwise.service.validation import explain
+from stopwise.service.validation import UNKNOWN_FIELD, explain
+from stopwise.text import closest, suggestion
 
 Money = Annotated[float, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
@@ -209,8 +209,8 @@ def load(file: Path, environment: Mapping[str, str], *, serves: bool = True) -> 
         given = msgspec.convert(table, _File)
     except msgspec.ValidationError as error:
         place, problem = explain(error, table)
-        near = get_close_matches(place.rpartition(".")[2], _KEYS, 1, 0.6)
-        hint = f": did you mean {near[0]}?" if near and "known" in problem else ""
+        near = closest(place.rpartition(".")[2], _KEYS)
+        hint = f": did you mean {near!r}?" if near and problem == UNKNOWN_FIELD else ""
         raise InvalidParameterError(f"{file}: {place} {problem}{hint}") from None
     settings = combined_settings(
         {"max_body": MAX_BODY, **given.service}, f"{file}: service.", environment, {}
@@ -233,7 +233,9 @@ def _faults(cascade: Cascade, environment: Mapping[str, str] | None) -> list[str
     names = [stage.name for stage in cascade.stage]
     found = [f"stage: two stages are called {one!r}" for one in names if names.count(one) > 1][:1]
     if cascade.answer and cascade.answer not in names:
-        found.append(f"answer: no stage is called {cascade.answer!r}; there are {', '.join(names)}")
+        found.append(
+            f"answer: no stage is called {cascade.answer!r}; {suggestion(cascade.answer, names)}"
+        )
     for k, stage in enumerate(cascade.stage):
         found += [f"stage[{k}].{one}" for one in _source_faults(stage, environment)]
         prices = stage.price_in, stage.price_out

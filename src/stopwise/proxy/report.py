@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from stopwise.arrays import Bools, Floats
 from stopwise.errors import InvalidParameterError
+from stopwise.files import write_file
 from stopwise.intervals import Z90, Interval, around, widened
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
@@ -193,5 +194,5 @@ async def report(config: Config, out: Path) -> list[Report]:
             served = state.cascades[name]
             made = estimate(cascade, served.spec, cast(Contextual, served.policy), Log(file))
         found.append(replace(made, failed=exported.counts["failed"]))
-    (out / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(found)))
+    write_file(out / "report.json", msgspec.json.format(msgspec.json.encode(found)))
     return found

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from stopwise.text import shorten
+
 if TYPE_CHECKING:  # it loads numpy, which the command line can do without
     from stopwise.intervals import Interval
 
@@ -116,9 +118,8 @@ def plain(name: str) -> str:
 
 
 def short(name: str, longest: int = MAX_NAME_LENGTH) -> str:
-    """Return a name, cut if it is too long."""
-    name = plain(name)
-    return name if len(name) <= longest else name[: longest - 1].rstrip() + "…"
+    """Return a name on one line, cut if it is too long."""
+    return shorten(plain(name), longest)
 
 
 def code(name: str, longest: int = MAX_NAME_LENGTH) -> str:

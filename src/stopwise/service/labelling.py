@@ -16,7 +16,7 @@ from stopwise.service.domain.outputs import canonical
 from stopwise.service.domain.state import State
 from stopwise.service.server_log import LOG
 from stopwise.service.service import Service, shown_outputs
-from stopwise.service.validation import short
+from stopwise.text import shorten
 
 SHOWN = 20  # rounds in one answer
 
@@ -102,4 +102,4 @@ def unmatched_words(count: int, label: object, said: Mapping[str, object]) -> st
 
 
 def _shown(value: object) -> str:
-    return short(msgspec.json.encode(value).decode(), 60)
+    return shorten(msgspec.json.encode(value).decode(), 60)

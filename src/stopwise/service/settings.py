@@ -6,7 +6,6 @@ flag of ``stopwise serve``.
 
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
@@ -16,6 +15,7 @@ from msgspec import Meta
 
 from stopwise.errors import InvalidParameterError
 from stopwise.service.validation import NO_NUL, explain
+from stopwise.text import closest, suggestion
 
 PREFIX = "STOPWISE_"
 # Variables that the program and clients read. They are not settings, however similar.
@@ -149,7 +149,7 @@ def combined_settings(
         if not ours or not text or name in NOT_SETTINGS:
             continue
         # Only near misses are refused: container platforms set STOPWISE_SERVICE_HOST and more.
-        if get_close_matches(name, SETTINGS, 1, 0.7):
+        if closest(name, SETTINGS, 0.7):
             found[name] = _checked(name, text, variable)
     for name, value in flags.items():
         if value is not None:
@@ -160,8 +160,7 @@ def combined_settings(
 def _checked(name: str, value: Any, source: str, *, strict: bool = False) -> Any:
     """Return a value of the right type; unless strict, text is converted."""
     if (row := SETTINGS.get(name)) is None:
-        near = get_close_matches(name.lower().replace("-", "_"), SETTINGS, 1, 0.5)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SETTINGS)}"
+        hint = suggestion(name.lower().replace("-", "_"), SETTINGS)
         raise InvalidParameterError(f"{source} is not a setting: {hint}")
     if not strict and isinstance(value, str) and row.kind is not str:
         value = value.strip()

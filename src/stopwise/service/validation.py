@@ -6,8 +6,11 @@ from typing import Any
 
 import msgspec
 
+from stopwise.text import shorten
+
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}\Z"
 NO_NUL = r"^[^\0]*$"
+UNKNOWN_FIELD = "is not a known field"
 _FORMS = {
     repr(NAME): 'a name like "triage-2" (at most 64 lower-case letters, digits, - and _)',
     repr(NO_NUL): "text without a NUL character",
@@ -42,7 +45,7 @@ def explain(error: msgspec.ValidationError, given: Any = msgspec.UNSET) -> tuple
     found = _PLACE.fullmatch(str(error))
     what, place = (found[1], found[2]) if found else (str(error), "")
     if named := _NAMED.fullmatch(what):
-        problem = "is missing" if named[1] == "missing" else "is not a known field"
+        problem = "is missing" if named[1] == "missing" else UNKNOWN_FIELD
         return f"{place}.{named[2]}".removeprefix("."), problem
     if (expected := _EXPECTED.fullmatch(what)) is None:
         return place, f"is not valid: {what.lower()}"
@@ -62,9 +65,4 @@ def _not(given: Any, place: str) -> str:
             given = given[int(index) if index else name]
     except (LookupError, TypeError, ValueError):  # the name of an entry is not given
         return ""
-    return f", not {short(json.dumps(given, ensure_ascii=False, default=str), 60)}"
-
-
-def short(text: str, length: int = 100) -> str:
-    """Return the beginning of a text."""
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+    return f", not {shorten(json.dumps(given, ensure_ascii=False, default=str), 60)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stopwise.errors import InvalidParameterError, StoreError, UnsupportedVersionError
-from stopwise.reporting.files import private_file
+from stopwise.files import private_file
 from stopwise.service.tools.checking import verify
 from tests.service.tools.conftest import Lived
 from tests.service.tools.making import using

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from stopwise.files import write_file, write_files
 from stopwise.logs.diagnosis.figures import colours
 from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.sections import main_numbers, sections
@@ -13,7 +14,6 @@ from stopwise.logs.formats.csv import csv_line
 from stopwise.logs.log import RIGHT, Log
 from stopwise.progress import Progress, no_progress
 from stopwise.reporting.drawing import Drawn, draw, need_matplotlib
-from stopwise.reporting.files import write_files
 from stopwise.reporting.pages import render
 from stopwise.reporting.wording import code, listed, plain, plural
 from stopwise.version import __version__
@@ -90,7 +90,7 @@ def write_label_rows(log: Log, rows: Sequence[int], path: Path) -> None:
     header, *cells = log.texts(["id", "time", *log.layout.outputs], rows)
     empty = [""] * len(labels)
     lines = [[str(row + 1), *texts, *empty] for row, texts in zip(rows, cells, strict=True)]
-    path.write_bytes(b"".join(map(csv_line, [["row", *header, *labels], *lines])))
+    write_file(path, b"".join(map(csv_line, [["row", *header, *labels], *lines])))
 
 
 def replay_command(diagnosis: Diagnosis, command: str) -> str:

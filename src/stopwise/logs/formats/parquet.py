@@ -12,10 +12,10 @@ from urllib.parse import unquote
 import msgspec
 
 from stopwise.errors import InvalidLogError
+from stopwise.files import put_in_place
 from stopwise.logs.formats.arrow import ArrowReader, arrow
 from stopwise.logs.formats.json_lines import JsonLinesWriter
 from stopwise.logs.formats.line_writer import Field, Row
-from stopwise.reporting.files import put_in_place
 
 BUFFER = 1 << 20  # bytes of each column that are read ahead
 NULL = "__HIVE_DEFAULT_PARTITION__"  # a folder of rows without a value

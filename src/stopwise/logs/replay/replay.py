@@ -24,6 +24,7 @@ from stopwise.errors import (
 )
 from stopwise.executors import make_executor
 from stopwise.features import Answers, FeaturesLike, Identity, Polynomial, Scaled, Standard
+from stopwise.files import write_files
 from stopwise.logs.log import Log
 from stopwise.logs.parts import spread
 from stopwise.logs.replay.grid import choose, merged
@@ -37,7 +38,7 @@ from stopwise.policies.protocol import Policy
 from stopwise.policies.registry import POLICIES
 from stopwise.progress import Progress, no_progress
 from stopwise.records import RecordedRounds
-from stopwise.reporting.files import write_files
+from stopwise.text import suggestion
 
 PolicyLike: TypeAlias = "str | PathLike[str] | Policy"
 
@@ -370,8 +371,8 @@ def _candidate(
         return Candidate(text, policy, log, parameters)
     if not Path(text).is_file():
         raise UnknownPolicyError(
-            f"no policy is called {text!r}, and there is no such file; choose from "
-            f"{', '.join(POLICIES)}, or give the path of a saved policy"
+            f"no policy is called {text!r}, and there is no such file; "
+            f"{suggestion(text, POLICIES)}, or give the path of a saved policy"
         )
     policy = load(text, cascade=cascade)
     _check_fits(policy, text, log, cascade)

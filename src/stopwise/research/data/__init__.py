@@ -6,6 +6,7 @@ import numpy as np
 
 from stopwise.arrays import Floats, Ints
 from stopwise.errors import InvalidParameterError
+from stopwise.text import suggestion
 
 TABLES = ("pima", "heart")
 
@@ -20,7 +21,7 @@ def load_table(name: str) -> tuple[tuple[str, ...], Floats, Ints]:
     (('age', 'sex', 'cp'), (297, 13), 137)
     """
     if name not in TABLES:
-        raise InvalidParameterError(f"no table is called {name!r}; there are {', '.join(TABLES)}")
+        raise InvalidParameterError(f"no table is called {name!r}; {suggestion(name, TABLES)}")
     text = files(__name__).joinpath(f"{name}.csv").read_text(encoding="ascii")
     header, *rows = text.splitlines()
     table = np.array([row.split(",") for row in rows], dtype=np.float64)

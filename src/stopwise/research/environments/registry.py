@@ -9,6 +9,7 @@ from stopwise.research.environments.binary_arms import LogisticArms
 from stopwise.research.environments.realizable import Realizable
 from stopwise.research.environments.synthetic import Synthetic
 from stopwise.research.environments.tabular import Heart, Pima
+from stopwise.text import suggestion
 
 ENVIRONMENTS: dict[str, type[Environment]] = {
     environment.name: environment
@@ -26,7 +27,7 @@ def make_environment(name: str, cascade: Cascade, **parameters: Any) -> Environm
     """
     if name not in ENVIRONMENTS:
         raise UnknownEnvironmentError(
-            f"no environment is called {name!r}; there are {', '.join(ENVIRONMENTS)}. If it is "
+            f"no environment is called {name!r}; {suggestion(name, ENVIRONMENTS)}. If it is "
             "your own, register it in ENVIRONMENTS in a module that Dask workers import too"
         )
     # Every class takes the cascade first, then parameters of its own.

@@ -21,6 +21,7 @@ from stopwise.research.comparators.base import Comparator
 from stopwise.research.comparators.registry import COMPARATORS
 from stopwise.research.environments.base import Environment
 from stopwise.research.environments.registry import make_environment
+from stopwise.text import suggestion
 
 # Raise it when the same spec and seed come to mean other numbers: a default changed, a stream of
 # draws, the definition of regret. Every key changes with it, and old runs are not mixed with new.
@@ -121,7 +122,7 @@ class PolicySpec(_Spec, frozen=True, eq=False):
         kinds: dict[str, type[Policy] | type[Comparator]] = {**POLICIES, **COMPARATORS}
         if self.name not in kinds:
             raise UnknownPolicyError(
-                f"no policy or comparator is called {self.name!r}; there are {', '.join(kinds)}"
+                f"no policy or comparator is called {self.name!r}; {suggestion(self.name, kinds)}"
             )
         return kinds[self.name]
 

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from stopwise.files import write_files
 from stopwise.intervals import Interval
 from stopwise.progress import Progress, no_progress
 from stopwise.reporting.drawing import Drawn, draw
-from stopwise.reporting.files import write_files
 from stopwise.reporting.pages import render
 from stopwise.reporting.parts import Table
 from stopwise.reporting.wording import plural

@@ -23,6 +23,7 @@ from stopwise.research.paper.evidence import ClaimEvidence
 from stopwise.research.paper.report import Facts, Report, Row, write_report
 from stopwise.research.paper.section import Exhibit
 from stopwise.research.paper.settings import SETTINGS
+from stopwise.text import suggestion
 from stopwise.version import __version__
 
 TITLE = "USS-PD, reproduced"
@@ -68,7 +69,7 @@ def reproduce(
     """
     if unknown := [name for name in only if name not in EXHIBITS]:
         raise InvalidParameterError(
-            f"nothing in the paper is called {unknown[0]!r}; there are {', '.join(EXHIBITS)}"
+            f"nothing in the paper is called {unknown[0]!r}; {suggestion(unknown[0], EXHIBITS)}"
         )
     if missing := [name for name in ("jinja2", "matplotlib", "pyarrow") if find_spec(name) is None]:
         raise MissingPackageError.of("the report", " and ".join(missing), "paper")

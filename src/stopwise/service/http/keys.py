@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from stopwise.errors import InvalidParameterError
-from stopwise.reporting.files import private_file
+from stopwise.files import private_file
 from stopwise.service.domain.errors import TooManyRequests
 from stopwise.service.domain.messages import Name
 from stopwise.service.http.errors import Forbidden, Unauthorized

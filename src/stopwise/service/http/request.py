@@ -25,7 +25,8 @@ from stopwise.service.http.keys import Key, Keys, Scope
 from stopwise.service.http.request_log import MAX_PATH
 from stopwise.service.server_log import LOG
 from stopwise.service.settings import Settings
-from stopwise.service.validation import explain, short
+from stopwise.service.validation import explain
+from stopwise.text import shorten
 
 JSON = "application/json"
 OK = 200
@@ -201,10 +202,10 @@ def _is_here(host: str, own: str) -> bool:
 def internal_error(error: BaseException, request: Request) -> InternalError:
     """Log an unexpected error; return the error for the caller, with the id of the log entry."""
     number = request.id or token_hex(8)
-    fields = {"request": number, "method": request.method, "path": short(request.path, MAX_PATH)}
+    fields = {"request": number, "method": request.method, "path": shorten(request.path, MAX_PATH)}
     LOG.error("a request failed", extra=fields, exc_info=error)
     name = request.params.get("name")
-    where = "" if name is None else f" in the cascade {short(name)!r}"
+    where = "" if name is None else f" in the cascade {shorten(name)!r}"
     words = f"internal error{where}; the server log has it under {number}"
     return InternalError(words, number)
 
@@ -224,10 +225,10 @@ def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
             with suppress(msgspec.ValidationError):  # what is not JSON at all comes first
                 given = msgspec.json.decode(body)
             place, problem = explain(error, given)
-            field = short(place) or None
+            field = shorten(place) or None
             raise InvalidRequest(f"{field or 'the body'} {problem}", field=field) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        why = short(str(error).removeprefix("JSON is malformed: "))
+        why = shorten(str(error).removeprefix("JSON is malformed: "))
         raise BadRequest(f"the body is not JSON: {why}") from None
     except RecursionError:
         raise _too_deep() from None
@@ -245,7 +246,7 @@ def _check_repeated(body: bytes) -> None:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                duplicate = short(name)
+                duplicate = shorten(name)
                 raise InvalidRequest(f"duplicate field {duplicate!r}", field=duplicate)
             seen.add(name)
 

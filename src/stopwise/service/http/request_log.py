@@ -3,7 +3,7 @@
 from typing import Any
 
 from stopwise.service.server_log import LOG
-from stopwise.service.validation import short
+from stopwise.text import shorten
 
 FLOODS = frozenset({429, 503})  # statuses that come in thousands; metrics count them
 MAX_PATH = 200  # characters that are logged; clients choose how long a path is
@@ -17,6 +17,6 @@ def is_logged(log_requests: str, status: int) -> bool:
 
 def log_request(method: str, path: str, status: int, seconds: float, **more: str | None) -> None:
     """Log a request: ``path`` without its query; of ``more``, what is known."""
-    fields: dict[str, Any] = {"method": method, "path": short(path, MAX_PATH), "status": status}
+    fields: dict[str, Any] = {"method": method, "path": shorten(path, MAX_PATH), "status": status}
     fields["milliseconds"] = round(seconds * 1e3, 3)
     LOG.info("request", extra=fields | {name: one for name, one in more.items() if one})

@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 
 from stopwise.arrays import Floats
+from stopwise.files import private_file
 from stopwise.logs.log import format_of
 from stopwise.logs.writer import LogWriter
 from stopwise.progress import Progress
 from stopwise.records import Failure, Round
-from stopwise.reporting.files import private_file
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.events import Created, Event, Labelled, Opened, Reported

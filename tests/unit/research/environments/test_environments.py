@@ -57,7 +57,7 @@ def tabular(columns: Any) -> research.Environment:
         (lambda: research.Realizable(TWO, [[1.0, 1.0]], margin=-0.1), "margin"),
         (lambda: research.Synthetic(TWO), "C must be a flat list of 2 numbers"),
         (lambda: research.Synthetic(TWO, C=(1.0, 1.0), samples=0), "samples"),
-        (lambda: load_table("iris"), "there are pima, heart"),
+        (lambda: load_table("iris"), "choose from pima, heart"),
         (lambda: tabular([0, 1]), "columns_per_arm"),
         (lambda: tabular([1, 3]), "columns_per_arm"),
         (lambda: tabular([1.5, 2]), "columns_per_arm"),
@@ -82,9 +82,11 @@ def test_an_environment_that_cannot_be_is_refused(build: Callable[[], Any], mess
         build().sample(1, generator())
 
 
-def test_an_unknown_environment_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(sw.errors.UnknownEnvironmentError) as caught:
+def test_an_unknown_environment_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(sw.errors.UnknownEnvironmentError, match="did you mean 'pima'"):
         research.make_environment("pimas", TWO)
+    with pytest.raises(sw.errors.UnknownEnvironmentError) as caught:
+        research.make_environment("lake", TWO)
     assert all(name in str(caught.value) for name in research.ENVIRONMENTS)
 
 

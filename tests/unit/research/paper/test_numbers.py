@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from stopwise.reporting.files import write_files
+from stopwise.files import write_files
 from stopwise.research.paper.report import Row, claim_rows, number_files, table_rows
 from tests.browser.sample_report import REGRET, REPORT
 

@@ -9,7 +9,7 @@ import pytest
 from stopwise.research.paper.report import judged, tally, undecided_note, write_report
 from tests.browser.sample_report import EVIL, FRACTIONS, REGRET, REPORT
 from tests.unit.reporting.reader import Reader
-from tests.unit.reporting.test_files import found as files
+from tests.unit.test_files import found as files
 
 
 @pytest.fixture(scope="module")

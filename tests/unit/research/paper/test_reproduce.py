@@ -51,7 +51,7 @@ def test_a_folder_shows_the_last_report_and_stores_the_runs(tmp_path: Path) -> N
 def test_what_cannot_be_done_fails_before_any_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InvalidParameterError, match=r"'table9'; there are table1"):
+    with pytest.raises(InvalidParameterError, match=r"'table9'; did you mean 'table"):
         reproduce(tmp_path / "out", only=["table9"])
     with monkeypatch.context() as patch:
         patch.setattr("stopwise.research.paper.reproduce.find_spec", lambda name: None)

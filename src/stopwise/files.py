@@ -1,7 +1,8 @@
-"""Files that are complete or missing: a reader never finds half a report."""
+"""Atomic file writing: a file is complete, or missing."""
 
 import os
 import shutil
+import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,25 @@ def put_in_place(new: Path, target: Path) -> None:
             os.close(folder)
 
 
+def write_file(target: Path, content: bytes) -> None:
+    """Write a file, completely or not at all.
+
+    Examples
+    --------
+    >>> with TemporaryDirectory() as folder:
+    ...     write_file(Path(folder, "a.txt"), b"abc")
+    ...     Path(folder, "a.txt").read_bytes()
+    b'abc'
+    """
+    # Beside the target, since another folder may be on another disk.
+    new = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    try:
+        new.write_bytes(content)
+        put_in_place(new, target)
+    finally:
+        new.unlink(missing_ok=True)
+
+
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write several files into a folder: all of them, or none and no folder.
 
@@ -31,7 +51,6 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
 
     Examples
     --------
-    >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     write_files(Path(folder, "new"), {"a.txt": b"abc", "more/b.txt": b"de"})
     ...     sorted(path.name for path in Path(folder).rglob("*.txt"))

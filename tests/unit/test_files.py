@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stopwise.reporting.files import write_files
+from stopwise.files import write_files
 
 FILES = {"a.txt": b"one", "deep/b.txt": b"two"}
 
