@@ -51,10 +51,12 @@ def test_a_policy_is_registered_and_removed() -> None:
         registry["averaging"]
 
 
-def test_an_unknown_name_lists_those_there_are() -> None:
+def test_an_unknown_name_is_refused_with_a_suggestion() -> None:
     for call in (policy_class, lambda name: sw.make(name, sw.Cascade([0.1, 0.2]))):
-        with pytest.raises(sw.errors.UnknownPolicyError, match=r"'usspd'; there are uss-laplace"):
+        with pytest.raises(sw.errors.UnknownPolicyError, match=r"'usspd'; did you mean 'uss-pd'"):
             call("usspd")
+        with pytest.raises(sw.errors.UnknownPolicyError, match=r"'x'; choose from uss-laplace, "):
+            call("x")
 
 
 def test_make_passes_contexts_only_to_policies_that_take_them(
