@@ -91,6 +91,27 @@ def test_a_click_is_a_label(page: Page, busy: Served) -> None:
     assert busy.get(f"{ROUNDS}/{second}").json()["labelled"]
 
 
+def test_several_answers_are_marked_as_right(page: Page, busy: Served) -> None:
+    page.open(f"{busy.url}{PAGE}/labels")
+    unfold = page.chromium.find_element(By.CSS_SELECTOR, "[id^='several-'] summary")
+    unfold.click()
+    case = unfold.find_element(By.XPATH, "./..")
+    boxes = case.find_elements(By.CSS_SELECTOR, "[data-arms]")
+    boxes[0].click()
+    mark = case.find_element(By.CSS_SELECTOR, "[data-mark]")
+    labelled = mark.get_attribute("data-mark")
+    mark.click()
+    wait_for(page, f"document.getElementById('case-{labelled}') === null")
+    found = busy.get(f"{ROUNDS}/{labelled}").json()
+    assert found["labelled"]
+    right = {
+        arm: output == next(iter(found["outputs"].values()))
+        for arm, output in found["outputs"].items()
+    }
+    again = busy.post(f"{ROUNDS}/{labelled}/label", {"right": right})
+    assert again.json()["repeated"]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_errors_nothing_scrolls_sideways_and_all_can_be_read(

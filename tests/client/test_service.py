@@ -51,8 +51,10 @@ def test_a_complete_round_trip(service: Served, connect: Connect, name: str) -> 
     many = ask("open_many", name, np.eye(2), evidence=True)
     assert [ask("look_up", name, one.id).context for one in many] == [[1, 0], [0, 1]]
     assert ask("report", name, many[0].id, ["ill"], final=True).status == "learned"
+    assert ask("label", name, many[0].id, right={"history": np.True_}).labelled == 2
+    assert ask("label", name, many[0].id, right={"history": True}).repeated
     now = ask("cascade", name)
-    assert (now.rounds, now.open, now.labelled) == (3, 1, 1)
+    assert (now.rounds, now.open, now.labelled) == (3, 1, 2)
     assert name in [view.spec.name for view in ask("cascades")]
     assert ask("retire", name).status == "retired"
     assert ask("ready")

@@ -15,6 +15,7 @@ from stopwise.client.values import (
     context_values,
     described,
     known_value,
+    label_value,
     output_values,
 )
 from stopwise.features import BoundFeatures, bind, map_from_spec
@@ -81,6 +82,22 @@ def test_outputs_that_json_does_not_have_are_refused(given: Any) -> None:
         output_values(given)
     with pytest.raises(sw.errors.InvalidOutputsError):
         known_value(None, "the label")
+
+
+def test_a_label_is_the_right_answer_or_which_arms_were_right() -> None:
+    encode = msgspec.json.encode
+    assert encode(label_value("ill", None)) == b'{"label":"ill"}'
+    right = {"history": np.False_, "glucose": True}
+    assert encode(label_value(None, right)) == b'{"right":{"history":false,"glucose":true}}'
+    refused: list[tuple[Any, Any, str]] = [
+        ("ill", {"history": True}, "not both"),
+        (None, None, "the label is None"),
+        (None, [True, False], "right must be a dict"),
+        (None, {"history": 1}, "True or False for each arm, got 1 for 'history'"),
+    ]
+    for label, given, words in refused:
+        with pytest.raises(sw.errors.InvalidOutputsError, match=words):
+            label_value(label, given)
 
 
 # ------------------------------------------------------------------------------------- cascades

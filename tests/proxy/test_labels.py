@@ -193,6 +193,19 @@ def test_a_function_compares_labels_with_the_answers_of_that_round(
         assert right_arms(proxy, name) == [False, False]
 
 
+def test_labels_by_stage_are_not_compared(parrot: Parrot, tmp_path: Path, module: Any) -> None:
+    options: Any = {"mode": "on", "policy": POLICY, "compare": module(SAME)}
+    with proxied(tmp_path, parrot.stages(), **options) as proxy:
+        parrot.answers = ["in Rome", "in Italy"]
+        name = ask(proxy)
+        where = f"/v1/cascades/tickets/rounds/{name}/label"
+        assert proxy.post(where, {"right": {"m0": True, "m1": True}}).status_code == 200
+        assert proxy.post(where, {"right": {"m0": True, "m1": True}}).json()["repeated"]
+        assert proxy.post(where, {"right": {"m0": True, "m1": False}}).status_code == 409
+        policy = proxy.service.state.cascades["tickets"].policy
+        assert policy.labelled == 1  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
+
+
 def test_labels_of_old_rounds_are_compared_after_kill_9(
     parrot: Parrot, tmp_path: Path, module: Any
 ) -> None:

@@ -3,7 +3,7 @@
 import os
 import re
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -19,7 +19,7 @@ from stopwise.client.values import (
     context_value,
     context_values,
     described,
-    known_value,
+    label_value,
     numbers,
     output_values,
 )
@@ -204,9 +204,22 @@ class Requests:
         body = m.OutputsRequest(output_values(outputs), numbers(revealed, "revealed: "), final)
         return self._post(_path(name, "rounds", id, "outputs"), m.RoundAnswer, body)
 
-    def label(self, name: str, id: str, label: Any) -> Exchange[m.LabelAnswer]:
-        """Report the right answer of a round, best of one that wants it (``wants_label``)."""
-        body = m.LabelReport(known_value(label, "the label"))
+    def label(
+        self, name: str, id: str, label: Any = None, *, right: Mapping[str, bool] | None = None
+    ) -> Exchange[m.LabelAnswer]:
+        """Report the label of a round, best of one that wants it (``wants_label``).
+
+        Parameters
+        ----------
+        name, id : str
+            Of the cascade and of the round.
+        label : Any, optional
+            The right answer: a JSON value like the outputs.
+        right : mapping, optional
+            Instead: by the name of each arm that answered, whether it was right. For outputs of
+            which several can be right, such as free text.
+        """
+        body = label_value(label, right)
         return self._post(_path(name, "rounds", id, "label"), m.LabelAnswer, body)
 
     def label_requests(self, name: str) -> Exchange[m.WantedLabels]:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from stopwise import checks
 from stopwise.cascade import Cascade
+from stopwise.checks import short_repr
 from stopwise.errors import (
     InvalidCascadeError,
     InvalidContextError,
@@ -17,7 +18,7 @@ from stopwise.errors import (
     InvalidParameterError,
 )
 from stopwise.features import Answers, FeatureMap, PerPair, PerStage, Shared, bind
-from stopwise.service.domain.messages import Arm, CascadeSpec, Context
+from stopwise.service.domain.messages import Arm, CascadeSpec, Context, LabelReport
 
 ContextLike = ArrayLike | Mapping[str, SupportsFloat | str | None]
 OutputsLike = Sequence[Any] | Mapping[str, Any]
@@ -72,6 +73,33 @@ def known_value(given: Any, what: str) -> Any:
     if given is None:
         raise InvalidOutputsError(f"{what} is None, which means that it is not known")
     return json_value(given, what)
+
+
+def label_value(label: Any, right: Mapping[str, bool] | None) -> LabelReport:
+    """Return a label as the service takes it: the right answer, or which arms were right.
+
+    Examples
+    --------
+    >>> label_value(None, {"small": True, "large": np.False_}).right
+    {'small': True, 'large': False}
+    """
+    if right is None:
+        return LabelReport(known_value(label, "the label"))
+    if label is not None:
+        raise InvalidOutputsError(
+            "pass the right answer, or right=, which arms were right; not both"
+        )
+    if not isinstance(right, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
+        raise InvalidOutputsError(
+            'right must be a dict such as {"small": True, "large": False}, got '
+            f"{short_repr(right)}"
+        )
+    for arm, value in right.items():
+        if not isinstance(value, bool | np.bool_):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
+            raise InvalidOutputsError(
+                f"right must be True or False for each arm, got {short_repr(value)} for {arm!r}"
+            )
+    return LabelReport(right={str(arm): bool(value) for arm, value in right.items()})
 
 
 def json_value(given: Any, what: str, error: type[InvalidInputError] = InvalidOutputsError) -> Any:

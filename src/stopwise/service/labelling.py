@@ -1,15 +1,16 @@
 """Labels: which ones the policies ask for, and what people answer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from stopwise.service.domain import commands
 from stopwise.service.domain import messages as m
 from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.commands import Applied
-from stopwise.service.domain.errors import Conflict, RoundGone
+from stopwise.service.domain.errors import Conflict, InvalidRequest, RoundGone
 from stopwise.service.domain.events import Reported, context_of
 from stopwise.service.domain.ledger import LEARNED, MANY_UNMATCHED
 from stopwise.service.domain.outputs import canonical
@@ -45,8 +46,8 @@ async def wanted_labels(service: Service, name: str) -> m.WantedLabels:
 async def give_label(
     service: Service, name: str, id_: str, request: m.LabelReport
 ) -> m.LabelAnswer:
-    """Add the right answer of a round that has ended."""
-    canonical(request.label, "label")  # or it is refused
+    """Add the label of a round that has ended."""
+    _check_form(request)
 
     def find_learned() -> tuple[ServedCascade, int]:
         cascade, number = service.find(name, id_)
@@ -62,15 +63,19 @@ async def give_label(
     context, outputs = context_of(opened, reported, number), reported.outputs
     if not outputs:
         raise Conflict("no arm of this round answered: nothing can be learned from a label")
-    label = _compared(service, name, request.label, reported)
+    label, right = b"", None
+    if request.right is UNSET:
+        label = _compared(service, name, request.label, reported)
+    else:
+        right = _by_position(request.right, cascade.arms.names, len(outputs))
 
     def give(state: State, time: float) -> Applied:
-        return commands.label_round(state, time, name, number, label, context, outputs)
+        return commands.label_round(state, time, name, number, label, context, outputs, right)
 
     slow = service.slow_for(name)
     given = await service.loaded(lambda: service.submit(give, name, slow=slow))
     labelled, unmatched, repeated = given
-    if unmatched < MANY_UNMATCHED:
+    if unmatched < MANY_UNMATCHED or right is not None:
         return m.LabelAnswer(id_, labelled, repeated)
     if unmatched == MANY_UNMATCHED and not repeated:
         # Without the label and the answers, which may be personal.
@@ -79,6 +84,32 @@ async def give_label(
     said = shown_outputs(reported, cascade.arms.names)
     warning = unmatched_words(unmatched, request.label, said)
     return m.LabelAnswer(id_, labelled, repeated, warning)
+
+
+def _check_form(request: m.LabelReport) -> None:
+    if request.label is not UNSET and request.right is not UNSET:
+        words = "give either label, the right answer, or right, which arms were right; not both"
+        raise InvalidRequest(words, field="right")
+    if request.right is UNSET:
+        if request.label is UNSET:
+            words = "give label, the right answer, or right, which arms were right"
+            raise InvalidRequest(words, field="label")
+        canonical(request.label, "label")  # or it is refused
+
+
+def _by_position(right: dict[str, bool], arms: Sequence[str], answered: int) -> list[bool]:
+    """Return whether each arm that answered was right, in the order of the arms."""
+    if unknown := right.keys() - set(arms):
+        words = f"no arm is called {min(unknown)[:80]!r}; the arms are {', '.join(arms)}"
+        raise InvalidRequest(words, field="right")
+    expected = list(arms[:answered])
+    if right.keys() != set(expected):
+        words = (
+            "right must have a value for each arm that answered, and no other: "
+            f"{', '.join(expected)}"
+        )
+        raise Conflict(words, field="right")
+    return [right[arm] for arm in expected]
 
 
 def _compared(service: Service, name: str, label: object, reported: Reported) -> bytes:

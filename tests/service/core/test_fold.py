@@ -86,9 +86,12 @@ class Played:
     def outputs(self) -> list[Any]:
         return [_hashable(self.reported[arm]) for arm in range(self.due)]
 
-    def label(self, answer: Any) -> sw.Label:
+    def label(self, given: m.LabelReport) -> sw.Label:
         more: Any = {"rule_stop": self.rule_stop, "request": self.request}
-        return label_of(self.context, self.outputs, answer, **more)
+        label = label_of(self.context, self.outputs, given.label, **more)
+        if isinstance(given.right, dict):
+            label = msgspec.structs.replace(label, right=tuple(given.right.values()))
+        return label
 
 
 class Walk:
@@ -106,7 +109,7 @@ class Walk:
         self.open: dict[str, Played] = {}  # oldest first
         self.ended: dict[str, Played] = {}
         self.expired: list[Played] = []
-        self.labels: dict[str, Any] = {}
+        self.labels: dict[str, m.LabelReport] = {}
         self.keyed: list[tuple[m.RoundRequest, str, str]] = []  # request, key, id
         self.actions: dict[str, int] = {}
         self.keys = 0
@@ -324,8 +327,8 @@ class Walk:
         if not self.ended:
             return
         one = self.one_of(self.ended.values())
-        label = self.labels.get(one.id, self.one_of(["spam", "ham"]))
-        asked = give_label(self.service, self.name, one.id, m.LabelReport(label))
+        label = self.labels.get(one.id, self.some_label(one))
+        asked = give_label(self.service, self.name, one.id, label)
         takes_labels = self.spec.policy["kind"].startswith(("uss-pd", "uss-laplace"))
         if not takes_labels or not one.outputs:
             await refused(self.service, asked, "conflict")
@@ -338,6 +341,13 @@ class Walk:
             self.policy.learn_label(one.label(label))
             self.labels[one.id] = label
             one.request = None
+
+    def some_label(self, one: Played) -> m.LabelReport:
+        """Return a label in one form or the other."""
+        if self.random.random() < 0.5:
+            return m.LabelReport(self.one_of(["spam", "ham"]))
+        right = {ARMS[arm].name: bool(self.random.random() < 0.5) for arm in range(one.due)}
+        return m.LabelReport(right=right)
 
     # -- invalid requests ---------------------------------------------------------------------
 

@@ -56,3 +56,59 @@ def test_what_the_page_does_not_take(running: Served) -> None:
     refused = running.post(f"{PAGE}/{asked}", {"label": 1}, headers=elsewhere)
     assert refused.status_code == 403
     assert running.get("/v1/cascades/asks/label-requests").json()["wanted"] == 1
+
+
+def test_a_label_says_which_arms_were_right(running: Served) -> None:
+    running.post("/v1/cascades", LABELLED)
+    first, second, third = (play(running, "well", "ill", "very ill") for _ in range(3))
+    right = {"history": False, "glucose": True, "insulin": True}
+    given = running.post(f"{ROUNDS}/{first}/label", {"right": right})
+    assert given.json() == {"id": first, "labelled": 1, "repeated": False}
+    again = running.post(f"{ROUNDS}/{first}/label", {"right": dict(reversed(right.items()))})
+    assert again.json() == {"id": first, "labelled": 1, "repeated": True}
+    for other in ({"right": {**right, "history": True}}, {"label": "ill"}):
+        refused = running.post(f"{ROUNDS}/{first}/label", other)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "conflict")
+    assert running.post(f"{ROUNDS}/{second}/label", {"label": "ill"}).json()["labelled"] == 2
+    page = running.get(PAGE).text
+    assert third in page
+    assert page.count("data-arms=") == 3
+    assert running.post(f"{PAGE}/{third}", {"right": dict.fromkeys(right, False)}).is_success
+    policy = running.service.state.cascades["asks"].policy
+    assert policy.labelled == 3  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
+    assert running.get(f"{ROUNDS}/{first}").json()["labelled"]
+
+
+def test_labels_by_arm_that_do_not_fit_the_round_are_refused(running: Served) -> None:
+    running.post("/v1/cascades", LABELLED)
+    opened = running.post(ROUNDS, {"context": [0.1, 0.4]}).json()
+    body = {"outputs": ["well", "ill"], "final": True}
+    running.post(f"{ROUNDS}/{opened['id']}/outputs", body)
+    where = f"{ROUNDS}/{opened['id']}/label"
+    ran = "history, glucose"
+    for content, status, words in (
+        ({"label": "ill", "right": {"history": True, "glucose": True}}, 422, "not both"),
+        ({"right": {"history": True, "glucosé": True}}, 422, "no arm is called 'glucosé'"),
+        ({"right": {"history": True}}, 409, f"each arm that answered, and no other: {ran}"),
+        ({"right": {"history": True, "glucose": False, "insulin": False}}, 409, ran),
+        ({"right": {"history": 1, "glucose": False}}, 422, "must be true or false"),
+        ({"right": [True, False]}, 422, "object"),
+        ({"right": None}, 422, "null"),
+        ({}, 422, "give label, the right answer, or right"),
+    ):
+        refused = running.post(where, content)
+        assert refused.status_code == status, content
+        assert words in refused.json()["error"]["message"], content
+    assert running.post(where, {"right": {"history": False, "glucose": True}}).is_success
+
+
+def test_labels_by_arm_end_a_row_of_labels_that_match_no_arm(running: Served) -> None:
+    running.post("/v1/cascades", {**LABELLED, "policy": {"kind": "uss-laplace", "labels": 99}})
+    rounds = [play(running, "well", "ill", "ill") for _ in range(12)]
+    answers = [
+        running.post(f"{ROUNDS}/{one}/label", {"label": "ILL"}).json() for one in rounds[:10]
+    ]
+    assert "match no arm" in answers[-1]["warning"]
+    right = {"history": False, "glucose": False, "insulin": False}
+    assert "warning" not in running.post(f"{ROUNDS}/{rounds[10]}/label", {"right": right}).json()
+    assert "warning" not in running.post(f"{ROUNDS}/{rounds[11]}/label", {"label": "ILL"}).json()

@@ -10,8 +10,10 @@ import pytest
 import stopwise as sw
 from stopwise.errors import CorruptLogError
 from stopwise.progress import no_progress
+from stopwise.service.domain import messages as m
 from stopwise.service.domain.messages import Arm, CascadeSpec
 from stopwise.service.domain.spec import build
+from stopwise.service.labelling import give_label
 from stopwise.service.tools.exporting import Exported, export_rounds
 from tests.service.tools.conftest import Lived
 from tests.service.tools.making import (
@@ -118,6 +120,30 @@ async def test_outputs_of_any_kind(outputs: list[Any], as_json: bool, tmp_path: 
     assert next(sw.Log(tmp_path / "rounds.csv").chunks()).rounds.differ[0].tolist() == first
     same = [json.dumps(y, sort_keys=True).replace("1.0", "1") for y in outputs]
     assert first == [same[0] != same[1], same[0] != same[2], same[1] != same[2]]
+
+
+async def test_labels_by_arm_make_all_labels_columns_of_arms(tmp_path: Path) -> None:
+    where, out = str(tmp_path / "log.db"), tmp_path / "rounds.jsonl"
+    said = ["yes", "no", "it depends"]
+    async with running(where) as service:
+        await service.create(CascadeSpec("any", ARMS, 1), None)
+        opened = [await open_round(service, [0.5], "any") for _ in range(3)]
+        for one in opened:
+            await report(service, one, said.__getitem__, "any")
+        names = [arm.name for arm in ARMS]
+        right = dict(zip(names, [True, False, True], strict=True))
+        for one, label in zip(
+            opened, (m.LabelReport("no"), m.LabelReport(right=right)), strict=False
+        ):
+            await give_label(service, "any", one.id, label)
+    done = await exported(where, out)
+    assert (done.counts["written"], done.counts["labelled"]) == (3, 2)
+    log = sw.Log(out)
+    rounds = next(log.chunks()).rounds
+    assert rounds.labelled is not None
+    assert rounds.labelled.tolist() == [True, True, False]
+    assert rounds.right is not None
+    assert rounds.right[:2].tolist() == [[False, True, False], [True, False, True]]
 
 
 FORMULAS = ["=cmd|' /C calc'!A0", "+1", "-1", "@sum", "\tx", "\rx", "'=1", "''=1", "=1"]

@@ -371,19 +371,28 @@ class ServedCascade:
     # -- labels -------------------------------------------------------------------------------
 
     def label(
-        self, number: int, label: bytes, context: bytes, outputs: list[bytes], time: float
+        self,
+        number: int,
+        label: bytes,
+        context: bytes,
+        outputs: list[bytes],
+        time: float,
+        right: list[bool] | None = None,
     ) -> Labelled | None:
-        """Add the right answer of a round; return the event (None: nothing is new)."""
+        """Add the label of a round; return the event (None: nothing is new).
+
+        It is the right answer, ``label``, or whether each arm was ``right``.
+        """
         before = self.ledger.labels.get(number)
         if before is not None:
-            if before != fingerprint(label):
+            if before != _label_fingerprint(label, right):
                 raise Conflict("another label was reported before; the first one counts")
             return None
         rule_stop = self.ledger.rule_stops[self.ledger.row(number)]
         asked = self.ledger.wanted.get(number)
         if asked is not None and asked.explored == 0:
             rule_stop = len(outputs) - 1  # also if it ran every arm as it was told to
-        event = Labelled(self.index, number, label, context, outputs, rule_stop, time)
+        event = Labelled(self.index, number, label, context, outputs, rule_stop, time, right)
         try:
             self.labelled(event)
         except LabelsNotSupportedError as error:
@@ -392,13 +401,12 @@ class ServedCascade:
 
     def labelled(self, event: Labelled) -> None:
         """Apply a recorded label."""
-        context, outputs = np.frombuffer(event.context), event.outputs
+        context, outputs, right = np.frombuffer(event.context), event.outputs, event.right_arms
         observation = observation_of(context, outputs, self.arms.n_arms, event.rule_stop)
-        right = tuple(output == event.label for output in outputs)
         self.policy.learn_label(Label(observation, right, self.ledger.wanted.get(event.number)))
         self.ledger.wanted.pop(event.number, None)
-        self.ledger.labels[event.number] = fingerprint(event.label)
-        self.counts.labelled(matched=event.label in event.outputs)
+        self.ledger.labels[event.number] = _label_fingerprint(event.label, event.right)
+        self.counts.labelled(matched=event.right is not None or any(right))
 
     # -- views --------------------------------------------------------------------------------
 
@@ -451,6 +459,11 @@ class ServedCascade:
             labels_asked=getattr(self.policy, "asked", 0),
             labels_missing=getattr(self.policy, "missing", 0),
         )
+
+
+def _label_fingerprint(label: bytes, right: list[bool] | None) -> int:
+    """Return the fingerprint of a label, in the form in which it was given."""
+    return fingerprint(label if right is None else bytes(right))  # no JSON has these bytes
 
 
 def _fingerprint(output: bytes, revealed: Floats) -> int:

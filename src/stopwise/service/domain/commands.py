@@ -121,14 +121,15 @@ def label_round(
     label: bytes,
     context: bytes,
     outputs: list[bytes],
+    right: list[bool] | None = None,
 ) -> Applied:
-    """Add the right answer of a round.
+    """Add the label of a round: the right answer, or whether each arm was right.
 
     The answer has how many rounds are labelled, how many of the latest labels match no output, and
     whether this label was there before.
     """
     cascade = state.cascade(name)
-    event = cascade.label(number, label, context, outputs, time)
+    event = cascade.label(number, label, context, outputs, time, right)
     labelled, unmatched = len(cascade.ledger.labels), cascade.counts.unmatched_labels
     return event, (labelled, unmatched, event is None)
 

@@ -77,7 +77,11 @@ def context_of(opened: Opened, reported: Reported | None, number: int) -> bytes:
 
 
 class Labelled(msgspec.Struct, frozen=True, array_like=True, tag="labelled"):
-    """The right answer of a round was reported; the event holds the round itself."""
+    """The label of a round was reported; the event holds the round itself.
+
+    It is the right answer (``label``), or whether each arm that answered was right (``right``; then
+    ``label`` is empty).
+    """
 
     cascade: int
     number: int
@@ -86,6 +90,14 @@ class Labelled(msgspec.Struct, frozen=True, array_like=True, tag="labelled"):
     outputs: list[bytes]
     rule_stop: int
     time: float
+    right: list[bool] | None = None
+
+    @property
+    def right_arms(self) -> tuple[bool, ...]:
+        """Whether each arm that answered was right."""
+        if self.right is not None:
+            return tuple(self.right)
+        return tuple(output == self.label for output in self.outputs)
 
 
 Event: TypeAlias = Created | Retired | Opened | Reported | Labelled

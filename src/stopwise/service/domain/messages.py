@@ -203,9 +203,19 @@ class OutputsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LabelReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Report the right answer of a round, best of one that wants it."""
+    """Report the label of a round, best of one that wants it: `label` or `right`.
 
-    label: Annotated[Any, Meta(description="A JSON value like the outputs; not null.")]
+    Attributes
+    ----------
+    label : Any
+        The right answer: a JSON value like the outputs; not null.
+    right : dict
+        By the name of each arm that answered, whether it was right: for outputs of which several
+        can be right, such as free text.
+    """
+
+    label: Any | UnsetType = UNSET
+    right: dict[str, bool] | UnsetType = UNSET
 
 
 class LabelAnswer(msgspec.Struct, frozen=True):

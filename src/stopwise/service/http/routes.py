@@ -193,7 +193,7 @@ async def report_outputs(app: "App", request: Request) -> Reply:
 
 @_post(f"{_ID}/label", "observe", m.LabelAnswer, "Labelled.", takes=m.LabelReport, errors=_ROUND)
 async def label_round(app: "App", request: Request) -> Reply:
-    """Report the right answer of a round that was learned from.
+    """Report the right answer of a round that was learned from, or which of its arms were right.
 
     Best of rounds that want it; of others only if they were chosen at random.
     """

@@ -174,6 +174,7 @@ def _shapes() -> tuple[dict[Any, Json], Json]:
         spec[part] |= {**kind, "default": default}
     not_null = ["boolean", "number", "string", "array", "object"]
     found["LabelReport"]["properties"]["label"]["type"] = not_null
+    found["LabelReport"]["oneOf"] = [{"required": ["label"]}, {"required": ["right"]}]
     found["Fault"]["properties"]["code"]["enum"] = list(CODES)
     return dict(zip(kinds, schemas, strict=True)), found
 

@@ -74,6 +74,8 @@ async def export_rounds(
     ledger, arms, policy = cascade.ledger, cascade.arms.names, cascade.policy
     events = _events(store, start, progress, "reading outputs")
     labels, as_json = await _survey(events, cascade)
+    # A log has one kind of labels: which arms were right can be said of right answers as well.
+    by_arm = any(label.right is not None for label in labels.values())
     # How many numbers are known before the first arm, and after each but the last.
     begin_with = specs.context_size(cascade.spec)
     sees = [begin_with] * len(arms)
@@ -95,7 +97,14 @@ async def export_rounds(
     counts = Counter(open=len(ledger.open), expired=len(ledger) - ledger.learned - len(ledger.open))
     with (
         private_file(out) as path,
-        LogWriter(path, columns, names[: sees[0]], revealed, labels=bool(labels)) as writer,
+        LogWriter(
+            path,
+            columns,
+            names[: sees[0]],
+            revealed,
+            labels=bool(labels) and not by_arm,
+            right=by_arm,
+        ) as writer,
     ):
         events = _events(store, start, progress, "exporting")
         async for event, context, time in _ended(events, start.state, cascade, complete_only):
@@ -108,23 +117,30 @@ async def export_rounds(
             failure = Failure(n, "error", "no output was reported") if early else None
             stop, rule_stop = n - 1 if n else None, ledger.rule_stops[ledger.row(k)]
             row = (ledger.id(k), time, numbers, outputs, outputs, stop, rule_stop)
-            writer.write(Round(*row, failure=failure), shown(labels[k]) if k in labels else None)
+            done, label = Round(*row, failure=failure), labels.get(k)
+            if label is None:
+                writer.write(done)
+            elif by_arm:
+                writer.write(done, right=label.right_arms)
+            else:
+                writer.write(done, shown(label.label))
             counts.update(written=1, labelled=k in labels, failed=early, complete=n == len(arms))
     costs = (cascade.arms.costs * cascade.arms.tradeoff).tolist()
     return Exported(counts, as_json, costs, not names[: sees[0]])
 
 
-async def _survey(events: Events, cascade: ServedCascade) -> tuple[dict[int, bytes], bool]:
+async def _survey(events: Events, cascade: ServedCascade) -> tuple[dict[int, Labelled], bool]:
     """Return labels, and whether outputs must be JSON."""
-    labels, kinds = dict[int, bytes](), set[str]()
+    labels, kinds = dict[int, Labelled](), set[str]()
     async for event in events:
         if isinstance(event, Created) or event.cascade != cascade.index:
             continue
         if isinstance(event, Reported):
             kinds.update(map(_kind, event.outputs))
         elif isinstance(event, Labelled):
-            labels[event.number] = event.label
-            kinds.add(_kind(event.label))
+            labels[event.number] = event
+            if event.right is None:
+                kinds.add(_kind(event.label))
     return labels, "other" in kinds or len(kinds) > 1
 
 

@@ -19,11 +19,13 @@
     const typing = part.contains(document.activeElement) && document.activeElement.value;
     if (selected || typing || part.innerHTML === fresh.innerHTML) return;
     const open = [...part.querySelectorAll("details[open]")].map((d) => d.id);
+    const marked = [...part.querySelectorAll("input:checked")].map((box) => box.id);
     const scrolled = [...part.querySelectorAll(".scroll")].map((s) => [s.id, s.scrollLeft, s.scrollTop]);
     const focused = part.contains(document.activeElement) ? document.activeElement.id : "";
     part.className = fresh.className;
     part.replaceChildren(...fresh.childNodes);
     for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+    for (const box of part.querySelectorAll("[data-arms]")) box.checked = marked.includes(box.id);
     for (const [id, left, top] of scrolled) document.getElementById(id)?.scrollTo(left, top);
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   }
@@ -54,11 +56,11 @@
     timer = setTimeout(run, Math.min(EVERY * 2 ** failures, SLOWEST));
   }
 
-  // The page of labels: send the answer that was chosen, or typed and confirmed by Enter.
-  async function label(list, round, json) {
+  // The page of labels: send the answer that was chosen, or typed and confirmed by Enter, or which
+  // arms were right.
+  async function send(list, round, body) {
     const said = document.getElementById(`said-${round}`);
     try {
-      const body = `{"label": ${json}}`; // as it was written: numbers may have more digits than here
       const headers = { "Content-Type": "application/json" };
       const reply = await fetch(`${list.dataset.labels}/${round}`, { method: "POST", headers, body });
       document.activeElement.blur(); // or what was typed would keep the page as it is
@@ -68,9 +70,16 @@
       said.textContent = "The service does not answer; try again.";
     }
   }
+  // The JSON is sent as it was written: numbers may have more digits than here.
+  const label = (list, round, json) => send(list, round, `{"label": ${json}}`);
   document.addEventListener("click", (event) => {
-    const chosen = event.target.closest("[data-answer]");
+    const chosen = event.target.closest("[data-answer]"), marks = event.target.closest("[data-mark]");
     if (chosen) label(chosen.closest("[data-labels]"), chosen.dataset.round, chosen.dataset.answer);
+    if (!marks) return;
+    const boxes = [...marks.parentElement.querySelectorAll("[data-arms]")];
+    const arms = (box) => JSON.parse(box.dataset.arms).map((arm) => [arm, box.checked]);
+    const right = Object.fromEntries(boxes.flatMap(arms));
+    send(marks.closest("[data-labels]"), marks.dataset.mark, JSON.stringify({ right }));
   });
   document.addEventListener("keydown", (event) => {
     const typed = event.target;
