@@ -387,6 +387,19 @@ def test_a_label_reaches_the_policy_made_canonical() -> None:
     assert frozen(own) == unlabelled
 
 
+def test_a_label_that_says_which_arms_were_right_needs_no_canonical_form() -> None:
+    policy, twin = trained(), trained()
+    words = {True: "Yes", False: "No"}
+    stages = [Stage(lambda x, one=one: words[one(x)], canonical=str.lower) for one in STAGES]
+    runner, other = Runner(policy, stages), Runner(twin, stages)
+    done, same = runner.run(CASES[0]), other.run(CASES[0])
+    runner.label(done, right=[output == "yes" for output in done.outputs])
+    twin.label(same, "yes")
+    assert frozen(policy) == frozen(twin)
+    with pytest.raises(sw.errors.InvalidOutputsError, match="got neither"):
+        runner.label(done)
+
+
 @pytest.mark.parametrize("awaited", [False, True])
 def test_labels_asked_for_are_handed_out_once_their_round_was_learned(awaited: bool) -> None:
     policy, log, handed = learner(labels=20, seed=1), InMemory(), []
