@@ -224,7 +224,7 @@ def column_numbers(column: Column, batch: RowBatch, source: str, problems: Probl
     raws = [None] if plain else [*cells.words, None]
     codes = np.where(cells.null, len(raws) - 1, -1 if plain else cells.values)
     table = np.zeros((len(raws), len(column.coordinates)))
-    for code in (0,) if plain else np.unique(codes).tolist():  # every distinct text once
+    for code in np.unique(codes[codes >= 0]).tolist():  # every distinct text once
         try:
             table[code] = column.numbers(raws[code])
         except ValueError as error:
