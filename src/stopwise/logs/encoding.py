@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from stopwise.arrays import Floats
+from stopwise.arrays import Floats, Ints
 from stopwise.errors import InvalidContextError, InvalidParameterError
 from stopwise.logs.rows import Problems, RowBatch, describe_value, parsed
 
@@ -221,10 +221,11 @@ def column_numbers(column: Column, batch: RowBatch, source: str, problems: Probl
     if cells.wrong:
         cells = batch.cells(source, "text")
     plain = column.kind == "number" and cells.family == "number"
-    raws = [None] if plain else [*cells.words, None]
-    codes = np.where(cells.null, len(raws) - 1, -1 if plain else cells.values)
+    raws: list[str | None] = [None] if plain else [*cells.words, None]
+    codes: Ints = np.where(cells.null, len(raws) - 1, -1 if plain else cells.values)
     table = np.zeros((len(raws), len(column.coordinates)))
-    for code in np.unique(codes[codes >= 0]).tolist():  # every distinct text once
+    present: list[int] = np.unique(codes[codes >= 0]).tolist()  # every distinct text once
+    for code in present:
         try:
             table[code] = column.numbers(raws[code])
         except ValueError as error:
