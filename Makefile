@@ -141,7 +141,8 @@ $(STAMPS)/run $(STAMPS)/test $(STAMPS)/types $(STAMPS)/bench $(STAMPS)/docs: | $
 
 # After an edit, only the changed sources are compiled again: build/ keeps the other objects.
 $(NATIVE): $(STAMPS)/build CMakeLists.txt \
-    $(wildcard src/stopwise/engine/*.cpp src/stopwise/engine/*.h tests/unit/engine/*.cpp) | compiler
+    $(wildcard src/stopwise/engine/*.cpp src/stopwise/engine/*.h src/stopwise/engine/bindings/* \
+        tests/unit/engine/*.cpp) | compiler
 	@echo "Compiling the engine ..." >&2
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-build-isolation --no-deps $(BUILD_SETTINGS) -e .
 	@rm -f $(STAMPS)/native-*

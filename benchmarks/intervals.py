@@ -21,8 +21,6 @@ from stopwise.logs.diagnosis.diagnose import diagnose
 from stopwise.logs.diagnosis.models import Disagreement
 from stopwise.logs.diagnosis.plug_in import plug_in_stops
 from stopwise.logs.log import Log
-from stopwise.policies.playing import rule_stops
-from stopwise.policies.staged import recorded_rows
 from stopwise.proxy.config import Cascade, Stage
 from stopwise.proxy.cross_fitting import cross_fit, trained
 from stopwise.proxy.report import intervals
@@ -125,10 +123,7 @@ def shadow_day(seed: int, n_arms: int, n: int, kind: str) -> dict[str, Covered]:
     spec = Cascade(name="simulated", stage=stages).spec()
     rounds = day.rounds()
     policy = trained(spec, rounds)
-    stops, before = (
-        rule_stops(policy, recorded_rows(policy.features, some))
-        for some in (later.rounds(), rounds)
-    )
+    stops, before = (policy.decide_many(some) for some in (later.rounds(), rounds))
     differs = day.outputs != day.outputs[:, [-1]]
     fit = cross_fit(spec, policy, rounds)
     saving, changed = intervals(world.costs, n_arms - 1, differs, fit)

@@ -75,11 +75,10 @@ class World:
 
     def policy(self, seed: int) -> sw.USSLaplace:
         """Return a policy that knows nothing yet; its first arm is free."""
-        maps = None if self.degree is None else [sw.Polynomial(self.degree, bound=1)] * 2
+        features = None if self.degree is None else sw.Polynomial(self.degree, bound=1)
         ridge = None if self.degree is None else 0.05
         cascade = sw.Cascade([0.0, *self.costs])
-        features = sw.Answers([0, 1], maps)
-        return sw.USSLaplace(cascade, features, context_dim=1, ridge=ridge, seed=seed)
+        return sw.USSLaplace(cascade, features, 1, reveals=[0, 1], ridge=ridge, seed=seed)
 
 
 def graded(*chances: float, slope: float = 0.0) -> Chance:
@@ -191,7 +190,7 @@ def played(world: World, seed: int, truth: Array) -> list[tuple[float, float, fl
         stops = policy.run(contexts[part], outputs[part])
         wrong = outputs[part, stops] != right[part]
         total += float((policy.cascade.cumulative[stops] + wrong).sum())
-        rows = policy.features.stages[0].rows(GRID[:, None])
+        rows = policy.features.transform(GRID[:, None])
         off = sigmoid(rows @ policy.theta(0, 2)) - truth
         found.append((float(off.mean()), float((off**2).mean()), total / n))
         done = n

@@ -228,7 +228,7 @@ def compare(policy: Any, exact: ExactClosure, contexts: Array, outputs: NDArray[
         spent = policy.effort["passes"] - before
         tally.most_passes = max(tally.most_passes, spent)
         tally.most_per_pair = max(tally.most_per_pair, spent / len(exact.pairs))
-        if policy.rounds >= policy.forced_rounds:
+        if policy.rounds >= policy.options.forced_rounds:
             margins = exact.margins(rows[t])
             earliest, latest = exact.stop(margins, -TIE), exact.stop(margins, TIE)
             tally.ties += earliest != latest

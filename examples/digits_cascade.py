@@ -128,9 +128,8 @@ def train(images: NDArray[Any], labels: NDArray[Any], random: np.random.Generato
 
 def new_policy(costs: Sequence[float], labels: float = 0) -> sw.USSLaplace:
     # Known before the first model is one number, the ink; each of the first two models adds one.
-    features = sw.Answers(reveals=[1, 1])
     cascade = sw.Cascade(costs, names=ARMS)
-    return sw.USSLaplace(cascade, features, context_dim=1, labels=labels)
+    return sw.USSLaplace(cascade, context_dim=1, reveals=[1, 1], labels=labels)
 
 
 def new_runner(models: Models, costs: Sequence[float]) -> sw.Runner:

@@ -6,7 +6,7 @@
 
 A round starts with the four numbers of the history, by which it is decided whether to stop there or
 to make the glucose test. Then glucose is known too, and whether the test agrees with the history:
-six numbers decide whether to continue to insulin. `sw.Answers` says what is known when; nothing has
+six numbers decide whether to continue to insulin. `reveals=` says what is known when; nothing has
 to be scaled. One policy never learns who was ill. The other asks who was, about a hundred times.
 
 The models are trained on one half of the Pima table. The other half are the patients, ten times
@@ -100,8 +100,10 @@ def new_stages(training: Sequence[Patient]) -> list[sw.Stage]:
 
 
 def new_policy(cascade: sw.Cascade, labels: int, seed: int) -> sw.USSLaplace:
-    features = sw.Answers(reveals=[0, 1])  # the glucose test reveals its value
-    return sw.USSLaplace(cascade, features, len(HISTORY), labels=labels, seed=seed)
+    reveals = [0, 1]  # the glucose test reveals its value
+    return sw.USSLaplace(
+        cascade, context_dim=len(HISTORY), reveals=reveals, labels=labels, seed=seed
+    )
 
 
 def play(

@@ -104,7 +104,7 @@ def _library(name: str) -> Play:
 
     def play(setting: Setting, labels: int, seed: int) -> Stops:
         offered = {
-            "features": sw.Answers(reveals=1),
+            "reveals": 1,
             "context_dim": setting.sees[0] - 1,
             "labels": labels,
             "seed": seed,

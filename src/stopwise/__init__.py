@@ -12,7 +12,6 @@ from stopwise.lazy import attach
 from stopwise.version import __version__ as __version__
 
 _MODULES = {
-    "Answers": "stopwise.features",
     "AsyncClient": "stopwise.client.client",
     "bind": "stopwise.features",
     "Cascade": "stopwise.cascade",
@@ -47,7 +46,7 @@ _MODULES = {
     "Replay": "stopwise.logs.replay.results",
     "replay": "stopwise.logs.replay.replay",
     "Round": "stopwise.records",
-    "RoundInProgress": "stopwise.policies.round_in_progress",
+    "RoundInProgress": "stopwise.policies.round",
     "Runner": "stopwise.running.runner",
     "Scaled": "stopwise.features",
     "Shared": "stopwise.features",
@@ -58,7 +57,7 @@ _MODULES = {
     "USSAnchor": "stopwise.policies.uss_anchor",
     "USSLaplace": "stopwise.policies.uss_laplace",
     "USSPD": "stopwise.policies.uss_pd",
-    "USSPDRidge": "stopwise.policies.uss_pd",
+    "USSPDRidge": "stopwise.policies.uss_pd_ridge",
     "USSTS": "stopwise.policies.noncontextual",
     "USSUCB": "stopwise.policies.noncontextual",
 }
@@ -67,7 +66,6 @@ if TYPE_CHECKING:
     from stopwise.cascade import Cascade as Cascade
     from stopwise.client.client import AsyncClient as AsyncClient
     from stopwise.client.client import Client as Client
-    from stopwise.features import Answers as Answers
     from stopwise.features import Custom as Custom
     from stopwise.features import Identity as Identity
     from stopwise.features import PerPair as PerPair
@@ -94,12 +92,12 @@ if TYPE_CHECKING:
     from stopwise.policies.noncontextual import USSUCB as USSUCB
     from stopwise.policies.protocol import Policy as Policy
     from stopwise.policies.registry import POLICIES as POLICIES
-    from stopwise.policies.round_in_progress import RoundInProgress as RoundInProgress
+    from stopwise.policies.round import RoundInProgress as RoundInProgress
     from stopwise.policies.thompson import Thompson as Thompson
     from stopwise.policies.uss_anchor import USSAnchor as USSAnchor
     from stopwise.policies.uss_laplace import USSLaplace as USSLaplace
     from stopwise.policies.uss_pd import USSPD as USSPD
-    from stopwise.policies.uss_pd import USSPDRidge as USSPDRidge
+    from stopwise.policies.uss_pd_ridge import USSPDRidge as USSPDRidge
     from stopwise.records import Change as Change
     from stopwise.records import Decision as Decision
     from stopwise.records import Failure as Failure

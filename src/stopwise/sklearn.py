@@ -20,7 +20,6 @@ from stopwise.errors import (
     InvalidInputError,
     MissingPackageError,
 )
-from stopwise.features import Answers
 from stopwise.policies import batch
 from stopwise.policies.checking import disagreements, right_arms
 from stopwise.policies.creation import make
@@ -130,7 +129,7 @@ class CascadeClassifier(ClassifierMixin, _BaseComposition):
         context = self._context(X)
         kind = self.policy or ("uss-anchor" if y is None else "uss-laplace")
         create = partial(make, kind) if isinstance(kind, str) else kind
-        self.policy_ = create(cascade, features=Answers(2), context_dim=context.shape[1])
+        self.policy_ = create(cascade, reveals=2, context_dim=context.shape[1])
         self._learn_all(context, codes, tables, y)
         # Depths are stored in here because predict may not set attributes of an estimator.
         self._last_batch = threading.local()

@@ -116,7 +116,7 @@ def test_nobody_sees_labels_that_were_not_granted_or_what_arms_not_run_would_hav
 def _asked_for(player: Player, setting, stops):
     """Play a policy arm by arm, with the same stops; return the rounds whose labels it asks for."""
     base, told = setting.sees[0] - 1, np.zeros(ROWS, dtype=bool)
-    known = {"features": sw.Answers(reveals=1), "context_dim": base}
+    known = {"reveals": 1, "context_dim": base}
     policy = sw.make(player.name, setting.cascade, **known, labels=player.labels, seed=3)
     for t, (x, said) in enumerate(zip(setting.contexts, setting.outputs.tolist(), strict=True)):
         current = policy.start(x[:base])

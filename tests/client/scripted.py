@@ -65,10 +65,10 @@ def refuse(status: int, code: str, **more: Any) -> Answer:
     return Answer({"error": {"code": code, "message": f"this is {code}", **more}}, status)
 
 
-def view(**features: Any) -> Answer:
+def view(**policy: Any) -> Answer:
     """Show a cascade."""
     arms = [{"name": name, "cost": 0.1} for name in ("history", "glucose", "insulin")]
-    spec = {"name": "triage", "arms": arms, "context": 2, "features": features}
+    spec = {"name": "triage", "arms": arms, "context": 2, "policy": policy}
     counts = dict.fromkeys(
         ("created", "n_features", "rounds", "open", "learned", "labelled", "labels_wanted"), 0
     )

@@ -18,7 +18,7 @@ def answer(status: str = "open", **fields: Any) -> Answer:
 # the complete context is known from the start; or stages reveal it
 COMPLETE = [view(), answer(stop=2, next=0), answer("learned", stop=2)]
 STAGED = [
-    view(kind="answers", reveals=[1, 1]),
+    view(kind="uss-laplace", reveals=[1, 1]),
     answer(next=0),
     answer(next=1, arm="glucose"),
     answer("learned", stop=1, arm="glucose"),

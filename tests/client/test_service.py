@@ -80,12 +80,12 @@ def revealing() -> list[Any]:
     return [history, second, insulin]
 
 
-STEPS = sw.Answers([0, 1], [sw.Polynomial(degree=1), sw.Polynomial(degree=2)])
+STEPS = sw.PerStage([sw.Polynomial(degree=1), sw.Polynomial(degree=2)])
 
 
 @pytest.mark.parametrize(
     ("features", "arms", "known", "more"),
-    [(WIDE, stages(), 2, {}), (STEPS, revealing(), 1, {"explore": 0.05})],
+    [(WIDE, stages(), 2, {}), (STEPS, revealing(), 1, {"reveals": [0, 1], "explore": 0.05})],
     ids=["complete", "revealed"],
 )
 def test_rounds_run_through_the_service_are_those_of_a_runner(

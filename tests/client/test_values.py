@@ -122,7 +122,7 @@ def test_the_arms_and_the_policy_are_those_given() -> None:
     [
         sw.Identity(bound=2),
         sw.Scaled(sw.Polynomial(bias=False), [1, 2], [3, 4], outside="clip"),
-        sw.Answers([1, 1], [sw.Identity(), sw.Polynomial()]),
+        sw.PerStage([sw.Identity(), sw.Polynomial()]),
         sw.PerPair({(0, 1): sw.Identity(), (0, 2): sw.Identity(), (1, 2): sw.Polynomial()}),
     ],
 )

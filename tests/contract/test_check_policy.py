@@ -67,8 +67,8 @@ def test_contexts_are_needed_where_nothing_says_what_they_are() -> None:
 
 
 def test_a_policy_that_sees_contexts_arm_by_arm_is_refused() -> None:
-    with pytest.raises(sw.errors.InvalidParameterError, match="without Answers"):
-        sw.check_policy(sw.USSLaplace(CASCADE, sw.Answers(), 2))
+    with pytest.raises(sw.errors.InvalidParameterError, match="without reveals"):
+        sw.check_policy(sw.USSLaplace(CASCADE, context_dim=2, reveals=0))
 
 
 # -- broken policies ----------------------------------------------------------------------------

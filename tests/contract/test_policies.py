@@ -15,7 +15,7 @@ import stopwise as sw
 from stopwise import research
 from stopwise.policies.batch import CHUNK, decide_batch
 from stopwise.policies.checking import MAX_ARMS
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.pairwise import PairwisePolicy
 from tests.helpers import archive
 from tests.helpers.archive import assert_same
 
@@ -49,8 +49,11 @@ def make(name: str, cascade: sw.Cascade = CASCADE) -> Any:
 
 
 def random(policy: sw.Policy) -> bool:
-    if isinstance(policy, Contextual):
-        return isinstance(policy, sw.Thompson) or policy.share_explored > 0
+    if isinstance(policy, PairwisePolicy):
+        return (
+            isinstance(policy, sw.Thompson)
+            or policy.options.explored(policy.rule.always_explores) > 0
+        )
     return not {"random", "decisions"}.isdisjoint(policy.state())
 
 
@@ -93,7 +96,7 @@ def at_once(policy: Any, batch: research.Batch, start: int, end: int) -> list[in
 
 def learned(policy: sw.Policy) -> State:
     """What was learned: all but the random state and how exactly estimates are computed."""
-    if isinstance(policy, Contextual):
+    if isinstance(policy, PairwisePolicy):
         return archive.learned(policy)
     state = policy.state()
     return {name: array for name, array in state.items() if name not in {"random", "decisions"}}
@@ -383,7 +386,7 @@ def test_a_failing_call_changes_nothing(name: str) -> None:
         for row in rows:
             refused(error, call, *row)
     if policy.uses_context:
-        bounded = not policy.features.scales_itself  # which clips what is far away
+        bounded = not policy.features.scale_themselves  # which clips what is far away
         for x in CONTEXTS if bounded else [x for x in CONTEXTS if x != [0.1, 1.5]]:
             for form in (x, np.array(x)):  # arrays of numbers go straight to the engine
                 refused(sw.errors.InvalidContextError, policy.decide, form)

@@ -9,11 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from stopwise.policies.contextual import Contextual
+from stopwise.features import Custom, FeatureMap, Scaled, Standard
+from stopwise.policies.pairwise import PairwisePolicy
+from stopwise.policies.rules import Anchor
+from stopwise.research import Supervised
 
 Parts = dict[str, NDArray[Any]]
+Learned = PairwisePolicy | Supervised
 
 BLOCK = 64  # rows of history that are stored together
+LATEST = 256  # rounds that the change alarm keeps
 MAX_DISTINCT = 4096  # rows of one stop that are stored once, with counts
 
 
@@ -26,7 +31,7 @@ class Row(NamedTuple):
     positives: tuple[int, ...]  # rounds in which the answer to each question was yes
 
 
-def parts(policy: Contextual) -> Parts:
+def parts(policy: Learned) -> Parts:
     """Return the learned state of a policy, part by part."""
     return _Reading(policy, policy.state()["learner"].tobytes()).all()
 
@@ -36,11 +41,11 @@ def joined(named: Parts) -> NDArray[np.uint8]:
     return np.frombuffer(b"".join(part.tobytes() for part in named.values()), dtype=np.uint8)
 
 
-def learned(policy: Contextual) -> Parts:
+def learned(policy: Learned) -> Parts:
     """Return what was learned from rounds, without randomness and the precision of estimates."""
-    left_out = {"draws", "effort", "beaten_by", "model"}
-    named = parts(policy) | {k: v for k, v in policy.state().items() if k.startswith("held")}
-    return {name: part for name, part in named.items() if not left_out & {*name.split(".")}}
+    left_out = {"decisions", "effort", "beaten_by", "model"}
+    named = parts(policy).items()
+    return {name: part for name, part in named if not left_out & {*name.split(".")}}
 
 
 def assert_same(one: Parts, other: Parts, message: str = "") -> None:
@@ -50,12 +55,12 @@ def assert_same(one: Parts, other: Parts, message: str = "") -> None:
         np.testing.assert_array_equal(part, other[name], err_msg=f"{name} {message}")
 
 
-def numbers(policy: Contextual) -> Parts:
+def numbers(policy: Learned) -> Parts:
     """Return the parts that are real numbers."""
     return {name: part for name, part in parts(policy).items() if part.dtype.kind == "f"}
 
 
-def rows(policy: Contextual) -> list[Row]:
+def rows(policy: Learned) -> list[Row]:
     """Return all rows of history by stop, those stored once first."""
     found: list[Row] = []
     named = parts(policy)
@@ -71,27 +76,64 @@ def rows(policy: Contextual) -> list[Row]:
     return found
 
 
+def questions(policy: Learned) -> list[tuple[int, int, int]]:
+    """Return of each question the slot, the arm that answers it, and the first stop that counts."""
+    n_arms, last = policy.cascade.n_arms, policy.cascade.n_arms - 1
+    if isinstance(policy, Supervised):
+        return [(0, arm, arm) for arm in range(n_arms)]
+    anchored, asked = isinstance(policy.rule, Anchor), list[tuple[int, int, int]]()
+    for i, j in policy.cascade.pairs():
+        arm = last if anchored else j
+        seen_at = j if anchored and j < last else i + 1
+        asked.append(
+            (policy.features.slot_of(i, j), arm, arm if policy.reveals is None else seen_at)
+        )
+    return asked
+
+
+def linear(m: FeatureMap, d: int) -> int:
+    """Return how many features of a map come first that are no products."""
+    if isinstance(m, Custom):
+        return d
+    if isinstance(m, Standard):
+        return 1 + (len(m.center) if m.degree else 0) if m.center else d
+    inner = m.inner if isinstance(m, Scaled) else m
+    dims = next(n for n in range(200) if len(inner.monomials(n)) == d)
+    return sum(len(monomial) <= 1 for monomial in inner.monomials(dims))
+
+
 class _Reading:
     """Takes the bytes of a learner apart, by the plan that its policy gave it."""
 
-    def __init__(self, policy: Contextual, content: bytes) -> None:
+    def __init__(self, policy: Learned, content: bytes) -> None:
         features, self.n_arms = policy.features, policy.cascade.n_arms
-        asked = [(slot, arm, 0) for slot, arm in policy.questions()]
-        if features.sees is not None:
-            pairs = policy.cascade.pairs()
-            asked = [
-                (slot, arm, policy.answered_from(*pair))
-                for (slot, arm, _), pair in zip(asked, pairs, strict=True)
-            ]
+        asked = questions(policy)
         self.questions = [features.dims[slot] for slot, *_ in asked]
-        self.linear = [features.linear[slot] for slot, *_ in asked]
+        self.linear = [linear(features.maps[slot], features.dims[slot]) for slot, *_ in asked]
         self.grams = [features.dims[slot] for slot, *_ in dict.fromkeys(asked)]
-        self.width, self.revealed = features.width, features.sees is not None
+        self.width, self.revealed = features.width, features.stages is not None
+        self.inputs = features.in_engine.input_dims if features.scale_themselves else []
+        self.context_dim = features.context_dim
+        anchored = isinstance(policy, PairwisePolicy) and isinstance(policy.rule, Anchor)
+        pairs = policy.cascade.pairs()
+        self.watched = [
+            self.questions[k]
+            for k, (_, j) in enumerate(pairs)
+            if k < len(self.questions) and (not anchored or j == self.n_arms - 1)
+        ]
         self.content, self.at = content, 0
         self.named: Parts = {}
 
     def all(self) -> Parts:
-        self.take("draws", "<i8")
+        self.take("decisions", "<i8")
+        for slot in range(len(self.inputs)):
+            self.take(f"map.{slot}.degree", "<i8")
+            n = int(self.take(f"map.{slot}.fitted", "<i8")[0])
+            two_valued = int(self.take(f"map.{slot}.two_valued", "<i8")[0])
+            self.take(f"map.{slot}.center", "<f8", n)
+            self.take(f"map.{slot}.scale", "<f8", n)
+            self.take(f"map.{slot}.which", "<i8", two_valued)
+            self.take(f"map.{slot}.size", "<f8")
         self.take("beaten_by", "<i8", self.n_arms - 1)
         self.take("rounds", "<i8")
         self.take("explored", "<i8")
@@ -123,6 +165,10 @@ class _Reading:
                     self.take(f"label.{q}.{kind}.moment", "<f8", d + 1)
                     self.take(f"label.{q}.{kind}.gram", "<f8", (d + 1) * (d + 2) // 2)
         self.requests("request")
+        if self.inputs and self.take("first", "<i8")[0]:
+            self.first_rounds()
+        if self.take("watches", "<i8")[0]:
+            self.drift()
         assert self.at == len(self.content), "the layout of a saved learner has changed"
         return self.named
 
@@ -130,12 +176,46 @@ class _Reading:
         self.take(f"{name}.answered", "<i8")
         self.take(f"{name}.dropped", "<i8")
         for k in range(int(self.take(f"{name}.waiting", "<i8")[0])):
-            for part in ("probability", "explored", "round"):
+            for part in ("probability", "explored"):
                 self.take(f"{name}.{k}.{part}", "<f8")
-            for part in ("arms", "rule_stop", "missing"):
+            for part in ("round", "arms", "rule_stop", "missing"):
                 self.take(f"{name}.{k}.{part}", "<i8")
             self.take(f"{name}.{k}.row", "<f8", self.width)
             self.take(f"{name}.{k}.differ", "|u1", self.n_arms * (self.n_arms - 1) // 2)
+
+    def first_rounds(self) -> None:
+        pairs = self.n_arms * (self.n_arms - 1) // 2
+        n = int(self.take("first.rounds", "<i8")[0])
+        labels = int(self.take("first.labels", "<i8")[0])
+        for t in range(n):
+            self.take(f"first.{t}.context", "<f8", self.context_dim)
+            self.take(f"first.{t}.differ", "|u1", pairs)
+            for part in ("stop", "rule_stop", "may_ask"):
+                self.take(f"first.{t}.{part}", "<i8")
+        for k in range(labels):
+            self.take(f"first.label.{k}.after", "<i8")
+            self.take(f"first.label.{k}.context", "<f8", self.context_dim)
+            self.take(f"first.label.{k}.differ", "|u1", pairs)
+            arms = int(self.take(f"first.label.{k}.arms", "<i8")[0])
+            self.take(f"first.label.{k}.right", "|u1", arms)
+            self.take(f"first.label.{k}.rule_stop", "<i8")
+            if self.take(f"first.label.{k}.requested", "<i8")[0]:
+                self.take(f"first.label.{k}.probability", "<f8")
+                self.take(f"first.label.{k}.explored", "<f8")
+                self.take(f"first.label.{k}.round", "<i8")
+
+    def drift(self) -> None:
+        self.take("drift.seen", "<i8")
+        self.take("drift.era", "<i8")
+        for k, d in enumerate(self.watched):
+            if self.take(f"drift.{k}.fitted", "<i8")[0]:
+                self.take(f"drift.{k}.theta", "<f8", d)
+            n = int(self.take(f"drift.{k}.buckets", "<i8")[0])
+            self.take(f"drift.{k}.bucket", "<i8", n, 5)
+        for t in range(LATEST):
+            self.take(f"drift.latest.{t}.row", "<f8", self.width)
+            self.take(f"drift.latest.{t}.differ", "|u1", len(self.watched))
+            self.take(f"drift.latest.{t}.ends", "<i8", 2)
 
     def take(self, name: str, dtype: DTypeLike, *shape: int) -> NDArray[Any]:
         count = int(np.prod(shape, dtype=np.int64))

@@ -50,6 +50,8 @@ def make(spec: Spec) -> Any:
     features = _features(spec)
     if features is not None:
         options["features"] = features
+    if spec.sees_answers:
+        options["reveals"] = spec.world.reveals or 0
     cascade = sw.Cascade(spec.costs)
     if spec.policy in COMPARATORS:
         kind: Any = COMPARATORS[spec.policy]
@@ -61,9 +63,6 @@ def make(spec: Spec) -> Any:
 
 def _features(spec: Spec) -> Any:
     given, n_arms = spec.features, len(spec.costs)
-    if spec.sees_answers:
-        maps = [_map(m) for m in given.maps] if isinstance(given, Maps) else None
-        return sw.Answers(spec.world.reveals or 0, maps)
     if given is None:
         return None
     if isinstance(given, Map):

@@ -22,7 +22,7 @@ from tests.helpers.labels import label_of
 
 DEAR = sw.Cascade([0.05, 0.4, 0.3])
 TWO, THREE = sw.Cascade([0.05, 0.3]), sw.Cascade([0.05, 0.2, 0.15])
-STAGES = sw.Answers([0, 1], [sw.Polynomial(1), sw.Polynomial(1)])
+STAGES = {"features": sw.Polynomial(1), "context_dim": 1, "reveals": [0, 1]}
 NEW: dict[str, Callable[[], Any]] = {
     "uss-pd": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02),
     "one feature": lambda: sw.USSPD(TWO, context_dim=1, forced_rounds=0, sigma=0.02),
@@ -32,9 +32,9 @@ NEW: dict[str, Callable[[], Any]] = {
     "supervised": lambda: research.Supervised(TWO, context_dim=2, forced_rounds=4, sigma=0.02),
     "labels": lambda: sw.USSPD(THREE, context_dim=2, forced_rounds=4, sigma=0.02, labels=0.5),
     "missing labels": lambda: sw.USSLaplace(THREE, sw.Polynomial(1), 2, labels=0.9),
-    "explored rounds": lambda: sw.USSPD(THREE, STAGES, 1, forced_rounds=4, sigma=0.02, explore=0.3),
+    "explored rounds": lambda: sw.USSPD(THREE, **STAGES, forced_rounds=4, sigma=0.02, explore=0.3),
     "uss-laplace": lambda: sw.USSLaplace(DEAR, sw.Polynomial(1), 2),
-    "uss-anchor": lambda: sw.USSAnchor(DEAR, STAGES, 1),
+    "uss-anchor": lambda: sw.USSAnchor(DEAR, **STAGES),
 }
 ROUNDS = {
     "uss-pd": 90,
@@ -60,7 +60,7 @@ def live(
     for t in range(rounds):
         x = rng.uniform(-1, 1, d)
         answers = (rng.random(n_arms) < (0.5 + 0.3 * x[0]) / (1 + np.arange(n_arms))).tolist()
-        staged = policy.features.sees is not None
+        staged = policy.features.stages is not None
         if isinstance(policy, research.Supervised):
             decision = policy.decide(x)
         elif staged:
@@ -94,7 +94,8 @@ def check(policy: Any, decision: sw.Decision) -> None:
     n_arms = policy.cascade.n_arms
     assert 0 <= decision.rule_stop <= decision.stop < n_arms
     try:
-        evidence, forced = decision.evidence, policy.forced_rounds
+        evidence = decision.evidence
+        forced = getattr(policy, "options", policy).forced_rounds
     except sw.errors.StopwiseError as error:
         if "has not converged" not in str(error):
             raise

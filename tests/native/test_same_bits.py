@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import stopwise as sw
 from stopwise.engine import native
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.pairwise import PairwisePolicy
 from tests.helpers import archive
 
 ROOT = Path(__file__).parents[2]
@@ -48,10 +48,18 @@ def cascade(n_arms: int, share: float = 1.0) -> sw.Cascade:
 
 
 def at_once(
-    kind: str, features: Any, d: int, n_arms: int, levels: int | None = None, **settings: Any
+    kind: str,
+    features: Any,
+    d: int,
+    n_arms: int,
+    levels: int | None = None,
+    watch: bool = False,
+    **settings: Any,
 ) -> Any:
     x, outputs, _ = world(d, n_arms, levels)
     policy: Any = sw.make(kind, cascade(n_arms), features=features, context_dim=d, **settings)
+    if watch:
+        policy.watch(lambda change: None)
     policy.run(x, outputs)
     return policy
 
@@ -78,8 +86,8 @@ def recorded(kind: str, features: Any, d: int, n_arms: int, **settings: Any) -> 
 def revealed(kind: type[Any], d: int, n_arms: int, **settings: Any) -> Any:
     """Rounds one by one, step by step as stages reveal the context, with labels asked for."""
     x, outputs, labels = world(d, n_arms)
-    stages = sw.Answers(1, settings.pop("maps", None))
-    policy = kind(cascade(n_arms, 0.35), stages, d - n_arms + 1, **settings)
+    known = {"context_dim": d - n_arms + 1, "reveals": 1}
+    policy = kind(cascade(n_arms, 0.35), **known, **settings)
     for t in range(STEPS):
         descent = policy.start(x[t, : d - n_arms + 1])
         while (arm := descent.next()) is not None:
@@ -107,11 +115,12 @@ RUNS: dict[str, Callable[[], Any]] = {
     "thompson": partial(at_once, "thompson", LINE, 3, 3, seed=9),
     "thompson with 15 features": partial(at_once, "thompson", CURVE, 4, 3, seed=9),
     "laplace": partial(at_once, "uss-laplace", None, 3, 4),
+    "changes": partial(at_once, "uss-laplace", None, 3, 4, watch=True),
     "anchor": partial(at_once, "uss-anchor", CURVE, 3, 3, z=3.0),
     "labels in a replay": partial(recorded, "uss-pd", LINE, 3, 3, sigma=0.03),
     "labels in a replay, laplace": partial(recorded, "uss-laplace", None, 3, 4, seed=4),
     "labels and stages that reveal": partial(revealed, sw.USSLaplace, 5, 4, labels=0.2),
-    "stages that reveal": partial(revealed, sw.USSAnchor, 5, 4, maps=[LINE] * 3, seed=5),
+    "stages that reveal": partial(revealed, sw.USSAnchor, 5, 4, features=LINE, seed=5),
     "uss-ucb": partial(at_once, "uss-ucb", None, 2, 4),
     "uss-ts": partial(at_once, "uss-ts", None, 2, 4, seed=3),
 }
@@ -121,7 +130,7 @@ def evidence(policy: Any) -> str:
     """Return the evidence of a few decisions, every number to its last bit."""
     lines: list[str] = []
     d = policy.features.context_dim if policy.features is not None else 2
-    for x in [] if policy.sees_revealed else np.random.default_rng(6).uniform(-1, 1, (10, d)):
+    for x in [] if policy.reveals is not None else np.random.default_rng(6).uniform(-1, 1, (10, d)):
         for e in policy.decide(x).evidence:
             numbers = (e.gap, e.disagreement, e.disagreement_ucb, e.gain)
             lines.append(f"{e.first} {e.second} {[float(v).hex() for v in numbers]} {e.gap_won}")
@@ -166,7 +175,7 @@ def test_all_instructions_save_policies_to_the_same_bytes(tmp_path: Path) -> Non
 def assert_shows_something(run: str, policy: Any) -> None:
     """Long, with rows stored singly, and with rounds that ended at several depths."""
     assert policy.rounds > 0.9 * (STEPS if "stages" in run else N)
-    if isinstance(policy, Contextual):
+    if isinstance(policy, PairwisePolicy):
         rows = archive.rows(policy)
         assert len({row.stop for row in rows}) > 1 or len(rows) < 0.9 * policy.rounds
         counted = max(Counter(row.stop for row in rows).values()) <= archive.MAX_DISTINCT

@@ -87,7 +87,7 @@ def test_threads_that_do_everything_at_once_lose_no_round(name: str, tmp_path: P
 
 
 def test_rounds_of_many_threads_go_on_while_features_are_fitted() -> None:
-    policy = sw.USSLaplace(CASCADE, sw.Answers(reveals=1), 1, labels=0.5)
+    policy = sw.USSLaplace(CASCADE, context_dim=1, reveals=1, labels=0.5)
 
     def work(k: int) -> None:
         x, outputs = world(k, 400)
@@ -136,7 +136,9 @@ def test_threads_share_one_stream_of_random_numbers(kind: str) -> None:
     if kind == "uss-ts":
         np.testing.assert_array_equal(shared.state()["random"], alone.state()["random"])
     else:
-        assert archive.parts(shared)["draws"] == archive.parts(alone)["draws"] == THREADS * 200
+        assert (
+            archive.parts(shared)["decisions"] == archive.parts(alone)["decisions"] == THREADS * 200
+        )
 
 
 # ------------------------------------------------------------------- the interpreter is free
@@ -185,13 +187,13 @@ def test_whoever_waits_for_a_turn_does_not_hold_up_the_others(ask: str) -> None:
     x, outputs = world(3, n)
     answers = np.stack([outputs[:, i] != outputs[:, j] for i, j in CASCADE.pairs()], axis=1)
     differ = np.ascontiguousarray(answers, dtype=np.uint8)
-    reach, requests = np.full(n, 2, dtype=np.int64), np.zeros((n, 3))
+    ran, failed = np.full(n, 3), np.zeros(n, dtype=np.uint8)
 
     def attempt() -> bool:
         policy = POLICIES["uss-pd"]()
         policy.run(*world(4, 500))
         decision = policy.decide(np.array([0.1, 0.2]))
-        rows, (stops, rule_stop) = policy.features.rows(x), np.full((2, n), -1, dtype=np.int64)
+        stops = np.full(n, -1)
         asking, answered = threading.Event(), threading.Event()
 
         def wait_for_a_turn() -> None:
@@ -199,8 +201,8 @@ def test_whoever_waits_for_a_turn_does_not_hold_up_the_others(ask: str) -> None:
             ASK[ask](policy, decision)
             answered.set()
 
-        play = (rows, differ, reach, None, stops, rule_stop, requests)
-        worker = threading.Thread(target=policy.learner.run, args=play)
+        play = (x, differ, ran, failed, None, None, stops)
+        worker = threading.Thread(target=policy._learner.run, args=play)
         waiter = threading.Thread(target=wait_for_a_turn)
         worker.start()
         while stops[0] < 0 and worker.is_alive():  # until it has its turn

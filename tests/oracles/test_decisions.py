@@ -18,7 +18,8 @@ from stopwise import research
 from stopwise.cascade import Cascade
 from stopwise.features import FeaturesLike, Identity, PerPair, PerStage, Polynomial
 from stopwise.policies.thompson import Thompson
-from stopwise.policies.uss_pd import USSPD, USSPDRidge
+from stopwise.policies.uss_pd import USSPD
+from stopwise.policies.uss_pd_ridge import USSPDRidge
 from stopwise.reference import ReferenceUSSPD
 from tests.oracles import solve_every_round as oracle
 

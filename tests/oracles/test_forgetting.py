@@ -151,12 +151,12 @@ def test_weighted_decisions_are_those_of_a_plain_weighted_fit(name: str) -> None
 
 def test_what_corrects_drawn_answers_is_forgotten_with_its_rounds() -> None:
     line = sw.Polynomial(1, bound=1)
-    features = sw.Answers([0, 1], [line, line])
-    policy = sw.USSLaplace(sw.Cascade([0.1, 0.1, 0.1]), features, 1, half_life=50)
+    cascade = sw.Cascade([0.1, 0.1, 0.1])
+    policy = sw.USSLaplace(cascade, line, 1, reveals=[0, 1], half_life=50)
 
     def correction() -> Array:
-        """The sums of pair (1, 2), as saved: 22 numbers about labels follow."""
-        return np.frombuffer(policy.state()["learner"].tobytes(), dtype=np.float64)[-24:-22]
+        """The sums of pair (1, 2), as saved: 23 numbers follow."""
+        return np.frombuffer(policy.state()["learner"].tobytes(), dtype=np.float64)[-25:-23]
 
     for z in np.linspace(-1, 1, 30):
         policy.observe([0.0, z], [0, 0, 1], rule_stop=1)

@@ -137,11 +137,11 @@ def play_revealed(name: str, scales: bool, seed: int) -> Referee:
     kind, k, rule = REVEALED[name]
     n, cascade = 250, sw.Cascade(np.full(k, (0.5 if "anchor" in rule else 0.7) / k))
     x, outputs, _ = world(k, n, 9, d=k)
-    linear = [sw.Polynomial(1, bound=1)] * (k - 1)
-    features = sw.Answers(reveals=1, maps=None if scales else linear)
+    features = None if scales else sw.Polynomial(1, bound=1)
     ridge = None if scales else 0.05
-    policy = kind(cascade, features, 1, z=rule["z"], ridge=ridge, explore=0.3, seed=seed)
-    chance = exploring(policy.seed, n)
+    more = {"ridge": ridge, "explore": 0.3, "seed": seed}
+    policy = kind(cascade, features, 1, reveals=1, z=rule["z"], **more)
+    chance = exploring(seed, n)
     surprising = chance < 0.05  # where every round goes on at random: models are wrong there
     outputs[surprising, -1] = (outputs[surprising, -2] + 1) % 3
     known = [known_at(x, outputs, arm) for arm in range(k - 1)]
@@ -210,7 +210,7 @@ def test_labels_are_asked_for_and_learned_as_written(name: str, scales: bool) ->
     referee = Referee(
         rows, outputs, cascade.cumulative, ridge, transitive=True, linear=linear, **more
     )
-    chance, stops, asked, fixed = exploring(policy.seed, n), [], 0, 0
+    chance, stops, asked, fixed = exploring(policy.options.seed, n), [], 0, 0
     for t in range(n):
         rule_stop = referee.decide(t)
         stops.append(referee.last if chance[t] < referee.explore_rate() else rule_stop)

@@ -65,8 +65,10 @@ def test_a_model_that_learns_row_by_row_decides_as_one_that_reads_its_history() 
 def test_rounds_are_explored_less_and_less_whatever_the_context(floor: float) -> None:
     # the count is within ±4.5 standard deviations (a false alarm in 10⁵), and so is a correlation
     cascade, n = sw.Cascade([0.01, 0.9, 0.1]), 20_000
-    features = sw.Answers() if floor == 1 / 10 else None  # then draws of answers rest on it
-    policy = sw.USSPD(cascade, features, context_dim=1, forced_rounds=10, explore=0.9, seed=4)
+    reveals = 0 if floor == 1 / 10 else None  # then draws of answers rest on it
+    policy = sw.USSPD(
+        cascade, context_dim=1, reveals=reveals, forced_rounds=10, explore=0.9, seed=4
+    )
     x = np.random.default_rng(0).uniform(0.2, 1, (n, 1))
     stops = policy.run(x, np.zeros((n, 3), dtype=np.int64)) / 2
     rate = 0.9 * np.maximum(1 / (1 + np.arange(n) / 200), floor)

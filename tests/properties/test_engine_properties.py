@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from stopwise.cascade import Cascade
-from stopwise.policies.uss_pd import USSPD, USSPDRidge
+from stopwise.policies.uss_pd import USSPD
+from stopwise.policies.uss_pd_ridge import USSPDRidge
 
 Array = NDArray[np.float64]
 seeds = st.integers(0, 2**32 - 1)

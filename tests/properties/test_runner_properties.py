@@ -30,7 +30,7 @@ def policies() -> list[Any]:
         sw.USSUCB(CASCADE, a=0.1),
         sw.USSTS(CASCADE, seed=3),
         sw.RandomDepth(CASCADE, seed=4),
-        sw.USSPD(CASCADE, sw.Answers([0, 1], [sw.Polynomial(degree=1)] * 2), 1, **STAGED),
+        sw.USSPD(CASCADE, sw.Polynomial(degree=1), 1, reveals=[0, 1], **STAGED),
     ]
 
 
@@ -58,7 +58,7 @@ def test_failures_anywhere_leave_what_the_answered_prefixes_teach(
 ) -> None:
     """An interrupted round teaches nothing, but has been decided."""
     policy, twin = policies()[kind], policies()[kind]
-    staged = policy.sees_revealed
+    staged = policy.reveals is not None
     known = 1 if staged else 2
     stages = [stage(arm, staged) for arm in range(ARMS)]
     runner = Runner(policy, stages, context=lambda case: case[0][:known])

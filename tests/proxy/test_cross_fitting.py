@@ -9,9 +9,7 @@ from msgspec.structs import replace
 import stopwise as sw
 from benchmarks.intervals import BASE, REVEALED, WORLDS, Day, draw_day, draw_world, shadow_day
 from stopwise.logs.log import Log
-from stopwise.policies.contextual import Contextual
-from stopwise.policies.playing import rule_stops
-from stopwise.policies.staged import recorded_rows
+from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.proxy import cross_fitting, report
 from stopwise.proxy.config import Cascade, Stage
 from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit, missing_labels, trained
@@ -36,13 +34,13 @@ def simulated(n: int, seed: int = 0) -> Day:
     return draw_day(random, world, n)
 
 
-def served(config: Cascade, day: Day, failing: int = 0, label: int | None = None) -> Contextual:
+def served(config: Cascade, day: Day, failing: int = 0, label: int | None = None) -> PairwisePolicy:
     """Return the policy after rounds in shadow, as the service plays them.
 
     Every ``failing``-th round ends after its first stage; rounds that want a label get this one.
     """
     policy = specs.build(config.spec())
-    assert isinstance(policy, Contextual)
+    assert isinstance(policy, PairwisePolicy)
     for number, (context, outputs) in enumerate(
         zip(day.contexts.tolist(), day.outputs.tolist(), strict=True)
     ):
@@ -60,8 +58,8 @@ def served(config: Cascade, day: Day, failing: int = 0, label: int | None = None
     return policy
 
 
-def stops_of(policy: Contextual, rounds: RecordedRounds) -> list[int]:
-    return rule_stops(policy, recorded_rows(policy.features, rounds)).tolist()
+def stops_of(policy: PairwisePolicy, rounds: RecordedRounds) -> list[int]:
+    return policy.decide_many(rounds).tolist()
 
 
 def with_failures(rounds: RecordedRounds, failing: int) -> RecordedRounds:
@@ -107,7 +105,7 @@ def test_rounds_without_a_label_do_not_count_as_missing_labels(answered: int) ->
     """Only labels that the policy asked for and did not get do: here none, or every second."""
     config, day, later = cascade(labels=60), simulated(600), simulated(1000, seed=1).rounds()
     policy, labelled = specs.build(config.spec()), np.zeros(600, dtype=np.bool_)
-    assert isinstance(policy, Contextual)
+    assert isinstance(policy, PairwisePolicy)
     for t, outputs in enumerate(day.outputs.tolist()):
         current = policy.start(day.contexts[t, :BASE])
         current.run_all()

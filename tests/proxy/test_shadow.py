@@ -13,8 +13,6 @@ import stopwise as sw
 from examples.proxy_upstreams import Upstream
 from examples.text_cascade import tickets
 from stopwise.cli.main import app
-from stopwise.policies.playing import rule_stops
-from stopwise.policies.staged import recorded_rows
 from stopwise.proxy import config as configured
 from stopwise.records import RecordedRounds
 from tests.proxy.harness import MESSAGES, Scripted, proxied, stage, stages, write_config
@@ -149,7 +147,7 @@ def play(policy: Policy, context: list[float], outputs: list[bool]) -> sw.RoundI
 def shadowed(seed: int) -> tuple[sw.USSAnchor, Requests, Requests]:
     """Return a policy after a day in shadow, the requests of that day and of later ones."""
     random = np.random.default_rng(seed)
-    policy = sw.USSAnchor(sw.Cascade(COSTS), sw.Answers(reveals=1), context_dim=1, seed=seed)
+    policy = sw.USSAnchor(sw.Cascade(COSTS), context_dim=1, reveals=1, seed=seed)
 
     def request() -> tuple[list[float], list[bool]]:
         hard = random.uniform()
@@ -168,7 +166,7 @@ def stops_of(policy: Policy, some: Requests) -> np.ndarray:
     differ = np.array(pairs).T.astype(np.uint8)
     failed = np.zeros(len(some), dtype=np.bool_)
     rounds = RecordedRounds(contexts, differ, np.full(len(some), 3), failed)
-    return rule_stops(policy, recorded_rows(policy.features, rounds))
+    return policy.decide_many(rounds)
 
 
 def test_many_rounds_stop_where_they_stop_one_by_one() -> None:
@@ -180,7 +178,7 @@ def test_many_rounds_stop_where_they_stop_one_by_one() -> None:
 
 def test_a_policy_that_draws_stops_as_often_as_one_by_one() -> None:
     # Two samples of 2,000 differ by more than 5 % in a cell once in 1,000 runs; the seed is fixed.
-    policy = sw.Thompson(sw.Cascade(COSTS), sw.Answers(reveals=1), context_dim=1, seed=0, scale=3.0)
+    policy = sw.Thompson(sw.Cascade(COSTS), context_dim=1, reveals=1, seed=0, scale=3.0)
     _, requests, _ = shadowed(0)
     for one in requests[:100]:
         play(policy, *one).learn()

@@ -44,11 +44,8 @@ REVEALING = {
         {"name": "person", "cost": 0.5},
     ],
     "context": 1,
-    "features": {
-        "kind": "answers",
-        "maps": [{"kind": "polynomial", "degree": 1}] * 2,
-        "reveals": 1,
-    },
+    "features": {"kind": "polynomial", "degree": 1},
+    "policy": {"kind": "uss-laplace", "reveals": 1},
 }
 
 

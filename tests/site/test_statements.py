@@ -16,7 +16,7 @@ import stopwise as sw
 from stopwise import research
 from stopwise.cli.main import app
 from stopwise.engine import native
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.proxy import config
 
 ROOT = Path(__file__).parents[2]
@@ -141,14 +141,14 @@ def test_contributing_lists_every_folder_of_tests_and_every_part_of_the_engine()
 
 def test_the_policy_of_contributing_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a rule of the engine in place of the one that it adds, because that is C++."""
-    _, _, after = CONTRIBUTING.partition("In `policies/greedy.py`, the class:")
+    _, _, after = CONTRIBUTING.partition("In `policies/greedy.py`, the rule as a value")
     code = after.split("```python\n")[1].split("```")[0]
     monkeypatch.setattr(native, "Greedy", lambda: native.Laplace(0.0), raising=False)
     names: dict[str, Any] = {"__name__": "stopwise.policies.greedy"}
     exec(compile(code, "CONTRIBUTING.md", "exec"), names)
     greedy = names["Greedy"]
     own = {name for name in vars(greedy) if not name.startswith("__")}
-    assert own <= {"name", *dir(Contextual)}, "attributes that no policy has"
+    assert own <= {"name", *dir(PairwisePolicy)}, "attributes that no policy has"
     policy = greedy(sw.Cascade([0.1, 0.2]), context_dim=1, ridge=0.01)
     assert policy.parameters() == {"forced_rounds": 50, "ridge": 0.01}
     policy.run(np.zeros((60, 1)), [[0, 1]] * 60)

@@ -14,7 +14,7 @@ import stopwise as sw
 from stopwise.logs.diagnosis.over_time import over_time
 from stopwise.logs.diagnosis.sampling import Sample
 from stopwise.policies.checking import disagreements
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.records import Change
 from tests.helpers.cascades import Floats, Simulated, simulated
 
@@ -37,7 +37,7 @@ def drawn(n: int, seed: int, every: int | None = None) -> Simulated:
     return Simulated(first.cascade, contexts, outputs, np.where(late, second.labels, first.labels))
 
 
-def alarms(policy: Contextual, rounds: Simulated) -> tuple[list[Change], np.ndarray]:
+def alarms(policy: PairwisePolicy, rounds: Simulated) -> tuple[list[Change], np.ndarray]:
     found: list[Change] = []
     policy.watch(found.append)
     return found, policy.run(rounds.contexts, rounds.outputs)

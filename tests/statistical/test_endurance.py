@@ -11,7 +11,8 @@ from scipy.special import expit
 from stopwise.cascade import Cascade
 from stopwise.features import Identity
 from stopwise.policies.thompson import Thompson
-from stopwise.policies.uss_pd import USSPD, USSPDRidge
+from stopwise.policies.uss_pd import USSPD
+from stopwise.policies.uss_pd_ridge import USSPDRidge
 from tests.helpers import archive
 
 Drawn = tuple[NDArray[np.float64], NDArray[np.bool_]]  # contexts, disagreements

@@ -7,7 +7,8 @@ from scipy.special import expit
 
 from stopwise.cascade import Cascade
 from stopwise.policies.thompson import Thompson
-from stopwise.policies.uss_pd import USSPD, USSPDRidge
+from stopwise.policies.uss_pd import USSPD
+from stopwise.policies.uss_pd_ridge import USSPDRidge
 
 D, GAP, MARGIN, ROUNDS = 4, 0.3, 0.1, 5000
 

@@ -7,7 +7,7 @@ import stopwise as sw
 from stopwise.reference import sigmoid
 
 CASCADE = sw.Cascade(costs=[0.01, 0.1, 0.2])
-FEATURES = sw.Answers([0, 1], [sw.Polynomial(degree=1), sw.Polynomial(degree=1)])
+LINE = sw.Polynomial(degree=1)
 ROUNDS = 20_000
 TRUE = 0.35  # the paper's p_13: 0.1 if z = 0 and 0.6 if z = 1, which arm 1 reveals
 
@@ -34,7 +34,7 @@ def test_answers_that_are_drawn_take_the_bias_away() -> None:
 
 def bias(seed: int) -> float:
     """Return p̂_02 − p_02 on average over contexts, where rounds that went on differ from others."""
-    policy = sw.USSPD(CASCADE, features=FEATURES, context_dim=1, seed=seed)
+    policy = sw.USSPD(CASCADE, LINE, 1, reveals=[0, 1], seed=seed)
     contexts, outputs = world(seed)
     stops = policy.run(contexts, outputs)
     went_on = stops == 2
@@ -59,9 +59,9 @@ def off_by_a_step(seed: int) -> float:
     second = random.random(rounds) < np.where(z > 0.2, 0.6, 0.02)
     outputs = np.column_stack([first ^ second, second, np.zeros(rounds, dtype=np.bool_)])
     cascade = sw.Cascade(costs=[0.01, 0.05, 0.3])
-    policy = sw.USSLaplace(cascade, FEATURES, context_dim=1, ridge=0.05, seed=seed)
+    policy = sw.USSLaplace(cascade, LINE, 1, reveals=[0, 1], ridge=0.05, seed=seed)
     policy.run(np.column_stack([x, z]), outputs.astype(np.int64))
     grid = np.linspace(-1, 1, 41)
-    found = sigmoid(policy.features.stages[0].rows(grid[:, None]) @ policy.theta(0, 2))
+    found = sigmoid(policy.features.transform(grid[:, None]) @ policy.theta(0, 2))
     share, deep = sigmoid(-1.5 + grid), 0.4 * 0.6 + 0.6 * 0.02
     return float(np.mean(found - share * (1 - deep) - (1 - share) * deep))

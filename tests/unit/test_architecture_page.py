@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import stopwise as sw
@@ -14,7 +15,8 @@ from tests.helpers.walk import FILE, PAGE, SOURCE, Walk, rows_on_page
 
 CASCADE = sw.Cascade([0.01, 0.2], names=["quick", "slow"])
 CASES = [[(37 * t % 100) / 100, (61 * t % 100) / 100] for t in range(40)]
-LIBRARY = rows_on_page("## A round in the library", "The other policies differ")
+CREATION = rows_on_page("## A round in the library", "`decision = policy.decide(x)`")
+ROUND = rows_on_page("`decision = policy.decide(x)`", "Below these are")
 RUNNER = rows_on_page("adds the stages", "`CascadeClassifier`")
 REPLAY = rows_on_page("## A replay", "`--by` and")
 
@@ -27,15 +29,18 @@ def slow(x: Sequence[float]) -> bool:
     return x[0] + x[1] > 0.9
 
 
-def decide_and_observe() -> None:
-    policy = sw.USSLaplace(CASCADE, context_dim=2)
+def new_policy() -> sw.USSLaplace:
+    return sw.USSLaplace(CASCADE, context_dim=2)
+
+
+def decide_and_observe(policy: sw.Policy) -> None:
     for x in CASES:
-        decision = policy.decide(x)
-        policy.observe(x, [quick(x), slow(x)][: decision.stop + 1])
+        decision = policy.decide(np.array(x))
+        policy.observe(np.array(x), [quick(x), slow(x)][: decision.stop + 1])
 
 
-def run_cases() -> None:
-    runner = sw.Runner(sw.USSLaplace(CASCADE, context_dim=2), [quick, slow])
+def run_cases(policy: sw.Policy) -> None:
+    runner = sw.Runner(policy, [quick, slow])
     for x in CASES:
         runner.run(x)
 
@@ -45,19 +50,27 @@ def python_files(rows: list[list[str]]) -> set[str]:
 
 
 def test_a_round_in_the_library_passes_the_files_on_the_page() -> None:
-    decide_and_observe()
-    walk = Walk()
-    with walk.recording():
-        decide_and_observe()
-    assert set(walk.files) == python_files(LIBRARY)
+    decide_and_observe(new_policy())
+    creation, round_ = Walk(), Walk()
+    with creation.recording():
+        policy = new_policy()
+    with round_.recording():
+        decide_and_observe(policy)
+    shared = {"checks.py", "cascade.py", "policies/checking.py"}  # checks of arguments
+    shared |= {"policies/pairwise.py", "policies/protocol.py"}  # which set the attributes
+    assert set(creation.files) - shared == python_files(CREATION)
+    assert set(round_.files) - {"policies/checking.py"} == python_files(ROUND)
+    assert len([name for row in ROUND for name in row]) <= 8
 
 
 def test_a_runner_adds_the_files_on_the_page() -> None:
-    run_cases()
-    walk = Walk()
+    run_cases(new_policy())
+    policy, walk = new_policy(), Walk()
     with walk.recording():
-        run_cases()
-    assert set(walk.files) - python_files(LIBRARY) == python_files(RUNNER)
+        run_cases(policy)
+    known = python_files(ROUND) | python_files(CREATION) | {"checks.py"}
+    assert set(walk.files) - known == python_files(RUNNER)
+    assert len(python_files(RUNNER)) <= 4
 
 
 def test_a_replay_passes_the_files_on_the_page_in_this_order(

@@ -80,7 +80,7 @@ class Requests:
             The arms, their costs and the trade-off.
         context : int or sequence of str
             How many numbers a context has, or their names.
-        features : feature map, Answers or dict, optional
+        features : feature map or dict, optional
             By default ``Standard()``. Not your own functions: code cannot be sent.
         policy : str
             Its name, as in `sw.make`.

@@ -105,7 +105,7 @@ def run(
 ) -> Exchange[Outcome]:
     """Run a complete round; see `Client.run`, and `RoundLoop` for ``instead``."""
     spec = yield from requests.spec(name)
-    reveal = spec.features.get("kind") == "answers"
+    reveal = "reveals" in spec.policy
     stages = stages_for([arm.name for arm in spec.arms], arms, reveal=reveal)
     if instead is not None:
         check_blocking(stages, instead)

@@ -17,14 +17,12 @@ from stopwise.errors import (
     InvalidOutputsError,
     InvalidParameterError,
 )
-from stopwise.features import Answers, FeatureMap, PerPair, PerStage, Shared, bind
+from stopwise.features import FeatureMap, PerPair, PerStage, Shared, bind, stages_of
 from stopwise.service.domain.messages import Arm, CascadeSpec, Context, LabelReport
 
 ContextLike = ArrayLike | Mapping[str, SupportsFloat | str | None]
 OutputsLike = Sequence[Any] | Mapping[str, Any]
-Features = (
-    FeatureMap | Shared | PerStage | PerPair | Answers | Mapping[str, Any]
-)  # or plain JSON values
+Features = FeatureMap | Shared | PerStage | PerPair | Mapping[str, Any]  # or plain JSON values
 
 
 def context_value(given: ContextLike, where: str = "") -> Context:
@@ -159,7 +157,7 @@ def described(
     optional: dict[str, Any] = {} if keep_open is None else {"keep_open": keep_open}
     if features is not None:
         size = len(context) if isinstance(context, Sequence) else context
-        optional["features"] = _feature_spec(features, size, cascade.n_arms)
+        optional["features"] = _feature_spec(features, size, cascade.n_arms, settings or {})
     given = {
         key: json_value(value, f"the setting {key}", InvalidParameterError)
         for key, value in (settings or {}).items()
@@ -174,10 +172,13 @@ def described(
     )
 
 
-def _feature_spec(features: Features, context_dim: int, n_arms: int) -> dict[str, Any]:
+def _feature_spec(
+    features: Features, context_dim: int, n_arms: int, settings: Mapping[str, Any]
+) -> dict[str, Any]:
     if isinstance(features, Mapping):
         return dict(features)
-    spec = bind(features, context_dim, n_arms).to_spec()
+    stages = stages_of(settings.get("reveals"), settings.get("answers"), n_arms)
+    spec = bind(features, context_dim, n_arms, stages).to_spec()
     if any(one["kind"] == "custom" for one in spec["maps"]):
         raise InvalidParameterError(
             f"{features!r} has code, which cannot be sent: compute these features yourself and "
@@ -185,4 +186,4 @@ def _feature_spec(features: Features, context_dim: int, n_arms: int) -> dict[str
         )
     if spec["kind"] == Shared.kind:
         return spec["maps"][0]
-    return {key: spec[key] for key in ("kind", "maps", "reveals") if key in spec}
+    return {key: spec[key] for key in ("kind", "maps")}

@@ -26,9 +26,9 @@ void DepthTrial::add_costs(std::size_t rule_stop) {
     }
 }
 
-void DepthTrial::learn(const Request& request, std::size_t n, std::size_t rule_stop,
+void DepthTrial::learn(const LabelRequest& request, std::size_t n, std::size_t rule_stop,
                        const unsigned char* right) {
-    if (request.round < static_cast<double>(since_)) return;  // of an earlier trial: too late
+    if (request.round < since_) return;  // of an earlier trial: too late
     ++answered_;
     const std::size_t ruled = std::min(rule_stop, n - 1);
     std::vector<int> losses(n, 0);
@@ -44,7 +44,7 @@ std::optional<std::size_t> DepthTrial::better_depth(const LabelRequests& request
     Sums sums = sums_;
     std::int64_t known = answered_;
     for (const WaitingLabel& label : requests.waiting()) {
-        if (label.request.round < static_cast<double>(since_)) continue;
+        if (label.request.round < since_) continue;
         std::vector<int> losses(label.arms, 0);
         for (std::size_t k = 0; k < label.arms; ++k) {
             if (k == label.rule_stop) continue;
@@ -69,7 +69,7 @@ std::optional<std::size_t> DepthTrial::better_depth(const LabelRequests& request
     return best;
 }
 
-void DepthTrial::judge(Sums& sums, const Request& request, std::size_t rule_stop,
+void DepthTrial::judge(Sums& sums, const LabelRequest& request, std::size_t rule_stop,
                        const std::vector<int>& losses) {
     sums.heaviest = std::max(sums.heaviest, 1.0 / request.probability);
     for (std::size_t k = 0; k < losses.size(); ++k) {

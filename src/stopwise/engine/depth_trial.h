@@ -28,7 +28,7 @@ public:
     void count_request() { ++asked_; }
 
     // Learn from a label that was asked for: which of the ``n`` arms that ran were right.
-    void learn(const Request& request, std::size_t n, std::size_t rule_stop,
+    void learn(const LabelRequest& request, std::size_t n, std::size_t rule_stop,
                const unsigned char* right);
 
     void archive(Archive& with);
@@ -47,7 +47,7 @@ private:
 
     // What a label says of every depth k: 1 if the rule was right and k wrong, −1 if the other way
     // round. ``losses`` has a number for each arm that ran.
-    static void judge(Sums& sums, const Request& request, std::size_t rule_stop,
+    static void judge(Sums& sums, const LabelRequest& request, std::size_t rule_stop,
                       const std::vector<int>& losses);
     std::optional<std::size_t> better_depth(const LabelRequests& requests) const;
 

@@ -21,7 +21,7 @@ Estimates::Estimates(std::shared_ptr<const Plan> plan)
         widest = std::max(widest, padded(scope.dim));
     }
     for (const std::size_t g : plan_->questions) {
-        models_.emplace_back(plan_->grams[g].dim, plan_->ridge, plan_->rate);
+        models_.emplace_back(plan_->grams[g].dim, plan_->precision, plan_->rate);
     }
     phi_.assign(widest, 0.0);
 }
@@ -36,7 +36,7 @@ double Estimates::effective_rounds() const {
 }
 
 double Estimates::radius(std::size_t question) const {
-    return plan_->rule->radius(gram_of(question).count, effective_rounds());
+    return plan_->rule->radius(gram_of(question).count, effective_rounds(), plan_->n_features);
 }
 
 double Estimates::gram_norm(std::size_t g, const double* phi, double* work) const {
@@ -67,7 +67,7 @@ void Estimates::forget(Gram& gram, std::size_t d, const double* phi, double now)
             sum = share * sum + (phi != nullptr ? phi[c] * phi[r] : 0.0);
         }
     }
-    if (plan_->rule->reads_gram() || (plan_->forced_rounds == kUntilExplored && !explored_)) {
+    if (plan_->rule->reads_gram() || (!plan_->forced_rounds && !explored_)) {
         gram.factor = factored(gram.sums, d);
     }
 }
@@ -105,7 +105,7 @@ void Estimates::learn(const double* row, std::size_t stop, const unsigned char* 
             }
         }
     }
-    if (plan_->most_rows > 0 && history_.single_rows() > plan_->most_rows) summarise_old_rows();
+    if (plan_->most_rows && history_.single_rows() > *plan_->most_rows) summarise_old_rows();
 }
 
 const std::vector<double>& Estimates::stored_row(const double* row, std::size_t stop) {
@@ -128,7 +128,7 @@ void Estimates::summarise_old_rows() {
 
 void Estimates::count_round() {
     ++rounds_;
-    if (plan_->forced_rounds != kUntilExplored || explored_) return;
+    if (plan_->forced_rounds || explored_) return;
     const double level = plan_->rule->explored() * (1.0 - 1e-9);  // V carries rounding
     explored_ = std::all_of(grams_.begin(), grams_.end(),
                             [&](const Gram& gram) { return gram.factor.exceeds(level); });
@@ -171,7 +171,7 @@ void Estimates::archive(Archive& with) {
          {&effort_.passes, &effort_.hessians, &effort_.rows_visited, &effort_.settled}) {
         with.count(*n, kMostCounted, "its passes");
     }
-    history_.archive(with, rounds_, kLargest, plan_->most_rows > 0);
+    history_.archive(with, rounds_, kLargest, plan_->most_rows.has_value());
     for (std::size_t g = 0; g < grams_.size(); ++g) archive_gram(g, with);
     for (std::size_t k = 0; k < models_.size(); ++k) {
         models_[k].archive(with, history_.observations(plan_->scope_of(k).from), kLongest,

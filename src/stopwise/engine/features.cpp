@@ -1,44 +1,273 @@
 #include "features.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
+
+#include "link.h"
+#include "scaling.h"
 
 namespace stopwise {
 
-Monomials::Monomials(std::size_t context_dim, std::size_t width, std::vector<MonomialBlock> blocks)
-    : context_dim_(context_dim), width_(width), blocks_(std::move(blocks)) {
-    for (const MonomialBlock& block : blocks_) {
-        bool fits = block.center.size() == context_dim && block.scale.size() == context_dim &&
-                    block.factors.size() == block.monomials.size() &&
-                    block.offset + block.monomials.size() <= width;
-        for (const auto& monomial : block.monomials) {
-            for (const std::size_t c : monomial) fits = fits && c < context_dim;
+namespace {
+
+constexpr double kStandardBound = 3.0;
+constexpr double kWeights[3] = {3.0, 1.0, 0.5};  // of a monomial of a `StandardMap`, by its degree
+// Of ten numbers; heuristic: more features cost more rounds to learn than they are worth.
+constexpr std::size_t kMostProducts = 66;
+constexpr double kLeastScale = 1e-300;
+constexpr double kMost = std::numeric_limits<double>::max();
+constexpr double kLongest = 1.0 + 1e-9;  // norm of features, with room for rounding
+
+std::vector<std::vector<std::size_t>> monomials_of(const StandardMap& map, std::size_t dim) {
+    std::vector<std::vector<std::size_t>> monomials{{}};
+    for (std::size_t c = 0; map.degree >= 1 && c < dim; ++c) monomials.push_back({c});
+    for (std::size_t a = 0; map.degree >= 2 && a < dim; ++a) {
+        for (std::size_t b = a; b < dim; ++b) {
+            const auto& two = map.two_valued;
+            const bool square_of_two = a == b && std::find(two.begin(), two.end(), a) != two.end();
+            if (!square_of_two) monomials.push_back({a, b});
         }
-        if (!fits) throw std::invalid_argument("a feature map does not fit its contexts");
+    }
+    return monomials;
+}
+
+// The largest norm of the features, before they are multiplied by ``size``.
+double largest_norm(const StandardMap& map, std::size_t dim) {
+    double squares = 0.0;
+    for (const auto& monomial : monomials_of(map, dim)) {
+        double largest = kWeights[monomial.size()];
+        for (std::size_t k = 0; k < monomial.size(); ++k) largest *= kStandardBound;
+        squares += largest * largest;
+    }
+    return std::sqrt(squares);
+}
+
+MonomialMap made_of(const StandardMap& map, std::size_t dim) {
+    MonomialMap made{monomials_of(map, dim), kStandardBound, kInfinity, {}, map.center, map.scale};
+    for (const auto& monomial : made.monomials) {
+        made.factors.push_back(*map.size * kWeights[monomial.size()]);
+    }
+    if (made.center.empty()) made.center.assign(dim, 0.0);
+    if (made.scale.empty()) made.scale.assign(dim, 1.0);
+    return made;
+}
+
+bool fits(const MonomialMap& map, std::size_t dim) {
+    bool fits = map.center.size() == dim && map.scale.size() == dim &&
+                map.factors.size() == map.monomials.size();
+    for (const auto& monomial : map.monomials) {
+        for (const std::size_t c : monomial) fits = fits && c < dim;
+    }
+    return fits;
+}
+
+}  // namespace
+
+FeatureMaps::FeatureMaps(std::size_t n_arms, std::size_t context_dim, std::vector<Slot> slots,
+                         std::vector<std::size_t> slot_of_pair,
+                         std::optional<Stages> stages)
+    : n_arms_(n_arms), context_dim_(context_dim), slots_(std::move(slots)),
+      slot_of_pair_(std::move(slot_of_pair)), stages_(std::move(stages)) {
+    bool fit = n_arms >= 2 && slot_of_pair_.size() == n_arms * (n_arms - 1) / 2;
+    for (const std::size_t slot : slot_of_pair_) fit = fit && slot < slots_.size();
+    if (stages_) {
+        fit = fit && stages_->known.size() == n_arms - 1 && slots_.size() == n_arms - 1;
+        for (const std::size_t known : stages_->known) fit = fit && known <= context_dim;
+    }
+    if (!fit) throw std::invalid_argument("slots of another cascade");
+    arrange();
+}
+
+// Make the maps of slots that are `StandardMap`, and place all slots in the row.
+void FeatureMaps::arrange() {
+    double largest = 0.0;  // one number for all slots, as one prior serves them
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+        if (slots_[s].standard) {
+            largest = std::max(largest, largest_norm(*slots_[s].standard, input_dim(s)));
+        }
+    }
+    offsets_.clear();
+    width_ = 0;
+    complete_ = true;
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+        Slot& slot = slots_[s];
+        if (slot.standard) {
+            if (!slot.standard->size) slot.standard->size = 1.0 / largest;
+            slot.map = made_of(*slot.standard, input_dim(s));
+        }
+        if (slot.map) {
+            if (!fits(*slot.map, input_dim(s))) {
+                throw std::invalid_argument("a feature map does not fit its contexts");
+            }
+            slot.n_features = slot.map->monomials.size();
+        }
+        complete_ = complete_ && slot.map.has_value();
+        offsets_.push_back(width_);
+        width_ += slot.n_features;
     }
 }
 
-std::int64_t Monomials::fill(const double* x, double* out) const {
-    for (std::size_t c = 0; c < context_dim_; ++c) {
-        if (!std::isfinite(x[c])) return static_cast<std::int64_t>(c) + 1;
-    }
-    std::vector<double> z(context_dim_);
-    for (std::size_t b = 0; b < blocks_.size(); ++b) {
-        const MonomialBlock& block = blocks_[b];
-        for (std::size_t c = 0; c < context_dim_; ++c) {
-            z[c] = (x[c] - block.center[c]) / block.scale[c];
-            if (std::fabs(z[c]) > block.limit) {
-                return -1 - static_cast<std::int64_t>(b * context_dim_ + c);
-            }
-            if (std::fabs(z[c]) > block.bound) z[c] = std::copysign(block.bound, z[c]);
-        }
-        for (std::size_t k = 0; k < block.monomials.size(); ++k) {
-            double product = block.factors[k];
-            for (const std::size_t c : block.monomials[k]) product *= z[c];
-            out[block.offset + k] = product;
+std::size_t FeatureMaps::input_dim(std::size_t slot) const {
+    if (!stages_) return context_dim_;
+    return stages_->known[slot] + (stages_->answers ? slot * (slot + 1) / 2 : 0);
+}
+
+void FeatureMaps::input(std::size_t slot, const Known& known, double* out) const {
+    out = std::copy_n(known.context, stages_ ? stages_->known[slot] : context_dim_, out);
+    if (!stages_ || !stages_->answers) return;
+    for (std::size_t b = 1; b <= slot; ++b) {
+        for (std::size_t a = 0; a < b; ++a) {
+            const std::size_t pair = a * (2 * n_arms_ - a - 1) / 2 + b - a - 1;
+            *out++ = known.differ[pair] != 0 ? 0.0 : 1.0;
         }
     }
-    return 0;
+}
+
+std::optional<Refusal> FeatureMaps::fill(const Known& known, double* row) const {
+    if (!complete_) {
+        std::copy_n(known.context, width_, row);
+        return std::nullopt;
+    }
+    if (!stages_) return fill_own(known.context, row);
+    std::fill_n(row, width_, 0.0);
+    std::vector<double> input;
+    for (std::size_t s = 0; s < std::min(known.arms, slots_.size()); ++s) {
+        input.resize(input_dim(s));
+        this->input(s, known, input.data());
+        if (const auto refused = apply(s, input.data(), row + offsets_[s])) return refused;
+    }
+    return std::nullopt;
+}
+
+std::optional<Refusal> FeatureMaps::fill_own(const double* context, double* row) const {
+    for (std::size_t c = 0; !complete_ && c < context_dim_; ++c) {
+        if (!std::isfinite(context[c])) return Refusal{0, c, false};
+    }
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+        if (!slots_[s].map) continue;
+        if (const auto refused = apply(s, context, row + offsets_[s])) return refused;
+    }
+    return std::nullopt;
+}
+
+std::optional<Refusal> FeatureMaps::refusal(const Known& known) const {
+    const std::size_t stages = stages_ ? std::min(known.arms, slots_.size()) : slots_.size();
+    std::vector<double> input;
+    for (std::size_t s = 0; complete_ && s < stages; ++s) {
+        input.resize(input_dim(s));
+        this->input(s, known, input.data());
+        for (std::size_t c = 0; c < input.size(); ++c) {
+            if (!std::isfinite(input[c])) return Refusal{s, c, false};
+        }
+        const MonomialMap& map = *slots_[s].map;
+        for (std::size_t c = 0; map.limit < kInfinity && c < input.size(); ++c) {
+            const double z = (input[c] - map.center[c]) / map.scale[c];
+            if (std::fabs(z) > map.limit) return Refusal{s, c, true};
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<Refusal> FeatureMaps::apply(std::size_t slot, const double* input,
+                                          double* out) const {
+    const MonomialMap& map = *slots_[slot].map;
+    const std::size_t dim = map.center.size();
+    for (std::size_t c = 0; c < dim; ++c) {
+        if (!std::isfinite(input[c])) return Refusal{slot, c, false};
+    }
+    double few[64];
+    std::vector<double> many;
+    double* z = few;
+    if (dim > 64) {
+        many.resize(dim);
+        z = many.data();
+    }
+    for (std::size_t c = 0; c < dim; ++c) {
+        z[c] = (input[c] - map.center[c]) / map.scale[c];
+        if (std::fabs(z[c]) > map.limit) return Refusal{slot, c, true};
+        if (std::fabs(z[c]) > map.bound) z[c] = std::copysign(map.bound, z[c]);
+    }
+    for (std::size_t k = 0; k < map.monomials.size(); ++k) {
+        double product = map.factors[k];
+        for (const std::size_t c : map.monomials[k]) product *= z[c];
+        out[k] = product;
+    }
+    return std::nullopt;
+}
+
+bool FeatureMaps::scale_themselves() const {
+    return std::all_of(slots_.begin(), slots_.end(),
+                       [](const Slot& slot) { return slot.standard.has_value(); });
+}
+
+FeatureMaps FeatureMaps::fitted(const std::vector<std::vector<double>>& inputs) const {
+    std::size_t widest = 0;
+    for (std::size_t s = 0; s < slots_.size(); ++s) widest = std::max(widest, input_dim(s));
+    const std::size_t products = (widest + 2) * (widest + 1) / 2;
+    FeatureMaps fitted = *this;
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+        if (!slots_[s].standard) continue;
+        StandardMap& map = *fitted.slots_[s].standard;
+        map.degree = products <= kMostProducts ? 2 : 1;
+        map.size.reset();
+        const std::size_t dim = input_dim(s);
+        if (inputs[s].empty()) continue;  // it keeps its scale
+        const Scaling scaling = fit_scaling(inputs[s].data(), inputs[s].size() / dim, dim);
+        map.center = scaling.center;
+        map.scale = scaling.scale;
+        map.two_valued = scaling.two_valued;
+    }
+    fitted.arrange();
+    return fitted;
+}
+
+std::size_t FeatureMaps::known_after(std::size_t arms) const {
+    if (!stages_) return context_dim_;
+    return arms == 0 ? 0 : stages_->known[std::min(arms, stages_->known.size()) - 1];
+}
+
+std::size_t FeatureMaps::linear(std::size_t slot) const {
+    const Slot& at = slots_[slot];
+    if (!at.map) return at.n_features;
+    return static_cast<std::size_t>(
+        std::count_if(at.map->monomials.begin(), at.map->monomials.end(),
+                      [](const auto& monomial) { return monomial.size() <= 1; }));
+}
+
+std::optional<double> FeatureMaps::prior_precision() const {
+    if (slots_.empty() || !slots_[0].standard) return std::nullopt;
+    const double size = *slots_[0].standard->size;
+    return size * size;
+}
+
+void FeatureMaps::archive(Archive& with) {
+    if (!scale_themselves()) return;
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+        StandardMap& map = *slots_[s].standard;
+        const std::size_t dim = input_dim(s);
+        const double configured = *map.size;
+        with.count(map.degree, 2, "a degree");
+        std::size_t n = map.center.size();
+        with.count(n, static_cast<std::int64_t>(dim), "a number of coordinates");
+        with.check(n == 0 || n == dim, "a number of coordinates");
+        std::size_t n_two = map.two_valued.size();
+        with.count(n_two, static_cast<std::int64_t>(dim), "a number of coordinates");
+        if (with.reading()) {
+            map.center.resize(n);
+            map.scale.resize(n);
+            map.two_valued.resize(n_two);
+        }
+        with.between(map.center.data(), n, -kMost, kMost, "a center");
+        with.between(map.scale.data(), n, kLeastScale, kMost, "a scale");
+        for (std::size_t& c : map.two_valued) {
+            with.count(c, static_cast<std::int64_t>(dim) - 1, "a coordinate");
+        }
+        const double most = std::max(configured, kLongest / largest_norm(map, dim));
+        with.between(&*map.size, 1, kLeastScale, most, "a size of features");
+    }
+    if (with.reading()) arrange();
 }
 
 }  // namespace stopwise

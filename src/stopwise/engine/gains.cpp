@@ -5,7 +5,7 @@ namespace stopwise {
 void Gains::create() {
     if (!gains_.empty()) return;
     for (const std::size_t g : plan_->questions) {
-        gains_.emplace_back(plan_->grams[g].dim, plan_->grams[g].linear, plan_->ridge);
+        gains_.emplace_back(plan_->grams[g].dim, plan_->grams[g].linear, plan_->precision);
     }
 }
 

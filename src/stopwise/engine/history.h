@@ -30,6 +30,11 @@ namespace stopwise {
 // ``linear`` features are the constant and the coordinates, the others products.
 struct Scope {
     std::size_t offset, dim, arm, from, linear;
+
+    friend bool operator==(const Scope& a, const Scope& b) {
+        return a.offset == b.offset && a.dim == b.dim && a.arm == b.arm && a.from == b.from &&
+               a.linear == b.linear;
+    }
 };
 
 inline constexpr std::size_t kMaxDistinct = 4096;  // heuristic: small beside a long history

@@ -36,7 +36,7 @@ void LabelRequests::add(WaitingLabel label, const Count& count) {
     ++dropped_;
 }
 
-std::optional<WaitingLabel> LabelRequests::take(double round, const Count& count) {
+std::optional<WaitingLabel> LabelRequests::take(std::int64_t round, const Count& count) {
     const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingLabel& one) {
         return one.request.round == round;
     });
@@ -69,11 +69,11 @@ void LabelRequests::archive(Archive& with, std::size_t n_arms, std::size_t width
     const std::int64_t room = with.reading() ? with.room(width * sizeof(double)) : kMostCounted;
     with.count(n, std::min(static_cast<std::int64_t>(kMostWaiting), room), "its number of labels");
     if (with.reading()) waiting_.assign(n, WaitingLabel{});
-    double before = -1.0;
+    std::int64_t before = -1;
     for (WaitingLabel& one : waiting_) {
         with.between(&one.request.probability, 1, 0.0, 1.0, "a probability");
         with.between(&one.request.explored, 1, 0.0, 1.0, "a probability");
-        with.between(&one.request.round, 1, 0.0, static_cast<double>(rounds), "a round");
+        with.count(one.request.round, rounds, "a round");
         with.check(one.request.round > before && one.request.probability > 0.0, "a request");
         before = one.request.round;
         with.count(one.arms, static_cast<std::int64_t>(n_arms), "an arm");

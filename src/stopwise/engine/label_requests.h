@@ -12,14 +12,14 @@
 namespace stopwise {
 
 // A label that is asked for: the probability that it was, and the probability with which the round
-// went to the last arm whatever the rule said. The first is 0 if none is asked for.
-struct Request {
-    double probability = 0.0, explored = 0.0;
-    double round = 0.0;  // how many rounds were learned before it
+// went to the last arm whatever the rule said.
+struct LabelRequest {
+    double probability, explored;
+    std::int64_t round;  // how many rounds were learned before it
 };
 
 struct WaitingLabel {
-    Request request;
+    LabelRequest request{};
     std::size_t arms = 0;  // that ran
     std::size_t rule_stop = 0;
     bool missing = false;  // counts as missing
@@ -45,7 +45,7 @@ public:
 
     // Take out the request of a round that is answered; {} if it is not waiting. ``count`` is called
     // with each that was passed over.
-    std::optional<WaitingLabel> take(double round, const Count& count);
+    std::optional<WaitingLabel> take(std::int64_t round, const Count& count);
 
     std::size_t nbytes() const;
     void archive(Archive& with, std::size_t n_arms, std::size_t width, std::int64_t rounds,

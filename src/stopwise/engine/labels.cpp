@@ -15,7 +15,7 @@ Labels::Labels(std::shared_ptr<const Plan> plan) : plan_(plan), gains_(plan), tr
 
 // Ask for labels at random among rounds whose arms disagree, more often early; a round that went on
 // at random shows arms that the rule would not have seen, and is always asked for.
-std::optional<Request> Labels::ask(const Observation& round, std::int64_t rounds) {
+std::optional<LabelRequest> Labels::ask(const Observation& round, std::int64_t rounds) {
     if (plan_->labels == 0.0 || !round.may_ask) return std::nullopt;
     trial_.advance(rounds, requests_);
     const bool in_all = plan_->labels >= 1.0;
@@ -34,13 +34,12 @@ std::optional<Request> Labels::ask(const Observation& round, std::int64_t rounds
     if (!went_on && draw_of(plan_->seed, rounds, kLabelRequest) >= chance) return std::nullopt;
     ++asked_;
     trial_.count_request();
-    const auto before = static_cast<double>(rounds);
-    if (round.rule_stop == plan_->last()) return Request{chance, 0.0, before};
+    if (round.rule_stop == plan_->last()) return LabelRequest{chance, 0.0, rounds};
     const double explored = explore_rate(*plan_, rounds);
-    return Request{explored + (1.0 - explored) * chance, explored, before};
+    return LabelRequest{explored + (1.0 - explored) * chance, explored, rounds};
 }
 
-void Labels::expect(const Request& request, const Observation& round,
+void Labels::expect(const LabelRequest& request, const Observation& round,
                     const std::vector<double>& row) {
     WaitingLabel label{request, round.stop + 1, round.rule_stop, false, row, {}};
     label.differ.assign(plan_->n_pairs(), 0);
@@ -55,14 +54,14 @@ void Labels::expect(const Request& request, const Observation& round,
     gains_.refit();
 }
 
-void Labels::learn(const Label& label) {
+void Labels::learn(const double* row, const Label& label) {
     if (label.request) {
         const auto answered =
             requests_.take(label.request->round,
                            [&](const WaitingLabel& missing) { gains_.add_missing(missing); });
         if (answered && answered->missing) gains_.remove_missing(*answered);
     }
-    gains_.learn(label.row, label.n, label.right, label.differ);
+    gains_.learn(row, label.n, label.right, label.differ);
     gains_.refit();
     ++learned_;
     if (label.request) trial_.learn(*label.request, label.n, label.rule_stop, label.right);

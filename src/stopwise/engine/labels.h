@@ -11,11 +11,10 @@ namespace stopwise {
 // The label of a round in which ``n`` arms ran: which of them were ``right``. ``differ`` holds for
 // each pair whether its arms disagreed. The request is what `ask` returned, if it was asked for.
 struct Label {
-    const double* row;
     std::size_t n, rule_stop;
     const unsigned char* right;
     const unsigned char* differ;
-    std::optional<Request> request;
+    std::optional<LabelRequest> request;
 };
 
 class Labels {
@@ -23,10 +22,11 @@ public:
     explicit Labels(std::shared_ptr<const Plan> plan);
 
     // Whether to ask for the label of a round, after so many others.
-    std::optional<Request> ask(const Observation& round, std::int64_t rounds);
+    std::optional<LabelRequest> ask(const Observation& round, std::int64_t rounds);
     // Remember a label that is asked for, until it comes. ``row`` are the features as they are stored.
-    void expect(const Request& request, const Observation& round, const std::vector<double>& row);
-    void learn(const Label& label);
+    void expect(const LabelRequest& request, const Observation& round, const std::vector<double>& row);
+    // ``row`` are the features of the round.
+    void learn(const double* row, const Label& label);
 
     const Gains& gains() const { return gains_; }
     // The arm at which every round stops now, if labels show that this is better than the rule.

@@ -5,78 +5,131 @@
 #pragma once
 
 #include "drawn_answers.h"
+#include "drift.h"
+#include "first_rounds.h"
 #include "labels.h"
 #include "trace.h"
 
 namespace stopwise {
 
-class Learner {
+// What was learned with one set of feature maps.
+class State {
 public:
-    explicit Learner(Plan plan);
+    State(const Options& options, FeatureMaps maps);
 
+    // Where the rule stops by a row of features; fills the trace. Random draws follow from the number
+    // of the decision.
+    std::size_t rule_stop(const double* row, std::int64_t number, Trace& trace);
+    // Whether the rule stops at an arm, where stages reveal the context.
+    bool should_stop(const double* row, std::size_t arm, std::int64_t number, Trace& trace);
+    // Whether a decision of this number goes to the last arm at random.
+    bool explores(std::int64_t number) const;
     // Whether the next round goes to the last arm whatever the context.
     bool forced() const;
 
-    // Where a round with these features stops; fills the trace, learns nothing.
-    void decide(const double* row, Trace& trace);
-    // Where the rule stops, and no more.
-    std::size_t rule_stop(const double* row);
-
-    // A round that is decided arm by arm: begin it, then ask at each arm whether to stop there, by a
-    // row of features known at least that far.
-    void begin(Trace& trace);
-    bool should_stop(const double* row, std::size_t arm, Trace& trace);
-
-    // Whether the next decision goes to the last arm at random.
-    bool explore();
-    double explore_rate() const { return stopwise::explore_rate(*plan_, rounds()); }
+    // Learn from a round; returns the request if its label is asked for.
+    std::optional<LabelRequest> observe(const double* row, const Observation& round);
+    void label(const double* row, const Label& label);
+    // The same by what was known, which the maps do not refuse.
+    void observe(const Known& known, const Observation& round) { observe(row_of(known), round); }
+    void label(const Known& known, const Label& label) { this->label(row_of(known), label); }
 
     // Compare arms up to ``stop`` again, with exact estimates; false if one does not settle. Looks
     // only: models are solved in copies.
     bool exact_evidence(std::size_t stop, Trace& trace);
 
-    // Learn from a round; returns the request if its label is asked for.
-    std::optional<Request> observe(const Observation& round);
-    void label(const Label& label);
-
-    // θ̂ of a question; empty if it does not settle. Looks only.
-    std::vector<double> theta(std::size_t question);
-    Factor gram(std::size_t question);
-    double observations(std::size_t question) const { return estimates_.observations(question); }
-
+    // Rounds and labels learned.
+    std::int64_t revision() const { return estimates_.rounds() + labels_.learned(); }
+    const FeatureMaps& maps() const { return maps_; }
     const Plan& plan() const { return *plan_; }
-    std::int64_t rounds() const { return estimates_.rounds(); }
-    double effective_rounds() const { return estimates_.effective_rounds(); }
-    std::int64_t labels() const { return labels_.learned(); }
-    std::int64_t asked() const { return labels_.asked(); }
-    std::int64_t missing() const { return labels_.missing(); }
-    const Effort& effort() const { return estimates_.effort(); }
-    const History& history() const { return estimates_.history(); }
+    Estimates& estimates() { return estimates_; }
+    const Estimates& estimates() const { return estimates_; }
+    const Labels& labels() const { return labels_; }
     std::size_t nbytes() const;
-
-    // Continue the numbers of another learner's decisions.
-    void continue_draws(const Learner& other) { draws_ = other.draws_; }
-
-    std::vector<unsigned char> save();
-    // Restore what `save` wrote, into a learner of the same plan.
-    void restore(const unsigned char* bytes, std::size_t size);
-
-private:
-    // The number of the next decision. Counts only where a decision draws anything.
-    std::int64_t next_draw();
-    // A standard normal draw for each pair; empty if the rule draws nothing.
-    std::vector<double> noise(std::int64_t draw) const;
-    At at(const double* row, std::vector<double> noise = {});
-    std::size_t decide_by_rule(const double* row, std::int64_t draw, Trace& trace);
     void archive(Archive& with);
 
+private:
+    At at(const double* row, std::vector<double> noise = {});
+    // A standard normal draw for each pair; empty if the rule draws nothing.
+    std::vector<double> noise(std::int64_t number) const;
+    const double* row_of(const Known& known);
+
+    FeatureMaps maps_;
     std::shared_ptr<const Plan> plan_;
     Estimates estimates_;
     DrawnAnswers drawn_answers_;
     Labels labels_;
-    std::int64_t draws_ = 0;  // decisions that drew something
     Workspace workspace_;
-    Trace trace_;  // of a decision whose trace is not asked for
+    std::vector<double> row_;  // what `row_of` returns
+};
+
+// What came of learning from a round.
+struct Learned {
+    std::optional<LabelRequest> request;  // for its label
+    std::vector<Change> changes;          // that it made noticeable
+};
+
+class Learner {
+public:
+    Learner(Options options, FeatureMaps maps);
+
+    // Where a round with this context stops; fills the trace, learns nothing. Of contexts that the maps
+    // refuse the reason, and nothing changes.
+    std::optional<Refusal> decide(const Known& known, Trace& trace);
+    // Where the rule stops, and no more. The maps must not refuse what is known.
+    std::size_t rule_stop(const Known& known);
+
+    // A round that is decided arm by arm: begin it, then ask at each arm whether to stop there.
+    void begin(Trace& trace);
+    bool should_stop(const Known& known, std::size_t arm, Trace& trace);
+
+    // Whether the next decision goes to the last arm at random.
+    bool explore() { return state_.explores(next_number()); }
+
+    // Learn from a round. More may be known than what its arms revealed. If the maps refuse that, none,
+    // and nothing changes.
+    std::optional<Learned> observe(const Known& known, const Observation& round);
+    // The same for the round just decided: its features are in the trace.
+    Learned observe_decided(const Known& known, const Trace& trace, const Observation& round);
+    // Learn from a label; false if the maps refuse what is known.
+    bool label(const Known& known, const Label& label);
+    // Watch for changes from now on.
+    void watch();
+
+    std::optional<Refusal> refusal(const Known& known) const { return maps().refusal(known); }
+    bool exact_evidence(std::size_t stop, Trace& trace) { return state_.exact_evidence(stop, trace); }
+    // θ̂ of a question; empty if it does not settle. Looks only.
+    std::vector<double> theta(std::size_t question);
+    Factor gram(std::size_t question);
+
+    const Options& options() const { return options_; }
+    const FeatureMaps& maps() const { return state_.maps(); }
+    const State& state() const { return state_; }
+    std::int64_t rounds() const { return state_.estimates().rounds(); }
+    // How often the maps were fitted; restoring counts as one, too.
+    std::int64_t fits() const { return fits_; }
+    std::size_t nbytes() const;
+
+    std::vector<unsigned char> save();
+    // Restore what `save` wrote, into a learner of the same options and maps.
+    void restore(const unsigned char* bytes, std::size_t size);
+
+private:
+    Learned learn(const double* row, const Known& known, const Observation& round);
+    // The number of the next decision. Counts only where a decision draws anything.
+    std::int64_t next_number();
+    // Fit the maps to the first rounds, and learn these again.
+    void fit();
+    void archive(Archive& with);
+
+    Options options_;
+    State state_;
+    std::optional<FirstRounds> first_;  // while the maps are still to be fitted
+    std::optional<Drift> drift_;        // if it watches
+    std::int64_t decisions_ = 0;        // that drew something
+    std::int64_t fits_ = 0;             // of the maps
+    std::vector<double> row_;           // of what is known
+    Trace trace_;                       // of a decision whose trace is not asked for
 };
 
 }  // namespace stopwise

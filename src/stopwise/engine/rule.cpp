@@ -28,18 +28,18 @@ Upper posterior(At& at, std::size_t k) {
 
 std::size_t Rule::unsettled(At& at, std::size_t i, std::size_t j) const { return at.pair(i, j); }
 
-double Ellipsoid::beta(double n, double lam, double S) const {
+double Ellipsoid::beta(double n, double n_features, double lam, double S) const {
     const double volume = 0.5 * n_features * log1p(n / (n_features * lam));
     const double pairs = log(n_arms * n_arms / (2.0 * delta));
     return 2.0 * sigma / kappa * std::sqrt(volume + pairs) + 2.0 * std::sqrt(lam) * S;
 }
 
-double UssPd::radius(double observations, double rounds) const {
-    return ellipsoid.alpha(std::max(observations, rounds));
+double UssPd::radius(double observations, double rounds, double n_features) const {
+    return ellipsoid.alpha(std::max(observations, rounds), n_features);
 }
 
-double UssPdRidge::radius(double observations, double) const {
-    return ellipsoid.beta(observations, lam_, S_);
+double UssPdRidge::radius(double observations, double, double n_features) const {
+    return ellipsoid.beta(observations, n_features, lam_, S_);
 }
 
 Upper UssPd::upper(At& at, std::size_t i, std::size_t j, double threshold) const {
@@ -52,7 +52,7 @@ Upper UssPd::upper(At& at, std::size_t i, std::size_t j, double threshold) const
     return {estimate, value, value - error, value + error};
 }
 
-double Laplace::radius(double, double rounds) const {
+double Laplace::radius(double, double rounds, double) const {
     return scale * (1.0 + kEarly / (1.0 + rounds / kEarlyRounds));
 }
 

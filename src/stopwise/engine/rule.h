@@ -31,8 +31,8 @@ struct Rule {
     // The question whose history is to be visited when (i, j) is not settled.
     virtual std::size_t unsettled(At& at, std::size_t i, std::size_t j) const;
 
-    // The radius after n observations of the pair's V and so many rounds in all.
-    virtual double radius(double observations, double rounds) const = 0;
+    // The radius after n observations of the pair's V and so many rounds in all, with d' features.
+    virtual double radius(double observations, double rounds, double n_features) const = 0;
 
     virtual double least() const { return 0.0; }        // no value of `upper` is below it, as a gap
     virtual double lam() const { return 0.0; }          // V starts as lam·I
@@ -40,22 +40,23 @@ struct Rule {
     virtual bool reads_gram() const { return true; }    // the upper value depends on V
     virtual bool reads_hessian() const { return false; }  // then H must be near θ̂, not only θ_g
     virtual bool takes_labels() const { return false; }   // labels can lower the upper value
+    virtual bool of_arms() const { return false; }        // a question for each arm: "is it wrong?"
     virtual bool against_last() const { return false; }   // every question is about the last arm
     virtual bool draws() const { return false; }          // the upper value depends on `noise`
 };
 
 // α = (2σ/κ)·√(d'/2·ln(1 + 2n/d') + ln(K²/2δ))            (Lemma "Confidence Ellipsoid")
 struct Ellipsoid {
-    double sigma, kappa, delta, n_arms, n_features;
-    double alpha(double n) const { return beta(n, 0.5, 0.0); }
-    double beta(double n, double lam, double S) const;  // see USS-PD-λI
+    double sigma, kappa, delta, n_arms;
+    double alpha(double n, double n_features) const { return beta(n, n_features, 0.5, 0.0); }
+    double beta(double n, double n_features, double lam, double S) const;  // see USS-PD-λI
 };
 
 // USS-PD: p̃ = μ(φᵀθ̂ + α‖φ‖_{V⁻¹}).
 struct UssPd : Rule {
     explicit UssPd(Ellipsoid e) : ellipsoid(e) {}
     Upper upper(At& at, std::size_t i, std::size_t j, double threshold) const override;
-    double radius(double observations, double rounds) const override;
+    double radius(double observations, double rounds, double n_features) const override;
     bool takes_labels() const override { return true; }
     Ellipsoid ellipsoid;
 };
@@ -63,7 +64,7 @@ struct UssPd : Rule {
 // USS-PD-λI: the same with V + λI and β = (2σ/κ)·√(d'/2·ln(1 + n/(d'λ)) + ln(K²/2δ)) + 2√λ·S.
 struct UssPdRidge : UssPd {
     UssPdRidge(Ellipsoid e, double lam, double S) : UssPd(e), lam_(lam), S_(S) {}
-    double radius(double observations, double rounds) const override;
+    double radius(double observations, double rounds, double n_features) const override;
     double lam() const override { return lam_; }
     double explored() const override { return 3.0 * lam_; }  // λ_min(V) ≥ 2λ, and V̄ has λ more
     double lam_, S_;
@@ -74,7 +75,7 @@ struct UssPdRidge : UssPd {
 struct Laplace : Rule {
     explicit Laplace(double s) : scale(s) {}
     Upper upper(At& at, std::size_t i, std::size_t j, double threshold) const override;
-    double radius(double observations, double rounds) const override;
+    double radius(double observations, double rounds, double n_features) const override;
     bool reads_gram() const override { return false; }
     bool reads_hessian() const override { return true; }
     bool takes_labels() const override { return true; }
@@ -93,7 +94,7 @@ struct Thompson : Laplace {
 struct Anchor : Laplace {
     explicit Anchor(double s) : Laplace(s) {}
     Upper upper(At& at, std::size_t i, std::size_t j, double threshold) const override;
-    double radius(double, double) const override { return scale; }  // exploring is protection enough
+    double radius(double, double, double) const override { return scale; }  // exploring is protection enough
     double threshold(double gap) const override { return gap; }
     double shown(double value) const override { return value; }
     std::size_t unsettled(At& at, std::size_t i, std::size_t j) const override;
@@ -111,6 +112,7 @@ struct Supervised : UssPd {
     std::size_t unsettled(At& at, std::size_t i, std::size_t j) const override;
     double least() const override { return -1.0; }
     bool takes_labels() const override { return false; }
+    bool of_arms() const override { return true; }
 };
 
 }  // namespace stopwise

@@ -4,13 +4,14 @@ Maps are in `maps`, which pair of arms uses which map in `arrangements`; `bind` 
 cascade.
 """
 
-from stopwise.features.arrangements import Answers as Answers
 from stopwise.features.arrangements import PerPair as PerPair
 from stopwise.features.arrangements import PerStage as PerStage
 from stopwise.features.arrangements import Shared as Shared
 from stopwise.features.binding import BoundFeatures as BoundFeatures
 from stopwise.features.binding import FeaturesLike as FeaturesLike
+from stopwise.features.binding import Stages as Stages
 from stopwise.features.binding import bind as bind
+from stopwise.features.binding import stages_of as stages_of
 from stopwise.features.maps import Custom as Custom
 from stopwise.features.maps import FeatureMap as FeatureMap
 from stopwise.features.maps import Identity as Identity

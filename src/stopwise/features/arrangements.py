@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, TypeAlias
 
-from stopwise.checks import integer
 from stopwise.errors import InvalidParameterError
-from stopwise.features.maps import FeatureMap, MapLike, Standard, as_map
+from stopwise.features.maps import FeatureMap, MapLike, as_map
 
 
 @dataclass(frozen=True, init=False)
@@ -20,7 +19,7 @@ class Shared:
     >>> policy = sw.USSPD(
     ...     sw.Cascade(costs=[0.1, 0.2]), features=sw.Shared(sw.Identity()), context_dim=2
     ... )
-    >>> policy.n_features
+    >>> policy.features.n_features
     2
     """
 
@@ -37,9 +36,10 @@ class Shared:
 
 @dataclass(frozen=True, init=False)
 class PerStage:
-    """A map for each stage: map i sees the complete context, and serves each pair (i, j).
+    """A map for each stage: map i serves each pair (i, j), for every j > i.
 
-    ``maps`` has one for each arm but the last, where nothing is left to decide.
+    ``maps`` has one for each arm but the last, where nothing is left to decide. Each sees the
+    complete context or, in a policy with ``reveals=``, what is known at its arm.
 
     Examples
     --------
@@ -63,60 +63,6 @@ class PerStage:
                 f"there are {len(self.maps)}"
             )
         return self.maps
-
-
-@dataclass(frozen=True, init=False)
-class Answers:
-    """What the arms have said so far is context, and so are numbers that they reveal.
-
-    At arm i a pair (i, j) is judged by what is known there: the context that the round began with,
-    the numbers that arms 0 to i revealed (a confidence, say), and for every two of these arms
-    whether they agree. Rounds are decided arm by arm (docs/revealed.md).
-
-    Parameters
-    ----------
-    reveals : int or sequence of int
-        How many numbers each arm reveals, the last arm apart: one number for all, or one each.
-    maps : sequence of feature maps or callables, optional
-        One for each arm but the last, of everything known there: numbers first, then the
-        agreements 0-1, 0-2, 1-2, 0-3, …, each 0 or 1. `Standard` by default.
-
-    Examples
-    --------
-    Two numbers are known from the start, and each arm reveals one:
-
-    >>> import stopwise as sw
-    >>> features = sw.bind(Answers(reveals=1), context_dim=2, n_arms=3)
-    >>> features.sees, [stage.context_dim for stage in features.stages]
-    ((3, 4), [3, 5])
-    """
-
-    kind: ClassVar[str] = "answers"
-    reveals: int | tuple[int, ...] = 0
-    maps: tuple[FeatureMap, ...] | None = None
-
-    def __init__(
-        self, reveals: int | Sequence[int] = 0, maps: Sequence[MapLike] | None = None
-    ) -> None:
-        each = reveals if isinstance(reveals, Sequence) else [reveals]
-        found = tuple(integer("what an arm reveals", n) for n in each)
-        object.__setattr__(self, "reveals", found if isinstance(reveals, Sequence) else found[0])
-        object.__setattr__(self, "maps", None if maps is None else tuple(map(as_map, maps)))
-
-    def revealed(self, n_arms: int) -> tuple[int, ...]:
-        """Return how many numbers each arm but the last reveals."""
-        each = self.reveals if isinstance(self.reveals, tuple) else (self.reveals,) * (n_arms - 1)
-        if len(each) != n_arms - 1:
-            raise InvalidParameterError(
-                f"Answers needs what each arm but the last reveals, {n_arms - 1} numbers for "
-                f"{n_arms} arms; there are {len(each)}"
-            )
-        return each
-
-    def slots(self, n_arms: int) -> tuple[FeatureMap, ...]:
-        """Return the map of each slot in a cascade of this size."""
-        maps = [Standard()] * (n_arms - 1) if self.maps is None else self.maps
-        return PerStage(maps).slots(n_arms)
 
 
 @dataclass(frozen=True, init=False)
@@ -151,7 +97,7 @@ class PerPair:
         return tuple(given[pair] for pair in needed)
 
 
-Arrangement: TypeAlias = Shared | PerStage | PerPair | Answers
+Arrangement: TypeAlias = Shared | PerStage | PerPair
 
 
 def pairs(n_arms: int) -> list[tuple[int, int]]:

@@ -9,15 +9,16 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stopwise.checks import Floats, integer, numbers
-from stopwise.engine.native import Monomials
+from stopwise.arrays import Floats
+from stopwise.checks import integer, numbers
+from stopwise.engine import native
 from stopwise.errors import (
     CorruptFileError,
     InvalidContextError,
     InvalidFeaturesError,
     InvalidParameterError,
 )
-from stopwise.features.arrangements import Answers, Arrangement, PerPair, PerStage, Shared, pairs
+from stopwise.features.arrangements import Arrangement, PerPair, PerStage, Shared, pairs
 from stopwise.features.maps import (
     SLACK,
     Custom,
@@ -28,12 +29,28 @@ from stopwise.features.maps import (
     Polynomial,
     Scaled,
     Standard,
+    check_count,
     map_from_spec,
 )
 
-Values = Sequence[float]
-# What the engine takes of a map: offset, monomials, bound, limit, factors, center, scale.
-Block = tuple[int, Sequence[Sequence[int]], float, float, Values, Values, Values]
+# A map as the engine takes it: monomials, bound, limit, factors, center, scale.
+Monomials: TypeAlias = tuple[
+    Sequence[Sequence[int]], float, float, Sequence[float], Sequence[float], Sequence[float]
+]
+# The same for a `Standard` map: degree, center, scale, two-valued coordinates, size.
+Scaling: TypeAlias = tuple[int, Sequence[float], Sequence[float], Sequence[int], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What the stages of a cascade reveal.
+
+    ``reveals`` says how many numbers each arm but the last adds to the context, ``answers`` whether
+    maps also see which of the answers so far agree.
+    """
+
+    reveals: tuple[int, ...]
+    answers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +58,8 @@ class BoundFeatures:
     """Feature maps joined to the size of a context and of a cascade; created by `bind`.
 
     A policy holds one of these. Distinct maps fill *slots*: one if shared, one for each stage or
-    one for each pair. A *row* is the features of all slots side by side. ``context_dim`` counts
-    all that stages reveal, too. ``sees`` says how many numbers are known at each arm but the last,
-    None if all are from the start; else ``stages`` are the features at each of these arms, of what
-    is known there.
+    one for each pair. A *row* is the features of all slots side by side. ``starts_with`` counts the
+    numbers known before the first arm, ``context_dim`` all that stages reveal, too.
 
     Examples
     --------
@@ -53,53 +68,52 @@ class BoundFeatures:
     [[0.5, 0.5, 0.5, 0.5], [0.0, 0.5, 0.0, 0.0]]
     """
 
-    context_dim: int
+    starts_with: int
     n_arms: int
     arrangement: Arrangement  # which pair uses which map
+    stages: Stages | None  # None: the complete context is known from the start
     maps: tuple[FeatureMap, ...] = field(repr=False)  # of each slot
-    dims: tuple[int, ...]  # d′ of each slot
-    offsets: tuple[int, ...] = field(repr=False)  # where each slot begins in a row
-    linear: tuple[int, ...] = field(repr=False)  # features that come first and are no products
-    width: int = field(repr=False)  # of a row
-    sees: tuple[int, ...] | None = field(repr=False)
-    stages: "tuple[BoundFeatures, ...]" = field(repr=False, compare=False)
-    _customs: tuple[tuple[Custom, int, int, int], ...] = field(repr=False, compare=False)
-    _monomials: Monomials = field(repr=False, compare=False)  # of all maps that are built in
+    in_engine: native.FeatureMaps = field(repr=False, compare=False)
 
     @property
-    def maps_in_engine(self) -> Monomials | None:
-        """The maps as the engine has them, or None if the engine cannot apply them to a context."""
-        return None if self._customs or self.sees is not None else self._monomials
+    def context_dim(self) -> int:
+        """How many numbers a context has in the end."""
+        return self.starts_with + (0 if self.stages is None else sum(self.stages.reveals))
 
     @property
-    def scales_itself(self) -> bool:
-        """Whether a policy fits these features to its first rounds."""
-        return all(isinstance(m, Standard) for m in self.maps)
-
-    def fitted(self, known: Sequence[Floats], degree: int) -> "BoundFeatures":
-        """Return these features with every `Standard` map fitted to what its slot has seen."""
-        maps = [
-            m.fit(X, degree) if isinstance(m, Standard) else m
-            for m, X in zip(self.maps, known, strict=True)
-        ]
-        return bind(self._arranged(maps), self.starts_with, self.n_arms)
+    def dims(self) -> tuple[int, ...]:
+        """d′ of each slot."""
+        return tuple(self.in_engine.dims)
 
     @property
-    def starts_with(self) -> int:
-        """How many numbers a round begins with."""
-        if not isinstance(self.arrangement, Answers):
-            return self.context_dim
-        return self.context_dim - sum(self.arrangement.revealed(self.n_arms))
-
-    def _arranged(self, maps: Sequence[FeatureMap]) -> Arrangement:
-        """Return the arrangement with other maps."""
-        reveals = self.arrangement.reveals if isinstance(self.arrangement, Answers) else 0
-        return _arrange(self.arrangement.kind, maps, self.n_arms, reveals)
+    def width(self) -> int:
+        """How many features a row has."""
+        return self.in_engine.width
 
     @property
     def n_features(self) -> int:
         """The largest d′ of all slots, which is the d′ of the paper's confidence radius."""
         return max(self.dims)
+
+    @property
+    def scale_themselves(self) -> bool:
+        """Whether a policy fits these features to its first rounds."""
+        return self.in_engine.scale_themselves
+
+    def known_at(self, arm: int) -> int:
+        """Return how many numbers of the context are known at an arm."""
+        if self.stages is None:
+            return self.context_dim
+        return self.starts_with + sum(self.stages.reveals[: arm + 1])
+
+    def fitted(self, maps: native.FeatureMaps) -> "BoundFeatures":
+        """Return these features with `Standard` maps as the engine has fitted them."""
+        fitted = [
+            m if scaling is None else _standard(scaling)
+            for m, scaling in zip(self.maps, maps.standards(), strict=True)
+        ]
+        arrangement = _arranged(self.arrangement.kind, fitted, self.n_arms)
+        return replace(self, arrangement=arrangement, maps=tuple(fitted), in_engine=maps)
 
     def slot_of(self, i: int, j: int) -> int:
         """Return the slot that the pair of arms (i, j), i < j, uses."""
@@ -108,16 +122,12 @@ class BoundFeatures:
                 f"({i}, {j}) is no pair of the {self.n_arms} arms: it takes 0 ≤ i < j < "
                 f"{self.n_arms}"
             )
-        if isinstance(self.arrangement, PerPair):
-            return pairs(self.n_arms).index((i, j))
-        return 0 if isinstance(self.arrangement, Shared) else i
+        return _slot_of(self.arrangement, i, j, self.n_arms)
 
-    def row(self, x: ArrayLike) -> Floats:
-        """Return the features of one context, all slots side by side, in a fresh array.
+    # -- contexts ---------------------------------------------------------------------------------
 
-        `InvalidContextError` if it has the wrong shape, is not finite, or lies outside the bound of
-        a map; `InvalidFeaturesError` if a custom map gives what it must not.
-        """
+    def context(self, x: ArrayLike) -> Floats:
+        """Return a complete context as the engine reads it; `InvalidContextError` if it is none."""
         self._check_complete()
         context = numbers("a context", x, InvalidContextError)
         if context.shape != (self.context_dim,):
@@ -125,13 +135,32 @@ class BoundFeatures:
                 f"a context is a flat list of context_dim={self.context_dim} numbers; this has "
                 f"shape {context.shape}"
             )
-        context = context.copy()  # in the form that the engine reads; np.require is slow
-        out = np.empty(self.width)
-        _, status = self._monomials.rows(context[None], out[None])
-        if status:
-            self._refuse(context, status)
-        self._fill_customs(context, out)
-        return out
+        return context.copy()  # in the form that the engine reads; np.require is slow
+
+    def contexts(self, X: ArrayLike) -> Floats:
+        """Return a table of contexts as the engine reads it, with all that stages reveal."""
+        contexts = np.require(numbers("contexts", X, InvalidContextError), requirements=["C", "A"])
+        if contexts.ndim != 2 or contexts.shape[1] != self.context_dim:
+            revealed = "" if self.stages is None else ", with what stages reveal"
+            raise InvalidContextError(
+                f"contexts form a table of {self.context_dim} columns{revealed}, one row each; "
+                f"this has shape {contexts.shape}"
+            )
+        return contexts
+
+    def row(self, x: ArrayLike) -> Floats:
+        """Return the features of one context, all slots side by side, in a fresh array.
+
+        `InvalidContextError` if it has the wrong shape, is not finite, or lies outside the bound of
+        a map; `InvalidFeaturesError` if a custom map gives what it must not.
+        """
+        context = self.context(x)
+        out = np.empty((1, self.width))
+        refused = self.in_engine.rows(context[None], out)
+        if refused is not None:
+            self.refuse(context, *refused[1:])
+        self._fill_customs(context, out[0])
+        return out[0]
 
     def rows(self, X: ArrayLike) -> Floats:
         """Return the features of many contexts, each row bit for bit that of `row`.
@@ -139,51 +168,106 @@ class BoundFeatures:
         All contexts are checked; an error names the first bad row and coordinate.
         """
         self._check_complete()
-        contexts = np.require(numbers("contexts", X, InvalidContextError), requirements=["C", "A"])
-        if contexts.ndim != 2 or contexts.shape[1] != self.context_dim:
-            raise InvalidContextError(
-                f"contexts form a table of {self.context_dim} columns, one row each; this has "
-                f"shape {contexts.shape}"
-            )
-        out = np.empty((contexts.shape[0], self.width))
-        row, status = self._monomials.rows(contexts, out)
-        if status:
-            self._refuse(contexts[row], status, row)
-        for r in range(contexts.shape[0] if self._customs else 0):
+        contexts = self.contexts(X)
+        out = np.empty((len(contexts), self.width))
+        refused = self.in_engine.rows(contexts, out)
+        if refused is not None:
+            row, slot, coordinate, finite = refused
+            self.refuse(contexts[row], slot, coordinate, finite, row)
+        for r in range(0 if self.in_engine.complete else len(contexts)):
             try:
                 self._fill_customs(contexts[r], out[r])
             except InvalidFeaturesError as error:
                 raise InvalidFeaturesError(f"row {r}: {error}") from error
         return out
 
+    def given(self, x: ArrayLike | None) -> Floats:
+        """Return what the engine takes of a complete context; `InvalidInputError` if it is none.
+
+        That is the context itself, or its features where a function of the user computes them.
+        """
+        context = () if x is None else x
+        row = self.row(context)  # raises if the context is invalid
+        return self.context(context) if self.in_engine.complete else row
+
+    def given_many(self, X: ArrayLike) -> Floats:
+        """Return what the engine takes of many complete contexts, in one table."""
+        rows = self.rows(X)  # raises if any is invalid
+        return self.contexts(X) if self.in_engine.complete else rows
+
     def transform(self, X: ArrayLike, i: int = 0, j: int = 1) -> Floats:
         """Return the features that a pair of arms really uses, shape (n, d′), norms at most one.
 
         A single context counts as a table of one row. The pair (i, j) matters only if maps differ
-        between pairs.
+        between pairs. Where stages reveal the context, ``X`` is what is known at arm i: numbers,
+        then for every two arms up to it whether they agree (0-1, 0-2, 1-2, 0-3, …).
         """
         slot = self.slot_of(i, j)
-        rows = self.rows(np.atleast_2d(numbers("contexts", X, InvalidContextError)))
-        start = self.offsets[slot]
-        return np.ascontiguousarray(rows[:, start : start + self.dims[slot]])
+        table = np.atleast_2d(numbers("contexts", X, InvalidContextError))
+        if self.stages is not None:
+            inputs = self.in_engine.input_dims[slot]
+            return bind(self.maps[slot], inputs, self.n_arms).rows(table)
+        start = sum(self.dims[:slot])
+        return np.ascontiguousarray(self.rows(table)[:, start : start + self.dims[slot]])
+
+    def refuse(
+        self, x: Floats, slot: int, coordinate: int, finite: bool, row: int | None = None
+    ) -> NoReturn:
+        """Raise the error about what the map of a slot refuses, as the engine found it."""
+        if self.stages is not None and coordinate >= self.known_at(slot):
+            raise InvalidContextError(
+                f"at arm {slot}, its map refuses whether two answers agree, 0 or 1: give it a "
+                "larger bound"
+            )
+        value = float(x[coordinate])
+        if not finite:
+            problem = f"is {value}; contexts must be finite"
+            raise InvalidContextError.at(coordinate, problem, row=row)
+        refusing = self.maps[slot]
+        if isinstance(refusing, Scaled):
+            reach = refusing.scale[coordinate] * refusing.inner.bound
+            low, high = refusing.center[coordinate] - reach, refusing.center[coordinate] + reach
+            problem = (
+                f"is {value:.12g}, outside [{low:.12g}, {high:.12g}], what the features were "
+                'scaled for; fit Scaled on wider data or with a margin, or clip with outside="clip"'
+            )
+            raise InvalidContextError.at(coordinate, problem, row=row)
+        assert isinstance(refusing, Identity | Polynomial)  # others refuse nothing
+        bound = f"{refusing.bound:.12g}"
+        problem = f"is {value:.12g}, outside the promised [-{bound}, {bound}]"
+        advice = "give the feature map a larger bound, or scale the data with Scaled.fit"
+        raise InvalidContextError.at(coordinate, problem, advice, row)
+
+    def _check_complete(self) -> None:
+        if self.stages is not None:
+            raise InvalidContextError(
+                "stages reveal the context here, so a round is decided arm by arm: use "
+                "policy.start(x), a Runner or recorded rounds"
+            )
+
+    def _fill_customs(self, x: Floats, out: Floats) -> None:
+        start = 0
+        for m, dim in zip(self.maps, self.dims, strict=True):
+            if isinstance(m, Custom):
+                out[start : start + dim] = m(x)
+            start += dim
+
+    # -- as plain values --------------------------------------------------------------------------
 
     def to_spec(self) -> dict[str, Any]:
         """Return plain JSON values that describe these features; equal features, equal specs.
 
         A custom map is described by name and size only, since its code cannot be saved.
         """
-        spec: dict[str, Any] = {
+        return {
             "kind": self.arrangement.kind,
             "context_dim": self.starts_with,
             "n_arms": self.n_arms,
             "maps": [m.to_spec() for m in self.maps],
         }
-        if isinstance(self.arrangement, Answers):
-            spec["reveals"] = list(self.arrangement.revealed(self.n_arms))
-        return spec
 
     @staticmethod
-    def from_spec(spec: Mapping[str, Any]) -> "BoundFeatures":
+    def from_spec(spec: Mapping[str, Any], stages: Stages | None = None) -> "BoundFeatures":
         """Rebuild features from `to_spec`.
 
         `FeaturesMismatchError` if a map is custom: pass it as ``features=`` when loading.
@@ -192,8 +276,8 @@ class BoundFeatures:
         try:
             maps = [map_from_spec(m) for m in spec["maps"]]
             n_arms = integer("n_arms", spec["n_arms"], least=2)
-            arrangement = _arrange(spec["kind"], maps, n_arms, spec.get("reveals"))
-            return bind(arrangement, spec["context_dim"], n_arms)
+            arrangement = _arranged(spec["kind"], maps, n_arms)
+            return bind(arrangement, spec["context_dim"], n_arms, stages)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptFileError(
                 f"the stored description of the features makes no sense: {error!r}"
@@ -201,50 +285,20 @@ class BoundFeatures:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments of `bind`, not what it created."""
-        return bind, (self._arranged(self.maps), self.starts_with, self.n_arms)
-
-    def _check_complete(self) -> None:
-        if self.sees is not None:
-            raise InvalidContextError(
-                "these features see what arms answer and reveal, so a round is decided arm by arm: "
-                "use policy.start(x), a Runner or recorded rounds"
-            )
-
-    def _fill_customs(self, x: Floats, out: Floats) -> None:
-        for custom, start, stop, seen in self._customs:
-            out[start:stop] = custom(x[:seen])
-
-    def _refuse(self, x: Floats, status: int, row: int | None = None) -> NoReturn:
-        """Turn the status of the engine's `Monomials` into an error in words."""
-        if status > 0:
-            c = status - 1
-            problem = f"is {float(x[c])}; contexts must be finite"
-            raise InvalidContextError.at(c, problem, row=row)
-        block, c = divmod(-1 - status, self.context_dim)
-        refusing = [m for m in self.maps if not isinstance(m, Custom)][block]
-        value = f"is {float(x[c]):.12g}"
-        if isinstance(refusing, Scaled):
-            reach = refusing.scale[c] * refusing.inner.bound
-            low, high = refusing.center[c] - reach, refusing.center[c] + reach
-            problem = (
-                f"{value}, outside [{low:.12g}, {high:.12g}], what the features were scaled for; "
-                'fit Scaled on wider data or with a margin, or clip with outside="clip"'
-            )
-            raise InvalidContextError.at(c, problem, row=row)
-        bound = f"{refusing.bound:.12g}"
-        problem = f"{value}, outside the promised [-{bound}, {bound}]"
-        advice = "give the feature map a larger bound, or scale the data with Scaled.fit"
-        raise InvalidContextError.at(c, problem, advice, row)
+        arrangement = _arranged(self.arrangement.kind, self.maps, self.n_arms)
+        return bind, (arrangement, self.starts_with, self.n_arms, self.stages)
 
 
 FeaturesLike: TypeAlias = MapLike | Arrangement | BoundFeatures
 
 
-def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures:
+def bind(
+    features: FeaturesLike, context_dim: int, n_arms: int, stages: Stages | None = None
+) -> BoundFeatures:
     """Join feature maps to the size of a context and of a cascade.
 
     A single map or function is shared by all pairs. ``context_dim`` is d, the number of coordinates
-    of a context; for `Answers`, of what is known before arm 0. ``n_arms`` is K.
+    of a context; where ``stages`` reveal it, of what is known before arm 0. ``n_arms`` is K.
 
     Examples
     --------
@@ -258,90 +312,132 @@ def bind(features: FeaturesLike, context_dim: int, n_arms: int) -> BoundFeatures
                 f"these features are bound to contexts of {features.starts_with} coordinates and "
                 f"{features.n_arms} arms, not {context_dim} and {n_arms}"
             )
-        return features
+        features = features.arrangement
     arrangement = features if isinstance(features, Arrangement) else Shared(features)
-    given = arrangement.slots(n_arms)
-    revealed: tuple[int, ...] | None = None
-    if isinstance(arrangement, Answers):
+    known = None
+    if stages is not None:
         context_dim = integer("context_dim", context_dim)
-        revealed = tuple(context_dim + n for n in accumulate(arrangement.revealed(n_arms)))
-        context_dim = revealed[-1]
-        sees = tuple(seen + arm * (arm + 1) // 2 for arm, seen in enumerate(revealed))
-    else:
+        arrangement = _of_stages(arrangement, stages, n_arms)
+        known = [context_dim + n for n in accumulate(stages.reveals)]
+    given = arrangement.slots(n_arms)
+    _check_standard(given)
+    if known is None:
         scaled = all(isinstance(m, Standard) for m in given)  # which have a constant
         context_dim = integer("context_dim", context_dim, least=0 if scaled else 1)
-        sees = (context_dim,) * len(given)
-    norms = [m.norm(n) for m, n in zip(given, sees, strict=True) if isinstance(m, Standard)]
-    maps: list[FeatureMap] = []
-    dims: list[int] = []
-    blocks: list[Block] = []
-    linear: list[int] = []
-    customs: list[tuple[Custom, int, int, int]] = []
-    if 0 < len(norms) < len(given):
+        inputs = [context_dim] * len(given)
+    else:
+        agree = stages is not None and stages.answers
+        inputs = [n + (arm * (arm + 1) // 2 if agree else 0) for arm, n in enumerate(known)]
+    maps = [
+        m.resolved(seen) if isinstance(m, Custom) else m
+        for m, seen in zip(given, inputs, strict=True)
+    ]
+    in_engine = native.FeatureMaps(
+        n_arms,
+        context_dim if known is None else known[-1],
+        [_in_engine(m, seen) for m, seen in zip(maps, inputs, strict=True)],
+        [_slot_of(arrangement, i, j, n_arms) for i, j in pairs(n_arms)],
+        None if known is None or stages is None else (known, stages.answers),
+    )
+    scalings = in_engine.standards()
+    maps = [m if s is None else _standard(s) for m, s in zip(maps, scalings, strict=True)]
+    return BoundFeatures(context_dim, n_arms, arrangement, stages, tuple(maps), in_engine)
+
+
+def stages_of(
+    reveals: int | Sequence[int] | None, answers: bool | None, n_arms: int
+) -> Stages | None:
+    """Return what stages reveal: one number for all, or one for each arm but the last.
+
+    None if the complete context is known from the start.
+    """
+    if reveals is None:
+        return None
+    each = reveals if isinstance(reveals, Sequence) else [reveals] * (n_arms - 1)
+    counts = tuple(integer("what a stage reveals", n) for n in each)
+    return Stages(counts, True if answers is None else bool(answers))
+
+
+def _of_stages(arrangement: Arrangement, stages: Stages, n_arms: int) -> PerStage:
+    """Return the maps of stages that reveal the context: one each, or the same map for all."""
+    if len(stages.reveals) != n_arms - 1:
+        raise InvalidParameterError(
+            f"reveals= needs what each arm but the last adds, {n_arms - 1} numbers for {n_arms} "
+            f"arms; there are {len(stages.reveals)}"
+        )
+    if isinstance(arrangement, Shared):
+        arrangement = PerStage([arrangement.map] * (n_arms - 1))
+    if not isinstance(arrangement, PerStage):
+        raise InvalidParameterError(
+            "with reveals=, a map sees what is known at its arm: give one map, or PerStage with a "
+            "map for each arm but the last"
+        )
+    if any(isinstance(m, Custom) for m in arrangement.maps):
+        raise InvalidParameterError(
+            "a function of your own cannot be a feature map where stages reveal the context: use "
+            "Standard, Polynomial or Identity, and let stages reveal what your function computes"
+        )
+    return arrangement
+
+
+def _check_standard(maps: Sequence[FeatureMap]) -> None:
+    standard = [isinstance(m, Standard) for m in maps]
+    if any(standard) and not all(standard):
         raise InvalidParameterError(
             "Standard scales itself only where every map is Standard: use Standard() for all of "
             "them, or Scaled.fit for these"
         )
-    if norms:  # one number for all maps, as one ridge serves them
-        standard = [m for m in given if isinstance(m, Standard)]
-        given = [replace(m, size=m.size or 1 / max(norms)) for m in standard]
-    for m, seen in zip(given, sees, strict=True):
-        offset = sum(dims)
-        if isinstance(m, Custom):
-            maps.append(custom := m.resolved(seen))
-            dims.append(custom.n_features or 0)
-            customs.append((custom, offset, offset + dims[-1], seen))
-            linear.append(dims[-1])
-        else:
-            maps.append(m)
-            blocks.append(_block(m, offset, seen))
-            dims.append(len(blocks[-1][1]))
-            linear.append(sum(len(monomial) <= 1 for monomial in blocks[-1][1]))
-    return BoundFeatures(
-        context_dim=context_dim,
-        n_arms=n_arms,
-        arrangement=arrangement,
-        maps=tuple(maps),
-        dims=tuple(dims),
-        offsets=tuple(sum(dims[:slot]) for slot in range(len(dims))),
-        linear=tuple(linear),
-        width=sum(dims),
-        sees=revealed,
-        stages=() if revealed is None else tuple(map(bind, maps, sees, [2] * len(maps))),
-        _customs=tuple(customs),
-        _monomials=Monomials(context_dim, sum(dims), blocks if revealed is None else []),
-    )
 
 
-def _arrange(kind: str, maps: Sequence[FeatureMap], n_arms: int, reveals: Any) -> Arrangement:
-    return {
-        Shared.kind: lambda: Shared(*maps),
-        PerStage.kind: lambda: PerStage(maps),
-        Answers.kind: lambda: Answers(reveals, maps),
-        PerPair.kind: lambda: PerPair(dict(zip(pairs(n_arms), maps, strict=True))),
-    }[kind]()
+def _slot_of(arrangement: Arrangement, i: int, j: int, n_arms: int) -> int:
+    if isinstance(arrangement, PerPair):
+        return pairs(n_arms).index((i, j))
+    return 0 if isinstance(arrangement, Shared) else i
 
 
-def _block(m: Identity | Polynomial | Scaled | Standard, offset: int, seen: int) -> Block:
-    """Return a built-in map as the engine takes it."""
+def _arranged(kind: str, maps: Sequence[FeatureMap], n_arms: int) -> Arrangement:
+    if kind == Shared.kind:
+        (shared,) = maps
+        return Shared(shared)
+    if kind == PerStage.kind:
+        return PerStage(maps)
+    if kind == PerPair.kind:
+        return PerPair(dict(zip(pairs(n_arms), maps, strict=True)))
+    raise KeyError(kind)
+
+
+def _in_engine(m: FeatureMap, seen: int) -> int | Monomials | Scaling:
+    """Return a map as the engine takes it: of a custom one, how many features it has."""
+    if isinstance(m, Custom):
+        assert m.n_features is not None  # it is resolved
+        return m.n_features
+    if isinstance(m, Standard):
+        check_count(m.degree, seen)
+        if m.center:
+            _check_size(m, seen)
+        return m.degree, m.center, m.scale, m.two_valued, m.size
     inner = m.inner if isinstance(m, Scaled) else m
     center, scale, limit = [0.0] * seen, [1.0] * seen, inner.bound * (1 + SLACK)
     if isinstance(m, Scaled):
+        _check_size(m, seen)
         center, scale = list(m.center), list(m.scale)
-    elif isinstance(m, Standard):
-        center, scale = list(m.center) or center, list(m.scale) or scale
-    if len(center) != seen:
-        raise InvalidParameterError(
-            f"this {type(m).__name__} map is for contexts of {len(center)} coordinates, not {seen}"
-        )
-    if isinstance(m, Standard) or (isinstance(m, Scaled) and m.outside == "clip"):
-        limit = math.inf
+        limit = math.inf if m.outside == "clip" else limit
     monomials = inner.monomials(seen)
-    if isinstance(inner, Standard):
-        factors = [(inner.size or 1.0) * inner.weights[len(monomial)] for monomial in monomials]
-    else:
-        factors = [1 / _largest_norm(inner.bound, monomials)] * len(monomials)
-    return offset, [list(one) for one in monomials], inner.bound, limit, factors, center, scale
+    factors = [1 / _largest_norm(inner.bound, monomials)] * len(monomials)
+    return [list(monomial) for monomial in monomials], inner.bound, limit, factors, center, scale
+
+
+def _check_size(m: Scaled | Standard, seen: int) -> None:
+    if len(m.center) != seen:
+        raise InvalidParameterError(
+            f"this {type(m).__name__} map is for contexts of {len(m.center)} coordinates, not "
+            f"{seen}"
+        )
+
+
+def _standard(scaling: Scaling) -> Standard:
+    degree, center, scale, two_valued, size = scaling
+    return Standard(degree, tuple(center), tuple(scale), tuple(two_valued), size)
 
 
 def _largest_norm(bound: float, monomials: Sequence[Monomial]) -> float:

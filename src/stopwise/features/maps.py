@@ -5,13 +5,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations_with_replacement
-from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwise.checks import Floats, choice, integer, numbers, real, table, vector
-from stopwise.engine import native
 from stopwise.errors import (
     FeaturesMismatchError,
     InvalidContextError,
@@ -129,12 +128,7 @@ class Polynomial(BuiltIn):
 
     def monomials(self, context_dim: int) -> list[Monomial]:
         """Return the features in order, each as the coordinates it multiplies."""
-        count = math.comb(context_dim + self.degree, self.degree)
-        if count > MAX_MONOMIALS:
-            raise InvalidParameterError(
-                f"degree {self.degree} of {context_dim} coordinates makes {count:,} features, "
-                f"more than {MAX_MONOMIALS:,}; lower the degree or the number of coordinates"
-            )
+        check_count(self.degree, context_dim)
         degrees, coordinates = range(0 if self.bias else 1, self.degree + 1), range(context_dim)
         everything = [m for n in degrees for m in combinations_with_replacement(coordinates, n)]
         without = set(self.without)
@@ -255,31 +249,10 @@ class Standard(BuiltIn):
     two_valued: tuple[int, ...] = ()
     size: float | None = None
 
-    bound: ClassVar[float] = 3.0
-    weights: ClassVar[tuple[float, ...]] = (3.0, 1.0, 0.5)  # of a monomial, by its degree
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "degree", integer("degree", self.degree, most=2))
         for name in ("center", "scale", "two_valued"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-
-    def fit(self, X: Floats, degree: int) -> "Standard":
-        """Return the map of this degree, scaled to contexts."""
-        if not len(X):
-            return replace(self, degree=degree, size=None)
-        center, scale, two_valued = native.fit_scaling(np.ascontiguousarray(X))
-        return Standard(degree, tuple(center), tuple(scale), tuple(two_valued))
-
-    def monomials(self, context_dim: int) -> list[Monomial]:
-        """Return the features in order, each as the coordinates it multiplies."""
-        everything = Polynomial(degree=max(self.degree, 1)).monomials(context_dim)
-        squares = {(c, c) for c in self.two_valued}
-        return [m for m in everything if len(m) <= self.degree and m not in squares]
-
-    def norm(self, context_dim: int) -> float:
-        """Return the largest norm of the features before they are multiplied by ``size``."""
-        by_degree = [len(m) for m in self.monomials(context_dim)]
-        return math.sqrt(sum((self.weights[n] * self.bound**n) ** 2 for n in by_degree))
 
 
 @dataclass(frozen=True)
@@ -357,6 +330,16 @@ class Custom:
     def to_spec(self) -> dict[str, Any]:
         """Return the name and the size; the code is not described."""
         return {"kind": "custom", "name": self.name, "n_features": self.n_features}
+
+
+def check_count(degree: int, context_dim: int) -> None:
+    """Raise if a polynomial of this degree has too many monomials."""
+    count = math.comb(context_dim + degree, degree)
+    if count > MAX_MONOMIALS:
+        raise InvalidParameterError(
+            f"degree {degree} of {context_dim} coordinates makes {count:,} features, more than "
+            f"{MAX_MONOMIALS:,}; lower the degree or the number of coordinates"
+        )
 
 
 FeatureMap: TypeAlias = Identity | Polynomial | Scaled | Standard | Custom

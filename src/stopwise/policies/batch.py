@@ -94,13 +94,9 @@ class BatchEngine:
         rule_stops = np.array([decision.rule_stop for decision in decisions], dtype=np.int64)
         return stops, rule_stops
 
-    def rule_stops(self, X: ArrayLike) -> Ints:
+    def rule_stops(self, X: ArrayLike | RecordedRounds) -> Ints:
         """Return where the rule stops for every row; draw nothing where that is possible."""
-        return self.decide(X)[1]
-
-    def should_stop(self, record: RecordedRounds) -> Bools:
-        """Return whether the rule stops each round at the last arm that answered."""
-        return self.rule_stops(record.contexts) < record.answered
+        return self.decide(X.contexts if isinstance(X, RecordedRounds) else X)[1]
 
     def explore(self, n: int) -> Bools:
         """Draw which of n rounds go to the last arm, whatever the rule says."""
@@ -161,8 +157,11 @@ def observe_many(
     policy.engine.observe(record, ends, rule_ends)
 
 
-def decide_many(policy: Steps, X: ArrayLike) -> Ints:
-    """Return the rule's own stop for every row of ``X``; learn nothing."""
+def decide_many(policy: Steps, X: ArrayLike | RecordedRounds) -> Ints:
+    """Return the rule's own stop for every row of ``X`` (see `Policy.decide_many`)."""
+    if isinstance(X, RecordedRounds):
+        record = checking.checked_rounds(X, policy.cascade, policy.uses_context)
+        return policy.engine.rule_stops(record)
     return policy.engine.rule_stops(X)
 
 
@@ -188,7 +187,7 @@ def should_stop_many(policy: Steps, rounds: RecordedRounds) -> Bools:
     round must be asked about at every arm in turn. A rule that draws draws anew at each.
     """
     record = checking.checked_rounds(rounds, policy.cascade, policy.uses_context)
-    return policy.engine.should_stop(record)
+    return policy.engine.rule_stops(record) < record.answered
 
 
 def explore_many(policy: Steps, n: int) -> Bools:

@@ -22,7 +22,7 @@ from stopwise.policies.checking import disagreements, learned_end, learned_ends
 from stopwise.policies.labels import observation_of, recorded_label, recorded_observation
 from stopwise.policies.persistence import DTYPES
 from stopwise.policies.protocol import Policy
-from stopwise.policies.round_in_progress import RoundInProgress
+from stopwise.policies.round import RoundInProgress
 from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds
 
 ROUNDS = 60  # of each check: a policy that forces its first rounds decides in some of them
@@ -80,10 +80,10 @@ def check_policy(policy: Policy, contexts: ArrayLike | None = None) -> None:
     """
     if not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
         raise PolicyCheckError(f"expected a Policy, got {type(policy).__name__}")
-    if policy.sees_revealed:
+    if policy.reveals is not None:
         raise InvalidParameterError(
             "check_policy needs a policy that decides by the complete context: create it without "
-            "Answers"
+            "reveals="
         )
     world = _world(policy, contexts)
     checks: tuple[Callable[[Policy, World], None], ...] = (

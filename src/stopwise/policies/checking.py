@@ -24,7 +24,6 @@ Pairs: TypeAlias = Mapping[tuple[int, int], bool] | ArrayLike
 
 
 MAX_ARMS = 15  # outputs travel as codes of four bits in one 64-bit integer
-NOT_ASKED = (0.0, 0.0, 0.0)  # a request for no label
 RAREST = 1e-40  # probability of a request: the square of its weight, 1/p, is far from overflow
 NOT_A_BOOL = "whether two arms disagreed is True or False, not"  # the value follows
 
@@ -93,14 +92,14 @@ def checked_stop(stop: int, n_arms: int, name: str = "stop") -> int:
     return integer(name, stop, most=n_arms - 1, error=InvalidStopError)
 
 
-def checked_request(request: LabelRequest | None) -> tuple[float, float, float]:
+def checked_request(request: LabelRequest | None) -> tuple[float, float, int] | None:
     """Return a request for a label as the engine takes it."""
     if request is None:
-        return NOT_ASKED
+        return None
     probability = real("request.probability", request.probability, least=RAREST, most=1)
     explored = real("request.explored", request.explored, least=0, most=1)
     rounds = integer("request.round", request.round)
-    return probability, explored if explored >= RAREST else 0.0, float(rounds)
+    return probability, explored if explored >= RAREST else 0.0, rounds
 
 
 def checked_pairs(pairs: Pairs, stop: int, n_arms: int) -> Bools:

@@ -15,8 +15,8 @@ from stopwise.policies.registry import policy_class, takes
 def make(name: str, cascade: Cascade, **parameters: Any) -> Policy:
     """Create a policy by its name, such as "uss-pd" (see ``POLICIES``).
 
-    ``features`` and ``context_dim`` may be given to any; a policy whose constructor does not take
-    them goes without.
+    ``features``, ``context_dim`` and ``reveals`` may be given to any; a policy whose constructor
+    does not take them goes without.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def make(name: str, cascade: Cascade, **parameters: Any) -> Policy:
     1
     """
     kind = policy_class(name)
-    optional = [k for k in ("features", "context_dim") if not takes(kind, k)]
+    optional = [k for k in ("features", "context_dim", "reveals") if not takes(kind, k)]
     return kind(cascade, **{k: v for k, v in parameters.items() if k not in optional})
 
 

@@ -27,12 +27,12 @@ from stopwise.errors import (
     PersistenceError,
     UnsupportedVersionError,
 )
-from stopwise.features import BoundFeatures, FeaturesLike, bind
+from stopwise.features import BoundFeatures, FeaturesLike, Stages, bind, stages_of
 from stopwise.files import write_file
 from stopwise.policies.registry import POLICIES
 
 MAGIC = b"STOPWISE"
-VERSION = 8
+VERSION = 9
 _HEAD = len(MAGIC) + 4 + 32
 DTYPES = ("<f8", "<i8", "<i4", "|u1")  # of policies' arrays; others are refused
 
@@ -121,7 +121,8 @@ def decode(
             )
         parameters, part = dict(saved.parameters), "features"
         if saved.features is not None:
-            bound = _features(path, saved.features, saved.probes, features, own)
+            stages = stages_of(parameters.get("reveals"), parameters.get("answers"), own.n_arms)
+            bound = _features(path, saved, stages, features, own)
             parameters |= {"features": bound.arrangement, "context_dim": bound.starts_with}
         part = "parameters or arrays"
         policy: Any = kind(own, **parameters)
@@ -167,23 +168,24 @@ def _unpacked(name: str, array: _Array) -> NDArray[Any]:
 
 def _features(
     path: object,
-    spec: dict[str, Any],
-    probes: list[list[float]] | None,
+    saved: _Saved,
+    stages: Stages | None,
     given: FeaturesLike | None,
     cascade: Cascade,
 ) -> BoundFeatures:
     """Return the saved features, or those given if they are the same."""
+    spec = saved.features or {}
     if given is None:
-        return BoundFeatures.from_spec(spec)  # refuses custom maps and says what to do
+        return BoundFeatures.from_spec(spec, stages)  # refuses custom maps and says what to do
     context_dim = int(spec["context_dim"])
     try:
-        bound = bind(given, context_dim, cascade.n_arms)
+        bound = bind(given, context_dim, cascade.n_arms, stages)
     except InvalidInputError as error:
         raise FeaturesMismatchError(
             f"{path} cannot be continued with the features given: {error}"
         ) from error
     then, now = _described(spec), _described(bound.to_spec())
-    if then != now or _probes(bound) != probes:
+    if then != now or _probes(bound) != saved.probes:
         raise FeaturesMismatchError(
             f"{path} was saved with other features than those given: {then} then, {now} now (or a "
             "function that computes other values). Give the same feature map, or start a new policy"

@@ -14,7 +14,7 @@ from stopwise.cascade import Cascade
 from stopwise.errors import FinalPolicyError, LabelsNotSupportedError, PersistenceError
 from stopwise.features import BoundFeatures
 from stopwise.policies import batch, checking, labels, persistence
-from stopwise.policies.round_in_progress import RoundInProgress
+from stopwise.policies.round import DecidedSteps, RoundInProgress
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds, Round
 
@@ -82,20 +82,15 @@ class Policy(ABC):
         return {
             name: getattr(self, name)
             for name, parameter in signature(type(self)).parameters.items()
-            if name not in _NOT_PARAMETERS and parameter.kind not in variadic
+            if name not in NOT_PARAMETERS and parameter.kind not in variadic
         }
 
     # -- capabilities -------------------------------------------------------------------------
 
     @property
-    def n_features(self) -> int:
-        """d', the number of features; 0 for a policy without."""
-        return 0 if self.features is None else self.features.n_features
-
-    @property
-    def sees_revealed(self) -> bool:
-        """Whether stages reveal parts of the context, so that rounds are decided arm by arm."""
-        return self.features is not None and self.features.sees is not None
+    def reveals(self) -> tuple[int, ...] | None:
+        """How many numbers each arm but the last adds; None if the context is complete at once."""
+        return None
 
     @property
     def learns_from_labels(self) -> bool:
@@ -148,13 +143,15 @@ class Policy(ABC):
         """Start a round that is decided step by step, as stages answer.
 
         ``x`` is what is known before the first arm (None for a policy without contexts). Stages
-        may add to it where the features say so (`Answers`).
+        may add to it in a policy with ``reveals``.
         """
-        return RoundInProgress(self, x)
+        return RoundInProgress(DecidedSteps(self, x, self.decide(x)))
 
     def resume(self, state: Mapping[str, Any]) -> RoundInProgress:
         """Resume a round from `RoundInProgress.state`; nothing is decided or drawn again."""
-        return RoundInProgress.resumed(self, state)
+        steps = state["steps"]
+        decision = self.decision(int(steps["stop"]), int(steps["rule_stop"]))
+        return RoundInProgress.resumed(DecidedSteps.resumed(self, decision, steps), state)
 
     def label(
         self,
@@ -206,8 +203,11 @@ class Policy(ABC):
 
     # -- many rounds --------------------------------------------------------------------------
 
-    def decide_many(self, X: ArrayLike) -> Ints:
-        """Return the rule's own stop for every row of ``X``; learn nothing."""
+    def decide_many(self, X: ArrayLike | RecordedRounds) -> Ints:
+        """Return the rule's own stop for every row of ``X``; learn nothing.
+
+        Where stages reveal the context, ``X`` is recorded rounds, decided by what is known of each.
+        """
         return batch.decide_many(self, X)
 
     def run(
@@ -277,7 +277,7 @@ class Policy(ABC):
 
 
 _NOT_SAVED = "{} cannot be saved: implement state and restore"
-_NOT_PARAMETERS = ("cascade", "features", "context_dim")  # which `load` knows by other means
+NOT_PARAMETERS = ("cascade", "features", "context_dim")  # which `load` knows by other means
 
 
 def _in_package(kind: type[Any]) -> bool:

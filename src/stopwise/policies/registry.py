@@ -50,7 +50,7 @@ POLICIES = Registry(
         "uss-laplace": "stopwise.policies.uss_laplace:USSLaplace",
         "uss-anchor": "stopwise.policies.uss_anchor:USSAnchor",
         "uss-pd": "stopwise.policies.uss_pd:USSPD",
-        "uss-pd-ridge": "stopwise.policies.uss_pd:USSPDRidge",
+        "uss-pd-ridge": "stopwise.policies.uss_pd_ridge:USSPDRidge",
         "thompson": "stopwise.policies.thompson:Thompson",
         "uss-ucb": "stopwise.policies.noncontextual:USSUCB",
         "uss-ts": "stopwise.policies.noncontextual:USSTS",

@@ -1,16 +1,17 @@
 """Thompson sampling on pairwise disagreement: random optimism instead of a radius."""
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, final
 
 from stopwise.cascade import Cascade
-from stopwise.checks import real
-from stopwise.engine import native
 from stopwise.features import FeaturesLike
-from stopwise.policies.contextual import Contextual
-from stopwise.policies.protocol import Policy
+from stopwise.policies.options import Options
+from stopwise.policies.pairwise import PairwisePolicy
+from stopwise.policies.rules import PosteriorDraw
 
 
-class Thompson(Contextual):
+@final
+class Thompson(PairwisePolicy):
     """The test of USS-PD with a random draw in place of the upper confidence bound.
 
     ::
@@ -25,7 +26,7 @@ class Thompson(Contextual):
 
     Parameters
     ----------
-    features, context_dim, forced_rounds, ridge, seed, half_life, memory
+    features, context_dim, reveals, answers, forced_rounds, ridge, seed, half_life, memory
         As in `USSLaplace`; the draws follow from the seed too.
     scale : float
         v ≥ 0; larger explores more.
@@ -39,7 +40,6 @@ class Thompson(Contextual):
     """
 
     name: ClassVar[str] = "thompson"
-    learn_label = Policy.learn_label  # it does not learn from labels
 
     def __init__(
         self,
@@ -47,6 +47,8 @@ class Thompson(Contextual):
         features: FeaturesLike | None = None,
         context_dim: int | None = None,
         *,
+        reveals: int | Sequence[int] | None = None,
+        answers: bool | None = None,
         scale: float = 0.5,
         forced_rounds: int | str = 5,
         ridge: float | None = None,
@@ -54,9 +56,15 @@ class Thompson(Contextual):
         half_life: float | None = None,
         memory: int | str | None = None,
     ) -> None:
-        self.scale = real("scale", scale, least=0)
-        settings = (forced_rounds, ridge, None, 0, seed, False, half_life, memory)
-        super().__init__(cascade, features, context_dim, *settings)
-
-    def _rule(self) -> native.Rule:
-        return native.Thompson(self.scale)
+        options = Options(
+            features=features,
+            context_dim=context_dim,
+            reveals=reveals,
+            answers=answers,
+            forced_rounds=forced_rounds,
+            ridge=ridge,
+            seed=seed,
+            half_life=half_life,
+            memory=memory,
+        )
+        super().__init__(cascade, PosteriorDraw(scale), options)

@@ -1,16 +1,17 @@
 """USS-Anchor: never worse than always running every arm, whatever the arms are."""
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, final
 
 from stopwise.cascade import Cascade
-from stopwise.checks import real
-from stopwise.engine import native
 from stopwise.features import FeaturesLike
-from stopwise.policies.contextual import Contextual
-from stopwise.policies.protocol import Policy
+from stopwise.policies.options import Options
+from stopwise.policies.pairwise import PairwisePolicy
+from stopwise.policies.rules import Anchor
 
 
-class USSAnchor(Contextual):
+@final
+class USSAnchor(PairwisePolicy):
     """Stop where cost and disagreement with the last arm K are least together.
 
     ::
@@ -27,7 +28,7 @@ class USSAnchor(Contextual):
 
     Parameters
     ----------
-    features, context_dim, forced_rounds, ridge, seed, half_life, memory
+    features, context_dim, reveals, answers, forced_rounds, ridge, seed, half_life, memory
         As in `USSLaplace`.
     explore : float
         The share of rounds that go to the last arm at random (see `USSPD`); 0.06 by default.
@@ -46,8 +47,6 @@ class USSAnchor(Contextual):
     """
 
     name: ClassVar[str] = "uss-anchor"
-    always_explores: ClassVar[bool] = True  # or it may lock in: z is small
-    learn_label = Policy.learn_label  # it needs none
 
     def __init__(
         self,
@@ -55,6 +54,8 @@ class USSAnchor(Contextual):
         features: FeaturesLike | None = None,
         context_dim: int | None = None,
         *,
+        reveals: int | Sequence[int] | None = None,
+        answers: bool | None = None,
         z: float = 0.25,
         forced_rounds: int | str = 5,
         ridge: float | None = None,
@@ -63,18 +64,16 @@ class USSAnchor(Contextual):
         half_life: float | None = None,
         memory: int | str | None = None,
     ) -> None:
-        self.z = real("z", z, least=0)
-        settings = (forced_rounds, ridge, explore, 0, seed, False, half_life, memory)
-        super().__init__(cascade, features, context_dim, *settings)
-
-    def _rule(self) -> native.Rule:
-        return native.Anchor(self.z)
-
-    def questions(self) -> list[tuple[int, int]]:
-        """Return each question's slot of features; every one needs the last arm."""
-        last = self.cascade.n_arms - 1
-        return [(self.features.slot_of(i, j), last) for i, j in self.cascade.pairs()]
-
-    def answered_from(self, i: int, j: int) -> int:
-        """Return the first stop of the rounds that count for a pair where stages reveal."""
-        return i + 1 if j == self.cascade.n_arms - 1 else j
+        options = Options(
+            features=features,
+            context_dim=context_dim,
+            reveals=reveals,
+            answers=answers,
+            forced_rounds=forced_rounds,
+            ridge=ridge,
+            explore=explore,
+            seed=seed,
+            half_life=half_life,
+            memory=memory,
+        )
+        super().__init__(cascade, Anchor(z), options)

@@ -1,15 +1,17 @@
 """USS-Laplace: the recommended policy, whose caution fits each context."""
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, final
 
 from stopwise.cascade import Cascade
-from stopwise.checks import real
-from stopwise.engine import native
-from stopwise.features import Answers, FeaturesLike
-from stopwise.policies.contextual import Contextual
+from stopwise.features import FeaturesLike
+from stopwise.policies.options import Options
+from stopwise.policies.pairwise import PairwisePolicy
+from stopwise.policies.rules import Laplace
 
 
-class USSLaplace(Contextual):
+@final
+class USSLaplace(PairwisePolicy):
     """The test of USS-PD with the posterior of each context in place of an ellipsoid.
 
     ::
@@ -29,15 +31,15 @@ class USSLaplace(Contextual):
     Parameters
     ----------
     features : feature map, optional
-        By default `Standard`, which scales itself. `Answers` for what arms say and reveal.
-    context_dim : int
-        How many numbers a context has before the first arm; 0 by default with `Answers`.
+        By default `Standard`, which scales itself.
+    context_dim, reveals, answers
+        As in `USSPD`.
     z : float
         z ≥ 0; larger explores more. 0.5 is heuristic (docs/policies.md).
     ridge : float, optional
         Precision of the prior; by default what `Standard` describes, 1/16 for other features.
     transitive : bool, optional
-        As in `USSPD`; by default wherever it applies.
+        As in `USSPD`; by default wherever it applies: unless stages reveal the context.
     labels, forced_rounds, explore, seed, half_life, memory
         As in `USSPD`.
 
@@ -61,6 +63,8 @@ class USSLaplace(Contextual):
         features: FeaturesLike | None = None,
         context_dim: int | None = None,
         *,
+        reveals: int | Sequence[int] | None = None,
+        answers: bool | None = None,
         labels: float = 0,
         z: float = 0.5,
         forced_rounds: int | str = 5,
@@ -71,11 +75,18 @@ class USSLaplace(Contextual):
         half_life: float | None = None,
         memory: int | str | None = None,
     ) -> None:
-        self.z = real("z", z, least=0)
-        if transitive is None:
-            transitive = not isinstance(features, Answers)
-        settings = (forced_rounds, ridge, explore, labels, seed, transitive, half_life, memory)
-        super().__init__(cascade, features, context_dim, *settings)
-
-    def _rule(self) -> native.Rule:
-        return native.Laplace(self.z)
+        options = Options(
+            features=features,
+            context_dim=context_dim,
+            reveals=reveals,
+            answers=answers,
+            labels=labels,
+            forced_rounds=forced_rounds,
+            ridge=ridge,
+            explore=explore,
+            transitive=reveals is None if transitive is None else transitive,
+            seed=seed,
+            half_life=half_life,
+            memory=memory,
+        )
+        super().__init__(cascade, Laplace(z), options)

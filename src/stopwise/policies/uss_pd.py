@@ -1,63 +1,21 @@
-"""USS-PD and USS-PD-λI: the paper's algorithms.
+"""USS-PD: the paper's algorithm.
 
 The rule is in C++: p̃ in ``engine/rule.cpp``, the stopping test in ``engine/stopping.cpp``.
 `stopwise.reference` writes both out on one page of plain numpy and takes the same decisions.
 """
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, final
 
 from stopwise.cascade import Cascade
-from stopwise.checks import real
-from stopwise.engine.native import Ellipsoid, Rule, UssPd, UssPdRidge
 from stopwise.features import FeaturesLike, Identity
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.options import Options
+from stopwise.policies.pairwise import PairwisePolicy
+from stopwise.policies.rules import Ellipsoid
 
 
-class ConfidencePolicy(Contextual):
-    """A contextual policy with δ, σ and κ (see `USSPD` for the parameters)."""
-
-    default_map = Identity
-    unset = Contextual.unset | {"explore": None, "labels": 0, "seed": 0, "transitive": False}
-
-    def __init__(
-        self,
-        cascade: Cascade,
-        features: FeaturesLike | None = None,
-        context_dim: int | None = None,
-        *,
-        delta: float = 0.05,
-        sigma: float = 0.1,
-        kappa: float = 0.25,
-        forced_rounds: int | str = 50,
-        ridge: float = 1e-3,
-        explore: float | None = None,
-        labels: float = 0,
-        seed: int = 0,
-        transitive: bool = False,
-        half_life: float | None = None,
-        memory: int | str | None = None,
-    ) -> None:
-        self._set_confidence(delta, sigma, kappa)
-        more = (forced_rounds, ridge, explore, labels, seed, transitive, half_life, memory)
-        super().__init__(cascade, features, context_dim, *more)
-
-    def _set_confidence(self, delta: float, sigma: float, kappa: float) -> None:
-        self.delta = real("delta", delta, above=0, below=1)
-        self.sigma = real("sigma", sigma, above=0)
-        self.kappa = real("kappa", kappa, above=0, most=0.25)
-
-    def radius(self, i: int, j: int) -> float:
-        """Return α, the same for every pair, or β_ij of USS-PD-λI, after what was observed."""
-        return self._rule().radius(self.observations(i, j), self.learner.effective_rounds)
-
-    @property
-    def ellipsoid(self) -> Ellipsoid:
-        """The radius of the confidence ellipsoid as a function of the observations."""
-        n_arms, n_features = self.cascade.n_arms, self.features.n_features
-        return Ellipsoid(self.sigma, self.kappa, self.delta, n_arms, n_features)
-
-
-class USSPD(ConfidencePolicy):
+@final
+class USSPD(PairwisePolicy):
     """Unsupervised sequential selection from pairwise disagreement (USS-PD).
 
     ::
@@ -80,9 +38,16 @@ class USSPD(ConfidencePolicy):
     ----------
     features : feature map, optional
         Φ, by default ``Identity()``, which has no intercept: a context of zeros means even odds.
-        ``Polynomial(degree=1)`` adds one. Also `PerStage`, `PerPair`, or any callable.
+        ``Polynomial(degree=1)`` adds one. Also `PerStage`, `PerPair`, or any callable. With
+        ``reveals``, `Standard` for what is known at each arm.
     context_dim : int
-        How many numbers a context has.
+        How many numbers a context has before the first arm; 0 by default if stages reveal some.
+    reveals : int or sequence of int, optional
+        How many numbers each stage but the last adds to the context. Rounds are then decided arm by
+        arm (`start`), and see which of the answers so far agree (docs/revealed.md). By default the
+        complete context is known from the start.
+    answers : bool, optional
+        With ``reveals``: whether agreement of the answers so far is a feature; True by default.
     delta : float
         δ in (0, 1): the confidence is 1 − δ.
     sigma : float
@@ -128,56 +93,18 @@ class USSPD(ConfidencePolicy):
 
     name: ClassVar[str] = "uss-pd"
 
-    def _rule(self) -> Rule:
-        return UssPd(self.ellipsoid)
-
-
-class USSPDRidge(ConfidencePolicy):
-    """USS-PD with a regularised Gram matrix (USS-PD-λI): no long forced exploration.
-
-    As `USSPD`, with V̄_ij = λI + V_ij in place of V_ij and
-
-        β_ij = (2σ/κ)·√(d'/2·ln(1 + n_ij/(d'λ)) + ln(K²/2δ)) + 2√λ·S
-
-    in place of α, where n_ij counts the observations of the pair; the first context alone is
-    forced to arm K. The bound holds once λ_min(V_ij) ≥ 2λ for every pair.
-
-    Parameters
-    ----------
-    features, context_dim, delta, sigma, kappa, ridge, explore
-        As in `USSPD`.
-    labels, seed, transitive, half_life, memory
-        As in `USSPD`.
-    lam : float
-        λ > 0, the multiple of I that V starts from. Not the ridge of the estimate.
-    S : float
-        A bound on ‖θ*_ij‖.
-    forced_rounds : int or "auto"
-        1 in the paper; "auto": until λ_min(V_ij) ≥ 2λ for every pair, from where the bound is
-        proved.
-
-    Examples
-    --------
-    >>> import stopwise as sw
-    >>> policy = sw.USSPDRidge(sw.Cascade(costs=[0.01, 0.3]), context_dim=2, lam=0.5, S=2.0)
-    >>> policy.decide([0.5, 1.0]).stop
-    1
-    """
-
-    name: ClassVar[str] = "uss-pd-ridge"
-
     def __init__(
         self,
         cascade: Cascade,
         features: FeaturesLike | None = None,
         context_dim: int | None = None,
         *,
+        reveals: int | Sequence[int] | None = None,
+        answers: bool | None = None,
         delta: float = 0.05,
         sigma: float = 0.1,
         kappa: float = 0.25,
-        lam: float = 1.0,
-        S: float = 1.0,
-        forced_rounds: int | str = 1,
+        forced_rounds: int | str = 50,
         ridge: float = 1e-3,
         explore: float | None = None,
         labels: float = 0,
@@ -186,11 +113,18 @@ class USSPDRidge(ConfidencePolicy):
         half_life: float | None = None,
         memory: int | str | None = None,
     ) -> None:
-        self.lam = real("lam", lam, least=1e-9)
-        self.S = real("S", S, least=0)
-        self._set_confidence(delta, sigma, kappa)
-        more = (forced_rounds, ridge, explore, labels, seed, transitive, half_life, memory)
-        Contextual.__init__(self, cascade, features, context_dim, *more)
-
-    def _rule(self) -> Rule:
-        return UssPdRidge(self.ellipsoid, self.lam, self.S)
+        options = Options(
+            features=Identity() if features is None and reveals is None else features,
+            context_dim=context_dim,
+            reveals=reveals,
+            answers=answers,
+            labels=labels,
+            forced_rounds=forced_rounds,
+            ridge=ridge,
+            explore=explore,
+            transitive=transitive,
+            seed=seed,
+            half_life=half_life,
+            memory=memory,
+        )
+        super().__init__(cascade, Ellipsoid(delta, sigma, kappa), options)

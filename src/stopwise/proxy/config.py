@@ -108,6 +108,7 @@ class Cascade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Return the cascade as the service knows it."""
         policy = self.policy or ("uss-anchor" if self.labels is None else "uss-laplace")
         given: dict[str, Any] = {"kind": policy} if isinstance(policy, str) else dict(policy)
+        given["reveals"] = REVEALED
         if self.labels is not None:
             given["labels"] = self.labels
         compared = self.compare if isinstance(self.compare, str) else self.compare.python
@@ -120,7 +121,6 @@ class Cascade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             arms=[Arm(one.name, self.expected(arm)) for arm, one in enumerate(self.stage)],
             context=context or 0,
             tradeoff=1 / self.error_cost,
-            features={"kind": "answers", "reveals": REVEALED},
             policy=given,
             note=f"answers compared by {compared}{embedded}",
         )

@@ -6,10 +6,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from stopwise.arrays import Bools, Ints
-from stopwise.policies.contextual import Contextual
 from stopwise.policies.labels import recorded_label
-from stopwise.policies.playing import rule_stops
-from stopwise.policies.staged import recorded_rows
+from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.records import RecordedRounds
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.messages import CascadeSpec
@@ -30,7 +28,7 @@ class CrossFit(NamedTuple):
     by_policy: Ints
 
 
-def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: RecordedRounds) -> CrossFit:
+def cross_fit(spec: CascadeSpec, policy: PairwisePolicy, rounds: RecordedRounds) -> CrossFit:
     """Train policies, each without one fold of the rounds, and let them decide.
 
     ``policy`` is the one that has learned from all of these rounds. If labels have fixed its depth,
@@ -39,9 +37,8 @@ def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: RecordedRounds) -> 
     evaluated = rounds.answered == policy.cascade.n_arms
     complete = rounds.select(evaluated)
     by_policy = np.empty((REPEATS, FOLDS, complete.n), dtype=np.int64)
-    depth = _fixed_depth(policy, complete)
-    if depth is not None:
-        by_policy[:] = depth
+    if policy.fixed_depth is not None:
+        by_policy[:] = policy.fixed_depth
         return CrossFit(by_policy[:, 0], by_policy)
     stops = np.empty((REPEATS, complete.n), dtype=np.int64)
     random = np.random.default_rng(SEED)
@@ -51,14 +48,14 @@ def cross_fit(spec: CascadeSpec, policy: Contextual, rounds: RecordedRounds) -> 
         for k in range(FOLDS):
             used = fold != k
             fitted = trained(spec, rounds.select(used), missing[used])
-            decided = rule_stops(fitted, recorded_rows(fitted.features, complete))
+            decided = fitted.decide_many(complete)
             left_out = fold[evaluated] == k
             by_policy[repeat, k] = decided
             stops[repeat, left_out] = decided[left_out]
     return CrossFit(stops, by_policy)
 
 
-def missing_labels(policy: Contextual, rounds: RecordedRounds) -> Bools:
+def missing_labels(policy: PairwisePolicy, rounds: RecordedRounds) -> Bools:
     """Choose rounds whose labels count as missing, so that the same share is as for ``policy``.
 
     The log has the labels that came, but not the requests that were never answered. They are drawn
@@ -75,7 +72,9 @@ def missing_labels(policy: Contextual, rounds: RecordedRounds) -> Bools:
     return chosen
 
 
-def trained(spec: CascadeSpec, rounds: RecordedRounds, missing: Bools | None = None) -> Contextual:
+def trained(
+    spec: CascadeSpec, rounds: RecordedRounds, missing: Bools | None = None
+) -> PairwisePolicy:
     """Return a new policy that has learned from rounds in shadow: every arm ran.
 
     Forced rounds make it run every arm while it learns, and afterwards it decides. It learns from
@@ -86,7 +85,7 @@ def trained(spec: CascadeSpec, rounds: RecordedRounds, missing: Bools | None = N
     settings["forced_rounds"] = rounds.n
     if settings.get("labels"):
         settings["labels"] = 3 * rounds.n  # a third is asked for at once: any that it may ask for
-    policy = cast(Contextual, specs.build(replace(spec, policy=settings)))
+    policy = cast(PairwisePolicy, specs.build(replace(spec, policy=settings)))
     unlabelled = replace(rounds, right=None, labelled=None)
     if not settings.get("labels") or missing is None:
         missing = np.zeros(rounds.n, dtype=np.bool_)
@@ -108,14 +107,3 @@ def trained(spec: CascadeSpec, rounds: RecordedRounds, missing: Bools | None = N
 def _labelled(rounds: RecordedRounds) -> Bools:
     """Return which rounds have a label."""
     return np.zeros(rounds.n, dtype=np.bool_) if rounds.labelled is None else rounds.labelled
-
-
-def _fixed_depth(policy: Contextual, complete: RecordedRounds) -> int | None:
-    """Return the arm at which labels make the policy end every round now, if there is one."""
-    if not policy.labels:
-        return None
-    first = complete.select(slice(1))
-    row = recorded_rows(policy.features, first)[0]
-    trace = policy.learner.decide(row, None)
-    assert trace is not None  # features are valid
-    return trace.rule_stop if trace.fixed_by_labels else None

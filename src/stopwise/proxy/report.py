@@ -20,7 +20,7 @@ from stopwise.files import write_file
 from stopwise.intervals import Z90, Interval, around, widened
 from stopwise.logs.chunk import Chunk
 from stopwise.logs.log import Log
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.progress import no_progress
 from stopwise.proxy.config import Cascade, Config
 from stopwise.proxy.cross_fitting import FOLDS, CrossFit, cross_fit
@@ -116,8 +116,8 @@ def _spread(by_policy: Floats) -> float:
     return float(by_policy.var(axis=1, ddof=1).mean())
 
 
-def estimate(cascade: Cascade, spec: CascadeSpec, policy: Contextual, log: Log) -> Report:
-    """Interval what switching on would mean from a log of rounds.
+def estimate(cascade: Cascade, spec: CascadeSpec, policy: PairwisePolicy, log: Log) -> Report:
+    """Estimate what switching on would mean from a log of rounds.
 
     In shadow one stage is paid for each request; switched on, all stages up to where the rule
     stops. Rounds in which a stage failed are learned from, as the policy did, but do not count.
@@ -192,7 +192,7 @@ async def report(config: Config, out: Path) -> list[Report]:
         made = Report(name, 0, now)
         if exported.counts["complete"]:
             served = state.cascades[name]
-            made = estimate(cascade, served.spec, cast(Contextual, served.policy), Log(file))
+            made = estimate(cascade, served.spec, cast(PairwisePolicy, served.policy), Log(file))
         found.append(replace(made, failed=exported.counts["failed"]))
     write_file(out / "report.json", msgspec.json.format(msgspec.json.encode(found)))
     return found

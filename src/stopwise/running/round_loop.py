@@ -171,8 +171,8 @@ def stages_for(
         if stage.reveals is not None and not reveal and i < len(names) - 1:
             raise InvalidParameterError(
                 f"stage {name!r} reveals numbers, but this policy sees the complete context from "
-                "the start; let it see more from stage to stage: "
-                "features=Answers(reveals=[...])"
+                "the start; to let it see more from stage to stage, create it with reveals=, how "
+                "many numbers each stage adds"
             )
         stages.append(
             replace(

@@ -123,7 +123,7 @@ class Runner:
         self.stages = stages_for(
             policy.cascade.names,
             stages,
-            reveal=self.blind or policy.sees_revealed,
+            reveal=self.blind or policy.reveals is not None,
             canonical=canonical,
             timeout=None if timeout is None else seconds(timeout),
         )

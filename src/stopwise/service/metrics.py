@@ -18,7 +18,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.service.counters import BOUNDS, Histogram
 from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.server_log import LOG
@@ -95,7 +95,7 @@ def _measured(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
 
 def _effort(name: str) -> _Value:
     def value(one: ServedCascade) -> float:
-        return one.policy.effort.get(name, 0) if isinstance(one.policy, Contextual) else 0
+        return one.policy.effort.get(name, 0) if isinstance(one.policy, PairwisePolicy) else 0
 
     return value
 
@@ -105,7 +105,7 @@ def _labels(name: str) -> _Value:
 
 
 def _bytes(one: ServedCascade) -> float:
-    return one.policy.nbytes if isinstance(one.policy, Contextual) else 0
+    return one.policy.nbytes if isinstance(one.policy, PairwisePolicy) else 0
 
 
 def _cost(one: ServedCascade) -> float:

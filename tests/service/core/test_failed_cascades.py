@@ -383,7 +383,12 @@ async def test_a_replica_contains_the_failure_of_a_cascade(
         await following.cascades()  # it follows both
         faults.fail(Ledger, "end", after=True)
         waiting = await opened(writing, "broken")
-        await until(lambda: len(following.state.cascades["broken"].ledger) == 1)
+
+        def follows() -> bool:
+            cascade = following.state.cascades.get("broken")
+            return cascade is not None and len(cascade.ledger) == 1
+
+        await until(follows)
         faults.skip, faults.left = 1, 2  # the writing one succeeds; the other one fails twice
         await report(writing, "broken", waiting)
         await until(lambda: following.counters.cascade_failures["broken"] >= 1)

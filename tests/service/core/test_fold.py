@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.policies.estimates import Estimates
+from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.policies.registry import POLICIES
 from stopwise.service import service as service_module
 from stopwise.service.domain import messages as m
@@ -46,16 +46,14 @@ OFFERED: dict[str, dict[str, Any]] = {
     "random-depth": {"kind": "random-depth", "seed": 6},
     "fixed-depth": {"kind": "fixed-depth", "depth": 1},
 }
+REVEALS = [1, 2]
+REVEALING: dict[str, Any] = {"reveals": REVEALS}
 STAGED: dict[str, dict[str, Any]] = {
-    "uss-pd": {"kind": "uss-pd", "forced_rounds": 3, "sigma": 0.05, "explore": 0.3},
-    "uss-laplace": {"kind": "uss-laplace", "labels": 20},
-    "thompson": {"kind": "thompson", "forced_rounds": 3, "seed": 8, "scale": 0.3},
+    "uss-pd": {"kind": "uss-pd", "forced_rounds": 3, "sigma": 0.05, "explore": 0.3, **REVEALING},
+    "uss-laplace": {"kind": "uss-laplace", "labels": 20, **REVEALING},
+    "thompson": {"kind": "thompson", "forced_rounds": 3, "seed": 8, "scale": 0.3, **REVEALING},
 }
-REVEALING: dict[str, Any] = {
-    "kind": "answers",
-    "maps": [{"kind": "identity"}, {"kind": "polynomial", "degree": 2}],
-    "reveals": [1, 2],
-}
+MAPS = {"kind": "per_stage", "maps": [{"kind": "identity"}, {"kind": "polynomial", "degree": 2}]}
 
 
 def spec(name: str, policy: dict[str, Any], **more: Any) -> m.CascadeSpec:
@@ -103,9 +101,9 @@ class Walk:
         self.name = spec.name
         self.random = np.random.default_rng(seed)
         self.policy = build(spec)  # fed through the public interface alone
-        if isinstance(self.policy, Estimates):
+        if isinstance(self.policy, PairwisePolicy):
             self.policy.watch(lambda change: None)  # as the service does
-        self.staged = spec.features["kind"] == "answers"
+        self.staged = "reveals" in spec.policy
         self.open: dict[str, Played] = {}  # oldest first
         self.ended: dict[str, Played] = {}
         self.expired: list[Played] = []
@@ -261,7 +259,7 @@ class Walk:
         arm, output = one.due, self.output(one.context)
         revealed: Context = []
         if arm < 2:
-            revealed = self.random.uniform(-1, 1, REVEALING["reveals"][arm]).round(3).tolist()
+            revealed = self.random.uniform(-1, 1, REVEALS[arm]).round(3).tolist()
             more = self.send(one, {arm: output}, [*revealed, 0.5])
             await refused(self.service, more, "invalid")
         infinite = self.send(one, {arm: output}, [math.inf, *revealed[1:]])
@@ -435,7 +433,7 @@ async def check_retired(service: Service, walk: Walk) -> None:
 @pytest.mark.parametrize("staged", [False, True])
 def test_state_fold_snapshots_and_policy_are_equal(staged: bool, seed: int, tmp_path: Path) -> None:
     for kind, policy in (STAGED if staged else OFFERED).items():
-        features = {"features": REVEALING, "keep_open": 8} if staged else {"keep_open": 12}
+        features = {"features": MAPS, "keep_open": 8} if staged else {"keep_open": 12}
         specs = [spec("walk", policy, **features)]
         [walk] = asyncio.run(walked(tmp_path / f"{kind}.db", specs, seed, 100))
         assert len(walk.actions) == (5 if staged else 6), kind  # the walk has tried everything
@@ -449,7 +447,7 @@ def test_cascades_do_not_disturb_each_other(
     if where == "in threads":
         monkeypatch.setattr(service_module, "ON_LOOP", -1)
     specs = [spec(f"walk-{name}", policy) for name, policy in OFFERED.items()]
-    specs += [spec(f"staged-{name}", policy, features=REVEALING) for name, policy in STAGED.items()]
+    specs += [spec(f"staged-{name}", policy, features=MAPS) for name, policy in STAGED.items()]
     asyncio.run(walked(tmp_path / "log.db", specs, 7, 130))
 
 

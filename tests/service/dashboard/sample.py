@@ -18,7 +18,7 @@ BEGAN = 1_700_000_000.0
 NOW = BEGAN + 3_600
 BASE = "http://127.0.0.1:8350"
 EVIL = "<script>alert(1)</script>\"'&"
-STAGED = {"kind": "answers", "maps": [{"kind": "identity"}] * 2, "reveals": 1}
+STAGED = {"features": {"kind": "identity"}, "policy": {"kind": "uss-pd", "reveals": 1}}
 
 
 def key(name: str = "ops") -> Key:

@@ -97,7 +97,7 @@ def test_the_page_of_a_cascade_shows_what_was_counted(busy: ServedCascade) -> No
 
 
 def test_a_round_that_failed_while_exploring_saves_nothing() -> None:
-    cascade = ServedCascade(0, spec(features=STAGED, context=1), BEGAN)
+    cascade = ServedCascade(0, spec(**STAGED, context=1), BEGAN)
     for k in range(2):
         cascade.open([[0.5]], BEGAN + 20 * k, 4 * k + 1)
     for arm, name in enumerate(("history", "glucose", "insulin")):

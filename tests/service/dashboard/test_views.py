@@ -102,7 +102,7 @@ def test_of_many_comparisons_the_decisive_ones_are_shown(monkeypatch: pytest.Mon
 
 
 def test_a_staged_round_on_its_way_counts_as_open_but_stopped_nowhere() -> None:
-    cascade = ServedCascade(0, spec(features=STAGED, context=1), BEGAN)
+    cascade = ServedCascade(0, spec(**STAGED, context=1), BEGAN)
     cascade.open([[0.5]], BEGAN, 1)
     row = views.summary(cascade)
     assert (row["rounds"], row["stopped"], row["open"], row["cost"]) == (1, 0, 1, None)

@@ -39,8 +39,8 @@ STAGED = CascadeSpec(
     "staged",
     ARMS,
     ["age"],
-    features={"kind": "answers", "maps": [{"kind": "identity"}] * 2, "reveals": 1},
-    policy={"kind": "thompson", "forced_rounds": 5, "seed": 3},
+    features={"kind": "identity"},
+    policy={"kind": "thompson", "forced_rounds": 5, "seed": 3, "reveals": 1},
 )
 
 

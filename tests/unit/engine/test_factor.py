@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stopwise.engine.native import Ellipsoid, Learner, UssPdRidge
+from stopwise.engine.native import Ellipsoid, FeatureMaps, Learner, UssPdRidge
 
 Array = NDArray[np.float64]
 DIMENSIONS = [1, 2, 3, 4, 5, 8, 9, 45]
@@ -17,15 +17,10 @@ UNSEEN = 1e-18  # what V starts from without λ
 class Gram:
     """A learner of two arms whose V starts from scale·I and whose bonus shows the norms."""
 
-    def __init__(self, d: int, scale: float, forced: int = 0, sigma: float = 1e6) -> None:
-        self.d, self.scale, self.n = d, scale, 0
-        self.rule = UssPdRidge(Ellipsoid(sigma, 0.25, 0.05, 2, d), scale, 0.0)
+    def __init__(self, d: int, scale: float, forced: int | None = 0, sigma: float = 1e6) -> None:
         self.learner = Learner(
-            self.rule,
-            n_arms=2,
-            width=d,
-            questions=[0],
-            grams=[(0, d, 1, 1, d)],
+            UssPdRidge(Ellipsoid(sigma, 0.25, 0.05, 2), scale, 0.0),
+            FeatureMaps(2, d, [d], [0], None),  # rows are given
             gaps=[0.0, 0.5, -0.5, 0.0],
             ridge=1e6,
             forced_rounds=forced,
@@ -33,28 +28,29 @@ class Gram:
             explore=0.0,
             labels=0.0,
             seed=0,
-            half_life=0.0,
-            most_rows=0,
+            half_life=None,
+            most_rows=None,
         )
 
     def add(self, rows: Array) -> None:
         n = len(rows)
-        stops = np.ones(n, dtype=np.int64)
-        self.learner.learn(rows, np.zeros((n, 1), dtype=np.uint8), stops, stops, None)
-        self.n += n
+        answered = np.full(n, 2)
+        self.learner.learn(rows, np.zeros((n, 1), dtype=np.uint8), answered, answered - 1)
 
     def norm(self, x: Array) -> float:
         """‖x‖_{V⁻¹}: with so large a radius the estimate is 0, the upper value the bonus."""
-        trace = self.learner.decide(x, None)
+        trace = self.learner.decide(x)
         assert trace is not None
         (comparison,) = trace.__getstate__()[-1]
         assert comparison is not None
         estimate, upper, *_ = comparison
         assert estimate == 0.0
-        return upper / self.rule.radius(self.n, 0.0)
+        return upper / self.learner.radius(0)
 
     def forced(self) -> bool:
-        return self.learner.begin().forced
+        trace = self.learner.decide(np.zeros(self.learner.maps.width))
+        assert trace is not None
+        return trace.forced
 
 
 def rows(n: int, d: int, seed: int = 0) -> Array:
@@ -135,7 +131,7 @@ def test_many_rows_do_not_make_it_drift(d: int, noise: float, n: int) -> None:
 def test_forced_rounds_end_when_the_least_eigenvalue_exceeds_its_level(d: int) -> None:
     """forced_rounds="auto": until V ≽ 3λ·I."""
     lam, xs = 0.3, rows(60 * d, d, seed=d)
-    gram, v = Gram(d, lam, forced=-1), lam * np.eye(d)
+    gram, v = Gram(d, lam, forced=None), lam * np.eye(d)
     for x in xs:
         assert gram.forced() == (np.linalg.eigvalsh(v)[0] < 3 * lam * (1 - 1e-9))
         gram.add(x[None])

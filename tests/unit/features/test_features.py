@@ -19,7 +19,6 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import stopwise as sw
 from stopwise.features import (
-    Answers,
     BoundFeatures,
     Custom,
     Identity,
@@ -30,6 +29,7 @@ from stopwise.features import (
     Shared,
     Standard,
     bind,
+    stages_of,
 )
 
 RNG = np.random.default_rng(20240607)
@@ -138,9 +138,8 @@ def test_every_pair_uses_its_own_slot_in_row_major_order() -> None:
         (PerPair(maps), (2,) * 6, list(range(6)), maps),
     ):
         bound = bind(features, 2, 4)
-        assert bind(bound, 2, 4) is bound
+        assert bind(bound, 2, 4) == bound
         assert bound.dims == dims
-        assert bound.offsets == tuple(np.cumsum((0, *dims))[:-1])
         assert (bound.width, bound.n_features, len(bound.maps) == 1) == (
             sum(dims),
             max(dims),
@@ -221,9 +220,11 @@ def test_the_first_context_outside_the_bound_is_named(features: Any, X: Any, wor
         (lambda: bind(Identity(), 2, 1), "n_arms"),
         (lambda: bind(bind(Identity(), 2, 2), 2, 3), "bound to contexts of 2 .* and 2 arms"),
         (lambda: bind(PerStage([half]), 2, 3), "2 for 3 arms; there are 1"),
-        (lambda: Answers([0, -1]), "what an arm reveals must be a whole number"),
-        (lambda: bind(Answers([1, 2, 3]), 2, 3), "2 numbers for 3 arms; there are 3"),
-        (lambda: bind(Answers(1, [half]), 2, 3), "2 for 3 arms; there are 1"),
+        (lambda: stages_of([0, -1], None, 3), "what a stage reveals must be a whole number"),
+        (lambda: bind(Standard(), 2, 3, stages_of([1, 2, 3], None, 3)), "3 arms; there are 3"),
+        (lambda: bind(PerStage([Standard()]), 2, 3, stages_of(1, None, 3)), "there are 1"),
+        (lambda: bind(half, 2, 3, stages_of(1, None, 3)), "function of your own cannot be"),
+        (lambda: bind(PerPair({}), 2, 3, stages_of(1, None, 3)), "give one map, or PerStage"),
         (lambda: Standard(degree=3), "degree must be a whole number from 0 to 2"),
         (lambda: bind(Standard(2, [0.0], [1.0]), 2, 2), "Standard map .* of 1 coordinates, not 2"),
         (lambda: bind(PerPair({(0, 1): half, (1, 2): half}), 2, 3), r"arms: \(0, 2\) is missing$"),
@@ -406,6 +407,6 @@ def test_many_numbers_scale_themselves_and_maps_are_not_mixed() -> None:
     policy = sw.USSLaplace(sw.Cascade([0.1, 0.2]), context_dim=220)
     for k in range(8):
         policy.observe([float(k)] * 220, ["a", "b"])
-    assert policy.n_features == 221
+    assert policy.features.n_features == 221
     with pytest.raises(sw.errors.InvalidParameterError, match="every map is Standard"):
         sw.bind(sw.PerStage([sw.Standard(), sw.Identity()]), 2, 3)

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.engine import native, parts
-from stopwise.policies.change import BLOCK, BUCKETS, SMALLEST, UNIT, Adwin
+from stopwise.engine.native import Adwin
 from stopwise.records import Change
+from tests.helpers import archive
 from tests.helpers.cascades import Simulated, simulated
 
 COSTS = (0.02, 0.08, 0.1)
+BLOCK, UNIT = Adwin.TESTED, Adwin.UNIT
+BUCKETS, SMALLEST = 48, 0.1  # of a window; the least shift, in standard deviations
 
 
 def changing(n: int, seed: int = 0) -> Simulated:
@@ -33,9 +35,9 @@ def watched(drawn: Simulated, **parameters: Any) -> tuple[Any, list[Change]]:
     return policy, found
 
 
-def sums_of(residuals: np.ndarray) -> list[int]:
+def sums_of(residuals: np.ndarray) -> tuple[int, int, int, int]:
     r = residuals.astype(np.int64)
-    return [len(r), int(r.sum()), int((r * r).sum()), int((r > 0).sum())]
+    return len(r), int(r.sum()), int((r * r).sum()), int((r > 0).sum())
 
 
 def test_the_cut_is_where_two_parts_differ_most_beyond_the_bound() -> None:
@@ -44,7 +46,7 @@ def test_the_cut_is_where_two_parts_differ_most_beyond_the_bound() -> None:
     parts = raw.reshape(-1, BLOCK)
     window = Adwin(0.001)
     for k, part in enumerate(parts):
-        cut = window.add(sums_of(part), BLOCK * k)
+        cut = window.add(*sums_of(part), BLOCK * k)
         seen, excess = raw[: BLOCK * (k + 1)] / UNIT, {}
         for at in range(BLOCK, len(seen), BLOCK):  # the bound, from the residuals themselves
             old, new = seen[:at], seen[at:]
@@ -59,7 +61,8 @@ def test_the_cut_is_where_two_parts_differ_most_beyond_the_bound() -> None:
         assert cut[0] == best == 640
         shift = seen[best:].mean() - seen[:best].mean()
         assert cut[2] - cut[1] == pytest.approx(shift)
-        assert window.buckets[:, 0].sum() == len(seen) - best  # what came before is dropped
+        rows = sum(bucket[0] for bucket in window.buckets)
+        assert rows == len(seen) - best  # what came before is dropped
         return
     pytest.fail("the change was not found")
 
@@ -69,12 +72,13 @@ def test_memory_is_bounded_and_nothing_is_lost() -> None:
     raw = np.where(random.random(64_000) < 0.2, 8_000, -2_000)
     window = Adwin(1e-9)
     for k, part in enumerate(raw.reshape(-1, BLOCK)):
-        assert window.add(sums_of(part), BLOCK * k) is None
-    assert len(window.buckets) == BUCKETS
-    assert window.buckets[:, :4].sum(axis=0).tolist() == sums_of(raw)
-    assert (np.diff(window.buckets[:, 4]) > 0).all()
+        assert window.add(*sums_of(part), BLOCK * k) is None
+    buckets = np.array(window.buckets)
+    assert len(buckets) == BUCKETS
+    assert buckets[:, :4].sum(axis=0).tolist() == list(sums_of(raw))
+    assert (np.diff(buckets[:, 4]) > 0).all()
     window.move(150)
-    assert window.buckets[:, :3].sum(axis=0).tolist() == sums_of(raw + 150)[:3]
+    assert np.array(window.buckets)[:, :3].sum(axis=0).tolist() == list(sums_of(raw + 150)[:3])
 
 
 def test_alarms_are_the_same_by_every_way_and_change_no_decision(tmp_path: Path) -> None:
@@ -94,8 +98,7 @@ def test_alarms_are_the_same_by_every_way_and_change_no_decision(tmp_path: Path)
             one: Any = sw.load(tmp_path / "policy")
             one.watch(found.append)
     assert found == at_once
-    for name, array in policy.state().items():
-        assert (array == one.state()[name]).all()
+    assert (policy.state()["learner"] == one.state()["learner"]).all()
 
 
 def test_features_that_scale_themselves_are_watched_once_they_are_fitted() -> None:
@@ -108,34 +111,26 @@ def test_features_that_scale_themselves_are_watched_once_they_are_fitted() -> No
 
 
 def test_where_stages_reveal_only_steps_decided_before_count() -> None:
-    policy = sw.USSPD(sw.Cascade(COSTS), sw.Answers(), context_dim=1)
+    policy = sw.USSPD(sw.Cascade(COSTS), sw.Polynomial(1), context_dim=1, reveals=0)
     policy.watch(print)
-    alarm = policy.alarm
-    assert alarm is not None
-    ends, ruled = np.array([2, 2, 2, 1, 0]), np.array([2, 1, 0, 0, 0])
-    alarm.add(np.zeros((5, 1)), np.zeros((5, 3), np.uint8), ends, ruled)
-    counts = alarm._read(alarm._rounds[:5])[2]  # of the pairs (0, 1), (0, 2), (1, 2)
-    assert counts.tolist() == [[1, 0, 1], [1, 0, 1], [1, 1, 1], [1, 0, 0], [0, 0, 0]]
+    for _ in range(256):  # then there is a model
+        policy.observe([0.5], [0, 0, 0])
+    ends = [(2, 2), (2, 1), (2, 0), (1, 0), (0, 0)]
+    for t in range(BLOCK):
+        stop, rule_stop = ends[t % 5]
+        policy.observe([0.5], [0] * (stop + 1), rule_stop=rule_stop)
+    named = archive.parts(policy)
+    rows = [int(named[f"drift.{k}.bucket"][:, 0].sum()) for k in range(3)]
+    assert rows == [52, 13, 39]  # of the pairs (0, 1), (0, 2), (1, 2): 4, 1 and 3 of five
 
 
-def test_what_cannot_be_watched_or_restored_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_restored_is_refused() -> None:
     policy, _ = watched(changing(200))
-    state = policy.state() | {"alarm_rounds": np.zeros((3, 3))}
-    with pytest.raises(ValueError, match="reshape"):
-        policy.restore(state)
-
-
-def test_chances_are_sums_in_a_fixed_order() -> None:
-    """Equal to the last bit: a sum by BLAS or a tanh of another library would differ somewhere."""
-    rng = np.random.default_rng(0)
-    rows, thetas = rng.normal(size=(50, 7)), rng.normal(size=(7, 3))
-    expected = np.zeros((50, 3))
-    for c in range(7):
-        expected += rows[:, c, None] * thetas[c]
-    expected = np.vectorize(parts.sigmoid)(expected)
-    np.testing.assert_array_equal(native.chances(rows, thetas), expected)
-    with pytest.raises(ValueError, match="rows of another length"):
-        native.chances(rows, thetas[:6])
+    for name, value in (("drift.seen", 10**6), ("drift.era", 201), ("watches", 2)):
+        named = archive.parts(policy)
+        named[name][0] = value
+        with pytest.raises(ValueError, match="impossible"):
+            policy.restore({"learner": archive.joined(named)})
 
 
 def test_residuals_older_than_half_of_the_rounds_are_dropped_with_a_new_model() -> None:
@@ -145,5 +140,6 @@ def test_residuals_older_than_half_of_the_rounds_are_dropped_with_a_new_model() 
     for rounds in (256, 512, 1024, 2048, 4096):
         n = rounds - policy.rounds
         policy.run(rng.uniform(-1, 1, (n, 1)), (rng.random((n, 2)) < 0.2).astype(np.int64))
-        oldest = policy.state()["alarm_buckets"].reshape(-1, 6)[:, 5].min(initial=rounds)
+        buckets = archive.parts(policy)["drift.0.bucket"]
+        oldest = buckets[:, 4].min(initial=rounds)
         assert oldest >= rounds // 2

@@ -69,11 +69,10 @@ def test_a_parameter_out_of_range_is_refused_by_name() -> None:
                 sw.make(kind, TWO, **{"context_dim": 2, name: value})
     with pytest.raises(sw.errors.InvalidParameterError, match='"auto"'):
         sw.USSPD(TWO, context_dim=2, forced_rounds="always")
-    staged = sw.Answers(reveals=1)
     with pytest.raises(
         sw.errors.InvalidParameterError, match="transitive=True needs the complete context"
     ):
-        sw.USSPD(THREE, staged, 2, transitive=True)
+        sw.USSPD(THREE, context_dim=2, reveals=1, transitive=True)
 
 
 def test_the_largest_cascade_distinguishes_all_its_outputs() -> None:

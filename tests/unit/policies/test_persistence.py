@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import stopwise as sw
 from stopwise.policies import persistence
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.pairwise import PairwisePolicy
 from tests.helpers import archive
 from tests.helpers.archive import assert_same
 from tests.helpers.labels import label_of
@@ -104,7 +104,7 @@ def test_a_single_flipped_bit_is_found_wherever_it_is(path: Path) -> None:
 def test_another_version_is_named_with_what_to_do(path: Path) -> None:
     trained().save(path)
     body = path.read_bytes()[persistence._HEAD :]
-    for version, advice in ((9, "Update Stopwise"), (0, "observe_many"), (2, "observe_many")):
+    for version, advice in ((10, "Update Stopwise"), (0, "observe_many"), (2, "observe_many")):
         write(path, body, version=version)
         with pytest.raises(sw.errors.UnsupportedVersionError, match=f"format {version}.*{advice}"):
             sw.load(path)
@@ -207,8 +207,7 @@ def large() -> sw.USSPD:
 
 def exploring() -> sw.USSPD:
     """Stages reveal the context: answers were drawn."""
-    stages = sw.Answers([0, 1], [sw.Identity(), sw.Identity()])
-    policy = sw.USSPD(CASCADE, stages, 1, forced_rounds=5, explore=0.25)
+    policy = sw.USSPD(CASCADE, sw.Identity(), 1, reveals=[0, 1], forced_rounds=5, explore=0.25)
     for x, outputs in zip(CONTEXTS, OUTPUTS.tolist(), strict=True):
         policy.observe(x, outputs[: 2 + int(x[0] > 0)], rule_stop=1)
     policy.run(CONTEXTS, OUTPUTS)
@@ -245,7 +244,7 @@ def thompson() -> sw.Thompson:
     return trained("thompson", forced_rounds=20)
 
 
-LEARNERS: dict[str, Callable[[], Contextual]] = {
+LEARNERS: dict[str, Callable[[], PairwisePolicy]] = {
     make.__name__: make for make in (small, large, exploring, labelled, unanswered, thompson, held)
 }
 DEEP, SHORT = "history.2.counted.0", "history.1.counted.0"  # rounds to the last arm; to arm 1
@@ -359,7 +358,7 @@ WRONG_STRUCTURE: dict[str, list[Callable[[archive.Parts], None]]] = {
 
 
 @cache
-def saved(name: str) -> tuple[Contextual, dict[str, NDArray[Any]]]:
+def saved(name: str) -> tuple[PairwisePolicy, dict[str, NDArray[Any]]]:
     """Return a learner, and its state as it must stay."""
     policy = LEARNERS[name]()
     return policy, policy.state()

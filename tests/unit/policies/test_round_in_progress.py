@@ -23,8 +23,8 @@ MAPS = [sw.Polynomial(degree=1), sw.Polynomial(degree=2)]
 
 
 def staged(name: str = "uss-pd", cascade: sw.Cascade = CASCADE, **parameters: Any) -> Any:
-    features = sw.Answers([0, 1], MAPS)
-    return sw.make(name, cascade, features=features, context_dim=1, **parameters)
+    known = {"features": sw.PerStage(MAPS), "context_dim": 1, "reveals": [0, 1]}
+    return sw.make(name, cascade, **known, **parameters)
 
 
 def play(policy: Any, t: int, *, interrupted: bool = False) -> sw.RoundInProgress:
@@ -33,7 +33,7 @@ def play(policy: Any, t: int, *, interrupted: bool = False) -> sw.RoundInProgres
     Interrupted, it is carried as JSON from call to call.
     """
     x = WORLD.contexts[t]
-    running = policy.start(x[:1] if policy.sees_revealed else x)
+    running = policy.start(x[:1] if policy.reveals is not None else x)
 
     def carried(running: sw.RoundInProgress) -> sw.RoundInProgress:
         if not interrupted:
@@ -42,7 +42,7 @@ def play(policy: Any, t: int, *, interrupted: bool = False) -> sw.RoundInProgres
 
     while (arm := (running := carried(running)).next()) is not None:
         running = carried(running)
-        reveals = policy.sees_revealed and arm == 1
+        reveals = policy.reveals is not None and arm == 1
         running.give(int(OUTPUTS[t, arm]), x[1:].tolist() if reveals else ())
     running = carried(running)
     running.learn()
@@ -86,7 +86,7 @@ def test_misuse_is_refused_and_changes_nothing() -> None:
     for output in ([1], float("nan")):
         with pytest.raises(sw.errors.InvalidOutputsError):
             running.give(output)  # pyright: ignore[reportArgumentType] (the point)
-    with pytest.raises(sw.errors.InvalidContextError, match="Answers"):
+    with pytest.raises(sw.errors.InvalidContextError, match="reveals="):
         running.give(1, [0.5])
     running.give(1)
     assert running.outputs == [1]

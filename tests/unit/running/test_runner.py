@@ -230,8 +230,7 @@ def test_a_policy_that_looks_at_no_context_needs_none_but_records_it(policy: sw.
 
 def staged() -> sw.USSPD:
     """One number is known at first; arm 0 adds one, arm 1 adds two."""
-    features = sw.Answers([1, 2], [sw.Polynomial(degree=1)] * 2)
-    return sw.USSPD(CASCADE, features, 1, forced_rounds=10)
+    return sw.USSPD(CASCADE, sw.Polynomial(degree=1), 1, reveals=[1, 2], forced_rounds=10)
 
 
 def revealing(second: Any) -> list[Any]:
@@ -351,7 +350,7 @@ def test_every_round_is_logged_before_it_is_learned() -> None:
         ([Stage(abs, name="model"), abs, abs], {}, "order of the arms"),
         ([Stage(abs, cost=1), abs, abs], {}, "without `cost`: 'model', 'expert'"),
         (STAGES, {"on_error": "ignore"}, "on_error"),
-        (revealing((1.0, 1.0)), {}, r"'rule' reveals numbers.*Answers"),
+        (revealing((1.0, 1.0)), {}, r"'rule' reveals numbers.*reveals="),
         (STAGES, {"timeout": 0}, "timeout"),
     ],
 )

@@ -2,7 +2,7 @@
 //
 // Threads may share a learner: a thread that waits for its turn does not hold the interpreter, and
 // long calls release it while they work.
-#include "../learner.h"
+#include "learner.h"
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -16,32 +16,30 @@
 #include <cmath>
 #include <cstring>
 
-#include "../features.h"
-#include "bindings.h"
-#include "shared.h"
-
 namespace stopwise {
+
+void SharedLearner::note_size() {
+    constexpr double kLong = 6e6;  // multiplications
+    const Plan& plan = value.state().plan();
+    const auto rows = static_cast<double>(value.state().estimates().history().rows() + 1);
+    const auto width = static_cast<double>(plan.width);
+    slow = rows * width * width * static_cast<double>(plan.questions.size()) > kLong;
+}
+
 namespace {
 
-// Multiplications from which a call is worth releasing the interpreter for.
-constexpr double kLong = 6e6;
-
-using SharedLearner = Shared<Learner>;
+using Contexts = Table<const double>;
+using Answers = Table<const unsigned char>;
+using Counts = Vector<const std::int64_t>;
 using Bytes = Vector<const unsigned char>;
-using ScopeTuple =
-    std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, std::size_t>;
-using RequestTuple = std::tuple<double, double, double>;
+using Stops = Vector<std::int64_t>;
+using RequestTuple = std::tuple<double, double, std::int64_t>;
+// The round, slot and coordinate that the maps refuse, and whether the number is finite.
+using RefusalTuple = std::tuple<std::size_t, std::size_t, std::size_t, bool>;
 // i, j, the gap, p̂, p̃, whether the gap won, the gain, the arm it won through, the labels that came.
 using EvidenceTuple =
     std::tuple<std::size_t, std::size_t, double, double, double, bool, double,
                std::optional<std::uint8_t>, double>;
-
-void update_slow(SharedLearner& shared) {
-    const auto rows = static_cast<double>(shared.value.history().rows() + 1);
-    const auto width = static_cast<double>(shared.value.plan().width);
-    const auto questions = static_cast<double>(shared.value.plan().questions.size());
-    shared.slow = rows * width * width * questions > kLong;
-}
 
 // A Python object that holds doubles one after another. Cheaper than an ndarray, for the calls of
 // every round.
@@ -57,12 +55,19 @@ public:
     Doubles(const Doubles&) = delete;
     Doubles& operator=(const Doubles&) = delete;
 
-    // The numbers, or null if these are not ``n`` doubles.
-    const double* data(std::size_t n) const {
-        const bool fits = held_ && view_.ndim == 1 && static_cast<std::size_t>(view_.shape[0]) == n &&
-                          view_.format != nullptr && std::strcmp(view_.format, "d") == 0 &&
-                          reinterpret_cast<std::uintptr_t>(view_.buf) % alignof(double) == 0;
-        return fits ? static_cast<const double*>(view_.buf) : nullptr;
+    // The numbers, or null if these are not ``least`` to ``most`` doubles.
+    const double* data(std::size_t least, std::size_t most) const {
+        const bool doubles = held_ && view_.ndim == 1 && view_.format != nullptr &&
+                             std::strcmp(view_.format, "d") == 0 &&
+                             reinterpret_cast<std::uintptr_t>(view_.buf) % alignof(double) == 0;
+        if (!doubles) return nullptr;
+        const auto n = static_cast<std::size_t>(view_.shape[0]);
+        return n >= least && n <= most ? static_cast<const double*>(view_.buf) : nullptr;
+    }
+    // What is known of a round in which so many arms have answered.
+    const double* known(const FeatureMaps& maps, std::size_t arms) const {
+        if (maps.revealed()) return data(maps.known_after(arms), maps.context_dim());
+        return data(maps.given_dim(), maps.given_dim());
     }
 
 private:
@@ -70,53 +75,77 @@ private:
     bool held_;
 };
 
-// The features of a context; without maps the context is the features. Empty if the context is
-// invalid.
-std::vector<double> features_of(const Learner& learner, nb::handle context,
-                                const Monomials* maps) {
-    const std::size_t width = learner.plan().width;
+// None if this is no context in the form that the engine reads, or one that the maps refuse.
+std::optional<Trace> decide(SharedLearner& shared, nb::handle context) {
     const Doubles given(context);
-    const double* const x = given.data(maps == nullptr ? width : maps->context_dim());
-    if (x == nullptr) return {};
-    std::vector<double> row(width);
-    if (maps == nullptr) {
-        std::copy_n(x, width, row.begin());
-    } else if (maps->width() != width || maps->fill(x, row.data()) != 0) {
-        return {};
-    }
-    return row;
-}
-
-// None if the context is invalid.
-std::optional<Trace> decide(SharedLearner& shared, nb::handle context, const Monomials* maps) {
+    const double* const known = given.known(*shared.maps, 0);
+    if (known == nullptr || shared.maps->revealed()) return std::nullopt;
     Trace trace;
-    trace.row = features_of(shared.value, context, maps);
-    if (trace.row.empty()) return std::nullopt;
-    shared.call([&] { shared.value.decide(trace.row.data(), trace); });
+    const bool refused =
+        shared.call([&] { return shared.value.decide({known}, trace).has_value(); });
+    if (refused) return std::nullopt;
     return trace;
 }
 
-// Where each row of features stops and, if ``rule_stops`` are given, where the rule itself stops. If
-// not, the stops are those of the rule, and nothing is explored.
-void decide_many(SharedLearner& shared, const Table<const double>& rows,
-                 const Vector<std::int64_t>& stops,
-                 const std::optional<Vector<std::int64_t>>& rule_stops) {
-    Learner& learner = shared.value;
-    const std::size_t n = rows.shape(0), width = learner.plan().width;
-    require(has_shape(rows, n, width) && has_shape(stops, n) &&
-                (!rule_stops || has_shape(*rule_stops, n)),
-            "tables of other rounds");
+void check_contexts(const SharedLearner& shared, const Contexts& contexts) {
+    require(contexts.shape(1) == shared.maps->given_dim(), "contexts of another length");
+}
+
+// Where each round stops, and where the rule itself does.
+void decide_many(SharedLearner& shared, const Contexts& contexts, const Stops& stops,
+                 const Stops& rule_stops) {
+    check_contexts(shared, contexts);
+    const std::size_t n = contexts.shape(0);
+    require(has_shape(stops, n) && has_shape(rule_stops, n), "tables of other rounds");
     Trace trace;
     shared.long_call([&] {
         for (std::size_t t = 0; t < n; ++t) {
-            const double* const row = rows.data() + t * width;
-            if (!rule_stops) {
-                stops.data()[t] = static_cast<std::int64_t>(learner.rule_stop(row));
-                continue;
-            }
-            learner.decide(row, trace);
+            require(!shared.value.decide({contexts.data() + t * contexts.shape(1)}, trace),
+                    "contexts that were checked");
             stops.data()[t] = static_cast<std::int64_t>(trace.stop);
-            rule_stops->data()[t] = static_cast<std::int64_t>(trace.rule_stop);
+            rule_stops.data()[t] = static_cast<std::int64_t>(trace.rule_stop);
+        }
+    });
+}
+
+// Recorded rounds: contexts, an answer for each question, and how many arms have answered.
+struct Record {
+    Record(const SharedLearner& shared, const Contexts& contexts, const Answers& answers,
+           const Counts& answered)
+        : contexts_(contexts), answers_(answers), answered_(answered),
+          n_arms_(shared.maps->n_arms()) {
+        check_contexts(shared, contexts);
+        require(has_shape(answers, n(), shared.value.options().n_questions()) &&
+                    has_shape(answered, n()),
+                "tables of other rounds");
+        for (std::size_t t = 0; t < n(); ++t) {
+            require(answered.data()[t] >= 0 && arms(t) <= n_arms_, "a number of arms");
+        }
+    }
+    std::size_t n() const { return contexts_.shape(0); }
+    std::size_t arms(std::size_t t) const { return static_cast<std::size_t>(answered_.data()[t]); }
+    const unsigned char* answers(std::size_t t) const {
+        return answers_.data() + t * answers_.shape(1);
+    }
+    Known known(std::size_t t) const {
+        return {contexts_.data() + t * contexts_.shape(1), arms(t), answers(t)};
+    }
+
+private:
+    const Contexts& contexts_;
+    const Answers& answers_;
+    const Counts& answered_;
+    std::size_t n_arms_;
+};
+
+// Where the rule stops each round by what is known of it: learns nothing, explores nothing.
+void rule_stops(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
+                const Counts& answered, const Stops& stops) {
+    const Record record(shared, contexts, answers, answered);
+    require(has_shape(stops, record.n()), "stops of other rounds");
+    shared.long_call([&] {
+        for (std::size_t t = 0; t < record.n(); ++t) {
+            stops.data()[t] = static_cast<std::int64_t>(shared.value.rule_stop(record.known(t)));
         }
     });
 }
@@ -130,158 +159,140 @@ void explore_many(SharedLearner& shared, const Vector<unsigned char>& explored) 
     });
 }
 
-Trace begin(SharedLearner& shared) {
-    Trace trace;
-    trace.row.assign(shared.value.plan().width, 0.0);
-    shared.short_call([&] { shared.value.begin(trace); });
-    return trace;
+// The first context that the maps refuse.
+std::optional<RefusalTuple> refusal(SharedLearner& shared, const Contexts& contexts,
+                                    const Answers& answers, const Counts& answered) {
+    const Record record(shared, contexts, answers, answered);
+    return shared.long_call([&]() -> std::optional<RefusalTuple> {
+        for (std::size_t t = 0; t < record.n(); ++t) {
+            const auto refused = shared.value.refusal(record.known(t));
+            if (refused) {
+                return RefusalTuple(t, refused->slot, refused->coordinate, refused->finite);
+            }
+        }
+        return std::nullopt;
+    });
 }
 
-void check_trace(const Learner& learner, const Trace& trace) {
-    require(trace.comparisons.size() == learner.plan().n_pairs(), "a trace of another learner");
-}
-
-bool should_stop(SharedLearner& shared, const Numbers1& row, std::size_t arm, Trace& trace) {
-    const Learner& learner = shared.value;
-    require(has_shape(row, learner.plan().width) && arm < learner.plan().last(), "no such arm");
-    check_trace(learner, trace);
-    return shared.long_call([&] { return shared.value.should_stop(row.data(), arm, trace); });
-}
-
-// ``codes`` packs four bits per arm, equal where the outputs are. Returns the label asked for: its
-// probability is 0 if none is. None if the context is invalid.
-std::optional<RequestTuple> observe(SharedLearner& shared, nb::handle context,
-                                    const Monomials* maps, std::size_t n, std::size_t rule_stop,
-                                    std::uint64_t codes) {
-    const Plan& plan = shared.value.plan();
-    require(n >= 1 && n <= plan.n_arms, "arms");
-    require(plan.questions.size() == plan.n_pairs(), "a learner of pairs");
-    const std::vector<double> row = features_of(shared.value, context, maps);
-    if (row.empty()) return std::nullopt;
+// ``codes`` packs four bits per arm, equal where the outputs are. None as in `decide`.
+std::optional<Learned> observe(SharedLearner& shared, nb::handle context, std::size_t n,
+                               std::size_t rule_stop, std::uint64_t codes) {
+    const Options& options = shared.value.options();
+    require(n >= 1 && n <= options.n_arms, "arms");
+    require(!options.rule->of_arms(), "a learner of pairs");
+    const Doubles given(context);
+    const double* const context_data = given.known(*shared.maps, n);
+    if (context_data == nullptr) return std::nullopt;
     unsigned char differ[kMaxArms * (kMaxArms - 1) / 2] = {};
     for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = i + 1; j < n; ++j) {
-            differ[plan.pair(i, j)] = ((codes >> (4 * i) ^ codes >> (4 * j)) & 15) != 0;
+            differ[options.pair(i, j)] = ((codes >> (4 * i) ^ codes >> (4 * j)) & 15) != 0;
         }
     }
-    const Observation round{row.data(), n - 1, std::min(rule_stop, n - 1), differ, true};
-    std::optional<Request> request;
-    shared.call([&] {
-        request = shared.value.observe(round);
-        update_slow(shared);
+    const Known known{context_data, n, differ};
+    return shared.call([&] {
+        std::optional<Learned> learned =
+            shared.value.observe(known, {n - 1, std::min(rule_stop, n - 1), differ, true});
+        shared.note_size();
+        return learned;
     });
-    if (!request) return RequestTuple(0.0, 0.0, 0.0);
-    return RequestTuple(request->probability, request->explored, request->round);
 }
 
-void label(SharedLearner& shared, const Numbers1& row, std::size_t rule_stop, const Bytes& right,
-           const Bytes& differ, RequestTuple request) {
-    const Plan& plan = shared.value.plan();
+// The same by the answers to the questions.
+std::optional<Learned> observe_answers(SharedLearner& shared, const Numbers1& context, std::size_t stop,
+                        std::size_t rule_stop, const Bytes& answers) {
+    const Options& options = shared.value.options();
+    require(stop < options.n_arms && has_shape(answers, options.n_questions()), "answers");
+    require(context.shape(0) >= shared.maps->known_after(stop + 1), "a context of another length");
+    const Known known{context.data(), stop + 1, answers.data()};
+    return shared.long_call([&] {
+        std::optional<Learned> learned =
+            shared.value.observe(known, {stop, std::min(rule_stop, stop), answers.data(), true});
+        shared.note_size();
+        return learned;
+    });
+}
+
+// False if the maps refuse the context.
+bool label(SharedLearner& shared, const Numbers1& context, std::size_t rule_stop,
+           const Bytes& right, const Bytes& differ, std::optional<RequestTuple> request) {
+    const Options& options = shared.value.options();
     const std::size_t n = right.shape(0);
-    require(has_shape(row, plan.width) && n >= 1 && n <= plan.n_arms &&
-                has_shape(differ, plan.n_pairs()) && plan.rule->takes_labels(),
+    require(n >= 1 && n <= options.n_arms && has_shape(differ, options.n_pairs()) &&
+                options.rule->takes_labels() &&
+                context.shape(0) >= shared.maps->known_after(n),
             "a round of another learner");
-    const auto [probability, explored, round] = request;
-    Label label{row.data(), n, rule_stop, right.data(), differ.data(), std::nullopt};
-    if (probability > 0.0) label.request = Request{probability, explored, round};
-    shared.short_call([&] { shared.value.label(label); });
+    const Known known{context.data(), n, differ.data()};
+    Label label{n, rule_stop, right.data(), differ.data(), std::nullopt};
+    if (request) {
+        const auto [probability, explored, round] = *request;
+        label.request = LabelRequest{probability, explored, round};
+    }
+    return shared.call([&] { return shared.value.label(known, label); });
 }
 
-// Run recorded rounds in order. ``reach`` is the last arm whose answers are known (−1: none, decide
-// only): the learner learns nothing from a deeper stop, unless the round ended there because an arm
-// failed (−2 − the last arm known). Labels are those of ``wrong``: 0 or 1 per arm, 2 where unknown.
-// The learner has the label of a round that it asks for; ``requests`` gets what it asked for, and NaN
-// where it learned nothing.
-void run(SharedLearner& shared, const Table<const double>& rows,
-         const Table<const unsigned char>& answers, const Vector<const std::int64_t>& reach,
-         const std::optional<Table<const unsigned char>>& wrong,
-         const Vector<std::int64_t>& stops, const Vector<std::int64_t>& rule_stops,
-         const Table<double>& requests) {
+// Run recorded rounds in order, whose contexts the maps do not refuse. The learner learns nothing from a
+// stop at an arm whose answer is not known, unless the round ended before because an arm ``failed``. It
+// has the label of a round that it asks for where it is ``labelled``: which arms were ``right``.
+std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
+                        const Counts& answered, const Bytes& failed,
+                        const std::optional<Answers>& right, const std::optional<Bytes>& labelled,
+                        const Stops& stops) {
     Learner& learner = shared.value;
-    const Plan& plan = learner.plan();
-    const std::size_t n = rows.shape(0), questions = plan.questions.size();
-    require(has_shape(rows, n, plan.width) && has_shape(answers, n, questions) &&
-                has_shape(reach, n) && has_shape(stops, n) && has_shape(rule_stops, n) &&
-                has_shape(requests, n, std::size_t{3}),
-            "tables of other rounds");
-    require(!wrong || (has_shape(*wrong, n, plan.n_arms) && questions == plan.n_pairs() &&
-                       plan.rule->takes_labels()),
-            "labels");
+    const Options& options = learner.options();
+    const Record record(shared, contexts, answers, answered);
+    require(has_shape(failed, record.n()) && has_shape(stops, record.n()), "tables of other rounds");
+    require(right.has_value() == labelled.has_value(), "labels");
+    if (right) {
+        require(has_shape(*right, record.n(), options.n_arms) && has_shape(*labelled, record.n()) &&
+                    options.rule->takes_labels(),
+                "labels");
+    }
     Trace trace;
-    std::vector<unsigned char> right(plan.n_arms);
-    const auto last = static_cast<std::int64_t>(plan.last());
-    const auto one_round = [&](std::size_t t) {
-        const double* row = rows.data() + t * rows.shape(1);
-        const unsigned char* revealed = answers.data() + t * questions;
-        learner.decide(row, trace);
-        rule_stops.data()[t] = static_cast<std::int64_t>(trace.rule_stop);
-        auto stop = static_cast<std::int64_t>(trace.stop);
-        stops.data()[t] = stop;
-        std::int64_t known = std::min(reach.data()[t], last);
-        if (known < -1) {  // a failed arm ends the round where the answers end
-            known = std::min(-2 - known, last);
-            stop = std::min(stop, known);
-        }
-        double* const request = requests.data() + 3 * t;
-        std::fill_n(request, 3, std::nan(""));
-        if (stop < 0 || stop > known) return;
-        const auto end = static_cast<std::size_t>(stop);
-        const auto asked =
-            learner.observe({row, end, std::min(trace.rule_stop, end), revealed, true});
-        std::fill_n(request, 3, 0.0);
-        if (!asked) return;
-        request[0] = asked->probability;
-        request[1] = asked->explored;
-        request[2] = asked->round;
-        if (!wrong) return;
-        for (std::size_t arm = 0; arm <= end; ++arm) {
-            const unsigned char is = wrong->data()[t * plan.n_arms + arm];
-            if (is > 1) return;
-            right[arm] = is == 0;
-        }
-        learner.label({row, end + 1, trace.rule_stop, right.data(), revealed, asked});
+    std::vector<Change> changes;
+    const auto run_round = [&](std::size_t t) {
+        const Known known = record.known(t);
+        require(!learner.decide(known, trace), "contexts that were checked");
+        stops.data()[t] = static_cast<std::int64_t>(trace.stop);
+        const bool ended_early = failed.data()[t] != 0 && trace.stop >= known.arms;
+        const std::size_t arms = ended_early ? known.arms : trace.stop + 1;
+        if (arms == 0 || arms > known.arms) return;
+        const std::size_t stop = arms - 1;
+        const Learned learned = learner.observe_decided(
+            known, trace, {stop, std::min(trace.rule_stop, stop), known.differ, true});
+        changes.insert(changes.end(), learned.changes.begin(), learned.changes.end());
+        if (!learned.request || !right || labelled->data()[t] == 0) return;
+        learner.label(known, {arms, trace.rule_stop, right->data() + t * options.n_arms,
+                              known.differ, learned.request});
     };
     shared.long_call([&] {
-        for (std::size_t t = 0; t < n; ++t) one_round(t);
-        update_slow(shared);
+        for (std::size_t t = 0; t < record.n(); ++t) run_round(t);
+        shared.note_size();
     });
+    return changes;
 }
 
-// Learn from rounds that ended at ``stops`` (−1: nothing to learn), deciding nothing. ``requests``
-// gets the labels asked for; none is without it, nor in a round for which it holds NaN.
-void learn(SharedLearner& shared, const Table<const double>& rows,
-           const Table<const unsigned char>& answers, const Vector<const std::int64_t>& stops,
-           const Vector<const std::int64_t>& rule_stops,
-           const std::optional<Table<double>>& requests) {
-    Learner& learner = shared.value;
-    const Plan& plan = learner.plan();
-    const std::size_t n = rows.shape(0), questions = plan.questions.size();
-    const auto last = static_cast<std::int64_t>(plan.last());
-    require(has_shape(rows, n, plan.width) && has_shape(answers, n, questions) &&
-                has_shape(stops, n) && has_shape(rule_stops, n) &&
-                (!requests || has_shape(*requests, n, std::size_t{3})),
-            "tables of other rounds");
+// Learn from recorded rounds, all their arms that have answered, deciding nothing and asking for no
+// label.
+std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
+                          const Counts& answered, const Counts& rule_stops) {
+    const Record record(shared, contexts, answers, answered);
+    require(has_shape(rule_stops, record.n()), "stops of other rounds");
+    std::vector<Change> changes;
     shared.long_call([&] {
-        for (std::size_t t = 0; t < n; ++t) {
-            const std::int64_t stop = std::min(stops.data()[t], last);
-            if (stop < 0) continue;
-            const auto end = static_cast<std::size_t>(stop);
-            const auto rule_stop =
-                static_cast<std::size_t>(std::max(rule_stops.data()[t], std::int64_t{0}));
-            double* const request = requests ? requests->data() + 3 * t : nullptr;
-            const bool may_ask = request != nullptr && !std::isnan(request[0]);
-            const auto asked =
-                learner.observe({rows.data() + t * rows.shape(1), end, std::min(rule_stop, end),
-                                 answers.data() + t * questions, may_ask});
-            if (!may_ask) continue;
-            std::fill_n(request, 3, 0.0);
-            if (!asked) continue;
-            request[0] = asked->probability;
-            request[1] = asked->explored;
-            request[2] = asked->round;
+        for (std::size_t t = 0; t < record.n(); ++t) {
+            const Known known = record.known(t);
+            if (known.arms == 0) continue;
+            const std::size_t stop = known.arms - 1;
+            const auto ruled = static_cast<std::size_t>(std::max<std::int64_t>(rule_stops.data()[t], 0));
+            const auto learned =
+                shared.value.observe(known, {stop, std::min(ruled, stop), known.differ, false});
+            require(learned.has_value(), "contexts that were checked");
+            changes.insert(changes.end(), learned->changes.begin(), learned->changes.end());
         }
-        update_slow(shared);
+        shared.note_size();
     });
+    return changes;
 }
 
 // The comparisons of arms up to ``stop`` behind a decision; if ``exact``, with exact estimates, which
@@ -289,19 +300,22 @@ void learn(SharedLearner& shared, const Table<const double>& rows,
 std::optional<std::vector<EvidenceTuple>> evidence(SharedLearner& shared, Trace& trace,
                                                    std::size_t stop, bool exact) {
     Learner& learner = shared.value;
-    const Plan& plan = learner.plan();
-    check_trace(learner, trace);
+    const Options& options = learner.options();
+    require(trace.comparisons.size() == options.n_pairs(), "a trace of another learner");
     std::vector<EvidenceTuple> found;
     if (trace.reason != Reason::rule) return found;
-    if (exact && !shared.long_call([&] { return learner.exact_evidence(stop, trace); })) {
-        return std::nullopt;
-    }
+    const bool settled = !exact || shared.long_call([&] {
+        if (trace.revision != learner.state().revision()) return true;  // it has learned since
+        require(trace.row.size() == learner.maps().width(), "a trace of another learner");
+        return learner.exact_evidence(stop, trace);
+    });
+    if (!settled) return std::nullopt;
     for (std::size_t i = 0; i <= stop; ++i) {
-        for (std::size_t j = i + 1; j < plan.n_arms; ++j) {
-            const std::optional<Comparison>& compared = trace.comparisons[plan.pair(i, j)];
+        for (std::size_t j = i + 1; j < options.n_arms; ++j) {
+            const std::optional<Comparison>& compared = trace.comparisons[options.pair(i, j)];
             if (!compared) continue;
-            found.emplace_back(i, j, plan.gap(i, j), plan.rule->shown(compared->estimate),
-                               plan.rule->shown(compared->upper), compared->won, compared->gain,
+            found.emplace_back(i, j, options.gap(i, j), options.rule->shown(compared->estimate),
+                               options.rule->shown(compared->upper), compared->won, compared->gain,
                                compared->through, compared->response);
         }
     }
@@ -318,12 +332,12 @@ void restore(SharedLearner& shared, nb::bytes bytes) {
     const std::size_t size = bytes.size();
     shared.long_call([&] {
         shared.value.restore(data, size);
-        update_slow(shared);
+        shared.note_size();
     });
 }
 
 void check_question(const SharedLearner& shared, std::size_t question) {
-    require(question < shared.value.plan().questions.size(), "no such question");
+    require(question < shared.value.options().n_questions(), "no such question");
 }
 
 std::optional<NumpyNumbers> theta(SharedLearner& shared, std::size_t question) {
@@ -344,67 +358,52 @@ std::pair<NumpyNumbers, NumpyNumbers> gram(SharedLearner& shared, std::size_t qu
     return {numpy(std::move(matrix), {d, d}), numpy(std::move(inverse), {d, d})};
 }
 
+double observations(SharedLearner& shared, std::size_t question) {
+    check_question(shared, question);
+    return shared.short_call([&] { return shared.value.state().estimates().observations(question); });
+}
+
+double radius(SharedLearner& shared, std::size_t question) {
+    check_question(shared, question);
+    return shared.short_call([&] { return shared.value.state().estimates().radius(question); });
+}
+
 std::map<std::string, std::int64_t> effort(SharedLearner& shared) {
     return shared.short_call([&]() -> std::map<std::string, std::int64_t> {
-        const Effort& effort = shared.value.effort();
+        const Estimates& estimates = shared.value.state().estimates();
+        const Effort& effort = estimates.effort();
         return {{"passes", effort.passes},
                 {"hessians", effort.hessians},
                 {"rows_visited", effort.rows_visited},
                 {"settled", effort.settled},
-                {"rows_stored", static_cast<std::int64_t>(shared.value.history().rows())}};
+                {"rows_stored", static_cast<std::int64_t>(estimates.history().rows())}};
     });
 }
 
-// A property that reads one number of a learner.
-template <class Number>
-auto read(Number (Learner::*number)() const) {
-    return [number](SharedLearner& shared) {
-        return shared.short_call([&] { return (shared.value.*number)(); });
+FeatureMaps maps(SharedLearner& shared) {
+    return shared.short_call([&] { return shared.value.maps(); });
+}
+
+// A property that reads one number.
+template <class Function>
+auto read(Function function) {
+    return [function](SharedLearner& shared) {
+        return shared.short_call([&] { return function(shared.value); });
     };
 }
 
-// A trace as plain values: the reason, the stops, whether it explored, the number and the revision,
-// the features, and for each pair its comparison.
-using ComparisonTuple =
-    std::tuple<double, double, double, double, std::optional<std::uint8_t>, bool>;
-using TraceTuple = std::tuple<int, std::size_t, std::size_t, bool, std::int64_t, std::int64_t,
-                              std::vector<double>, std::vector<std::optional<ComparisonTuple>>>;
-
-TraceTuple trace_state(const Trace& trace) {
-    std::vector<std::optional<ComparisonTuple>> comparisons;
-    for (const std::optional<Comparison>& c : trace.comparisons) {
-        comparisons.emplace_back();
-        if (c) comparisons.back() = {c->estimate, c->upper, c->gain, c->response, c->through, c->won};
-    }
-    return {static_cast<int>(trace.reason), trace.stop, trace.rule_stop, trace.explored, trace.draw,
-            trace.revision, trace.row, std::move(comparisons)};
-}
-
-Trace trace_of(const TraceTuple& state) {
-    const auto& [reason, stop, rule_stop, explored, draw, revision, row, comparisons] = state;
-    require(reason >= 0 && reason <= 2, "a trace");
-    Trace trace{static_cast<Reason>(reason), stop, rule_stop, explored, draw, revision, row, {}};
-    for (const std::optional<ComparisonTuple>& compared : comparisons) {
-        trace.comparisons.emplace_back();
-        if (!compared) continue;
-        const auto& [estimate, upper, gain, response, through, won] = *compared;
-        trace.comparisons.back() = {estimate, upper, gain, response, through, won};
-    }
-    return trace;
-}
-
-void bind_trace(nb::module_& m) {
-    nb::class_<Trace>(m, "Trace")
-        .def_ro("stop", &Trace::stop)
-        .def_ro("rule_stop", &Trace::rule_stop)
-        .def_ro("explored", &Trace::explored)
-        .def_ro("revision", &Trace::revision)
-        .def_prop_ro("forced", [](const Trace& trace) { return trace.reason == Reason::forced; })
-        .def_prop_ro("fixed_by_labels",
-                     [](const Trace& trace) { return trace.reason == Reason::fixed_by_labels; })
-        .def("__getstate__", &trace_state)
-        .def("__setstate__",
-             [](Trace& trace, const TraceTuple& state) { new (&trace) Trace(trace_of(state)); });
+void create(SharedLearner* self, std::shared_ptr<const Rule> rule,
+            std::shared_ptr<const FeatureMaps> maps, std::vector<double> gaps,
+            std::optional<double> ridge, std::optional<std::int64_t> forced_rounds, bool transitive,
+            double explore, double labels, std::uint64_t seed, std::optional<double> half_life,
+            std::optional<std::size_t> most_rows) {
+    const std::size_t n_arms = maps->n_arms();
+    require(n_arms >= 2 && n_arms <= kMaxArms && gaps.size() == n_arms * n_arms, "2 to 15 arms");
+    require(!rule->of_arms() || maps->slots() == 1, "one feature map");
+    const double rate = rate_of(half_life.value_or(0.0));
+    new (self) SharedLearner(Options{std::move(rule), n_arms, std::move(gaps), ridge, forced_rounds,
+                                     transitive, explore, labels, seed, rate, most_rows},
+                             std::move(maps));
 }
 
 }  // namespace
@@ -412,78 +411,47 @@ void bind_trace(nb::module_& m) {
 void bind_learner(nb::module_& m) {
     bind_trace(m);
     nb::class_<SharedLearner>(m, "Learner")
-        .def("__init__",
-             [](SharedLearner* self, std::shared_ptr<const Rule> rule, std::size_t n_arms,
-                std::size_t width, std::vector<std::size_t> questions,
-                const std::vector<ScopeTuple>& grams, std::vector<double> gaps, double ridge,
-                std::int64_t forced_rounds, bool transitive, double explore, double labels,
-                std::uint64_t seed, double half_life, std::size_t most_rows) {
-                 require(n_arms >= 2 && n_arms <= kMaxArms && gaps.size() == n_arms * n_arms,
-                         "2 to 15 arms");
-                 require(questions.size() == n_arms || questions.size() == n_arms * (n_arms - 1) / 2,
-                         "a question for each pair, or for each arm");
-                 Plan plan;
-                 plan.rule = std::move(rule);
-                 plan.n_arms = n_arms;
-                 plan.width = width;
-                 plan.questions = std::move(questions);
-                 for (const auto& [offset, dim, arm, from, linear] : grams) {
-                     require(dim > 0 && offset + dim <= width && arm < n_arms && from <= arm &&
-                                 linear <= dim,
-                             "no such features");
-                     plan.grams.push_back({offset, dim, arm, from, linear});
-                 }
-                 plan.gaps = std::move(gaps);
-                 plan.ridge = ridge;
-                 plan.forced_rounds = forced_rounds;
-                 plan.transitive = transitive;
-                 plan.explore = explore;
-                 plan.labels = labels;
-                 plan.seed = seed;
-                 plan.rate = rate_of(half_life);
-                 plan.most_rows = most_rows;
-                 new (self) SharedLearner(Learner(std::move(plan)));
-             },
-             "rule"_a, nb::kw_only(), "n_arms"_a, "width"_a, "questions"_a, "grams"_a, "gaps"_a,
-             "ridge"_a, "forced_rounds"_a, "transitive"_a, "explore"_a, "labels"_a, "seed"_a,
-             "half_life"_a, "most_rows"_a)
-        .def("decide", &decide, "x"_a.none(), "maps"_a.none())
-        .def("decide_many", &decide_many, "rows"_a, "stops"_a.noconvert(),
-             "rule_stops"_a.none().noconvert())
+        .def("__init__", &create, "rule"_a, "maps"_a, nb::kw_only(), "gaps"_a, "ridge"_a.none(),
+             "forced_rounds"_a.none(), "transitive"_a, "explore"_a, "labels"_a, "seed"_a,
+             "half_life"_a.none(), "most_rows"_a.none())
+        .def("decide", &decide, "x"_a.none())
+        .def("decide_many", &decide_many, "contexts"_a, "stops"_a.noconvert(),
+             "rule_stops"_a.noconvert())
+        .def("rule_stops", &rule_stops, "contexts"_a, "answers"_a, "answered"_a,
+             "stops"_a.noconvert())
         .def("explore_many", &explore_many, "explored"_a.noconvert())
-        .def("begin", &begin)
-        .def("should_stop", &should_stop, "row"_a, "arm"_a, "trace"_a)
-        .def("continue_draws",
-             [](SharedLearner& shared, SharedLearner& other) {
-                 shared.value.continue_draws(other.value);
-             },
-             "other"_a)
-        .def("observe", &observe, "x"_a.none(), "maps"_a.none(), "n"_a, "rule_stop"_a,
-             "codes"_a)
-        .def("label", &label, "row"_a, "rule_stop"_a, "right"_a, "differ"_a, "request"_a)
-        .def("run", &run, "rows"_a, "answers"_a, "reach"_a, "wrong"_a.none(),
-             "stops"_a.noconvert(), "rule_stops"_a.noconvert(), "requests"_a.noconvert())
-        .def("learn", &learn, "rows"_a, "answers"_a, "stops"_a, "rule_stops"_a,
-             "requests"_a.none().noconvert())
+        .def("refusal", &refusal, "contexts"_a, "answers"_a, "answered"_a)
+        .def("observe", &observe, "x"_a.none(), "n"_a, "rule_stop"_a, "codes"_a)
+        .def("observe_answers", &observe_answers, "context"_a, "stop"_a, "rule_stop"_a,
+             "answers"_a)
+        .def("label", &label, "context"_a, "rule_stop"_a, "right"_a, "differ"_a,
+             "request"_a.none())
+        .def("run", &run, "contexts"_a, "answers"_a, "answered"_a, "failed"_a, "right"_a.none(),
+             "labelled"_a.none(), "stops"_a.noconvert())
+        .def("learn", &learn, "contexts"_a, "answers"_a, "answered"_a, "rule_stops"_a)
+        .def("watch", read([](Learner& learner) { learner.watch(); }))
         .def("evidence", &evidence, "trace"_a, "stop"_a, "exact"_a)
         .def("theta", &theta, "question"_a)
         .def("gram", &gram, "question"_a)
-        .def("observations",
-             [](SharedLearner& shared, std::size_t question) {
-                 check_question(shared, question);
-                 return shared.short_call([&] { return shared.value.observations(question); });
-             },
-             "question"_a)
+        .def("observations", &observations, "question"_a)
+        .def("radius", &radius, "question"_a)
         .def("save", &save)
         .def("restore", &restore, "saved"_a)
-        .def_prop_ro("rounds", read(&Learner::rounds))
-        .def_prop_ro("effective_rounds", read(&Learner::effective_rounds))
-        .def_prop_ro("labels", read(&Learner::labels))
-        .def_prop_ro("asked", read(&Learner::asked))
-        .def_prop_ro("missing", read(&Learner::missing))
-        .def_prop_ro("explore_rate", read(&Learner::explore_rate))
-        .def_prop_ro("nbytes", read(&Learner::nbytes))
+        .def_prop_ro("maps", &maps)
+        .def_prop_ro("rounds", read([](const Learner& learner) { return learner.rounds(); }))
+        .def_prop_ro("labels",
+                     read([](const Learner& learner) { return learner.state().labels().learned(); }))
+        .def_prop_ro("asked",
+                     read([](const Learner& learner) { return learner.state().labels().asked(); }))
+        .def_prop_ro("missing",
+                     read([](const Learner& learner) { return learner.state().labels().missing(); }))
+        .def_prop_ro("fixed_depth", read([](const Learner& learner) {
+                         return learner.state().labels().fixed_depth();
+                     }))
+        .def_prop_ro("fits", read([](const Learner& learner) { return learner.fits(); }))
+        .def_prop_ro("nbytes", read([](const Learner& learner) { return learner.nbytes(); }))
         .def_prop_ro("effort", &effort);
+    bind_round(m);
 }
 
 }  // namespace stopwise

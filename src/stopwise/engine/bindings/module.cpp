@@ -14,6 +14,7 @@ NB_MODULE(native, m) {
         }
     });
     stopwise::bind_rules(m);
+    stopwise::bind_drift(m);
     stopwise::bind_learner(m);
     stopwise::bind_features(m);
     stopwise::bind_counts(m);

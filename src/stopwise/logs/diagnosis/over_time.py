@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from stopwise.arrays import Bytes, Floats, Ints
+from stopwise.engine.native import Adwin
 from stopwise.logs.diagnosis.findings import OverTime
 from stopwise.logs.diagnosis.models import mu
 from stopwise.logs.diagnosis.sampling import Sample
-from stopwise.policies.change import BLOCK, CHANCE, UNIT, Adwin
 from stopwise.records import Change
 
 HALF_LIVES = tuple(k * 10**e for e in range(2, 8) for k in (1, 2, 5))[2:]  # 500, 1,000, … rounds
@@ -26,14 +26,17 @@ def over_time(rows: Sample, pairs: Sequence[tuple[int, int]], predicted: Floats)
     """Return the changes in a log and its half-life; ``predicted`` is p̂ of each row and pair."""
     order, changes = np.argsort(rows.number), list[Change]()
     number, d = rows.number[order], rows.differ[order].astype(np.int64)
-    r = UNIT * d - np.rint(UNIT * predicted[order]).astype(np.int64)
-    starts = np.arange(0, rows.n, BLOCK)
+    unit, block = int(Adwin.UNIT), Adwin.TESTED
+    r = unit * d - np.rint(unit * predicted[order]).astype(np.int64)
+    starts = np.arange(0, rows.n, block)
     sums = np.array([np.add.reduceat(one, starts) for one in (np.ones_like(d), r, r * r, d)])
     for k, pair in enumerate(pairs):
-        window = Adwin(CHANCE / len(pairs))
+        window = Adwin(Adwin.CHANCE / len(pairs))
         for start, one in zip(starts.tolist(), sums[:, :, k].T.tolist(), strict=True):
-            if (cut := window.add(one, int(number[start]))) is not None:
-                last = int(number[min(start + BLOCK, rows.n) - 1])
+            rows_in, total, squares, disagreed = one
+            cut = window.add(rows_in, total, squares, disagreed, int(number[start]))
+            if cut is not None:
+                last = int(number[min(start + block, rows.n) - 1])
                 changes.append(Change(cut[0], pair, cut[1], cut[2], last))
     some = rows.take(slice(MOST_ROWS))  # which are in random order
     some = some.take(np.argsort(some.number))

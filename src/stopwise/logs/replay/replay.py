@@ -23,7 +23,7 @@ from stopwise.errors import (
     UnknownPolicyError,
 )
 from stopwise.executors import make_executor
-from stopwise.features import Answers, FeaturesLike, Identity, Polynomial, Scaled, Standard
+from stopwise.features import Identity, Polynomial, Scaled
 from stopwise.files import write_files
 from stopwise.logs.log import Log
 from stopwise.logs.parts import spread
@@ -44,7 +44,9 @@ PolicyLike: TypeAlias = "str | PathLike[str] | Policy"
 
 CANDIDATES = ("uss-laplace", "uss-anchor", "uss-pd")
 WEIGHTS = tuple(round(2.0 ** (k / 2), 3) for k in range(-6, 7))  # 1/8 to 8: tried for a limit
-FROM_LOG = ("self", "cascade", "features", "context_dim")  # parameters that the log determines
+SCALE_THEMSELVES = ("uss-laplace", "uss-anchor", "thompson")  # their features, by default
+# Parameters that the log determines.
+FROM_LOG = ("self", "cascade", "features", "context_dim", "reveals", "answers")
 
 
 def replay(
@@ -87,7 +89,7 @@ def replay(
         How many labels each policy given by name may ask for (see `USSLaplace`); it gets the answer
         if the log has it.
     answers : bool
-        Whether policies given by name see what the arms have said so far (`Answers`).
+        Whether policies given by name see which arms have agreed so far.
     seed : int
         Of policies by name that use random numbers.
     by : str, optional
@@ -236,8 +238,8 @@ class Candidate(NamedTuple):
         if self.given is None:
             return self
         name, cascade = self.policy.name, self.policy.cascade
-        features, dim = features_of(POLICIES[name], self.log, summary, answers)
-        policy = make(name, cascade, features=features, context_dim=dim, **self.given)
+        sees = what_is_seen(name, self.log, summary, answers)
+        policy = make(name, cascade, **sees, **self.given)
         return self._replace(policy=policy)
 
     def run(self, rounds: RecordedRounds, first: int) -> Ints:
@@ -246,12 +248,12 @@ class Candidate(NamedTuple):
         if not self.policy.asks_for_labels:
             rounds = msgspec.structs.replace(rounds, right=None, labelled=None)
         if features is not None and features.context_dim > rounds.contexts.shape[1]:
-            contexts = np.insert(rounds.contexts, 0, 1.0, axis=1)  # see `features_of`
+            contexts = np.insert(rounds.contexts, 0, 1.0, axis=1)  # see `what_is_seen`
             rounds = msgspec.structs.replace(rounds, contexts=contexts)
         try:
             return self.policy.run_recorded(rounds)
         except InvalidContextError:
-            if features is not None and features.sees is None:
+            if features is not None and features.stages is None:
                 for row, context in enumerate(rounds.contexts, first):
                     try:
                         features.row(context)
@@ -307,23 +309,23 @@ def summarise(log: Log, progress: Progress = no_progress) -> LogSummary:
     return LogSummary(rows, np.where(never, 0.0, low), np.where(never, 0.0, high))
 
 
-def features_of(
-    kind: type[Policy], log: Log, summary: LogSummary, answers: bool
-) -> tuple[FeaturesLike | None, int]:
-    """Return features for the contexts of a log, and how many numbers they take.
+def what_is_seen(policy: str, log: Log, summary: LogSummary, answers: bool) -> dict[str, Any]:
+    """Return the parameters that say what a policy sees of the contexts of a log.
 
-    `Answers` where arms reveal numbers, or if ``answers``. Else a policy has its own default, if
-    that scales itself; for others, each coordinate is scaled to [−1, 1] over the log, so that no
-    row is outside, after a constant.
+    What arms reveal, if they do or if ``answers``: then which of them agree, too. Else a policy has
+    its own default features, if these scale themselves; for others, each coordinate is scaled to
+    [−1, 1] over the log, so that no row is outside, after a constant.
     """
     low, high = summary.low, summary.high
     if log.sees is not None or answers:
-        return Answers([len(names) for names in log.layout.revealed]), log.begins_with
-    if getattr(kind, "default_map", None) is Standard:
-        return None, max(len(low), 1)
+        reveals = [len(names) for names in log.layout.revealed]
+        return {"reveals": reveals, "context_dim": log.begins_with}
+    if policy in SCALE_THEMSELVES:
+        return {"context_dim": max(len(low), 1)}
     if not len(low):
-        return Identity(), 1
-    return Scaled.fit(np.stack([low, high]), Polynomial(degree=1)), len(low)
+        return {"features": Identity(), "context_dim": 1}
+    scaled = Scaled.fit(np.stack([low, high]), Polynomial(degree=1))
+    return {"features": scaled, "context_dim": len(low)}
 
 
 def parse_policy(text: str) -> tuple[str, dict[str, Any]] | None:
@@ -396,7 +398,7 @@ def _check_fits(policy: Policy, name: str, log: Log, cascade: Cascade) -> None:
             f"{len(log.context)} ({', '.join(log.context) or 'none'}); name the columns that the "
             "policy was created for, in their order"
         )
-    if log.sees is not None and features.sees is None:
+    if log.sees is not None and features.stages is None:
         raise InvalidParameterError(
             f"{name} sees the complete context from the start, but in {log.path.name} arms reveal "
             "parts of it (columns revealed.…)"

@@ -22,7 +22,7 @@ from stopwise.logs.log import Log
 from stopwise.logs.replay.results import CandidateResult, Criterion, Replay
 from stopwise.logs.units import error_cost, totals
 from stopwise.logs.vocabulary import Vocabulary
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.policies.protocol import Policy
 
 SAME = 1e-12  # losses that differ by less are equal but for rounding
@@ -150,7 +150,7 @@ class Tally:
     def add_labels(self, policies: Sequence[Policy]) -> None:
         """Count the labels that the policies asked for and got, when all rounds are played."""
         for name, policy in zip(self._names, policies, strict=True):
-            if isinstance(policy, Contextual) and policy.asked:
+            if isinstance(policy, PairwisePolicy) and policy.asked:
                 self._asked[name], self._answered[name] = policy.asked, policy.labelled
 
     def empty(self, log: Log) -> "Tally":

@@ -71,7 +71,7 @@ class Supervised(Comparator):
         self.features: BoundFeatures = bind(
             Identity() if features is None else features, context_dim, cascade.n_arms
         )
-        if self.features.scales_itself or len(self.features.maps) > 1:
+        if self.features.scale_themselves or len(self.features.maps) > 1:
             raise InvalidParameterError(
                 "the supervised comparator models arms, not pairs: give it one feature map for all "
                 "arms, such as Polynomial or Scaled"
@@ -93,16 +93,12 @@ class Supervised(Comparator):
         """Rounds learned so far."""
         return self.learner.rounds
 
-    def questions(self) -> list[tuple[int, int]]:
-        """Return the slot of features and the arm of each question: whether an arm is wrong."""
-        return [(0, arm) for arm in range(self.cascade.n_arms)]
-
     # -- one round ----------------------------------------------------------------------------
 
     def decide(self, x: ArrayLike) -> Decision:
         """Return how deep to go for context ``x``; learns nothing."""
-        trace = self.learner.decide(self.features.row(x), None)
-        assert trace is not None  # the row has been checked
+        trace = self.learner.decide(self.features.given(x))
+        assert trace is not None  # the context has been checked
         stop, rule_stop = trace.stop, trace.rule_stop
         explored_from = rule_stop if rule_stop < stop else None
         arm, cost = self.cascade.names[stop], self.cascade.cost(stop)
@@ -126,15 +122,13 @@ class Supervised(Comparator):
                 "observe(x, outputs, Truth(label=...))"
             )
         rule_stop = n - 1 if rule_stop is None else checked_stop(rule_stop, n_arms)
-        wrong = np.zeros((1, n_arms), dtype=np.uint8)
-        wrong[0, :n] = [output != truth.label for output in outputs]
-        row = self.features.row(x)[None]
-        self.learner.learn(row, wrong, np.array([n - 1]), np.array([rule_stop]), None)
+        wrong = np.zeros(n_arms, dtype=np.uint8)
+        wrong[:n] = [output != truth.label for output in outputs]
+        self.learner.observe_answers(self.features.given(x), n - 1, rule_stop, wrong)
 
     def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons behind a decision: differences of error rates."""
-        exact = decision.trace.revision == self.learner.rounds
-        compared = self.learner.evidence(decision.trace, decision.rule_stop, exact)
+        compared = self.learner.evidence(decision.trace, decision.rule_stop, True)
         if compared is None:
             raise StopwiseError("this estimate has not converged: use a larger ridge")
         return tuple(PairEvidence(*comparison) for comparison in compared)
@@ -158,8 +152,8 @@ class Supervised(Comparator):
                 "the supervised comparator learns from outputs and right answers: "
                 "run(contexts, outputs, labels=...)"
             )
-        rows = self.features.rows(contexts)
-        n, n_arms = len(rows), self.cascade.n_arms
+        given = self.features.given_many(contexts)
+        n, n_arms = len(given), self.cascade.n_arms
         table = output_table(outputs, n, n_arms)
         right = one_per_round("labels", as_table(labels), n)
         if right.ndim != 1:
@@ -167,18 +161,12 @@ class Supervised(Comparator):
         if (right != right).any():
             raise InvalidOutputsError("labels must not be NaN")
         wrong = np.ascontiguousarray(table != right[:, None]).view(np.uint8)
-        stops, rule_stops = np.empty((2, n), dtype=np.int64)
-        known, requests = np.full(n, n_arms - 1), np.empty((n, 3))
+        stops, answered = np.empty(n, dtype=np.int64), np.full(n, n_arms)
+        failed = np.zeros(n, dtype=np.uint8)
         for start in range(0, n, CHUNK):
             part = slice(start, min(start + CHUNK, n))
             self.learner.run(
-                rows[part],
-                wrong[part],
-                known[part],
-                None,
-                stops[part],
-                rule_stops[part],
-                requests[part],
+                given[part], wrong[part], answered[part], failed[part], None, None, stops[part]
             )
             progress("rounds", part.stop, n)
         return stops
@@ -222,23 +210,18 @@ class Supervised(Comparator):
         self.learner.restore(state["learner"])
 
     def _new_learner(self) -> native.Learner:
-        features, cascade = self.features, self.cascade
-        n_arms, width = cascade.n_arms, features.n_features
-        ellipsoid = native.Ellipsoid(self.sigma, self.kappa, self.delta, n_arms, width)
-        offset, dim, linear = features.offsets[0], features.dims[0], features.linear[0]
+        cascade = self.cascade
+        ellipsoid = native.Ellipsoid(self.sigma, self.kappa, self.delta, cascade.n_arms)
         return native.Learner(
             native.Supervised(ellipsoid),
-            n_arms=n_arms,
-            width=features.width,
-            questions=list(range(n_arms)),
-            grams=[(offset, dim, arm, arm, linear) for arm in range(n_arms)],
+            self.features.in_engine,
             gaps=cascade.gaps.ravel().tolist(),
             ridge=self.ridge,
-            forced_rounds=-1 if isinstance(self.forced_rounds, str) else self.forced_rounds,
+            forced_rounds=None if isinstance(self.forced_rounds, str) else self.forced_rounds,
             transitive=False,
             explore=self.explore,
             labels=0.0,
             seed=self.seed,
-            half_life=self.half_life or 0.0,
-            most_rows=0,
+            half_life=self.half_life,
+            most_rows=None,
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from stopwise.intervals import Interval, wilson
 from stopwise.policies.baselines import FixedDepth, RandomDepth
-from stopwise.policies.contextual import Contextual
+from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.reporting.wording import percent, plural, short
 from stopwise.service.domain.cascade import RecentDecision, ServedCascade
 from stopwise.service.domain.counts import Counts
@@ -153,10 +153,7 @@ def context_columns(cascade: ServedCascade, proxied: Proxied | None = None) -> l
     """Return the names of all numbers of a context, in order: those at first, then the revealed."""
     first = context_size(cascade.spec)
     columns = list(context_names(cascade.spec) or (f"x{k}" for k in range(first)))
-    features = cascade.policy.features
-    sees = (features.sees if features is not None else None) or ()
-    for arm, known in enumerate(sees):
-        count = known - len(columns)
+    for arm, count in enumerate(cascade.policy.reveals or ()):
         named = proxied.revealed if proxied is not None and len(proxied.revealed) == count else None
         names = named or [f"revealed {k + 1}" for k in range(count)]
         columns += [f"{cascade.arms.names[arm]}: {name}" for name in names]
@@ -223,10 +220,10 @@ def shadow_health(cascade: ServedCascade, proxied: Proxied | None) -> tuple[str,
 def exploration(cascade: ServedCascade) -> str:
     """Return what forced exploration still waits for; "" once it is over."""
     policy = cascade.policy
-    if not isinstance(policy, Contextual):
+    if not isinstance(policy, PairwisePolicy):
         return ""
-    if isinstance(policy.forced_rounds, int):
-        left = policy.forced_rounds - policy.rounds
+    if isinstance(forced := policy.options.forced_rounds, int):
+        left = forced - policy.rounds
         return f"{plural(left, 'more round')} to learn from" if left > 0 else ""
     # "auto" ends by itself: from then on, decisions have evidence
     stop = cascade.recent[-1].stop if cascade.recent else None
@@ -239,14 +236,15 @@ def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
     """Return what is known about the estimator: names, values and their meaning."""
     policy, ledger = cascade.policy, cascade.ledger
     expired = len(ledger) - ledger.learned - len(ledger.open)
-    features = plural(policy.n_features, "feature") if policy.n_features else "no context"
+    features = policy.features
+    seen_features = "no context" if features is None else plural(features.n_features, "feature")
     counts = f"of {len(ledger):,}; {len(ledger.open):,} are open, {expired:,} expired"
     found = [
-        ("Policy", policy.name, f"with {features}"),
+        ("Policy", policy.name, f"with {seen_features}"),
         ("Learned from", plural(ledger.learned, "round"), counts),
         ("Labelled", plural(len(ledger.labels), "round"), _labels_asked(cascade)),
     ]
-    if policy.n_features:
+    if features is not None:
         seen, arms = min(zip(cascade.counts.seen_total, cascade.arms.pairs(), strict=True))
         pair = " → ".join(short(cascade.arms.names[arm]) for arm in arms)
         found.append(("Least seen pair", pair, f"in {plural(seen, 'round')}"))

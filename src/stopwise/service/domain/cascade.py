@@ -14,10 +14,10 @@ import numpy as np
 from stopwise.arrays import Floats
 from stopwise.errors import LabelsNotSupportedError, StopwiseError
 from stopwise.policies import batch
-from stopwise.policies.estimates import Estimates
 from stopwise.policies.labels import observation_of
+from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.policies.protocol import Policy
-from stopwise.policies.round_in_progress import RoundInProgress
+from stopwise.policies.round import RoundInProgress
 from stopwise.records import Change, Decision, Label, PairEvidence
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.contexts import Contexts, ContextTable
@@ -78,19 +78,23 @@ class ServedCascade:
         self.counts = Counts.blank(self.arms.n_arms)
         self.recent: deque[RecentDecision] = deque(maxlen=KEEP_RECENT)
         self.divergences = 0  # decisions that differ on this machine
-        self.staged = self.policy.sees_revealed  # stages reveal the context
+        self.staged = self.policy.reveals is not None  # stages reveal the context
         self.contexts = ContextTable(spec, self.policy)
         self._costs = cast(list[float], self.arms.cumulative.tolist())
         self._names = self.arms.names
         self._time, self._live = created, False  # of the outputs that are being learned
-        if isinstance(self.policy, Estimates):
+        if isinstance(self.policy, PairwisePolicy):
             self.policy.watch(self._changed)
 
     def work(self, rounds: int, *, evidence: bool = False) -> float:
         """Return the most multiplications that a request may take: a pass over all history."""
-        each = float(len(self.arms.pairs()) * self.policy.n_features**2)  # features may change
+        each = float(len(self.arms.pairs()) * self._n_features() ** 2)
         needed = each * (self.ledger.learned + rounds)
         return needed + EVIDENCE_WORK * rounds if evidence else needed
+
+    def _n_features(self) -> int:
+        """Return how many features the policy has now; they may change in the first rounds."""
+        return 0 if self.policy.features is None else self.policy.features.n_features
 
     # -- open ---------------------------------------------------------------------------------
 
@@ -448,7 +452,7 @@ class ServedCascade:
             spec=self.spec,
             status=self.status,
             created=self.created,
-            n_features=self.policy.n_features,
+            n_features=self._n_features(),
             rounds=len(self.ledger),
             open=len(self.ledger.open),
             learned=self.ledger.learned,

@@ -47,10 +47,11 @@ class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         λ, what a unit of cost is worth in error probability.
     features : dict
         A feature map as `to_spec` writes it: ``{"kind": "polynomial", "degree": 2}``; by default
-        ``{"kind": "standard"}``, which scales itself. ``{"kind": "answers", "reveals": 1}`` where
-        what arms say and reveal is context.
+        ``{"kind": "standard"}``, which scales itself.
     policy : dict
         ``{"kind": "uss-laplace", "labels": 100}``, for instance: the parameters of that policy.
+        With ``"reveals": 1``, each stage but the last adds a number to the context, and rounds are
+        decided arm by arm.
     keep_open : int
         Rounds that may wait for their outputs; the oldest beyond that are given up.
     note : str, optional

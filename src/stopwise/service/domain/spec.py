@@ -9,7 +9,15 @@ from typing import Any, cast
 
 from stopwise.cascade import Cascade
 from stopwise.errors import CostUnitWarning, StopwiseError, WideFeaturesWarning
-from stopwise.features import Answers, BoundFeatures, PerPair, PerStage, bind, map_from_spec
+from stopwise.features import (
+    BoundFeatures,
+    PerPair,
+    PerStage,
+    Stages,
+    bind,
+    map_from_spec,
+    stages_of,
+)
 from stopwise.logs.encoding import Encoding
 from stopwise.policies.protocol import Policy
 from stopwise.policies.registry import POLICIES, takes
@@ -54,9 +62,10 @@ def build(
         raise _invalid("arms", str(error)) from None
     kind, parameters = _policy(spec.policy)
     if takes(kind, "features"):
+        stages = _stages(parameters, cascade.n_arms)
         if max_features is not None:
             _check_degrees(spec.features, size, max_features)
-        features = _features(spec.features, size, cascade.n_arms)
+        features = _features(spec.features, size, cascade.n_arms, stages)
         if max_features is not None and features.width > max_features:
             words = f"{features.width} features, and this service takes {max_features} at most"
             raise _invalid("features", words)
@@ -90,9 +99,18 @@ def _policy(given: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]]:
                 f"policy.{name}", f"{chosen} has no such parameter; it has {', '.join(known)}"
             )
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number and not (name == "forced_rounds" and value == "auto"):
+        other = {"forced_rounds": value == "auto", "answers": isinstance(value, bool)}
+        other["reveals"] = isinstance(value, list)
+        if not number and not other.get(name):
             raise _invalid(f"policy.{name}", "must be a number")
     return POLICIES[chosen], parameters
+
+
+def _stages(parameters: Mapping[str, Any], n_arms: int) -> Stages | None:
+    try:
+        return stages_of(parameters.get("reveals"), parameters.get("answers"), n_arms)
+    except StopwiseError as error:
+        raise _invalid("policy.reveals", str(error)) from None
 
 
 def _check_degrees(given: object, size: int, most: int) -> None:
@@ -112,27 +130,24 @@ def _check_degrees(given: object, size: int, most: int) -> None:
             _check_degrees(fields.get(part), size, most)
 
 
-def _features(given: Mapping[str, Any], size: int, n_arms: int) -> BoundFeatures:
+def _features(
+    given: Mapping[str, Any], size: int, n_arms: int, stages: Stages | None
+) -> BoundFeatures:
     try:
         kind = given.get("kind")
-        if kind in (PerStage.kind, PerPair.kind, Answers.kind):
-            allowed = {"kind", "maps", "reveals"} if kind == Answers.kind else {"kind", "maps"}
-            if extra := set(given) - allowed:
+        if kind in (PerStage.kind, PerPair.kind):
+            if extra := set(given) - {"kind", "maps"}:
                 raise _invalid("features", f"has no {', '.join(sorted(extra))}")
-            if kind == Answers.kind and "maps" not in given:
-                return bind(Answers(given.get("reveals", 0)), size, n_arms)
             maps = [map_from_spec(m) for m in cast(list[Any], given["maps"])]
-            if kind == Answers.kind:
-                return bind(Answers(given.get("reveals", 0), maps), size, n_arms)
             if kind == PerStage.kind:
-                return bind(PerStage(maps), size, n_arms)
+                return bind(PerStage(maps), size, n_arms, stages)
             pairs = list(combinations(range(n_arms), 2))
             if len(maps) != len(pairs):
                 raise _invalid("features", f"{len(maps)} maps for {len(pairs)} pairs of arms")
-            return bind(PerPair(dict(zip(pairs, maps, strict=True))), size, n_arms)
+            return bind(PerPair(dict(zip(pairs, maps, strict=True))), size, n_arms, stages)
         if kind == "custom":
             raise _invalid("features.kind", "code of your own cannot be sent to a service")
-        return bind(map_from_spec(given), size, n_arms)
+        return bind(map_from_spec(given), size, n_arms, stages)
     except (StopwiseError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise _invalid("features", f"{error}") from None
 
@@ -144,4 +159,5 @@ def _invalid(field: str, message: str) -> InvalidRequest:
 def table_bytes(policy: Policy) -> int:
     """Return about how many bytes a policy needs before it has seen anything."""
     # Each pair stores two tables of numbers at most: the factors of V and of H.
-    return 16 * len(policy.cascade.pairs()) * policy.n_features**2
+    n_features = 0 if policy.features is None else policy.features.n_features
+    return 16 * len(policy.cascade.pairs()) * n_features**2

@@ -165,7 +165,7 @@ def _shapes() -> tuple[dict[Any, Json], Json]:
     for schema in found.values():
         _spread(schema)
     spec = found["CascadeSpec"]["properties"]
-    maps = ["standard", "identity", "polynomial", "scaled", "per_stage", "per_pair", "answers"]
+    maps = ["standard", "identity", "polynomial", "scaled", "per_stage", "per_pair"]
     for part, kinds_of, default in (
         ("features", maps, {"kind": "polynomial", "degree": 1}),
         ("policy", [*POLICIES], {"kind": "uss-laplace", "labels": 100}),

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -79,8 +80,8 @@ async def export_rounds(
     # How many numbers are known before the first arm, and after each but the last.
     begin_with = specs.context_size(cascade.spec)
     sees = [begin_with] * len(arms)
-    if policy.features is not None and policy.features.sees is not None:
-        sees[1:] = policy.features.sees
+    if policy.reveals is not None:
+        sees[1:] = [begin_with + n for n in accumulate(policy.reveals)]
     given = specs.context_names(cascade.spec) or tuple(f"x{k}" for k in range(begin_with))
     given += tuple(f"x{k}" for k in range(begin_with, sees[-1]))
     names = given if contexts == "plain" else ()

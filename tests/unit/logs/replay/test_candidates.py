@@ -15,7 +15,7 @@ from stopwise.errors import (
 )
 from stopwise.intervals import wilson
 from stopwise.logs.log import Columns, Log
-from stopwise.logs.replay.replay import candidates, features_of, replay, summarise
+from stopwise.logs.replay.replay import candidates, replay, summarise, what_is_seen
 from tests.unit.logs.replay.live import CASCADE, NAMES, arms, full, play, write
 
 
@@ -51,8 +51,7 @@ def test_parameters_and_the_seed_arrive(tmp_path: Path) -> None:
     assert policies[0].parameters()["forced_rounds"] == "auto"
     assert policies[0].parameters()["sigma"] == 0.3
     assert policies[0].parameters()["labels"] == 0.5
-    seen = [policy.features and policy.features.arrangement for policy in policies]
-    assert seen == [sw.Answers((0, 0))] * 3
+    assert [policy.reveals for policy in policies] == [(0, 0)] * 3
     assert [policy.parameters()["seed"] for policy in policies[1:]] == [4, 9]
 
 
@@ -68,9 +67,9 @@ def test_two_of_a_name_are_told_apart(log: Log) -> None:
 
 def test_features_fill_the_box_and_all_rows_keep_to_it(log: Log) -> None:
     contexts = np.concatenate([chunk.rounds.contexts for chunk in log.chunks()])
-    assert features_of(sw.USSLaplace, log, summarise(log), False) == (None, 4)  # scales itself
-    features, dim = features_of(sw.USSPD, log, summarise(log), False)
-    policy = sw.USSPD(CASCADE, features, dim)
+    found = summarise(log)
+    assert what_is_seen("uss-laplace", log, found, False) == {"context_dim": 4}  # scales itself
+    policy = sw.USSPD(CASCADE, **what_is_seen("uss-pd", log, found, False))
     phi = policy.features.transform(contexts)
     assert phi.shape == (60, 5)
     linear = phi[:, 1:5] / phi[0, 0]
@@ -93,12 +92,12 @@ def test_revealed_context_is_seen_stage_by_stage(tmp_path: Path, base: int) -> N
     said = arms(500)
     sees = (base + 1, base + 2)
     said = said._replace(contexts=said.contexts[:, : base + 2])
-    policy = sw.USSLaplace(CASCADE, sw.Answers(1), base)
+    policy = sw.USSLaplace(CASCADE, context_dim=base, reveals=1)
     path = tmp_path / "log.parquet"
     play(policy, said, path, known=(base, *sees))
     log = Log(path, Columns(context=())) if base == 0 else Log(path)
-    features, dim = features_of(sw.USSPD, log, summarise(log), answers=False)
-    assert (features, dim, log.sees) == (sw.Answers([1, 1]), base, sees)
+    seen = what_is_seen("uss-pd", log, summarise(log), answers=False)
+    assert (seen, log.sees) == ({"reveals": [1, 1], "context_dim": base}, sees)
     found = replay(log, CASCADE, ["uss-laplace", "uss-pd"])
     assert {one.name: one.as_played for one in found.policies}["uss-laplace"] == wilson(500, 500)
 

@@ -14,7 +14,7 @@ from tests.unit.logs.replay.live import CASCADE, arms, full, write
 N = 1200
 POLICIES: dict[str, Callable[[], sw.USSPD | sw.USSLaplace]] = {
     "uss-pd": lambda: sw.USSPD(CASCADE, sw.Polynomial(degree=1), 4, sigma=0.02, labels=60),
-    "uss-laplace": lambda: sw.USSLaplace(CASCADE, sw.Answers(), 4, labels=0.1, seed=3),
+    "uss-laplace": lambda: sw.USSLaplace(CASCADE, None, 4, reveals=0, labels=0.1, seed=3),
 }
 
 

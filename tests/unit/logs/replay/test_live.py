@@ -18,11 +18,11 @@ def degree_one() -> sw.Polynomial:
     return sw.Polynomial(degree=1)
 
 
-def staged() -> sw.Answers:
+def staged() -> sw.PerStage:
     # shifted, so that a zero where nothing was revealed would be outside of what is promised
     centers = [[3.0] * 3, [3.0] * 4 + [0.0]]  # at the second arm it is known whether it agrees
     maps = [sw.Scaled(degree_one(), center, [1.0] * len(center)) for center in centers]
-    return sw.Answers([1, 1], maps)
+    return sw.PerStage(maps)
 
 
 POLICIES: dict[str, Callable[[], sw.Policy]] = {
@@ -35,11 +35,13 @@ POLICIES: dict[str, Callable[[], sw.Policy]] = {
     "random": lambda: sw.RandomDepth(CASCADE, seed=2),
     "laplace": lambda: sw.USSLaplace(CASCADE, context_dim=4),
     "anchor": lambda: sw.USSAnchor(CASCADE, context_dim=4, explore=0.1, seed=3),
-    "staged uss-pd": lambda: sw.USSPD(CASCADE, staged(), 2, sigma=0.05, explore=0.0),
-    "staged chance": lambda: sw.USSPD(CASCADE, staged(), 2, sigma=0.05, explore=0.1, seed=3),
-    "staged thompson": lambda: sw.Thompson(CASCADE, staged(), 2, seed=5),
-    "staged laplace": lambda: sw.USSLaplace(CASCADE, sw.Answers(1), 2, seed=4),
-    "staged anchor": lambda: sw.USSAnchor(CASCADE, sw.Answers(1), 2, seed=4),
+    "staged uss-pd": lambda: sw.USSPD(CASCADE, staged(), 2, reveals=1, sigma=0.05, explore=0.0),
+    "staged chance": lambda: sw.USSPD(
+        CASCADE, staged(), 2, reveals=1, sigma=0.05, explore=0.1, seed=3
+    ),
+    "staged thompson": lambda: sw.Thompson(CASCADE, staged(), 2, reveals=1, seed=5),
+    "staged laplace": lambda: sw.USSLaplace(CASCADE, None, 2, reveals=1, seed=4),
+    "staged anchor": lambda: sw.USSAnchor(CASCADE, None, 2, reveals=1, seed=4),
 }
 
 

@@ -110,7 +110,7 @@ def test_it_estimates_errors_of_arms() -> None:
 
 
 def test_it_needs_one_feature_map_for_all_arms() -> None:
-    for features in (sw.PerStage([sw.Identity(), sw.Identity()]), sw.Standard(), sw.Answers(1)):
+    for features in (sw.PerStage([sw.Identity(), sw.Identity()]), sw.Standard()):
         with pytest.raises(sw.errors.InvalidParameterError, match="one feature map"):
             research.Supervised(THREE, features, 2)
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from stopwise.cascade import Cascade
 from stopwise.errors import InvalidParameterError
-from stopwise.policies.uss_pd import USSPD, USSPDRidge
+from stopwise.policies.uss_pd import USSPD
+from stopwise.policies.uss_pd_ridge import USSPDRidge
 from stopwise.reference import radius
 from stopwise.research.theory.bounds import forced_rounds_bound, largest_regret, regret_bound
 

@@ -1,0 +1,113 @@
+// Rounds in progress, and what came of learning, for Python.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "learner.h"
+
+namespace stopwise {
+namespace {
+
+// A round of a learner that other rounds, and other threads, may be using.
+struct SharedRound {
+    std::shared_ptr<SharedLearner> learner;
+    Round round;
+};
+
+void check_known(const FeatureMaps& maps, std::size_t numbers, std::size_t arms) {
+    require(maps.revealed() ? numbers >= maps.known_after(arms) : numbers == maps.given_dim(),
+            "a context of another length");
+}
+
+SharedRound start(std::shared_ptr<SharedLearner> learner, std::vector<double> known) {
+    const FeatureMaps& maps = *learner->maps;
+    require(maps.revealed() || known.size() == maps.given_dim(), "a context of another length");
+    Round round = learner->call([&] { return Round(learner->value, std::move(known)); });
+    return {std::move(learner), std::move(round)};
+}
+
+std::optional<std::size_t> next(SharedRound& shared) {
+    return shared.learner->call([&] { return shared.round.next(shared.learner->value); });
+}
+
+// The slot, the coordinate and whether it is finite, of numbers that the maps refuse.
+std::optional<std::tuple<std::size_t, std::size_t, bool>> give(
+    SharedRound& shared, unsigned code, const std::vector<double>& revealed) {
+    const std::size_t arm = shared.round.state().codes.size();
+    const FeatureMaps& maps = *shared.learner->maps;
+    require(arm < maps.n_arms(), "an arm");
+    if (maps.revealed() && arm + 1 < maps.n_arms()) {
+        check_known(maps, shared.round.state().known.size() + revealed.size(), arm + 1);
+    }
+    const auto refused = shared.learner->short_call(
+        [&] { return shared.round.give(shared.learner->value, code, revealed); });
+    if (!refused) return std::nullopt;
+    return std::make_tuple(refused->slot, refused->coordinate, refused->finite);
+}
+
+Learned learn(SharedRound& shared) {
+    require(!shared.round.state().codes.empty(), "an arm that answered");
+    return shared.learner->call([&] {
+        Learned learned = shared.round.learn(shared.learner->value);
+        shared.learner->note_size();
+        return learned;
+    });
+}
+
+using RoundTuple =
+    std::tuple<std::vector<double>, std::vector<unsigned>, std::optional<std::size_t>,
+               std::optional<std::size_t>, bool, bool>;
+
+RoundTuple values_of(const SharedRound& shared) {
+    const RoundState& state = shared.round.state();
+    return {state.known, state.codes, state.rule_stop, state.judged, state.told, state.ended};
+}
+
+SharedRound resumed(std::shared_ptr<SharedLearner> learner, const RoundTuple& values,
+                    const Trace& trace) {
+    const auto& [known, codes, rule_stop, judged, told, ended] = values;
+    const FeatureMaps& maps = *learner->maps;
+    const std::size_t n_arms = maps.n_arms();
+    require(codes.size() <= n_arms && rule_stop.value_or(0) < n_arms &&
+                judged.value_or(0) < n_arms && trace.stop < n_arms &&
+                trace.comparisons.size() == n_arms * (n_arms - 1) / 2,
+            "a round of another cascade");
+    check_known(maps, known.size(), codes.size());
+    return {std::move(learner), Round({known, codes, rule_stop, judged, told, ended, trace})};
+}
+
+}  // namespace
+
+void bind_round(nb::module_& m) {
+    nb::class_<Learned>(m, "Learned")
+        .def_prop_ro("request",
+                     [](const Learned& learned)
+                         -> std::optional<std::tuple<double, double, std::int64_t>> {
+                         if (!learned.request) return std::nullopt;
+                         const auto [probability, explored, round] = *learned.request;
+                         return std::make_tuple(probability, explored, round);
+                     })
+        .def_ro("changes", &Learned::changes);
+    nb::class_<SharedRound>(m, "Round")
+        .def("next", &next)
+        .def("give", &give, "code"_a, "revealed"_a)
+        .def("run_all", [](SharedRound& shared) { shared.round.run_all(); })
+        .def("follow", [](SharedRound& shared, bool ended) { shared.round.follow(ended); },
+             "ended"_a)
+        .def("learn", &learn)
+        .def("state", &values_of)
+        .def_prop_ro("known", [](const SharedRound& shared) { return shared.round.state().known; })
+        .def_prop_ro("answered",
+                     [](const SharedRound& shared) { return shared.round.state().codes.size(); })
+        .def_prop_ro("ended", [](const SharedRound& shared) { return shared.round.state().ended; })
+        .def_prop_ro("rule_stop",
+                     [](const SharedRound& shared) {
+                         return shared.round.rule_stop(shared.learner->value);
+                     })
+        .def_prop_ro("trace", [](SharedRound& shared) { return shared.round.trace(); });
+    m.def("start_round", &start, "learner"_a, "known"_a);
+    m.def("resume_round", &resumed, "learner"_a, "values"_a, "trace"_a);
+}
+
+}  // namespace stopwise

@@ -1,0 +1,243 @@
+#include "drift.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stopwise {
+
+namespace {
+
+constexpr std::size_t kLatest = 256;   // rounds that are kept
+constexpr std::int64_t kLeast = 32;    // residuals of a bucket
+constexpr std::size_t kBuckets = 48, kFresh = 12;  // how many, and how many of them are not joined
+// Heuristic, in standard deviations: a rule that goes on only where it expects disagreement learns
+// where it expected too much, not where too little. Its model has a bias that moves as it learns.
+constexpr double kSmallest = 0.1;
+constexpr double kMost = 1e300;  // of a restored estimate
+
+// p̂ in units, by the features of a pair.
+std::int64_t chance(const double* phi, const std::vector<double>& theta) {
+    double logit = 0.0;
+    for (std::size_t c = 0; c < theta.size(); ++c) logit += phi[c] * theta[c];
+    return std::llrint(kResidualUnit * sigmoid(logit));
+}
+
+}  // namespace
+
+std::optional<Adwin::Cut> Adwin::add(const Bucket& residuals) {
+    if (!buckets_.empty() && buckets_.back().rows < kLeast) {
+        Bucket& last = buckets_.back();
+        last.rows += residuals.rows;
+        last.sum += residuals.sum;
+        last.squares += residuals.squares;
+        last.disagreed += residuals.disagreed;
+    } else {
+        buckets_.push_back(residuals);
+    }
+    if (buckets_.size() > kBuckets) {  // join the two old neighbours that have fewest residuals
+        std::size_t fewest = 0;
+        const auto rows = [&](std::size_t k) { return buckets_[k].rows + buckets_[k + 1].rows; };
+        for (std::size_t k = 1; k + 1 < buckets_.size() - kFresh; ++k) {
+            if (rows(k) < rows(fewest)) fewest = k;
+        }
+        Bucket& first = buckets_[fewest];
+        const Bucket& second = buckets_[fewest + 1];
+        first.rows += second.rows;
+        first.sum += second.sum;
+        first.squares += second.squares;
+        first.disagreed += second.disagreed;
+        buckets_.erase(buckets_.begin() + static_cast<std::ptrdiff_t>(fewest) + 1);
+    }
+    return buckets_.back().rows >= kLeast ? cut() : std::nullopt;
+}
+
+// Two parts of n₀ and n₁ residuals, 1/m = 1/n₀ + 1/n₁, differ if their means do by more than
+// √(2σ²·ln(2/δ')/m) + 2·ln(2/δ')/(3m) + σ/10, δ' = δ/ln n (section 3 of the paper, but for the last
+// term).
+std::optional<Adwin::Cut> Adwin::cut() {
+    double rows = 0.0, sum = 0.0, squares = 0.0, disagreed = 0.0;  // integers, so that sums are exact
+    for (const Bucket& bucket : buckets_) {
+        rows += static_cast<double>(bucket.rows);
+        sum += static_cast<double>(bucket.sum);
+        squares += static_cast<double>(bucket.squares);
+        disagreed += static_cast<double>(bucket.disagreed);
+    }
+    const double mean = sum / rows;
+    const double variance = std::max(squares / rows - mean * mean, 0.0);
+    const double log_chance = log(2.0 * log(rows) / chance_);
+    const double least = kSmallest * std::sqrt(variance);
+    double left = 0.0, left_sum = 0.0, left_disagreed = 0.0, largest = 0.0;
+    std::optional<Cut> found;
+    std::size_t at = 0;
+    for (std::size_t k = 0; k + 1 < buckets_.size(); ++k) {
+        left += static_cast<double>(buckets_[k].rows);
+        left_sum += static_cast<double>(buckets_[k].sum);
+        left_disagreed += static_cast<double>(buckets_[k].disagreed);
+        const double right = rows - left, per_m = 1.0 / left + 1.0 / right;
+        const double limit = std::sqrt(2.0 * variance * log_chance * per_m) +
+                             kResidualUnit * 2.0 / 3.0 * log_chance * per_m;
+        const double shift = (sum - left_sum) / right - left_sum / left;
+        const double excess = std::fabs(shift) - limit - least;
+        if (excess <= largest) continue;
+        largest = excess;
+        at = k;
+        const double after = (disagreed - left_disagreed) / right;
+        const double before = std::clamp(after - shift / kResidualUnit, 0.0, 1.0);
+        found = Cut{buckets_[k + 1].first, before, after};
+    }
+    if (found) buckets_.erase(buckets_.begin(), buckets_.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    return found;
+}
+
+void Adwin::forget(std::int64_t before) {
+    buckets_.erase(std::remove_if(buckets_.begin(), buckets_.end(),
+                                  [&](const Bucket& bucket) { return bucket.first < before; }),
+                   buckets_.end());
+}
+
+void Adwin::move(std::int64_t by) {
+    for (Bucket& bucket : buckets_) {
+        bucket.squares += 2 * by * bucket.sum + by * by * bucket.rows;
+        bucket.sum += by * bucket.rows;
+    }
+}
+
+void Adwin::archive(Archive& with, std::int64_t rounds) {
+    std::size_t n = buckets_.size();
+    with.count(n, static_cast<std::int64_t>(kBuckets), "a number of buckets");
+    if (with.reading()) buckets_.assign(n, {});
+    for (Bucket& bucket : buckets_) {
+        with.count(bucket.rows, rounds, "residuals");
+        with.pass(&bucket.sum, 1);
+        const auto unit = static_cast<std::int64_t>(kResidualUnit);
+        // A model that was moved to may be off by 2 units each time: far within twenty.
+        with.check(std::abs(bucket.sum) <= 20 * unit * bucket.rows, "residuals");
+        with.count(bucket.squares, kMostCounted, "residuals");
+        with.count(bucket.disagreed, bucket.rows, "residuals");
+        with.count(bucket.first, rounds, "a round");
+        with.check(bucket.rows > 0, "residuals");
+    }
+}
+
+// A rule that compares each arm with the last one has models of these pairs only.
+Drift::Drift(const Plan& plan)
+    : reveals_(plan.reveals()), width_(plan.width), n_arms_(plan.n_arms), latest_(kLatest) {
+    for (std::size_t i = 0; i < plan.n_arms; ++i) {
+        for (std::size_t j = i + 1; j < plan.n_arms; ++j) {
+            if (plan.rule->against_last() && j < plan.last()) continue;
+            const Scope& scope = plan.scope_of(plan.pair(i, j));
+            watched_.push_back({i, j, plan.pair(i, j), scope.offset, scope.dim, {}, {}});
+        }
+    }
+    const Adwin window(kFalseAlarm / static_cast<double>(watched_.size()));
+    for (Watched& pair : watched_) pair.window = window;
+    for (Round& round : latest_) {
+        round.row.assign(width_, 0.0);
+        round.differ.assign(watched_.size(), 0);
+    }
+}
+
+std::vector<Change> Drift::add(const double* row, const Observation& round,
+                               const Estimates& estimates) {
+    const std::size_t at = static_cast<std::size_t>(seen_) % kLatest;
+    Round& kept = latest_[at];
+    kept.row.assign(row, row + width_);
+    kept.stop = round.stop;
+    kept.rule_stop = round.rule_stop;
+    for (std::size_t k = 0; k < watched_.size(); ++k) {
+        kept.differ[k] = watched_[k].j <= round.stop && round.answers[watched_[k].pair] != 0;
+    }
+    ++seen_;
+    if (static_cast<std::size_t>(seen_) % kTested != 0) return {};
+    const std::vector<Change> changes = test(at + 1 - kTested, estimates.rounds());
+    if (!changes.empty()) era_ = seen_;
+    const std::int64_t age = seen_ - era_;
+    if (age >= static_cast<std::int64_t>(kLatest) && (age & (age - 1)) == 0) {
+        for (Watched& pair : watched_) pair.window.forget(estimates.rounds() - age / 2);
+        fit(estimates);
+    }
+    return changes;
+}
+
+// Whether a round counts for a pair: both arms ran and, where stages reveal the context, going from i
+// to j did not depend on what came after i.
+bool Drift::counts(const Round& round, const Watched& pair) const {
+    const bool independent = !reveals_ || pair.j == pair.i + 1 || round.rule_stop <= pair.i;
+    return round.stop >= pair.j && independent;
+}
+
+// Test the rounds that were added last, of so many that were learned.
+std::vector<Change> Drift::test(std::size_t begin, std::int64_t rounds) {
+    std::vector<Change> changes;
+    for (std::size_t k = 0; k < watched_.size(); ++k) {
+        Watched& pair = watched_[k];
+        if (pair.theta.empty()) continue;
+        Adwin::Bucket sums{0, 0, 0, 0, rounds - static_cast<std::int64_t>(kTested)};
+        for (std::size_t t = begin; t < begin + kTested; ++t) {
+            const Round& round = latest_[t];
+            if (!counts(round, pair)) continue;
+            const std::int64_t differs = round.differ[k];
+            const std::int64_t expected = chance(round.row.data() + pair.offset, pair.theta);
+            const std::int64_t residual = static_cast<std::int64_t>(kResidualUnit) * differs - expected;
+            ++sums.rows;
+            sums.sum += residual;
+            sums.squares += residual * residual;
+            sums.disagreed += differs;
+        }
+        if (sums.rows == 0) continue;
+        if (const auto cut = pair.window.add(sums)) {
+            changes.push_back({cut->round, pair.i, pair.j, cut->before, cut->after, rounds});
+        }
+    }
+    return changes;
+}
+
+// Take the policy's estimates as the model; ½ for a pair that has none.
+void Drift::fit(const Estimates& estimates) {
+    for (Watched& pair : watched_) {
+        std::vector<double> theta = estimates.theta(pair.pair);
+        theta.resize(pair.dim, 0.0);
+        std::swap(theta, pair.theta);
+        if (theta.empty()) continue;  // there was no model before
+        const bool any = std::any_of(latest_.begin(), latest_.end(),
+                                     [&](const Round& round) { return counts(round, pair); });
+        std::int64_t moved = 0, n = 0;
+        for (const Round& round : latest_) {
+            if (any && !counts(round, pair)) continue;
+            const double* const phi = round.row.data() + pair.offset;
+            moved += chance(phi, theta) - chance(phi, pair.theta);
+            ++n;
+        }
+        pair.window.move(std::llrint(static_cast<double>(moved) / static_cast<double>(n)));
+    }
+}
+
+std::size_t Drift::nbytes() const {
+    std::size_t n = sizeof(Drift);
+    for (const Watched& pair : watched_) {
+        n += sizeof(Watched) + pair.theta.size() * sizeof(double) + pair.window.nbytes();
+    }
+    return n + latest_.size() * (sizeof(Round) + width_ * sizeof(double) + watched_.size());
+}
+
+void Drift::archive(Archive& with, std::int64_t rounds) {
+    const auto last = static_cast<std::int64_t>(n_arms_) - 1;
+    with.count(seen_, rounds, "a number of rounds");
+    with.count(era_, seen_, "a number of rounds");
+    for (Watched& pair : watched_) {
+        bool fitted = !pair.theta.empty();
+        with.count(fitted, 1, "whether it has a model");
+        if (with.reading() && fitted) pair.theta.assign(pair.dim, 0.0);
+        with.between(pair.theta.data(), pair.theta.size(), -kMost, kMost, "an estimate");
+        pair.window.archive(with, rounds);
+    }
+    for (Round& round : latest_) {
+        with.between(round.row.data(), width_, -kLargest, kLargest, "a feature");
+        with.pass(round.differ.data(), round.differ.size());
+        for (const unsigned char differs : round.differ) with.check(differs <= 1, "a disagreement");
+        with.count(round.stop, last, "an arm");
+        with.count(round.rule_stop, last, "an arm");
+    }
+}
+
+}  // namespace stopwise

@@ -1,0 +1,65 @@
+// The first rounds of a policy, from which feature maps that scale themselves are fitted.
+//
+// When 8, 16, … 1,024 rounds were learned, the maps are fitted to what was seen, and the rounds are
+// learned again. After the last fit they are forgotten.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "features.h"
+#include "labels.h"
+
+namespace stopwise {
+
+class State;
+
+class FirstRounds {
+public:
+    FirstRounds(std::size_t context_dim, std::size_t n_arms)
+        : context_dim_(context_dim), n_arms_(n_arms) {}
+
+    // Add a round that was learned, or the label of one. ``n_known`` numbers of the context are known.
+    void add(const Known& known, std::size_t n_known, const Observation& round);
+    void add(const Known& known, std::size_t n_known, const Label& label);
+
+    // Rounds at which the maps are fitted: these and the powers of two between them.
+    static constexpr std::size_t kFirstFit = 8, kLastFit = 1024;
+
+    // Whether it is time to fit, and whether that is the last time.
+    bool due() const;
+    bool full() const;
+
+    FeatureMaps fitted(const FeatureMaps& maps) const;
+    // Learn all rounds and labels again, in the order in which they came.
+    void replay(State& state) const;
+
+    std::size_t nbytes() const;
+    void archive(Archive& with, std::int64_t rounds);
+
+private:
+    struct Round {
+        std::vector<double> context;        // zeros for what was not revealed
+        std::vector<unsigned char> differ;  // of each pair; 0 for arms that did not run
+        std::size_t stop = 0, rule_stop = 0;
+        bool may_ask = false;
+    };
+    struct RoundLabel {
+        std::size_t after = 0;  // how many rounds
+        std::vector<double> context;
+        std::vector<unsigned char> differ, right;
+        std::size_t rule_stop = 0;
+        std::optional<LabelRequest> request;
+    };
+
+    std::vector<double> padded_context(const Known& known, std::size_t n_known) const;
+    std::vector<unsigned char> revealed(const unsigned char* differ, std::size_t n) const;
+    void archive_values(Archive& with, std::vector<double>& context,
+                        std::vector<unsigned char>& differ) const;
+
+    std::size_t context_dim_, n_arms_;
+    std::vector<Round> rounds_;
+    std::vector<RoundLabel> labels_;
+};
+
+}  // namespace stopwise

@@ -1,0 +1,447 @@
+"""The policies over the engine: a rule plus options.
+
+The engine owns everything that learning changes. Here is what it is created with, what goes in
+and what comes out.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from inspect import signature
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stopwise.arrays import Bools, Differ, Floats, Ints
+from stopwise.cascade import Cascade
+from stopwise.engine import native
+from stopwise.errors import InvalidContextError, InvalidParameterError, StopwiseError
+from stopwise.features import BoundFeatures
+from stopwise.policies import checking
+from stopwise.policies.batch import CHUNK, BatchEngine
+from stopwise.policies.labels import check_label
+from stopwise.policies.options import Options
+from stopwise.policies.protocol import NOT_PARAMETERS, Policy
+from stopwise.policies.round import EngineSteps, RoundInProgress, flat_numbers
+from stopwise.policies.rules import Rule
+from stopwise.progress import Progress
+from stopwise.records import (
+    Change,
+    Decision,
+    Label,
+    LabelRequest,
+    Observation,
+    PairEvidence,
+    RecordedRounds,
+)
+
+Found = TypeVar("Found")
+
+MAX_CODED = 1024  # combinations of outputs whose codes are stored; classifiers have few
+
+
+class PairwisePolicy(Policy):
+    """A policy that models, for each pair of arms, whether they disagree.
+
+    `USSLaplace`, `USSPD` and the others choose the rule. What they have learned is in the engine.
+    """
+
+    def __init__(self, cascade: Cascade, rule: Rule, options: Options) -> None:
+        super().__init__(cascade)
+        if options.labels and not rule.takes_labels:
+            raise InvalidParameterError(f"{type(self).__name__} does not learn from labels")
+        self.rule = rule
+        self.options = options
+        self._configured = options.bound_features(cascade)
+        self._gives_rows = not self._configured.in_engine.complete  # a function computes features
+        self._learner = self._new_learner()
+        self._fitted = self._configured  # the features as of …
+        self._fits: int | None = 0  # … so many fits
+        self._codes: dict[Hashable, tuple[int, int]] = {}  # of outputs observed before
+        self._names, self._costs = cascade.names, cascade.cumulative.tolist()
+        self._on_change: Callable[[Change], object] | None = None
+
+    def _new_learner(self) -> native.Learner:
+        """Return a learner that has seen nothing."""
+        options, features = self.options, self._configured
+        forced, n_pairs = options.forced_rounds, len(self.cascade.pairs())
+        return native.Learner(
+            self.rule.in_engine(self.cascade.n_arms),
+            features.in_engine,
+            gaps=self.cascade.gaps.ravel().tolist(),
+            ridge=options.ridge,
+            forced_rounds=None if isinstance(forced, str) else forced,
+            transitive=options.transitive,
+            explore=options.explored(self.rule.always_explores),
+            labels=float(options.labels),
+            seed=options.seed,
+            half_life=options.half_life,
+            most_rows=options.most_rows(features, n_pairs),
+        )
+
+    @property
+    def features(self) -> BoundFeatures:  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
+        """The feature maps, fitted as far as the policy has fitted them."""
+        if self._learner.fits != self._fits:
+            self._fits = self._learner.fits
+            self._fitted = self._configured.fitted(self._learner.maps)
+        return self._fitted
+
+    @property
+    def reveals(self) -> tuple[int, ...] | None:
+        """How many numbers each arm but the last adds; None if the context is complete at once."""
+        return None if self._configured.stages is None else self._configured.stages.reveals
+
+    # -- one round --------------------------------------------------------------------------------
+
+    def decide(self, x: ArrayLike | None) -> Decision:
+        """Return how deep to go for context ``x``; learns nothing."""
+        trace = None if self._gives_rows else self._learner.decide(x)
+        if trace is None:  # another form of context, a function for features, or an invalid context
+            trace = self._learner.decide(self._configured.given(x))
+            assert trace is not None  # it is valid
+        return self._decided(trace.stop, trace.rule_stop, trace)
+
+    def _decided(self, stop: int, rule_stop: int, trace: native.Trace) -> Decision:
+        explored_from = rule_stop if rule_stop < stop else None
+        return Decision(stop, self._names[stop], self._costs[stop], self, trace, explored_from)
+
+    def observe(
+        self, x: ArrayLike | None, outputs: Sequence[Hashable], *, rule_stop: int | None = None
+    ) -> LabelRequest | None:
+        """Learn from the outputs of arms 0 … stop (see `Policy.observe`)."""
+        n_arms = self.cascade.n_arms
+        try:
+            if not isinstance(outputs, str | bytes):
+                outputs = tuple(outputs)
+            n, codes = self._codes[outputs]
+        except (KeyError, TypeError):
+            n, codes = checking.encode_outputs(outputs, n_arms)
+            if len(self._codes) < MAX_CODED:
+                self._codes[outputs] = n, codes
+        ruled = n - 1 if rule_stop is None else checking.checked_stop(rule_stop, n_arms)
+        learned = None if self._gives_rows else self._learner.observe(x, n, ruled, codes)
+        if learned is None:
+            known = self._known(x, n, self._listed(checking.differing(codes, n)))
+            learned = self._learner.observe(known, n, ruled, codes)
+            assert learned is not None  # the context is valid
+        return self._result(learned)
+
+    def learn(self, observation: Observation) -> LabelRequest | None:
+        """Learn which arms of a round disagreed; return a request for the label."""
+        stop, rule_stop = observation.stop, observation.rule_stop
+        answers = self._listed(observation.differ)
+        known = self._known(observation.context, stop + 1, answers)
+        learned = self._learner.observe_answers(known, stop, rule_stop, answers)
+        assert learned is not None  # the context is valid
+        return self._result(learned)
+
+    def learn_label(self, label: Label) -> None:
+        """Learn which arms of a finished round were right (see `Policy.label`).
+
+        Where arms i < j disagree, labels estimate the gain g_ij(x) of going on: how much more often
+        j is right there than i. Going on then corrects p_ij·g_ij, and the rule becomes
+        C_j − C_i > UCB(p_ij)·UCB(g_ij).
+        """
+        if not self.rule.takes_labels:
+            super().learn_label(label)
+        check_label(label, self.cascade.n_arms)
+        observation, request = label.observation, checking.checked_request(label.request)
+        n = observation.stop + 1
+        differ = self._listed(np.asarray(observation.differ, dtype=np.bool_)[:n, :n])
+        right = np.array(label.right, dtype=np.uint8)
+        known = self._known(observation.context, n, differ)
+        self._learner.label(known, observation.rule_stop, right, differ, request)
+
+    def start(self, x: ArrayLike | None = None) -> RoundInProgress:
+        """Start a round that is decided step by step (see `Policy.start`)."""
+        features = self._configured
+        if features.stages is None:
+            given = features.given(x)
+            context = flat_numbers(x)  # which `given` may be features of
+        else:
+            given = context = flat_numbers(x)
+            if len(context) != features.starts_with:
+                raise InvalidContextError(
+                    f"a round starts with context_dim={features.starts_with} numbers; these are "
+                    f"{len(context)}"
+                )
+        steps = native.start_round(self._learner, given.tolist())
+        return RoundInProgress(self._steps(context.tolist(), steps))
+
+    def resume(self, state: Mapping[str, Any]) -> RoundInProgress:
+        """Resume a round from what its `RoundInProgress.state` returned."""
+        saved = state["steps"]
+        trace = native.Trace.__new__(native.Trace)
+        trace.__setstate__(saved["trace"])
+        steps = native.resume_round(self._learner, saved["round"], trace)
+        return RoundInProgress.resumed(self._steps(saved["context"], steps), state)
+
+    def _steps(self, context: Sequence[float], steps: native.Round) -> EngineSteps:
+        return EngineSteps(
+            tuple(context), steps, self._configured, decided=self._decided, result=self._result
+        )
+
+    def _result(self, learned: native.Learned) -> LabelRequest | None:
+        """Report changes, and return the request for a label."""
+        self._report(learned.changes)
+        return None if learned.request is None else LabelRequest(*learned.request)
+
+    def _report(self, changes: Sequence[native.Change]) -> None:
+        if self._on_change is None:
+            return
+        for change in changes:
+            found = (change.round, change.pair, change.before, change.after, change.noticed)
+            self._on_change(Change(*found))
+
+    def _known(self, x: ArrayLike | None, n: int, differ: Differ) -> Floats:
+        """Return what the engine takes of a round in which n arms ran, and these pairs differed."""
+        features = self._configured
+        if features.stages is None:
+            return features.given(x)
+        known = flat_numbers(x)
+        if not features.known_at(n - 1) <= len(known) <= features.context_dim:
+            raise InvalidContextError(
+                f"a round in which {n} arms ran has a context of at least "
+                f"{features.known_at(n - 1)} numbers; this has {len(known)}"
+            )
+        context = np.zeros(features.context_dim)
+        context[: len(known)] = known
+        refused = self._learner.refusal(context[None], differ[None], np.array([n]))
+        if refused is not None:
+            features.refuse(context, *refused[1:])
+        return context
+
+    def _listed(self, differ: Bools) -> Differ:
+        """Return what differs, (n, n), in the order of the pairs; 0 for arms beyond."""
+        n = len(differ)
+        pairs = self.cascade.pairs()
+        return np.array([j < n and differ[i, j] for i, j in pairs], dtype=np.uint8)
+
+    @property
+    def engine(self) -> "PairwiseBatch":
+        """What plays many rounds in one call."""
+        return PairwiseBatch(self, self._learner, self._configured, self._report)
+
+    # -- what was learned -------------------------------------------------------------------------
+
+    def watch(self, on_change: Callable[[Change], object]) -> None:
+        """Call a function when two arms begin to disagree more, or less (docs/change.md).
+
+        It is called in the thread that lets the policy learn. A saved policy goes on watching once
+        it is loaded; but for whom must be said again.
+
+        Examples
+        --------
+        >>> import stopwise as sw
+        >>> cascade = sw.Cascade(costs=[0.01, 0.3])
+        >>> policy = sw.USSPD(cascade, sw.Polynomial(1), context_dim=1, forced_rounds=1000)
+        >>> policy.watch(lambda change: print(f"arms {change.pair} at about {change.round}"))
+        >>> _ = policy.run([[0.5]] * 1000, [[1, 1]] * 640 + [[1, 2]] * 360)
+        arms (0, 1) at about 640
+        """
+        self._learner.watch()
+        self._on_change = on_change
+
+    @property
+    def learns_from_labels(self) -> bool:
+        """Whether `label` is supported."""
+        return self.rule.takes_labels
+
+    @property
+    def asks_for_labels(self) -> bool:
+        """Whether rounds may want a label (`LabelRequest`)."""
+        return self.options.labels > 0
+
+    @property
+    def rounds(self) -> int:
+        """Rounds observed so far."""
+        return self._learner.rounds
+
+    @property
+    def fixed_depth(self) -> int | None:
+        """The arm at which every round stops now, if labels show that this beats the rule."""
+        return self._learner.fixed_depth
+
+    @property
+    def labelled(self) -> int:
+        """Rounds whose label was given to `label`."""
+        return self._learner.labels
+
+    @property
+    def asked(self) -> int:
+        """Labels asked for so far."""
+        return self._learner.asked
+
+    @property
+    def missing(self) -> int:
+        """Labels asked for that count as missing: as the worst that they could say."""
+        return self._learner.missing
+
+    def theta(self, i: int, j: int) -> Floats:
+        """Return θ̂_ij, the exact estimate of a pair over everything observed so far."""
+        return _settled(self._learner.theta(self._pair(i, j)))
+
+    def gram(self, i: int, j: int) -> tuple[Floats, Floats]:
+        """Return V_ij and its inverse, which is huge in directions never seen."""
+        return self._learner.gram(self._pair(i, j))
+
+    def observations(self, i: int, j: int) -> int:
+        """Return n_ij, how many rounds revealed both arms of a pair."""
+        return int(self._learner.observations(self._pair(i, j)))
+
+    def radius(self, i: int, j: int) -> float:
+        """Return the rule's radius for a pair after what was observed: α, β_ij or z_t."""
+        return self._learner.radius(self._pair(i, j))
+
+    def _pair(self, i: int, j: int) -> int:
+        self._configured.slot_of(i, j)  # refuses what is no pair
+        return self.cascade.pairs().index((i, j))
+
+    def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
+        """Return the comparisons that a decision of this policy rested on."""
+        if decision.trace is None:
+            return ()
+        exact = decision.exact_evidence
+        compared = _settled(self._learner.evidence(decision.trace, decision.rule_stop, exact))
+        return tuple(PairEvidence(*comparison) for comparison in compared)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the learned state occupies."""
+        return self._learner.nbytes
+
+    @property
+    def effort(self) -> dict[str, int]:
+        """The work done for exact decisions so far (docs/certificate.md).
+
+        ``passes`` over history, ``hessians`` computed and ``rows_visited`` in them, ``rows_stored``
+        now, and decisions ``settled`` without a certificate, normally none.
+        """
+        return self._learner.effort
+
+    # -- saving and copying -----------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the keyword arguments that create an equal, untrained policy, as plain values."""
+        values = {**vars(self.rule), **vars(self.options)}
+        names = signature(type(self)).parameters.keys() - NOT_PARAMETERS
+        return {k: v for k, v in values.items() if k in names and v is not None}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what was learned as arrays by name."""
+        return {"learner": np.frombuffer(self._learner.save(), dtype=np.uint8)}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from what `state` returned; if it does not fit, ValueError and no change."""
+        learner = state["learner"]
+        if learner.dtype != np.uint8 or learner.ndim != 1:
+            raise ValueError(f"learner is {learner.dtype}{learner.shape}, expected bytes")
+        self._learner.restore(learner.tobytes())
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()} after {self.rounds} rounds"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out whom changes are reported to."""
+        return {**self.__dict__, "_learner": self._learner.save(), "_on_change": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._learner = self._new_learner()
+        self._learner.restore(state["_learner"])
+        self._fits = None
+
+
+class PairwiseBatch(BatchEngine):
+    """Plays many rounds of a pairwise policy in one call of the engine."""
+
+    def __init__(
+        self,
+        policy: PairwisePolicy,
+        learner: native.Learner,
+        features: BoundFeatures,
+        report: Callable[[Sequence[native.Change]], None],
+    ) -> None:
+        super().__init__(policy)
+        self._learner = learner
+        self._features = features
+        self._report = report
+
+    def run(self, record: RecordedRounds, progress: Progress) -> Ints:
+        """Play rounds in order; return the stops."""
+        contexts = self._known(record)
+        stops = np.empty(record.n, dtype=np.int64)
+        differ, failed = np.ascontiguousarray(record.differ), _bytes(record.failed)
+        right = None if record.right is None else _bytes(record.right)
+        labelled = None if record.labelled is None else _bytes(record.labelled)
+        for start in range(0, record.n, CHUNK):
+            here = slice(start, min(start + CHUNK, record.n))
+            changes = self._learner.run(
+                contexts[here],
+                differ[here],
+                record.answered[here],
+                failed[here],
+                None if right is None else right[here],
+                None if labelled is None else labelled[here],
+                stops[here],
+            )
+            self._report(changes)
+            progress("rounds", here.stop, record.n)
+        return stops
+
+    def observe(self, record: RecordedRounds, ends: Ints, rule_ends: Ints) -> None:
+        """Learn from rounds that ended at ``ends`` (−1: not at all), deciding nothing."""
+        contexts, differ = self._known(record), np.ascontiguousarray(record.differ)
+        self._report(self._learner.learn(contexts, differ, ends + 1, rule_ends))
+
+    def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
+        """Return the stop of every row, and where the rule itself stops."""
+        contexts = self._features.given_many(X)
+        stops, rule_stops = np.empty((2, len(contexts)), dtype=np.int64)
+        self._learner.decide_many(contexts, stops, rule_stops)
+        return stops, rule_stops
+
+    def rule_stops(self, X: ArrayLike | RecordedRounds) -> Ints:
+        """Return where the rule stops for every row; draw nothing, except for the rule."""
+        if isinstance(X, RecordedRounds):
+            contexts, differ, answered = self._known(X), X.differ, X.answered
+        else:
+            contexts = self._features.given_many(X)
+            n_arms = self._features.n_arms
+            differ = np.zeros((len(contexts), n_arms * (n_arms - 1) // 2), dtype=np.uint8)
+            answered = np.zeros(len(contexts), dtype=np.int64)
+        stops = np.empty(len(contexts), dtype=np.int64)
+        self._learner.rule_stops(contexts, differ, answered, stops)
+        return stops
+
+    def explore(self, n: int) -> Bools:
+        """Draw which of n rounds go to the last arm at random."""
+        explored = np.zeros(n, dtype=np.uint8)
+        self._learner.explore_many(explored)
+        return explored.view(np.bool_)
+
+    def _known(self, record: RecordedRounds) -> Floats:
+        """Return what the engine takes of recorded rounds; refuse all before any is played."""
+        features = self._features
+        if not features.in_engine.complete:
+            return features.given_many(record.contexts)
+        contexts = features.contexts(record.contexts)
+        refused = self._learner.refusal(contexts, record.differ, record.answered)
+        if refused is not None:
+            row, slot, coordinate, finite = refused
+            features.refuse(contexts[row], slot, coordinate, finite, row)
+        return contexts
+
+
+def _bytes(values: Bools) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(values).view(np.uint8)
+
+
+def _settled(estimate: Found | None) -> Found:
+    """Return an estimate, or raise: it does not converge."""
+    if estimate is None:
+        raise StopwiseError(
+            "this estimate has not converged: the data are so nearly separable that the ridge "
+            "is too small. Use a larger ridge"
+        )
+    return estimate

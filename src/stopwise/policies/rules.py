@@ -1,0 +1,108 @@
+"""The rules of pairwise policies: the upper value that is compared with a cost gap.
+
+A rule is a value. The arithmetic is in ``engine/rule.cpp``, the stopping test in
+``engine/stopping.cpp``.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from stopwise.checks import real
+from stopwise.engine import native
+
+
+class Rule(Protocol):
+    """What a rule tells a policy."""
+
+    takes_labels: ClassVar[bool]  # labels can lower the upper value
+    always_explores: ClassVar[bool]  # some rounds go to the last arm, unless told otherwise
+
+    def in_engine(self, n_arms: int) -> native.Rule:
+        """Return the rule as the engine takes it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ellipsoid:
+    """USS-PD: p̃ = μ(φᵀθ̂ + α‖φ‖_{V⁻¹}), with α of the confidence 1 − δ, σ and κ."""
+
+    takes_labels: ClassVar[bool] = True
+    always_explores: ClassVar[bool] = False
+    delta: float
+    sigma: float
+    kappa: float
+
+    def __post_init__(self) -> None:
+        real("delta", self.delta, above=0, below=1)
+        real("sigma", self.sigma, above=0)
+        real("kappa", self.kappa, above=0, most=0.25)
+
+    def in_engine(self, n_arms: int) -> native.Rule:
+        """Return the rule as the engine takes it."""
+        return native.UssPd(native.Ellipsoid(self.sigma, self.kappa, self.delta, n_arms))
+
+
+@dataclass(frozen=True)
+class RegularizedEllipsoid(Ellipsoid):
+    """USS-PD-λI: the same with V + λI, and β with the bound S on ‖θ*‖ in place of α."""
+
+    lam: float
+    S: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        real("lam", self.lam, least=1e-9)
+        real("S", self.S, least=0)
+
+    def in_engine(self, n_arms: int) -> native.Rule:
+        """Return the rule as the engine takes it."""
+        ellipsoid = native.Ellipsoid(self.sigma, self.kappa, self.delta, n_arms)
+        return native.UssPdRidge(ellipsoid, self.lam, self.S)
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """USS-Laplace: p̃ is z_t standard deviations of the posterior above its mode."""
+
+    takes_labels: ClassVar[bool] = True
+    always_explores: ClassVar[bool] = False
+    z: float
+
+    def __post_init__(self) -> None:
+        real("z", self.z, least=0)
+
+    def in_engine(self, n_arms: int) -> native.Rule:
+        """Return the rule as the engine takes it."""
+        return native.Laplace(self.z)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """USS-Anchor: disagreement with the last arm, z standard deviations above its mode."""
+
+    takes_labels: ClassVar[bool] = False
+    always_explores: ClassVar[bool] = True  # or it may lock in: z is small
+    z: float
+
+    def __post_init__(self) -> None:
+        real("z", self.z, least=0)
+
+    def in_engine(self, n_arms: int) -> native.Rule:
+        """Return the rule as the engine takes it."""
+        return native.Anchor(self.z)
+
+
+@dataclass(frozen=True)
+class PosteriorDraw:
+    """Thompson sampling: a draw from the posterior, ``scale`` times as wide."""
+
+    takes_labels: ClassVar[bool] = False
+    always_explores: ClassVar[bool] = False
+    scale: float
+
+    def __post_init__(self) -> None:
+        real("scale", self.scale, least=0)
+
+    def in_engine(self, n_arms: int) -> native.Rule:
+        """Return the rule as the engine takes it."""
+        return native.Thompson(self.scale)
