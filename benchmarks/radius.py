@@ -134,7 +134,7 @@ def _play(
     differ = (random.random(p.shape) < p).astype(np.uint8)
     runs: Runs = []
     for sigma in SIGMAS:
-        stops = USSPD(cascade, sigma=sigma, **settings).run_disagreements(contexts, differ)
+        stops = USSPD(cascade, sigma=sigma, **settings).run(contexts, differ=differ)
         lost = float(pseudo_regret(cascade, truth, best, stops).sum())
         signed = float(signed_pseudo_regret(cascade, truth, best, stops).sum())
         runs.append((lost, signed, locked_in(stops, best)))

@@ -54,7 +54,7 @@ class EpsilonGreedy(sw.Policy):
         worth_it = np.triu(p >= self.cascade.gaps, 1).any(axis=1)  # going on from arm i
         rule_stop = int(np.argmin(worth_it))  # the first arm from which it is not, or the last
         explores = np.random.default_rng([self.seed, self._rounds]).random() < self.epsilon
-        return self.decision(self.cascade.n_arms - 1 if explores else rule_stop, rule_stop)
+        return self.cascade.decision(self.cascade.n_arms - 1 if explores else rule_stop, rule_stop)
 
     def learn(self, observation: sw.Observation) -> None:
         phi, n = self.features.row(observation.context), observation.stop + 1

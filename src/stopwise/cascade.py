@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from stopwise.arrays import Floats
 from stopwise.checks import real, vector
 from stopwise.errors import CostUnitWarning, InvalidCascadeError, InvalidStopError
+from stopwise.records import Decision
 
 # Costs nearer than this (relative) count as the same in `differences`: cᵢ taken from cumulative
 # costs may differ from the cᵢ a person wrote by a rounding error. The cascade is still the same.
@@ -115,6 +116,19 @@ class Cascade:
         """
         cost = real("error_cost", error_cost, above=0, error=InvalidCascadeError)
         return cls(prices, names, tradeoff=1 / cost)
+
+    def decision(self, stop: int, rule_stop: int | None = None) -> Decision:
+        """Return the decision of a policy to stop at an arm.
+
+        ``rule_stop`` is where the rule itself stops, if the round goes on from there at random.
+
+        Examples
+        --------
+        >>> Cascade([0.1, 0.2], names=["rule", "model"]).decision(1, rule_stop=0).rule_stop
+        0
+        """
+        explored_from = None if rule_stop is None or rule_stop >= stop else rule_stop
+        return Decision(stop, self.names[stop], self.cost(stop), explored_from=explored_from)
 
     def _fill(
         self,

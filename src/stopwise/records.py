@@ -1,6 +1,7 @@
 """Frozen values: decisions with their evidence, finished rounds and recorded rounds."""
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -89,6 +90,15 @@ class LabelRequest(NamedTuple):
     round: int  # how many rounds the policy had learned before
 
 
+class LabelCounts(NamedTuple):
+    """The labels of a policy so far (`PairwisePolicy.labels`)."""
+
+    asked: int
+    came: int  # also of rounds whose label was not asked for
+    missing: int  # of those asked for: they count as the worst that they could say
+    fixed_depth: int | None  # the arm at which every round stops now, as that beats the rule
+
+
 class Decision(msgspec.Struct, frozen=True, eq=False):
     """How deep to go for one context.
 
@@ -113,7 +123,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     arm: str
     cost: float
     # What `evidence` needs; a policy fills these in.
-    source: Any = None  # the policy
+    explain: "Callable[[Decision], tuple[PairEvidence, ...]] | None" = None
     trace: Any = None  # of the engine
     explored_from: int | None = None  # the rule's own stop, if the round went on at random
     exact_evidence: bool = True  # while nothing was learned since; else that of the proof
@@ -131,7 +141,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     @property
     def evidence(self) -> tuple[PairEvidence, ...]:
         """The comparisons that this decision rested on (see the class)."""
-        return () if self.source is None else self.source.explain(self)
+        return () if self.explain is None else self.explain(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Decision) and self._shown == other._shown

@@ -116,7 +116,7 @@ class GlobalRandomness(Averaging):
     random = np.random.default_rng(0)
 
     def decide(self, x: Any) -> sw.Decision:
-        return self.decision(int(self.random.integers(3)))
+        return self.cascade.decision(int(self.random.integers(3)))
 
 
 class SharedState(Averaging):
@@ -126,7 +126,7 @@ class SharedState(Averaging):
 
 class CountsRoundsTogether(Averaging):
     def decide(self, x: Any) -> sw.Decision:
-        return self.decision(COUNTER[0] // 7 % 3)
+        return self.cascade.decision(COUNTER[0] // 7 % 3)
 
     def learn(self, observation: sw.Observation) -> None:
         COUNTER[0] += 1
@@ -226,7 +226,7 @@ class ForgetsAParameter(Averaging):
 
 
 BROKEN: list[tuple[type[Averaging] | type[Shallow], dict[str, Any], str]] = [
-    (Incomparable, {}, "decide must return a Decision, got int; self.decision"),
+    (Incomparable, {}, "decide must return a Decision, got int; self.cascade.decision"),
     (Float, {}, "Decision.stop must be an int, got float"),
     (TooDeep, {}, "Decision.stop must be an arm, 0 to 2, got 3"),
     (RuleTooDeep, {}, "Decision.rule_stop must be an arm up to the stop, 1, got 2"),

@@ -51,7 +51,7 @@ def test_a_built_in_policy_cannot_be_subclassed(name: str) -> None:
 def test_an_own_policy_can_be_subclassed() -> None:
     class Deeper(Shallow):
         def decide(self, x: Any) -> sw.Decision:
-            return self.decision(1)
+            return self.cascade.decision(1)
 
     assert Deeper(CASCADE).run(BATCH.contexts, OUTPUTS).tolist() == [1] * N
 
@@ -89,7 +89,7 @@ def by_decide_and_observe(policy: Any) -> list[int]:
 
 LEARNING: dict[str, Callable[[Any], Any]] = {
     "run": lambda p: p.run(BATCH.contexts, OUTPUTS),
-    "run_disagreements": lambda p: p.run_disagreements(BATCH.contexts, DIFFER),
+    "run by differ": lambda p: p.run(BATCH.contexts, differ=DIFFER),
     "run_recorded": lambda p: p.run_recorded(RECORD),
     "measure": lambda p: measure(p, BATCH).stops,
     "runner": by_runner,

@@ -84,12 +84,13 @@ def live(policy: Any, start: int, end: int, batch: research.Batch = WORLD) -> li
 
 
 def at_once(policy: Any, batch: research.Batch, start: int, end: int) -> list[int]:
-    """Play the same rounds by run or run_disagreements."""
+    """Play the same rounds by run."""
     part = slice(start, end)
-    run = policy.run if batch.differ is None else policy.run_disagreements
-    table = batch.outputs if batch.differ is None else batch.differ
-    assert table is not None
-    stops = run(batch.contexts[part], table[part])
+    if batch.differ is None:
+        assert batch.outputs is not None
+        stops = policy.run(batch.contexts[part], batch.outputs[part])
+    else:
+        stops = policy.run(batch.contexts[part], differ=batch.differ[part])
     assert stops.dtype == np.int64
     return stops.tolist()
 
@@ -377,14 +378,16 @@ def test_a_failing_call_changes_nothing(name: str) -> None:
             [(X, stop, {}) for stop in STOPS],
         ),
         (policy.observe_disagreements, sw.errors.InvalidOutputsError, [(X, *row) for row in PAIRS]),
-        (
-            policy.run_disagreements,
-            sw.errors.InvalidOutputsError,
-            [([X, X], table) for table in DIFFER],
-        ),
     ):
         for row in rows:
             refused(error, call, *row)
+
+    def run_pairs(table: Any) -> None:
+        policy.run([X, X], differ=table)
+
+    for table in DIFFER:
+        refused(sw.errors.InvalidOutputsError, run_pairs, table)
+    refused(sw.errors.InvalidOutputsError, policy.run, [X, X])
     if policy.uses_context:
         bounded = not policy.features.scale_themselves  # which clips what is far away
         for x in CONTEXTS if bounded else [x for x in CONTEXTS if x != [0.1, 1.5]]:
@@ -419,6 +422,11 @@ def test_an_error_in_a_table_names_arm_and_round() -> None:
     with pytest.raises(sw.errors.InvalidOutputsError, match=r"arm 2 in round 1 is \{\}"):
         policy.run(contexts, UNHASHABLE)
     with pytest.raises(sw.errors.InvalidOutputsError, match=r"pair \(0, 2\) in round 1.* not 2$"):
-        policy.run_disagreements(contexts, [[0, 1, 0], [1, 2, 0]])
+        policy.run(contexts, differ=[[0, 1, 0], [1, 2, 0]])
     with pytest.raises(sw.errors.InvalidContextError, match=r"coordinate 1 is 1\.5"):
         sw.USSPD(CASCADE, context_dim=2).decide([0.1, 1.5])
+
+
+def test_a_policy_has_at_most_36_public_names() -> None:
+    policy = sw.USSLaplace(CASCADE, context_dim=2)
+    assert len([name for name in dir(policy) if not name.startswith("_")]) <= 36

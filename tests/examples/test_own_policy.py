@@ -38,7 +38,7 @@ def test_every_way_to_play_it_decides_the_same(policy: Any) -> None:
     twins = [type(policy)(CASCADE, sw.Polynomial(degree=1), 2, seed=1) for _ in range(2)]
     differ = np.stack([outputs[:, i] != outputs[:, j] for i, j in CASCADE.pairs()], axis=1)
     stops = policy.run(batch.contexts, outputs).tolist()
-    assert twins[0].run_disagreements(batch.contexts, differ).tolist() == stops
+    assert twins[0].run(batch.contexts, differ=differ).tolist() == stops
     for t, stop in enumerate(stops):
         assert twins[1].decide(batch.contexts[t]).stop == stop
         twins[1].observe(batch.contexts[t], outputs[t, : stop + 1].tolist())

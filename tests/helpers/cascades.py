@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 import stopwise as sw
-from stopwise.arrays import Floats, Ints
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 COSTS = (0.01, 0.04, 0.06, 0.10)
 

@@ -17,7 +17,7 @@ class Shallow(sw.Policy):
         self.seen: list[sw.Observation] = []
 
     def decide(self, x: Any) -> sw.Decision:
-        return self.decision(0 if x[0] > 0 else self.cascade.n_arms - 1)
+        return self.cascade.decision(0 if x[0] > 0 else self.cascade.n_arms - 1)
 
     def learn(self, observation: sw.Observation) -> None:
         self.seen.append(observation)
@@ -63,7 +63,7 @@ class Averaging(sw.Policy):
         worth_it = np.triu(value >= self.cascade.gaps, 1).any(axis=1)
         rule_stop = int(np.argmin(worth_it))
         explores = np.random.default_rng([self.seed, self._rounds]).random() < self.explore
-        return self.decision(n_arms - 1 if explores else rule_stop, rule_stop)
+        return self.cascade.decision(n_arms - 1 if explores else rule_stop, rule_stop)
 
     def learn(self, observation: sw.Observation) -> sw.LabelRequest | None:
         self.features.row(observation.context)
@@ -104,7 +104,7 @@ class Cautious(sw.Policy):
 
     def decide(self, x: ArrayLike | None) -> sw.Decision:
         decision = self.inner.decide(x)
-        return self.decision(max(decision.stop, 1), max(decision.rule_stop, 1))
+        return self.cascade.decision(max(decision.stop, 1), max(decision.rule_stop, 1))
 
     def learn(self, observation: sw.Observation) -> sw.LabelRequest | None:
         return self.inner.learn(observation)

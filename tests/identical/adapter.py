@@ -14,6 +14,7 @@ import stopwise as sw
 from stopwise.errors import StopwiseError
 from stopwise.policies import batch
 from stopwise.policies.labels import observation_of
+from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.research import COMPARATORS, Clairvoyant, Comparator, Oracle, Supervised, Truth
 from tests.identical.specs import Map, Maps, Spec
 from tests.identical.worlds import FUNCTIONS, Bools, Floats, Ints, World
@@ -122,8 +123,11 @@ def counters(policy: Any) -> dict[str, int]:
         return {"rounds": PLAYED.get(policy, 0)}
     if isinstance(policy, Supervised):  # which learns a label with every round
         return {"rounds": policy.rounds, "asked": 0, "labelled": 0, "missing": 0}
-    names = ("rounds", "asked", "labelled", "missing")
-    return {name: int(getattr(policy, name)) for name in names if hasattr(policy, name)}
+    found = {"rounds": int(policy.rounds)} if hasattr(policy, "rounds") else {}
+    if isinstance(policy, PairwisePolicy):
+        labels = policy.labels
+        found |= {"asked": labels.asked, "labelled": labels.came, "missing": labels.missing}
+    return found
 
 
 def estimates(policy: Any) -> dict[str, list[float] | None]:

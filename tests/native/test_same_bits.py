@@ -181,7 +181,7 @@ def assert_shows_something(run: str, policy: Any) -> None:
         counted = max(Counter(row.stop for row in rows).values()) <= archive.MAX_DISTINCT
         assert counted == (run == "contexts that repeat")
         assert policy.effort["passes"] > 100
-        assert "labels" not in run or policy.labelled > 500
+        assert "labels" not in run or policy.labels.came > 500
 
 
 if __name__ == "__main__":

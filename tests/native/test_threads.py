@@ -103,7 +103,7 @@ def test_rounds_of_many_threads_go_on_while_features_are_fitted() -> None:
 
     together(work)
     assert policy.rounds == THREADS * 400
-    assert policy.labelled == policy.asked > 0
+    assert policy.labels.came == policy.labels.asked > 0
 
 
 def test_what_threads_observe_is_what_is_stored() -> None:
@@ -173,7 +173,7 @@ ASK: dict[str, Callable[[Any, sw.Decision], object]] = {
     "observe": lambda policy, _: policy.observe(np.array([0.1, 0.2]), [0, 1]),
     "rounds": lambda policy, _: policy.rounds,
     "state": lambda policy, _: policy.state(),
-    "evidence": lambda policy, decision: policy.explain(decision),
+    "evidence": lambda policy, decision: decision.evidence,
 }
 
 

@@ -73,7 +73,7 @@ def play(
             label = label_of(x[t], ran, answer, request=found)
             waiting.append((when, label, (t, stop, stop, answer, expected)))
             waiting.sort(key=lambda one: one[0])
-        assert policy.missing == sum(one.missing for one in referee.waiting)
+        assert policy.labels.missing == sum(one.missing for one in referee.waiting)
     return {"limited": limited, "early": early}
 
 

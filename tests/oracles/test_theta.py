@@ -36,7 +36,7 @@ def test_theta_is_that_of_two_other_solvers(
     separable = (np.zeros(n, bool), np.ones(n, bool), contexts[:, 0] > 0.1)
     for differ in (noisy, *separable):
         policy = sw.USSPD(sw.Cascade([0.1, 0.2]), features, d, ridge=ridge, forced_rounds=n)
-        policy.run_disagreements(contexts, differ[:, None])
+        policy.run(contexts, differ=differ[:, None])
         phi, theta = policy.features.transform(contexts), policy.theta(0, 1)
         solved = [ridge_mle(phi, differ.astype(float), ridge)]
         if differ is noisy and d < 8:

@@ -46,14 +46,14 @@ def test_missing_labels_never_lower_a_gain(
     for label in answered:
         asking.learn_label(label)
         plain.learn_label(replace(label, request=None))
-    assert asking.labelled == plain.labelled == len(answered)
-    assert asking.missing <= asking.asked - asking.labelled
+    assert asking.labels.came == plain.labels.came == len(answered)
+    assert asking.labels.missing <= asking.labels.asked - asking.labels.came
     for x in contexts:
         lower = {(e.first, e.second): e.gain for e in plain.decide(x).evidence}
         for e in asking.decide(x).evidence:
             known = lower.get((e.first, e.second), e.gain)
             assert e.gain >= known
-            if asking.missing == 0:
+            if asking.labels.missing == 0:
                 assert (e.gain, e.response) == (known, 1.0)
             if e.response < 1:
                 assert e.gain > known or not answered or e.gain == pytest.approx(known)

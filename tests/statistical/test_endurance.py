@@ -58,7 +58,8 @@ def endure(
     deep = 0
     cuts = rng.choice(np.arange(1, rounds), checks - 1, replace=False)
     for check, n in enumerate(np.diff(np.sort(np.concatenate([[0, rounds], cuts])))):
-        deep += int(policy.run_disagreements(*draw(rng, n)).sum())
+        contexts, differ = draw(rng, n)
+        deep += int(policy.run(contexts, differ=differ).sum())
         assert_inverse_inverts(policy)
         if check % 50 == 0:
             assert_finite(policy)

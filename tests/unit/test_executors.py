@@ -51,7 +51,7 @@ def test_closing_drops_the_runs_under_way_and_those_that_have_not_begun(
 
     class Endless(sw.Policy):
         def decide(self, x: Any) -> sw.Decision:
-            return self.decision(0)
+            return self.cascade.decision(0)
 
         def learn(self, observation: sw.Observation) -> None:
             raise NotImplementedError

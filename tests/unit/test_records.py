@@ -1,7 +1,5 @@
 """Records: frozen, comparable, readable."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from stopwise.records import Decision, PairEvidence
@@ -13,7 +11,7 @@ def evidence(first: int, second: int, gap: float, ucb: float) -> PairEvidence:
 
 def decided(stop: int, arm: str, cost: float, *found: PairEvidence) -> Decision:
     """Return a decision of a source that explains every decision by the same evidence."""
-    decision = Decision(stop, arm, cost, source=SimpleNamespace(explain=lambda decision: found))
+    decision = Decision(stop, arm, cost, explain=lambda decision: found)
     assert decision.evidence == found
     return decision
 

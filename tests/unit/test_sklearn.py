@@ -187,7 +187,7 @@ def test_the_policy_learns_from_answers_not_from_the_most_probable_class(prefit:
     disagreements = np.count_nonzero(first != second)
     assert disagreements > 20
     # A label is used wherever answers disagree; those of held-out rows differ slightly.
-    labelled = cascade.policy_.labelled
+    labelled = cascade.policy_.labels.came
     assert labelled == (disagreements if prefit else pytest.approx(disagreements, rel=0.3))
 
 

@@ -34,7 +34,7 @@ class FixedDepth(ContextFreePolicy):
 
     def decide(self, x: ArrayLike | None) -> Decision:
         """Return the fixed depth."""
-        return self.decision(self.depth)
+        return self.cascade.decision(self.depth)
 
     def _stops(self, differ: Differ) -> Ints:
         return np.full(len(differ), self.depth)
@@ -60,7 +60,7 @@ class RandomDepth(ContextFreePolicy):
 
     def decide(self, x: ArrayLike | None) -> Decision:
         """Return a random depth."""
-        return self.decision(int(self._draw(1)[0]))
+        return self.cascade.decision(int(self._draw(1)[0]))
 
     def _stops(self, differ: Differ) -> Ints:
         return self._draw(len(differ))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from stopwise.arrays import Bools, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import as_table, rounds_in
-from stopwise.errors import InvalidParameterError, LabelWarning
+from stopwise.errors import InvalidOutputsError, InvalidParameterError, LabelWarning
 from stopwise.features import BoundFeatures
 from stopwise.policies import checking
 from stopwise.policies.labels import recorded_label, recorded_observation
@@ -106,11 +106,15 @@ class BatchEngine:
 def run(
     policy: Steps,
     contexts: ArrayLike,
-    outputs: ArrayLike,
+    outputs: ArrayLike | None,
     labels: ArrayLike | None = None,
     progress: Progress = no_progress,
 ) -> Ints:
     """Play rounds whose outputs are all known (see `Policy.run`)."""
+    if outputs is None:
+        raise InvalidOutputsError(
+            "run needs outputs, (n, K), or differ=, whether each pair of arms would disagree"
+        )
     n, n_arms = rounds_in(as_table(contexts)), policy.cascade.n_arms
     right, labelled = None, None
     answers = _checked_labels(policy, labels, n)
@@ -131,9 +135,19 @@ def run(
 
 
 def run_disagreements(
-    policy: Steps, contexts: ArrayLike, differ: ArrayLike, progress: Progress = no_progress
+    policy: Steps,
+    contexts: ArrayLike,
+    outputs: ArrayLike | None,
+    differ: ArrayLike,
+    labels: ArrayLike | None,
+    progress: Progress = no_progress,
 ) -> Ints:
-    """Play rounds whose disagreements are all known (see `Policy.run_disagreements`)."""
+    """Play rounds whose disagreements are all known (see `Policy.run`)."""
+    if outputs is not None or labels is not None:
+        raise InvalidParameterError(
+            "differ= replaces outputs, and labels are compared with outputs: pass outputs, or "
+            "differ alone"
+        )
     n = rounds_in(as_table(contexts))
     answered, failed = np.full(n, policy.cascade.n_arms), np.zeros(n, dtype=np.bool_)
     record = RecordedRounds(cast(Any, contexts), cast(Any, differ), answered, failed)

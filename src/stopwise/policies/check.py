@@ -145,7 +145,7 @@ def _check_decisions(policy: Policy, world: World) -> None:
         _expect(
             (decision.arm, decision.cost) == (arm, cost),
             f"Decision.arm and Decision.cost must be {arm!r} and {cost:g} for stop {stop}, got "
-            f"{decision.arm!r} and {decision.cost!r}; self.decision(stop) fills them in",
+            f"{decision.arm!r} and {decision.cost!r}; self.cascade.decision(stop) fills them in",
         )
         _learn_round(policy, world, t, decision)
 
@@ -270,10 +270,10 @@ def _check_runs(policy: Policy, world: World) -> None:
     _expect_same(single, whole, world, "run must learn the same as single rounds")
     if not policy.asks_for_labels:
         differ = disagreements(world.outputs, policy.cascade)
-        with _calling("run_disagreements"):
-            found = pairs.run_disagreements(world.contexts, differ).tolist()
-        _expect(found == stops, "run_disagreements must stop where run stops")
-        _expect_same(whole, pairs, world, "run_disagreements must learn the same as run")
+        with _calling("run"):
+            found = pairs.run(world.contexts, differ=differ).tolist()
+        _expect(found == stops, "run by differ must stop where it stops by outputs")
+        _expect_same(whole, pairs, world, "run by differ must learn the same as by outputs")
 
 
 def _check_recorded_rounds(policy: Policy, world: World) -> None:
@@ -500,8 +500,8 @@ def _decide(policy: Policy, x: Any) -> Decision:
         decision: Any = policy.decide(x)
     if not isinstance(decision, Decision):
         raise PolicyCheckError(
-            f"decide must return a Decision, got {type(decision).__name__}; self.decision(stop) "
-            "builds one"
+            f"decide must return a Decision, got {type(decision).__name__}; "
+            "self.cascade.decision(stop) builds one"
         )
     return decision
 

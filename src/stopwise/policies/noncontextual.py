@@ -111,9 +111,9 @@ class PairCounts(ContextFreePolicy):
     def decide(self, x: ArrayLike | None) -> Decision:
         """Return how deep to go; the context is not used."""
         stop, note = self._counts.decide(self._strength)
-        return Decision(stop, self.cascade.names[stop], self._costs[stop], self, note)
+        return Decision(stop, self.cascade.names[stop], self._costs[stop], self._explain, note)
 
-    def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
+    def _explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""
         if decision.trace is None:
             return ()

@@ -28,6 +28,7 @@ from stopwise.records import (
     Change,
     Decision,
     Label,
+    LabelCounts,
     LabelRequest,
     Observation,
     PairEvidence,
@@ -103,7 +104,8 @@ class PairwisePolicy(Policy):
 
     def _decided(self, stop: int, rule_stop: int, trace: native.Trace) -> Decision:
         explored_from = rule_stop if rule_stop < stop else None
-        return Decision(stop, self._names[stop], self._costs[stop], self, trace, explored_from)
+        arm, cost = self._names[stop], self._costs[stop]
+        return Decision(stop, arm, cost, self._explain, trace, explored_from)
 
     def observe(
         self, x: ArrayLike | None, outputs: Sequence[Hashable], *, rule_stop: int | None = None
@@ -258,24 +260,10 @@ class PairwisePolicy(Policy):
         return self._learner.rounds
 
     @property
-    def fixed_depth(self) -> int | None:
-        """The arm at which every round stops now, if labels show that this beats the rule."""
-        return self._learner.fixed_depth
-
-    @property
-    def labelled(self) -> int:
-        """Rounds whose label was given to `label`."""
-        return self._learner.labels
-
-    @property
-    def asked(self) -> int:
-        """Labels asked for so far."""
-        return self._learner.asked
-
-    @property
-    def missing(self) -> int:
-        """Labels asked for that count as missing: as the worst that they could say."""
-        return self._learner.missing
+    def labels(self) -> LabelCounts:
+        """How many labels were asked for, came and are missing (docs/labels.md)."""
+        learner = self._learner
+        return LabelCounts(learner.asked, learner.labels, learner.missing, learner.fixed_depth)
 
     def theta(self, i: int, j: int) -> Floats:
         """Return θ̂_ij, the exact estimate of a pair over everything observed so far."""
@@ -297,7 +285,7 @@ class PairwisePolicy(Policy):
         self._configured.slot_of(i, j)  # refuses what is no pair
         return self.cascade.pairs().index((i, j))
 
-    def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
+    def _explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons that a decision of this policy rested on."""
         if decision.trace is None:
             return ()

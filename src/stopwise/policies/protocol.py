@@ -49,7 +49,7 @@ class Policy(ABC):
 
     @abstractmethod
     def decide(self, x: ArrayLike | None) -> Decision:
-        """Return how deep to go for context ``x`` (`decision` builds the value); learn nothing."""
+        """Return how deep to go for context ``x``; learn nothing. `Cascade.decision` builds it."""
 
     @abstractmethod
     def learn(self, observation: Observation) -> LabelRequest | None:
@@ -150,7 +150,7 @@ class Policy(ABC):
     def resume(self, state: Mapping[str, Any]) -> RoundInProgress:
         """Resume a round from `RoundInProgress.state`; nothing is decided or drawn again."""
         steps = state["steps"]
-        decision = self.decision(int(steps["stop"]), int(steps["rule_stop"]))
+        decision = self.cascade.decision(int(steps["stop"]), int(steps["rule_stop"]))
         return RoundInProgress.resumed(DecidedSteps.resumed(self, decision, steps), state)
 
     def label(
@@ -168,7 +168,7 @@ class Policy(ABC):
         Parameters
         ----------
         round : Round, RoundInProgress or Observation
-            The round that the label belongs to.
+            Where the label belongs to.
         answer : hashable, optional
             The right answer, in the form in which outputs are compared. An arm was right if its
             output equals it.
@@ -185,21 +185,12 @@ class Policy(ABC):
         ...     current.give(["in Rome", "in Italy"][arm])
         >>> current.learn()
         >>> policy.label(current, right=[True, True])
-        >>> policy.labelled
+        >>> policy.labels.came
         1
         """
         label = labels.label_of(round, answer, right, self.cascade.n_arms)
         if label is not None:
             self.learn_label(label)
-
-    def decision(self, stop: int, rule_stop: int | None = None) -> Decision:
-        """Return the decision to stop at an arm.
-
-        ``rule_stop`` is where the rule itself stops, if the round goes on from there at random.
-        """
-        explored_from = None if rule_stop is None or rule_stop >= stop else rule_stop
-        arm, cost = self.cascade.names[stop], self.cascade.cost(stop)
-        return Decision(stop, arm, cost, explored_from=explored_from)
 
     # -- many rounds --------------------------------------------------------------------------
 
@@ -213,8 +204,9 @@ class Policy(ABC):
     def run(
         self,
         contexts: ArrayLike,
-        outputs: ArrayLike,
+        outputs: ArrayLike | None = None,
         *,
+        differ: ArrayLike | None = None,
         labels: ArrayLike | None = None,
         progress: Progress = no_progress,
     ) -> Ints:
@@ -225,6 +217,9 @@ class Policy(ABC):
         contexts : array_like of shape (n, context_dim)
         outputs : array_like of shape (n, K)
             What every arm would output; only what a stop reveals is looked at.
+        differ : array_like of shape (n, K(K−1)/2)
+            In place of outputs: whether each pair would disagree, in the order of
+            ``cascade.pairs()``.
         labels : array_like of shape (n,), optional
             The right answers, for a policy that asks for labels, which sees those it asks for; None
             where unknown. `LabelWarning` if such a policy is given none, or if none of 30 or more
@@ -232,17 +227,9 @@ class Policy(ABC):
         progress : callable, optional
             Called as ``progress("rounds", done, of)`` now and then.
         """
+        if differ is not None:
+            return batch.run_disagreements(self, contexts, outputs, differ, labels, progress)
         return batch.run(self, contexts, outputs, labels, progress)
-
-    def run_disagreements(
-        self, contexts: ArrayLike, differ: ArrayLike, *, progress: Progress = no_progress
-    ) -> Ints:
-        """Play rounds for which only the pairwise disagreements are known.
-
-        As `run`, with ``differ`` of shape (n, K(K−1)/2) in place of outputs: whether each pair
-        would disagree, in the order of ``cascade.pairs()``.
-        """
-        return batch.run_disagreements(self, contexts, differ, progress)
 
     def run_recorded(self, rounds: RecordedRounds, *, progress: Progress = no_progress) -> Ints:
         """Play recorded rounds in order: decide, reveal what the record knows, learn.

@@ -37,8 +37,8 @@ def cross_fit(spec: CascadeSpec, policy: PairwisePolicy, rounds: RecordedRounds)
     evaluated = rounds.answered == policy.cascade.n_arms
     complete = rounds.select(evaluated)
     by_policy = np.empty((REPEATS, FOLDS, complete.n), dtype=np.int64)
-    if policy.fixed_depth is not None:
-        by_policy[:] = policy.fixed_depth
+    if policy.labels.fixed_depth is not None:
+        by_policy[:] = policy.labels.fixed_depth
         return CrossFit(by_policy[:, 0], by_policy)
     stops = np.empty((REPEATS, complete.n), dtype=np.int64)
     random = np.random.default_rng(SEED)
@@ -62,11 +62,11 @@ def missing_labels(policy: PairwisePolicy, rounds: RecordedRounds) -> Bools:
     at random from the rounds without a label in which arms disagree.
     """
     chosen = np.zeros(rounds.n, dtype=np.bool_)
-    if not policy.labelled:
+    if not policy.labels.came:
         return chosen
     labelled = _labelled(rounds)
     possible = np.flatnonzero((rounds.differ > 0).any(axis=1) & ~labelled)
-    count = round(int(labelled.sum()) * policy.missing / policy.labelled)
+    count = round(int(labelled.sum()) * policy.labels.missing / policy.labels.came)
     random = np.random.default_rng(SEED)
     chosen[random.permutation(possible)[:count]] = True
     return chosen

@@ -101,7 +101,7 @@ def _effort(name: str) -> _Value:
 
 
 def _labels(name: str) -> _Value:
-    return lambda one: getattr(one.policy, name, 0)  # policies without labels ask for none
+    return lambda one: getattr(one.label_counts, name)
 
 
 def _bytes(one: ServedCascade) -> float:

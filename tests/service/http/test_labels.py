@@ -44,7 +44,7 @@ def test_labels_are_asked_for_listed_and_given(running: Served) -> None:
     assert answered == {"id": second, "labelled": 2, "repeated": False}
     assert running.get("/v1/cascades/asks/label-requests").json() == {"wanted": 0, "rounds": []}
     policy = running.service.state.cascades["asks"].policy
-    assert (policy.asked, policy.labelled) == (2, 2)  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
+    assert (policy.labels.asked, policy.labels.came) == (2, 2)  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
 
 
 def test_what_the_page_does_not_take(running: Served) -> None:
@@ -75,7 +75,7 @@ def test_a_label_says_which_arms_were_right(running: Served) -> None:
     assert page.count("data-arms=") == 3
     assert running.post(f"{PAGE}/{third}", {"right": dict.fromkeys(right, False)}).is_success
     policy = running.service.state.cascades["asks"].policy
-    assert policy.labelled == 3  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
+    assert policy.labels.came == 3  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
     assert running.get(f"{ROUNDS}/{first}").json()["labelled"]
 
 

@@ -46,7 +46,7 @@ def test_rounds_one_by_one_at_once_and_after_loading_are_the_same(
         decision = loaded.decide(case)
         second.append(decision.stop)
         loaded.observe(case, given[: decision.stop + 1].tolist(), rule_stop=decision.rule_stop)
-        assert all(np.isfinite(e.disagreement_ucb) for e in loaded.explain(decision))
+        assert all(np.isfinite(e.disagreement_ucb) for e in decision.evidence)
     assert [*first, *second] == stops[: half + 200].tolist()
 
 

@@ -92,7 +92,7 @@ def test_all_ways_to_give_labels_are_the_same(tmp_path: Path) -> None:
     assert found == stops
     for other in (whole, pieces, recorded):
         assert_same(step.state(), other.state())
-    assert 0 < step.labelled == step.asked <= 80
+    assert 0 < step.labels.came == step.labels.asked <= 80
     assert len(set(stops)) > 2
 
 
@@ -117,7 +117,7 @@ def test_a_label_by_arm_teaches_what_the_right_answer_does(kind: Any) -> None:
                 BAD.contexts[t], outputs, answer, rule_stop=rounds[0].rule_stop
             ).observation
             observed.learn_label(sw.Label(observation, tuple(right), request))
-    assert by_answer.labelled > 20
+    assert by_answer.labels.came > 20
     assert_same(by_answer.state(), by_arm.state())
     assert_same(learned(by_answer), learned(observed))  # which has decided nothing
 
@@ -132,7 +132,7 @@ def test_a_label_by_arm_may_say_that_different_answers_are_right() -> None:
         if current.wants_label:
             policy.label(current, right=[True] * len(current.outputs))
     stops = policy.decide_many(rng.uniform(-1, 1, (100, 2)))
-    assert policy.labelled > 3
+    assert policy.labels.came > 3
     assert (stops == 0).mean() > 0.9
 
 
@@ -143,7 +143,7 @@ def test_a_round_without_an_answer_has_nothing_to_label() -> None:
     policy.label(current, right=[])
     with pytest.raises(sw.errors.InvalidOutputsError, match="each of the 0 arms"):
         policy.label(current, right=[True])
-    assert policy.labelled == 0
+    assert policy.labels.came == 0
 
 
 @pytest.mark.parametrize("late", [1, 7, 300])
@@ -153,7 +153,7 @@ def test_late_labels_survive_that_features_are_fitted(late: int, tmp_path: Path)
     assert play(other, range(400), late) == stops
     one.save(tmp_path / "policy")
     again = sw.load(tmp_path / "policy")
-    assert again.labelled == one.labelled > 20  # pyright: ignore[reportAttributeAccessIssue]
+    assert again.labels.came == one.labels.came > 20  # pyright: ignore[reportAttributeAccessIssue]
     assert at_once(again, range(400, 1100)) == at_once(other, range(400, 1100))
     assert_same(again.state(), other.state())
 
@@ -165,8 +165,8 @@ def test_a_warm_start_asks_for_no_label_now_or_when_features_are_fitted() -> Non
     record = sw.RecordedRounds(BAD.contexts[:30], differ, np.full(30, 4), failed)
     policy.observe_many(record, np.full(30, 3))
     play(policy, range(30, 40))
-    assert (policy.rounds, policy.asked) == (40, policy.labelled)
-    assert policy.labelled <= 10
+    assert (policy.rounds, policy.labels.asked) == (40, policy.labels.came)
+    assert policy.labels.came <= 10
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -194,7 +194,7 @@ def test_labels_that_agree_lower_the_gain_and_end_the_deep_rounds(name: str, see
         if (policy.decide_many(x) == 0).all():
             break
     assert (policy.decide_many(x) == 0).all()
-    assert policy.labelled == len(gains) - 1
+    assert policy.labels.came == len(gains) - 1
 
 
 def test_a_fixed_depth_that_is_better_is_used_for_a_while_and_says_so() -> None:
@@ -249,7 +249,7 @@ def test_what_is_no_label_is_refused_and_so_are_labels_without_use() -> None:
         policy.label(done)
     with pytest.raises(sw.errors.InvalidOutputsError, match="no outputs to compare"):
         policy.label(label_of([0.1, 0.2], [1, 0], 1).observation, 1)
-    assert policy.labelled == 0
+    assert policy.labels.came == 0
 
 
 # ------------------------------------------------------------------- policies beside each other
@@ -291,7 +291,7 @@ def test_a_label_of_a_round_that_the_policy_forgot_can_be_saved(tmp_path: Path) 
     late = sw.LabelRequest(0.5, 0.06, 60)  # asked for before it was restored from an older file
     policy.learn_label(label_of([0.5], (0, 1), 1, request=late))
     policy.save(tmp_path / "policy")
-    assert sw.load(tmp_path / "policy").labelled == 1  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
+    assert sw.load(tmp_path / "policy").labels.came == 1  # pyright: ignore[reportAttributeAccessIssue] (of this kind of policy)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_a_label_made_by_hand_cannot_spoil_what_is_saved(
                 policy.learn_label(label)
         policy.save(tmp_path / "policy")
         loaded: Any = sw.load(tmp_path / "policy")
-        assert loaded.labelled == (words is None)
+        assert loaded.labels.came == (words is None)
 
 
 def test_a_run_warns_of_labels_that_no_arm_can_have_given() -> None:
@@ -353,7 +353,7 @@ def test_labels_of_a_run_may_be_unknown_and_are_one_for_each_round() -> None:
     policy = sw.USSLaplace(BAD.cascade, context_dim=4, labels=30)
     known = [int(outputs[t, 3]) if t % 5 == 0 else None for t in range(400)]
     policy.run(x, outputs, labels=np.array(known, dtype=object))
-    assert 0 < policy.labelled < policy.asked <= 30
+    assert 0 < policy.labels.came < policy.labels.asked <= 30
     for labels in (outputs[:, :1], outputs[:3, 0]):
         with pytest.raises(
             sw.errors.InvalidParameterError, match="one value for each of 400 rounds"
@@ -402,7 +402,7 @@ def test_labels_that_come_only_where_the_first_arm_is_right_end_no_round_too_ear
         policy = sw.USSLaplace(ADVERSE, context_dim=2, labels=100, seed=seed)
         stops = policy.run(x, outputs, labels=known)
         early += bool((stops[1500:] == 0).mean() > 0.5)
-        settled += (policy.labelled + policy.missing) / policy.asked
+        settled += (policy.labels.came + policy.labels.missing) / policy.labels.asked
     assert settled > 0.8 * runs  # the latest requests of a run may wait
     # With all labels, 0 of these 100 runs end too early; docs/labels.md allows for two.
     assert early <= 0.02 * runs
@@ -427,20 +427,20 @@ def test_missing_labels_raise_the_gain_and_the_evidence_says_so(share: float) ->
     note = policy.decide([0.5]).evidence
     if share == 1:
         assert note == () or (note[0].gain < 0 and note[0].response == 1)
-        assert policy.missing == 0
+        assert policy.labels.missing == 0
         return
-    assert policy.missing > 0
-    assert policy.missing <= len(waiting)
+    assert policy.labels.missing > 0
+    assert policy.labels.missing <= len(waiting)
     (e,) = note
-    asked = policy.labelled + policy.missing
-    assert e.response == policy.labelled / asked
+    asked = policy.labels.came + policy.labels.missing
+    assert e.response == policy.labels.came / asked
     # −1 of those that came, 1 of the others, and a prior of ½ that counts for about one label
     assert e.gain == pytest.approx(1 - 2 * e.response, abs=0.15)
     assert f"{100 * e.response:.0f} % of the labels asked for came" in str(e)
     for label in waiting:  # late, and in the order in which they were asked for
         policy.learn_label(label)
-    assert policy.missing == 0
-    assert policy.labelled == policy.asked
+    assert policy.labels.missing == 0
+    assert policy.labels.came == policy.labels.asked
     assert all(e.gain < 0 and e.response == 1 for e in policy.decide([0.5]).evidence)
 
 
@@ -453,23 +453,25 @@ def test_a_request_is_missing_once_a_later_one_is_answered() -> None:
         assert request is not None
         labels.append(label_of([0.05 * t], (0, 1), 0, request=request))
         if t == 3:
-            assert policy.missing == 4  # nothing was answered yet
+            assert policy.labels.missing == 4  # nothing was answered yet
             policy.learn_label(labels[2])
-            assert policy.missing == 3
+            assert policy.labels.missing == 3
         if t == 4:
-            assert policy.missing == 3  # one of those behind waits
+            assert policy.labels.missing == 3  # one of those behind waits
         if t == 5:
-            assert policy.missing == 4  # two do
+            assert policy.labels.missing == 4  # two do
             policy.learn_label(labels[4])
             policy.learn_label(labels[0])
-            assert policy.missing == 2
-    assert policy.missing == 2 + 15 - 9  # three answers: nine of the last fifteen wait uncounted
+            assert policy.labels.missing == 2
+    assert (
+        policy.labels.missing == 2 + 15 - 9
+    )  # three answers: nine of the last fifteen wait uncounted
     for label in (labels[1], labels[3]):
         policy.learn_label(label)
-    assert policy.missing == 15 - 9  # what counts as missing does until its label comes
+    assert policy.labels.missing == 15 - 9  # what counts as missing does until its label comes
     for label in labels[5:]:
         policy.learn_label(label)
-    assert (policy.missing, policy.labelled) == (0, 20)
+    assert (policy.labels.missing, policy.labels.came) == (0, 20)
 
 
 def test_a_run_with_missing_labels_equals_single_steps(tmp_path: Path) -> None:
@@ -504,13 +506,13 @@ def test_a_run_with_missing_labels_equals_single_steps(tmp_path: Path) -> None:
         loaded: Any = sw.load(tmp_path / "policy")
         for twin in (loaded, pickle.loads(pickle.dumps(pieces)), copy.deepcopy(pieces)):
             assert_same(pieces.state(), twin.state())
-            assert twin.missing == pieces.missing
+            assert twin.labels.missing == pieces.labels.missing
         pieces = loaded
     assert found == stops
     for other in (whole, pieces):
         assert_same(one.state(), other.state())
-    assert 0 < one.labelled < one.asked
-    assert one.missing > 0
+    assert 0 < one.labels.came < one.labels.asked
+    assert one.labels.missing > 0
 
 
 def test_the_safety_net_takes_missing_labels_at_their_worst() -> None:
@@ -544,11 +546,11 @@ def test_requests_beyond_ten_thousand_are_given_up_and_stay_missing(tmp_path: Pa
     labels = [
         label_of([0.5], (0, 1), 0, request=policy.observe([0.5], [0, 1])) for _ in range(10_050)
     ]
-    assert policy.asked == policy.missing == 10_050
+    assert policy.labels.asked == policy.labels.missing == 10_050
     policy.learn_label(labels[49])
-    assert policy.missing == 10_050  # its label counts all the same
+    assert policy.labels.missing == 10_050  # its label counts all the same
     policy.learn_label(labels[50])
     policy.learn_label(labels[-1])
     policy.save(tmp_path / "policy")
     policy = sw.load(tmp_path / "policy")
-    assert (policy.missing, policy.labelled) == (10_048, 3)
+    assert (policy.labels.missing, policy.labels.came) == (10_048, 3)

@@ -103,8 +103,8 @@ def test_the_estimates_are_the_shares_counted(kind: Any) -> None:
 def test_disagreements_may_be_of_any_type_that_holds_0_and_1(kind: Any) -> None:
     differ = np.random.default_rng(1).integers(2, size=(50, 3)).astype(np.uint8)
     one, other = sw.USSUCB(THREE), sw.USSUCB(THREE)
-    one.run_disagreements(np.zeros((50, 1)), differ)
-    other.run_disagreements(np.zeros((50, 1)), differ.astype(kind)[::-1][::-1])
+    one.run(np.zeros((50, 1)), differ=differ)
+    other.run(np.zeros((50, 1)), differ=differ.astype(kind)[::-1][::-1])
     np.testing.assert_array_equal(one.disagreement(), other.disagreement())
 
 

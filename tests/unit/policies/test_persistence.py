@@ -218,7 +218,7 @@ def held() -> sw.USSLaplace:
     """Features are still to be fitted; some rounds have their label."""
     policy = sw.USSLaplace(CASCADE, context_dim=2, labels=20)
     policy.run(CONTEXTS, OUTPUTS, labels=OUTPUTS[:, -1])
-    assert policy.labelled > 0
+    assert policy.labels.came > 0
     return policy
 
 
@@ -236,7 +236,9 @@ def unanswered() -> sw.USSLaplace:
     policy = sw.USSLaplace(CASCADE, sw.Polynomial(1), 2, labels=0.9)
     labels = np.array([1 if t % 3 and t < 45 else None for t in range(len(CONTEXTS))])
     policy.run(CONTEXTS, OUTPUTS, labels=labels)
-    assert 0 < policy.missing < policy.missing + policy.labelled < policy.asked
+    assert (
+        0 < policy.labels.missing < policy.labels.missing + policy.labels.came < policy.labels.asked
+    )
     return policy
 
 

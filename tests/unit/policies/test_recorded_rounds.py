@@ -53,7 +53,7 @@ def test_only_labels_that_are_known_are_learned() -> None:
     one.run_recorded(replace(ROUNDS, answered=np.full(4, 3)))
     changed = np.where(ROUNDS.labelled[:, None], ROUNDS.right, True)
     other.run_recorded(replace(ROUNDS, answered=np.full(4, 3), right=changed))
-    assert one.labelled == 2
+    assert one.labels.came == 2
     assert_same(one.state(), other.state())
 
 

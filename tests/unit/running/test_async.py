@@ -252,7 +252,7 @@ def test_the_policy_is_called_in_the_thread_of_the_loop_only() -> None:
     class Watched(sw.Policy):
         def decide(self, x: Any) -> sw.Decision:
             threads.add(threading.get_ident())
-            return self.decision(2)
+            return self.cascade.decision(2)
 
         def learn(self, observation: sw.Observation) -> None:
             threads.add(threading.get_ident())

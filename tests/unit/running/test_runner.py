@@ -411,7 +411,7 @@ def test_labels_asked_for_are_handed_out_once_their_round_was_learned(awaited: b
     runner = Runner(policy, STAGES, log=log, on_label_request=hand_out)
     rounds = [asyncio.run(runner.arun(x)) if awaited else runner.run(x) for x in CASES[:120]]
     assert handed == [done for done in rounds if done.wants_label]
-    assert 0 < len(handed) == policy.asked == policy.labelled < 120
+    assert 0 < len(handed) == policy.labels.asked == policy.labels.came < 120
     twin = learner(labels=20, seed=1)
     for done in rounds:  # a request is what the policy said when it learned, and labels count
         explored = {"rule_stop": done.rule_stop} if done.rule_stop != done.stop else {}

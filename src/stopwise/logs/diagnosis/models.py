@@ -84,7 +84,7 @@ class Disagreement:
             forced_rounds=len(contexts),
             ridge=RIDGE,
         )
-        policy.run_disagreements(contexts, differ)
+        policy.run(contexts, differ=differ)
         return [policy.theta(i, j) for i, j in self._cascade.pairs()]
 
     def redrawn(self, contexts: Floats, draws: int, random: np.random.Generator) -> Redrawn:

@@ -150,8 +150,8 @@ class Tally:
     def add_labels(self, policies: Sequence[Policy]) -> None:
         """Count the labels that the policies asked for and got, when all rounds are played."""
         for name, policy in zip(self._names, policies, strict=True):
-            if isinstance(policy, PairwisePolicy) and policy.asked:
-                self._asked[name], self._answered[name] = policy.asked, policy.labelled
+            if isinstance(policy, PairwisePolicy) and policy.labels.asked:
+                self._asked[name], self._answered[name] = policy.labels.asked, policy.labels.came
 
     def empty(self, log: Log) -> "Tally":
         """Return one for the same policies, of no rounds."""

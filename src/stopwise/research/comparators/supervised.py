@@ -102,7 +102,7 @@ class Supervised(Comparator):
         stop, rule_stop = trace.stop, trace.rule_stop
         explored_from = rule_stop if rule_stop < stop else None
         arm, cost = self.cascade.names[stop], self.cascade.cost(stop)
-        return Decision(stop, arm, cost, self, trace, explored_from)
+        return Decision(stop, arm, cost, self._explain, trace, explored_from)
 
     def observe(
         self,
@@ -126,7 +126,7 @@ class Supervised(Comparator):
         wrong[:n] = [output != truth.label for output in outputs]
         self.learner.observe_answers(self.features.given(x), n - 1, rule_stop, wrong)
 
-    def explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
+    def _explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
         """Return the comparisons behind a decision: differences of error rates."""
         compared = self.learner.evidence(decision.trace, decision.rule_stop, True)
         if compared is None:

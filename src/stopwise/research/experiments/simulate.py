@@ -110,4 +110,4 @@ def _play(policy: Policy | Comparator, batch: Batch, progress: Progress) -> Ints
         return policy.run(batch.contexts, batch.outputs, progress=progress)
     if batch.differ is None:
         raise InvalidParameterError("a batch needs outputs or differ, got neither")
-    return policy.run_disagreements(batch.contexts, batch.differ, progress=progress)
+    return policy.run(batch.contexts, differ=batch.differ, progress=progress)

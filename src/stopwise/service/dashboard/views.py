@@ -258,7 +258,7 @@ def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
 
 def _labels_asked(cascade: ServedCascade) -> str:
     """Return how many labels were asked for, and how many of them are missing."""
-    asked, missing = (getattr(cascade.policy, name, 0) for name in ("asked", "missing"))
+    asked, missing = cascade.label_counts.asked, cascade.label_counts.missing
     words = f"{asked:,} were asked for, {len(cascade.ledger.answerable()):,} are wanted now"
     return f"{words}, {missing:,} count as missing (as the worst)" if missing else words
 

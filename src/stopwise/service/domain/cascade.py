@@ -18,7 +18,7 @@ from stopwise.policies.labels import observation_of
 from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.policies.protocol import Policy
 from stopwise.policies.round import RoundInProgress
-from stopwise.records import Change, Decision, Label, PairEvidence
+from stopwise.records import Change, Decision, Label, LabelCounts, PairEvidence
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.contexts import Contexts, ContextTable
 from stopwise.service.domain.counts import Counts
@@ -91,6 +91,13 @@ class ServedCascade:
         each = float(len(self.arms.pairs()) * self._n_features() ** 2)
         needed = each * (self.ledger.learned + rounds)
         return needed + EVIDENCE_WORK * rounds if evidence else needed
+
+    @property
+    def label_counts(self) -> LabelCounts:
+        """The labels that the policy has asked for; none if it never does."""
+        if isinstance(self.policy, PairwisePolicy):
+            return self.policy.labels
+        return LabelCounts(asked=0, came=0, missing=0, fixed_depth=None)
 
     def _n_features(self) -> int:
         """Return how many features the policy has now; they may change in the first rounds."""
@@ -460,8 +467,8 @@ class ServedCascade:
             labels_wanted=len(self.ledger.answerable()),
             stops=stops,
             mean_cost=float(np.dot(stops, self._costs)) / n if n else None,
-            labels_asked=getattr(self.policy, "asked", 0),
-            labels_missing=getattr(self.policy, "missing", 0),
+            labels_asked=self.label_counts.asked,
+            labels_missing=self.label_counts.missing,
         )
 
 

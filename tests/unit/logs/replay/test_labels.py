@@ -36,10 +36,13 @@ def test_each_round_that_asks_is_labelled(tmp_path: Path, name: str, known: int)
         if current.wants_label and label is not None:
             policy.label(current, label)
     assert found.decisions[name].tolist() == stops
-    assert (found.asked, found.answered) == ({name: policy.asked}, {name: policy.labelled})
-    assert policy.asked > 20
-    assert (policy.labelled == policy.asked) == (known == 1)
-    got = f"{policy.asked} (got {policy.labelled})"
+    assert (found.asked, found.answered) == (
+        {name: policy.labels.asked},
+        {name: policy.labels.came},
+    )
+    assert policy.labels.asked > 20
+    assert (policy.labels.came == policy.labels.asked) == (known == 1)
+    got = f"{policy.labels.asked} (got {policy.labels.came})"
     assert f"Labels asked for: {name} {got}; what labels cost" in str(found.sentences)
 
     silent = replay(Log(write(tmp_path / "none.csv", full(said))), CASCADE, [POLICIES[name]()])

@@ -158,7 +158,7 @@ class OnlyDimension(sw.Policy):
         self.features = sw.bind(sw.Identity(), context_dim, cascade.n_arms)
 
     def decide(self, x: Any) -> sw.Decision:
-        return self.decision(0)
+        return self.cascade.decision(0)
 
     def learn(self, observation: sw.Observation) -> None:
         """It learns nothing."""
