@@ -4,13 +4,11 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 import numpy as np
 
-from stopwise.canonical import canonical_json
 from stopwise.errors import StopwiseError, StoreError
 from stopwise.policies.round import RoundInProgress
 from stopwise.service.counters import Counters
@@ -36,7 +34,7 @@ from stopwise.service.domain.events import (
     is_about,
 )
 from stopwise.service.domain.outputs import KeptAnswer, decode_output, unpack_answers
-from stopwise.service.domain.state import State, spec_digest
+from stopwise.service.domain.state import State, request_digest
 from stopwise.service.persistence.blocks import decode_events
 from stopwise.service.persistence.recovery import recover_state, snapshot_process, write_snapshot
 from stopwise.service.persistence.reloading import Reloading
@@ -238,7 +236,7 @@ class Service:
         # As the log will have it: a cost of 0 is 0.0 there.
         spec = msgspec.convert(msgspec.to_builtins(spec), m.CascadeSpec)
         try:
-            digest = spec_digest(spec)
+            msgspec.msgpack.encode(spec)  # as the log will hold it: integers have 64 bits
         except (OverflowError, UnicodeEncodeError) as error:
             raise InvalidRequest(f"this cascade cannot be stored: {error}") from None
         limits = self.settings
@@ -253,7 +251,7 @@ class Service:
                 spec,
                 policy,
                 key=key,
-                digest=digest,
+                digest=request_digest(spec),
                 max_cascades=limits.max_cascades,
                 max_tables=limits.max_tables,
             )
@@ -285,7 +283,7 @@ class Service:
         if len(contexts) > self.settings.max_batch:
             words = f"{len(contexts):,} contexts; a batch has {self.settings.max_batch:,} at most"
             raise RequestTooLarge(words, field="contexts")
-        digest = b"" if key is None else blake2b(canonical_json(request), digest_size=16).digest()
+        digest = b"" if key is None else request_digest(request)
 
         def open_rounds(state: State, time: float) -> Applied:
             return commands.open_rounds(

@@ -28,6 +28,7 @@ from stopwise.service.domain.ledger import EXPIRED, LEARNED, NAMES, OPEN, Ledger
 from stopwise.service.domain.messages import CascadeSpec, CascadeView, Evidence, RoundAnswer
 from stopwise.service.domain.outputs import KeptAnswer, canonical, fingerprint, pack_answers
 from stopwise.service.server_log import LOG
+from stopwise.text import shorten
 
 KEEP_RECENT = 50
 EVIDENCE_WORK = 1e5  # of explaining one decision, in multiplications
@@ -342,7 +343,9 @@ class ServedCascade:
                 raise InvalidRequest(words, field="outputs")
             outputs = dict(zip(arms, outputs, strict=False))
         if unknown := outputs.keys() - arms:
-            words = f"no arm is called {min(unknown)[:80]!r}; the arms are {', '.join(arms)}"
+            words = (
+                f"no arm is called {shorten(min(unknown), 80)!r}; the arms are {', '.join(arms)}"
+            )
             raise InvalidRequest(words, field="outputs")
         return {
             arm: canonical(outputs[name], f"outputs[{arm}]")

@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+from stopwise.text import shorten
+
 
 class RequestError(Exception):
     """A request that is not carried out; nothing has changed.
@@ -41,7 +43,7 @@ class UnknownCascade(RequestError):
     code = "unknown_cascade"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"no cascade is called {name[:80]!r}")
+        super().__init__(f"no cascade is called {shorten(name, 80)!r}")
 
 
 class UnknownRound(RequestError):
@@ -50,8 +52,7 @@ class UnknownRound(RequestError):
     code = "unknown_round"
 
     def __init__(self, id_: str) -> None:
-        shown = id_ if len(id_) <= 40 else f"{id_[:37]}..."
-        super().__init__(f"this cascade has no round {shown!r}")
+        super().__init__(f"this cascade has no round {shorten(id_, 40)!r}")
 
 
 class Conflict(RequestError):

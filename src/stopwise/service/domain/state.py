@@ -4,16 +4,14 @@ import hashlib
 import time
 from collections.abc import Iterable
 
-import msgspec
-
+from stopwise.canonical import canonical_json
 from stopwise.errors import CorruptLogError, StopwiseError
 from stopwise.service.domain import events as ev
 from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.errors import CascadeFailed, NotFollowed, RequestError, UnknownCascade
 from stopwise.service.domain.ledger import Repeat, Repeats
-from stopwise.service.domain.messages import CascadeSpec
+from stopwise.service.domain.messages import BatchRequest, CascadeSpec, RoundRequest
 
-_encode = msgspec.msgpack.Encoder(order="deterministic").encode
 # What an event raises that is not possible after those before it; anything else is a defect.
 _CONTRADICTIONS = (StopwiseError, RequestError, LookupError, ValueError, TypeError)
 
@@ -142,7 +140,7 @@ class State:
         """Apply a creation; ``new`` is the cascade if it was created here."""
         # What can fail comes first: then nothing has changed.
         cascade = new or ServedCascade(len(self.order), event.spec, event.time)
-        repeat = Repeat(cascade.index, 1, spec_digest(event.spec))
+        repeat = Repeat(cascade.index, 1, request_digest(event.spec))
         if event.key is not None:
             self.repeats.add(event.key, repeat)
         self.add(cascade)
@@ -155,6 +153,6 @@ class State:
         self.cascades[cascade.spec.name] = cascade
 
 
-def spec_digest(spec: CascadeSpec) -> bytes:
-    """Return a digest of a cascade's description, to recognise a repeated request."""
-    return hashlib.blake2b(_encode(spec), digest_size=16).digest()
+def request_digest(request: CascadeSpec | RoundRequest | BatchRequest) -> bytes:
+    """Return a digest of a request, to recognise a repeated one."""
+    return hashlib.blake2b(canonical_json(request), digest_size=16).digest()
