@@ -29,7 +29,7 @@ def real(
     most: float | None = None,
     error: Error = InvalidParameterError,
 ) -> float:
-    """Return a finite float within the limits; text is no number, nor is True."""
+    """Return a finite float within the limits; rejects strings and booleans."""
     try:
         v = math.nan if isinstance(value, NOT_NUMBERS) else float(cast(Any, value))
     except (TypeError, ValueError, OverflowError):
@@ -63,17 +63,22 @@ def integer(
     most: int | None = None,
     error: Error = InvalidParameterError,
 ) -> int:
-    """Return a whole number within the limits; 2.0, which JSON may hold, is one; True is not."""
-    whole = least - 1
-    try:
-        if not isinstance(value, NOT_NUMBERS) and int(cast(Any, value)) == value:
-            whole = int(cast(Any, value))
-    except (TypeError, ValueError, OverflowError):
-        pass
-    if whole < least or (most is not None and whole > most):
+    """Return a whole number within the limits; accepts 2.0, which JSON may hold, but not True."""
+    whole = _whole(value)
+    if whole is None or whole < least or (most is not None and whole > most):
         limits = f", {least} or more" if most is None else f" from {least} to {most}"
         raise error(f"{name} must be a whole number{limits}, not {value!r}")
     return whole
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, NOT_NUMBERS):
+        return None
+    try:
+        whole = int(cast(Any, value))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return whole if whole == value else None
 
 
 def checked_seed(seed: int) -> int:

@@ -48,9 +48,10 @@ def over_time(rows: Sample, pairs: Sequence[tuple[int, int]], predicted: Floats)
     scores = likelihoods(_columns(some), some.differ[:, often], some.number, step, [np.inf, *lives])
     gains = scores[1:] - scores[0]
     total, error = gains.sum(axis=1), np.sqrt(gains.shape[1]) * gains.std(axis=1)
-    best = int(total.argmax()) if lives else -1
-    finite = best >= 0 and bool(total[best] > ERRORS * error[best])
-    return OverTime(tuple(sorted(changes)), lives[best] if finite else None)
+    half_life = None
+    if lives and total.max() > ERRORS * error[total.argmax()]:
+        half_life = lives[int(total.argmax())]
+    return OverTime(tuple(sorted(changes)), half_life)
 
 
 def likelihoods(
