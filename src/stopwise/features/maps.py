@@ -10,7 +10,8 @@ from typing import Any, Literal, Self, TypeAlias, cast, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stopwise.checks import Floats, choice, integer, numbers, real, table, vector
+from stopwise.arrays import Floats
+from stopwise.checks import choice, integer, numbers, real, table, vector
 from stopwise.errors import (
     FeaturesMismatchError,
     InvalidContextError,

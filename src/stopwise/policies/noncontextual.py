@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwise.arrays import Differ, Ints
+from stopwise.arrays import Differ, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed, real
 from stopwise.engine import native
@@ -125,7 +125,7 @@ class PairCounts(ContextFreePolicy):
             if i <= decision.stop
         )
 
-    def disagreement(self) -> NDArray[np.float64]:
+    def disagreement(self) -> Floats:
         """Return p̂_ij, the share of disagreements (NaN where a pair was never revealed)."""
         state = self.state()
         with np.errstate(invalid="ignore"):

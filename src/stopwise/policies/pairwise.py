@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwise.arrays import Bools, Differ, Floats, Ints
+from stopwise.arrays import Bools, Bytes, Differ, Floats, Ints
 from stopwise.cascade import Cascade
 from stopwise.engine import native
 from stopwise.errors import InvalidContextError, InvalidParameterError, StopwiseError
@@ -421,7 +421,7 @@ class PairwiseBatch(BatchEngine):
         return contexts
 
 
-def _bytes(values: Bools) -> NDArray[np.uint8]:
+def _bytes(values: Bools) -> Bytes:
     return np.ascontiguousarray(values).view(np.uint8)
 
 
