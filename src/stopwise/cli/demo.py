@@ -72,12 +72,14 @@ class Demo:
         """Say what was seen, in sentences."""
         if not self.stops:
             return f"Ended before the first case.\n{OWN}"
-        own, *fixed = ((total, name) for name, (*_, total) in self.results().items())
-        best, name = min(fixed)
-        less = "less than" if own[0] < best else "not less than"
+        totals = {name: total for name, (_, _, total) in self.results().items()}
+        own = totals.pop("stopwise")
+        name = min(totals, key=totals.__getitem__)
+        best, every_test = totals[name], totals[f"always {list(SEES)[-1]}"]
+        less = "less than" if own < best else "not less than"
         return (
-            f"{len(self.stops):,} cases: ${own[0]:.2f} each, tests and wrong answers. Every test "
-            f"for everybody: ${fixed[-1][0]:.2f}, so ${self.saved[-1]:,} were saved. Stopwise "
+            f"{len(self.stops):,} cases: ${own:.2f} each, tests and wrong answers. Every test "
+            f"for everybody: ${every_test:.2f}, so ${self.saved[-1]:,} were saved. Stopwise "
             f"paid {less} the best fixed depth ({name}, ${best:.2f}), and saw no right answer."
             f"\n{OWN}"
         )

@@ -152,8 +152,9 @@ def replay(
         room, console.width = console.width, max(console.width, NARROWEST)
         console.print(_table(found), crop=False)  # wider if need be: no number is cut
         console.width = room
+        recommended = None if found.recommendation is None else found.recommendation.sentence
         for sentence in found.sentences[len(found.notes) :]:
-            style = "bold" if sentence.startswith("Recommended: ") else None
+            style = "bold" if sentence == recommended else None
             console.print(sentence, markup=False, highlight=False, style=style)
         console.print()
     where = f"Everything is in {folder / 'replay.json'}"
@@ -205,8 +206,7 @@ def _is_recommended(one: "CandidateResult", fixed: bool, found: "Replay") -> boo
 def _cell(one: "CandidateResult", column: str, found: "Replay") -> "Text":
     from rich.text import Text
 
-    from stopwise.intervals import around
-    from stopwise.reporting.wording import number_interval
+    from stopwise.reporting.wording import number_and_reach
 
     if column == "rounds":
         return Text(f"{one.rounds:,}\nof {found.rounds:,}")
@@ -216,7 +216,7 @@ def _cell(one: "CandidateResult", column: str, found: "Replay") -> "Text":
     scale, unit = (100, "%") if column in SHARES else (1, "")
     shown = scale * known
     off = max(shown.value - shown.low, shown.high - shown.value)
-    words, _, reach = number_interval(around(shown.value, off, z=1)).partition(" ± ")
+    words, reach = number_and_reach(shown.value, off)
     cell = Text(words + unit)
     if off:
         cell.append(f"\n±{reach}", "dim")

@@ -84,8 +84,9 @@ def reproduce(
             command=command_line("reproduce", quick=quick, only=names, seed=seed),
         )
     table = Table("verdicts", *SIGNS, box=None, pad_edge=False)
-    for name, *sections in (*((s.name, s) for s in report.sections), ("all", *report.sections)):
-        table.add_row(name, *map(str, tally(*sections).values()))
+    for section in report.sections:
+        table.add_row(section.name, *map(str, tally(section).values()))
+    table.add_row("all", *map(str, tally(*report.sections).values()))
     console.print(table, undecided_note(report), RESULT, sep="\n")
     console.print(f"Open {out / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
 

@@ -102,11 +102,12 @@ def recommend(
     budget: float | None = None,
     target_error: float | None = None,
     labelled: int = 0,
+    first: str = "",
 ) -> Recommendation:
     """Return what to take of every fixed depth and some policies.
 
     ``loss`` names what they are compared by; ``labelled`` counts the cases by which it is known,
-    0 if it is cost + disagreement.
+    0 if it is cost + disagreement. ``first`` is what to do before deciding, in words.
     """
     depths, rules = list(fixed), list(policies)
     within = reaches = None
@@ -146,6 +147,9 @@ def recommend(
         reason = _reason(cause, chosen, other, advantage, loss, labelled, kept)
         if cause == "not better" and (more := _more_labels(advantage, chosen, labelled)):
             reason += f"; about {more:,} more labelled rounds would settle it"
+    sentence = f"Recommended: {chosen.words}; {reason}."
+    if first:
+        sentence = f"Recommended: {first}; until then {chosen.words} ({reason})."
     return Recommendation(
         kind=chosen.kind,
         name=chosen.name,
@@ -158,7 +162,7 @@ def recommend(
         reaches_target=reaches,
         instead_of=None if other is None else other.words,
         advantage=advantage,
-        sentence=f"Recommended: {chosen.words}; {reason}.",
+        sentence=sentence,
     )
 
 

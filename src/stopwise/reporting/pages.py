@@ -19,8 +19,15 @@ HERE = Path(__file__).parent
 # `code` and *emphasis*; an asterisk between letters or digits, as in 2*3*4, is neither.
 INLINE = re.compile(r"`(?P<code>[^`]+)`|(?<![\w*])\*(?=\S)(?P<em>[^*]+)(?<=\S)\*(?![\w*])")
 FILTERS = (
-    *(wording.count, wording.plural, wording.number, wording.percent, wording.percent_interval),
-    *(wording.format_value, wording.plain, wording.short, wording.listed),
+    wording.count,
+    wording.plural,
+    wording.number,
+    wording.percent,
+    wording.percent_interval,
+    wording.format_value,
+    wording.plain,
+    wording.short,
+    wording.listed,
 )
 
 

@@ -14,6 +14,7 @@ Value: TypeAlias = "str | float | int | Interval"
 NOTHING = "–"
 PERCENT = "\u00a0%"  # no line breaks before the sign
 ROUNDING = 1e-12  # anything smaller is rounding error, written as 0
+MAX_DECIMALS = 6
 MAX_NAME_LENGTH = 40  # letters of a name in a sentence
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -56,12 +57,18 @@ def percent(share: float) -> str:
 
 def percent_interval(share: "Interval") -> str:
     """Write a share with its interval, with the decimals that the interval leaves certain."""
+    value, ends = percent_and_ends(share)
+    return f"{value} ({ends})" if ends else value
+
+
+def percent_and_ends(share: "Interval") -> tuple[str, str]:
+    """Write a share, and the ends of its interval: "6.1 %" and "5.8 to 6.4" ("" if certain)."""
     if share.low == share.high:
-        return percent(share.value)
+        return percent(share.value), ""
     reach = 50 * (share.high - share.low)  # in percentage points
     decimals = 0 if reach >= 2 else 1 if reach >= 0.1 else 2
-    value, low, high = (_fixed(100 * end, decimals) for end in (share.value, share.low, share.high))
-    return f"{value}{PERCENT} ({low} to {high})"
+    low, high = _fixed(100 * share.low, decimals), _fixed(100 * share.high, decimals)
+    return _fixed(100 * share.value, decimals) + PERCENT, f"{low} to {high}"
 
 
 def number_interval(interval: "Interval") -> str:
@@ -70,14 +77,23 @@ def number_interval(interval: "Interval") -> str:
     reach = (high - low) / 2
     if not (math.isfinite(mean) and math.isfinite(reach)):
         return number(mean, 4)
-    if reach <= ROUNDING * max(1.0, abs(mean)):
-        return f"{number(mean, 4)} ± 0"
-    decimals = max(0, 1 - math.floor(math.log10(reach)))  # two digits of the width
-    if decimals > 6:
-        return f"{_minus(f'{mean:.3g}')} ± {reach:.2g}"
-    if abs((high + low) / 2 - mean) > 0.01 * reach:  # not symmetric: ± would mislead
-        return "{} [{}, {}]".format(*(_fixed(end, decimals) for end in (mean, low, high)))
-    return f"{_fixed(mean, decimals)} ± {_fixed(reach, decimals)}"
+    certain = reach <= ROUNDING * max(1.0, abs(mean))
+    if not certain and abs((high + low) / 2 - mean) > 0.01 * reach:  # ± would mislead
+        decimals = _decimals(reach)
+        if decimals <= MAX_DECIMALS:
+            ends = _fixed(low, decimals), _fixed(high, decimals)
+            return f"{_fixed(mean, decimals)} [{ends[0]}, {ends[1]}]"
+    return " ± ".join(number_and_reach(mean, reach))
+
+
+def number_and_reach(value: float, reach: float) -> tuple[str, str]:
+    """Write a number and how far its interval reaches to both sides, with the digits certain."""
+    if reach <= ROUNDING * max(1.0, abs(value)):
+        return number(value, 4), "0"
+    decimals = _decimals(reach)
+    if decimals > MAX_DECIMALS:
+        return _minus(f"{value:.3g}"), f"{reach:.2g}"
+    return _fixed(value, decimals), _fixed(reach, decimals)
 
 
 def format_value(value: Value) -> str:
@@ -96,15 +112,18 @@ def format_value(value: Value) -> str:
 
 
 def duration(seconds: float, parts: int = 2) -> str:
-    """Write a time span in its largest units: 7.4 s, 1 min 1 s, 2 h 2 min."""
+    """Write a time span in its largest units: 7.4 s, 2 min, 1 min 1 s, 2 h 2 min."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    rest, written = round(seconds), list[str]()
+    rest, counts = round(seconds), list[tuple[int, str]]()
     for size, unit in UNITS:
-        if rest >= size or written:
-            written.append(f"{rest // size} {unit}")
+        if rest >= size or counts:
+            counts.append((rest // size, unit))
             rest %= size
-    return " ".join(written[:parts])
+    counts = counts[:parts]
+    while counts[-1][0] == 0:
+        counts.pop()
+    return " ".join(f"{n} {unit}" for n, unit in counts)
 
 
 def listed(words: Sequence[str]) -> str:
@@ -125,6 +144,11 @@ def short(name: str, longest: int = MAX_NAME_LENGTH) -> str:
 def code(name: str, longest: int = MAX_NAME_LENGTH) -> str:
     """Return a name as code, in the markup that pages take."""
     return f"`{short(name, longest).replace('`', chr(39)) or '?'}`"
+
+
+def _decimals(reach: float) -> int:
+    """Return the decimals that show two digits of the reach of an interval."""
+    return max(0, 1 - math.floor(math.log10(reach)))
 
 
 def _fixed(x: float, decimals: int) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
 from stopwise.arrays import Bytes, Floats, Ints
@@ -59,15 +58,11 @@ def recommended(
         one * normal_mean(mine),
         tuple(one * normal_mean(mine - losses[:, i]) for i in range(cascade.n_arms)),
     )
-    found = recommend(fixed, [rule], loss="cost + disagreement")
-    if not plan.labels:
-        return found
-    todo = f"label {plural(plan.labels, 'row')} in which arms disagree"
-    if plan.rows:
-        todo += " (--label-rows FILE.csv writes which)"
-    until, _, reason = found.sentence.removeprefix("Recommended: ").partition("; ")
-    sentence = f"Recommended: {todo}; until then {until} ({reason.removesuffix('.')})."
-    return msgspec.structs.replace(found, sentence=sentence)
+    first = ""
+    if plan.labels:
+        first = f"label {plural(plan.labels, 'row')} in which arms disagree"
+        first += " (--label-rows FILE.csv writes which)" if plan.rows else ""
+    return recommend(fixed, [rule], loss="cost + disagreement", first=first)
 
 
 def _cost_and_disagreement(cascade: Cascade, differ: Bytes) -> Floats:

@@ -87,9 +87,10 @@ def write_label_rows(log: Log, rows: Sequence[int], path: Path) -> None:
     arm.
     """
     labels = [RIGHT + arm for arm in log.arms] if log.layout.right else ["label"]
-    header, *cells = log.texts(["id", "time", *log.layout.outputs], rows)
+    texts = log.texts(["id", "time", *log.layout.outputs], rows)
+    header, cells = texts[0], texts[1:]
     empty = [""] * len(labels)
-    lines = [[str(row + 1), *texts, *empty] for row, texts in zip(rows, cells, strict=True)]
+    lines = [[str(row + 1), *row_cells, *empty] for row, row_cells in zip(rows, cells, strict=True)]
     write_file(path, b"".join(map(csv_line, [["row", *header, *labels], *lines])))
 
 

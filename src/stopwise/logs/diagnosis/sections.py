@@ -15,6 +15,7 @@ from stopwise.reporting.wording import (
     code,
     number,
     percent,
+    percent_and_ends,
     percent_interval,
 )
 
@@ -68,8 +69,8 @@ def sections(diagnosis: Diagnosis) -> tuple[ReportSection, ...]:
 def main_numbers(diagnosis: Diagnosis) -> tuple[Number, Number]:
     """Return the saving and the share of changed answers."""
     changed, last = diagnosis.saving.disagreement, code(diagnosis.arms[-1].name)
-    share, _, ends = percent_interval(changed).partition(" (")
-    ends = f" (95 %: {ends.removesuffix(')')}{PERCENT})" if ends else ""
+    share, ends = percent_and_ends(changed)
+    ends = f" (95 %: {ends}{PERCENT})" if ends else ""
     each, words = _saved(diagnosis)
     saved = 1000 * each
     reach = f" (95 %: {number(saved.low)} to {number(saved.high)})"

@@ -21,7 +21,7 @@ def merged(log: Log, by: str, tallies: Mapping[str, Tally]) -> Replay:
     answered = {name: one for name, one in tallies.items() if one.answered}
     tenants = {name: one.result(total.judged_by) for name, one in answered.items()}
     best, saved = total.policies[0].name, list[tuple[float, str]]()
-    against = -1 if total.best_fixed is None else total.best_fixed
+    against = len(total.arms) - 1 if total.best_fixed is None else total.best_fixed
     for name, one in tenants.items():
         more = next(line.over_fixed for line in one.policies if line.name == best)
         if more is not None:

@@ -23,6 +23,7 @@ def load_table(name: str) -> tuple[tuple[str, ...], Floats, Ints]:
     if name not in TABLES:
         raise InvalidParameterError(f"no table is called {name!r}; {suggestion(name, TABLES)}")
     text = files(__name__).joinpath(f"{name}.csv").read_text(encoding="ascii")
-    header, *rows = text.splitlines()
-    table = np.array([row.split(",") for row in rows], dtype=np.float64)
-    return tuple(header.split(",")[:-1]), table[:, :-1].copy(), table[:, -1].astype(np.int64)
+    lines = text.splitlines()
+    columns = lines[0].split(",")[:-1]
+    table = np.array([line.split(",") for line in lines[1:]], dtype=np.float64)
+    return tuple(columns), table[:, :-1].copy(), table[:, -1].astype(np.int64)

@@ -7,7 +7,14 @@ from stopwise.research.paper.total_cost import HEART, PIMA
 EXHIBITS: dict[str, Exhibit] = {
     exhibit.name: exhibit
     for exhibit in (
-        *(tables.ONE, tables.TWO, synthetic_regret.EXHIBIT, supervised.EXHIBIT, PIMA),
-        *(margin_regret.EXHIBIT, HEART, realizable.FOUR, realizable.FIVE),
+        tables.ONE,
+        tables.TWO,
+        synthetic_regret.EXHIBIT,
+        supervised.EXHIBIT,
+        PIMA,
+        margin_regret.EXHIBIT,
+        HEART,
+        realizable.FOUR,
+        realizable.FIVE,
     )
 }

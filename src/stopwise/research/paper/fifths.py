@@ -56,7 +56,8 @@ def fifths_table(
         ("setting", "instance", "first", "second", "third", "fourth", "last", "linear part"),
         tuple(
             (
-                *(setting, instance),
+                setting,
+                instance,
                 *(
                     mean_interval(evidence.added(setting, instance, "USS-PD", what, fifth))
                     for fifth in FIFTHS

@@ -72,7 +72,10 @@ class Exhibit(msgspec.Struct, frozen=True):
             for claim in self.claims(evidence, setting)
         )
         return Section(
-            *(self.name, self.title, self.where, self.text),
+            self.name,
+            self.title,
+            self.where,
+            self.text,
             tables=tuple(self.tables(evidence)),
             pictures=tuple(self.pictures(evidence)),
             claims=tuple(claims),

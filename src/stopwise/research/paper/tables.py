@@ -24,19 +24,28 @@ class Family(NamedTuple):
 
 
 SYNTHETIC = Family(
-    *("table1", "Synthetic instances", "the four synthetic instances"),
+    "table1",
+    "Synthetic instances",
+    "the four synthetic instances",
     {k: instances.synthetic(c) for k, c in choices.SYNTHETIC_COSTS.items()},
-    *(choices.SYNTHETIC_FRACTIONS, 0.002),
+    choices.SYNTHETIC_FRACTIONS,
+    0.002,
 )
 PIMA = Family(
-    *("table2-pima", "PIMA Indian Diabetes", "the three PIMA instances"),
+    "table2-pima",
+    "PIMA Indian Diabetes",
+    "the three PIMA instances",
     {k: instances.pima(c) for k, c in choices.REAL_COSTS.items()},
-    *(choices.PIMA_FRACTIONS, 0.005),
+    choices.PIMA_FRACTIONS,
+    0.005,
 )
 HEART = Family(
-    *("table2-heart", "Heart Disease", "the three Heart instances"),
+    "table2-heart",
+    "Heart Disease",
+    "the three Heart instances",
     {k: instances.heart(c) for k, c in choices.REAL_COSTS.items()},
-    *(choices.HEART_FRACTIONS, 0.010),
+    choices.HEART_FRACTIONS,
+    0.010,
 )
 
 
@@ -63,8 +72,13 @@ def _table(family: Family) -> Table:
         family.table,
         family.title,
         (
-            *("instance", *(f"arm {k}" for k in range(1, arms + 1))),
-            *("weakly dominant", "printed", "difference", "ξ", f"ξ{'₀₁₂₃₄₅'[arms]}"),
+            "instance",
+            *(f"arm {k}" for k in range(1, arms + 1)),
+            "weakly dominant",
+            "printed",
+            "difference",
+            "ξ",
+            f"ξ{'₀₁₂₃₄₅'[arms]}",
         ),
         tuple(
             (name, *e.costs, ours, paper, ours - paper, *margins_of(e))

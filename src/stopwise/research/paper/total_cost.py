@@ -29,7 +29,10 @@ def _exhibit(
     name: str, data: str, where: str, instance: Callable[[tuple[float, ...]], EnvironmentSpec]
 ) -> Exhibit:
     return Exhibit(
-        *(name, f"Total cost on {data}", where, TEXT),
+        name,
+        f"Total cost on {data}",
+        where,
+        TEXT,
         cells=lambda: cells_of({k: instance(c) for k, c in choices.REAL_COSTS.items()}, BASELINES),
         tables=lambda evidence: [
             final_table(

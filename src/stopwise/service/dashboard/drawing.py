@@ -1,7 +1,6 @@
 """SVG charts, and times as text; positions are percentages, so that text is never distorted."""
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -170,8 +169,7 @@ def when(time: float | None, now: float) -> Markup:
 
 def span(seconds: float, parts: int = 2) -> str:
     """Return a duration as text; from a second to a minute without decimals."""
-    text = f"{seconds:.0f} s" if 1 <= seconds < 60 else duration(seconds, parts)
-    return re.sub(r" 0 \w+$", "", text)  # 2 min, not 2 min 0 s
+    return f"{seconds:.0f} s" if 1 <= seconds < 60 else duration(seconds, parts)
 
 
 def moment(time: float) -> str:
