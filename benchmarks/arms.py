@@ -16,21 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations, product
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.report import table
 from benchmarks.timing import progress
 from stopwise import Cascade
+from stopwise.arrays import Floats
 from stopwise.research import Synthetic
 from stopwise.research.data import load_table
 from stopwise.research.environments.tabular import standardised
 from stopwise.research.environments.training import chance_of_one, fit_logistic
 from stopwise.research.paper import choices
 
-Floats: TypeAlias = NDArray[np.float64]
 TIE = 1e-12
 
 

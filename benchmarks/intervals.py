@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import stopwise as sw
 from benchmarks.report import table
 from benchmarks.timing import progress
+from stopwise.arrays import Floats, Ints
 from stopwise.intervals import Z90, Interval, wilson
 from stopwise.logs.diagnosis.diagnose import diagnose
 from stopwise.logs.diagnosis.models import Disagreement
@@ -25,9 +26,6 @@ from stopwise.proxy.config import Cascade, Stage
 from stopwise.proxy.cross_fitting import cross_fit, trained
 from stopwise.proxy.report import intervals
 from stopwise.records import RecordedRounds
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ARMS, ROUNDS, WORLDS = (2, 3, 5), (100, 300, 1000), ("informative", "constant")
 FULL, QUICK = 200, 5  # simulated days for each number of arms, of rounds and kind of world

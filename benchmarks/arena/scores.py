@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.arena.contest import Run
 from benchmarks.arena.data import ArenaError
+from stopwise.arrays import Floats
 from stopwise.intervals import mean_interval
-
-Floats = NDArray[np.float64]
 
 
 class Mean(NamedTuple):

@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 import stopwise as sw
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from stopwise.arrays import Floats, Ints
 
 COSTS = (0.01, 0.04, 0.06, 0.10)
 

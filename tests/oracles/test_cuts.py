@@ -9,9 +9,8 @@ from scipy.optimize import linprog
 
 import stopwise as sw
 from stopwise import research
+from stopwise.arrays import Floats
 from stopwise.research.environments.realizable import cut_weights, cuts
-
-Floats = NDArray[np.float64]
 
 
 def separated(answers: NDArray[np.int64]) -> Floats:

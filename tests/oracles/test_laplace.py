@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import stopwise as sw
+from stopwise.arrays import Ints
 from tests.helpers import archive
 from tests.helpers.labels import label_of
 from tests.oracles.solve_every_round import Array, Referee, exploring, mu
 
 TIE = 1e-9
-Ints = NDArray[np.int64]
 
 
 def world(k: int, n: int, seed: int, d: int = 2, best: int = -1) -> tuple[Array, Ints, Ints]:

@@ -4,19 +4,17 @@ from itertools import product
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 import stopwise as sw
 from stopwise import research
+from stopwise.arrays import Floats
 from stopwise.errors import InvalidParameterError
 from stopwise.research.environments.base import Batch
 from stopwise.research.experiments.runs import built
 from stopwise.research.paper import choices, instances
 from stopwise.research.theory.dominance import can_be_optimal, dominance_margins, first_candidates
 from stopwise.research.theory.regret import optimal_arms, regret, signed_pseudo_regret
-
-Floats = NDArray[np.float64]
 
 PAPER = [
     (n_arms, case, margin)

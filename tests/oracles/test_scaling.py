@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from stopwise.arrays import Floats
 from stopwise.engine import native
 
-Floats = NDArray[np.float64]
 FAR = 10.0  # times the distance of the quantiles: numbers beyond are clipped
 
 
