@@ -109,10 +109,13 @@ void Adwin::archive(Archive& with, std::int64_t rounds) {
     for (Bucket& bucket : buckets_) {
         with.count(bucket.rows, rounds, "residuals");
         with.pass(&bucket.sum, 1);
-        const auto unit = static_cast<std::int64_t>(kResidualUnit);
-        // A model that was moved to may be off by 2 units each time: far within twenty.
-        with.check(std::abs(bucket.sum) <= 20 * unit * bucket.rows, "residuals");
-        with.count(bucket.squares, kMostCounted, "residuals");
+        // A residual is at most one either way; of a model that was moved to, far within twenty.
+        const double rows = static_cast<double>(bucket.rows), most = 20.0 * kResidualUnit;
+        with.check(std::fabs(static_cast<double>(bucket.sum)) <= most * rows, "residuals");
+        with.pass(&bucket.squares, 1);
+        with.check(bucket.squares >= 0 &&
+                       static_cast<double>(bucket.squares) <= most * most * rows,
+                   "residuals");
         with.count(bucket.disagreed, bucket.rows, "residuals");
         with.count(bucket.first, rounds, "a round");
         with.check(bucket.rows > 0, "residuals");

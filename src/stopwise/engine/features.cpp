@@ -94,7 +94,11 @@ void FeatureMaps::arrange() {
     for (std::size_t s = 0; s < slots_.size(); ++s) {
         Slot& slot = slots_[s];
         if (slot.standard) {
-            if (!slot.standard->size) slot.standard->size = 1.0 / largest;
+            double& size = slot.standard->size ? *slot.standard->size
+                                               : slot.standard->size.emplace(1.0 / largest);
+            if (!(size > 0.0 && size * largest <= kLongest)) {
+                throw std::invalid_argument("a size that makes the norm of features exceed one");
+            }
             slot.map = made_of(*slot.standard, input_dim(s));
         }
         if (slot.map) {
@@ -247,7 +251,6 @@ void FeatureMaps::archive(Archive& with) {
     for (std::size_t s = 0; s < slots_.size(); ++s) {
         StandardMap& map = *slots_[s].standard;
         const std::size_t dim = input_dim(s);
-        const double configured = *map.size;
         with.count(map.degree, 2, "a degree");
         std::size_t n = map.center.size();
         with.count(n, static_cast<std::int64_t>(dim), "a number of coordinates");
@@ -264,8 +267,9 @@ void FeatureMaps::archive(Archive& with) {
         for (std::size_t& c : map.two_valued) {
             with.count(c, static_cast<std::int64_t>(dim) - 1, "a coordinate");
         }
-        const double most = std::max(configured, kLongest / largest_norm(map, dim));
+        const double most = kLongest / largest_norm(map, dim);
         with.between(&*map.size, 1, kLeastScale, most, "a size of features");
+        with.check(*map.size == *slots_[0].standard->size, "a size of features");
     }
     if (with.reading()) arrange();
 }

@@ -1,5 +1,7 @@
 #include "learner.h"
 
+#include <stdexcept>
+
 #include "random.h"
 
 namespace stopwise {
@@ -161,7 +163,7 @@ std::optional<Learned> Learner::observe(const Known& known, const Observation& r
 }
 
 Learned Learner::observe_decided(const Known& known, const Trace& trace, const Observation& round) {
-    if (maps().revealed()) return *observe(known, round);
+    if (maps().revealed()) return observe(known, round).value();
     return learn(trace.row.data(), known, round);
 }
 
@@ -196,6 +198,7 @@ void Learner::fit() {
 }
 
 void Learner::watch() {
+    if (options_.rule->of_arms()) throw std::invalid_argument("a rule of arms has no pairs to watch");
     if (!drift_) drift_.emplace(state_.plan());
 }
 
@@ -226,6 +229,7 @@ void Learner::restore(const unsigned char* bytes, std::size_t size) {
     fresh.archive(from);
     from.end();
     fresh.fits_ = fits_ + 1;
+    if (drift_) fresh.watch();  // it goes on watching
     *this = std::move(fresh);
 }
 
@@ -244,7 +248,7 @@ void Learner::archive(Archive& with) {
         if (first_) first_->archive(with, rounds());
     }
     bool watching = drift_.has_value();
-    with.count(watching, 1, "whether it watches");
+    with.count(watching, options_.rule->of_arms() ? 0 : 1, "whether it watches");
     if (with.reading() && watching) watch();
     if (drift_) drift_->archive(with, rounds());
 }

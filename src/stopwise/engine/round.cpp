@@ -72,8 +72,8 @@ Learned Round::learn(Learner& learner) {
     // Labels are weighted by the chance of going on at random, and where it was told to, there was none.
     const std::size_t ruled = state_.told ? stop : std::min(rule_stop(learner), stop);
     const std::vector<unsigned char> differ = differing(state_.codes, learner.options().n_arms);
-    return *learner.observe({state_.known.data(), stop + 1, differ.data()},
-                            {stop, ruled, differ.data(), true});
+    const Known known{state_.known.data(), stop + 1, differ.data()};
+    return learner.observe(known, {stop, ruled, differ.data(), true}).value();
 }
 
 }  // namespace stopwise

@@ -45,7 +45,6 @@ public:
     // Where the rule itself stops, as far as is known.
     std::size_t rule_stop(const Learner& learner) const;
     const RoundState& state() const { return state_; }
-    Trace& trace() { return state_.trace; }
 
 private:
     bool stops(Learner& learner);

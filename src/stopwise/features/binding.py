@@ -127,7 +127,7 @@ class BoundFeatures:
     # -- contexts ---------------------------------------------------------------------------------
 
     def context(self, x: ArrayLike) -> Floats:
-        """Return a complete context as the engine reads it; `InvalidContextError` if it is none."""
+        """Return a complete context as the engine reads it; `InvalidContextError` if invalid."""
         self._check_complete()
         context = numbers("a context", x, InvalidContextError)
         if context.shape != (self.context_dim,):
@@ -182,7 +182,7 @@ class BoundFeatures:
         return out
 
     def given(self, x: ArrayLike | None) -> Floats:
-        """Return what the engine takes of a complete context; `InvalidInputError` if it is none.
+        """Return what the engine takes of a complete context; `InvalidInputError` if invalid.
 
         That is the context itself, or its features where a function of the user computes them.
         """
@@ -332,13 +332,17 @@ def bind(
         m.resolved(seen) if isinstance(m, Custom) else m
         for m, seen in zip(given, inputs, strict=True)
     ]
-    in_engine = native.FeatureMaps(
-        n_arms,
-        context_dim if known is None else known[-1],
-        [_in_engine(m, seen) for m, seen in zip(maps, inputs, strict=True)],
-        [_slot_of(arrangement, i, j, n_arms) for i, j in pairs(n_arms)],
-        None if known is None or stages is None else (known, stages.answers),
-    )
+    slots = [_in_engine(m, seen) for m, seen in zip(maps, inputs, strict=True)]
+    try:
+        in_engine = native.FeatureMaps(
+            n_arms,
+            context_dim if known is None else known[-1],
+            slots,
+            [_slot_of(arrangement, i, j, n_arms) for i, j in pairs(n_arms)],
+            None if known is None or stages is None else (known, stages.answers),
+        )
+    except ValueError as error:  # Standard(size=…), for instance
+        raise InvalidParameterError(f"these feature maps cannot be used: {error}") from None
     scalings = in_engine.standards()
     maps = [m if s is None else _standard(s) for m, s in zip(maps, scalings, strict=True)]
     return BoundFeatures(context_dim, n_arms, arrangement, stages, tuple(maps), in_engine)

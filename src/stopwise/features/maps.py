@@ -252,8 +252,16 @@ class Standard(BuiltIn):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "degree", integer("degree", self.degree, most=2))
-        for name in ("center", "scale", "two_valued"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "center", tuple(vector("center", self.center).tolist()))
+        object.__setattr__(self, "scale", tuple(vector("scale", self.scale, above=0).tolist()))
+        if len(self.center) != len(self.scale):
+            raise InvalidParameterError(
+                f"center has {len(self.center)} coordinates but scale has {len(self.scale)}"
+            )
+        two_valued = tuple(integer("a two-valued coordinate", c) for c in self.two_valued)
+        object.__setattr__(self, "two_valued", two_valued)
+        if self.size is not None:
+            object.__setattr__(self, "size", real("size", self.size, above=0))
 
 
 @dataclass(frozen=True)

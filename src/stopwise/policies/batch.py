@@ -167,7 +167,12 @@ def observe_many(
     n_arms = policy.cascade.n_arms
     record = checking.checked_rounds(rounds, policy.cascade, policy.uses_context)
     ends = checking.learned_ends(record, stops, n_arms)
-    rule_ends = ends if rule_stop is None else checking.learned_ends(record, rule_stop, n_arms)
+    rule_ends = ends
+    if (
+        rule_stop is not None
+    ):  # a round that ended before the rule would have stopped it stops there
+        rule_stops = checking.stop_column(rule_stop, record.n, n_arms)
+        rule_ends = np.where(rule_stops < 0, ends, np.minimum(rule_stops, ends))
     policy.engine.observe(record, ends, rule_ends)
 
 

@@ -255,13 +255,19 @@ def _checked_labels(rounds: RecordedRounds, n_arms: int) -> tuple[Bools, Bools] 
     return right, labelled
 
 
+def stop_column(stops: ArrayLike, n: int, n_arms: int) -> Ints:
+    """Return the stops of n rounds; −1 where no arm answered."""
+    column = np.array(stops, dtype=np.int64)
+    if column.shape != (n,):
+        raise InvalidStopError(f"there are {n} rounds, but stops of shape {column.shape}")
+    if not ((column >= -1) & (column < n_arms)).all():
+        raise InvalidStopError(f"stops must be arms, 0 to {n_arms - 1}")
+    return column
+
+
 def learned_ends(rounds: RecordedRounds, stops: ArrayLike, n_arms: int) -> Ints:
     """Return the last arm to learn from if rounds ended at ``stops``; −1 where none."""
-    ends = np.array(stops, dtype=np.int64)
-    if ends.shape != (rounds.n,):
-        raise InvalidStopError(f"there are {rounds.n} rounds, but stops of shape {ends.shape}")
-    if not ((ends >= -1) & (ends < n_arms)).all():
-        raise InvalidStopError(f"stops must be arms, 0 to {n_arms - 1}")
+    ends = stop_column(stops, rounds.n, n_arms)
     last = rounds.answered - 1
     ends = np.where(rounds.failed, np.minimum(ends, last), ends)
     return np.where(ends <= last, ends, -1)

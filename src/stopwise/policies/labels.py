@@ -100,7 +100,12 @@ def recorded_label(
 
 def check_label(label: Label, n_arms: int) -> None:
     """Refuse a label that does not fit its round, or a round that does not fit the cascade."""
-    observation = label.observation
+    check_observation(label.observation, n_arms)
+    _checked_right(label.right, label.observation.stop + 1)
+
+
+def check_observation(observation: Observation, n_arms: int) -> None:
+    """Refuse a round that does not fit the cascade."""
     stop = checked_stop(observation.stop, n_arms)
     checked_stop(observation.rule_stop, n_arms, "rule_stop")
     shape = np.shape(observation.differ)
@@ -109,7 +114,6 @@ def check_label(label: Label, n_arms: int) -> None:
             f"differ must have a row and a column for each of the {stop + 1} arms that answered, "
             f"got shape {shape}"
         )
-    _checked_right(label.right, stop + 1)
 
 
 def _equal_to(answer: Hashable, outputs: Sequence[Hashable]) -> tuple[bool, ...]:

@@ -18,7 +18,7 @@ from stopwise.errors import InvalidContextError, InvalidParameterError, Stopwise
 from stopwise.features import BoundFeatures
 from stopwise.policies import checking
 from stopwise.policies.batch import CHUNK, BatchEngine
-from stopwise.policies.labels import check_label
+from stopwise.policies.labels import check_label, check_observation
 from stopwise.policies.options import Options
 from stopwise.policies.protocol import NOT_PARAMETERS, Policy
 from stopwise.policies.round import EngineSteps, RoundInProgress, flat_numbers
@@ -55,14 +55,13 @@ class PairwisePolicy(Policy):
         self._configured = options.bound_features(cascade)
         self._gives_rows = not self._configured.in_engine.complete  # a function computes features
         self._learner = self._new_learner()
-        self._fitted = self._configured  # the features as of …
-        self._fits: int | None = 0  # … so many fits
+        self._fitted = 0, self._configured  # how often features were fitted, and the features
         self._codes: dict[Hashable, tuple[int, int]] = {}  # of outputs observed before
         self._names, self._costs = cascade.names, cascade.cumulative.tolist()
         self._on_change: Callable[[Change], object] | None = None
 
     def _new_learner(self) -> native.Learner:
-        """Return a learner that has seen nothing."""
+        """Return an untrained learner."""
         options, features = self.options, self._configured
         forced, n_pairs = options.forced_rounds, len(self.cascade.pairs())
         return native.Learner(
@@ -82,10 +81,12 @@ class PairwisePolicy(Policy):
     @property
     def features(self) -> BoundFeatures:  # pyright: ignore[reportIncompatibleVariableOverride] (never None)
         """The feature maps, fitted as far as the policy has fitted them."""
-        if self._learner.fits != self._fits:
-            self._fits = self._learner.fits
-            self._fitted = self._configured.fitted(self._learner.maps)
-        return self._fitted
+        fits, features = self._fitted
+        if fits != self._learner.fits:
+            fits, maps = self._learner.fitted_maps()
+            features = self._configured.fitted(maps)
+            self._fitted = fits, features
+        return features
 
     @property
     def reveals(self) -> tuple[int, ...] | None:
@@ -130,8 +131,9 @@ class PairwisePolicy(Policy):
 
     def learn(self, observation: Observation) -> LabelRequest | None:
         """Learn which arms of a round disagreed; return a request for the label."""
+        check_observation(observation, self.cascade.n_arms)
         stop, rule_stop = observation.stop, observation.rule_stop
-        answers = self._listed(observation.differ)
+        answers = self._listed(np.asarray(observation.differ, dtype=np.bool_))
         known = self._known(observation.context, stop + 1, answers)
         learned = self._learner.observe_answers(known, stop, rule_stop, answers)
         assert learned is not None  # the context is valid
@@ -185,8 +187,9 @@ class PairwisePolicy(Policy):
 
     def _result(self, learned: native.Learned) -> LabelRequest | None:
         """Report changes, and return the request for a label."""
+        request = None if learned.request is None else LabelRequest(*learned.request)
         self._report(learned.changes)
-        return None if learned.request is None else LabelRequest(*learned.request)
+        return request
 
     def _report(self, changes: Sequence[native.Change]) -> None:
         if self._on_change is None:
@@ -221,7 +224,7 @@ class PairwisePolicy(Policy):
 
     @property
     def engine(self) -> "PairwiseBatch":
-        """What plays many rounds in one call."""
+        """The batch engine: many rounds in one call."""
         return PairwiseBatch(self, self._learner, self._configured, self._report)
 
     # -- what was learned -------------------------------------------------------------------------
@@ -230,7 +233,7 @@ class PairwisePolicy(Policy):
         """Call a function when two arms begin to disagree more, or less (docs/change.md).
 
         It is called in the thread that lets the policy learn. A saved policy goes on watching once
-        it is loaded; but for whom must be said again.
+        it is loaded; register the callback again then.
 
         Examples
         --------
@@ -282,7 +285,7 @@ class PairwisePolicy(Policy):
         return self._learner.radius(self._pair(i, j))
 
     def _pair(self, i: int, j: int) -> int:
-        self._configured.slot_of(i, j)  # refuses what is no pair
+        self._configured.slot_of(i, j)  # raises if (i, j) is not a pair
         return self.cascade.pairs().index((i, j))
 
     def _explain(self, decision: Decision) -> tuple[PairEvidence, ...]:
@@ -330,14 +333,13 @@ class PairwisePolicy(Policy):
         return f"{super().__repr__()} after {self.rounds} rounds"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out whom changes are reported to."""
-        return {**self.__dict__, "_learner": self._learner.save(), "_on_change": None}
+        """Omit the callback for changes, and outputs of users."""
+        return {**self.__dict__, "_learner": self._learner.save(), "_on_change": None, "_codes": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._learner = self._new_learner()
         self._learner.restore(state["_learner"])
-        self._fits = None
 
 
 class PairwiseBatch(BatchEngine):
@@ -354,14 +356,16 @@ class PairwiseBatch(BatchEngine):
         self._learner = learner
         self._features = features
         self._report = report
+        self._asks = policy.asks_for_labels
 
     def run(self, record: RecordedRounds, progress: Progress) -> Ints:
         """Play rounds in order; return the stops."""
         contexts = self._known(record)
         stops = np.empty(record.n, dtype=np.int64)
         differ, failed = np.ascontiguousarray(record.differ), _bytes(record.failed)
-        right = None if record.right is None else _bytes(record.right)
-        labelled = None if record.labelled is None else _bytes(record.labelled)
+        right = labelled = None
+        if self._asks and record.right is not None and record.labelled is not None:
+            right, labelled = _bytes(record.right), _bytes(record.labelled)
         for start in range(0, record.n, CHUNK):
             here = slice(start, min(start + CHUNK, record.n))
             changes = self._learner.run(

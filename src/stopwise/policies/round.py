@@ -150,6 +150,7 @@ class RoundInProgress:
             "outputs": list(self.outputs),
             "asked": self._asked,
             "ended": self.decision is not None,
+            "learned": self._learned,
             "steps": self._steps.state(),
         }
 
@@ -158,6 +159,7 @@ class RoundInProgress:
         """Return the round that `state` described; nothing is decided or drawn again."""
         current = cls(steps)
         current._asked = bool(state["asked"])
+        current._learned = bool(state["learned"])
         current.outputs = list(state["outputs"])
         current.decision = steps.decision() if state["ended"] else None
         return current

@@ -18,6 +18,7 @@ class Gram:
     """A learner of two arms whose V starts from scale·I and whose bonus shows the norms."""
 
     def __init__(self, d: int, scale: float, forced: int | None = 0, sigma: float = 1e6) -> None:
+        self.d = d
         self.learner = Learner(
             UssPdRidge(Ellipsoid(sigma, 0.25, 0.05, 2), scale, 0.0),
             FeatureMaps(2, d, [d], [0], None),  # rows are given
@@ -48,7 +49,7 @@ class Gram:
         return upper / self.learner.radius(0)
 
     def forced(self) -> bool:
-        trace = self.learner.decide(np.zeros(self.learner.maps.width))
+        trace = self.learner.decide(np.zeros(self.d))
         assert trace is not None
         return trace.forced
 

@@ -226,6 +226,10 @@ def test_the_first_context_outside_the_bound_is_named(features: Any, X: Any, wor
         (lambda: bind(half, 2, 3, stages_of(1, None, 3)), "function of your own cannot be"),
         (lambda: bind(PerPair({}), 2, 3, stages_of(1, None, 3)), "give one map, or PerStage"),
         (lambda: Standard(degree=3), "degree must be a whole number from 0 to 2"),
+        (lambda: Standard(center=[0.0], scale=[0.0]), r"scale\[0\] must be a number above 0"),
+        (lambda: Standard(center=[0.0]), "center has 1 coordinates but scale has 0"),
+        (lambda: Standard(size=math.nan), "size must be a number above 0"),
+        (lambda: bind(Standard(size=50), 2, 2), "norm of features exceed one"),
         (lambda: bind(Standard(2, [0.0], [1.0]), 2, 2), "Standard map .* of 1 coordinates, not 2"),
         (lambda: bind(PerPair({(0, 1): half, (1, 2): half}), 2, 3), r"arms: \(0, 2\) is missing$"),
         (

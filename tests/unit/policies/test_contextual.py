@@ -1,11 +1,14 @@
 """The contextual policies against small independent computations."""
 
+import copy
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 import stopwise as sw
@@ -252,3 +255,73 @@ def test_many_features_are_warned_of_and_need_no_estimate_before_as_many_rounds(
     stops = policy.run(contexts, np.zeros((60, 3), dtype=np.int64))
     assert (stops == 2).all()  # every context has directions that were never seen
     assert policy.effort["passes"] == 0
+
+
+def test_a_function_may_give_fewer_features_than_a_context_has_numbers() -> None:
+    policy = sw.USSLaplace(TWO, lambda x: x[:2] / 3, context_dim=8, labels=5)
+    x = np.linspace(0, 1, 8)
+    policy.observe(x, [0, 1])
+    policy.observe_disagreements(x, 1, {(0, 1): True})
+    observation = sw.Observation(x, 1, 1, np.ones((2, 2), dtype=np.bool_))
+    policy.label(observation, right=[True, False])
+    assert (policy.rounds, policy.labels.came) == (2, 1)
+
+
+def test_a_policy_that_saw_any_output_can_be_copied() -> None:
+    policy, output = sw.USSLaplace(TWO, context_dim=1), lambda: None
+    policy.observe([0.5], [output, output])
+    assert copy.deepcopy(policy).rounds == 1
+    assert b"secret" not in pickle.dumps(_after_secret())
+
+
+def _after_secret() -> sw.USSLaplace:
+    policy = sw.USSLaplace(TWO, context_dim=1)
+    policy.observe([0.5], ["a secret answer", "another"])
+    return policy
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"stop": 7}, "stop must be a whole number from 0 to 1"),
+        ({"rule_stop": -1}, "rule_stop"),
+        ({"differ": np.ones((1, 1), dtype=np.bool_)}, "a row and a column for each of the 2 arms"),
+    ],
+)
+def test_a_round_made_by_hand_is_checked(changed: dict[str, Any], words: str) -> None:
+    policy = sw.USSLaplace(TWO, context_dim=1)
+    round_ = replace(sw.Observation([0.5], 1, 1, np.ones((2, 2), dtype=np.bool_)), **changed)
+    with pytest.raises(sw.errors.InvalidInputError, match=words):
+        policy.learn(round_)
+    assert policy.rounds == 0
+
+
+def test_labels_of_a_record_are_ignored_by_a_policy_that_asks_for_none() -> None:
+    record = sw.RecordedRounds(
+        contexts=np.zeros((5, 1)),
+        differ=np.zeros((5, 1), dtype=np.uint8),
+        answered=np.full(5, 2),
+        failed=np.zeros(5, dtype=np.bool_),
+        right=np.ones((5, 2), dtype=np.bool_),
+        labelled=np.ones(5, dtype=np.bool_),
+    )
+    for kind in (sw.USSAnchor, sw.USSLaplace):
+        policy = kind(TWO, context_dim=1)
+        policy.run_recorded(record)
+        assert (policy.rounds, policy.labels.came) == (5, 0)
+
+
+def test_a_callback_that_raises_is_called_once_the_round_was_learned() -> None:
+    policy = sw.USSPD(TWO, sw.Polynomial(1), context_dim=1, forced_rounds=1000)
+    policy.watch(lambda change: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        policy.run([[0.5]] * 1000, [[1, 1]] * 640 + [[1, 2]] * 360)
+    assert policy.rounds == 1000
+
+
+def test_restoring_goes_on_watching() -> None:
+    policy, found = sw.USSPD(TWO, sw.Polynomial(1), 1, forced_rounds=1000), list[sw.Change]()
+    policy.watch(found.append)
+    policy.restore(sw.USSPD(TWO, sw.Polynomial(1), 1, forced_rounds=1000).state())
+    policy.run([[0.5]] * 1000, [[1, 1]] * 640 + [[1, 2]] * 360)
+    assert len(found) == 1

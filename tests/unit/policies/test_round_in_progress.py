@@ -206,3 +206,22 @@ def test_an_early_stop_depends_on_and_shows_only_what_was_known() -> None:
         early += stop == 0  # before the second number is revealed
         assert (stop == 0) == (other == 0)
     assert 0 < early < 300
+
+
+def test_a_learned_round_is_not_learned_again_after_it_was_resumed() -> None:
+    policy = sw.USSPD(CASCADE, context_dim=2)
+    current = policy.start([0.1, 0.2])
+    current.next()
+    current.give(1)
+    current.learn()
+    with pytest.raises(sw.errors.InvalidOutputsError, match="learned already"):
+        policy.resume(current.state()).learn()
+
+
+def test_a_resumed_round_whose_context_the_features_refuse_is_refused() -> None:
+    wide = sw.USSPD(CASCADE, sw.Identity(bound=9), 2)
+    current = wide.start([5.0, 0.0])
+    current.next()
+    current.give(1)
+    with pytest.raises(ValueError, match="refuse"):
+        sw.USSPD(CASCADE, sw.Identity(), 2).resume(current.state())

@@ -115,7 +115,7 @@ struct Record {
         : contexts_(contexts), answers_(answers), answered_(answered),
           n_arms_(shared.maps->n_arms()) {
         check_contexts(shared, contexts);
-        require(has_shape(answers, n(), shared.value.options().n_questions()) &&
+        require(has_shape(answers, n(), shared.options.n_questions()) &&
                     has_shape(answered, n()),
                 "tables of other rounds");
         for (std::size_t t = 0; t < n(); ++t) {
@@ -177,7 +177,7 @@ std::optional<RefusalTuple> refusal(SharedLearner& shared, const Contexts& conte
 // ``codes`` packs four bits per arm, equal where the outputs are. None as in `decide`.
 std::optional<Learned> observe(SharedLearner& shared, nb::handle context, std::size_t n,
                                std::size_t rule_stop, std::uint64_t codes) {
-    const Options& options = shared.value.options();
+    const Options& options = shared.options;
     require(n >= 1 && n <= options.n_arms, "arms");
     require(!options.rule->of_arms(), "a learner of pairs");
     const Doubles given(context);
@@ -201,9 +201,9 @@ std::optional<Learned> observe(SharedLearner& shared, nb::handle context, std::s
 // The same by the answers to the questions.
 std::optional<Learned> observe_answers(SharedLearner& shared, const Numbers1& context, std::size_t stop,
                         std::size_t rule_stop, const Bytes& answers) {
-    const Options& options = shared.value.options();
+    const Options& options = shared.options;
     require(stop < options.n_arms && has_shape(answers, options.n_questions()), "answers");
-    require(context.shape(0) >= shared.maps->known_after(stop + 1), "a context of another length");
+    check_known(*shared.maps, context.shape(0), stop + 1);
     const Known known{context.data(), stop + 1, answers.data()};
     return shared.long_call([&] {
         std::optional<Learned> learned =
@@ -216,12 +216,12 @@ std::optional<Learned> observe_answers(SharedLearner& shared, const Numbers1& co
 // False if the maps refuse the context.
 bool label(SharedLearner& shared, const Numbers1& context, std::size_t rule_stop,
            const Bytes& right, const Bytes& differ, std::optional<RequestTuple> request) {
-    const Options& options = shared.value.options();
+    const Options& options = shared.options;
     const std::size_t n = right.shape(0);
     require(n >= 1 && n <= options.n_arms && has_shape(differ, options.n_pairs()) &&
-                options.rule->takes_labels() &&
-                context.shape(0) >= shared.maps->known_after(n),
+                options.rule->takes_labels(),
             "a round of another learner");
+    check_known(*shared.maps, context.shape(0), n);
     const Known known{context.data(), n, differ.data()};
     Label label{n, rule_stop, right.data(), differ.data(), std::nullopt};
     if (request) {
@@ -239,7 +239,7 @@ std::vector<Change> run(SharedLearner& shared, const Contexts& contexts, const A
                         const std::optional<Answers>& right, const std::optional<Bytes>& labelled,
                         const Stops& stops) {
     Learner& learner = shared.value;
-    const Options& options = learner.options();
+    const Options& options = shared.options;
     const Record record(shared, contexts, answers, answered);
     require(has_shape(failed, record.n()) && has_shape(stops, record.n()), "tables of other rounds");
     require(right.has_value() == labelled.has_value(), "labels");
@@ -299,27 +299,28 @@ std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const
 // the trace keeps. None if an estimate does not settle.
 std::optional<std::vector<EvidenceTuple>> evidence(SharedLearner& shared, Trace& trace,
                                                    std::size_t stop, bool exact) {
-    Learner& learner = shared.value;
-    const Options& options = learner.options();
-    require(trace.comparisons.size() == options.n_pairs(), "a trace of another learner");
-    std::vector<EvidenceTuple> found;
-    if (trace.reason != Reason::rule) return found;
-    const bool settled = !exact || shared.long_call([&] {
-        if (trace.revision != learner.state().revision()) return true;  // it has learned since
-        require(trace.row.size() == learner.maps().width(), "a trace of another learner");
-        return learner.exact_evidence(stop, trace);
-    });
-    if (!settled) return std::nullopt;
-    for (std::size_t i = 0; i <= stop; ++i) {
-        for (std::size_t j = i + 1; j < options.n_arms; ++j) {
-            const std::optional<Comparison>& compared = trace.comparisons[options.pair(i, j)];
-            if (!compared) continue;
-            found.emplace_back(i, j, options.gap(i, j), options.rule->shown(compared->estimate),
-                               options.rule->shown(compared->upper), compared->won, compared->gain,
-                               compared->through, compared->response);
+    const Options& options = shared.options;
+    require(stop < options.n_arms, "no such arm");
+    return shared.long_call([&]() -> std::optional<std::vector<EvidenceTuple>> {
+        Learner& learner = shared.value;
+        require(trace.comparisons.size() == options.n_pairs(), "a trace of another learner");
+        std::vector<EvidenceTuple> found;
+        if (trace.reason != Reason::rule) return found;
+        if (exact && trace.revision == learner.state().revision()) {  // it has not learned since
+            require(trace.row.size() == learner.maps().width(), "a trace of another learner");
+            if (!learner.exact_evidence(stop, trace)) return std::nullopt;
         }
-    }
-    return found;
+        for (std::size_t i = 0; i <= stop; ++i) {
+            for (std::size_t j = i + 1; j < options.n_arms; ++j) {
+                const std::optional<Comparison>& compared = trace.comparisons[options.pair(i, j)];
+                if (!compared) continue;
+                found.emplace_back(i, j, options.gap(i, j), options.rule->shown(compared->estimate),
+                                   options.rule->shown(compared->upper), compared->won,
+                                   compared->gain, compared->through, compared->response);
+            }
+        }
+        return found;
+    });
 }
 
 nb::bytes save(SharedLearner& shared) {
@@ -337,7 +338,7 @@ void restore(SharedLearner& shared, nb::bytes bytes) {
 }
 
 void check_question(const SharedLearner& shared, std::size_t question) {
-    require(question < shared.value.options().n_questions(), "no such question");
+    require(question < shared.options.n_questions(), "no such question");
 }
 
 std::optional<NumpyNumbers> theta(SharedLearner& shared, std::size_t question) {
@@ -380,8 +381,9 @@ std::map<std::string, std::int64_t> effort(SharedLearner& shared) {
     });
 }
 
-FeatureMaps maps(SharedLearner& shared) {
-    return shared.short_call([&] { return shared.value.maps(); });
+// How often the maps were fitted, and the maps.
+std::pair<std::int64_t, FeatureMaps> fitted_maps(SharedLearner& shared) {
+    return shared.short_call([&] { return std::make_pair(shared.value.fits(), shared.value.maps()); });
 }
 
 // A property that reads one number.
@@ -399,7 +401,9 @@ void create(SharedLearner* self, std::shared_ptr<const Rule> rule,
             std::optional<std::size_t> most_rows) {
     const std::size_t n_arms = maps->n_arms();
     require(n_arms >= 2 && n_arms <= kMaxArms && gaps.size() == n_arms * n_arms, "2 to 15 arms");
-    require(!rule->of_arms() || maps->slots() == 1, "one feature map");
+    require(!rule->of_arms() ||
+                (maps->slots() == 1 && !maps->scale_themselves() && !maps->revealed()),
+            "one feature map, which does not scale itself");
     const double rate = rate_of(half_life.value_or(0.0));
     new (self) SharedLearner(Options{std::move(rule), n_arms, std::move(gaps), ridge, forced_rounds,
                                      transitive, explore, labels, seed, rate, most_rows},
@@ -437,7 +441,7 @@ void bind_learner(nb::module_& m) {
         .def("radius", &radius, "question"_a)
         .def("save", &save)
         .def("restore", &restore, "saved"_a)
-        .def_prop_ro("maps", &maps)
+        .def("fitted_maps", &fitted_maps)
         .def_prop_ro("rounds", read([](const Learner& learner) { return learner.rounds(); }))
         .def_prop_ro("labels",
                      read([](const Learner& learner) { return learner.state().labels().learned(); }))

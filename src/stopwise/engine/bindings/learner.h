@@ -12,15 +12,23 @@
 namespace stopwise {
 
 struct SharedLearner : Shared<Learner> {
-    SharedLearner(Options options, std::shared_ptr<const FeatureMaps> given)
-        : Shared(Learner(std::move(options), *given)), maps(std::move(given)) {}
+    SharedLearner(Options chosen, std::shared_ptr<const FeatureMaps> given)
+        : Shared(Learner(chosen, *given)), options(std::move(chosen)), maps(std::move(given)) {}
 
     // Note whether a single round takes long by now, so that it is worth releasing the interpreter.
     void note_size();
 
-    // As given: what a round gives does not change when maps are fitted.
+    // As given, and read by calls that wait for their turn: what a round gives does not change when
+    // maps are fitted.
+    const Options options;
     const std::shared_ptr<const FeatureMaps> maps;
 };
+
+// Require so many numbers of a round in which so many arms have answered.
+inline void check_known(const FeatureMaps& maps, std::size_t numbers, std::size_t arms) {
+    require(maps.revealed() ? numbers >= maps.known_after(arms) : numbers == maps.given_dim(),
+            "a context of another length");
+}
 
 void bind_trace(nb::module_& m);
 void bind_round(nb::module_& m);

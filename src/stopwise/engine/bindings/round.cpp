@@ -4,6 +4,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
+
 #include "learner.h"
 
 namespace stopwise {
@@ -14,11 +16,6 @@ struct SharedRound {
     std::shared_ptr<SharedLearner> learner;
     Round round;
 };
-
-void check_known(const FeatureMaps& maps, std::size_t numbers, std::size_t arms) {
-    require(maps.revealed() ? numbers >= maps.known_after(arms) : numbers == maps.given_dim(),
-            "a context of another length");
-}
 
 SharedRound start(std::shared_ptr<SharedLearner> learner, std::vector<double> known) {
     const FeatureMaps& maps = *learner->maps;
@@ -34,21 +31,23 @@ std::optional<std::size_t> next(SharedRound& shared) {
 // The slot, the coordinate and whether it is finite, of numbers that the maps refuse.
 std::optional<std::tuple<std::size_t, std::size_t, bool>> give(
     SharedRound& shared, unsigned code, const std::vector<double>& revealed) {
-    const std::size_t arm = shared.round.state().codes.size();
     const FeatureMaps& maps = *shared.learner->maps;
-    require(arm < maps.n_arms(), "an arm");
-    if (maps.revealed() && arm + 1 < maps.n_arms()) {
-        check_known(maps, shared.round.state().known.size() + revealed.size(), arm + 1);
-    }
-    const auto refused = shared.learner->short_call(
-        [&] { return shared.round.give(shared.learner->value, code, revealed); });
+    const auto refused = shared.learner->short_call([&] {
+        const RoundState& state = shared.round.state();
+        const std::size_t arm = state.codes.size();
+        require(arm < maps.n_arms(), "an arm");
+        if (maps.revealed() && arm + 1 < maps.n_arms()) {
+            check_known(maps, state.known.size() + revealed.size(), arm + 1);
+        }
+        return shared.round.give(shared.learner->value, code, revealed);
+    });
     if (!refused) return std::nullopt;
     return std::make_tuple(refused->slot, refused->coordinate, refused->finite);
 }
 
 Learned learn(SharedRound& shared) {
-    require(!shared.round.state().codes.empty(), "an arm that answered");
     return shared.learner->call([&] {
+        require(!shared.round.state().codes.empty(), "an arm that answered");
         Learned learned = shared.round.learn(shared.learner->value);
         shared.learner->note_size();
         return learned;
@@ -59,9 +58,16 @@ using RoundTuple =
     std::tuple<std::vector<double>, std::vector<unsigned>, std::optional<std::size_t>,
                std::optional<std::size_t>, bool, bool>;
 
-RoundTuple values_of(const SharedRound& shared) {
-    const RoundState& state = shared.round.state();
+RoundTuple values_of(const RoundState& state) {
     return {state.known, state.codes, state.rule_stop, state.judged, state.told, state.ended};
+}
+
+// A property or method that looks at a round, in its turn.
+template <class Function>
+auto look(Function function) {
+    return [function](SharedRound& shared) {
+        return shared.learner->short_call([&] { return function(shared.round.state()); });
+    };
 }
 
 SharedRound resumed(std::shared_ptr<SharedLearner> learner, const RoundTuple& values,
@@ -71,9 +77,14 @@ SharedRound resumed(std::shared_ptr<SharedLearner> learner, const RoundTuple& va
     const std::size_t n_arms = maps.n_arms();
     require(codes.size() <= n_arms && rule_stop.value_or(0) < n_arms &&
                 judged.value_or(0) < n_arms && trace.stop < n_arms &&
+                trace.rule_stop <= trace.stop &&
                 trace.comparisons.size() == n_arms * (n_arms - 1) / 2,
             "a round of another cascade");
     check_known(maps, known.size(), codes.size());
+    for (const double number : known) require(std::isfinite(number), "a number that is not finite");
+    const std::vector<unsigned char> differ = differing(codes, n_arms);
+    require(!maps.refusal({known.data(), codes.size(), differ.data()}),
+            "a context that the features refuse");
     return {std::move(learner), Round({known, codes, rule_stop, judged, told, ended, trace})};
 }
 
@@ -92,20 +103,25 @@ void bind_round(nb::module_& m) {
     nb::class_<SharedRound>(m, "Round")
         .def("next", &next)
         .def("give", &give, "code"_a, "revealed"_a)
-        .def("run_all", [](SharedRound& shared) { shared.round.run_all(); })
-        .def("follow", [](SharedRound& shared, bool ended) { shared.round.follow(ended); },
+        .def("run_all",
+             [](SharedRound& shared) {
+                 shared.learner->short_call([&] { shared.round.run_all(); });
+             })
+        .def("follow",
+             [](SharedRound& shared, bool ended) {
+                 shared.learner->short_call([&] { shared.round.follow(ended); });
+             },
              "ended"_a)
         .def("learn", &learn)
-        .def("state", &values_of)
-        .def_prop_ro("known", [](const SharedRound& shared) { return shared.round.state().known; })
-        .def_prop_ro("answered",
-                     [](const SharedRound& shared) { return shared.round.state().codes.size(); })
-        .def_prop_ro("ended", [](const SharedRound& shared) { return shared.round.state().ended; })
+        .def("state", look([](const RoundState& state) { return values_of(state); }))
+        .def_prop_ro("known", look([](const RoundState& state) { return state.known; }))
+        .def_prop_ro("answered", look([](const RoundState& state) { return state.codes.size(); }))
         .def_prop_ro("rule_stop",
-                     [](const SharedRound& shared) {
-                         return shared.round.rule_stop(shared.learner->value);
+                     [](SharedRound& shared) {
+                         return shared.learner->short_call(
+                             [&] { return shared.round.rule_stop(shared.learner->value); });
                      })
-        .def_prop_ro("trace", [](SharedRound& shared) { return shared.round.trace(); });
+        .def_prop_ro("trace", look([](const RoundState& state) { return state.trace; }));
     m.def("start_round", &start, "learner"_a, "known"_a);
     m.def("resume_round", &resumed, "learner"_a, "values"_a, "trace"_a);
 }

@@ -21,7 +21,7 @@ from stopwise.service.persistence.stores.base import Snapshot
 MAGIC = b"STOPSNAP"
 # An older one is ignored, and the log read from before it. Format 8 may have wrong counts: rounds
 # opened after a pause were not counted in their bucket.
-FORMAT = 13
+FORMAT = 14
 PART = 256 << 10  # bytes that are copied, and written, at once
 _HEAD = len(MAGIC) + 4 + 32
 
