@@ -12,7 +12,7 @@ constexpr std::int64_t kFirst = 64;   // rounds from which the rule is on trial
 
 }  // namespace
 
-void DepthTrial::advance(std::int64_t rounds, const LabelRequests& requests) {
+void DepthTrial::advance(std::int64_t rounds, const WaitingLabels& requests) {
     if (rounds < kFirst || (rounds & (rounds - 1)) != 0) return;
     fixed_ = fixed_ ? std::nullopt : better_depth(requests);
     sums_ = {std::vector<Depth>(plan_->n_arms), 0.0};
@@ -40,7 +40,7 @@ void DepthTrial::learn(const LabelRequest& request, std::size_t n, std::size_t r
 
 // A label that is missing, or late, counts as the worst that it could say of a depth: that the rule
 // was right. With all labels, the sums are unbiased (docs/labels.md).
-std::optional<std::size_t> DepthTrial::better_depth(const LabelRequests& requests) const {
+std::optional<std::size_t> DepthTrial::better_depth(const WaitingLabels& requests) const {
     Sums sums = sums_;
     std::int64_t known = answered_;
     for (const WaitingLabel& label : requests.waiting()) {

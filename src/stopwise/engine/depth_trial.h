@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "label_requests.h"
+#include "waiting_labels.h"
 #include "plan.h"
 
 namespace stopwise {
@@ -21,7 +21,7 @@ public:
     std::optional<std::size_t> fixed() const { return fixed_; }
 
     // End the trial after so many rounds, if they are a power of two, and begin the next.
-    void advance(std::int64_t rounds, const LabelRequests& requests);
+    void advance(std::int64_t rounds, const WaitingLabels& requests);
 
     // Count what each depth costs beyond a stop of the rule.
     void add_costs(std::size_t rule_stop);
@@ -49,7 +49,7 @@ private:
     // round. ``losses`` has a number for each arm that ran.
     static void judge(Sums& sums, const LabelRequest& request, std::size_t rule_stop,
                       const std::vector<int>& losses);
-    std::optional<std::size_t> better_depth(const LabelRequests& requests) const;
+    std::optional<std::size_t> better_depth(const WaitingLabels& requests) const;
 
     std::shared_ptr<const Plan> plan_;
     std::optional<std::size_t> fixed_;

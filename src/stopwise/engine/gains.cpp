@@ -60,7 +60,7 @@ void Gains::archive(Archive& with) {
     for (Gain& gain : gains_) gain.archive(with);
 }
 
-bool Gains::hold(const LabelRequests& requests) const {
+bool Gains::hold(const WaitingLabels& requests) const {
     if (!requests.waiting().empty() && gains_.empty()) return false;
     std::vector<std::int64_t> missing(gains_.size(), 0);
     for (const WaitingLabel& label : requests.waiting()) {

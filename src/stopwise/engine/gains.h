@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gain.h"
-#include "label_requests.h"
+#include "waiting_labels.h"
 #include "plan.h"
 
 namespace stopwise {
@@ -31,7 +31,7 @@ public:
     void archive(Archive& with);
     // Whether every label that counts as missing is in the sums of its pairs, from which it is taken
     // out when it comes.
-    bool hold(const LabelRequests& requests) const;
+    bool hold(const WaitingLabels& requests) const;
 
 private:
     void create();

@@ -4,7 +4,7 @@
 #include "depth_trial.h"
 #include "exploration.h"
 #include "gains.h"
-#include "label_requests.h"
+#include "waiting_labels.h"
 
 namespace stopwise {
 
@@ -41,7 +41,7 @@ public:
 private:
     std::shared_ptr<const Plan> plan_;
     Gains gains_;
-    LabelRequests requests_;
+    WaitingLabels requests_;
     DepthTrial trial_;
     std::int64_t learned_ = 0, asked_ = 0;
     std::int64_t disagreed_ = 0;  // rounds in which any two arms disagreed

@@ -1,5 +1,7 @@
 #include "stopping.h"
 
+#include "first_passing.h"
+
 namespace stopwise {
 
 namespace {
@@ -24,9 +26,7 @@ StoppingTest::StoppingTest(const Plan& plan, At& at, Workspace& workspace,
 
 // The first arm i with C_j − C_i > p̃_ij(x)·g̃_ij(x) for all j > i, or the last (the paper, Lemma 2).
 std::size_t StoppingTest::stop() {
-    std::size_t i = 0;
-    while (i < plan_.last() && !passes(i)) ++i;
-    return i;
+    return first_passing(plan_.n_arms, [&](std::size_t i) { return passes(i); });
 }
 
 // One proved loss decides, so all pairs are compared before the history of any is read. The loop ends:

@@ -168,7 +168,7 @@ class Policy(ABC):
         Parameters
         ----------
         round : Round, RoundInProgress or Observation
-            Where the label belongs to.
+            The round that the label belongs to.
         answer : hashable, optional
             The right answer, in the form in which outputs are compared. An arm was right if its
             output equals it.

@@ -14,6 +14,7 @@ from stopwise.cascade import Cascade
 from stopwise.intervals import Interval, normal_mean, widened, wilson
 from stopwise.logs.diagnosis.findings import ArmSummary, FrontierPoint, Saving
 from stopwise.logs.diagnosis.models import Redrawn
+from stopwise.policies.stopping import first_passing
 
 # The trade-off weights of the frontier: from a tenth of the costs given to ten times.
 WEIGHTS = tuple(float(w) for w in np.logspace(-1, 1, 25))
@@ -28,10 +29,10 @@ def plug_in_stops(cascade: Cascade, predicted: Floats, weight: float = 1.0) -> I
     >>> plug_in_stops(cascade, np.array([[0.1, 0.5, 0.5], [0.4, 0.5, 0.2], [0.4, 1, 0.9]])).tolist()
     [0, 1, 2]
     """
-    go_on = np.zeros((len(predicted), cascade.n_arms), dtype=np.bool_)
+    wins = np.zeros((len(predicted), cascade.n_arms, cascade.n_arms), dtype=np.bool_)
     for k, (i, j) in enumerate(cascade.pairs()):
-        go_on[:, i] |= predicted[:, k] >= weight * cascade.gaps[i, j]
-    return np.argmin(go_on, axis=1)  # the first that does not
+        wins[:, i, j] = weight * cascade.gaps[i, j] > predicted[:, k]
+    return first_passing(wins)
 
 
 def summarise_arms(

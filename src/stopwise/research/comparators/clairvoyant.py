@@ -9,6 +9,7 @@ from stopwise.arrays import Floats, Ints
 from stopwise.checks import as_table, rounds_in
 from stopwise.errors import InvalidParameterError, TruthRequiredError
 from stopwise.policies.checking import output_table
+from stopwise.policies.stopping import first_passing
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision
 from stopwise.research.comparators.base import Comparator, Truth, one_per_round
@@ -74,7 +75,6 @@ class Clairvoyant(Comparator):
         return p
 
     def _stops(self, disagreement: Floats) -> Ints:
-        # The first arm whose gaps all exceed p; the last arm never loses. A gap within TIE of p is
-        # a tie, as it is for the optimal arm: otherwise rounding would make this rule worse.
-        loses = np.triu(self.cascade.gaps - disagreement <= TIE, 1).any(axis=-1)
-        return np.argmin(loses, axis=-1)
+        # A gap within TIE of p is a tie, as it is for the optimal arm: otherwise rounding would
+        # make this rule worse.
+        return first_passing(self.cascade.gaps - disagreement > TIE)

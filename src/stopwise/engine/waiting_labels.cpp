@@ -1,4 +1,4 @@
-#include "label_requests.h"
+#include "waiting_labels.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,12 +11,12 @@ constexpr std::size_t kMostWaiting = 10'000;  // bounds memory; as many as the s
 
 }  // namespace
 
-std::int64_t LabelRequests::missing() const {
+std::int64_t WaitingLabels::missing() const {
     return dropped_ + std::count_if(waiting_.begin(), waiting_.end(),
                                     [](const WaitingLabel& one) { return one.missing; });
 }
 
-void LabelRequests::add(WaitingLabel label, const Count& count) {
+void WaitingLabels::add(WaitingLabel label, const Count& count) {
     waiting_.push_back(std::move(label));
     const auto known = std::min(static_cast<std::size_t>(answered_), kMostWaiting);
     const std::size_t most = std::min(known * known, kMostWaiting);
@@ -36,7 +36,7 @@ void LabelRequests::add(WaitingLabel label, const Count& count) {
     ++dropped_;
 }
 
-std::optional<WaitingLabel> LabelRequests::take(std::int64_t round, const Count& count) {
+std::optional<WaitingLabel> WaitingLabels::take(std::int64_t round, const Count& count) {
     const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingLabel& one) {
         return one.request.round == round;
     });
@@ -52,7 +52,7 @@ std::optional<WaitingLabel> LabelRequests::take(std::int64_t round, const Count&
     return answered;
 }
 
-std::size_t LabelRequests::nbytes() const {
+std::size_t WaitingLabels::nbytes() const {
     std::size_t n = 0;
     for (const WaitingLabel& one : waiting_) {
         n += sizeof(WaitingLabel) + one.row.size() * sizeof(double) + one.differ.size();
@@ -60,7 +60,7 @@ std::size_t LabelRequests::nbytes() const {
     return n;
 }
 
-void LabelRequests::archive(Archive& with, std::size_t n_arms, std::size_t width,
+void WaitingLabels::archive(Archive& with, std::size_t n_arms, std::size_t width,
                             std::int64_t rounds, double largest) {
     with.count(answered_, kMostCounted, "its number of labels");
     with.count(dropped_, kMostCounted, "its number of labels");

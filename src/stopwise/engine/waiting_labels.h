@@ -32,7 +32,7 @@ struct WaitingLabel {
 // far agree by chance, rounds may end early, and no later answer would come. So only n² of them wait
 // uncounted after n answers: none before the first, one after it, a hundred after ten. Once a
 // request counts as missing, it does until its answer comes (docs/labels.md).
-class LabelRequests {
+class WaitingLabels {
 public:
     using Count = std::function<void(const WaitingLabel&)>;
 
