@@ -72,6 +72,8 @@ def integer(
 
 
 def _whole(value: object) -> int | None:
+    if type(value) is int:  # not bool
+        return value
     if isinstance(value, NOT_NUMBERS):
         return None
     try:

@@ -1,7 +1,6 @@
 """Text for messages: shortening, and suggestions for unknown names."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 def shorten(text: str, length: int = 100) -> str:
@@ -23,6 +22,8 @@ def closest(name: str, known: Iterable[str], similarity: float = 0.6) -> str | N
     >>> closest("uss-dp", ["uss-pd", "thompson"])
     'uss-pd'
     """
+    from difflib import get_close_matches  # only errors need it
+
     return next(iter(get_close_matches(name, list(known), 1, similarity)), None)
 
 

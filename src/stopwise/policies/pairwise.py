@@ -38,6 +38,7 @@ from stopwise.records import (
 Found = TypeVar("Found")
 
 MAX_CODED = 1024  # combinations of outputs whose codes are stored; classifiers have few
+TEXT = (str, bytes)  # which are no sequences of outputs
 
 
 class PairwisePolicy(Policy):
@@ -114,7 +115,7 @@ class PairwisePolicy(Policy):
         """Learn from the outputs of arms 0 … stop (see `Policy.observe`)."""
         n_arms = self.cascade.n_arms
         try:
-            if not isinstance(outputs, str | bytes):
+            if not isinstance(outputs, TEXT):
                 outputs = tuple(outputs)
             n, codes = self._codes[outputs]
         except (KeyError, TypeError):
@@ -187,9 +188,10 @@ class PairwisePolicy(Policy):
 
     def _result(self, learned: native.Learned) -> LabelRequest | None:
         """Report changes, and return the request for a label."""
-        request = None if learned.request is None else LabelRequest(*learned.request)
-        self._report(learned.changes)
-        return request
+        request = learned.request
+        if self._on_change is not None:
+            self._report(learned.changes)
+        return None if request is None else LabelRequest(*request)
 
     def _report(self, changes: Sequence[native.Change]) -> None:
         if self._on_change is None:

@@ -13,7 +13,7 @@ from stopwise.arrays import Ints
 from stopwise.cascade import Cascade
 from stopwise.errors import FinalPolicyError, LabelsNotSupportedError, PersistenceError
 from stopwise.features import BoundFeatures
-from stopwise.policies import batch, checking, labels, persistence
+from stopwise.policies import batch, checking, labels
 from stopwise.policies.round import DecidedSteps, RoundInProgress
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds, Round
@@ -253,6 +253,8 @@ class Policy(ABC):
 
     def save(self, path: "str | PathLike[str]") -> None:
         """Write the policy to one file; `stopwise.load` continues from it bit for bit."""
+        from stopwise.policies import persistence  # its imports take 3 MB
+
         persistence.save(self, path)
 
     def __copy__(self) -> Self:
