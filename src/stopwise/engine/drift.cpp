@@ -129,11 +129,11 @@ Drift::Drift(const Plan& plan)
         for (std::size_t j = i + 1; j < plan.n_arms; ++j) {
             if (plan.rule->against_last() && j < plan.last()) continue;
             const Scope& scope = plan.scope_of(plan.pair(i, j));
-            watched_.push_back({i, j, plan.pair(i, j), scope.offset, scope.dim, {}, {}});
+            const std::size_t pairs = plan.rule->against_last() ? plan.last() : plan.n_pairs();
+            const Adwin window(kFalseAlarm / static_cast<double>(pairs));
+            watched_.push_back({i, j, plan.pair(i, j), scope.offset, scope.dim, {}, window});
         }
     }
-    const Adwin window(kFalseAlarm / static_cast<double>(watched_.size()));
-    for (Watched& pair : watched_) pair.window = window;
     for (Round& round : latest_) {
         round.row.assign(width_, 0.0);
         round.differ.assign(watched_.size(), 0);

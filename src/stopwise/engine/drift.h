@@ -42,7 +42,7 @@ public:
         std::int64_t round;
         double before, after;
     };
-    explicit Adwin(double chance = 0.0) : chance_(chance) {}
+    explicit Adwin(double chance) : chance_(chance) {}
 
     // Add residuals; return where they changed, if they did. What came before is dropped.
     std::optional<Cut> add(const Bucket& residuals);

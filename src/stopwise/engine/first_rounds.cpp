@@ -136,8 +136,7 @@ void FirstRounds::archive(Archive& with, std::int64_t rounds) {
         with.count(requested, 1, "whether a label was asked for");
         if (with.reading() && requested) label.request = LabelRequest{};
         if (!requested) continue;
-        with.between(&label.request->probability, 1, 0.0, 1.0, "a probability");
-        with.check(label.request->probability > 0.0, "a probability");
+        with.between(&label.request->probability, 1, kRarest, 1.0, "a probability");
         with.between(&label.request->explored, 1, 0.0, 1.0, "a probability");
         with.count(label.request->round, kMostCounted, "a round");
     }

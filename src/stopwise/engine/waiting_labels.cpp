@@ -71,10 +71,10 @@ void WaitingLabels::archive(Archive& with, std::size_t n_arms, std::size_t width
     if (with.reading()) waiting_.assign(n, WaitingLabel{});
     std::int64_t before = -1;
     for (WaitingLabel& one : waiting_) {
-        with.between(&one.request.probability, 1, 0.0, 1.0, "a probability");
+        with.between(&one.request.probability, 1, kRarest, 1.0, "a probability");
         with.between(&one.request.explored, 1, 0.0, 1.0, "a probability");
         with.count(one.request.round, rounds, "a round");
-        with.check(one.request.round > before && one.request.probability > 0.0, "a request");
+        with.check(one.request.round > before, "a request");
         before = one.request.round;
         with.count(one.arms, static_cast<std::int64_t>(n_arms), "an arm");
         with.count(one.rule_stop, static_cast<std::int64_t>(n_arms) - 1, "an arm");

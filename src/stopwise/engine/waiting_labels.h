@@ -18,6 +18,9 @@ struct LabelRequest {
     std::int64_t round;  // how many rounds were learned before it
 };
 
+// The least probability of a request: the square of its weight, 1/p, is far from overflow.
+inline constexpr double kRarest = 1e-40;
+
 struct WaitingLabel {
     LabelRequest request{};
     std::size_t arms = 0;  // that ran

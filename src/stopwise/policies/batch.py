@@ -79,13 +79,13 @@ class BatchEngine:
             if label is not None:
                 self._steps.learn_label(label)
 
-    def observe(self, record: RecordedRounds, ends: Ints, rule_ends: Ints) -> None:
-        """Learn from rounds that ended at ``ends`` (−1: not at all), deciding nothing."""
+    def observe(self, record: RecordedRounds, arms: Ints, rule_stops: Ints) -> None:
+        """Learn from the first ``arms`` of each round (0: nothing), deciding nothing."""
         policy, n_arms = self._steps, self._steps.cascade.n_arms
         record = replace(record, contexts=checked_contexts(policy, record.contexts))
-        for t in np.flatnonzero(ends >= 0).tolist():
-            end, rule_stop = int(ends[t]), int(rule_ends[t])
-            policy.learn(recorded_observation(record, t, end, rule_stop, n_arms))
+        for t in np.flatnonzero(arms > 0).tolist():
+            stop, rule_stop = int(arms[t]) - 1, int(rule_stops[t])
+            policy.learn(recorded_observation(record, t, stop, rule_stop, n_arms))
 
     def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
         """Return the stop of every row, and where the rule itself stops."""
@@ -166,14 +166,14 @@ def observe_many(
     """Learn from recorded rounds without deciding (see `Policy.observe_many`)."""
     n_arms = policy.cascade.n_arms
     record = checking.checked_rounds(rounds, policy.cascade, policy.uses_context)
-    ends = checking.learned_ends(record, stops, n_arms)
-    rule_ends = ends
+    arms = checking.learned_arms(record, stops, n_arms)
+    rule_stops = np.maximum(arms - 1, 0)
     if (
         rule_stop is not None
     ):  # a round that ended before the rule would have stopped it stops there
-        rule_stops = checking.stop_column(rule_stop, record.n, n_arms)
-        rule_ends = np.where(rule_stops < 0, ends, np.minimum(rule_stops, ends))
-    policy.engine.observe(record, ends, rule_ends)
+        given = checking.stop_column(rule_stop, record.n, n_arms)
+        rule_stops = np.where(given < 0, rule_stops, np.minimum(given, rule_stops))
+    policy.engine.observe(record, arms, rule_stops)
 
 
 def decide_many(policy: Steps, X: ArrayLike | RecordedRounds) -> Ints:

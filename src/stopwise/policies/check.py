@@ -18,7 +18,7 @@ from stopwise.errors import (
     PolicyCheckError,
 )
 from stopwise.policies import batch
-from stopwise.policies.checking import disagreements, learned_end, learned_ends
+from stopwise.policies.checking import disagreements, learned_arms, learned_end
 from stopwise.policies.labels import observation_of, recorded_label, recorded_observation
 from stopwise.policies.persistence import DTYPES
 from stopwise.policies.protocol import Policy
@@ -303,9 +303,9 @@ def _check_warm_start(policy: Policy, world: World) -> None:
     single, whole, n_arms = copy.deepcopy(policy), copy.deepcopy(policy), policy.cascade.n_arms
     record = _recorded(policy, world)
     ends = np.arange(record.n) % n_arms
-    for t, end in enumerate(learned_ends(record, ends, n_arms).tolist()):
-        if end >= 0:
-            _learn(single, recorded_observation(record, t, end, end, n_arms))
+    for t, arms in enumerate(learned_arms(record, ends, n_arms).tolist()):
+        if arms > 0:
+            _learn(single, recorded_observation(record, t, arms - 1, arms - 1, n_arms))
     with _calling("observe_many"):
         whole.observe_many(record, ends)
     _expect(  # by decisions: a state may say whether labels could have been asked for

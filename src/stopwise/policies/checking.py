@@ -265,12 +265,11 @@ def stop_column(stops: ArrayLike, n: int, n_arms: int) -> Ints:
     return column
 
 
-def learned_ends(rounds: RecordedRounds, stops: ArrayLike, n_arms: int) -> Ints:
-    """Return the last arm to learn from if rounds ended at ``stops``; −1 where none."""
-    ends = stop_column(stops, rounds.n, n_arms)
-    last = rounds.answered - 1
-    ends = np.where(rounds.failed, np.minimum(ends, last), ends)
-    return np.where(ends <= last, ends, -1)
+def learned_arms(rounds: RecordedRounds, stops: ArrayLike, n_arms: int) -> Ints:
+    """Return from how many arms to learn if rounds ended at ``stops``; 0 where from none."""
+    arms = stop_column(stops, rounds.n, n_arms) + 1
+    arms = np.where(rounds.failed, np.minimum(arms, rounds.answered), arms)
+    return np.where(arms <= rounds.answered, arms, 0)
 
 
 def learned_end(rounds: RecordedRounds, t: int, stop: int) -> int | None:

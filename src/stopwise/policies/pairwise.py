@@ -383,10 +383,10 @@ class PairwiseBatch(BatchEngine):
             progress("rounds", here.stop, record.n)
         return stops
 
-    def observe(self, record: RecordedRounds, ends: Ints, rule_ends: Ints) -> None:
-        """Learn from rounds that ended at ``ends`` (−1: not at all), deciding nothing."""
+    def observe(self, record: RecordedRounds, arms: Ints, rule_stops: Ints) -> None:
+        """Learn from the first ``arms`` of each round (0: nothing), deciding nothing."""
         contexts, differ = self._known(record), np.ascontiguousarray(record.differ)
-        self._report(self._learner.learn(contexts, differ, ends + 1, rule_ends))
+        self._report(self._learner.learn(contexts, differ, arms, rule_stops))
 
     def decide(self, X: ArrayLike) -> tuple[Ints, Ints]:
         """Return the stop of every row, and where the rule itself stops."""

@@ -284,7 +284,8 @@ std::vector<Change> learn(SharedLearner& shared, const Contexts& contexts, const
             const Known known = record.known(t);
             if (known.arms == 0) continue;
             const std::size_t stop = known.arms - 1;
-            const auto ruled = static_cast<std::size_t>(std::max<std::int64_t>(rule_stops.data()[t], 0));
+            require(rule_stops.data()[t] >= 0, "a stop of the rule");
+            const auto ruled = static_cast<std::size_t>(rule_stops.data()[t]);
             const auto learned =
                 shared.value.observe(known, {stop, std::min(ruled, stop), known.differ, false});
             require(learned.has_value(), "contexts that were checked");

@@ -158,8 +158,8 @@ class Supervised(Comparator):
         right = one_per_round("labels", as_table(labels), n)
         if right.ndim != 1:
             raise InvalidParameterError(f"labels must be {n} values, got shape {right.shape}")
-        if (right != right).any():
-            raise InvalidOutputsError("labels must not be NaN")
+        if (right != right).any() or any(label is None for label in right.tolist()):
+            raise InvalidOutputsError("labels must be known in every round, neither None nor NaN")
         wrong = np.ascontiguousarray(table != right[:, None]).view(np.uint8)
         stops, answered = np.empty(n, dtype=np.int64), np.full(n, n_arms)
         failed = np.zeros(n, dtype=np.uint8)
