@@ -79,7 +79,7 @@ class Demo:
         less = "less than" if own < best else "not less than"
         return (
             f"{len(self.stops):,} cases: ${own:.2f} each, tests and wrong answers. Every test "
-            f"for everybody: ${every_test:.2f}, so ${self.saved[-1]:,} were saved. Stopwise "
+            f"for every case: ${every_test:.2f}, so ${self.saved[-1]:,} were saved. Stopwise "
             f"paid {less} the best fixed depth ({name}, ${best:.2f}), and saw no right answer."
             f"\n{OWN}"
         )
@@ -100,7 +100,7 @@ class Demo:
         for name, (tests, wrong, total) in self.results().items():
             bold = "bold" if name == "stopwise" else ""
             table.add_row(name, f"${tests:.2f}", f"{wrong:.1%}", f"${total:.2f}", style=bold)
-        money = f"Saved so far, beside every test for everybody: ${self.saved[-1]:,}"
+        money = f"Saved so far, beside every test for every case: ${self.saved[-1]:,}"
         return Group(
             Text.assemble("Depth of the latest cases: ", *names),
             Text.assemble(*recent, "\n"),

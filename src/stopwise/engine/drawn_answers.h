@@ -1,6 +1,6 @@
 // The answers of arms that did not run, where stages reveal the context.
 //
-// A round that stops early is no random one: what made it stop is known at its stop s, and models of
+// Rounds that stop early are not a random sample: what made them stop is known at stop s, and models of
 // earlier arms do not see it. So the round counts for them too, with what arm j > s would have said
 // drawn by the model of (s, j), which sees everything known at s. Disagreement of s and j is drawn, and
 // i < s disagrees with j where exactly one of (i, s) and (s, j) does. Where both do, j may say what i

@@ -1,4 +1,4 @@
-// Feature maps Φ: what is known of a round becomes a row of features, of norm at most one.
+// Feature maps Φ turn the context of a round into a row of features with norm at most one.
 //
 // Every built-in map is a list of monomials of a shifted and scaled input:
 //
@@ -35,15 +35,15 @@ struct StandardMap {
     std::optional<double> size;  // by default what makes the largest norm of all slots one
 };
 
-// What is known of a round: its context and, where stages reveal it, how many arms have answered and
-// for each pair whether the answers differ.
+// The input of the maps: the context of a round and, where stages reveal it, how many arms have
+// answered and which pairs of answers differ.
 struct Known {
     const double* context;
     std::size_t arms = 0;
     const unsigned char* differ = nullptr;
 };
 
-// Why a context is refused: a coordinate of the input of a slot is not finite, or out of bounds.
+// Why a context is invalid: a coordinate of the input of a slot is not finite, or is out of bounds.
 struct Refusal {
     std::size_t slot, coordinate;
     bool finite;
@@ -71,11 +71,11 @@ public:
     FeatureMaps(std::size_t n_arms, std::size_t context_dim, std::vector<Slot> slots,
                 std::vector<std::size_t> slot_of_pair, std::optional<Stages> stages);
 
-    // Write the row of what is known; zeros for stages that did not run.
+    // Write the row of features, with zeros for stages that did not run.
     std::optional<Refusal> fill(const Known& known, double* row) const;
     // Write the features of a complete context but for those that the caller computes.
     std::optional<Refusal> fill_own(const double* context, double* row) const;
-    // Whether `fill` would refuse what is known, without computing features.
+    // What `fill` would return, without computing features.
     std::optional<Refusal> refusal(const Known& known) const;
 
     // Whether stages reveal the context.

@@ -73,8 +73,8 @@ class Learner {
 public:
     Learner(Options options, FeatureMaps maps);
 
-    // Where a round with this context stops; fills the trace, learns nothing. Of contexts that the maps
-    // refuse the reason, and nothing changes.
+    // Decide where a round with this context stops, and fill the trace. Learns nothing. Returns the
+    // reason if the context is invalid; then nothing changes.
     std::optional<Refusal> decide(const Known& known, Trace& trace);
     // Where the rule stops, and no more. The maps must not refuse what is known.
     std::size_t rule_stop(const Known& known);
@@ -86,12 +86,12 @@ public:
     // Whether the next decision goes to the last arm at random.
     bool explore() { return state_.explores(next_number()); }
 
-    // Learn from a round. More may be known than what its arms revealed. If the maps refuse that, none,
-    // and nothing changes.
+    // Learn from a round, of which more may be known than its arms revealed. Returns nothing, and
+    // changes nothing, if the context is invalid.
     std::optional<Learned> observe(const Known& known, const Observation& round);
     // The same for the round just decided: its features are in the trace.
     Learned observe_decided(const Known& known, const Trace& trace, const Observation& round);
-    // Learn from a label; false if the maps refuse what is known.
+    // Learn from a label. Returns false if the context is invalid.
     bool label(const Known& known, const Label& label);
     // Watch for changes from now on.
     void watch();

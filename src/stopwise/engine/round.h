@@ -31,8 +31,8 @@ public:
 
     // The arm to run now, or none: stop here.
     std::optional<std::size_t> next(Learner& learner);
-    // Add the output of that arm, and what it reveals. Of numbers that the maps refuse the reason, and
-    // nothing changes.
+    // Add the output of that arm, and the numbers it reveals. Returns the reason if these are invalid;
+    // then nothing changes.
     std::optional<Refusal> give(const Learner& learner, unsigned code,
                                 const std::vector<double>& revealed);
     // Run every arm, whatever the rule says.

@@ -230,7 +230,7 @@ class Standard(BuiltIn):
     With a policy's default ridge that is the prior of a logit with an intercept of standard
     deviation 3, slopes of 1 and products of ½.
 
-    Give no argument: they are what a policy has found, and it finds them again. ``degree`` 0 is the
+    Usually created without arguments: a policy fits them to its first rounds. ``degree`` 0 is the
     constant alone, 1 has coordinates too, 2 (for up to ten numbers) squares and products.
     ``center`` and ``scale`` are mean and standard deviation of each coordinate; ``two_valued``
     coordinates have no square, an affine copy of them; ``size`` multiplies all features.

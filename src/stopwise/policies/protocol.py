@@ -197,7 +197,7 @@ class Policy(ABC):
     def decide_many(self, X: ArrayLike | RecordedRounds) -> Ints:
         """Return the rule's own stop for every row of ``X``; learn nothing.
 
-        Where stages reveal the context, ``X`` is recorded rounds, decided by what is known of each.
+        Where stages reveal the context, ``X`` holds recorded rounds instead.
         """
         return batch.decide_many(self, X)
 

@@ -61,9 +61,9 @@ class USSPD(PairwisePolicy):
     ridge : float
         A small ridge keeps θ̂ finite when a pair never disagrees; → 0 is the paper's equation.
     explore : float, optional
-        The share of rounds that go to the last arm at random, whatever the context: so much in the
-        beginning, falling like 1/t to a thirtieth of it. By default none, as in the paper, but 0.06
-        where labels are asked for or stages reveal the context (docs/revealed.md).
+        The share of rounds that go to the last arm at random, whatever the context. It starts at
+        this value and falls like 1/t to a thirtieth of it. By default none, as in the paper, but
+        0.06 where labels are asked for or stages reveal the context (docs/revealed.md).
     labels : int or float
         How many labels to ask for in all, or below 1, of what share of the rounds whose arms
         disagree; none by default (docs/labels.md).

@@ -64,7 +64,7 @@ public:
         const auto n = static_cast<std::size_t>(view_.shape[0]);
         return n >= least && n <= most ? static_cast<const double*>(view_.buf) : nullptr;
     }
-    // What is known of a round in which so many arms have answered.
+    // The context of a round in which this many arms have answered; null if it has another length.
     const double* known(const FeatureMaps& maps, std::size_t arms) const {
         if (maps.revealed()) return data(maps.known_after(arms), maps.context_dim());
         return data(maps.given_dim(), maps.given_dim());
@@ -75,7 +75,7 @@ private:
     bool held_;
 };
 
-// None if this is no context in the form that the engine reads, or one that the maps refuse.
+// None if the context is not an array of doubles of the right length, or if it is invalid.
 std::optional<Trace> decide(SharedLearner& shared, nb::handle context) {
     const Doubles given(context);
     const double* const known = given.known(*shared.maps, 0);
@@ -138,7 +138,7 @@ private:
     std::size_t n_arms_;
 };
 
-// Where the rule stops each round by what is known of it: learns nothing, explores nothing.
+// Where the rule stops each round, given the arms that have answered. Nothing is learned or explored.
 void rule_stops(SharedLearner& shared, const Contexts& contexts, const Answers& answers,
                 const Counts& answered, const Stops& stops) {
     const Record record(shared, contexts, answers, answered);
