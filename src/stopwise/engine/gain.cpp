@@ -7,6 +7,8 @@ namespace stopwise {
 
 namespace {
 
+// Far beyond any sum of squares of real labels; a damaged file may come near it.
+constexpr double kMostMissed = 1e100;
 // Heuristics, chosen by simulation over real cascades and worlds with a minority (docs/labels.md).
 constexpr double kPriorMean = 0.5;
 constexpr double kWorst = 1.0;  // what a missing label counts as: j right, i wrong
@@ -90,7 +92,7 @@ void Gain::learn(const double* phi, double gain) {
     const double value = gain - kPriorMean;
     const Numbers psi = pooled_.features(phi);
     const double missed = value - pooled_.mean(psi);
-    residuals_ += missed * missed;
+    residuals_ = std::min(residuals_ + missed * missed, kMostMissed);
     ++labels_;
     pooled_.add(psi, value);
     local_.add(local_.features(phi), value);
@@ -133,7 +135,7 @@ std::size_t Gain::nbytes() const {
 void Gain::archive(Archive& with) {
     with.count(labels_, kMostCounted, "its number of labels");
     with.count(missing_, kMostCounted, "its number of missing labels");
-    with.between(&residuals_, 1, 0.0, 1e100, "what labels missed");
+    with.between(&residuals_, 1, 0.0, kMostMissed, "what labels missed");
     for (Regression* regression : {&pooled_, &local_, &missing_pooled_, &missing_local_}) {
         const std::size_t d = regression->d, stride = regression->stride;
         const bool of_missing = regression == &missing_pooled_ || regression == &missing_local_;
