@@ -16,7 +16,7 @@ _MODULES = {
     "bind": "stopwise.features",
     "Cascade": "stopwise.cascade",
     "Change": "stopwise.records",
-    "check_policy": "stopwise.policies.check",
+    "check_policy": "stopwise.policies.conformance",
     "Client": "stopwise.client.client",
     "Columns": "stopwise.logs.log",
     "Custom": "stopwise.features",
@@ -46,7 +46,7 @@ _MODULES = {
     "Replay": "stopwise.logs.replay.results",
     "replay": "stopwise.logs.replay.replay",
     "Round": "stopwise.records",
-    "RoundInProgress": "stopwise.policies.round",
+    "RoundInProgress": "stopwise.policies.round_in_progress",
     "Runner": "stopwise.running.runner",
     "Scaled": "stopwise.features",
     "Shared": "stopwise.features",
@@ -58,8 +58,8 @@ _MODULES = {
     "USSLaplace": "stopwise.policies.uss_laplace",
     "USSPD": "stopwise.policies.uss_pd",
     "USSPDRidge": "stopwise.policies.uss_pd_ridge",
-    "USSTS": "stopwise.policies.noncontextual",
-    "USSUCB": "stopwise.policies.noncontextual",
+    "USSTS": "stopwise.policies.context_free",
+    "USSUCB": "stopwise.policies.context_free",
 }
 
 if TYPE_CHECKING:
@@ -85,14 +85,14 @@ if TYPE_CHECKING:
     from stopwise.logs.writer import LogWriter as LogWriter
     from stopwise.policies.baselines import FixedDepth as FixedDepth
     from stopwise.policies.baselines import RandomDepth as RandomDepth
-    from stopwise.policies.check import check_policy as check_policy
+    from stopwise.policies.conformance import check_policy as check_policy
+    from stopwise.policies.context_free import USSTS as USSTS
+    from stopwise.policies.context_free import USSUCB as USSUCB
     from stopwise.policies.creation import load as load
     from stopwise.policies.creation import make as make
-    from stopwise.policies.noncontextual import USSTS as USSTS
-    from stopwise.policies.noncontextual import USSUCB as USSUCB
     from stopwise.policies.protocol import Policy as Policy
     from stopwise.policies.registry import POLICIES as POLICIES
-    from stopwise.policies.round import RoundInProgress as RoundInProgress
+    from stopwise.policies.round_in_progress import RoundInProgress as RoundInProgress
     from stopwise.policies.thompson import Thompson as Thompson
     from stopwise.policies.uss_anchor import USSAnchor as USSAnchor
     from stopwise.policies.uss_laplace import USSLaplace as USSLaplace

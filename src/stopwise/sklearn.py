@@ -21,10 +21,10 @@ from stopwise.errors import (
     MissingPackageError,
 )
 from stopwise.policies import batch
-from stopwise.policies.checking import disagreements, right_arms
 from stopwise.policies.creation import make
 from stopwise.policies.labels import recorded_label
 from stopwise.policies.protocol import Policy
+from stopwise.policies.validation import disagreements, right_arms
 from stopwise.records import RecordedRounds
 from stopwise.text import suggestion
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import stopwise as sw
 from stopwise import research
 from stopwise.policies.batch import CHUNK, decide_batch
-from stopwise.policies.checking import MAX_ARMS
 from stopwise.policies.pairwise import PairwisePolicy
+from stopwise.policies.validation import MAX_ARMS
 from tests.helpers import archive
 from tests.helpers.archive import assert_same
 
@@ -302,7 +302,7 @@ def test_parameters_make_an_equal_untrained_policy_and_are_in_its_repr(name: str
     policy = make(name)
     fresh, features = policy.state(), policy.features
     live(policy, 0, 30)
-    sized = {} if features is None else {"features": features.arrangement, "context_dim": 2}
+    sized = {} if features is None else {"features": features.assignment, "context_dim": 2}
     again = type(policy)(CASCADE, **sized, **policy.parameters())
     assert again.parameters() == policy.parameters()
     assert again.rounds == 0

@@ -5,8 +5,8 @@ from collections.abc import Hashable, Sequence
 from numpy.typing import ArrayLike
 
 import stopwise as sw
-from stopwise.policies.checking import MAX_ARMS
 from stopwise.policies.labels import observation_of
+from stopwise.policies.validation import MAX_ARMS
 
 
 def label_of(

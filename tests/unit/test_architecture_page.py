@@ -56,10 +56,10 @@ def test_a_round_in_the_library_passes_the_files_on_the_page() -> None:
         policy = new_policy()
     with round_.recording():
         decide_and_observe(policy)
-    shared = {"checks.py", "cascade.py", "policies/checking.py"}  # checks of arguments
+    shared = {"checks.py", "cascade.py", "policies/validation.py"}  # checks of arguments
     shared |= {"policies/pairwise.py", "policies/protocol.py"}  # which set the attributes
     assert set(creation.files) - shared == python_files(CREATION)
-    assert set(round_.files) - {"policies/checking.py"} == python_files(ROUND)
+    assert set(round_.files) - {"policies/validation.py"} == python_files(ROUND)
     assert len([name for row in ROUND for name in row]) <= 8
 
 

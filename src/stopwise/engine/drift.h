@@ -1,4 +1,4 @@
-// The change alarm: whether arms disagree more, or less, than they did before (docs/change.md).
+// The change alarm: whether arms disagree more, or less, than they did before (docs/drift.md).
 //
 // A residual is d − p: whether two arms disagreed in a round that revealed both, less the chance that
 // a model of earlier rounds gave it. The residuals of each pair go through ADWIN (Bifet and Gavaldà,
@@ -21,7 +21,7 @@ namespace stopwise {
 
 inline constexpr std::size_t kTested = 64;           // rounds that are tested at once
 inline constexpr double kResidualUnit = 10'000.0;  // in which residuals are counted, as integers
-// δ of ADWIN for all pairs together; docs/change.md has the rate of false alarms.
+// δ of ADWIN for all pairs together; docs/drift.md has the rate of false alarms.
 inline constexpr double kFalseAlarm = 0.002;
 
 // Two arms disagree more, or less, than they did in such contexts.

@@ -4,9 +4,9 @@ Maps are in `maps`, which pair of arms uses which map in `arrangements`; `bind` 
 cascade.
 """
 
-from stopwise.features.arrangements import PerPair as PerPair
-from stopwise.features.arrangements import PerStage as PerStage
-from stopwise.features.arrangements import Shared as Shared
+from stopwise.features.assignment import PerPair as PerPair
+from stopwise.features.assignment import PerStage as PerStage
+from stopwise.features.assignment import Shared as Shared
 from stopwise.features.binding import BoundFeatures as BoundFeatures
 from stopwise.features.binding import FeaturesLike as FeaturesLike
 from stopwise.features.binding import Stages as Stages

@@ -18,7 +18,7 @@ from stopwise.errors import (
     InvalidFeaturesError,
     InvalidParameterError,
 )
-from stopwise.features.arrangements import Arrangement, PerPair, PerStage, Shared, pairs
+from stopwise.features.assignment import Assignment, PerPair, PerStage, Shared, pairs
 from stopwise.features.maps import (
     SLACK,
     Custom,
@@ -70,7 +70,7 @@ class BoundFeatures:
 
     starts_with: int
     n_arms: int
-    arrangement: Arrangement  # which pair uses which map
+    assignment: Assignment  # which pair uses which map
     stages: Stages | None  # None: the complete context is known from the start
     maps: tuple[FeatureMap, ...] = field(repr=False)  # of each slot
     in_engine: native.FeatureMaps = field(repr=False, compare=False)
@@ -112,8 +112,8 @@ class BoundFeatures:
             m if scaling is None else _standard(scaling)
             for m, scaling in zip(self.maps, maps.standards(), strict=True)
         ]
-        arrangement = _arranged(self.arrangement.kind, fitted, self.n_arms)
-        return replace(self, arrangement=arrangement, maps=tuple(fitted), in_engine=maps)
+        assignment = _assigned(self.assignment.kind, fitted, self.n_arms)
+        return replace(self, assignment=assignment, maps=tuple(fitted), in_engine=maps)
 
     def slot_of(self, i: int, j: int) -> int:
         """Return the slot that the pair of arms (i, j), i < j, uses."""
@@ -122,7 +122,7 @@ class BoundFeatures:
                 f"({i}, {j}) is no pair of the {self.n_arms} arms: it takes 0 ≤ i < j < "
                 f"{self.n_arms}"
             )
-        return _slot_of(self.arrangement, i, j, self.n_arms)
+        return _slot_of(self.assignment, i, j, self.n_arms)
 
     # -- contexts ---------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class BoundFeatures:
         A custom map is described by name and size only, since its code cannot be saved.
         """
         return {
-            "kind": self.arrangement.kind,
+            "kind": self.assignment.kind,
             "context_dim": self.starts_with,
             "n_arms": self.n_arms,
             "maps": [m.to_spec() for m in self.maps],
@@ -276,8 +276,8 @@ class BoundFeatures:
         try:
             maps = [map_from_spec(m) for m in spec["maps"]]
             n_arms = integer("n_arms", spec["n_arms"], least=2)
-            arrangement = _arranged(spec["kind"], maps, n_arms)
-            return bind(arrangement, spec["context_dim"], n_arms, stages)
+            assignment = _assigned(spec["kind"], maps, n_arms)
+            return bind(assignment, spec["context_dim"], n_arms, stages)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptFileError(
                 f"the stored description of the features makes no sense: {error!r}"
@@ -285,11 +285,11 @@ class BoundFeatures:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments of `bind`, not what it created."""
-        arrangement = _arranged(self.arrangement.kind, self.maps, self.n_arms)
-        return bind, (arrangement, self.starts_with, self.n_arms, self.stages)
+        assignment = _assigned(self.assignment.kind, self.maps, self.n_arms)
+        return bind, (assignment, self.starts_with, self.n_arms, self.stages)
 
 
-FeaturesLike: TypeAlias = MapLike | Arrangement | BoundFeatures
+FeaturesLike: TypeAlias = MapLike | Assignment | BoundFeatures
 
 
 def bind(
@@ -312,14 +312,14 @@ def bind(
                 f"these features are bound to contexts of {features.starts_with} coordinates and "
                 f"{features.n_arms} arms, not {context_dim} and {n_arms}"
             )
-        features = features.arrangement
-    arrangement = features if isinstance(features, Arrangement) else Shared(features)
+        features = features.assignment
+    assignment = features if isinstance(features, Assignment) else Shared(features)
     known = None
     if stages is not None:
         context_dim = integer("context_dim", context_dim)
-        arrangement = _of_stages(arrangement, stages, n_arms)
+        assignment = _of_stages(assignment, stages, n_arms)
         known = [context_dim + n for n in accumulate(stages.reveals)]
-    given = arrangement.slots(n_arms)
+    given = assignment.slots(n_arms)
     _check_standard(given)
     if known is None:
         scaled = all(isinstance(m, Standard) for m in given)  # which have a constant
@@ -338,14 +338,14 @@ def bind(
             n_arms,
             context_dim if known is None else known[-1],
             slots,
-            [_slot_of(arrangement, i, j, n_arms) for i, j in pairs(n_arms)],
+            [_slot_of(assignment, i, j, n_arms) for i, j in pairs(n_arms)],
             None if known is None or stages is None else (known, stages.answers),
         )
     except ValueError as error:  # Standard(size=…), for instance
         raise InvalidParameterError(f"these feature maps cannot be used: {error}") from None
     scalings = in_engine.standards()
     maps = [m if s is None else _standard(s) for m, s in zip(maps, scalings, strict=True)]
-    return BoundFeatures(context_dim, n_arms, arrangement, stages, tuple(maps), in_engine)
+    return BoundFeatures(context_dim, n_arms, assignment, stages, tuple(maps), in_engine)
 
 
 def stages_of(
@@ -362,26 +362,26 @@ def stages_of(
     return Stages(counts, True if answers is None else bool(answers))
 
 
-def _of_stages(arrangement: Arrangement, stages: Stages, n_arms: int) -> PerStage:
+def _of_stages(assignment: Assignment, stages: Stages, n_arms: int) -> PerStage:
     """Return the maps of stages that reveal the context: one each, or the same map for all."""
     if len(stages.reveals) != n_arms - 1:
         raise InvalidParameterError(
             f"reveals= needs what each arm but the last adds, {n_arms - 1} numbers for {n_arms} "
             f"arms; there are {len(stages.reveals)}"
         )
-    if isinstance(arrangement, Shared):
-        arrangement = PerStage([arrangement.map] * (n_arms - 1))
-    if not isinstance(arrangement, PerStage):
+    if isinstance(assignment, Shared):
+        assignment = PerStage([assignment.map] * (n_arms - 1))
+    if not isinstance(assignment, PerStage):
         raise InvalidParameterError(
             "with reveals=, a map sees what is known at its arm: give one map, or PerStage with a "
             "map for each arm but the last"
         )
-    if any(isinstance(m, Custom) for m in arrangement.maps):
+    if any(isinstance(m, Custom) for m in assignment.maps):
         raise InvalidParameterError(
             "a function of your own cannot be a feature map where stages reveal the context: use "
             "Standard, Polynomial or Identity, and let stages reveal what your function computes"
         )
-    return arrangement
+    return assignment
 
 
 def _check_standard(maps: Sequence[FeatureMap]) -> None:
@@ -393,13 +393,13 @@ def _check_standard(maps: Sequence[FeatureMap]) -> None:
         )
 
 
-def _slot_of(arrangement: Arrangement, i: int, j: int, n_arms: int) -> int:
-    if isinstance(arrangement, PerPair):
+def _slot_of(assignment: Assignment, i: int, j: int, n_arms: int) -> int:
+    if isinstance(assignment, PerPair):
         return pairs(n_arms).index((i, j))
-    return 0 if isinstance(arrangement, Shared) else i
+    return 0 if isinstance(assignment, Shared) else i
 
 
-def _arranged(kind: str, maps: Sequence[FeatureMap], n_arms: int) -> Arrangement:
+def _assigned(kind: str, maps: Sequence[FeatureMap], n_arms: int) -> Assignment:
     if kind == Shared.kind:
         (shared,) = maps
         return Shared(shared)

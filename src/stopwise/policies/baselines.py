@@ -10,7 +10,7 @@ from stopwise.arrays import Differ, Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed
 from stopwise.engine import native
-from stopwise.policies.noncontextual import ContextFreePolicy, counted
+from stopwise.policies.context_free import ContextFreePolicy, counted
 from stopwise.records import Decision
 
 

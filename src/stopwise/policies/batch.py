@@ -12,7 +12,7 @@ from stopwise.cascade import Cascade
 from stopwise.checks import as_table, rounds_in
 from stopwise.errors import InvalidOutputsError, InvalidParameterError, LabelWarning
 from stopwise.features import BoundFeatures
-from stopwise.policies import checking
+from stopwise.policies import validation
 from stopwise.policies.labels import recorded_label, recorded_observation
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds
@@ -62,8 +62,8 @@ class BatchEngine:
         stops = np.empty(record.n, dtype=np.int64)
         for t, x in enumerate(record.contexts):
             decision = policy.decide(x)
-            stop = stops[t] = checking.checked_stop(decision.stop, n_arms)
-            end = checking.learned_end(record, t, int(stop))
+            stop = stops[t] = validation.checked_stop(decision.stop, n_arms)
+            end = validation.learned_end(record, t, int(stop))
             if end is not None:
                 self._learn(record, t, end, decision.rule_stop)
             if (t + 1) % REPORT_EVERY == 0 or t + 1 == record.n:
@@ -118,9 +118,9 @@ def run(
     n, n_arms = rounds_in(as_table(contexts)), policy.cascade.n_arms
     right, labelled = None, None
     answers = _checked_labels(policy, labels, n)
-    table = checking.output_table(outputs, n, n_arms)
+    table = validation.output_table(outputs, n, n_arms)
     if answers is not None:
-        right, labelled = checking.right_arms(table, answers)
+        right, labelled = validation.right_arms(table, answers)
     elif policy.asks_for_labels and n:
         warnings.warn(
             f"{type(policy).__name__} asks for labels and run was given none: its requests are "
@@ -128,7 +128,7 @@ def run(
             LabelWarning,
             stacklevel=3,
         )
-    differ = checking.disagreements(table, policy.cascade)
+    differ = validation.disagreements(table, policy.cascade)
     answered, failed = np.full(n, n_arms), np.zeros(n, dtype=np.bool_)
     record = RecordedRounds(cast(Any, contexts), differ, answered, failed, right, labelled)
     return run_recorded(policy, record, progress)
@@ -156,7 +156,7 @@ def run_disagreements(
 
 def run_recorded(policy: Steps, rounds: RecordedRounds, progress: Progress = no_progress) -> Ints:
     """Play recorded rounds (see `Policy.run_recorded`)."""
-    record = checking.checked_rounds(rounds, policy.cascade, policy.uses_context)
+    record = validation.checked_rounds(rounds, policy.cascade, policy.uses_context)
     return policy.engine.run(record, progress)
 
 
@@ -165,13 +165,13 @@ def observe_many(
 ) -> None:
     """Learn from recorded rounds without deciding (see `Policy.observe_many`)."""
     n_arms = policy.cascade.n_arms
-    record = checking.checked_rounds(rounds, policy.cascade, policy.uses_context)
-    arms = checking.learned_arms(record, stops, n_arms)
+    record = validation.checked_rounds(rounds, policy.cascade, policy.uses_context)
+    arms = validation.learned_arms(record, stops, n_arms)
     rule_stops = np.maximum(arms - 1, 0)
     if (
         rule_stop is not None
     ):  # a round that ended before the rule would have stopped it stops there
-        given = checking.stop_column(rule_stop, record.n, n_arms)
+        given = validation.stop_column(rule_stop, record.n, n_arms)
         rule_stops = np.where(given < 0, rule_stops, np.minimum(given, rule_stops))
     policy.engine.observe(record, arms, rule_stops)
 
@@ -179,7 +179,7 @@ def observe_many(
 def decide_many(policy: Steps, X: ArrayLike | RecordedRounds) -> Ints:
     """Return the rule's own stop for every row of ``X`` (see `Policy.decide_many`)."""
     if isinstance(X, RecordedRounds):
-        record = checking.checked_rounds(X, policy.cascade, policy.uses_context)
+        record = validation.checked_rounds(X, policy.cascade, policy.uses_context)
         return policy.engine.rule_stops(record)
     return policy.engine.rule_stops(X)
 
@@ -205,7 +205,7 @@ def should_stop_many(policy: Steps, rounds: RecordedRounds) -> Bools:
     For rounds that go on together, arm by arm, as the arms that ``answered`` grow in number. A
     round must be asked about at every arm in turn. A rule that draws draws anew at each.
     """
-    record = checking.checked_rounds(rounds, policy.cascade, policy.uses_context)
+    record = validation.checked_rounds(rounds, policy.cascade, policy.uses_context)
     return policy.engine.rule_stops(record) < record.answered
 
 
@@ -234,4 +234,4 @@ def _checked_labels(policy: Steps, labels: ArrayLike | None, n: int) -> NDArray[
         if not policy.learns_from_labels:
             advice = "USSLaplace and USSPD do"
         raise InvalidParameterError(f"this {kind} does not ask for labels; {advice}")
-    return checking.label_column(labels, n)
+    return validation.label_column(labels, n)

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from stopwise.arrays import Bools
 from stopwise.checks import comparable, short_repr
 from stopwise.errors import InvalidOutputsError
-from stopwise.policies.checking import checked_stop, differing, encode_outputs, square
-from stopwise.policies.round import RoundInProgress
+from stopwise.policies.round_in_progress import RoundInProgress
+from stopwise.policies.validation import checked_stop, differing, encode_outputs, square
 from stopwise.records import Label, LabelRequest, Observation, RecordedRounds, Round
 
 Right: TypeAlias = Sequence[bool] | Bools  # whether each arm that answered was right

@@ -16,12 +16,12 @@ from stopwise.cascade import Cascade
 from stopwise.engine import native
 from stopwise.errors import InvalidContextError, InvalidParameterError, StopwiseError
 from stopwise.features import BoundFeatures
-from stopwise.policies import checking
+from stopwise.policies import validation
 from stopwise.policies.batch import CHUNK, BatchEngine
 from stopwise.policies.labels import check_label, check_observation
 from stopwise.policies.options import Options
 from stopwise.policies.protocol import NOT_PARAMETERS, Policy
-from stopwise.policies.round import EngineSteps, RoundInProgress, flat_numbers
+from stopwise.policies.round_in_progress import EngineSteps, RoundInProgress, flat_numbers
 from stopwise.policies.rules import Rule
 from stopwise.progress import Progress
 from stopwise.records import (
@@ -119,13 +119,13 @@ class PairwisePolicy(Policy):
                 outputs = tuple(outputs)
             n, codes = self._codes[outputs]
         except (KeyError, TypeError):
-            n, codes = checking.encode_outputs(outputs, n_arms)
+            n, codes = validation.encode_outputs(outputs, n_arms)
             if len(self._codes) < MAX_CODED:
                 self._codes[outputs] = n, codes
-        ruled = n - 1 if rule_stop is None else checking.checked_stop(rule_stop, n_arms)
+        ruled = n - 1 if rule_stop is None else validation.checked_stop(rule_stop, n_arms)
         learned = None if self._gives_rows else self._learner.observe(x, n, ruled, codes)
         if learned is None:
-            known = self._known(x, n, self._listed(checking.differing(codes, n)))
+            known = self._known(x, n, self._listed(validation.differing(codes, n)))
             learned = self._learner.observe(known, n, ruled, codes)
             assert learned is not None  # the context is valid
         return self._result(learned)
@@ -150,7 +150,7 @@ class PairwisePolicy(Policy):
         if not self.rule.takes_labels:
             super().learn_label(label)
         check_label(label, self.cascade.n_arms)
-        observation, request = label.observation, checking.checked_request(label.request)
+        observation, request = label.observation, validation.checked_request(label.request)
         n = observation.stop + 1
         differ = self._listed(np.asarray(observation.differ, dtype=np.bool_)[:n, :n])
         right = np.array(label.right, dtype=np.uint8)
@@ -232,7 +232,7 @@ class PairwisePolicy(Policy):
     # -- what was learned -------------------------------------------------------------------------
 
     def watch(self, on_change: Callable[[Change], object]) -> None:
-        """Call a function when two arms begin to disagree more, or less (docs/change.md).
+        """Call a function when two arms begin to disagree more, or less (docs/drift.md).
 
         It is called in the thread that lets the policy learn. A saved policy goes on watching once
         it is loaded; register the callback again then.

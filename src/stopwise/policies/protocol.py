@@ -13,8 +13,8 @@ from stopwise.arrays import Ints
 from stopwise.cascade import Cascade
 from stopwise.errors import FinalPolicyError, LabelsNotSupportedError, PersistenceError
 from stopwise.features import BoundFeatures
-from stopwise.policies import batch, checking, labels
-from stopwise.policies.round import DecidedSteps, RoundInProgress
+from stopwise.policies import batch, labels, validation
+from stopwise.policies.round_in_progress import DecidedSteps, RoundInProgress
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds, Round
 
@@ -43,7 +43,7 @@ class Policy(ABC):
                 )
 
     def __init__(self, cascade: Cascade) -> None:
-        self.cascade = checking.checked_cascade(cascade)
+        self.cascade = validation.checked_cascade(cascade)
 
     # -- to implement -------------------------------------------------------------------------
 
@@ -123,11 +123,11 @@ class Policy(ABC):
         """
         n_arms = self.cascade.n_arms
         if rule_stop is not None:
-            rule_stop = checking.checked_stop(rule_stop, n_arms, "rule_stop")
+            rule_stop = validation.checked_stop(rule_stop, n_arms, "rule_stop")
         return self.learn(labels.observation_of(x, outputs, n_arms, rule_stop))
 
     def observe_disagreements(
-        self, x: ArrayLike | None, stop: int, pairs: checking.Pairs
+        self, x: ArrayLike | None, stop: int, pairs: validation.Pairs
     ) -> LabelRequest | None:
         """Learn from a round for which only the pairwise disagreements are known.
 
@@ -135,8 +135,8 @@ class Policy(ABC):
         i < j ≤ stop whether arms i and j disagreed: ``{(i, j): bool}``, or the upper triangle of a
         square table.
         """
-        stop = checking.checked_stop(stop, self.cascade.n_arms)
-        differ = checking.checked_pairs(pairs, stop, self.cascade.n_arms)
+        stop = validation.checked_stop(stop, self.cascade.n_arms)
+        differ = validation.checked_pairs(pairs, stop, self.cascade.n_arms)
         return self.learn(Observation(x, stop, stop, differ[: stop + 1, : stop + 1]))
 
     def start(self, x: ArrayLike | None = None) -> RoundInProgress:

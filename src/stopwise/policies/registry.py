@@ -52,8 +52,8 @@ POLICIES = Registry(
         "uss-pd": "stopwise.policies.uss_pd:USSPD",
         "uss-pd-ridge": "stopwise.policies.uss_pd_ridge:USSPDRidge",
         "thompson": "stopwise.policies.thompson:Thompson",
-        "uss-ucb": "stopwise.policies.noncontextual:USSUCB",
-        "uss-ts": "stopwise.policies.noncontextual:USSTS",
+        "uss-ucb": "stopwise.policies.context_free:USSUCB",
+        "uss-ts": "stopwise.policies.context_free:USSTS",
         "fixed-depth": "stopwise.policies.baselines:FixedDepth",
         "random-depth": "stopwise.policies.baselines:RandomDepth",
     }

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from stopwise.errors import StopwiseError, StoreError
-from stopwise.policies.round import RoundInProgress
+from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.service.counters import Counters
 from stopwise.service.domain import commands
 from stopwise.service.domain import messages as m

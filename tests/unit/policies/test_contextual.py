@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 import stopwise as sw
-from stopwise.policies.checking import MAX_ARMS
+from stopwise.policies.validation import MAX_ARMS
 
 pytestmark = pytest.mark.filterwarnings("ignore::stopwise.errors.CostUnitWarning")  # round numbers
 

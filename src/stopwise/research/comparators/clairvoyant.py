@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 from stopwise.arrays import Floats, Ints
 from stopwise.checks import as_table, rounds_in
 from stopwise.errors import InvalidParameterError, TruthRequiredError
-from stopwise.policies.checking import output_table
 from stopwise.policies.stopping import first_passing
+from stopwise.policies.validation import output_table
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision
 from stopwise.research.comparators.base import Comparator, Truth, one_per_round

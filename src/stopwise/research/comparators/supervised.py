@@ -17,7 +17,7 @@ from stopwise.errors import (
     TruthRequiredError,
 )
 from stopwise.features import BoundFeatures, FeaturesLike, Identity, bind
-from stopwise.policies.checking import checked_stop, encode_outputs, output_table
+from stopwise.policies.validation import checked_stop, encode_outputs, output_table
 from stopwise.progress import Progress, no_progress
 from stopwise.records import Decision, PairEvidence
 from stopwise.research.comparators.base import Comparator, Truth, one_per_round

@@ -17,7 +17,7 @@ from stopwise.policies import batch
 from stopwise.policies.labels import observation_of
 from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.policies.protocol import Policy
-from stopwise.policies.round import RoundInProgress
+from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Change, Decision, Label, LabelCounts, PairEvidence
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.contexts import Contexts, ContextTable

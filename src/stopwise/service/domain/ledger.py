@@ -13,7 +13,7 @@ from zlib import crc32
 
 import msgspec
 
-from stopwise.policies.round import RoundInProgress
+from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import LabelRequest
 from stopwise.service.domain.errors import Conflict, RoundGone, UnknownRound
 

@@ -75,7 +75,7 @@ def build(
                 f"a decision would take too long: {n} features² × {pairs} pairs of arms are more"
             )
             raise _invalid("features", f"{words} than {MAX_WORK:,}; use fewer of either")
-        parameters |= {"features": features.arrangement, "context_dim": size}
+        parameters |= {"features": features.assignment, "context_dim": size}
     try:
         with warnings.catch_warnings():  # stderr is for the log; ``max_features`` is the limit here
             warnings.simplefilter("ignore", WideFeaturesWarning)

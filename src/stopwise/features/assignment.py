@@ -97,7 +97,7 @@ class PerPair:
         return tuple(given[pair] for pair in needed)
 
 
-Arrangement: TypeAlias = Shared | PerStage | PerPair
+Assignment: TypeAlias = Shared | PerStage | PerPair
 
 
 def pairs(n_arms: int) -> list[tuple[int, int]]:

@@ -12,8 +12,8 @@ from stopwise.cascade import Cascade
 from stopwise.checks import checked_seed, real
 from stopwise.engine import native
 from stopwise.policies.batch import BatchEngine
-from stopwise.policies.checking import square
 from stopwise.policies.protocol import Policy
+from stopwise.policies.validation import square
 from stopwise.progress import Progress
 from stopwise.records import Decision, Observation, PairEvidence, RecordedRounds
 

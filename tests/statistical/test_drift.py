@@ -1,7 +1,7 @@
 """The change alarm is silent while nothing changes, and soon heard when something does.
 
 In 38 stationary runs of 21 million rounds of five other worlds there was no false alarm
-(docs/change.md): by that, its rate is below 0.14 in a million rounds (95 %), and 20 runs of 40,000
+(docs/drift.md): by that, its rate is below 0.14 in a million rounds (95 %), and 20 runs of 40,000
 rounds have two or more with a chance of at most 0.006. Seeds are fixed.
 """
 
@@ -13,8 +13,8 @@ import pytest
 import stopwise as sw
 from stopwise.logs.diagnosis.over_time import over_time
 from stopwise.logs.diagnosis.sampling import Sample
-from stopwise.policies.checking import disagreements
 from stopwise.policies.pairwise import PairwisePolicy
+from stopwise.policies.validation import disagreements
 from stopwise.records import Change
 from tests.helpers.cascades import Floats, Simulated, simulated
 

@@ -18,11 +18,11 @@ from stopwise.errors import (
     PolicyCheckError,
 )
 from stopwise.policies import batch
-from stopwise.policies.checking import disagreements, learned_arms, learned_end
 from stopwise.policies.labels import observation_of, recorded_label, recorded_observation
 from stopwise.policies.persistence import DTYPES
 from stopwise.policies.protocol import Policy
-from stopwise.policies.round import RoundInProgress
+from stopwise.policies.round_in_progress import RoundInProgress
+from stopwise.policies.validation import disagreements, learned_arms, learned_end
 from stopwise.records import Decision, Label, LabelRequest, Observation, RecordedRounds
 
 ROUNDS = 60  # of each check: a policy that forces its first rounds decides in some of them
@@ -410,8 +410,8 @@ def _untrained(policy: Policy) -> Policy:
     with _calling("writing parameters() to a file"):
         msgspec.msgpack.encode(parameters)
     if policy.features is not None:
-        arrangement, dim = policy.features.arrangement, policy.features.starts_with
-        parameters = {**parameters, "features": arrangement, "context_dim": dim}
+        assignment, dim = policy.features.assignment, policy.features.starts_with
+        parameters = {**parameters, "features": assignment, "context_dim": dim}
     with _calling(f"{type(policy).__name__}(cascade, **parameters())"):
         again = type(policy)(policy.cascade, **parameters)
     _expect(
