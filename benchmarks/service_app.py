@@ -50,7 +50,7 @@ async def main(store: str, port: int) -> None:
     settings = Settings(store=store, port=port)
     service = Service(open_store(store), settings)
     app = Beside(service, settings)
-    route = Route("POST", "/empty-json", empty, "decide", {200: (Ok, "Done.")}, takes=Anything)
+    route = Route("POST", "/empty-json", empty, "decide", {200: (Ok, "Done.")}, body=Anything)
     app.add(route.method, route.path, app._handler(route), route.id)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(15, stop.set)

@@ -214,11 +214,11 @@ def _server(settings: Settings, address: tuple[str, int], app: "App") -> "Server
     from granian.http import HTTP1Settings
     from granian.server.embed import Server
 
-    from stopwise.service.http.asgi import Asgi
+    from stopwise.service.http.asgi import AsgiAdapter
 
     pause = app.reader_pause
     return Server(
-        app if pause is None else Asgi(app, pause),
+        app if pause is None else AsgiAdapter(app, pause),
         address=address[0],
         port=address[1],
         interface=Interfaces.RSGI if pause is None else Interfaces.ASGINL,

@@ -31,19 +31,19 @@ def place(path: str, name: str = "triage") -> str:
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
 def test_each_key_allows_the_routes_of_its_scope(locked: Locked, route: Route) -> None:
-    path, needs = place(route.path), route.needs
+    path, needs = place(route.path), route.scope
     if path.endswith("/retire"):
         path = "/v1/cascades/nobody/retire"
     for scope, key in locked.keys.items():
         answer = locked.running.ask(route.method, path, key=key)
-        if needs in (None, "nothing", scope) or scope == "admin":
+        if needs in (None, "public", scope) or scope == "admin":
             assert answer.status_code != 403, (scope, answer.text)
         else:
             assert fault(answer) == (403, "forbidden")
     for sent in (None, "Bearer", "Bearer sw_x_y", "Basic dTpw", "Bearer \xfc"):
         headers = {} if sent is None else {"Authorization": sent.encode("latin-1")}
         answer = locked.running.ask(route.method, path, headers=headers)
-        if needs == "nothing":
+        if needs == "public":
             assert (path in NO_KEY_NEEDED, answer.status_code) == (True, 200)
         else:
             assert fault(answer) == (401, "unauthorized")

@@ -38,9 +38,9 @@ def _send(service: Served, asked: str) -> httpx.Response:
 def test_the_page_has_every_route_with_its_scope() -> None:
     page = PAGE.read_text("utf-8")
     rows = re.findall(r"(?m)^\| `(GET|POST) (/\S*)` \|.*\| (\S+) \|$", page)
-    words = {None: "any", "nothing": "–"}
+    words = {None: "any", "public": "–"}
     assert rows == [
-        (route.method, route.path, words.get(route.needs, str(route.needs))) for route in ROUTES
+        (route.method, route.path, words.get(route.scope, str(route.scope))) for route in ROUTES
     ]
 
 

@@ -231,7 +231,7 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(
     declared = head(b"Content-Length: 40")
     with served(tmp_path) as running:
         running.post("/v1/cascades", SPEC)
-        monkeypatch.setattr(requests, "BODY_SECONDS", 0.2)
+        monkeypatch.setattr(requests, "BODY_TIMEOUT", 0.2)
         for sent in (declared, declared + BODY[:5], head(CHUNKED) + b"17\r\n" + BODY):
             [(status, body)] = answers(running, sent)
             assert (status, json.loads(body)["error"]["code"]) == (400, "bad_request")

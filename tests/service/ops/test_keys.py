@@ -136,12 +136,12 @@ def test_added_and_revoked_while_running(file: Path, clock: Clock) -> None:
     check(keys, f"Bearer {slow}")
     _, new = add_key(file, "new", ["decide"])
     refused(keys, new)  # the file was not read again yet
-    clock.now += module.LOOK_EVERY
+    clock.now += module.RELOAD_EVERY
     assert check(keys, f"Bearer {new}").name == "new"
     # A changed file does not refill its bucket.
     assert refused(keys, slow).code == "too_many_requests"
     assert revoke_key(file, first.id) == first
-    clock.now += module.LOOK_EVERY
+    clock.now += module.RELOAD_EVERY
     assert check(keys, f"Bearer {new}").name == "new"
     assert refused(keys, old).code == "unauthorized"
 
@@ -162,7 +162,7 @@ def test_a_broken_file_leaves_the_last_good_keys_valid_and_is_reported(
             file.mkdir()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            clock.now += module.LOOK_EVERY
+            clock.now += module.RELOAD_EVERY
             assert check(keys, f"Bearer {text}").name == "one"
             assert refused(keys, "sw_x_y").code == "unauthorized"
     assert len(caplog.records) == 1  # once, not every second
@@ -173,7 +173,7 @@ def test_a_broken_file_leaves_the_last_good_keys_valid_and_is_reported(
     file.write_bytes(content)
     file.chmod(0o600)
     revoke_key(file, check(keys, f"Bearer {text}").id)
-    clock.now += module.LOOK_EVERY
+    clock.now += module.RELOAD_EVERY
     assert refused(keys, text).code == "unauthorized"  # repaired, and revoked
 
 

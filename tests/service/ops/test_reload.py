@@ -12,7 +12,7 @@ from tests.research.campaigns import wait_until
 from tests.service.harness import ServerProcess, process
 
 # The file is not looked at by itself, so that only the signal can be the reason for what is seen.
-NEVER = "import stopwise.service.http.keys as keys; keys.LOOK_EVERY = 1e9"
+NEVER = "import stopwise.service.http.keys as keys; keys.RELOAD_EVERY = 1e9"
 
 
 def lines(running: ServerProcess, what: str) -> list[dict[str, Any]]:
@@ -35,15 +35,15 @@ def test_keys_are_read_again_on_sighup(tmp_path: Path) -> None:
             revoke_key(file, first.id)
             assert (status(old), status(new)) == (200, 401)
             running.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: len(lines(running, "keys read again")) == 1)
-            assert lines(running, "keys read again")[0]["keys"] == 2
+            wait_until(lambda: len(lines(running, "keys reloaded")) == 1)
+            assert lines(running, "keys reloaded")[0]["keys"] == 2
             assert (status(old), status(new)) == (401, 200)
 
             good = file.read_bytes()
             file.write_bytes(b"rubbish\n")
             running.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: len(lines(running, "the keys cannot be read")) == 1)
-            (problem,) = lines(running, "the keys cannot be read")
+            wait_until(lambda: len(lines(running, "cannot reload the API keys")) == 1)
+            (problem,) = lines(running, "cannot reload the API keys")
             assert problem["level"] == "error"
             assert "line 1" in problem["reason"]
             assert "rubbish" not in problem["reason"]
@@ -51,6 +51,6 @@ def test_keys_are_read_again_on_sighup(tmp_path: Path) -> None:
 
             file.write_bytes(good)
             running.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: len(lines(running, "keys read again")) == 2)
+            wait_until(lambda: len(lines(running, "keys reloaded")) == 2)
             assert status(new) == 200
         assert running.end(signal.SIGTERM) == 0

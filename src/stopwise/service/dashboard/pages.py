@@ -158,7 +158,7 @@ class Pages:
     def allowed_cascade(self, request: Request, scope: Scope | None = None) -> ServedCascade:
         """Return the cascade of a request if its key may see it."""
         name = request.params["name"]
-        if scope is not None and request.key is not None and not request.key.may(scope):
+        if scope is not None and request.key is not None and not request.key.allows(scope):
             words = f"this shows what arms said: it needs a key with the scope {scope}"
             raise Forbidden(words)
         if not _visible(request, name):

@@ -1,4 +1,4 @@
-"""Bodies of HTTP requests and answers, shared by the service and its client."""
+"""Bodies of HTTP requests and responses, shared by the service and its client."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,51 +11,51 @@ Name = Annotated[
     str,
     Meta(
         pattern=NAME,
-        description="Lower-case letters, digits, - and _; at most 64.",
+        description="At most 64 lower-case letters, digits, - and _.",
         examples=["triage"],
     ),
 ]
 Context = (
-    Annotated[list[float], Meta(description="The numbers, in order.", examples=[[0.2, 0.7]])]
+    Annotated[list[float], Meta(description="Numbers in order.", examples=[[0.2, 0.7]])]
     | Annotated[
         dict[str, float | str | bool | None],
-        Meta(description="The numbers by name; with an encoding, values as the columns have them."),
+        Meta(description="Numbers by name, or raw column values if the cascade has an encoding."),
     ]
 )
 
 
 class Arm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One arm of a cascade: a test, a model, a person to ask."""
+    """An arm of a cascade: a test, a model or a human expert."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100, examples=["glucose"])]
-    cost: Annotated[float, Meta(ge=0, description="What running it costs.", examples=[0.24])]
+    cost: Annotated[float, Meta(ge=0, description="The cost of running it.", examples=[0.24])]
 
 
 class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cascade as a person describes it: arms, costs, context, features, policy.
+    """The definition of a cascade: arms, costs, context, features and policy.
 
     Attributes
     ----------
     name : str
-        In the path of requests; never used again, even once retired.
+        Part of the URLs. A name cannot be reused, even after the cascade is retired.
     arms : list of Arm
         In the order in which they run.
     context : list of str, int or dict
-        Names of the numbers in a context, or just how many there are; or an encoding, as
-        `Encoding.to_spec` writes it, of texts, dates and gaps.
+        The names of the numbers in a context, or only their number; or an encoding of categories,
+        dates and missing values, as returned by `Encoding.to_spec`.
     tradeoff : float
-        λ, what a unit of cost is worth in error probability.
+        λ, the error probability that one unit of cost is worth.
     features : dict
-        A feature map as `to_spec` writes it: ``{"kind": "polynomial", "degree": 2}``; by default
-        ``{"kind": "standard"}``, which scales itself.
+        A feature map as returned by `to_spec`, such as ``{"kind": "polynomial", "degree": 2}``;
+        by default ``{"kind": "standard"}``, which standardises the contexts.
     policy : dict
-        ``{"kind": "uss-laplace", "labels": 100}``, for instance: the parameters of that policy.
+        The kind of policy and its parameters, such as ``{"kind": "uss-laplace", "labels": 100}``.
         With ``"reveals": 1``, each stage but the last adds a number to the context, and rounds are
         decided arm by arm.
     keep_open : int
-        Rounds that may wait for their outputs; the oldest beyond that are given up.
+        The maximum number of rounds waiting for outputs; beyond it, the oldest expire.
     note : str, optional
-        What else belongs to the description, such as how answers are compared.
+        Anything else that distinguishes the cascade, such as how answers are compared.
     """
 
     name: Name
@@ -73,69 +73,75 @@ class CascadeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CascadeView(msgspec.Struct, frozen=True):
-    """A cascade as the service has it now."""
+    """A cascade and its counts."""
 
     spec: CascadeSpec
     status: Annotated[
         Literal["active", "retired", "failed"],
-        Meta(
-            description="failed: it is being read from the log again; its counts are 0 until then."
-        ),
+        Meta(description="failed: it is being reloaded from the log; its counts are 0 until then."),
     ]
     created: Annotated[float, Meta(description="Seconds since 1970.")]
     n_features: int
-    rounds: Annotated[int, Meta(description="Opened so far.")]
-    open: Annotated[int, Meta(description="Of these, waiting for outputs.")]
-    learned: Annotated[int, Meta(description="Rounds that the policy has learned from.")]
-    labelled: Annotated[int, Meta(description="Rounds whose label was reported.")]
-    labels_wanted: Annotated[int, Meta(description="Labels that the policy asks for.")]
-    stops: Annotated[list[int], Meta(description="How many stopped at each arm.")]
-    mean_cost: Annotated[float | None, Meta(description="Cost per round; null before the first.")]
-    labels_asked: Annotated[int, Meta(description="Labels that the policy asked for so far.")] = 0
+    rounds: Annotated[int, Meta(description="Rounds opened so far.")]
+    open: Annotated[int, Meta(description="Rounds waiting for outputs.")]
+    learned: Annotated[int, Meta(description="Rounds the policy has learned from.")]
+    labelled: Annotated[int, Meta(description="Rounds with a label.")]
+    labels_wanted: Annotated[int, Meta(description="Labels requested and not yet reported.")]
+    stops: Annotated[list[int], Meta(description="Rounds that stopped at each arm.")]
+    mean_cost: Annotated[
+        float | None, Meta(description="Mean cost per round; null before the first stop.")
+    ]
+    labels_asked: Annotated[int, Meta(description="Labels requested so far.")] = 0
     labels_missing: Annotated[
-        int, Meta(description="Of these, the labels that count as missing: at worst.")
+        int, Meta(description="Requested labels that count as missing, and so as the worst case.")
     ] = 0
 
 
 class CascadeList(msgspec.Struct, frozen=True):
-    """Every cascade there is."""
+    """All cascades."""
 
     cascades: list[CascadeView]
 
 
 class RoundRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Open a round: ask how deep to go, or, where stages reveal the context, which arm is first."""
+    """Open a round with a context, or with the part of it known before the first arm."""
 
     context: Context = []
-    evidence: Annotated[bool, Meta(description="Whether to explain the decision.")] = False
+    evidence: Annotated[bool, Meta(description="Whether the response explains the decision.")] = (
+        False
+    )
     complete: Annotated[
         bool | msgspec.UnsetType,
         Meta(
-            description="Run every arm, whatever the rule says, where stages reveal the context; "
-            "where it would have stopped is recorded."
+            description="If stages reveal the context: run every arm, and record where the "
+            "rule would have stopped."
         ),
-    ] = msgspec.UNSET  # not sent by clients that do not use it
+    ] = msgspec.UNSET  # clients that do not use it do not send it
 
 
 class BatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Open several rounds; none learns from another."""
+    """Open several rounds, which do not learn from each other."""
 
     contexts: Annotated[list[Context], Meta(min_length=1)]
     evidence: bool = False
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """One comparison behind a decision: whether going on to a deeper arm is worth it."""
+    """A comparison behind a decision: the cost of continuing to a later arm, and its benefit."""
 
     first: str
     second: str
-    gap: Annotated[float, Meta(description="What going on costs more.")]
-    disagreement: Annotated[float, Meta(description="Estimated chance that they disagree.")]
+    gap: Annotated[float, Meta(description="The additional cost of continuing to `second`.")]
+    disagreement: Annotated[
+        float, Meta(description="Estimated probability that the arms disagree.")
+    ]
     disagreement_ucb: Annotated[float, Meta(description="Its upper confidence bound.")]
-    gap_won: Annotated[bool, Meta(description="Whether going on is not worth it.")]
-    gain: Annotated[float, Meta(description="The most it gains on disagreement, by labels.")] = 1.0
+    gap_won: Annotated[bool, Meta(description="Whether continuing is not worth its cost.")]
+    gain: Annotated[
+        float, Meta(description="Upper bound, from labels, on the gain per disagreement.")
+    ] = 1.0
     response: Annotated[
-        float, Meta(description="Share of labels that came, if missing ones raise the gain.")
+        float, Meta(description="Share of requested labels received, if missing ones raise `gain`.")
     ] = 1.0
 
 
@@ -143,27 +149,28 @@ Status = Literal["open", "learned", "expired"]
 
 
 class RoundAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The state of a round; what is not known yet is absent.
+    """The state of a round; fields that are not yet known are absent.
 
     Attributes
     ----------
     status : str
-        open: outputs are missing. learned: the policy has learned from it. expired: too many newer
-        rounds were open, and this one was given up.
+        open: outputs are missing. learned: the policy has learned from the round. expired: too
+        many newer rounds were open.
     arm : str
-        The name of `stop` if that is known, else of `next`; empty if no arm answered.
+        The name of the arm `stop` if that is known, otherwise of `next`; empty if no arm answered.
     cost : float
-        Of all arms up to `stop` if that is known, else of those that have answered.
+        The cost of all arms up to `stop` if that is known, otherwise of those that have answered.
     stop : int
-        The last arm to run, from 0. Known at once, unless stages reveal the context.
+        The index of the last arm to run, from 0. If stages reveal the context, it is absent until
+        it is decided.
     next : int
-        The first arm whose output is missing; absent once the round has ended.
+        The index of the first arm whose output is missing; absent once the round has ended.
     reason : str
-        Why it stops there, in words, where evidence was requested.
+        An explanation of the stop, if evidence was requested.
     repeated : bool
-        Nothing in the request was new.
+        Whether the request repeated an earlier one and changed nothing.
     wants_label : bool
-        The policy asks for the round's label.
+        Whether the policy requests a label of this round.
     """
 
     id: Annotated[str, Meta(examples=["17-0c3fa"])]
@@ -179,23 +186,24 @@ class RoundAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RoundList(msgspec.Struct, frozen=True):
-    """The rounds, in the order of the contexts."""
+    """Rounds in the order of the contexts."""
 
     rounds: list[RoundAnswer]
 
 
 class OutputsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Report what arms answered: all of them, or those that have answered so far.
+    """Report outputs of arms: all of them, or those available so far.
 
     Attributes
     ----------
     outputs : list or dict
-        By position from arm 0 (null: not known yet), or by the name of the arm. Any JSON values;
-        they are compared by equality. Of a value longer than 1,024 bytes a hash is stored.
+        By position from arm 0 (null: not yet available), or by arm name. Any JSON values, compared
+        by equality. Of values longer than 1,024 bytes, only a hash is stored.
     revealed : list of float
-        Numbers that the arm adds to the context, where stages reveal it.
+        The numbers that the arm adds to the context, if stages reveal it.
     final : bool
-        No more will come (a stage failed): learn from the arms before the first one missing.
+        Whether the remaining outputs will never arrive because a stage failed. The policy then
+        learns from the arms before the first missing one.
     """
 
     outputs: list[Any] | dict[str, Any]
@@ -204,15 +212,15 @@ class OutputsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LabelReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Report the label of a round, best of one that wants it: `label` or `right`.
+    """Report the label of a round, as either `label` or `right`.
 
     Attributes
     ----------
     label : Any
-        The right answer: a JSON value like the outputs; not null.
+        The right answer: a JSON value like the outputs, not null.
     right : dict
-        By the name of each arm that answered, whether it was right: for outputs of which several
-        can be right, such as free text.
+        Whether each arm that answered was right, by arm name. Use it if several answers can be
+        right, as with free text.
     """
 
     label: Any | UnsetType = UNSET
@@ -220,35 +228,35 @@ class LabelReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LabelAnswer(msgspec.Struct, frozen=True):
-    """A labelled round."""
+    """The result of labelling a round."""
 
     id: str
-    labelled: Annotated[int, Meta(description="Rounds labelled so far.")]
+    labelled: Annotated[int, Meta(description="Labelled rounds of the cascade so far.")]
     repeated: bool
     warning: (
-        Annotated[str, Meta(description="The latest labels equal no arm's output.")] | UnsetType
+        Annotated[str, Meta(description="The last labels matched no arm's output.")] | UnsetType
     ) = UNSET
 
 
 class WantedLabel(msgspec.Struct, frozen=True):
-    """A round whose label is asked for: what was known of it, and what its arms said."""
+    """A round whose label is requested, with its context and outputs."""
 
     id: str
     time: float
     context: list[float]
     outputs: dict[str, Any]
-    probability: Annotated[float, Meta(description="Of asking for the label of such a round.")]
+    probability: Annotated[float, Meta(description="The probability of requesting such a label.")]
 
 
 class WantedLabels(msgspec.Struct, frozen=True):
-    """Labels that the policy asks for, the oldest first."""
+    """Requested labels, oldest first."""
 
-    wanted: Annotated[int, Meta(description="How many there are.")]
-    rounds: Annotated[list[WantedLabel], Meta(description="The first of them.")]
+    wanted: Annotated[int, Meta(description="Number of requested labels.")]
+    rounds: Annotated[list[WantedLabel], Meta(description="The oldest ones.")]
 
 
 class RoundView(msgspec.Struct, frozen=True):
-    """A round looked up: its state, and what the log has of it (null: compacted away)."""
+    """A round from the log; fields whose events were compacted away are null."""
 
     id: str
     status: Status
@@ -264,22 +272,22 @@ class RoundView(msgspec.Struct, frozen=True):
 
 
 class StateAnswer(msgspec.Struct, frozen=True):
-    """The state of a replica: equal hashes, equal states, bit for bit."""
+    """The state of a replica: equal hashes mean bit-identical states."""
 
-    position: Annotated[int, Meta(description="Events in the log.")]
-    log: Annotated[str, Meta(description="Digest of the log up to there.")]
+    position: Annotated[int, Meta(description="Number of events in the log.")]
+    log: Annotated[str, Meta(description="Digest of the log up to `position`.")]
     hash: Annotated[str, Meta(description="Digest of the state.")]
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong, for a program (code) and for a person (message)."""
+    """An error: a code for programs and a message for people."""
 
     code: Annotated[str, Meta(examples=["unknown_round"])]
     message: str
-    field: Annotated[str, Meta(description="Where in the body.")] | UnsetType = UNSET
+    field: Annotated[str, Meta(description="The invalid field of the request.")] | UnsetType = UNSET
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
-    """The body of every answer that is not a success."""
+    """The body of every error response."""
 
     error: Fault

@@ -1,1 +1,1 @@
-"""The service over HTTP: access, routes, bodies and errors."""
+"""The HTTP API: access control, routes, request bodies and errors."""

@@ -1,7 +1,7 @@
-"""Adapter that serves the application over ASGI, where streams wait for slow readers.
+"""ASGI adapter for applications that stream to slow clients.
 
-Over RSGI, Granian queues every part of a stream without limit, whether the client reads or not.
-Over ASGI (since Granian 2.8) sending a part waits until the client has taken the ones before it.
+Over RSGI, Granian queues the parts of a stream without limit, even if the client does not read.
+Over ASGI (since Granian 2.8), sending a part waits until the client has read the earlier ones.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Pairs = Iterable[tuple[str, str]]
 
 
-class Asgi:
-    """An application for servers that speak ASGI.
+class AsgiAdapter:
+    """Runs an RSGI application on an ASGI server.
 
     A client that reads nothing from its stream for ``pause`` seconds is disconnected.
     """
@@ -26,14 +26,14 @@ class Asgi:
         self._pause = pause
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Respond to one request."""
         protocol = Protocol(receive, send, self._pause)
         await self._app.__rsgi__(Scope(scope), protocol)
         await protocol.finish()
 
 
 class Scope:
-    """A request's head with the attributes of RSGI."""
+    """Method, path and headers of a request, with the attribute names of RSGI."""
 
     def __init__(self, scope: dict[str, Any]) -> None:
         self.method: str = scope["method"]
@@ -44,7 +44,7 @@ class Scope:
 
 
 class Headers:
-    r"""Headers with the methods of RSGI, which hide values that are not ASCII.
+    r"""Request headers with the methods of RSGI, which hide values that are not ASCII.
 
     Examples
     --------
@@ -74,22 +74,22 @@ class Headers:
 
 
 class Protocol:
-    """The connection of one request with the methods of RSGI."""
+    """The connection of one request, with the methods of an RSGI protocol."""
 
     def __init__(self, receive: Receive, send: Send, pause: float) -> None:
         self._receive = receive
         self._send = send
         self._pause = pause
-        self._head: dict[str, Any] | None = None  # of the response, until it is sent
+        self._head: dict[str, Any] | None = None  # status and headers that are not sent yet
         self._body = b""
         self._broken = False
 
     async def __call__(self) -> bytes:
-        """Return the body of the request."""
+        """Return the request body."""
         return b"".join([part async for part in self])
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        """Yield the parts of the body as they arrive."""
+        """Yield the parts of the request body as they arrive."""
         more = True
         while more:
             message = await self._receive()
@@ -104,30 +104,30 @@ class Protocol:
             pass
 
     def response_bytes(self, status: int, headers: Pairs, body: bytes) -> None:
-        """Respond with a body."""
+        """Set the complete response."""
         self.response_stream(status, headers)
         self._body = body
 
     def response_stream(self, status: int, headers: Pairs) -> "Protocol":
-        """Respond with a body in parts; return what sends them."""
+        """Set the status and headers of a streamed response; return the object that sends it."""
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         self._head = {"type": "http.response.start", "status": status, "headers": pairs}
         return self
 
     async def send_bytes(self, part: bytes) -> None:
-        """Send a part, once the client has taken the ones before it."""
+        """Send a part, after the client has read the earlier ones."""
         try:
             async with asyncio.timeout(self._pause):
                 await self._send_head()
                 await self._send({"type": "http.response.body", "body": part, "more_body": True})
         except TimeoutError:
             self._broken = True
-            words = f"the client read nothing from its stream for {self._pause:g} seconds"
-            LOG.warning("disconnected", extra={"reason": words})
-            raise RuntimeError(words) from None
+            reason = f"the client read nothing from its stream for {self._pause:g} seconds"
+            LOG.warning("disconnected", extra={"reason": reason})
+            raise RuntimeError(reason) from None
 
     async def finish(self) -> None:
-        """Send what remains of the response; a broken stream is cut off by the server instead."""
+        """Send the end of the response; the server cuts off a broken stream instead."""
         if not self._broken:
             await self._send_head()
             await self._send({"type": "http.response.body", "body": self._body, "more_body": False})
@@ -135,5 +135,5 @@ class Protocol:
     async def _send_head(self) -> None:
         if self._head is not None:
             head = self._head
-            self._head = None
+            self._head = None  # send it once
             await self._send(head)

@@ -1,4 +1,4 @@
-"""Errors over HTTP: those that only HTTP has, and the status of every code."""
+"""HTTP errors, and the status and description of every error code."""
 
 from http import HTTPStatus
 from typing import NamedTuple
@@ -7,7 +7,10 @@ from stopwise.service.domain.errors import RequestError
 
 
 class HttpError(RequestError):
-    """A request that HTTP itself or the access rules do not allow; ``headers`` of its answer."""
+    """A request rejected by HTTP rules or by access control.
+
+    ``headers`` are added to the response.
+    """
 
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -19,26 +22,26 @@ class BadRequest(HttpError):
 
 
 class Unauthorized(HttpError):
-    """The API key is missing or not valid."""
+    """The API key is missing or invalid."""
 
     code = "unauthorized"
     headers = (("www-authenticate", 'Bearer realm="stopwise"'),)
 
 
 class Forbidden(HttpError):
-    """The API key does not allow this, or the request came through another site."""
+    """The API key does not permit the request, or another site caused it."""
 
     code = "forbidden"
 
 
 class UnknownPath(HttpError):
-    """There is nothing at this path."""
+    """No route has this path."""
 
     code = "unknown_path"
 
 
 class MethodNotAllowed(HttpError):
-    """The path exists and the method does not; ``allowed`` lists those that do."""
+    """The path does not support the method; ``allowed`` lists the methods that it supports."""
 
     code = "method_not_allowed"
 
@@ -48,13 +51,13 @@ class MethodNotAllowed(HttpError):
 
 
 class UnsupportedMediaType(HttpError):
-    """The body is not declared as JSON."""
+    """The body is not declared as JSON, or is compressed."""
 
     code = "unsupported_media_type"
 
 
 class InternalError(HttpError):
-    """An unexpected error; the server log has its details under ``request_id``."""
+    """An unexpected error; the server log has the details under ``request_id``."""
 
     code = "internal"
 
@@ -63,49 +66,50 @@ class InternalError(HttpError):
         self.headers = (("x-request-id", request_id),)
 
 
-class Code(NamedTuple):
-    """One row of the table of errors: its HTTP status, and what happened."""
+class ErrorCode(NamedTuple):
+    """The HTTP status of an error code and its description in the documentation."""
 
     status: int
     meaning: str
 
 
-CODES: dict[str, Code] = {
-    "bad_request": Code(
-        400, "The body is not JSON or is incomplete, or the request is not valid HTTP."
+CODES: dict[str, ErrorCode] = {
+    "bad_request": ErrorCode(
+        400, "The body is incomplete or not JSON, or the request is not valid HTTP."
     ),
-    "unauthorized": Code(401, "No key was sent, or an unknown one."),
-    "forbidden": Code(
-        403, "The key may not do this; or, without keys, the request came through another site."
+    "unauthorized": ErrorCode(401, "The API key is missing or invalid."),
+    "forbidden": ErrorCode(
+        403, "The key does not permit the request; without keys, another site sent it."
     ),
-    "unknown_path": Code(404, "There is nothing at this path."),
-    "unknown_cascade": Code(404, "No cascade has this name."),
-    "unknown_round": Code(404, "The cascade has no round with this id."),
-    "method_not_allowed": Code(405, "The path exists and the method does not."),
-    "conflict": Code(
+    "unknown_path": ErrorCode(404, "No route has this path."),
+    "unknown_cascade": ErrorCode(404, "No cascade has this name."),
+    "unknown_round": ErrorCode(404, "The cascade has no round with this id."),
+    "method_not_allowed": ErrorCode(405, "Method not allowed."),
+    "conflict": ErrorCode(
         409,
-        "It contradicts an earlier request: another output for the same arm, another body under "
-        "the same Idempotency-Key, another cascade of the same name, an arm out of turn.",
+        "The request contradicts an earlier one: a different output of the same arm, a different "
+        "body with the same Idempotency-Key, a different cascade with the same name, or an arm "
+        "out of order.",
     ),
-    "retired": Code(409, "The cascade is retired and takes no new rounds."),
-    "gone": Code(
-        410, "The round was given up because too many were open, or its events were compacted away."
+    "retired": ErrorCode(409, "The cascade is retired and accepts no new rounds."),
+    "gone": ErrorCode(
+        410, "The round expired because too many newer ones were open, or it was compacted away."
     ),
-    "too_large": Code(413, "The body is larger than this service takes."),
-    "unsupported_media_type": Code(415, "The body is not declared as JSON."),
-    "invalid": Code(422, "The body is JSON, but not what the route takes; `field` says where."),
-    "too_many_requests": Code(
-        429, "The key's rate is used up, or more requests are waiting than the service holds."
+    "too_large": ErrorCode(413, "The body or the batch exceeds a limit of this service."),
+    "unsupported_media_type": ErrorCode(415, "The body is not declared as JSON."),
+    "invalid": ErrorCode(422, "The body is JSON but not valid for this route; see `field`."),
+    "too_many_requests": ErrorCode(
+        429, "The key exceeded its rate limit, or too many requests are waiting."
     ),
-    "internal": Code(
-        500, "Internal error; the server log has it under the `X-Request-Id` of the answer."
+    "internal": ErrorCode(
+        500, "Internal error. The server log has the details under the response's `X-Request-Id`."
     ),
-    "cascade_failed": Code(
+    "cascade_failed": ErrorCode(
         503,
-        "An internal error has stopped this cascade. It is read from the log again; others are "
-        "not affected.",
+        "An internal error stopped this cascade. It is being reloaded from the log; other "
+        "cascades are not affected.",
     ),
-    "unavailable": Code(503, "The service is starting, stopping, or cannot write its log."),
+    "unavailable": ErrorCode(503, "The service is starting, stopping, or cannot write its log."),
 }
 
 

@@ -1,7 +1,7 @@
-"""API keys: who may send which requests.
+"""API keys: the key file, authentication, scopes and rate limits.
 
-A key reads ``sw_<id>_<secret>``. The file has one JSON object per line, with the SHA-256 of the
-secret: 256 random bits cannot be guessed, so that a slow hash, as for passwords, would add nothing.
+A key has the form ``sw_<id>_<secret>``. The file has one JSON object per line, with the SHA-256 of
+the secret. A slow password hash would add nothing: 256 random bits cannot be guessed.
 """
 
 import math
@@ -26,128 +26,132 @@ from stopwise.service.domain.messages import Name
 from stopwise.service.http.errors import Forbidden, Unauthorized
 from stopwise.service.server_log import LOG
 from stopwise.service.validation import explain
+from stopwise.text import shorten, suggestion
 
 Scope: TypeAlias = Literal["read", "decide", "observe", "admin"]
 Time: TypeAlias = Annotated[float, Meta(ge=0, le=253402300799)]  # until the year 9999
 
-UNREAD = "the keys cannot be read again; those read before stay valid"
-LOOK_EVERY = 1.0  # seconds until the file is read again
+RELOAD_FAILED = "cannot reload the API keys; the keys loaded before stay valid"
+RELOAD_EVERY = 1.0  # seconds between checks of the file
 _HEADER = re.compile(r"(?i:bearer) +sw_([a-z0-9]+)_(\S+) *")
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A key without its secret, as the file has it; times are seconds since 1970."""
+    """A line of the key file, which has no secret; times are seconds since 1970."""
 
-    id: Annotated[str, Meta(pattern=r"^[a-z0-9]{1,32}\Z")]  # may be shown and logged
-    name: str  # for people: who uses it
+    id: Annotated[str, Meta(pattern=r"^[a-z0-9]{1,32}\Z")]  # public: it is shown and logged
+    name: str  # a description of its user
     scopes: Annotated[tuple[Scope, ...], Meta(min_length=1)]
     hash: Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]  # of the secret
     created: Time
     expires: Time | None = None
-    rate: Annotated[float, Meta(gt=0, le=1e9)] | None = None  # most requests per second
-    cascades: tuple[Name, ...] = ()  # that it may use; empty: all
+    rate: Annotated[float, Meta(gt=0, le=1e9)] | None = None  # requests per second
+    cascades: tuple[Name, ...] = ()  # restricts the key to these; empty: all cascades
 
-    def may(self, scope: Scope) -> bool:
-        """Whether it has a scope; admin has all of them, and every key may read."""
+    def allows(self, scope: Scope) -> bool:
+        """Whether the key has a scope; admin includes all scopes, and every key may read."""
         return scope == "read" or scope in self.scopes or "admin" in self.scopes
 
     @property
     def expired(self) -> bool:
-        """Whether it is no longer valid."""
+        """Whether the key has expired."""
         return self.expires is not None and time.time() >= self.expires
 
 
-# An unknown id is compared with this: it takes as long as a wrong secret.
-_NOBODY: tuple[bytes, Key | None] = (sha256(secrets.token_bytes(32)).digest(), None)
+# A key with an unknown id is compared with this hash, so that it takes as long as a wrong secret.
+_UNKNOWN: tuple[bytes, Key | None] = (sha256(secrets.token_bytes(32)).digest(), None)
 
 
 class Keys:
-    """The keys of a file, read again when it changes.
+    """The keys of a file, which is reloaded when it changes.
 
-    If the file becomes invalid or is deleted, the keys read last stay valid and the log reports it.
-    A file that cannot be read at first raises `InvalidParameterError`.
+    If the file becomes invalid or is deleted, the keys loaded last stay valid and the server log
+    reports the problem. If the first load fails, `InvalidParameterError` is raised.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        self._reported = ""  # the problem with the file that was logged last
+        self._reported = ""  # the load error that was logged last
         self._content: bytes | None = None
-        self._full_at: dict[str, float] = {}  # when the token bucket of a key is full again
-        self._read()
+        self._full_at: dict[str, float] = {}  # when the token bucket of each key is full again
+        self._load()
 
-    # No __len__: a file without keys must not be false, as if no keys were needed.
+    # No __len__: an empty file must not be falsy, as if the service required no keys.
 
     def count(self) -> int:
-        """Return how many keys are valid now."""
+        """Return the number of keys that have not expired."""
         return sum(not key.expired for _, key in self._by_id.values())
 
     def reload(self) -> None:
-        """Read the file now; log how many keys are valid, or why those read before stay."""
+        """Reload the file now, and log the number of keys or the error."""
         try:
-            self._read()
-            LOG.info("keys read again", extra={"keys": self.count()})
+            self._load()
+            LOG.info("keys reloaded", extra={"keys": self.count()})
         except InvalidParameterError as error:
-            LOG.error(UNREAD, extra={"reason": str(error)})
+            LOG.error(RELOAD_FAILED, extra={"reason": str(error)})
 
     def check(self, key: Key, scope: Scope | None = None, cascade: str | None = None) -> None:
-        """Count a request of a key, and check what it may do.
+        """Count a request of a key against its rate limit, and check its scope and cascades.
 
-        Raises `TooManyRequests` if it sends more requests than it may, and `Forbidden` if it lacks
-        the scope or may not use the cascade.
+        Raises `TooManyRequests` beyond the rate limit, and `Forbidden` without the scope or for a
+        cascade that the key may not use.
         """
         self.count_request(key)
         self.check_rights(key, scope, cascade)
 
     def count_request(self, key: Key) -> None:
-        """Count a request of a key; `TooManyRequests` if it sends more than it may."""
+        """Count a request of a key; raise `TooManyRequests` beyond its rate limit."""
         if key.rate is not None:
             self._take_token(key.id, key.rate)
 
     def check_rights(self, key: Key, scope: Scope | None, cascade: str | None) -> None:
-        """Check the scope and the cascades of a key; `Forbidden` if it does not have these."""
-        if scope is not None and not key.may(scope):
-            have = ", ".join(key.scopes)
-            raise Forbidden(f"this needs a key with the scope {scope}; yours has {have}")
+        """Check the scope and the cascades of a key; raise `Forbidden` if one is missing."""
+        if scope is not None and not key.allows(scope):
+            scopes = ", ".join(key.scopes)
+            raise Forbidden(f"this requires the scope {scope!r}; key {key.id} has: {scopes}")
         if cascade is not None and key.cascades and cascade not in key.cascades:
-            have = ", ".join(key.cascades)
-            raise Forbidden(f"the key {key.id} may use no other cascade than {have}")
+            cascades = ", ".join(key.cascades)
+            raise Forbidden(f"key {key.id} is restricted to these cascades: {cascades}")
 
     def identify(self, header: str | None) -> Key:
-        """Return the key in an Authorization header, whatever it may do, or `Unauthorized`."""
-        if time.monotonic() >= self._look_at:
+        """Return the key in an Authorization header; raise `Unauthorized` if it is not valid.
+
+        Scope, cascades and rate are not checked.
+        """
+        if time.monotonic() >= self._reload_at:
             try:
-                self._read()
+                self._load()
             except InvalidParameterError as error:
                 if self._reported != str(error):
                     self._reported = str(error)
-                    LOG.warning(UNREAD, extra={"reason": self._reported})
+                    LOG.warning(RELOAD_FAILED, extra={"reason": self._reported})
         if not header:
-            raise Unauthorized("send a key: Authorization: Bearer sw_…")
-        found = _HEADER.fullmatch(header)
-        id_, secret = found.groups() if found else ("", "")
-        expected, key = self._by_id.get(id_, _NOBODY)
-        given = sha256(secret.encode("utf-8", "replace")).digest()
-        if not compare_digest(given, expected) or key is None:
-            raise Unauthorized("the key is not valid: mistyped, revoked, or of another service")
+            raise Unauthorized("missing API key; send Authorization: Bearer sw_…")
+        match = _HEADER.fullmatch(header)
+        id_, secret = match.groups() if match else ("", "")
+        expected, key = self._by_id.get(id_, _UNKNOWN)
+        digest = sha256(secret.encode("utf-8", "replace")).digest()
+        if not compare_digest(digest, expected) or key is None:
+            raise Unauthorized("invalid API key: mistyped, revoked, or from another service")
         if key.expired:
-            raise Unauthorized(f"the key {key.id} has expired")
+            raise Unauthorized(f"key {key.id} has expired")
         return key
 
     def _take_token(self, id_: str, rate: float) -> None:
-        """Take a token from the bucket, which holds those of one second, but at least one."""
+        """Take a token from the bucket of a key, which holds one second's tokens, at least one."""
         now = time.monotonic()
         full_at = max(self._full_at.get(id_, now), now) + 1 / rate
         wait = full_at - now - max(1.0, 1 / rate)
         if wait > 1e-6:  # more than a rounding error
-            words = f"the key {id_} may send {rate:g} requests per second; try again later"
-            raise TooManyRequests(words, retry_after=math.ceil(wait))
+            message = f"key {id_} is limited to {rate:g} requests per second; retry later"
+            raise TooManyRequests(message, retry_after=math.ceil(wait))
         self._full_at[id_] = full_at
 
-    def _read(self) -> None:
-        self._look_at = time.monotonic() + LOOK_EVERY
-        content = _content(self._path)
+    def _load(self) -> None:
+        self._reload_at = time.monotonic() + RELOAD_EVERY
+        content = _read_file(self._path)
         if content != self._content:
-            keys = _parsed(self._path, content)
+            keys = _parse(self._path, content)
             self._by_id = {key.id: (bytes.fromhex(key.hash[7:]), key) for key in keys}
             self._full_at = {id_: at for id_, at in self._full_at.items() if id_ in self._by_id}
             self._content = content
@@ -155,22 +159,23 @@ class Keys:
 
 
 def read_keys(path: Path) -> list[Key]:
-    """Return the keys of a file; `InvalidParameterError` names a bad line by its number only."""
-    return _parsed(path, _content(path))
+    """Return the keys of a file; errors name an invalid line by its number only."""
+    return _parse(path, _read_file(path))
 
 
-def _content(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            mode, content = os.fstat(file.fileno()).st_mode, file.read()
+            mode = os.fstat(file.fileno()).st_mode
+            content = file.read()
     except OSError as error:
-        raise InvalidParameterError(f"cannot read the keys: {error}") from error
+        raise InvalidParameterError(f"cannot read the API keys: {error}") from error
     if os.name == "posix" and mode & 0o022:
-        raise InvalidParameterError(f"other users can change the keys in {path}: chmod 600 {path}")
+        raise InvalidParameterError(f"other users can change the keys; run: chmod 600 {path}")
     return content
 
 
-def _parsed(path: Path, content: bytes) -> list[Key]:
+def _parse(path: Path, content: bytes) -> list[Key]:
     keys: dict[str, Key] = {}
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line.strip():
@@ -178,10 +183,10 @@ def _parsed(path: Path, content: bytes) -> list[Key]:
         try:
             key = msgspec.json.decode(line, type=Key)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            words = "is not a key as 'stopwise keys add' writes it"
-            raise InvalidParameterError(f"{path}, line {number}: {words}") from None
+            problem = "invalid key; use 'stopwise keys add' to create one"
+            raise InvalidParameterError(f"{path}, line {number}: {problem}") from None
         if key.id in keys:
-            raise InvalidParameterError(f"{path}, line {number}: the key {key.id} is there twice")
+            raise InvalidParameterError(f"{path}, line {number}: duplicate key {key.id}")
         keys[key.id] = key
     return list(keys.values())
 
@@ -195,40 +200,55 @@ def add_key(
     rate: float | None = None,
     cascades: Iterable[str] = (),
 ) -> tuple[Key, str]:
-    """Create a key and add it to a file; return what the file has of it, and the key itself."""
+    """Create a key and add it to a file; return its line of the file, and the key to send."""
     if not name.strip() or len(name) > 100 or not name.isprintable():
-        raise InvalidParameterError("a key's name has 1 to 100 characters that can be printed")
-    now, secret = time.time(), secrets.token_urlsafe(32)
+        raise InvalidParameterError(
+            f"name must be 1 to 100 printable characters, got {shorten(name)!r}"
+        )
+    now = time.time()
     if expires is not None and expires <= now:
-        raise InvalidParameterError("the key would have expired before its first use")
+        raise InvalidParameterError("expires must be in the future")
+    scopes = tuple(dict.fromkeys(scopes))
+    for scope in scopes:
+        if scope not in get_args(Scope):
+            hint = suggestion(scope, get_args(Scope))
+            raise InvalidParameterError(f"unknown scope {shorten(scope)!r}; {hint}")
+    secret = secrets.token_urlsafe(32)
     with _locked(path):
         keys = read_keys(path) if path.exists() else []
         taken = {key.id for key in keys}
-        id_ = next(one for one in iter(lambda: secrets.token_hex(4), None) if one not in taken)
-        digest = f"sha256:{sha256(secret.encode()).hexdigest()}"
-        given = {"id": id_, "name": name, "hash": digest, "created": float(int(now))}
-        given |= {"scopes": tuple(dict.fromkeys(scopes)), "expires": expires, "rate": rate}
-        given |= {"cascades": tuple(dict.fromkeys(cascades))}
-        if not set(scopes) <= set(get_args(Scope)):
-            raise InvalidParameterError(f"the scopes are {', '.join(get_args(Scope))}")
+        id_ = secrets.token_hex(4)
+        while id_ in taken:
+            id_ = secrets.token_hex(4)
+        fields = {
+            "id": id_,
+            "name": name,
+            "scopes": scopes,
+            "hash": f"sha256:{sha256(secret.encode()).hexdigest()}",
+            "created": float(int(now)),
+            "expires": expires,
+            "rate": rate,
+            "cascades": tuple(dict.fromkeys(cascades)),
+        }
         try:
-            key = msgspec.convert(given, Key)
+            key = msgspec.convert(fields, Key)
         except msgspec.ValidationError as error:
-            raise InvalidParameterError(" ".join(explain(error, given))) from None
+            raise InvalidParameterError(" ".join(explain(error, fields))) from None
         _write(path, [*keys, key])
     return key, f"sw_{id_}_{secret}"
 
 
 def revoke_key(path: Path, id_: str) -> Key:
-    """Remove a key from a file; a running service refuses it within a second or two."""
+    """Remove a key from a file; a running service rejects it within about two seconds."""
     with _locked(path):
         keys = {key.id: key for key in read_keys(path)}
-        if (found := keys.pop(id_, None)) is None:
-            # It is never repeated: somebody may have typed the key itself.
-            words = "has no key with that id; 'stopwise keys list' shows the ids"
-            raise InvalidParameterError(f"{path} {words}")
+        revoked = keys.pop(id_, None)
+        if revoked is None:
+            # The message does not repeat the id: the user may have pasted the whole key.
+            hint = "'stopwise keys list' shows the ids"
+            raise InvalidParameterError(f"{path} has no key with this id; {hint}")
         _write(path, keys.values())
-    return found
+    return revoked
 
 
 def _write(path: Path, keys: Iterable[Key]) -> None:
@@ -238,7 +258,7 @@ def _write(path: Path, keys: Iterable[Key]) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Generator[None, None, None]:
-    """Wait until no other process changes the file."""
+    """Hold a lock that keeps other processes from changing the file."""
     if os.name != "posix":
         yield
         return
@@ -246,7 +266,7 @@ def _locked(path: Path) -> Generator[None, None, None]:
 
     folder = os.open(path.resolve().parent, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # until it is closed
+        fcntl.flock(folder, fcntl.LOCK_EX)  # closing the folder releases it
         yield
     finally:
         os.close(folder)

@@ -1,4 +1,4 @@
-"""A request as handlers see it, the checks that it passes first, and the answer to it."""
+"""HTTP requests and responses, access checks and JSON bodies."""
 
 import asyncio
 import json
@@ -30,15 +30,18 @@ from stopwise.text import shorten
 
 JSON = "application/json"
 OK = 200
-BODY_SECONDS = 30.0  # for a body to arrive
+BODY_TIMEOUT = 30.0  # seconds for a body to arrive
 
 _VISIBLE = re.compile(r"[!-~]{1,200}")
-_STRING = re.compile(rb'("[^"]*")\s*(:?)')  # in JSON without escapes; a colon follows a key
+_STRING = re.compile(rb'("[^"]*")\s*(:?)')  # in JSON without escapes; field names have a colon
 _PORT = re.compile(r":\d*\Z")
 
 
 class Response(msgspec.Struct, frozen=True):
-    """An answer; a body in parts is sent as the parts come, and closed if the client goes away."""
+    """A response.
+
+    The parts of a streamed body are sent as they arrive; it is closed if the client disconnects.
+    """
 
     status: int
     body: bytes | AsyncGenerator[bytes, None]
@@ -47,18 +50,18 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Request:
-    """One request."""
+    """A request as its handler sees it."""
 
     def __init__(self, scope: Any, protocol: Any, max_body: int) -> None:
         self.method: str = scope.method
         self.path: str = scope.path
         self.http_version: str = scope.http_version
         self.query: str = scope.query_string  # without "?"
-        self.headers: Any = scope.headers  # names are lower-case; `get` has no values but ASCII
-        self.params: Mapping[str, str] = {}  # what varies in the path: name, id
-        self.key: Key | None = None  # the API key, if it is valid; None where none is needed
-        self.idempotency_key: str | None = None  # where the route takes one
-        self.content: Any = None  # the decoded body, of the type that the route takes
+        self.headers: Any = scope.headers  # lower-case names; `get` returns ASCII values only
+        self.params: Mapping[str, str] = {}  # path parameters: name, id
+        self.key: Key | None = None  # the valid API key; None if none is required
+        self.idempotency_key: str | None = None  # set for routes that accept one
+        self.content: Any = None  # the decoded body, of the route's type
         self.body_read = False
         self._protocol = protocol
         self._max_body = max_body
@@ -71,26 +74,26 @@ class Request:
 
     @property
     def id(self) -> str | None:
-        """The X-Request-Id that a proxy gave it, if that is usable."""
-        given: str = self.headers.get("x-request-id", "")
-        return given if _VISIBLE.fullmatch(given) else None
+        """The X-Request-Id header that a proxy added, if it is valid."""
+        request_id: str = self.headers.get("x-request-id", "")
+        return request_id if _VISIBLE.fullmatch(request_id) else None
 
     async def disconnected(self) -> None:
-        """Wait until the client has gone away."""
+        """Wait until the client has disconnected."""
         await self._protocol.client_disconnect()
 
     async def body(self) -> bytes:
-        """Return the body; refuse it once it is known to exceed the limit."""
+        """Return the body; reject it as soon as it exceeds the limit."""
         limit = self._max_body
         length: str | None = self.headers.get("content-length")
         if length is not None and (len(length) > 18 or int(length) > limit):
             raise _too_large(limit)
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(BODY_TIMEOUT):
                 if length is not None:
-                    whole: bytes = await self._protocol()
+                    body: bytes = await self._protocol()
                     self.body_read = True
-                    return whole
+                    return body
                 parts: list[bytes] = []
                 size = 0
                 async for part in self._protocol:
@@ -99,156 +102,157 @@ class Request:
                         raise _too_large(limit)
                     parts.append(part)
         except TimeoutError:
-            words = f"the body did not arrive within {BODY_SECONDS:g} seconds"
-            raise BadRequest(words) from None
-        except RuntimeError as error:  # the server's own: the connection was closed
-            raise _broken_off() from error
-        # The server ends with an empty part. Before it, another one stands for trailers or for an
-        # error, which cannot be told apart: trailers must be announced. Then nothing of the content
-        # can be missing if it is a complete JSON object, which all handlers check.
+            message = f"the body did not arrive within {BODY_TIMEOUT:g} seconds"
+            raise BadRequest(message) from None
+        except RuntimeError as error:  # the server raises it when the connection is closed
+            raise _incomplete_body() from error
+        # The server ends with an empty part. An earlier empty part means either trailers or an
+        # error, which look the same, so trailers must be announced. A body with announced trailers
+        # is complete if it is a complete JSON object, which all handlers check.
         content = parts[:-1]
         if "trailer" in self.headers and len(content) > 1 and content[-1] == b"":
             content.pop()
         if b"" in content:
-            raise _broken_off()
+            raise _incomplete_body()
         self.body_read = True
         return b"".join(parts)
 
     def check_media_type(self) -> None:
-        """Refuse a body that is not declared as JSON; no body is fine."""
-        given: str = self.headers.get("content-type", "")
-        if self.has_body and given.partition(";")[0].strip().lower() != JSON:
-            words = "the body must be JSON in UTF-8: send Content-Type: application/json"
-            raise UnsupportedMediaType(words)
+        """Reject a body that is compressed or not declared as JSON; the body may be missing."""
+        content_type: str = self.headers.get("content-type", "")
+        if self.has_body and content_type.partition(";")[0].strip().lower() != JSON:
+            message = "the body must be JSON in UTF-8; send Content-Type: application/json"
+            raise UnsupportedMediaType(message)
         if self.headers.get("content-encoding", "identity") != "identity":
-            raise UnsupportedMediaType("the body must not be compressed")
+            raise UnsupportedMediaType("compressed bodies are not supported")
 
     def read_idempotency_key(self) -> None:
-        """Take the Idempotency-Key, if there is one, or refuse it."""
+        """Set ``idempotency_key`` from the optional Idempotency-Key header."""
         if "idempotency-key" not in self.headers:
             return
-        given: str = self.headers.get("idempotency-key") or ""  # None if it is not ASCII
-        if not _VISIBLE.fullmatch(given) or len(self.headers.get_all("idempotency-key")) > 1:
-            words = "Idempotency-Key must be 1 to 200 visible ASCII characters, and there once"
-            raise InvalidRequest(words, field="Idempotency-Key")
-        self.idempotency_key = given
+        key: str = self.headers.get("idempotency-key") or ""  # None if it is not ASCII
+        if len(self.headers.get_all("idempotency-key")) > 1:
+            raise InvalidRequest("duplicate Idempotency-Key header", field="Idempotency-Key")
+        if not _VISIBLE.fullmatch(key):
+            message = "Idempotency-Key must be 1 to 200 visible ASCII characters"
+            raise InvalidRequest(message, field="Idempotency-Key")
+        self.idempotency_key = key
 
 
 def _too_large(limit: int) -> RequestTooLarge:
-    return RequestTooLarge(f"the body is too large: at most {limit:,} bytes are taken")
+    return RequestTooLarge(f"the body exceeds the limit of {limit:,} bytes")
 
 
-def _broken_off() -> BadRequest:
-    words = (
-        "the body broke off, its chunks are not valid, or it has trailers that no Trailer header "
-        "announces"
+def _incomplete_body() -> BadRequest:
+    return BadRequest(
+        "the body is incomplete, its chunks are invalid, or it has trailers without a Trailer "
+        "header"
     )
-    return BadRequest(words)
 
 
 class Access:
-    """Decides who may send a request.
+    """Access control: API keys, or local requests only.
 
-    Without keys (None), which is for loopback alone, requests that a browser
-    sends for another site are recognised by their Host and Origin.
+    Without keys (None), the service listens on loopback only. It then rejects requests that
+    another site made a browser send, which have a foreign Host or Origin header.
     """
 
     def __init__(self, settings: Settings, keys: Keys | None) -> None:
         self.keys = keys
-        self._own = settings.host.lower()
+        self._host = settings.host.lower()
 
     def check_origin(self, request: Request) -> None:
-        """Refuse ambiguous hosts; without keys, also what came through another site.
+        """Reject ambiguous hosts and, without keys, requests that another site caused.
 
-        Host shows a foreign name that resolves to this machine (DNS rebinding), and Origin a form
-        or script of another site that posts here.
+        A foreign Host means that another name resolves to this machine (DNS rebinding). A foreign
+        Origin means that a form or script of another site sends the request.
         """
         hosts = request.headers.get_all("host")
         if len(hosts) > 1:
             raise BadRequest("the request has more than one Host header")
-        # An empty file of keys is false and yet asks for keys, so this must be None itself.
+        # Not `if self.keys`: with an empty key file, every request still requires a key.
         if self.keys is not None:
             return
         host = hosts[0] if hosts else ""
-        if not _is_here(host, self._own):
-            words = "without keys this service answers to localhost alone, not to other names"
-            raise Forbidden(words)
+        if not _is_local(host, self._host):
+            message = "without API keys, the service accepts requests to localhost only"
+            raise Forbidden(message)
         if request.method not in {"GET", "HEAD"}:
             origin: str | None = request.headers.get("origin")
             if origin is not None and origin.partition("://")[2] != host:
-                words = "without keys this service takes nothing from other sites"
-                raise Forbidden(words)
+                message = "without API keys, requests from other sites are not allowed"
+                raise Forbidden(message)
 
     def check_key(self, request: Request, scope: Scope | None) -> None:
-        """Refuse a request without a valid key of this scope for its cascade."""
+        """Require a valid key that has this scope and may use the request's cascade."""
         if self.keys is not None:
             request.key = self.keys.identify(request.headers.get("authorization"))
             self.keys.check(request.key, scope, request.params.get("name"))
 
 
 @lru_cache(100)
-def _is_here(host: str, own: str) -> bool:
+def _is_local(host: str, service_host: str) -> bool:
     name = _PORT.sub("", host).lower()
-    if name in (own, "localhost") or name.endswith(".localhost"):
+    if name in (service_host, "localhost") or name.endswith(".localhost"):
         return True
     with suppress(ValueError):
         return ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
     return False
 
 
-# -- answers -------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------
 
 
 def internal_error(error: BaseException, request: Request) -> InternalError:
-    """Log an unexpected error; return the error for the caller, with the id of the log entry."""
-    number = request.id or token_hex(8)
-    fields = {"request": number, "method": request.method, "path": shorten(request.path, MAX_PATH)}
+    """Log an unexpected error; return the error to respond with, which has the id to look for."""
+    id_ = request.id or token_hex(8)
+    fields = {"request": id_, "method": request.method, "path": shorten(request.path, MAX_PATH)}
     LOG.error("a request failed", extra=fields, exc_info=error)
     name = request.params.get("name")
-    where = "" if name is None else f" in the cascade {shorten(name)!r}"
-    words = f"internal error{where}; the server log has it under {number}"
-    return InternalError(words, number)
+    cascade = "" if name is None else f" in cascade {shorten(name)!r}"
+    return InternalError(f"internal error{cascade} (request id {id_}, see the server log)", id_)
 
 
 # -- bodies --------------------------------------------------------------------------------------
 
 
 def read_json(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
-    """Return the content of a body, or refuse it in words for the person who must fix it."""
+    """Decode a JSON body; errors name the invalid field and the expected value."""
     if not body:
-        raise BadRequest("the body is empty, and JSON is needed")
+        raise BadRequest("the body is empty; send JSON")
     try:
         try:
             value = decoder.decode(body)
         except msgspec.ValidationError as error:
-            given = msgspec.UNSET
-            with suppress(msgspec.ValidationError):  # what is not JSON at all comes first
-                given = msgspec.json.decode(body)
-            place, problem = explain(error, given)
-            field = shorten(place) or None
+            content = msgspec.UNSET
+            # A syntax error later in the body takes precedence: it raises DecodeError here.
+            with suppress(msgspec.ValidationError):
+                content = msgspec.json.decode(body)
+            path, problem = explain(error, content)
+            field = shorten(path) or None
             raise InvalidRequest(f"{field or 'the body'} {problem}", field=field) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        why = shorten(str(error).removeprefix("JSON is malformed: "))
-        raise BadRequest(f"the body is not JSON: {why}") from None
+        reason = shorten(str(error).removeprefix("JSON is malformed: "))
+        raise BadRequest(f"the body is not JSON: {reason}") from None
     except RecursionError:
         raise _too_deep() from None
-    keys = [text for text, colon in _STRING.findall(body) if colon]
-    if b"\\" in body or len(set(keys)) < len(keys):  # in one object, perhaps
-        _check_repeated(body)
+    names = [string for string, colon in _STRING.findall(body) if colon]
+    if b"\\" in body or len(set(names)) < len(names):  # perhaps in one object
+        _check_duplicate_fields(body)
     if isinstance(value, CascadeSpec):
         _check_depth(value.features, "features")
         _check_depth(value.policy, "policy")
     return value
 
 
-def _check_repeated(body: bytes) -> None:
+def _check_duplicate_fields(body: bytes) -> None:
     def check(pairs: list[tuple[str, object]]) -> None:
-        seen: set[str] = set()
+        names: set[str] = set()
         for name, _ in pairs:
-            if name in seen:
+            if name in names:
                 duplicate = shorten(name)
                 raise InvalidRequest(f"duplicate field {duplicate!r}", field=duplicate)
-            seen.add(name)
+            names.add(name)
 
     try:
         json.loads(body, object_pairs_hook=check)
@@ -261,10 +265,10 @@ def _check_depth(value: object, field: str, depth: int = MAX_DEPTH) -> None:
         return
     if depth == 0:
         raise _too_deep(field)
-    for one in cast(Any, value.values() if isinstance(value, dict) else value):
-        _check_depth(one, field, depth - 1)
+    for item in cast(Any, value.values() if isinstance(value, dict) else value):
+        _check_depth(item, field, depth - 1)
 
 
 def _too_deep(field: str | None = None) -> InvalidRequest:
-    words = f"{field or 'the body'} is nested deeper than {MAX_DEPTH} lists or objects"
-    return InvalidRequest(words, field=field)
+    message = f"{field or 'the body'} is nested deeper than {MAX_DEPTH} levels"
+    return InvalidRequest(message, field=field)

@@ -1,6 +1,6 @@
-"""Every route of the API: its place, who may use it, what it takes and gives, and what it does.
+"""The routes of the API.
 
-The table `ROUTES` is complete: the application serves it, and the OpenAPI document is generated.
+The application serves the table `ROUTES`, and the OpenAPI document is generated from it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,7 +20,11 @@ from stopwise.service.metrics import CONTENT_TYPE, metrics_page
 if TYPE_CHECKING:
     from stopwise.service.http.app import App
 
-Reply: TypeAlias = tuple[int, msgspec.Struct]
+Reply: TypeAlias = tuple[int, msgspec.Struct]  # status and body
+Operation: TypeAlias = Callable[["App", Request], Awaitable[Reply | Response]]
+
+PUBLIC = "public"  # in place of a scope: the route requires no key
+Required: TypeAlias = Scope | Literal["public"] | None  # None: any valid key
 
 
 class HealthAnswer(msgspec.Struct, frozen=True):
@@ -29,26 +33,23 @@ class HealthAnswer(msgspec.Struct, frozen=True):
     status: Literal["alive", "ready"]
 
 
-Run: TypeAlias = Callable[["App", Request], Awaitable[Reply | Response]]
-
-
 class Route(msgspec.Struct, frozen=True):
-    """One route; the docstring of ``run`` describes it in the OpenAPI document."""
+    """A route; its operation's docstring is its description in the OpenAPI document."""
 
     method: Literal["GET", "POST"]
-    path: str  # {name} and {id} stand for what varies
-    run: Run
-    needs: Scope | Literal["nothing"] | None  # None: any valid key; "nothing": not even a key
-    gives: Mapping[int, tuple[Any, str]]  # status of each success → type of the body, when
-    takes: Any = None  # type of the body
-    errors: tuple[str, ...] = ()  # codes in addition to those of every such route
-    repeatable: bool = False  # whether an Idempotency-Key is used
+    path: str  # with the parameters {name} and {id}
+    operation: Operation
+    scope: Required
+    responses: Mapping[int, tuple[Any, str]]  # success status → type of the body, description
+    body: Any = None  # type of the request body
+    errors: tuple[str, ...] = ()  # codes in addition to those of all similar routes
+    idempotency_key: bool = False  # whether it accepts an Idempotency-Key
     media_type: str = JSON
 
     @property
     def id(self) -> str:
-        """Its name: one word, as in metrics and in the document."""
-        return self.run.__name__.rstrip("_")
+        """Its name in metrics, and the operationId in the OpenAPI document."""
+        return self.operation.__name__.rstrip("_")
 
 
 ROUTES: list[Route] = []
@@ -57,50 +58,72 @@ ROUTES: list[Route] = []
 def route(
     method: Literal["GET", "POST"],
     path: str,
-    needs: Scope | Literal["nothing"] | None,
-    gives: Any,
-    when: str,
+    scope: Required,
+    answer: Any,
+    description: str,
     *,
     repeated: str = "",
-    **more: Any,
-) -> Callable[[Run], Run]:
-    """Add a function to `ROUTES`; ``repeated`` says when a repeatable one answers with 200."""
-    successes = {201: (gives, when), 200: (gives, repeated)} if repeated else {200: (gives, when)}
+    **options: Any,
+) -> Callable[[Operation], Operation]:
+    """Add a route to `ROUTES`.
 
-    def add(run: Run) -> Run:
-        ROUTES.append(Route(method, path, run, needs, successes, repeatable=bool(repeated), **more))
-        return run
+    ``answer`` is the type of the response body. ``repeated`` describes the response 200 of a route
+    that accepts an Idempotency-Key, for a request that was sent before.
+    """
+    if repeated:
+        responses = {201: (answer, description), 200: (answer, repeated)}
+    else:
+        responses = {200: (answer, description)}
+
+    def add(operation: Operation) -> Operation:
+        entry = Route(
+            method,
+            path,
+            operation,
+            scope,
+            responses,
+            idempotency_key=bool(repeated),
+            **options,
+        )
+        ROUTES.append(entry)
+        return operation
 
     return add
 
 
 def check_unrestricted(request: Request) -> None:
-    """Refuse a key that may see some cascades only."""
+    """Reject a key that is restricted to some cascades."""
     if request.key is not None and request.key.cascades:
-        seen = f"the key {request.key.id} may see {', '.join(request.key.cascades)} only"
-        raise Forbidden(f"this shows every cascade, and {seen}")
+        cascades = ", ".join(request.key.cascades)
+        raise Forbidden(
+            "this requires a key for all cascades; "
+            f"key {request.key.id} is restricted to: {cascades}"
+        )
 
 
-_get, _post = partial(route, "GET"), partial(route, "POST")
-_NAME, _ID = "/v1/cascades/{name}", "/v1/cascades/{name}/rounds/{id}"
+_get = partial(route, "GET")
+_post = partial(route, "POST")
+_CASCADE = "/v1/cascades/{name}"
+_ROUND = "/v1/cascades/{name}/rounds/{id}"
 _OPENING: dict[str, Any] = {
-    "repeated": "Opened before, under the same Idempotency-Key.",
+    "repeated": "Already opened with this Idempotency-Key.",
     "errors": ("unknown_cascade", "conflict", "retired"),
 }
-_ROUND = ("unknown_cascade", "unknown_round", "conflict", "gone")
+_LOOKUP_ERRORS = ("unknown_cascade", "unknown_round")
+_REPORT_ERRORS = (*_LOOKUP_ERRORS, "conflict", "gone")
 
 # -- cascades ------------------------------------------------------------------------------------
 
 
-@_get("/v1/cascades", None, m.CascadeList, "All of them.")
+@_get("/v1/cascades", None, m.CascadeList, "All cascades.")
 async def cascades(app: "App", request: Request) -> Reply:
-    """List every cascade, the retired ones included.
+    """List all cascades, including retired ones.
 
-    A key that may see some cascades only gets those.
+    A key that is restricted to some cascades lists only these.
     """
     allowed = () if request.key is None else request.key.cascades
-    found = await app.service.cascades()
-    return 200, m.CascadeList([one for one in found if not allowed or one.spec.name in allowed])
+    views = await app.service.cascades()
+    return 200, m.CascadeList([view for view in views if not allowed or view.spec.name in allowed])
 
 
 @_post(
@@ -108,14 +131,14 @@ async def cascades(app: "App", request: Request) -> Reply:
     "admin",
     m.CascadeView,
     "Created.",
-    repeated="It was created before by the same request.",
-    takes=m.CascadeSpec,
+    repeated="Already created by an identical request.",
+    body=m.CascadeSpec,
     errors=("conflict",),
 )
 async def create_cascade(app: "App", request: Request) -> Reply:
     """Create a cascade.
 
-    Its name cannot be used again. Repeating the request is safe: it gives the cascade that exists.
+    A name can be used only once. Repeating the request is safe: it returns the existing cascade.
     """
     if request.key is not None and request.content.name not in request.key.cascades:
         check_unrestricted(request)
@@ -123,17 +146,17 @@ async def create_cascade(app: "App", request: Request) -> Reply:
     return (201 if new else 200), view
 
 
-@_get(_NAME, None, m.CascadeView, "Now.", errors=("unknown_cascade",))
+@_get(_CASCADE, None, m.CascadeView, "The cascade.", errors=("unknown_cascade",))
 async def cascade(app: "App", request: Request) -> Reply:
-    """Show one cascade, with what it has done so far."""
+    """Show a cascade and its counts."""
     return 200, await app.service.cascade(request.params["name"])
 
 
-@_post(f"{_NAME}/retire", "admin", m.CascadeView, "Retired.", errors=("unknown_cascade",))
+@_post(f"{_CASCADE}/retire", "admin", m.CascadeView, "Retired.", errors=("unknown_cascade",))
 async def retire_cascade(app: "App", request: Request) -> Reply:
-    """Retire a cascade: it takes no new rounds, and still outputs of those that are open.
+    """Retire a cascade: it accepts no new rounds, but outputs of open rounds.
 
-    It cannot be undone. To retire it again changes nothing.
+    This cannot be undone. Repeating the request has no effect.
     """
     return 200, await app.service.retire(request.params["name"])
 
@@ -147,103 +170,117 @@ async def _open(app: "App", request: Request) -> tuple[int, list[m.RoundAnswer]]
     return (201 if new else 200), rounds
 
 
-@_post(f"{_NAME}/rounds", "decide", m.RoundAnswer, "Opened.", takes=m.RoundRequest, **_OPENING)
+@_post(f"{_CASCADE}/rounds", "decide", m.RoundAnswer, "Opened.", body=m.RoundRequest, **_OPENING)
 async def open_round(app: "App", request: Request) -> Reply:
-    """Open a round: ask how deep to go for a context.
+    """Open a round: decide how far to go for a context.
 
-    Where all of the context is known, the answer has `stop`: run the arms up to it, then report
-    their outputs. Where stages reveal the context, give what is known before the first arm; the
-    answer has `next`: run that arm and report its output with what it reveals.
+    If the complete context is known, the response has `stop`: run the arms up to it and report
+    their outputs. If stages reveal the context, send the part that is known before the first arm.
+    The response then has `next`: run that arm, and report its output and the numbers it revealed.
     """
     status, rounds = await _open(app, request)
     return status, rounds[0]
 
 
-@_post(f"{_NAME}/rounds:batch", "decide", m.RoundList, "Opened.", takes=m.BatchRequest, **_OPENING)
+@_post(
+    f"{_CASCADE}/rounds:batch", "decide", m.RoundList, "Opened.", body=m.BatchRequest, **_OPENING
+)
 async def open_rounds(app: "App", request: Request) -> Reply:
-    """Open several rounds at once.
+    """Open several rounds.
 
-    All or none: one context that is refused refuses the batch.
+    Either all rounds are opened or none: one invalid context rejects the batch.
     """
     status, rounds = await _open(app, request)
     return status, m.RoundList(rounds)
 
 
-@_get(_ID, None, m.RoundView, "As the log has it.", errors=_ROUND[:2])
+@_get(_ROUND, None, m.RoundView, "The round.", errors=_LOOKUP_ERRORS)
 async def round_(app: "App", request: Request) -> Reply:
     """Look up a round: its state, its context and the outputs of its arms."""
     return 200, await app.service.round(request.params["name"], request.params["id"])
 
 
 @_post(
-    f"{_ID}/outputs", "observe", m.RoundAnswer, "Reported.", takes=m.OutputsRequest, errors=_ROUND
+    f"{_ROUND}/outputs",
+    "observe",
+    m.RoundAnswer,
+    "Reported.",
+    body=m.OutputsRequest,
+    errors=_REPORT_ERRORS,
 )
 async def report_outputs(app: "App", request: Request) -> Reply:
-    """Report outputs of a round's arms; the answer says which arm is next, or that it has ended.
+    """Report outputs of a round's arms; the response has the next arm or the end of the round.
 
-    Where all of the context is known: all at once or as they come, in any order and as late as you
-    like. Where stages reveal the context: the arm `next`, with what it reveals. The same again
-    changes nothing. The policy learns when the last arm has answered, or with `final`.
-    Arms that should not have run, and an output that differs from one reported before, are
-    refused (409).
+    If the complete context is known, send the outputs together or one by one, in any order, at any
+    time. If stages reveal the context, send the output of the arm `next` and the numbers it
+    revealed. Repeating a report has no effect. The policy learns once the last arm has answered,
+    or with `final`. An arm that should not have run, or a different output of an arm that has
+    answered, is rejected (409).
     """
     name, id_ = request.params["name"], request.params["id"]
     return 200, await app.service.report(name, id_, request.content)
 
 
-@_post(f"{_ID}/label", "observe", m.LabelAnswer, "Labelled.", takes=m.LabelReport, errors=_ROUND)
+@_post(
+    f"{_ROUND}/label",
+    "observe",
+    m.LabelAnswer,
+    "Labelled.",
+    body=m.LabelReport,
+    errors=_REPORT_ERRORS,
+)
 async def label_round(app: "App", request: Request) -> Reply:
-    """Report the right answer of a round that was learned from, or which of its arms were right.
+    """Report the label of a learned round: the right answer, or which of its arms were right.
 
-    Best of rounds that want it; of others only if they were chosen at random.
+    Label the rounds that the policy requests; label other rounds only if you choose them at random.
     """
     name, id_ = request.params["name"], request.params["id"]
     return 200, await give_label(app.service, name, id_, request.content)
 
 
 @_get(
-    f"{_NAME}/label-requests",
+    f"{_CASCADE}/label-requests",
     "observe",
     m.WantedLabels,
-    "The oldest.",
+    "The oldest requests.",
     errors=("unknown_cascade",),
 )
 async def label_requests(app: "App", request: Request) -> Reply:
-    """List rounds whose labels the policy asks for, the oldest first."""
+    """List the rounds whose labels the policy requests, oldest first."""
     return 200, await wanted_labels(app.service, request.params["name"])
 
 
 # -- the service itself --------------------------------------------------------------------------
 
 
-@_get("/v1/state", "admin", m.StateAnswer, "Now.")
+@_get("/v1/state", "admin", m.StateAnswer, "The state of this replica.")
 async def state(app: "App", request: Request) -> Reply:
-    """Show how far the log goes, and the digest of the state: equal on all replicas."""
+    """Show the position in the log and the digest of the state, which is equal on all replicas."""
     check_unrestricted(request)
     return 200, await app.service.state_hash()
 
 
-@_get("/healthz", "nothing", HealthAnswer, "Alive.")
+@_get("/healthz", PUBLIC, HealthAnswer, "Alive.")
 async def healthz(app: "App", request: Request) -> Reply:
-    """Show that the process is alive."""
+    """Check that the process is alive."""
     return 200, HealthAnswer("alive")
 
 
-@_get("/readyz", "nothing", HealthAnswer, "Ready.")
+@_get("/readyz", PUBLIC, HealthAnswer, "Ready.")
 async def readyz(app: "App", request: Request) -> Reply:
-    """Show whether requests should be sent here; 503 while it starts, stops or cannot write."""
+    """Check that the service accepts requests; 503 while it starts, stops or cannot write."""
     service, reason = app.service, app.service.not_ready
     if not reason:
         return 200, HealthAnswer("ready")
-    if app.access.keys is not None:  # the details name files and hosts; the log has them
+    if app.access.keys is not None:  # the reason names files and hosts; the log has it
         starting = service.recovering or service.draining or service.preparing
-        reason = "the service is starting or stopping" if starting else "it cannot write its log"
+        reason = "the service is starting or stopping" if starting else "cannot write the log"
     raise Unavailable(reason, retry_after=1)
 
 
-@_get("/metrics", None, str, "For Prometheus.", media_type="text/plain")
+@_get("/metrics", None, str, "Prometheus metrics.", media_type="text/plain")
 async def metrics(app: "App", request: Request) -> Response:
-    """Give the metrics, as Prometheus reads them."""
+    """Return the metrics in the Prometheus text format."""
     check_unrestricted(request)
     await app.service.readable()
     return Response(200, await metrics_page(app.service), CONTENT_TYPE)
@@ -251,5 +288,5 @@ async def metrics(app: "App", request: Request) -> Response:
 
 @_get("/openapi.json", None, dict[str, Any], "OpenAPI 3.1.")
 async def openapi(app: "App", request: Request) -> Response:
-    """Give this document."""
+    """Return this document."""
     return Response(200, app.document)

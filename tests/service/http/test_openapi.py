@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from stopwise.service.http.openapi import openapi_document
 from stopwise.service.http.routes import ROUTES
-from stopwise.service.http.schema import document
 from tests.service.harness import REVEALING, SPEC, keys_in, served
 
 EXPECTED = """\
@@ -73,14 +73,14 @@ def test_nothing_contradicts_the_document_in_a_long_run(
 
 
 def test_what_a_schema_test_cannot_see_of_the_document() -> None:
-    paths = msgspec.json.decode(document(secured=True))["paths"]
+    paths = msgspec.json.decode(openapi_document(secured=True))["paths"]
     for route in ROUTES:
         operation = paths[route.path][route.method.lower()]
-        assert operation["security"] == ([] if route.needs == "nothing" else [{"key": []}])
+        assert operation["security"] == ([] if route.scope == "public" else [{"key": []}])
         headers = [p["name"] for p in operation.get("parameters", []) if p["in"] == "header"]
-        assert headers == (["Idempotency-Key"] if route.repeatable else [])
-    repeatable = {route.id for route in ROUTES if route.repeatable}
+        assert headers == (["Idempotency-Key"] if route.idempotency_key else [])
+    repeatable = {route.id for route in ROUTES if route.idempotency_key}
     assert repeatable == {"create_cascade", "open_round", "open_rounds"}
-    found = msgspec.json.decode(document(secured=False))
+    found = msgspec.json.decode(openapi_document(secured=False))
     assert "securitySchemes" not in found["components"]
     assert all("401" not in o["responses"] for one in found["paths"].values() for o in one.values())
