@@ -17,7 +17,7 @@ from stopwise.service.domain import messages as m
 from stopwise.service.persistence.stores.opening import open_existing_store, open_store
 from stopwise.service.service import Service
 from stopwise.service.settings import Settings
-from stopwise.service.tools.checking import compact, plan
+from stopwise.service.tools.compaction import compact, plan
 
 ROUNDS = 200_000
 STEPS = 10  # at which the log is compacted and everything is measured

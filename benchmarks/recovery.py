@@ -47,7 +47,7 @@ async def written(store: SqliteStore, events: int) -> State:
 
     arms = [Arm("rule", 0.02), Arm("model", 0.1), Arm("expert", 0.25)]
     created = Created(CascadeSpec("bench", arms, context=N_CONTEXT), 0.0)
-    state.created(created)
+    state.apply_created(created)
     await write(created)
     cascade, random = state.order[0], np.random.default_rng(0)
     while state.position + 1 < events:

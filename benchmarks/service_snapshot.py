@@ -46,7 +46,7 @@ def long_ago(rounds: int) -> State:
     state = State()
     arms = [Arm(name, cost) for name, cost in ARMS]
     features = {"kind": "polynomial", "degree": 1}
-    state.created(Created(CascadeSpec("bench", arms, N_CONTEXT, features=features), 0.0))
+    state.apply_created(Created(CascadeSpec("bench", arms, N_CONTEXT, features=features), 0.0))
     cascade, random = state.order[0], np.random.default_rng(0)
     ledger, counts, k = cascade.ledger, cascade.counts, len(ARMS)
     for start in range(0, rounds, CHUNK):

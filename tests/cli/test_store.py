@@ -10,9 +10,9 @@ import stopwise as sw
 from stopwise.service.domain.spec import build
 from stopwise.service.domain.state import State
 from stopwise.service.persistence.snapshots import state_hash
-from stopwise.service.tools.checking import verify
+from stopwise.service.tools.verification import verify
 from tests.cli.conftest import Run
-from tests.service.tools.making import COSTS, TRIAGE, change, lived, play, running, using
+from tests.service.tools.sample_logs import COSTS, TRIAGE, change, lived, play, running, using
 
 
 @pytest.fixture

@@ -68,8 +68,8 @@ def verify(
     The saved policy decides and learns as that of the service: stopwise.load("triage.stopwise").
     """
     from stopwise.files import private_file
-    from stopwise.service.tools.checking import verify as run
-    from stopwise.service.tools.reading import chosen
+    from stopwise.service.tools.log_reader import chosen
+    from stopwise.service.tools.verification import verify as run
 
     if cascade is not None and save is None:
         raise typer.BadParameter("name a file with --save", param_hint="--cascade")
@@ -121,7 +121,7 @@ def export(
         stopwise diagnose triage.parquet --costs 0.01,0.24,0.25
     """
     from stopwise.logs.diagnosis.diagnose import LEAST_ROWS
-    from stopwise.service.tools.exporting import export_rounds
+    from stopwise.service.tools.export import export_rounds
 
     if out is None:
         raise typer.BadParameter("name a file, as in --out rounds.parquet", param_hint="--out")
@@ -159,8 +159,8 @@ def compact(
 
         stopwise store compact stopwise.db --keep-days 90
     """
-    from stopwise.service.tools.checking import compact as run
-    from stopwise.service.tools.checking import plan
+    from stopwise.service.tools.compaction import compact as run
+    from stopwise.service.tools.compaction import plan
 
     planned = _with(store, lambda log, progress: plan(log, keep_days, progress=progress))
     if not planned.events:

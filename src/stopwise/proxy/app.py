@@ -335,7 +335,7 @@ class ProxyApp(App):
         """Return why a round ended where it did, in a sentence."""
         cascade = self.service.state.cascades.get(name)
         recent = () if cascade is None else reversed(cascade.recent)
-        return next((one.words() for one in recent if one.id == id_), "as the policy decided")
+        return next((one.explanation() for one in recent if one.id == id_), "as the policy decided")
 
     def _failed(self, turn: Turn, failure: StageFailure, shadow: bool) -> Response:
         reply = failure.reply

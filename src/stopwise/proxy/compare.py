@@ -12,7 +12,7 @@ from stopwise.proxy.chat import Answer, text_of
 from stopwise.running.answer_forms import Form, form, normalised_text
 from stopwise.service.domain.errors import Conflict
 from stopwise.service.domain.events import Reported
-from stopwise.service.domain.outputs import KeptAnswer, canonical, unpack_answers
+from stopwise.service.domain.outputs import StoredAnswer, canonical, unpack_answers
 
 Same: TypeAlias = Callable[[Any, Any], Any]
 NOT_KEPT = (
@@ -44,7 +44,7 @@ class Comparison:
         """Return what gives the compared value of each answer of one round."""
         return self if self._same is None else Classes(self._same)
 
-    kept: Sequence[KeptAnswer] = ()  # a label is compared with the values themselves
+    kept: Sequence[StoredAnswer] = ()  # a label is compared with the values themselves
 
     def value(self, answer: Answer) -> Any:
         """Return the compared value of an answer: of its tool calls, if it has any."""
@@ -89,12 +89,12 @@ class Classes:
     def __init__(self, same: Same) -> None:
         self._same = same
         self._classes: list[int] = []
-        self.kept: list[KeptAnswer] = []  # what is compared, for each class in `_classes`
+        self.kept: list[StoredAnswer] = []  # what is compared, for each class in `_classes`
 
     def value(self, answer: Answer) -> int:
         """Return the class of an answer."""
         calls = tool_calls(answer.message)
-        given = KeptAnswer(answer.text if calls is None else calls, calls is not None)
+        given = StoredAnswer(answer.text if calls is None else calls, calls is not None)
         # An answer like two earlier ones joins the first of them: a class is never split or
         # renamed later, and equality of classes is an equivalence whatever ``same`` says.
         pairs = zip(self._classes, self.kept, strict=True)
@@ -116,7 +116,7 @@ def _class_of(label: object, reported: Reported, same: Same) -> bytes:
     exact = [one.text for one in kept]
     if text in exact:
         return reported.outputs[exact.index(text)]
-    given = KeptAnswer(text, calls is not None)
+    given = StoredAnswer(text, calls is not None)
     for output, one in zip(reported.outputs, kept, strict=True):
         try:
             if _alike(one, given, same):
@@ -127,7 +127,7 @@ def _class_of(label: object, reported: Reported, same: Same) -> bytes:
     return canonical(len(kept), "label")
 
 
-def _alike(one: KeptAnswer, other: KeptAnswer, same: Same) -> bool:
+def _alike(one: StoredAnswer, other: StoredAnswer, same: Same) -> bool:
     if one.is_calls or other.is_calls:  # calls of tools are equal or not
         return one == other
     return bool(same(one.text, other.text))

@@ -28,7 +28,7 @@ from stopwise.records import RecordedRounds
 from stopwise.service.domain.messages import CascadeSpec
 from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.persistence.stores.opening import open_existing_store
-from stopwise.service.tools.exporting import export_rounds
+from stopwise.service.tools.export import export_rounds
 
 # Simulated intervals hold from 100 rounds on (benchmarks/intervals.py); with fewer, a policy
 # trained on four fifths of them differs too much from the one trained on all.

@@ -18,7 +18,7 @@ from stopwise.proxy.upstream import Relay, Source, embed, poster
 from stopwise.running.round_loop import Ask, RoundLoop, drive_async
 from stopwise.running.stage import Stage
 from stopwise.service.domain.messages import OutputsRequest, RoundAnswer, RoundRequest
-from stopwise.service.domain.outputs import KeptAnswer
+from stopwise.service.domain.outputs import StoredAnswer
 from stopwise.service.service import Service
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ class ServedRound:
         service: Service,
         name: str,
         opened: RoundAnswer,
-        answers: Sequence[KeptAnswer] = (),
+        answers: Sequence[StoredAnswer] = (),
     ) -> None:
         self._service = service
         self._name = name

@@ -8,7 +8,7 @@ from typing import NamedTuple
 PIPE = asyncio.subprocess.PIPE
 
 
-class Finished(NamedTuple):
+class ChildResult(NamedTuple):
     """The exit status of a process and its output."""
 
     status: int
@@ -16,7 +16,7 @@ class Finished(NamedTuple):
     errors: bytes
 
 
-async def run_child(command: Sequence[str], given: bytes = b"") -> Finished:
+async def run_child(command: Sequence[str], given: bytes = b"") -> ChildResult:
     """Run a command with input and return its output; the process ends with this call.
 
     If the call is cancelled, the process is killed and waited for.
@@ -24,7 +24,7 @@ async def run_child(command: Sequence[str], given: bytes = b"") -> Finished:
     Examples
     --------
     >>> asyncio.run(run_child(["tr", "a-z", "A-Z"], b"text"))
-    Finished(status=0, output=b'TEXT', errors=b'')
+    ChildResult(status=0, output=b'TEXT', errors=b'')
     """
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     try:
@@ -35,4 +35,4 @@ async def run_child(command: Sequence[str], given: bytes = b"") -> Finished:
         await process.communicate()  # its pipes close before the event loop does
         raise
     assert process.returncode is not None  # `communicate` has waited for it
-    return Finished(process.returncode, output, errors)
+    return ChildResult(process.returncode, output, errors)

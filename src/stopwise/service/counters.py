@@ -34,7 +34,7 @@ class Counters:
         self.cascade_failures: Counter[str] = Counter()  # by cascade
         self.proxy: Counter[tuple[str, str]] = Counter()  # by cascade and what happened
 
-    def answered(self, route: str, status: int, seconds: float) -> None:
+    def count_response(self, route: str, status: int, seconds: float) -> None:
         """Count an answer; ``route`` is a name, never a path with ids in it."""
         if (route, status) not in self.answers:
             self.answers[route, status] = Histogram()

@@ -124,7 +124,12 @@ _PER_CASCADE: tuple[tuple[Any, str, str, _Value], ...] = (
     (_COUNTER, "rows_visited", "Rows visited by these passes.", _effort("rows_visited")),
     (_COUNTER, "settled", "Decisions made without a certificate.", _effort("settled")),
     (_GAUGE, "open_rounds", "Rounds that wait for outputs.", lambda one: len(one.ledger.open)),
-    (_GAUGE, "labels_wanted", "Labels asked for.", lambda one: len(one.ledger.answerable())),
+    (
+        _GAUGE,
+        "labels_wanted",
+        "Labels asked for.",
+        lambda one: len(one.ledger.answerable_labels()),
+    ),
     (_GAUGE, "labels_missing", "Labels asked for that count as missing.", _labels("missing")),
     (_GAUGE, "rows_stored", "Distinct rows of history in memory.", _effort("rows_stored")),
     (_GAUGE, "policy_bytes", "Memory of what was learned.", _bytes),

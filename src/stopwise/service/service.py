@@ -33,11 +33,11 @@ from stopwise.service.domain.events import (
     context_of,
     is_about,
 )
-from stopwise.service.domain.outputs import KeptAnswer, decode_output, unpack_answers
+from stopwise.service.domain.outputs import StoredAnswer, decode_output, unpack_answers
 from stopwise.service.domain.state import State, request_digest
 from stopwise.service.persistence.blocks import decode_events
 from stopwise.service.persistence.recovery import recover_state, snapshot_process, write_snapshot
-from stopwise.service.persistence.reloading import Reloading
+from stopwise.service.persistence.reloader import Reloader
 from stopwise.service.persistence.snapshots import state_hash
 from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.persistence.stores.opening import open_store
@@ -72,8 +72,8 @@ class Service:
         self._reader = open_store(settings.store)  # a connection of its own, to look up events
         self._reading = asyncio.Lock()
         self._last_snapshot = 0
-        self._reloading = Reloading(lambda: self.state.failed, self._reload)
-        woken = self._reloading.wake
+        self._reloader = Reloader(lambda: self.state.failed, self._reload)
+        woken = self._reloader.wake
         self.writer = Writer(store, settings, self.counters, self._recover, failed=woken)
         self._loading: dict[str, asyncio.Task[None]] = {}  # by the name of the cascade
         self._tasks: list[asyncio.Task[None]] = []
@@ -86,7 +86,7 @@ class Service:
         if not self._store.shared:
             await self._store.begin(END)  # or fail: another process serves this file
         self.recovering = "reading the log"
-        work = (self._live(), self._snapshots(), self._reloading.run())
+        work = (self._live(), self._snapshots(), self._reloader.run())
         self._tasks = [asyncio.create_task(one) for one in work]
 
     async def _live(self) -> None:
@@ -104,7 +104,7 @@ class Service:
             self.recovering = f"recovering: {done:,} of {of:,} events"
 
         follows = (self.state.follows or ()) if self._store.shared else None
-        state = await recover_state(self._store, follows, progress, contains_failures=True)
+        state = await recover_state(self._store, follows, progress, isolate_failures=True)
         self._last_snapshot = max(await self._store.snapshots(), default=0)
         if not self.state.position:  # the first time
             gc.collect()
@@ -152,7 +152,7 @@ class Service:
         async with self._reading:
             await self._reader.open()
             first = await self._reader.first() or 0
-        if self.state.follows or first > self.state.logged_from:
+        if self.state.follows or first > self.state.log_start:
             await self.writer.read(lambda state: (state.unfollow(KEEP_UNUSED), state.forget(first)))
 
     async def _save(self, writing: Awaitable[int]) -> None:
@@ -256,7 +256,7 @@ class Service:
                 max_tables=limits.max_tables,
             )
 
-        return await self.loaded(lambda: self.submit(create, spec.name))
+        return await self.load_and_retry(lambda: self.submit(create, spec.name))
 
     async def retire(self, name: str) -> m.CascadeView:
         """Retire a cascade: it takes no new rounds."""
@@ -264,7 +264,7 @@ class Service:
         def retire(state: State, time: float) -> Applied:
             return commands.retire_cascade(state, time, name)
 
-        return await self.loaded(lambda: self.submit(retire, name))
+        return await self.load_and_retry(lambda: self.submit(retire, name))
 
     # -- rounds -------------------------------------------------------------------------------
 
@@ -298,8 +298,8 @@ class Service:
             )
 
         work = name, len(contexts), evidence
-        return await self.loaded(
-            lambda: self.submit(open_rounds, name, slow=self.slow_for(*work), early=early)
+        return await self.load_and_retry(
+            lambda: self.submit(open_rounds, name, slow=self.is_slow(*work), early=early)
         )
 
     async def report(
@@ -308,15 +308,15 @@ class Service:
         id_: str,
         request: m.OutputsRequest,
         early: Early | None = None,
-        answers: Sequence[KeptAnswer] = (),
+        answers: Sequence[StoredAnswer] = (),
     ) -> m.RoundAnswer:
         """Add outputs of a round; ``answers`` are those behind them, where a label needs them."""
 
         def report(state: State, time: float) -> Applied:
             return commands.report_outputs(state, time, name, id_, request, answers)
 
-        return await self.loaded(
-            lambda: self.submit(report, name, slow=self.slow_for(name), early=early)
+        return await self.load_and_retry(
+            lambda: self.submit(report, name, slow=self.is_slow(name), early=early)
         )
 
     async def round(self, name: str, id_: str) -> m.RoundView:
@@ -324,7 +324,7 @@ class Service:
         cascade, number = await self.look_up(lambda: self.find(name, id_))
         # All that may change comes first: the round may go on while its events are read.
         answer, ledger, arms = cascade.answer(number), cascade.ledger, cascade.arms.names
-        labelled, wants_label = number in ledger.labels, number in ledger.wanted
+        labelled, wants_label = number in ledger.labels, number in ledger.label_requests
         known, context = dict(ledger.partial.get(number, {})), None
         waiting = ledger.open.get(number)
         if isinstance(waiting, RoundInProgress):
@@ -335,7 +335,7 @@ class Service:
             context = context_of(opened, reported, number)
         outputs = {arms[arm]: decode_output(output) for arm, output in sorted(known.items())}
         if reported is not None:
-            outputs = shown_outputs(reported, arms)
+            outputs = outputs_by_arm(reported, arms)
         return m.RoundView(
             id=id_,
             **{name: getattr(answer, name) for name in ("status", "stop", "next", "arm", "cost")},
@@ -376,12 +376,12 @@ class Service:
         self.check_recovered()
         return self.writer.submit(command, cascade=cascade, slow=slow, early=early)
 
-    def slow_for(self, name: str, rounds: int = 1, evidence: bool = False) -> bool:
+    def is_slow(self, name: str, rounds: int = 1, evidence: bool = False) -> bool:
         """Return whether a request for a cascade may hold up the event loop."""
         cascade = self.state.cascades.get(name)
         return cascade is not None and cascade.work(rounds, evidence=evidence) > ON_LOOP
 
-    async def loaded(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def load_and_retry(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask; where a replica does not follow a cascade yet, load it and ask again."""
         while True:
             try:
@@ -430,12 +430,12 @@ class Service:
             return look()
 
         try:
-            return await self.loaded(found)
+            return await self.load_and_retry(found)
         except RequestError:
             if not self._store.shared:
                 raise
         await self.submit(commands.no_change, None)
-        return await self.loaded(found)
+        return await self.load_and_retry(found)
 
     async def round_events(
         self, cascade: ServedCascade, number: int
@@ -465,7 +465,7 @@ class Service:
         return cascade, cascade.ledger.number(id_)
 
 
-def shown_outputs(reported: Reported, arms: Sequence[str]) -> dict[str, Any]:
+def outputs_by_arm(reported: Reported, arms: Sequence[str]) -> dict[str, Any]:
     """Return what the arms of a round said: their answers where the log has them."""
     kept = unpack_answers(reported.answers)
     answers = [one.text for one in kept] or map(decode_output, reported.outputs)

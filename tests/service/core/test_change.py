@@ -32,8 +32,8 @@ def test_a_change_is_counted_logged_shown_and_survives_a_snapshot(
         reported, _ = cascade.report(k, [0, int(wrong)], [], False, time, position + 1)
         assert opened is not None
         assert reported is not None
-        replayed.opened(opened, position)
-        replayed.reported(reported, position + 1)  # which logs nothing
+        replayed.apply_opened(opened, position)
+        replayed.apply_reported(reported, position + 1)  # which logs nothing
         if k == 610:
             restored = restore_snapshot(take_snapshot(state_of(replayed)))
             assert restored is not None

@@ -43,10 +43,10 @@ def check(counts: Counts, rounds: list[int]) -> None:
 def test_no_round_is_lost_after_a_pause(pause: float, before: int) -> None:
     counts = Counts.blank(n_arms=2)
     for k in range(before):
-        counts.opened(BEGAN + k * FIRST_WIDTH, [0])
+        counts.add_stops(BEGAN + k * FIRST_WIDTH, [0])
     check(counts, [before, 0])
     last = BEGAN + (before - 1) * FIRST_WIDTH + pause
-    counts.opened(last, [1, 1])
+    counts.add_stops(last, [1, 1])
     check(counts, [before, 2])
     # They are counted when they were opened, not at another time.
     assert counts.stops[counts._index(last)][1] == 2
@@ -60,7 +60,7 @@ def test_clocks_that_jump_lose_no_round() -> None:
             jump = rng.choice([0.0, 5.0, *PAUSES[:-1]])
             time = max(1.0, time + rng.choice([-1, 1, 1]) * jump)
             arm = rng.randrange(2)
-            counts.opened(time, [arm])
+            counts.add_stops(time, [arm])
             rounds[arm] += 1
             check(counts, rounds)
             assert counts.stops[counts._index(time)][arm] > 0
@@ -68,10 +68,10 @@ def test_clocks_that_jump_lose_no_round() -> None:
 
 def test_a_clock_that_is_set_back_counts_in_the_first_bucket() -> None:
     counts = Counts.blank(n_arms=2)
-    counts.opened(BEGAN, [0])
-    counts.opened(BEGAN + 15, [0])
+    counts.add_stops(BEGAN, [0])
+    counts.add_stops(BEGAN + 15, [0])
     for back in PAUSES[:-1]:
-        counts.opened(BEGAN - back, [1])
+        counts.add_stops(BEGAN - back, [1])
     assert counts.stops == [[1, len(PAUSES) - 1], [1, 0]]
     assert (counts.start, counts.width) == (BEGAN, FIRST_WIDTH)
 
@@ -149,10 +149,10 @@ async def test_a_snapshot_with_wrong_counts_is_rebuilt_from_the_log(
 
 def test_early_rounds_stay_in_their_bucket_when_buckets_join() -> None:
     counts = Counts.blank(n_arms=2)
-    counts.opened(BEGAN, [0], early=True)
-    counts.opened(BEGAN, [1])
+    counts.add_stops(BEGAN, [0], early=True)
+    counts.add_stops(BEGAN, [1])
     for k in range(3 * MAX_BUCKETS):
-        counts.opened(BEGAN + k * FIRST_WIDTH, [0], early=k % 2 == 0)
+        counts.add_stops(BEGAN + k * FIRST_WIDTH, [0], early=k % 2 == 0)
     assert counts.early_total == [1 + 3 * MAX_BUCKETS // 2, 0]
     assert [sum(one[arm] for one in counts.early) for arm in range(2)] == counts.early_total
     assert len(counts.early) == len(counts.stops)
@@ -162,21 +162,21 @@ def test_early_rounds_stay_in_their_bucket_when_buckets_join() -> None:
 
 def test_rounds_of_the_day_start_again_at_midnight() -> None:
     counts, midnight = Counts.blank(n_arms=2), BEGAN - BEGAN % DAY + DAY
-    counts.began(midnight - 1, 5)
+    counts.add_opened(midnight - 1, 5)
     assert counts.opened_on(midnight - DAY) == 5
     assert counts.opened_on(midnight) == 0
-    counts.began(midnight, 2)
-    counts.began(midnight - 1, 1)  # a clock was set back: it counts for the newest day
+    counts.add_opened(midnight, 2)
+    counts.add_opened(midnight - 1, 1)  # a clock was set back: it counts for the newest day
     assert counts.opened_on(midnight) == 3
 
 
 def test_rounds_of_the_day_are_known_after_a_clock_was_far_ahead() -> None:
     counts, today = Counts.blank(n_arms=2), BEGAN - BEGAN % DAY
-    counts.began(today + 5, 4)
-    counts.began(today + 10 * DAY, 3)
+    counts.add_opened(today + 5, 4)
+    counts.add_opened(today + 10 * DAY, 3)
     assert counts.opened_on(today) == 3  # more than none: no budget is spent twice
-    counts.began(today + 7, 2)
+    counts.add_opened(today + 7, 2)
     assert counts.opened_on(today) == 2
     assert counts.opened_on(today + DAY) == 0
-    counts.began(today + DAY, 1)
+    counts.add_opened(today + DAY, 1)
     assert counts.opened_on(today + DAY) == 1

@@ -5,7 +5,7 @@ import pytest
 
 from stopwise.logs.encoding import Column, Encoding
 from stopwise.service.domain import spec as specs
-from stopwise.service.domain.contexts import ContextTable
+from stopwise.service.domain.contexts import ContextParser
 from stopwise.service.domain.errors import RequestError
 from stopwise.service.domain.messages import Arm, CascadeSpec, RoundRequest
 
@@ -16,7 +16,7 @@ ENCODING = Encoding((Column("age", fill=40.0), Column("city", "category", None, 
 def rows(context: object, body: str) -> list[list[float]]:
     spec = msgspec.convert({"name": "t", "arms": ARMS, "context": context}, CascadeSpec)
     given = msgspec.json.decode(body, type=RoundRequest)
-    return ContextTable(spec, specs.build(spec)).rows([given.context]).tolist()
+    return ContextParser(spec, specs.build(spec)).rows([given.context]).tolist()
 
 
 def test_named_values_are_encoded_and_the_policy_carries_the_encoding() -> None:

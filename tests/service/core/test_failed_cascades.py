@@ -18,14 +18,14 @@ from stopwise.service.domain.errors import CascadeFailed, RequestError
 from stopwise.service.domain.events import Event, Opened
 from stopwise.service.domain.ledger import Ledger
 from stopwise.service.domain.state import State
-from stopwise.service.labelling import give_label
+from stopwise.service.labels import report_label
 from stopwise.service.metrics import metrics_page
 from stopwise.service.persistence import blocks as codec
-from stopwise.service.persistence import reloading
+from stopwise.service.persistence import reloader
 from stopwise.service.persistence.snapshots import restore_snapshot, state_hash
 from stopwise.service.service import Service
 from tests.service.core.services import FailingStore, folded, running, until
-from tests.service.tools.making import using
+from tests.service.tools.sample_logs import using
 
 ARMS = [m.Arm("rule", 0.1), m.Arm("model", 0.2)]
 HEALTHY, BROKEN = (m.CascadeSpec(name, ARMS, context=2) for name in ("healthy", "broken"))
@@ -92,11 +92,14 @@ class Faults:
 PLACES: dict[str, tuple[str, Callable[[Faults], None]]] = {
     "opening begins": ("open", lambda faults: faults.fail(ServedCascade, "open")),
     "a round is added": ("open", lambda faults: faults.fail(Ledger, "add", after=True)),
-    "a round is counted": ("open", lambda faults: faults.fail(Counts, "opened", after=True)),
+    "a round is counted": ("open", lambda faults: faults.fail(Counts, "add_stops", after=True)),
     "the answer is made": ("open", lambda faults: faults.fail(ServedCascade, "answer")),
     "the event is encoded": ("open", Faults.fail_to_encode),
-    "an output is stamped": ("report", lambda faults: faults.fail(Ledger, "stamp", after=True)),
-    "the policy has learned": ("report", lambda faults: faults.fail(Counts, "learned")),
+    "an output is stamped": (
+        "report",
+        lambda faults: faults.fail(Ledger, "set_fingerprint", after=True),
+    ),
+    "the policy has learned": ("report", lambda faults: faults.fail(Counts, "add_outputs")),
     "a round ends": ("report", lambda faults: faults.fail(Ledger, "end", after=True)),
 }
 
@@ -113,8 +116,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reloading, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(reloading, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(reloader, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(reloader, "LONGEST_PAUSE", 0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -216,7 +219,7 @@ async def test_an_error_fails_one_request_of_one_cascade(
 
 
 async def test_steps_that_were_answered_early_are_not_lost(path: Path, faults: Faults) -> None:
-    faults.fail(Counts, "learned")
+    faults.fail(Counts, "add_outputs")
     async with running(path) as service:
         await create(service)
         early = [
@@ -352,14 +355,14 @@ async def test_a_failed_cascade_is_read_without_those_that_are_well(
 ) -> None:
     """Events of others are not applied again, and theirs meanwhile are served."""
     applied: list[str] = []
-    work = ServedCascade.opened
+    work = ServedCascade.apply_opened
 
     def recorded(cascade: ServedCascade, *arguments: Any) -> None:
         applied.append(cascade.spec.name)
         work(cascade, *arguments)
 
-    faults.fail(Counts, "learned")
-    monkeypatch.setattr(ServedCascade, "opened", recorded)
+    faults.fail(Counts, "add_outputs")
+    monkeypatch.setattr(ServedCascade, "apply_opened", recorded)
     async with running(path) as service:
         await create(service)
         for name in ("healthy", "broken"):
@@ -463,15 +466,15 @@ async def test_random_errors_lose_nothing_and_count_nothing_twice(
 
 
 async def test_labels_are_contained_as_well(path: Path, faults: Faults) -> None:
-    faults.fail(ServedCascade, "labelled", after=True)
+    faults.fail(ServedCascade, "apply_labelled", after=True)
     async with running(path) as service:
         await create(service)
         answer = await play(service, "broken")
         faults.left = 1
         with pytest.raises(ZeroDivisionError):
-            await give_label(service, "broken", answer.id, m.LabelReport("no"))
+            await report_label(service, "broken", answer.id, m.LabelReport("no"))
         await play(service, "healthy")
         await healed(service)
-        given = await give_label(service, "broken", answer.id, m.LabelReport("no"))
+        given = await report_label(service, "broken", answer.id, m.LabelReport("no"))
         assert (given.labelled, given.repeated) == (1, False)
         assert (await service.state_hash()).hash == state_hash(await folded(path))

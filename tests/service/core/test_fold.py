@@ -23,7 +23,7 @@ from stopwise.service import service as service_module
 from stopwise.service.domain import messages as m
 from stopwise.service.domain.outputs import canonical, decode_output
 from stopwise.service.domain.spec import build
-from stopwise.service.labelling import give_label
+from stopwise.service.labels import report_label
 from stopwise.service.persistence.snapshots import restore_snapshot, state_hash, take_snapshot
 from stopwise.service.persistence.stores.base import Snapshot
 from stopwise.service.service import Service
@@ -326,13 +326,13 @@ class Walk:
             return
         one = self.one_of(self.ended.values())
         label = self.labels.get(one.id, self.some_label(one))
-        asked = give_label(self.service, self.name, one.id, label)
+        asked = report_label(self.service, self.name, one.id, label)
         takes_labels = self.spec.policy["kind"].startswith(("uss-pd", "uss-laplace"))
         if not takes_labels or not one.outputs:
             await refused(self.service, asked, "conflict")
         elif one.id in self.labels:
             assert (await unchanged(self.service, asked)).repeated
-            other = give_label(self.service, self.name, one.id, m.LabelReport("something else"))
+            other = report_label(self.service, self.name, one.id, m.LabelReport("something else"))
             await refused(self.service, other, "conflict")
         else:
             assert not (await asked).repeated

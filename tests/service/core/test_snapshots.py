@@ -19,7 +19,7 @@ from stopwise.service.persistence.snapshots import (
 )
 from stopwise.service.persistence.stores.opening import open_store
 from tests.service.core.services import folded, running
-from tests.service.tools.making import live
+from tests.service.tools.sample_logs import live
 
 
 async def filled(where: str) -> State:

@@ -15,11 +15,11 @@ from stopwise.service.domain import messages as m
 from stopwise.service.domain.commands import Applied
 from stopwise.service.domain.errors import RequestError
 from stopwise.service.domain.state import State
-from stopwise.service.labelling import give_label
+from stopwise.service.labels import report_label
 from stopwise.service.persistence.snapshots import state_hash
 from stopwise.service.service import Service
 from tests.service.core.services import FailingStore, folded, running, until
-from tests.service.tools.making import using
+from tests.service.tools.sample_logs import using
 
 SPEC = m.CascadeSpec("triage", [m.Arm("rule", 0.1), m.Arm("model", 0.2)], context=2)
 ASK = m.RoundRequest([0.1, 0.2])
@@ -217,7 +217,9 @@ async def test_a_label_finds_outputs_that_are_being_written(path: Path) -> None:
         reporting = asyncio.create_task(service.report("triage", one.id, BOTH))
         await until(lambda: service.state.cascades["triage"].ledger.learned == 1)
         # The outputs are in memory, and not in the log yet.
-        labelling = asyncio.create_task(give_label(service, "triage", one.id, m.LabelReport("no")))
+        labelling = asyncio.create_task(
+            report_label(service, "triage", one.id, m.LabelReport("no"))
+        )
         await until(lambda: service.writer.waiting == 1)
         store.allowed.set()
         assert (await labelling).labelled == 1

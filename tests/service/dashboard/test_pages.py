@@ -89,7 +89,7 @@ def test_the_page_of_a_cascade_shows_what_was_counted(busy: ServedCascade) -> No
     assert "Rounds 200 last" in taken.text
     assert f"{sum(view.stops[1:]):,} rounds" in taken.text  # with outputs of history and glucose
     newest = busy.recent[-1]
-    assert newest.words() in taken.text
+    assert newest.explanation() in taken.text
     assert newest.id in taken.text
     page = page_of(busy)
     assert 'title="2023-11-14 22:46:30 UTC">26 min ago</time>' in page

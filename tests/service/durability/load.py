@@ -20,7 +20,7 @@ from stopwise.service.domain.state import State
 from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.persistence.snapshots import state_hash
 from stopwise.service.persistence.stores.opening import open_existing_store
-from stopwise.service.tools.checking import verify
+from stopwise.service.tools.verification import verify
 from tests.service.harness import REVEALING, SPEC, ServerProcess
 
 CLIENTS = 8
@@ -221,7 +221,7 @@ class Client:
         self.load.add(one)
 
     def repeat(self) -> None:
-        """Repeat requests that were answered, as a client that crashed might."""
+        """KeyedRequest requests that were answered, as a client that crashed might."""
         one = self.load.pick(self.rng, ended=True)
         if one is None or one.cascade == "stages":
             return
@@ -259,13 +259,13 @@ def check(server: ServerProcess, where: str, load: Load) -> dict[str, Any]:
         ledger = cascade.ledger
         assert cascade.divergences == 0
         # Each key has opened rounds once, and all rounds have one; nothing is labelled twice.
-        assert sum(one.count for one in ledger.repeats.values()) == len(ledger)
-        assert ledger.repeats.keys() <= load.keys
+        assert sum(one.count for one in ledger.idempotency_keys.values()) == len(ledger)
+        assert ledger.idempotency_keys.keys() <= load.keys
         assert cascade.counts.labels_total == len(ledger.labels)
     rounds = list(load.rounds.values())
     for known in rounds:
         ledger = folded.cascades[known.cascade].ledger
-        opened, number = ledger.repeats[known.key], ledger.number(known.id)
+        opened, number = ledger.idempotency_keys[known.key], ledger.number(known.id)
         assert 0 <= number - opened.first < opened.count
         assert known.stop in (None, ledger.stops[number])
         status = NAMES[ledger.status[number]]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stopwise.service import service as service_module
 from stopwise.service.domain import messages as m
-from stopwise.service.labelling import give_label
+from stopwise.service.labels import report_label
 from stopwise.service.persistence.blocks import Block
 from stopwise.service.persistence.snapshots import state_hash
 from stopwise.service.persistence.stores.postgres import PostgresStore
@@ -20,7 +20,7 @@ from stopwise.service.service import Service
 from tests.service.core.services import bits_of, folded, running, until
 from tests.service.durability.load import Load, check
 from tests.service.harness import ServerProcess, process
-from tests.service.tools.making import TRIAGE, open_round, output_of, report
+from tests.service.tools.sample_logs import TRIAGE, open_round, output_of, report
 
 X = [0.1, 0.2]
 
@@ -207,7 +207,7 @@ async def test_each_replica_knows_what_the_other_has_acknowledged(
             assert await report(there, one, str, name) == "learned"
             two = await open_round(there, X, name)
             assert await report(here, two, str, name) == "learned"
-            assert (await give_label(there, name, two.id, m.LabelReport("1"))).labelled == 1
+            assert (await report_label(there, name, two.id, m.LabelReport("1"))).labelled == 1
             here, there = there, here
         await here.retire("cascade-0")
         await there.retire("cascade-0")

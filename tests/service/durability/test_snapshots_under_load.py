@@ -9,7 +9,7 @@ from stopwise.service.persistence.snapshots import restore_snapshot, state_hash,
 from stopwise.service.persistence.stores.base import EventStore, Snapshot
 from tests.service.durability.load import Load
 from tests.service.harness import process
-from tests.service.tools.making import using
+from tests.service.tools.sample_logs import using
 
 
 async def snapshots_in(store: EventStore) -> list[Snapshot]:

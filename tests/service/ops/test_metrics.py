@@ -16,10 +16,10 @@ from stopwise.service.domain.messages import (
     LabelReport,
     OutputsRequest,
 )
-from stopwise.service.labelling import give_label
+from stopwise.service.labels import report_label
 from stopwise.service.metrics import metrics_page
 from stopwise.service.service import Service
-from tests.service.tools.making import open_round, running
+from tests.service.tools.sample_logs import open_round, running
 
 DOCS = Path(__file__).parents[3] / "docs" / "operations.md"
 ARMS = ["first", 'odd "name"\\', "last"]
@@ -61,7 +61,7 @@ async def played(service: Service, name: str) -> dict[tuple[str, str], list[int]
         for (first, one), (second, other) in combinations(zip(ARMS, outputs, strict=False), 2):
             pairs[first, second][0] += 1
             pairs[first, second][1] += one != other
-    await give_label(service, name, answers[0].id, LabelReport(1))
+    await report_label(service, name, answers[0].id, LabelReport(1))
     return pairs
 
 
@@ -124,8 +124,8 @@ async def test_answers_are_counted_with_how_long_they_took(tmp_path: Path) -> No
     async with running(str(tmp_path / "log.db")) as service:
         service.counters.commits.add(0.002)
         for seconds in times:
-            service.counters.answered("open_round", 201, seconds)
-        service.counters.answered("open_round", 429, 0.001)
+            service.counters.count_response("open_round", 201, seconds)
+        service.counters.count_response("open_round", 429, 0.001)
         page = await page_of(service)
     where = {"route": "open_round", "status": "201"}
     assert page("requests_total", **where) == len(times)

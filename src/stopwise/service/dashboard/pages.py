@@ -21,7 +21,7 @@ from stopwise.service.http.app import App
 from stopwise.service.http.errors import Forbidden, Unauthorized, UnknownPath, phrase
 from stopwise.service.http.keys import Key, Keys, Scope
 from stopwise.service.http.request import OK, Request, Response, read_json
-from stopwise.service.labelling import give_label, wanted_labels
+from stopwise.service.labels import report_label, requested_labels
 
 Values: TypeAlias = dict[str, Any]
 Page: TypeAlias = tuple[str, Values]  # a template and what it shows
@@ -76,7 +76,7 @@ class Pages:
         self.add("/", self.overview)
         self.add("/cascades/{name}", self.cascade)
         self.add("/cascades/{name}/labels", self.labels)
-        app.add("POST", "/cascades/{name}/labels/{id}", self.give_label, ROUTE)
+        app.add("POST", "/cascades/{name}/labels/{id}", self.report_label, ROUTE)
         app.add("GET", "/static/{file}", static_file, ROUTE)
 
     def add(self, path: str, page: Maker) -> None:
@@ -88,7 +88,7 @@ class Pages:
         headers, status = HEADERS, OK
         try:
             request.key = None if self._keys is None else identify(self._keys, request)
-            template, values = await self._service.loaded(lambda: self._made(page, request))
+            template, values = await self._service.load_and_retry(lambda: self._made(page, request))
             values |= {"service": self._service, "now": time.time(), "key": request.key}
             values["base"] = self._base(request)
         except RequestError as error:
@@ -135,12 +135,12 @@ class Pages:
         cascade = self.allowed_cascade(request, "observe")
         name = cascade.spec.name
         names = views.context_columns(cascade, self.proxied.get(name))
-        found = await wanted_labels(self._service, name)
+        found = await requested_labels(self._service, name)
         values = views.labels_page(name, found, names)
         warned = {"unmatched": views.unmatched(cascade)}
         return "labels.html", {"title": f"Labels of {name}", "c": values, **warned}
 
-    async def give_label(self, request: Request) -> Response:
+    async def report_label(self, request: Request) -> Response:
         """Take the answer that a person chose on the page of labels."""
         # A browser sends the password with a request of any site; but JSON only from this one.
         if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
@@ -152,7 +152,7 @@ class Pages:
             await self._service.look_up(lambda: self.allowed_cascade(request, "observe"))
         ).spec.name
         label, id_ = read_json(LABEL, await request.body()), request.params["id"]
-        answer = await give_label(self._service, name, id_, label)
+        answer = await report_label(self._service, name, id_, label)
         return Response(OK, msgspec.json.encode(answer))
 
     def allowed_cascade(self, request: Request, scope: Scope | None = None) -> ServedCascade:

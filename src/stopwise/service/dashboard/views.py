@@ -12,7 +12,7 @@ from stopwise.policies.pairwise import PairwisePolicy
 from stopwise.reporting.wording import percent, plural, short
 from stopwise.service.domain.cascade import RecentDecision, ServedCascade
 from stopwise.service.domain.counts import Counts
-from stopwise.service.domain.ledger import MANY_UNMATCHED
+from stopwise.service.domain.ledger import UNMATCHED_LIMIT
 from stopwise.service.domain.messages import WantedLabels
 from stopwise.service.domain.spec import context_names, context_size
 
@@ -145,7 +145,7 @@ def detail(cascade: ServedCascade, proxied: Proxied | None = None) -> Values:
         "facts": facts(cascade),
         "context": context,
         "report": report,
-        "wanted": len(cascade.ledger.answerable()),
+        "wanted": len(cascade.ledger.answerable_labels()),
     }
 
 
@@ -176,7 +176,7 @@ def labels_page(name: str, found: WantedLabels, names: Sequence[str]) -> Values:
 def unmatched(cascade: ServedCascade) -> int:
     """Return how many of the latest labels matched no arm, if they are many, else 0."""
     count = cascade.counts.unmatched_labels
-    return count if count >= MANY_UNMATCHED else 0
+    return count if count >= UNMATCHED_LIMIT else 0
 
 
 def recent_round(recent: RecentDecision) -> Values:
@@ -186,7 +186,7 @@ def recent_round(recent: RecentDecision) -> Values:
     evidence = sorted(closest[:MOST_EVIDENCE], key=lambda e: (e.first, e.second))
     found = {name: getattr(recent, name) for name in ("id", "time", "stop", "cost")}
     left_out = len(every) - len(evidence)
-    return {**found, "reason": recent.words(), "evidence": evidence, "left_out": left_out}
+    return {**found, "reason": recent.explanation(), "evidence": evidence, "left_out": left_out}
 
 
 def health(cascade: ServedCascade) -> tuple[str, str, str]:
@@ -259,7 +259,7 @@ def facts(cascade: ServedCascade) -> list[tuple[str, str, str]]:
 def _labels_asked(cascade: ServedCascade) -> str:
     """Return how many labels were asked for, and how many of them are missing."""
     asked, missing = cascade.label_counts.asked, cascade.label_counts.missing
-    words = f"{asked:,} were asked for, {len(cascade.ledger.answerable()):,} are wanted now"
+    words = f"{asked:,} were asked for, {len(cascade.ledger.answerable_labels()):,} are wanted now"
     return f"{words}, {missing:,} count as missing (as the worst)" if missing else words
 
 

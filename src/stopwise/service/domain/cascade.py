@@ -20,13 +20,13 @@ from stopwise.policies.protocol import Policy
 from stopwise.policies.round_in_progress import RoundInProgress
 from stopwise.records import Change, Decision, Label, LabelCounts, PairEvidence
 from stopwise.service.domain import spec as specs
-from stopwise.service.domain.contexts import Contexts, ContextTable
+from stopwise.service.domain.contexts import ContextParser, Contexts
 from stopwise.service.domain.counts import Counts
 from stopwise.service.domain.errors import CascadeRetired, Conflict, InvalidRequest, RoundGone
 from stopwise.service.domain.events import Labelled, Opened, Reported
-from stopwise.service.domain.ledger import EXPIRED, LEARNED, NAMES, OPEN, Ledger, Repeat
+from stopwise.service.domain.ledger import EXPIRED, LEARNED, NAMES, OPEN, KeyedRequest, Ledger
 from stopwise.service.domain.messages import CascadeSpec, CascadeView, Evidence, RoundAnswer
-from stopwise.service.domain.outputs import KeptAnswer, canonical, fingerprint, pack_answers
+from stopwise.service.domain.outputs import StoredAnswer, canonical, fingerprint, pack_answers
 from stopwise.service.server_log import LOG
 from stopwise.text import shorten
 
@@ -49,7 +49,7 @@ class RecentDecision(msgspec.Struct, frozen=True):
         """Its name in the API."""
         return self.ledger.id(self.number)
 
-    def words(self) -> str:
+    def explanation(self) -> str:
         """Return the reason in a sentence."""
         return self.reason if isinstance(self.reason, str) else str(as_decided(self.reason))
 
@@ -80,7 +80,7 @@ class ServedCascade:
         self.recent: deque[RecentDecision] = deque(maxlen=KEEP_RECENT)
         self.divergences = 0  # decisions that differ on this machine
         self.staged = self.policy.reveals is not None  # stages reveal the context
-        self.contexts = ContextTable(spec, self.policy)
+        self.contexts = ContextParser(spec, self.policy)
         self._costs = cast(list[float], self.arms.cumulative.tolist())
         self._names = self.arms.names
         self._time, self._live = created, False  # of the outputs that are being learned
@@ -118,7 +118,10 @@ class ServedCascade:
         complete: bool = False,
     ) -> tuple[Opened | None, list[RoundAnswer]]:
         """Open rounds; return the event (None: the key was used before) and the answers."""
-        if key is not None and (known := self.ledger.repeats.find(key, digest)) is not None:
+        if (
+            key is not None
+            and (known := self.ledger.idempotency_keys.find(key, digest)) is not None
+        ):
             numbers = range(known.first, known.first + known.count)
             return None, [self.answer(number) for number in numbers]
         if self.status == "retired":
@@ -151,7 +154,7 @@ class ServedCascade:
         reasons = (decisions if evidence else None) or [None] * event.count
         return event, [self.answer(event.first + k, reason=one) for k, one in enumerate(reasons)]
 
-    def opened(self, event: Opened, position: int) -> None:
+    def apply_opened(self, event: Opened, position: int) -> None:
         """Apply a recorded opening."""
         rows = np.frombuffer(event.contexts).reshape(event.count, -1).copy()
         if self.staged:
@@ -181,13 +184,13 @@ class ServedCascade:
     ) -> None:
         first, count, stops = event.first, event.count, event.stops
         if event.key is not None:
-            self.ledger.repeats.add(event.key, Repeat(first, count, event.digest))
-        self.counts.began(event.time, count)
+            self.ledger.idempotency_keys.add(event.key, KeyedRequest(first, count, event.digest))
+        self.counts.add_opened(event.time, count)
         if not stops:  # decided later
             self.ledger.add(waiting, [-1], [-1], position)
             return
         self.ledger.add(waiting, stops, event.rule_stops or stops, position)
-        self.counts.opened(event.time, stops)
+        self.counts.add_stops(event.time, stops)
         if decisions is None:  # of a batch the last one is shown
             self._note(
                 first + count - 1, event.time, stops[-1], f"The last of a batch of {count:,}."
@@ -216,7 +219,7 @@ class ServedCascade:
         final: bool,
         time: float,
         position: int,
-        answers: Sequence[KeptAnswer] = (),
+        answers: Sequence[StoredAnswer] = (),
     ) -> tuple[Reported | None, RoundAnswer]:
         """Add outputs of arms; return the event (None: nothing is new) and the answer.
 
@@ -267,7 +270,7 @@ class ServedCascade:
         self._apply(event, addition, position)
         return event, self.answer(number)
 
-    def reported(self, event: Reported, position: int) -> None:
+    def apply_reported(self, event: Reported, position: int) -> None:
         """Apply recorded outputs."""
         self._live = False  # a change in them was logged when they were reported
         waiting = self.ledger.open[event.number]
@@ -285,7 +288,7 @@ class ServedCascade:
         ledger, number = self.ledger, event.number
         for arm, output in zip(event.arms, event.outputs, strict=True):
             if ledger.fingerprint(number, arm) == 0:
-                ledger.stamp(number, arm, _fingerprint(output, revealed))
+                ledger.set_fingerprint(number, arm, _fingerprint(output, revealed))
         waiting = ledger.open[number]
         if not event.ended:
             if not isinstance(waiting, RoundInProgress):
@@ -299,7 +302,7 @@ class ServedCascade:
             waiting.learn()
             request = waiting.request
             if stop >= 0:
-                self.counts.opened(event.time, [stop], early=event.early)
+                self.counts.add_stops(event.time, [stop], early=event.early)
                 reason = waiting.decision or "It ended early: a stage failed."
                 self._note(number, event.time, stop, reason)
         elif event.outputs:
@@ -307,9 +310,9 @@ class ServedCascade:
             x = np.frombuffer(waiting)
             request = self.policy.observe(x, event.outputs, rule_stop=rule_stop)
         if request is not None:
-            ledger.want(number, request)
+            ledger.add_label_request(number, request)
         if event.outputs:
-            self.counts.learned(event.outputs)
+            self.counts.add_outputs(event.outputs)
         ledger.end(number, position)
 
     def _changed(self, change: Change) -> None:
@@ -403,24 +406,26 @@ class ServedCascade:
                 raise Conflict("another label was reported before; the first one counts")
             return None
         rule_stop = self.ledger.rule_stops[self.ledger.row(number)]
-        asked = self.ledger.wanted.get(number)
+        asked = self.ledger.label_requests.get(number)
         if asked is not None and asked.explored == 0:
             rule_stop = len(outputs) - 1  # also if it ran every arm as it was told to
         event = Labelled(self.index, number, label, context, outputs, rule_stop, time, right)
         try:
-            self.labelled(event)
+            self.apply_labelled(event)
         except LabelsNotSupportedError as error:
             raise Conflict(str(error)) from None
         return event
 
-    def labelled(self, event: Labelled) -> None:
+    def apply_labelled(self, event: Labelled) -> None:
         """Apply a recorded label."""
         context, outputs, right = np.frombuffer(event.context), event.outputs, event.right_arms
         observation = observation_of(context, outputs, self.arms.n_arms, event.rule_stop)
-        self.policy.learn_label(Label(observation, right, self.ledger.wanted.get(event.number)))
-        self.ledger.wanted.pop(event.number, None)
+        self.policy.learn_label(
+            Label(observation, right, self.ledger.label_requests.get(event.number))
+        )
+        self.ledger.label_requests.pop(event.number, None)
         self.ledger.labels[event.number] = _label_fingerprint(event.label, event.right)
-        self.counts.labelled(matched=event.right is not None or any(right))
+        self.counts.add_label(matched=event.right is not None or any(right))
 
     # -- views --------------------------------------------------------------------------------
 
@@ -442,7 +447,7 @@ class ServedCascade:
             known_stop,
             next_arm,
             repeated=repeated,
-            wants_label=number in ledger.wanted,
+            wants_label=number in ledger.label_requests,
         )
         if reason is None:
             return answer
@@ -467,7 +472,7 @@ class ServedCascade:
             open=len(self.ledger.open),
             learned=self.ledger.learned,
             labelled=len(self.ledger.labels),
-            labels_wanted=len(self.ledger.answerable()),
+            labels_wanted=len(self.ledger.answerable_labels()),
             stops=stops,
             mean_cost=float(np.dot(stops, self._costs)) / n if n else None,
             labels_asked=self.label_counts.asked,

@@ -14,7 +14,7 @@ from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.contexts import Contexts
 from stopwise.service.domain.errors import Conflict
 from stopwise.service.domain.events import Created, Event, Retired
-from stopwise.service.domain.outputs import KeptAnswer
+from stopwise.service.domain.outputs import StoredAnswer
 from stopwise.service.domain.state import State
 
 Applied: TypeAlias = tuple[Event | None, object]
@@ -33,7 +33,7 @@ def create_cascade(
     max_tables: int,
 ) -> Applied:
     """Create a cascade with the policy built for it; the answer also says whether it is new."""
-    known = state.repeats.find(key, digest)
+    known = state.idempotency_keys.find(key, digest)
     existing = state.order[known.first] if known else state.cascades.get(spec.name)
     if existing is not None and existing.spec == spec:
         return None, (state.cascade(spec.name).view(), False)
@@ -55,7 +55,7 @@ def create_cascade(
     event = Created(spec, time, key)
     cascade = ServedCascade(len(state.order), spec, time, policy)
     view = cascade.view()  # before the change, since it might fail
-    state.created(event, cascade)
+    state.apply_created(event, cascade)
     return event, (view, True)
 
 
@@ -98,7 +98,7 @@ def report_outputs(
     name: str,
     id_: str,
     request: m.OutputsRequest,
-    answers: Sequence[KeptAnswer],
+    answers: Sequence[StoredAnswer],
 ) -> Applied:
     """Add outputs of a round; ``answers`` are those behind them, where a label needs them."""
     cascade = state.cascade(name)

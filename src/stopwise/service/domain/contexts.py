@@ -17,7 +17,7 @@ Named: TypeAlias = dict[str, float | str | bool | None]
 Contexts: TypeAlias = Sequence[list[float] | Named]
 
 
-class ContextTable:
+class ContextParser:
     """Turns the contexts of one cascade into rows of numbers, or refuses them."""
 
     def __init__(self, spec: CascadeSpec, policy: Policy) -> None:

@@ -21,8 +21,8 @@ class Counts(msgspec.Struct):
     Examples
     --------
     >>> counts = Counts.blank(n_arms=2)
-    >>> counts.opened(1000.0, [0, 1, 1])
-    >>> counts.opened(1015.0, [0])
+    >>> counts.add_stops(1000.0, [0, 1, 1])
+    >>> counts.add_stops(1015.0, [0])
     >>> counts.stops, counts.stops_total
     ([[1, 2], [1, 0]], [2, 2])
     """
@@ -52,7 +52,7 @@ class Counts(msgspec.Struct):
         counts.early_total = [0] * n_arms
         return counts
 
-    def opened(self, time: float, stops: Iterable[int], *, early: bool = False) -> None:
+    def add_stops(self, time: float, stops: Iterable[int], *, early: bool = False) -> None:
         """Count rounds that stop at these arms, or did so ``early`` since a stage failed."""
         self._reach(time)
         index = self._index(time)
@@ -63,7 +63,7 @@ class Counts(msgspec.Struct):
                 self.early[index][stop] += 1
                 self.early_total[stop] += 1
 
-    def began(self, time: float, count: int) -> None:
+    def add_opened(self, time: float, count: int) -> None:
         """Count rounds that were opened, of which some may never stop anywhere."""
         day = time - time % DAY
         # Clocks of several machines may differ at midnight; one that was days ahead was wrong.
@@ -78,12 +78,12 @@ class Counts(msgspec.Struct):
         """
         return self.opened_total if self.day >= day else 0
 
-    def labelled(self, *, matched: bool) -> None:
+    def add_label(self, *, matched: bool) -> None:
         """Count a label, by whether it equals the output of an arm."""
         self.labels_total += 1
         self.unmatched_labels = 0 if matched else self.unmatched_labels + 1
 
-    def learned(self, outputs: list[bytes]) -> None:
+    def add_outputs(self, outputs: list[bytes]) -> None:
         """Count a round that was learned from, by the outputs of its arms."""
         self.outputs_total += 1
         n_arms = len(self.stops_total)

@@ -21,11 +21,11 @@ OPEN, LEARNED, EXPIRED = range(3)
 NAMES = ("open", "learned", "expired")
 KEEP_KEYS = 100_000  # Idempotency-Keys remembered for each cascade; the oldest go first
 KEEP_WANTED = 10_000  # labels that are asked for and have not come
-MANY_UNMATCHED = 10  # labels in a row that match no arm: a warning from then on
+UNMATCHED_LIMIT = 10  # labels in a row that match no arm: a warning from then on
 BLOCK = 1_000  # rounds that are forgotten together
 
 
-class Repeat(msgspec.Struct, frozen=True, array_like=True):
+class KeyedRequest(msgspec.Struct, frozen=True, array_like=True):
     """What a request with an Idempotency-Key created: ``count`` rounds from ``first`` on."""
 
     first: int
@@ -33,10 +33,10 @@ class Repeat(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes  # of the request
 
 
-class Repeats(OrderedDict[str, Repeat]):
+class IdempotencyKeys(OrderedDict[str, KeyedRequest]):
     """Requests by their Idempotency-Key, the oldest first."""
 
-    def find(self, key: str | None, digest: bytes) -> Repeat | None:
+    def find(self, key: str | None, digest: bytes) -> KeyedRequest | None:
         """Return what a request created when it was sent before; refuse another body."""
         known = None if key is None else self.get(key)
         if known is not None and known.digest != digest:
@@ -45,7 +45,7 @@ class Repeats(OrderedDict[str, Repeat]):
             )
         return known
 
-    def add(self, key: str, created: Repeat) -> None:
+    def add(self, key: str, created: KeyedRequest) -> None:
         """Remember a request, and forget the oldest beyond `KEEP_KEYS`."""
         self[key] = created
         if len(self) > KEEP_KEYS:
@@ -80,11 +80,11 @@ class Ledger:
         self.open: dict[int, bytes | RoundInProgress] = {}
         self.partial: dict[int, dict[int, bytes]] = {}  # outputs of open rounds
         self.labels: dict[int, int] = {}  # fingerprints of labels
-        self.wanted: dict[int, LabelRequest] = {}  # labels asked for, the oldest first
-        self.repeats = Repeats()
+        self.label_requests: dict[int, LabelRequest] = {}  # labels asked for, the oldest first
+        self.idempotency_keys = IdempotencyKeys()
         self.learned = 0
         self._oldest = 0  # no round before this one is open
-        self.logged_from = 0  # events before this one are known to be compacted away; not saved
+        self.log_start = 0  # events before this one are known to be compacted away; not saved
 
     def __len__(self) -> int:
         return self.first + len(self.status)
@@ -139,22 +139,22 @@ class Ledger:
         del self.open[number]
         self.partial.pop(number, None)
 
-    def want(self, number: int, request: LabelRequest) -> None:
+    def add_label_request(self, number: int, request: LabelRequest) -> None:
         """Note that a label is asked for, and give up the oldest beyond `KEEP_WANTED`."""
-        self.wanted[number] = request
-        if len(self.wanted) > KEEP_WANTED:
-            del self.wanted[next(iter(self.wanted))]
+        self.label_requests[number] = request
+        if len(self.label_requests) > KEEP_WANTED:
+            del self.label_requests[next(iter(self.label_requests))]
 
-    def answerable(self) -> dict[int, LabelRequest]:
+    def answerable_labels(self) -> dict[int, LabelRequest]:
         """Return the labels asked for that can still be given: the log has their rounds."""
-        asked, first, at = dict(self.wanted), self.first, self.opened_at
-        return {n: asked[n] for n in asked if n >= first and at[n - first] >= self.logged_from}
+        asked, first, at = dict(self.label_requests), self.first, self.opened_at
+        return {n: asked[n] for n in asked if n >= first and at[n - first] >= self.log_start}
 
-    def forget(self, logged_from: int) -> None:
+    def forget(self, log_start: int) -> None:
         """Forget ended rounds all of whose events are before this one, which the log has not."""
-        self.logged_from, n = max(self.logged_from, logged_from), 0
+        self.log_start, n = max(self.log_start, log_start), 0
         ended = min(self.open, default=len(self)) - self.first
-        while n + BLOCK <= ended and logged_from > max(
+        while n + BLOCK <= ended and log_start > max(
             self.opened_at[n + BLOCK - 1], *self.ended_at[n : n + BLOCK]
         ):
             n += BLOCK
@@ -189,7 +189,7 @@ class Ledger:
         """Return the fingerprint of an arm's output; 0 if it was not reported."""
         return self.outputs[self.row(number) * self.n_arms + arm]
 
-    def stamp(self, number: int, arm: int, fingerprint: int) -> None:
+    def set_fingerprint(self, number: int, arm: int, fingerprint: int) -> None:
         """Note the fingerprint of an arm's output."""
         self.outputs[self.row(number) * self.n_arms + arm] = fingerprint
 
@@ -218,8 +218,8 @@ class Ledger:
             {n: one.state() for n, one in self.open.items() if isinstance(one, RoundInProgress)},
             self.partial,
             self.labels,
-            self.wanted,
-            dict(self.repeats),
+            self.label_requests,
+            dict(self.idempotency_keys),
             self.learned,
         )
 
@@ -237,8 +237,8 @@ class Ledger:
         self.open = dict(sorted((saved.contexts | in_progress).items()))
         self.partial = saved.partial
         self.labels = saved.labels
-        self.wanted = saved.wanted
-        self.repeats = Repeats(saved.repeats)
+        self.label_requests = saved.wanted
+        self.idempotency_keys = IdempotencyKeys(saved.repeats)
         self._oldest = min(self.open, default=len(self))
         self.learned = saved.learned
 
@@ -254,5 +254,5 @@ class LedgerSnapshot(msgspec.Struct, frozen=True, array_like=True):
     partial: dict[int, dict[int, bytes]]
     labels: dict[int, int]
     wanted: dict[int, LabelRequest]
-    repeats: dict[str, Repeat]
+    repeats: dict[str, KeyedRequest]
     learned: int

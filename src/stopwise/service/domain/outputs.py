@@ -70,20 +70,20 @@ def decode_output(form: bytes) -> Any:
     return msgspec.json.decode(form)
 
 
-class KeptAnswer(NamedTuple):
+class StoredAnswer(NamedTuple):
     """The answer of an arm as it is compared: a text, or the canonical form of its tool calls."""
 
     text: str
     is_calls: bool
 
 
-def pack_answers(answers: Sequence[KeptAnswer]) -> bytes:
+def pack_answers(answers: Sequence[StoredAnswer]) -> bytes:
     """Return answers in a few bytes for the log; nothing if there are none, or far too long ones.
 
     Examples
     --------
-    >>> unpack_answers(pack_answers([KeptAnswer("Spam!", False)]))
-    [KeptAnswer(text='Spam!', is_calls=False)]
+    >>> unpack_answers(pack_answers([StoredAnswer("Spam!", False)]))
+    [StoredAnswer(text='Spam!', is_calls=False)]
     """
     if not answers:
         return b""
@@ -91,8 +91,8 @@ def pack_answers(answers: Sequence[KeptAnswer]) -> bytes:
     return packed if len(packed) <= MAX_PACKED else b""
 
 
-def unpack_answers(packed: bytes) -> list[KeptAnswer]:
+def unpack_answers(packed: bytes) -> list[StoredAnswer]:
     """Return the answers that `pack_answers` packed."""
     if not packed:
         return []
-    return msgspec.msgpack.decode(zlib.decompress(packed), type=list[KeptAnswer])
+    return msgspec.msgpack.decode(zlib.decompress(packed), type=list[StoredAnswer])

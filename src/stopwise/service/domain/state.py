@@ -9,7 +9,7 @@ from stopwise.errors import CorruptLogError, StopwiseError
 from stopwise.service.domain import events as ev
 from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.errors import CascadeFailed, NotFollowed, RequestError, UnknownCascade
-from stopwise.service.domain.ledger import Repeat, Repeats
+from stopwise.service.domain.ledger import IdempotencyKeys, KeyedRequest
 from stopwise.service.domain.messages import BatchRequest, CascadeSpec, RoundRequest
 
 # What an event raises that is not possible after those before it; anything else is a defect.
@@ -19,22 +19,22 @@ _CONTRADICTIONS = (StopwiseError, RequestError, LookupError, ValueError, TypeErr
 class State:
     """The cascades after some number of events; of those it does not follow, their descriptions.
 
-    If ``contains_failures``, an event that cannot be applied fails its own cascade only: until it
+    If ``isolate_failures``, an event that cannot be applied fails its own cascade only: until it
     is followed again, its events are skipped and requests for it are refused.
     """
 
     def __init__(
-        self, follows: Iterable[str] | None = None, *, contains_failures: bool = False
+        self, follows: Iterable[str] | None = None, *, isolate_failures: bool = False
     ) -> None:
-        self.contains_failures = contains_failures
+        self.isolate_failures = isolate_failures
         self.failed: dict[str, Exception] = {}  # cascades whose memory may be wrong, and why
         self.position = 0  # events that were applied
         self.log_digest = bytes(16)  # of the log up to the last block that is known to be stored
         self.time = 0.0  # of the last event, in seconds since 1970
         self.cascades: dict[str, ServedCascade] = {}  # by name, in the order of creation
         self.order: list[ServedCascade] = []
-        self.logged_from = 0  # events before this one are known to be compacted away; not saved
-        self.repeats = Repeats()  # requests that created cascades
+        self.log_start = 0  # events before this one are known to be compacted away; not saved
+        self.idempotency_keys = IdempotencyKeys()  # requests that created cascades
         # When each cascade that it follows was last asked for; None: it follows all.
         self.follows = None if follows is None else dict.fromkeys(follows, time.monotonic())
 
@@ -82,14 +82,14 @@ class State:
             self.follow(ServedCascade(old.index, old.spec, old.created))
             del follows[name]
 
-    def forget(self, logged_from: int) -> None:
+    def forget(self, log_start: int) -> None:
         """Forget what only events before this one tell: they were compacted away."""
-        self.logged_from = logged_from
+        self.log_start = log_start
         for cascade in self.followed():
             try:
-                cascade.ledger.forget(logged_from)
+                cascade.ledger.forget(log_start)
             except Exception as error:
-                if not self.contains_failures:
+                if not self.isolate_failures:
                     raise
                 self.fail(cascade.spec.name, error)
 
@@ -111,7 +111,7 @@ class State:
 
     def _contained(self, event: ev.Event, error: Exception) -> bool:
         """Fail the cascade of an event that cannot be applied; return whether that is enough."""
-        if not self.contains_failures or isinstance(event, ev.Created):
+        if not self.isolate_failures or isinstance(event, ev.Created):
             return False
         if event.cascade >= len(self.order):
             return False
@@ -120,7 +120,7 @@ class State:
 
     def _apply(self, event: ev.Event) -> None:
         if isinstance(event, ev.Created):
-            self.created(event)
+            self.apply_created(event)
             return
         cascade = self.order[event.cascade]
         followed = self._follows(cascade.spec.name)
@@ -130,19 +130,19 @@ class State:
             case _ if not followed:
                 pass
             case ev.Opened():
-                cascade.opened(event, self.position + 1)
+                cascade.apply_opened(event, self.position + 1)
             case ev.Reported():
-                cascade.reported(event, self.position + 1)
+                cascade.apply_reported(event, self.position + 1)
             case ev.Labelled():
-                cascade.labelled(event)
+                cascade.apply_labelled(event)
 
-    def created(self, event: ev.Created, new: ServedCascade | None = None) -> None:
+    def apply_created(self, event: ev.Created, new: ServedCascade | None = None) -> None:
         """Apply a creation; ``new`` is the cascade if it was created here."""
         # What can fail comes first: then nothing has changed.
         cascade = new or ServedCascade(len(self.order), event.spec, event.time)
-        repeat = Repeat(cascade.index, 1, request_digest(event.spec))
+        repeat = KeyedRequest(cascade.index, 1, request_digest(event.spec))
         if event.key is not None:
-            self.repeats.add(event.key, repeat)
+            self.idempotency_keys.add(event.key, repeat)
         self.add(cascade)
         if new is not None:
             self.follow(new)

@@ -155,7 +155,7 @@ class App:
                     async for part in parts:
                         await transport.send_bytes(part)
         seconds = perf_counter() - began
-        self._counters.answered(name, response.status, seconds)
+        self._counters.count_response(name, response.status, seconds)
         if is_logged(self._log_requests, response.status):
             log_request(
                 request.method,

@@ -14,7 +14,7 @@ from stopwise.service.domain.errors import Unavailable
 from stopwise.service.http.errors import Forbidden
 from stopwise.service.http.keys import Scope
 from stopwise.service.http.request import JSON, Request, Response
-from stopwise.service.labelling import give_label, wanted_labels
+from stopwise.service.labels import report_label, requested_labels
 from stopwise.service.metrics import CONTENT_TYPE, metrics_page
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ async def label_round(app: "App", request: Request) -> Reply:
     Label the rounds that the policy requests; label other rounds only if you choose them at random.
     """
     name, id_ = request.params["name"], request.params["id"]
-    return 200, await give_label(app.service, name, id_, request.content)
+    return 200, await report_label(app.service, name, id_, request.content)
 
 
 @_get(
@@ -247,7 +247,7 @@ async def label_round(app: "App", request: Request) -> Reply:
 )
 async def label_requests(app: "App", request: Request) -> Reply:
     """List the rounds whose labels the policy requests, oldest first."""
-    return 200, await wanted_labels(app.service, request.params["name"])
+    return 200, await requested_labels(app.service, request.params["name"])
 
 
 # -- the service itself --------------------------------------------------------------------------

@@ -30,17 +30,17 @@ async def recover_state(
     follows: Collection[str] | None = None,
     progress: Progress = no_progress,
     *,
-    contains_failures: bool = False,
+    isolate_failures: bool = False,
 ) -> State:
     """Return the state at the end of the log, from the newest snapshot and the events since.
 
     ``follows`` are the cascades whose events are applied (None: all). ``progress`` is called as
-    ``progress("reading", position, end)``. ``contains_failures``: see `State`.
+    ``progress("reading", position, end)``. ``isolate_failures``: see `State`.
     """
     end = 0
     for _ in range(ATTEMPTS):  # the log may be compacted while it is read
         end, _ = await store.end()
-        state = await from_snapshot(store, follows, contains_failures=contains_failures)
+        state = await from_snapshot(store, follows, isolate_failures=isolate_failures)
         async for blocks in store.pages(state.position):
             base = blocks[0].base
             if base > state.position + 1:
@@ -68,10 +68,10 @@ async def from_snapshot(
     store: EventStore,
     follows: Collection[str] | None = None,
     *,
-    contains_failures: bool = False,
+    isolate_failures: bool = False,
 ) -> State:
     """Return the state of the newest snapshot that belongs to this log; empty if none."""
-    restored = partial(restore_snapshot, contains_failures=contains_failures)
+    restored = partial(restore_snapshot, isolate_failures=isolate_failures)
     for position in reversed(await store.snapshots()):
         snapshot = await store.snapshot(position)
         try:
@@ -83,7 +83,7 @@ async def from_snapshot(
                 return state
         except StopwiseError as error:  # the log has it all: start before it
             LOG.warning("a snapshot is skipped", extra={"reason": str(error)})
-    return State(follows, contains_failures=contains_failures)
+    return State(follows, isolate_failures=isolate_failures)
 
 
 async def _check(store: EventStore, state: State) -> None:

@@ -11,7 +11,7 @@ from stopwise.policies.persistence import decode as decode_policy
 from stopwise.policies.persistence import encode as encode_policy
 from stopwise.service.domain.cascade import RecentDecision, ServedCascade
 from stopwise.service.domain.counts import Counts
-from stopwise.service.domain.ledger import LedgerSnapshot, Repeat, Repeats
+from stopwise.service.domain.ledger import IdempotencyKeys, KeyedRequest, LedgerSnapshot
 from stopwise.service.domain.messages import CascadeSpec
 from stopwise.service.domain.state import State
 from stopwise.service.persistence.stores.base import Snapshot
@@ -34,7 +34,7 @@ def state_hash(state: State) -> str:
 def take_snapshot(state: State) -> Snapshot:
     """Return all of it in parts, at a moment when every event is in the log."""
     recent = [
-        [(r.number, r.time, r.stop, r.cost, r.words()) for r in cascade.recent]
+        [(r.number, r.time, r.stop, r.cost, r.explanation()) for r in cascade.recent]
         for cascade in state.order
     ]
     shown = _encode((recent, [cascade.divergences for cascade in state.order]))
@@ -47,7 +47,7 @@ def restore_snapshot(
     snapshot: Snapshot,
     follows: Iterable[str] | None = None,
     *,
-    contains_failures: bool = False,
+    isolate_failures: bool = False,
 ) -> State | None:
     """Return the state that a snapshot holds; None if another version wrote it."""
     data = memoryview(b"".join(snapshot.parts))
@@ -67,9 +67,9 @@ def restore_snapshot(
         return None
     if saved.position != snapshot.position:
         raise damaged
-    state = State(follows, contains_failures=contains_failures)
+    state = State(follows, isolate_failures=isolate_failures)
     state.position, state.log_digest = snapshot.position, snapshot.digest
-    state.time, state.repeats = saved.time, Repeats(saved.repeats)
+    state.time, state.idempotency_keys = saved.time, IdempotencyKeys(saved.repeats)
     for one, latest, diverged in zip(saved.cascades, recent, divergences, strict=True):
         if state.follows is not None and one.spec.name not in state.follows:
             read.at += one.policy_bytes + sum(one.ledger.sizes)
@@ -106,7 +106,7 @@ def _core(state: State, *, hashed: bool = False) -> Iterator[bytes]:
         )
         for one, policy in zip(state.order, policies, strict=True)
     ]
-    saved = _StateSnapshot(state.position, state.time, dict(state.repeats), cascades)
+    saved = _StateSnapshot(state.position, state.time, dict(state.idempotency_keys), cascades)
     yield from _in_parts(_sized(_encode(saved)))
     for one, policy in zip(state.order, policies, strict=True):
         yield from _in_parts(policy)
@@ -126,7 +126,7 @@ class _CascadeSnapshot(msgspec.Struct, frozen=True, array_like=True):
 class _StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
     position: int
     time: float
-    repeats: dict[str, Repeat]
+    repeats: dict[str, KeyedRequest]
     cascades: list[_CascadeSnapshot]
 
 

@@ -122,7 +122,7 @@ class EventStore(ABC):
         """Return the position of the first event that is there."""
         return (await self._rows(f"SELECT min(base) FROM {self._table}"))[0][0]
 
-    async def lost(self, known: int = 0) -> str:
+    async def lost_events(self, known: int = 0) -> str:
         """Return what the log has lost, in words; ``known`` is an event that it must have."""
         position, expected = await self.recorded_end() or (0, START)
         end, digest = await self.end()  # asked last: a running service may append at any moment

@@ -88,7 +88,7 @@ class SqliteStore(EventStore):
         if self._ends_at is not None:
             return []
         await self._run(self._own)
-        if problem := await self.lost():
+        if problem := await self.lost_events():
             raise CorruptLogError(
                 f"{self.path}: {problem}. Restore a backup; or, if another copy of the log was put "
                 f"there on purpose, delete {self._owner_path} to continue with that copy"

@@ -15,7 +15,7 @@ FIRST_PAUSE = 1.0  # seconds after a reading that failed; each further one doubl
 LONGEST_PAUSE = 60.0
 
 
-class Reloading:
+class Reloader:
     """Reads failed cascades again: ``failed`` returns their names, ``load`` reads one.
 
     A cascade is read at once when it fails. Then there is a pause: short where reading it takes

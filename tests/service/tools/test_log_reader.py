@@ -8,9 +8,9 @@ import pytest
 
 from stopwise.errors import InvalidParameterError, StoreError, UnsupportedVersionError
 from stopwise.files import private_file
-from stopwise.service.tools.checking import verify
-from tests.service.tools.conftest import Lived
-from tests.service.tools.making import using
+from stopwise.service.tools.verification import verify
+from tests.service.tools.conftest import SampleLog
+from tests.service.tools.sample_logs import using
 
 
 async def test_reading_creates_nothing(tmp_path: Path, postgres: str) -> None:
@@ -26,7 +26,7 @@ async def test_reading_creates_nothing(tmp_path: Path, postgres: str) -> None:
         await using("postgresql://127.0.0.1:1/none?connect_timeout=2", verify)
 
 
-async def test_a_log_of_a_newer_version_is_refused(sqlite: Lived) -> None:
+async def test_a_log_of_a_newer_version_is_refused(sqlite: SampleLog) -> None:
     with sqlite3.connect(sqlite.where) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()

@@ -13,10 +13,10 @@ from stopwise.progress import no_progress
 from stopwise.service.domain import messages as m
 from stopwise.service.domain.messages import Arm, CascadeSpec
 from stopwise.service.domain.spec import build
-from stopwise.service.labelling import give_label
-from stopwise.service.tools.exporting import Exported, export_rounds
-from tests.service.tools.conftest import Lived
-from tests.service.tools.making import (
+from stopwise.service.labels import report_label
+from stopwise.service.tools.export import Exported, export_rounds
+from tests.service.tools.conftest import SampleLog
+from tests.service.tools.sample_logs import (
     ARMS,
     STAGED,
     TRIAGE,
@@ -41,7 +41,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-async def test_every_row_is_what_the_service_has_of_the_round(log: Lived, tmp_path: Path) -> None:
+async def test_rows_match_the_rounds_of_the_service(log: SampleLog, tmp_path: Path) -> None:
     where, out = log.where, tmp_path / "rounds.jsonl"
     done = await exported(where, out, "triage")
     n, lines = done.counts, rows(out)
@@ -67,7 +67,7 @@ async def test_every_row_is_what_the_service_has_of_the_round(log: Lived, tmp_pa
             assert row["rule_stop"] == ARMS[rule_stop].name
 
 
-async def test_what_stages_revealed(sqlite: Lived, tmp_path: Path) -> None:
+async def test_what_stages_revealed(sqlite: SampleLog, tmp_path: Path) -> None:
     where, out = sqlite.where, tmp_path / "staged.jsonl"
     done = await exported(where, out, "staged")
     assert (done.counts["written"], done.counts["failed"], done.bare) == (8, 1, False)
@@ -135,7 +135,7 @@ async def test_labels_by_arm_make_all_labels_columns_of_arms(tmp_path: Path) -> 
         for one, label in zip(
             opened, (m.LabelReport("no"), m.LabelReport(right=right)), strict=False
         ):
-            await give_label(service, "any", one.id, label)
+            await report_label(service, "any", one.id, label)
     done = await exported(where, out)
     assert (done.counts["written"], done.counts["labelled"]) == (3, 2)
     log = sw.Log(out)
@@ -178,7 +178,7 @@ async def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
     assert {row["outputs"]["=a"] for row in rows(tmp_path / "plain.jsonl")} == set(texts)
 
 
-async def test_contexts_that_are_left_out(sqlite: Lived, tmp_path: Path) -> None:
+async def test_contexts_that_are_left_out(sqlite: SampleLog, tmp_path: Path) -> None:
     async with running(sqlite.where) as service:
         secrets = {
             repr(number)
@@ -217,7 +217,7 @@ async def test_what_is_left_of_a_compacted_log(tmp_path: Path) -> None:
     assert list(rows(out)[-1]["context"].values()) == [0.125, 0.5]
 
 
-async def test_of_a_damaged_log_nothing_is_written(sqlite: Lived, tmp_path: Path) -> None:
+async def test_of_a_damaged_log_nothing_is_written(sqlite: SampleLog, tmp_path: Path) -> None:
     where = sqlite.where  # the snapshot it ends with hides the damage from a service
     victim = [b for b in await using(where, blocks_of) if b"ill" in b.payload][4]
     other, folder = victim.payload.replace(b"ill", b"ilk"), tmp_path / "out"
@@ -234,7 +234,7 @@ async def test_of_a_damaged_log_nothing_is_written(sqlite: Lived, tmp_path: Path
 
 
 async def test_a_log_that_is_compacted_meanwhile_is_distinguished_from_damage(
-    sqlite: Lived, tmp_path: Path
+    sqlite: SampleLog, tmp_path: Path
 ) -> None:
     where, stages = sqlite.where, ["reading outputs"]
 

@@ -26,8 +26,8 @@ from stopwise.service.domain.state import State
 from stopwise.service.persistence.blocks import events_of
 from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.persistence.stores.base import EventStore
-from stopwise.service.tools import reading
-from stopwise.service.tools.reading import Start
+from stopwise.service.tools import log_reader
+from stopwise.service.tools.log_reader import Start
 
 Contexts: TypeAlias = Literal["plain", "none"]
 Events: TypeAlias = AsyncIterator[Event]
@@ -36,7 +36,7 @@ FORMULA = re.compile("'*[=+@\t\r-]")  # a spreadsheet may run a cell that begins
 
 
 async def _events(store: EventStore, start: Start, progress: Progress, stage: str) -> Events:
-    async for block in reading.checked_blocks(store, start):
+    async for block in log_reader.checked_blocks(store, start):
         for event in events_of(block):
             yield event
         progress(stage, block.end, start.end)
@@ -65,13 +65,13 @@ async def export_rounds(
     ``complete_only`` leaves out all but those that ran every arm because they were asked to.
     """
     format_of(out)
-    await reading.check_end(store)
+    await log_reader.check_end(store)
     state = await recover_state(store, progress=progress)
     # The log may have grown since: what is exported ends where the state does.
     start = msgspec.structs.replace(
-        await reading.start_of(store), end=state.position, digest=state.log_digest
+        await log_reader.start_of(store), end=state.position, digest=state.log_digest
     )
-    cascade = reading.chosen(state, name)
+    cascade = log_reader.chosen(state, name)
     ledger, arms, policy = cascade.ledger, cascade.arms.names, cascade.policy
     events = _events(store, start, progress, "reading outputs")
     labels, as_json = await _survey(events, cascade)

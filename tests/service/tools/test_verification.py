@@ -17,9 +17,9 @@ from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.persistence.snapshots import state_hash, take_snapshot
 from stopwise.service.persistence.stores.base import Snapshot
 from stopwise.service.persistence.stores.opening import open_store
-from stopwise.service.tools.checking import Verified, verify
-from tests.service.tools.conftest import Lived
-from tests.service.tools.making import (
+from stopwise.service.tools.verification import Verified, verify
+from tests.service.tools.conftest import SampleLog
+from tests.service.tools.sample_logs import (
     TRIAGE,
     blocks_of,
     change,
@@ -99,7 +99,7 @@ async def test_the_state_after_every_event_can_be_rebuilt(where: str, tmp_path: 
 
 
 async def test_how_events_are_cut_into_blocks_does_not_matter(
-    sqlite: Lived, tmp_path: Path
+    sqlite: SampleLog, tmp_path: Path
 ) -> None:
     events = [event for block in await events_of(sqlite.where) for event in block][:6]
     one_block = await write_events(tmp_path / "one.db", [events])
@@ -110,7 +110,7 @@ async def test_how_events_are_cut_into_blocks_does_not_matter(
 # -- events ---------------------------------------------------------------------------------------
 
 
-async def test_a_log_without_damage_and_with_some(log: Lived) -> None:
+async def test_a_log_without_damage_and_with_some(log: SampleLog) -> None:
     where, blocks = log.where, await using(log.where, blocks_of)
     found = await checked(where)
     assert found.hash == log.hash
@@ -128,7 +128,7 @@ async def test_a_log_without_damage_and_with_some(log: Lived) -> None:
     await damaged(where, f"event {blocks[-1].base - 1}")  # the snapshot knows of a later one
 
 
-async def test_an_event_that_contradicts_those_before_it(sqlite: Lived, tmp_path: Path) -> None:
+async def test_an_event_that_contradicts_those_before_it(sqlite: SampleLog, tmp_path: Path) -> None:
     blocks = await events_of(sqlite.where)
     nobody = Reported(0, 9999, [0], [b'"ill"'], True, 0.0)
     forged = await write_events(tmp_path / "forged.db", [*blocks, [nobody]])
@@ -136,7 +136,7 @@ async def test_an_event_that_contradicts_those_before_it(sqlite: Lived, tmp_path
 
 
 async def test_another_decision_than_here_is_counted_and_no_damage(
-    sqlite: Lived, tmp_path: Path
+    sqlite: SampleLog, tmp_path: Path
 ) -> None:
     def edit(event: Event) -> Event:
         if not isinstance(event, Opened) or event.count != 5:
@@ -161,7 +161,7 @@ async def tampered(where: str, edit: Callable[[State], Any]) -> int:
     return state.position
 
 
-async def test_a_wrong_snapshot_is_damage_and_recovery_skips_it(sqlite: Lived) -> None:
+async def test_a_wrong_snapshot_is_damage_and_recovery_skips_it(sqlite: SampleLog) -> None:
     where, snapshot = sqlite.where, await newest_snapshot(sqlite.where)
     content, replace = b"".join(snapshot.parts), msgspec.structs.replace
     middle = len(content) // 2
@@ -191,7 +191,7 @@ async def test_a_wrong_snapshot_is_damage_and_recovery_skips_it(sqlite: Lived) -
 
 
 async def test_a_snapshot_of_another_version_is_a_note(
-    log: Lived, monkeypatch: pytest.MonkeyPatch
+    log: SampleLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stopwise.service.persistence.snapshots.FORMAT", 999)
     position = await tampered(log.where, lambda state: None)
@@ -199,7 +199,7 @@ async def test_a_snapshot_of_another_version_is_a_note(
     assert (await checked(log.where)).snapshots == {position: "not compared"}
 
 
-async def test_a_damaged_snapshot_before_a_compacted_log(sqlite: Lived) -> None:
+async def test_a_damaged_snapshot_before_a_compacted_log(sqlite: SampleLog) -> None:
     where, first = sqlite.where, await newest_snapshot(sqlite.where)
     async with running(where) as service:
         await play(service, 3)

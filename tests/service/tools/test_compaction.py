@@ -20,14 +20,15 @@ from stopwise.service.domain.messages import (
     RoundAnswer,
     WantedLabels,
 )
-from stopwise.service.labelling import give_label, wanted_labels
+from stopwise.service.labels import report_label, requested_labels
 from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.persistence.snapshots import state_hash
 from stopwise.service.persistence.stores.opening import open_existing_store
-from stopwise.service.tools.checking import DAY, compact, plan, verify
+from stopwise.service.tools.compaction import DAY, compact, plan
+from stopwise.service.tools.verification import verify
 from tests.service.core.services import until
-from tests.service.tools.conftest import Lived
-from tests.service.tools.making import (
+from tests.service.tools.conftest import SampleLog
+from tests.service.tools.sample_logs import (
     ARMS,
     TRIAGE,
     blocks_of,
@@ -52,7 +53,7 @@ async def hash_of(where: str) -> str:
     return state_hash(await using(where, recover_state))
 
 
-async def test_recovery_gives_the_same_state(log: Lived) -> None:
+async def test_recovery_gives_the_same_state(log: SampleLog) -> None:
     where = log.where
     change(where, "DELETE FROM snapshot WHERE position > ?", (0,))  # so that one is written
     position = await compacted(where)
@@ -96,10 +97,10 @@ async def test_the_last_days_remain(where: str) -> None:
         # the service has been running all the time, and continues
         assert await service.state_hash() == before
         with pytest.raises(RequestError) as caught:
-            await give_label(service, "triage", old[0], LabelReport("ill"))
+            await report_label(service, "triage", old[0], LabelReport("ill"))
         assert caught.value.code == "gone"
         assert (await service.round("triage", old[0])).context is None
-        await give_label(service, "triage", new[0], LabelReport("ill"))
+        await report_label(service, "triage", new[0], LabelReport("ill"))
         assert (await service.round("triage", new[0])).context is not None
         assert await report(service, waiting, lambda arm: "ill") == "learned"
         after = await service.state_hash()
@@ -129,7 +130,7 @@ async def test_ended_rounds_are_forgotten(where: str) -> None:
         for ask in (
             service.round("triage", old[7].id),
             report(service, old[7], lambda arm: "ill"),
-            give_label(service, "triage", old[7].id, LabelReport("ill")),
+            report_label(service, "triage", old[7].id, LabelReport("ill")),
             batch("key"),
         ):
             with pytest.raises(RequestError) as caught:
@@ -165,11 +166,11 @@ async def test_labels_of_deleted_rounds_are_wanted_no_longer(where: str) -> None
             return [one.id for one in opened]
 
         await disagree(3)
-        assert (await wanted_labels(service, "triage")).wanted == 3
+        assert (await requested_labels(service, "triage")).wanted == 3
         await compacted(where)
-        assert await wanted_labels(service, "triage") == WantedLabels(0, [])
+        assert await requested_labels(service, "triage") == WantedLabels(0, [])
         ids = await disagree(2)
-        found = await wanted_labels(service, "triage")
+        found = await requested_labels(service, "triage")
         assert (found.wanted, [one.id for one in found.rounds]) == (2, ids)
         view = service.state.cascade("triage").view()
         assert (view.labels_wanted, detail(service.state.cascade("triage"))["wanted"]) == (2, 2)
@@ -197,7 +198,7 @@ async def test_what_replicas_may_be_reading_remains(postgres: str) -> None:
     assert (await using(postgres, lambda store: plan(store, keep_days=0))).events == 0
 
 
-async def test_nothing_is_deleted_if_the_log_or_its_snapshot_is_wrong(sqlite: Lived) -> None:
+async def test_nothing_is_deleted_if_the_log_or_its_snapshot_is_wrong(sqlite: SampleLog) -> None:
     async with open_existing_store(sqlite.where) as store:
         planned = await plan(store, keep_days=0, now=time.time() + LATER)
         planned.verified.state.order[0].ledger.learned += 1  # as if memory had erred

@@ -12,38 +12,38 @@ from stopwise.service.domain.cascade import ServedCascade
 from stopwise.service.domain.commands import Applied
 from stopwise.service.domain.errors import Conflict, InvalidRequest, RoundGone
 from stopwise.service.domain.events import Reported, context_of
-from stopwise.service.domain.ledger import LEARNED, MANY_UNMATCHED
+from stopwise.service.domain.ledger import LEARNED, UNMATCHED_LIMIT
 from stopwise.service.domain.outputs import canonical
 from stopwise.service.domain.state import State
 from stopwise.service.server_log import LOG
-from stopwise.service.service import Service, shown_outputs
+from stopwise.service.service import Service, outputs_by_arm
 from stopwise.text import shorten
 
 SHOWN = 20  # rounds in one answer
 
 
-async def wanted_labels(service: Service, name: str) -> m.WantedLabels:
+async def requested_labels(service: Service, name: str) -> m.WantedLabels:
     """Return the rounds whose labels a cascade asks for, the oldest first."""
     cascade = await service.look_up(lambda: service.state.cascade(name))
     ledger, shown = cascade.ledger, list[m.WantedLabel]()
-    for number, request in ledger.answerable().items():
+    for number, request in ledger.answerable_labels().items():
         if number < ledger.first:  # forgotten meanwhile
             continue
         position = ledger.opened_at[ledger.row(number)]
         opened, reported = await service.round_events(cascade, number)
         if opened is None or reported is None:  # compacted away while the service runs
-            ledger.logged_from = max(ledger.logged_from, position + 1)
+            ledger.log_start = max(ledger.log_start, position + 1)
             continue
         context = np.frombuffer(context_of(opened, reported, number)).tolist()
-        outputs = shown_outputs(reported, cascade.arms.names)
+        outputs = outputs_by_arm(reported, cascade.arms.names)
         id_, time = ledger.id(number), reported.time
         shown.append(m.WantedLabel(id_, time, context, outputs, request.probability))
         if len(shown) == SHOWN:
             break
-    return m.WantedLabels(len(ledger.answerable()), shown)
+    return m.WantedLabels(len(ledger.answerable_labels()), shown)
 
 
-async def give_label(
+async def report_label(
     service: Service, name: str, id_: str, request: m.LabelReport
 ) -> m.LabelAnswer:
     """Add the label of a round that has ended."""
@@ -72,17 +72,17 @@ async def give_label(
     def give(state: State, time: float) -> Applied:
         return commands.label_round(state, time, name, number, label, context, outputs, right)
 
-    slow = service.slow_for(name)
-    given = await service.loaded(lambda: service.submit(give, name, slow=slow))
+    slow = service.is_slow(name)
+    given = await service.load_and_retry(lambda: service.submit(give, name, slow=slow))
     labelled, unmatched, repeated = given
-    if unmatched < MANY_UNMATCHED or right is not None:
+    if unmatched < UNMATCHED_LIMIT or right is not None:
         return m.LabelAnswer(id_, labelled, repeated)
-    if unmatched == MANY_UNMATCHED and not repeated:
+    if unmatched == UNMATCHED_LIMIT and not repeated:
         # Without the label and the answers, which may be personal.
         fields = {"cascade": name, "round": id_, "labels": unmatched}
         LOG.warning("labels match no arm", extra=fields)
-    said = shown_outputs(reported, cascade.arms.names)
-    warning = unmatched_words(unmatched, request.label, said)
+    said = outputs_by_arm(reported, cascade.arms.names)
+    warning = unmatched_warning(unmatched, request.label, said)
     return m.LabelAnswer(id_, labelled, repeated, warning)
 
 
@@ -123,7 +123,7 @@ def _compared(service: Service, name: str, label: object, reported: Reported) ->
     return canonical(label, "label")
 
 
-def unmatched_words(count: int, label: object, said: Mapping[str, object]) -> str:
+def unmatched_warning(count: int, label: object, said: Mapping[str, object]) -> str:
     """Return the warning that labels equal no output, with the newest of them."""
     answers = ", ".join(f"{arm} said {_shown(answer)}" for arm, answer in said.items())
     return (

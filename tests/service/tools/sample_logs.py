@@ -18,7 +18,7 @@ from stopwise.service.domain.messages import (
     RoundAnswer,
     RoundRequest,
 )
-from stopwise.service.labelling import give_label
+from stopwise.service.labels import report_label
 from stopwise.service.persistence.blocks import Block
 from stopwise.service.persistence.stores.base import EventStore
 from stopwise.service.persistence.stores.opening import open_existing_store
@@ -80,7 +80,7 @@ async def live(service: Service, seed: int = 0) -> None:
     await service.create(STAGED, None)
     ids = await play(service, 25, seed)
     for id_ in ids[:4]:
-        await give_label(service, "triage", id_, LabelReport("ill"))
+        await report_label(service, "triage", id_, LabelReport("ill"))
     rng = np.random.default_rng(seed + 1)
     contexts = rng.uniform(-1, 1, (5, 2)).tolist()
     batch, _ = await service.open_rounds("triage", BatchRequest(contexts), "a batch")

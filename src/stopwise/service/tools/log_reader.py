@@ -40,7 +40,7 @@ async def start_of(store: EventStore) -> Start:
 
 async def check_end(store: EventStore) -> None:
     """Refuse a log without events that are known to have been acknowledged."""
-    if problem := await store.lost(max(await store.snapshots(), default=0)):
+    if problem := await store.lost_events(max(await store.snapshots(), default=0)):
         raise CorruptLogError(f"{problem}; restore a backup")
 
 
