@@ -25,19 +25,33 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run example browser compiler installed test test-full sanitize sanitized bench \
+.PHONY: help run reproduce example browser compiler installed test test-full sanitize sanitized bench \
         docs lint types format constraints clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-run: $(STAMPS)/run  ## Reproduce the paper quickly and write a report to open
-	@$(BIN)/stopwise reproduce --quick --out reproduction-quick
+define NEXT_STEPS
 
-example: $(STAMPS)/run  ## Watch a first cascade learn where to stop
+Next, after ". $(BIN)/activate":
+  Engineers    python examples/llm_cascade.py   three language models; then docs/language-models.md
+  Analysts     python examples/triage_log.py    a log to diagnose; then docs/tests-and-classifiers.md
+  Researchers  make reproduce                   the paper in full; then docs/reproduction.md
+endef
+export NEXT_STEPS
+
+run: $(STAMPS)/run  ## Watch a cascade learn, then reproduce the paper quickly (1 minute with installation)
+	@$(BIN)/stopwise demo --seconds 8
+	@$(BIN)/stopwise reproduce --quick --out reproduction-quick
+	@echo "$$NEXT_STEPS"
+
+reproduce: $(STAMPS)/run  ## Reproduce the paper in full (10 minutes of processor time; resumes after Ctrl-C)
+	@$(BIN)/stopwise reproduce --out reproduction
+
+example: $(STAMPS)/run  ## Compare all policies on a simulated cascade whose best depth is known
 	@$(BIN)/python examples/first_cascade.py
 
-browser:  ## Install Chromium, in which the tests open the report, where it is missing (Debian)
+browser:  ## Install Chromium, which the tests drive, if it is missing (Debian)
 	@command -v chromium > /dev/null && command -v chromedriver > /dev/null || { \
 	    echo "Installing Chromium ..." >&2; \
 	    SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
@@ -108,7 +122,7 @@ constraints: $(STAMPS)/uv  ## Pin the newest versions of every dependency in con
 	    || { rm -f constraints.new; exit 1; }
 	@mv constraints.new constraints.txt
 
-clean:  ## Remove the virtual environment, the caches and what was built
+clean:  ## Remove the virtual environment, caches, builds and the quick reproduction
 	@rm -rf $(VENV) .cache build dist constraints.new reproduction-quick src/stopwise/engine/*.pyi
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 

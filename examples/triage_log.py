@@ -35,7 +35,7 @@ def main(path: str = "triage.csv", seed: int = 0) -> Path:
             answers = [answer(says[test][t]) for test in says]
             truth = answer(ill[t]) if t % 10 == 0 else ""
             writer.writerow([f"{age[t]:.0f}", f"{bmi[t]:.1f}", *answers, truth])
-    print(f"{target}: {PATIENTS:,} patients")
+    print(f"Wrote {target}: {PATIENTS:,} patients.")
     return target
 
 
@@ -44,4 +44,8 @@ def answer(ill: bool) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "triage.csv")
+    log = main(sys.argv[1] if len(sys.argv) > 1 else "triage.csv")
+    print(
+        f"Next: stopwise diagnose {log} --costs 0.01,0.06,0.15 --context age,bmi "
+        "--outputs history,glucose,insulin --label truth"
+    )

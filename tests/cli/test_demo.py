@@ -1,4 +1,4 @@
-"""``stopwise demo``, in a pipe and in a pseudo-terminal, as users start it."""
+"""``stopwise demo``, in a pipe and in a pseudo-terminal."""
 
 import os
 import pty
@@ -14,108 +14,121 @@ from fcntl import ioctl
 
 import pytest
 
-from stopwise.cli.demo import CASES, Demo, chart
+from stopwise.cli.demo import CASES, CASES_PER_LINE, MedicalCascade, chart
 from tests.cli.conftest import Run, flat
 
-LIMIT = 120.0  # seconds for a slow machine; nothing is timed
+LIMIT = 120.0  # seconds, for a slow machine; nothing is timed
+CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def in_terminal(*words: str, stop: Callable[[str], bool] = lambda text: False) -> tuple[int, str]:
-    """Run the demo at a terminal of 80 × 24, with Ctrl-C once ``stop`` says so."""
-    ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+def in_terminal(
+    *options: str, interrupt_when: Callable[[str], bool] = lambda _: False
+) -> tuple[int, str]:
+    """Run the demo at a terminal of 80 × 24, and press Ctrl-C on the first matching screen."""
+    controller, terminal = pty.openpty()
+    ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     hidden = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE")
-    own = {name: value for name, value in os.environ.items() if name not in hidden}
-    command = [sys.executable, "-m", "stopwise", "demo", *words]
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
     process = subprocess.Popen(
-        command,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=own | {"TERM": "xterm-256color"},
+        [sys.executable, "-m", "stopwise", "demo", *options],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=environment | {"TERM": "xterm-256color"},
         start_new_session=True,
     )
-    os.close(theirs)
-    seen, sent = b"", False
+    os.close(terminal)
+    output = b""
+    interrupted = False
     try:
-        while select.select([ours], [], [], LIMIT)[0]:
+        while select.select([controller], [], [], LIMIT)[0]:
             try:
-                more = os.read(ours, 65_536)
-            except OSError:  # Linux reports the end so
+                piece = os.read(controller, 65_536)
+            except OSError:  # how Linux reports that the other end is closed
                 break
-            if not more:
+            if not piece:
                 break
-            seen += more
-            if not sent and stop(seen.decode(errors="replace")):
+            output += piece
+            if not interrupted and interrupt_when(output.decode(errors="replace")):
                 process.send_signal(signal.SIGINT)
-                sent = True
-        return process.wait(LIMIT), seen.decode()
+                interrupted = True
+        return process.wait(LIMIT), output.decode()
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        os.close(controller)
 
 
-def test_in_a_pipe_it_prints_lines_and_does_not_wait(process: Run) -> None:
+def test_a_pipe_gets_lines_without_waiting(process: Run) -> None:
     done = process("demo", "--seconds", "3600", COLUMNS="80")
     assert (done.returncode, done.stderr) == (0, "")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.stdout)
     text = flat(done.stdout)
-    assert len(re.findall(r"\d cases: \$\d+\.\d\d a case for tests", text)) == CASES // 500
+    assert len(re.findall(r"\d cases: \$\d+\.\d\d per case", text)) == CASES // CASES_PER_LINE
     assert "stopwise diagnose LOG" in text
     assert "sw.Runner(policy, stages)" in text
 
 
-def test_at_a_terminal_it_draws_over_and_ends_with_the_summary() -> None:
+def test_a_terminal_is_redrawn_and_ends_with_the_summary() -> None:
     code, text = in_terminal("--seconds", "0")
     assert code == 0
     assert "\x1b[" in text
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    for words in ("always history", "always insulin", f"(case {CASES:,} of {CASES:,})", "█"):
-        assert words in plain
+    plain = CONTROL_SEQUENCE.sub("", text)
+    for expected in ("always history", "always insulin", f"(case {CASES:,} of {CASES:,})", "█"):
+        assert expected in plain
     assert max(map(len, plain.splitlines())) <= 80
-    assert "the best fixed depth" in flat(plain.rpartition("of 3,000)")[2])
+    assert "best fixed depth" in flat(plain.rpartition("of 3,000)")[2])
     assert "Traceback" not in text
 
 
-def test_an_interrupt_ends_it_with_the_summary() -> None:
-    code, text = in_terminal("--seconds", "3600", stop=lambda seen: "(case 1 of" in seen)
+def test_an_interrupt_ends_with_the_summary() -> None:
+    code, text = in_terminal(
+        "--seconds", "3600", interrupt_when=lambda screen: "(case 1 of" in screen
+    )
     assert code == 0
     assert "Traceback" not in text
-    end = flat(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text))
-    assert re.search(r"\d+ cases: \$\d+\.\d\d each, tests and wrong answers", end)
-    assert "With your own" in end
+    plain = flat(CONTROL_SEQUENCE.sub("", text))
+    assert re.search(r"\d+ cases at \$\d+\.\d\d each, wrong answers included", plain)
+    assert "Try it on your data" in plain
 
 
-def test_the_saving_is_real_and_the_numbers_are_those_of_the_cases() -> None:
-    shown = Demo()
-    assert list(shown.play()) == [*range(1, CASES + 1)]
-    results = shown.results()
-    own, last = results["stopwise"], results["always insulin"]
-    assert shown.saved[-1] == pytest.approx(CASES * (last[-1] - own[-1]))
-    assert own[-1] < min(total for name, (*_, total) in results.items() if name != "stopwise")
-    rows = shown.cases.tolist()
-    wrong = sum(bool(shown.wrong[row, k]) for row, k in zip(rows, shown.stops, strict=True))
-    assert own[1] == pytest.approx(wrong / CASES)
-    assert len(set(shown.stops)) == 3
-    assert "less than the best fixed depth (always history" in shown.summary()
+def test_the_numbers_are_those_of_the_cases() -> None:
+    cascade = MedicalCascade()
+    assert list(cascade.play()) == [*range(1, CASES + 1)]
+    averages = cascade.averages()
+    stopwise, every_test = averages["Stopwise"], averages["always insulin"]
+    assert cascade.saved[-1] == pytest.approx(CASES * (every_test.total - stopwise.total))
+    assert stopwise.total < min(
+        average.total for average in averages.values() if average != stopwise
+    )
+    patients = cascade.patients.tolist()
+    wrong = sum(
+        bool(cascade.wrong[patient, stop])
+        for patient, stop in zip(patients, cascade.stops, strict=True)
+    )
+    assert stopwise.wrong == pytest.approx(wrong / CASES)
+    assert len(set(cascade.stops)) == 3
+    assert "less than the best fixed depth, always history" in cascade.summary()
 
 
-def test_on_other_splits_it_beats_every_test_for_everybody() -> None:
-    for seed in (1, 2, 3):
-        shown = Demo(seed)
-        assert "before the first case" in shown.summary()
-        [*_] = shown.play()
-        assert shown.saved[-1] > 0.1 * CASES * shown.results()["always insulin"][-1]
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_other_splits_save_a_tenth_of_running_every_test(seed: int) -> None:
+    cascade = MedicalCascade(seed)
+    assert "before the first case" in cascade.summary()
+    [*_] = cascade.play()
+    assert cascade.saved[-1] > 0.1 * CASES * cascade.averages()["always insulin"].total
 
 
-def test_the_chart_copes_with_losses_and_with_nothing_yet() -> None:
-    assert chart([0], height=1) == " "
-    assert chart([-5, 0, 8], height=1) == "  █"
+@pytest.mark.parametrize(("values", "drawn"), [([0], " "), ([-5, 0, 8], "  █")])
+def test_the_chart_shows_losses_and_zeros_as_empty(values: list[int], drawn: str) -> None:
+    assert chart(values, height=1) == drawn
 
 
-def test_help_teaches(stopwise: Run) -> None:
+def test_help_has_an_example(stopwise: Run) -> None:
     done = stopwise("demo", "--help")
     assert done.returncode == 0
     assert "stopwise demo --seconds 0" in flat(done.stdout)
+
+
+def test_negative_seconds_are_refused(stopwise: Run) -> None:
     assert stopwise("demo", "--seconds", "-1").returncode == 2

@@ -1,28 +1,57 @@
-"""``stopwise demo``: a cascade of three medical tests that learns where to stop, live."""
+"""``stopwise demo``: a medical cascade that learns where to stop, played live."""
 
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, Group
 
-SEES = {"history": 6, "glucose": 7, "insulin": 8}  # the first columns of the PIMA table
-PRICES, WRONG = (1, 8, 8), 100  # dollars: of each test, and of a wrong answer
-CASES, FRAMES = 3000, 20  # frames a second
-BLOCKS, DEPTHS, STYLES = " ▁▂▃▄▅▆▇█", "▂▅█", ("green", "yellow", "red")
-WHAT = "Diabetes or not? Three tests, trained just now; a wrong answer costs $100."
-OWN = (
-    "With your own: `stopwise diagnose LOG --costs …` on a log of what your stages answered "
-    "(`stopwise import` makes one of traces), or `sw.Runner(policy, stages)` in Python."
-)
+TESTS = ("history", "glucose", "insulin")
+PRICES = (1, 8, 8)  # dollars per test
+COLUMNS = (6, 7, 8)  # leading columns of the PIMA table that each test reads
+WRONG_ANSWER = 100  # dollars
+
+CASES = 3000
+FRAMES_PER_SECOND = 20
+CASES_PER_LINE = 500  # without a terminal
+CASES_PER_FRAME_AT_FULL_SPEED = 50
+MAX_WIDTH = 100
+
+BARS = " ▁▂▃▄▅▆▇█"
+STOP_MARKS = ("▂", "▅", "█")
+STOP_STYLES = ("green", "yellow", "red")
+
+INTRODUCTION = f"""\
+Does this patient have diabetes? Three tests can tell, the cheapest first.
+Stopwise decides how many to run. It compares what the tests answer and never
+sees the diagnosis. A wrong answer costs ${WRONG_ANSWER}.
+"""
+NEXT_STEPS = """\
+Try it on your data:
+  stopwise diagnose LOG --costs …   what Stopwise would save, from a log
+  stopwise import TRACES …          write such a log from traces of models
+  stopwise proxy --example          put Stopwise in front of language models
+  sw.Runner(policy, stages)         run your own tests or models, in Python
+"""
 
 
-class Demo:
-    """Arms trained on half of the patients; the others are the cases, again and again."""
+class Averages(NamedTuple):
+    """Averages per case of one way to play."""
+
+    tests: float  # dollars
+    wrong: float  # share of wrong answers
+    total: float  # dollars, with WRONG_ANSWER for each wrong answer
+
+
+class MedicalCascade:
+    """Three classifiers trained on half of the PIMA patients and played on the other half.
+
+    The patients of the other half recur until there are ``CASES`` cases.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         import numpy as np
@@ -32,82 +61,98 @@ class Demo:
         from stopwise.research.data import load_table
         from stopwise.research.environments.training import chance_of_one, fit_logistic
 
-        _, table, truth = load_table("pima")
+        _, table, diagnoses = load_table("pima")
         table = (table - table.mean(axis=0)) / table.std(axis=0)
         random = np.random.default_rng(seed)
-        train, rest = np.array_split(random.permutation(len(table)), 2)
-        passes = [random.permutation(rest) for _ in range(CASES // len(rest) + 1)]
-        self.cases = np.concatenate(passes)[:CASES]
-        weights = [fit_logistic(table[train, :k], truth[train])[None] for k in SEES.values()]
-        seen = [table[:, : w.size - 1] for w in weights]
-        self.says = np.hstack(list(map(chance_of_one, seen, weights))) > 0.5
-        self.contexts = table[:, : SEES["history"]]  # known before the first test
-        self.tests = np.cumsum(PRICES)
-        self.wrong = self.says != (truth == 1)[:, None]  # which the policy never sees
-        cascade = Cascade.from_prices(PRICES, error_cost=WRONG, names=[*SEES])
+        training, played = np.array_split(random.permutation(len(table)), 2)
+        passes = [random.permutation(played) for _ in range(CASES // len(played) + 1)]
+        self.patients = np.concatenate(passes)[:CASES]
+
+        answers: list[np.ndarray] = []
+        for n_columns in COLUMNS:
+            weights = fit_logistic(table[training, :n_columns], diagnoses[training])[None]
+            answers.append(chance_of_one(table[:, : weights.size - 1], weights) > 0.5)
+        self.answers = np.hstack(answers)
+        self.wrong = self.answers != (diagnoses == 1)[:, None]  # hidden from the policy
+        self.contexts = table[:, : COLUMNS[0]]  # known before the first test
+        self.price_up_to = np.cumsum(PRICES)
+
+        cascade = Cascade.from_prices(PRICES, error_cost=WRONG_ANSWER, names=TESTS)
         self.policy = USSLaplace(cascade, context_dim=self.contexts.shape[1])
         self.stops: list[int] = []
-        self.saved = [0]  # so far, beside running every test
+        self.saved = [0]  # dollars after each case, compared with running every test
 
     def play(self) -> Iterator[int]:
-        """Play every case, and yield how many were."""
-        totals = (self.tests + WRONG * self.wrong).tolist()
-        for done, case in enumerate(self.cases.tolist(), 1):
-            stop = self.policy.decide(self.contexts[case]).stop
-            self.policy.observe(self.contexts[case], self.says[case, : stop + 1].tolist())
+        """Play the cases one by one, and yield the number played so far."""
+        totals = (self.price_up_to + WRONG_ANSWER * self.wrong).tolist()
+        for count, patient in enumerate(self.patients.tolist(), 1):
+            stop = self.policy.decide(self.contexts[patient]).stop
+            self.policy.observe(self.contexts[patient], self.answers[patient, : stop + 1].tolist())
             self.stops.append(stop)
-            self.saved.append(self.saved[-1] + totals[case][-1] - totals[case][stop])
-            yield done
+            self.saved.append(self.saved[-1] + totals[patient][-1] - totals[patient][stop])
+            yield count
 
-    def results(self) -> dict[str, tuple[float, float, float]]:
-        """Return dollars for tests, share of wrong answers and total of a case, so far."""
-        n, found = len(self.stops), dict[str, tuple[float, float, float]]()
-        rules = {"stopwise": self.stops} | {f"always {a}": [k] * n for k, a in enumerate(SEES)}
-        for name, at in rules.items():
-            tests, wrong = self.tests[at].mean(), self.wrong[self.cases[:n], at].mean()
-            found[name] = float(tests), float(wrong), float(tests + WRONG * wrong)
-        return found
+    def averages(self) -> dict[str, Averages]:
+        """Return the averages so far of Stopwise and of each fixed depth."""
+        count = len(self.stops)
+        ways: dict[str, list[int]] = {"Stopwise": self.stops}
+        for depth, test in enumerate(TESTS):
+            ways[f"always {test}"] = [depth] * count
+        averages: dict[str, Averages] = {}
+        for name, stops in ways.items():
+            tests = float(self.price_up_to[stops].mean())
+            wrong = float(self.wrong[self.patients[:count], stops].mean())
+            averages[name] = Averages(tests, wrong, tests + WRONG_ANSWER * wrong)
+        return averages
 
     def summary(self) -> str:
-        """Say what was seen, in sentences."""
+        """Return the result in two sentences."""
         if not self.stops:
-            return f"Ended before the first case.\n{OWN}"
-        totals = {name: total for name, (_, _, total) in self.results().items()}
-        own = totals.pop("stopwise")
-        name = min(totals, key=totals.__getitem__)
-        best, every_test = totals[name], totals[f"always {list(SEES)[-1]}"]
-        less = "less than" if own < best else "not less than"
+            return "Interrupted before the first case."
+        totals = {name: average.total for name, average in self.averages().items()}
+        stopwise = totals.pop("Stopwise")
+        best = min(totals, key=totals.__getitem__)
+        comparison = "less" if stopwise < totals[best] else "not less"
         return (
-            f"{len(self.stops):,} cases: ${own:.2f} each, tests and wrong answers. Every test "
-            f"for every case: ${every_test:.2f}, so ${self.saved[-1]:,} were saved. Stopwise "
-            f"paid {less} the best fixed depth ({name}, ${best:.2f}), and saw no right answer."
-            f"\n{OWN}"
+            f"{len(self.stops):,} cases at ${stopwise:.2f} each, wrong answers included. Running "
+            f"every test costs ${totals[f'always {TESTS[-1]}']:.2f}: Stopwise saved "
+            f"${self.saved[-1]:,} without seeing a diagnosis. It paid {comparison} than the best "
+            f"fixed depth, {best} (${totals[best]:.2f})."
         )
 
-    def screen(self, width: int) -> "Group":
-        """Draw what happened so far."""
-        from rich import box
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
 
-        each = zip(DEPTHS, SEES, self.tests, STYLES, strict=True)
-        names = [(f"{block} {arm} ${cost}   ", style) for block, arm, cost, style in each]
-        recent = [(DEPTHS[k], STYLES[k]) for k in self.stops[-width:]]
-        table = Table("a case", box=box.SIMPLE_HEAD, pad_edge=False)
-        for heading in ("tests", "wrong answers", f"tests + ${WRONG} for a wrong answer"):
-            table.add_column(heading, justify="right")
-        for name, (tests, wrong, total) in self.results().items():
-            bold = "bold" if name == "stopwise" else ""
-            table.add_row(name, f"${tests:.2f}", f"{wrong:.1%}", f"${total:.2f}", style=bold)
-        money = f"Saved so far, beside every test for every case: ${self.saved[-1]:,}"
-        return Group(
-            Text.assemble("Depth of the latest cases: ", *names),
-            Text.assemble(*recent, "\n"),
-            table,
-            Text(f"{money} (case {len(self.stops):,} of {CASES:,})", "bold"),
-            Text(chart(self.saved[:: CASES // width + 1]), "cyan"),
-        )
+def draw(cascade: MedicalCascade, width: int) -> "Group":
+    """Draw the stops of the latest cases, the averages and the savings."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    legend = Text("Latest cases:  ")
+    for mark, test, price, style in zip(
+        STOP_MARKS, TESTS, cascade.price_up_to, STOP_STYLES, strict=True
+    ):
+        legend.append(f"{mark} up to {test} ${price}   ", style)
+    latest = Text()
+    for stop in cascade.stops[-width:]:
+        latest.append(STOP_MARKS[stop], STOP_STYLES[stop])
+
+    table = Table("average per case", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("tests", "wrong answers", "tests + wrong answers"):
+        table.add_column(heading, justify="right")
+    for name, (tests, wrong, total) in cascade.averages().items():
+        style = "bold" if name == "Stopwise" else ""
+        table.add_row(name, f"${tests:.2f}", f"{wrong:.1%}", f"${total:.2f}", style=style)
+
+    saved = f"Saved so far, compared with running every test: ${cascade.saved[-1]:,}"
+    count = f" (case {len(cascade.stops):,} of {CASES:,})"
+    return Group(
+        legend,
+        latest,
+        table,
+        Text.assemble((saved, "bold"), count),
+        Text(chart(cascade.saved[:: CASES // width + 1]), "cyan"),
+    )
 
 
 def chart(values: list[int], height: int = 4) -> str:
@@ -119,48 +164,69 @@ def chart(values: list[int], height: int = 4) -> str:
       ▄█
     ▂███
     """
-    levels = [round(8 * height * max(0, value) / max(*values, 1)) for value in values]
-    lines = [[BLOCKS[min(max(n - 8 * k, 0), 8)] for n in levels] for k in range(height)]
-    return "\n".join("".join(line) for line in reversed(lines))
+    largest = max(*values, 1)
+    eighths = [round(8 * height * max(0, value) / largest) for value in values]
+    lines = [
+        "".join(BARS[min(max(bar - 8 * line, 0), 8)] for bar in eighths)
+        for line in reversed(range(height))
+    ]
+    return "\n".join(lines)
 
 
 def demo(
     seconds: Annotated[
-        float, typer.Option(min=0, metavar="N", help="How long to play; 0: as fast as it goes.")
+        float,
+        typer.Option(min=0, metavar="N", help="How long to play; 0 plays as fast as possible."),
     ] = 30,
 ) -> None:
-    """Watch a cascade learn where to stop, in thirty seconds; nothing to prepare.
+    """Watch a cascade learn where to stop, in thirty seconds and without preparation.
 
-    Three classifiers of diabetes are trained on one half of a table of patients: the first sees the
-    history ($1), the second glucose too ($8), the third insulin too ($8). The other half come as
-    cases, again and again. For each, Stopwise decides how many tests to run. A wrong answer costs
-    $100, but nobody says which are wrong: it only sees whether the tests agree.
+    Three classifiers of diabetes are trained on one half of a table of patients. The first reads
+    the history ($1), the second also a glucose test ($8), the third also an insulin test ($8). The
+    other half of the patients are the cases, repeatedly. For each case, Stopwise decides how many
+    tests to run. A wrong answer costs $100, but Stopwise never learns which answers are wrong. It
+    only sees whether the tests agree.
 
         stopwise demo
 
         stopwise demo --seconds 0
 
-    Ctrl-C ends it with a summary. Without a terminal it prints lines and does not wait.
+    Ctrl-C ends the demo with a summary. Without a terminal, it prints lines as fast as possible.
     """
     from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(INTRODUCTION)
+    cascade = MedicalCascade()
+    with suppress(KeyboardInterrupt):
+        if console.is_terminal and not console.is_dumb_terminal:
+            play_live(cascade, console, seconds)
+        else:
+            play_in_lines(cascade)
+    console.print(f"\n{cascade.summary()}\n\n{NEXT_STEPS}", markup=False, end="")
+
+
+def play_live(cascade: MedicalCascade, console: "Console", seconds: float) -> None:
+    """Play in about ``seconds``, redrawing the screen."""
     from rich.live import Live
 
-    console, shown, began = Console(highlight=False), Demo(), time.monotonic()
-    console.print(f"{WHAT}\n")
-    with suppress(KeyboardInterrupt):
-        if not console.is_terminal or console.is_dumb_terminal:
-            for done in shown.play():
-                if done % 500 == 0:
-                    tests, wrong, total = shown.results()["stopwise"]
-                    words = (
-                        f"${tests:.2f} a case for tests, {wrong:.1%} wrong, ${total:.2f} in total"
-                    )
-                    typer.echo(f"{done:,} cases: {words}; ${shown.saved[-1]:,} saved")
-        else:
-            every = max(1, round(CASES / (FRAMES * seconds))) if seconds else 50
-            with Live(console=console, auto_refresh=False) as live:
-                for done in shown.play():
-                    if done % every == 0 or done == CASES:
-                        live.update(shown.screen(min(console.width, 100)), refresh=True)
-                        time.sleep(max(0.0, began + seconds * done / CASES - time.monotonic()))
-    console.print(f"\n{shown.summary()}", markup=False)
+    cases_per_frame = CASES_PER_FRAME_AT_FULL_SPEED
+    if seconds:
+        cases_per_frame = max(1, round(CASES / (FRAMES_PER_SECOND * seconds)))
+    began = time.monotonic()
+    with Live(console=console, auto_refresh=False) as live:
+        for count in cascade.play():
+            if count % cases_per_frame == 0 or count == CASES:
+                live.update(draw(cascade, min(console.width, MAX_WIDTH)), refresh=True)
+                time.sleep(max(0.0, began + seconds * count / CASES - time.monotonic()))
+
+
+def play_in_lines(cascade: MedicalCascade) -> None:
+    """Play as fast as possible, with a line for each ``CASES_PER_LINE`` cases."""
+    for count in cascade.play():
+        if count % CASES_PER_LINE == 0:
+            tests, wrong, total = cascade.averages()["Stopwise"]
+            typer.echo(
+                f"{count:,} cases: ${total:.2f} per case (${tests:.2f} for tests, {wrong:.1%} "
+                f"wrong answers), ${cascade.saved[-1]:,} saved"
+            )
