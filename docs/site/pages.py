@@ -14,7 +14,12 @@ from pathlib import Path
 
 HOME = "docs/index.md"
 START = "Start here"  # the part of the navigation with what stands before the first section
-OUTSIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+OUTSIDE = {
+    "CHANGELOG.md": "changelog.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security-policy.md",
+}
 MOVED = {"README.md": "index.md"}
 LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash", ".yaml": "yaml", ".yml": "yaml"}
 

@@ -2,11 +2,9 @@
 
 import re
 import shutil
-import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 from docs.site.pages import HOME, BadPages, Stage, is_local, links, llms, sections
 
@@ -74,18 +72,3 @@ def test_llms_txt_lists_every_page() -> None:
     assert all((ROOT / path).is_file() and len(says) > 20 for _, path, says in entries)
     pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - {HOME}
     assert pages < {path for _, path, _ in entries}
-
-
-def test_the_citation_has_what_the_format_requires() -> None:
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert {"cff-version", "message", "title", "authors"} <= set(cited)
-    assert (cited["cff-version"], cited["type"]) == ("1.2.0", "software")
-    assert cited["version"] == project["version"]
-    assert cited["license"] == project["license"]
-    paper = cited["preferred-citation"]
-    assert paper["type"] == "conference-paper"
-    assert paper["title"].startswith("Online Algorithm for Unsupervised Sequential Selection")
-    names = [author["family-names"] for author in paper["authors"]]
-    assert names == ["Verma", "Hanawal", "Szepesvári", "Saligrama"]
-    assert paper["year"] == 2020
