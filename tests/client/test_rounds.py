@@ -94,4 +94,4 @@ def test_a_round_whose_outputs_are_refused_is_ended(connect: Connect, end: Answe
     assert (caught.value.status, caught.value.field) == (422, "revealed")
     assert reports(server)[1:] == [given({}, final=True)]
     notes = " ".join(caught.value.__notes__)
-    assert ("could not be ended" in notes) == (end.status == 404)
+    assert ("Ending the round failed" in notes) == (end.status == 404)

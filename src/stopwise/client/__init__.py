@@ -1,6 +1,6 @@
 """The client of the service: `Client`, and `AsyncClient` for async code.
 
-Requests are written once, as generators without input or output; the two clients do their steps::
+Requests are generators that do no I/O. Both clients share them and perform their steps::
 
-    Client, AsyncClient → rounds → requests → exchanges
+    Client, AsyncClient → rounds → requests → retries
 """

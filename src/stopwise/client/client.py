@@ -1,4 +1,4 @@
-"""The clients: one for ordinary, blocking code, one for async code."""
+"""The clients: `Client` for blocking code, `AsyncClient` for async code."""
 
 import asyncio
 import ssl
@@ -16,15 +16,16 @@ from typing import (
     ParamSpec,
     Self,
     TypeVar,
+    cast,
     get_args,
 )
 
 import numpy as np
 
-from stopwise.client.exchanges import ConnectionLost, Exchange, Pause, Reply, Retries, Send, Step
+from stopwise.client.json_values import ContextLike
 from stopwise.client.requests import Requests
-from stopwise.client.rounds import CONTEXT, INSTEAD, Outcome, run
-from stopwise.client.values import ContextLike
+from stopwise.client.retries import ConnectionLost, Exchange, Pause, Reply, Retries, Send, Step
+from stopwise.client.rounds import ASYNC_ALTERNATIVE, CONTEXT, Outcome, run
 from stopwise.errors import MissingPackageError
 from stopwise.running.round_loop import Ask, drive, drive_async
 from stopwise.running.stage import StageLike, ask, ask_async
@@ -37,14 +38,14 @@ P = ParamSpec("P")
 C = TypeVar("C", bound=Callable[..., Any])
 H = TypeVar("H", "httpx.Client", "httpx.AsyncClient")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-LONGEST_CONNECT = 5.0  # seconds: a machine that is there answers sooner (heuristic)
+CONNECT_TIMEOUT = 5.0  # seconds (heuristic); reachable machines connect sooner
 
 
 def _blocking(
     method: Callable[Concatenate[Requests, P], Exchange[T]],
 ) -> Callable[Concatenate["Client", P], T]:
-    def call(self: "Client", *args: P.args, **more: P.kwargs) -> T:
-        return self._do(method(self._requests, *args, **more))  # pyright: ignore[reportPrivateUsage] (its own)
+    def call(self: "Client", *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._do(method(self._requests, *args, **kwargs))  # pyright: ignore[reportPrivateUsage] (in the same module)
 
     return _as_method(call, method)
 
@@ -52,14 +53,14 @@ def _blocking(
 def _awaited(
     method: Callable[Concatenate[Requests, P], Exchange[T]],
 ) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, T]]:
-    async def call(self: "AsyncClient", *args: P.args, **more: P.kwargs) -> T:
-        return await self._do(method(self._requests, *args, **more))  # pyright: ignore[reportPrivateUsage] (its own)
+    async def call(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._do(method(self._requests, *args, **kwargs))  # pyright: ignore[reportPrivateUsage] (in the same module)
 
     return _as_method(call, method)
 
 
 def _as_method(call: C, request: Callable[..., Any]) -> C:
-    """Give a client's method the name, the docstring and the signature of its request."""
+    """Copy the name, docstring and signature of a request to a client's method."""
     declared = signature(request)
     result = get_args(declared.return_annotation)[-1]
     vars(call)["__signature__"] = declared.replace(return_annotation=result)
@@ -67,32 +68,32 @@ def _as_method(call: C, request: Callable[..., Any]) -> C:
 
 
 @contextmanager
-def _losses() -> Generator[None]:
-    """Raise `ConnectionLost` where httpx got no response."""
+def _connection_errors() -> Generator[None]:
+    """Raise `ConnectionLost` if httpx got no response."""
     import httpx
 
     try:
         yield
     except (TimeoutError, httpx.TimeoutException):
-        raise ConnectionLost("no answer in time", "timeout") from None
+        raise ConnectionLost("timeout", "timeout") from None
     except httpx.RequestError as error:
-        lasting = isinstance(
+        permanent = isinstance(
             error, httpx.UnsupportedProtocol | httpx.LocalProtocolError | httpx.DecodingError
         )
         cause: BaseException | None = error
-        while cause is not None and not lasting:  # a certificate will be as wrong next time
-            lasting = isinstance(cause, ssl.SSLError)
+        while cause is not None and not permanent:  # an invalid certificate stays invalid
+            permanent = isinstance(cause, ssl.SSLError)
             cause = cause.__cause__ or cause.__context__
         reason = str(error) or type(error).__name__
-        text = f"the service cannot be reached ({reason})"
-        raise ConnectionLost(text, lasting=lasting) from error
+        message = f"cannot reach the service ({reason})"
+        raise ConnectionLost(message, permanent=permanent) from error
 
 
-def _arguments(send: Send) -> dict[str, Any]:
-    """Return the arguments with which httpx sends a request."""
+def _httpx_arguments(send: Send) -> dict[str, Any]:
+    """Return the arguments of httpx for a request."""
     import httpx
 
-    limits = httpx.Timeout(send.timeout, connect=min(send.timeout, LONGEST_CONNECT))
+    limits = httpx.Timeout(send.timeout, connect=min(send.timeout, CONNECT_TIMEOUT))
     return send._asdict() | {"timeout": limits}
 
 
@@ -101,9 +102,9 @@ def _reply(response: "httpx.Response", content: bytes) -> Reply:
 
 
 class _ClientBase(Generic[H]):
-    """What both clients share: the requests, and the connections to send them with."""
+    """Base of both clients: their requests and their HTTP client."""
 
-    _kind: ClassVar[str]  # of httpx's clients
+    _http_class: ClassVar[str]  # name of the class in httpx
 
     def __init__(
         self,
@@ -120,45 +121,49 @@ class _ClientBase(Generic[H]):
         except ImportError:
             raise MissingPackageError.of("the client", "httpx", "client") from None
         self._requests = Requests(url, key, Retries(timeout, deadline, rng))
-        self._own = http is None
-        where = httpx.URL(self._requests.url)
-        # Proxies of the environment are not for this machine; to read the certificates of the
-        # system takes long, and plain HTTP has none to verify (no redirect is followed).
-        own = {"trust_env": where.host not in LOOPBACK, "verify": where.scheme == "https"}
-        self._http: H = getattr(httpx, self._kind)(**own) if http is None else http
+        self._owns_http = http is None
+        if http is None:
+            url_parts = httpx.URL(self._requests.url)
+            http = getattr(httpx, self._http_class)(
+                # Proxies from the environment must not be used for this machine.
+                trust_env=url_parts.host not in LOOPBACK,
+                # Loading the system's certificates is slow, and plain HTTP never needs them
+                # because redirects are not followed.
+                verify=url_parts.scheme == "https",
+            )
+        self._http: H = cast(H, http)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._requests.url!r})"
 
 
 class Client(_ClientBase["httpx.Client"]):
-    """Asks a Stopwise service how deep to go, and reports the outputs of the arms.
+    """Blocking client of a Stopwise service.
 
-    A request is tried again when the connection breaks, when no answer comes in time, and when the
-    service answers "later" (429, 503; also 502 and 504, which proxies answer). Waits grow from try
-    to try and are random (exponential back-off, full jitter); a Retry-After is respected, up to
-    5 s. No request can count twice: one that creates something carries an Idempotency-Key, drawn
-    once and sent with each try; all others name what they are about.
+    Requests are retried if the connection fails, if they time out, and after the responses 429,
+    502, 503 and 504. Waits between tries follow exponential back-off with full jitter and respect
+    Retry-After up to 5 s. Retries are never counted twice: a request that creates something has an
+    Idempotency-Key, which all its tries share, and all other requests are idempotent.
 
-    A client may be shared by threads. It keeps connections open: close it, or use it in a
-    ``with``.
+    Threads may share a client. It keeps connections open, so close it or use it as a context
+    manager.
 
     Parameters
     ----------
     url : str, optional
-        Of the service; by default STOPWISE_URL from the environment, else
+        URL of the service. By default the environment variable STOPWISE_URL, or
         ``http://127.0.0.1:8350``.
     key : str, optional
-        An API key; by default STOPWISE_KEY from the environment, else none is sent. It is never
-        shown.
+        API key. By default the environment variable STOPWISE_KEY; without it, no key is sent. It
+        never appears in errors, logs or the ``repr``.
     timeout : float
-        Seconds that one try may wait for its answer.
+        Timeout of each try in seconds.
     deadline : float
-        Seconds for a call with all its tries. What is left of it also limits each try.
+        Timeout of a call with all its tries in seconds.
     rng : numpy.random.Generator, optional
-        Of the waits.
+        Random generator of the waits between tries.
     http : httpx.Client, optional
-        To send with, for certificates and proxies of your own; you close it.
+        HTTP client to use, for example with custom certificates or proxies. It is not closed.
 
     Examples
     --------
@@ -176,7 +181,7 @@ class Client(_ClientBase["httpx.Client"]):
             client.report("triage", opened.id, outputs)
     """
 
-    _kind = "Client"
+    _http_class = "Client"
     create = _blocking(Requests.create)
     cascades = _blocking(Requests.cascades)
     cascade = _blocking(Requests.cascade)
@@ -193,24 +198,34 @@ class Client(_ClientBase["httpx.Client"]):
     def run(
         self, name: str, context: ContextLike, arms: Sequence[StageLike], *, case: Any = CONTEXT
     ) -> Outcome:
-        """Run a complete round: open it, ask the stages, report their outputs.
+        """Run a complete round: open it, call the stages, and report their outputs.
 
-        A stage that fails (it raises, is late, or gives what cannot be used) ends the round; the
-        service learns from those before it. ``arms`` has one for each arm, in order: a function of
-        the case, something with ``predict``, or a `Stage`. They are asked about ``case``, by
-        default the context.
+        A stage fails if it raises, times out or returns an invalid output. This ends the round,
+        and the service learns from the earlier stages.
+
+        Parameters
+        ----------
+        name : str
+            Name of the cascade.
+        context : array_like or mapping
+            The context of the round, as in `open`.
+        arms : sequence
+            The stage of each arm, in order: a function of the case, an object with ``predict``, or
+            a `Stage`.
+        case : Any, optional
+            The argument of the stages; by default the context.
         """
-        return self._do(run(self._requests, name, context, arms, case, INSTEAD))
+        return self._do(run(self._requests, name, context, arms, case, ASYNC_ALTERNATIVE))
 
     def close(self) -> None:
-        """Close the connections; may be called twice."""
-        if self._own:
+        """Close the connections; closing twice is allowed."""
+        if self._owns_http:
             self._http.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *left: object) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def _do(self, exchange: Exchange[T]) -> T:
@@ -223,22 +238,23 @@ class Client(_ClientBase["httpx.Client"]):
             case Pause():
                 return time.sleep(step.seconds)
             case Send():
-                until, content = time.monotonic() + step.timeout, b""
-                with _losses(), self._http.stream(**_arguments(step)) as response:
-                    for piece in response.iter_bytes():
-                        content += piece
-                        if time.monotonic() > until:  # httpx limits the wait for each piece only
+                deadline = time.monotonic() + step.timeout
+                content = b""
+                with _connection_errors(), self._http.stream(**_httpx_arguments(step)) as response:
+                    for part in response.iter_bytes():
+                        content += part
+                        if time.monotonic() > deadline:  # httpx only limits the wait for each part
                             raise TimeoutError
                     return _reply(response, content)
 
 
 class AsyncClient(_ClientBase["httpx.AsyncClient"]):
-    """Asks a Stopwise service without blocking the event loop; otherwise as `Client`.
+    """Async client of a Stopwise service; `Client` describes the parameters.
 
-    One client serves any number of tasks of one event loop. ``http`` is an `httpx.AsyncClient`.
+    The tasks of one event loop may share a client. ``http`` is an `httpx.AsyncClient`.
     """
 
-    _kind = "AsyncClient"
+    _http_class = "AsyncClient"
     create = _awaited(Requests.create)
     cascades = _awaited(Requests.cascades)
     cascade = _awaited(Requests.cascade)
@@ -257,19 +273,19 @@ class AsyncClient(_ClientBase["httpx.AsyncClient"]):
     ) -> Outcome:
         """Run a complete round; see `Client.run`.
 
-        Async stages are awaited; each other stage runs in a thread of its own.
+        Async stages are awaited; other stages run in threads.
         """
         return await self._do(run(self._requests, name, context, arms, case, None))
 
     async def close(self) -> None:
-        """Close the connections; may be called twice."""
-        if self._own:
+        """Close the connections; closing twice is allowed."""
+        if self._owns_http:
             await self._http.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *left: object) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
     async def _do(self, exchange: Exchange[T]) -> T:
@@ -282,9 +298,9 @@ class AsyncClient(_ClientBase["httpx.AsyncClient"]):
             case Pause():
                 return await asyncio.sleep(step.seconds)
             case Send():
-                with _losses():
+                with _connection_errors():
                     async with (
                         asyncio.timeout(step.timeout),
-                        self._http.stream(**_arguments(step)) as response,
+                        self._http.stream(**_httpx_arguments(step)) as response,
                     ):
                         return _reply(response, await response.aread())

@@ -1,4 +1,4 @@
-"""Every request of the service's API, each as an exchange: the methods of both clients."""
+"""The requests of the API, each as an exchange: the methods of both clients."""
 
 import os
 import re
@@ -11,17 +11,26 @@ import msgspec
 from numpy.typing import ArrayLike
 
 from stopwise.cascade import Cascade
-from stopwise.client.exchanges import ConnectionLost, Exchange, Pause, Reply, Retries, Send, refusal
-from stopwise.client.values import (
+from stopwise.checks import short_repr
+from stopwise.client.json_values import (
     ContextLike,
     Features,
     OutputsLike,
+    cascade_spec,
     context_value,
     context_values,
-    described,
-    label_value,
+    label_report,
     numbers,
     output_values,
+)
+from stopwise.client.retries import (
+    ConnectionLost,
+    Exchange,
+    Pause,
+    Reply,
+    Retries,
+    Send,
+    service_error,
 )
 from stopwise.errors import InvalidParameterError
 from stopwise.running.stage import seconds
@@ -31,11 +40,11 @@ from stopwise.version import __version__
 
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8350"
-POLL = 0.1  # seconds between requests to a service that is not ready
+POLL_INTERVAL = 0.1  # seconds between requests while the service is not ready
 
 
 class Requests:
-    """The service's API without the sending; see `Client` for the parameters.
+    """The requests of the API, without the I/O; see `Client` for the parameters.
 
     Examples
     --------
@@ -48,13 +57,16 @@ class Requests:
     """
 
     def __init__(self, url: str | None, key: str | None, retries: Retries) -> None:
-        self.url = _address(os.environ.get("STOPWISE_URL") or DEFAULT_URL if url is None else url)
+        if url is None:
+            url = os.environ.get("STOPWISE_URL") or DEFAULT_URL
+        self.url = _service_url(url)
         self.retries = retries
         self._specs: dict[str, m.CascadeSpec] = {}
         self._headers = {"Accept": "application/json", "User-Agent": f"stopwise/{__version__}"}
-        key = os.environ.get("STOPWISE_KEY") or None if key is None else key
+        if key is None:
+            key = os.environ.get("STOPWISE_KEY") or None
         if key is not None:
-            self._headers["Authorization"] = f"Bearer {_header(key, 'the API key')}"
+            self._headers["Authorization"] = f"Bearer {_header_value(key, 'the API key')}"
 
     # -- cascades ---------------------------------------------------------------------------------
 
@@ -70,39 +82,40 @@ class Requests:
         idempotency_key: str | None = None,
         **settings: Any,
     ) -> Exchange[m.CascadeView]:
-        """Create a cascade for the service to decide about.
+        """Create a cascade. Creating an identical one again returns the existing cascade.
 
         Parameters
         ----------
         spec : CascadeSpec or str
-            The complete description, or the name.
+            The name of the cascade, or its complete definition.
         cascade : Cascade
             The arms, their costs and the trade-off.
         context : int or sequence of str
-            How many numbers a context has, or their names.
+            The names of the numbers in a context, or only their number.
         features : feature map or dict, optional
-            By default ``Standard()``. Not your own functions: code cannot be sent.
+            By default ``Standard()``. `Custom` features cannot be sent because they are code.
         policy : str
-            Its name, as in `sw.make`.
+            The name of a policy, as in `sw.make`.
         keep_open : int, optional
-            How many rounds may wait for their outputs.
+            The maximum number of rounds waiting for outputs.
         idempotency_key : str, optional
-            The same key creates the same thing once, whoever sends it; by default a random one, so
-            that all tries of this call count once.
+            Requests with the same key are executed once. By default a random key, which makes
+            the retries of this call safe.
         **settings
-            Of the policy: ``delta=0.1``, …
+            Parameters of the policy, such as ``delta=0.1``.
 
         Raises
         ------
         ServiceError
-            ``code`` "conflict" if there is, or was, another cascade of this name; "invalid" if
-            the service cannot use the description.
+            With the ``code`` "conflict" if the name is or was used by a different cascade, and
+            "invalid" if the definition is not valid.
         """
         if isinstance(spec, str):
-            spec = described(spec, cascade, context, features, policy, keep_open, settings)
+            spec = cascade_spec(spec, cascade, context, features, policy, keep_open, settings)
         elif cascade is not None or context is not None or settings:
-            raise InvalidParameterError("a CascadeSpec is complete: give nothing beside it")
-        return self._post("/v1/cascades", m.CascadeView, spec, _once(idempotency_key))
+            raise InvalidParameterError("a CascadeSpec is complete; pass it without other settings")
+        key = _idempotency_key(idempotency_key)
+        return self._post("/v1/cascades", m.CascadeView, spec, key)
 
     def cascades(self) -> Exchange[list[m.CascadeView]]:
         """List all cascades."""
@@ -110,18 +123,18 @@ class Requests:
         return listed.cascades
 
     def cascade(self, name: str) -> Exchange[m.CascadeView]:
-        """Show one cascade: its description, and how many rounds were opened and learned."""
+        """Return a cascade: its definition and its counts."""
         return self._get(_path(name), m.CascadeView)
 
     def spec(self, name: str) -> Exchange[m.CascadeSpec]:
-        """Return the description of a cascade; it never changes, so it is requested once."""
+        """Return the definition of a cascade; it never changes, so it is cached."""
         if name not in self._specs:
             view = yield from self.cascade(name)
             self._specs[name] = view.spec
         return self._specs[name]
 
     def retire(self, name: str) -> Exchange[m.CascadeView]:
-        """Retire a cascade: no more rounds are opened, and its name stays taken."""
+        """Retire a cascade: it accepts no new rounds, and its name cannot be reused."""
         return self._post(_path(name, "retire"), m.CascadeView)
 
     # -- rounds -----------------------------------------------------------------------------------
@@ -134,27 +147,29 @@ class Requests:
         *,
         idempotency_key: str | None = None,
     ) -> Exchange[m.RoundAnswer]:
-        """Open a round: ask how deep to go, or, where stages reveal the context, which arm is next.
+        """Open a round: decide how far to go for a context.
 
         Parameters
         ----------
         name : str
-            Of the cascade.
+            Name of the cascade.
         context : array_like or mapping
-            The numbers that are known, in order or by their names.
+            The context, as numbers in order or by name. If stages reveal the context, the part
+            that is known before the first arm.
         evidence : bool
-            Whether to explain the decision.
+            Whether the answer explains the decision.
         idempotency_key : str, optional
             As in `create`.
 
         Returns
         -------
         RoundAnswer
-            Run the arms ``next`` to ``stop`` and `report` their outputs; while ``stop`` is None,
-            run and report ``next`` alone.
+            Run the arms from ``next`` to ``stop`` and `report` their outputs. While ``stop`` is
+            None, run and report only the arm ``next``.
         """
         body = m.RoundRequest(context_value(context), evidence)
-        return self._post(_path(name, "rounds"), m.RoundAnswer, body, _once(idempotency_key))
+        key = _idempotency_key(idempotency_key)
+        return self._post(_path(name, "rounds"), m.RoundAnswer, body, key)
 
     def open_many(
         self,
@@ -164,15 +179,16 @@ class Requests:
         *,
         idempotency_key: str | None = None,
     ) -> Exchange[list[m.RoundAnswer]]:
-        """Open several rounds in one request; none learns from another.
+        """Open several rounds in one request; they do not learn from each other.
 
-        ``contexts`` are the rows of a table, or contexts one by one; at most 1,000, unless the
-        service is set otherwise. The other parameters are as in `open`.
+        ``contexts`` is an array with a context in each row, or an iterable of contexts. The
+        service accepts 1,000 by default. The other parameters are the same as in `open`.
         """
         body = m.BatchRequest(context_values(contexts), evidence)
         if not body.contexts:
             return []
-        path, key = _path(name, "rounds:batch"), _once(idempotency_key)
+        path = _path(name, "rounds:batch")
+        key = _idempotency_key(idempotency_key)
         listed = yield from self._post(path, m.RoundList, body, key)
         return listed.rounds
 
@@ -185,21 +201,23 @@ class Requests:
         revealed: ArrayLike = (),
         final: bool = False,
     ) -> Exchange[m.RoundAnswer]:
-        """Report outputs of a round: all, or those that are there; repeats change nothing.
+        """Report outputs of a round: all of them, or those available so far.
 
-        Another output of the same arm is refused (`ServiceError`, ``code`` "conflict").
+        Repeating a report has no effect. A different output of an arm that has answered raises
+        `ServiceError` with the ``code`` "conflict".
 
         Parameters
         ----------
         name, id : str
-            Of the cascade and of the round.
+            The name of the cascade and the id of the round.
         outputs : sequence or mapping
-            In the order of the arms (None: not known yet), or by their names. Any JSON values;
+            In the order of the arms (None: not yet available), or by arm name. Any JSON values,
             compared by equality.
         revealed : array_like
-            The numbers that the arm adds to the context, where stages reveal it.
+            The numbers that the arm adds to the context, if stages reveal it.
         final : bool
-            No more will come (a stage failed): learn from the arms before the first one missing.
+            Whether the remaining outputs will never arrive because a stage failed. The policy
+            then learns from the arms before the first missing one.
         """
         body = m.OutputsRequest(output_values(outputs), numbers(revealed, "revealed: "), final)
         return self._post(_path(name, "rounds", id, "outputs"), m.RoundAnswer, body)
@@ -207,107 +225,121 @@ class Requests:
     def label(
         self, name: str, id: str, label: Any = None, *, right: Mapping[str, bool] | None = None
     ) -> Exchange[m.LabelAnswer]:
-        """Report the label of a round, best of one that wants it (``wants_label``).
+        """Report the label of a round, as either ``label`` or ``right``.
+
+        Label the rounds that the policy requests (``wants_label``); label other rounds only if you
+        choose them at random.
 
         Parameters
         ----------
         name, id : str
-            Of the cascade and of the round.
+            The name of the cascade and the id of the round.
         label : Any, optional
             The right answer: a JSON value like the outputs.
         right : mapping, optional
-            Instead: by the name of each arm that answered, whether it was right. For outputs of
-            which several can be right, such as free text.
+            Whether each arm that answered was right, by arm name. Use it if several answers can
+            be right, as with free text.
         """
-        body = label_value(label, right)
+        body = label_report(label, right)
         return self._post(_path(name, "rounds", id, "label"), m.LabelAnswer, body)
 
     def label_requests(self, name: str) -> Exchange[m.WantedLabels]:
-        """Return rounds whose labels the policy asks for, the oldest first."""
+        """Return the rounds whose labels the policy requests, oldest first."""
         return self._get(_path(name, "label-requests"), m.WantedLabels)
 
     def look_up(self, name: str, id: str) -> Exchange[m.RoundView]:
-        """Look up a round: its state, and what was reported."""
+        """Look up a round: its state, context and outputs."""
         return self._get(_path(name, "rounds", id), m.RoundView)
 
     # -- the service itself -----------------------------------------------------------------------
 
     def state(self) -> Exchange[m.StateAnswer]:
-        """Return the digests of the log and the state; equal hashes mean equal states."""
+        """Return the digests of the log and the state; equal hashes mean identical states."""
         return self._get("/v1/state", m.StateAnswer)
 
     def ready(self, wait: float = 0.0) -> Exchange[bool]:
-        """Return whether the service can decide now, or within so many seconds."""
-        until = self.retries.clock() + seconds(wait, "wait", zero=True, most=None)
+        """Return whether the service is ready, waiting up to ``wait`` seconds for it."""
+        deadline = self.retries.clock() + seconds(wait, "wait", zero=True, most=None)
         while True:
             try:
                 reply: Reply = yield self._send("GET", "/readyz")
             except ConnectionLost as lost:
-                if lost.lasting:
+                if lost.permanent:
                     return False
             else:
                 if reply.status == 200:
                     return True
                 if reply.status < 500 and reply.status != 429:
-                    raise refusal(reply, self.url)
-            if self.retries.clock() + POLL > until:
+                    raise service_error(reply, self.url)
+            if self.retries.clock() + POLL_INTERVAL > deadline:
                 return False
-            yield Pause(POLL)
+            yield Pause(POLL_INTERVAL)
 
     def _send(self, method: str, path: str, content: bytes | None = None, **headers: str) -> Send:
         return Send(method, self.url + path, self._headers | headers, content, self.retries.timeout)
 
-    def _get(self, path: str, kind: type[T]) -> Exchange[T]:
-        return self.retries.answer(self._send("GET", path), kind)
+    def _get(self, path: str, answer_type: type[T]) -> Exchange[T]:
+        return self.retries.request(self._send("GET", path), answer_type)
 
     def _post(
-        self, path: str, kind: type[T], body: msgspec.Struct | None = None, key: str | None = None
+        self,
+        path: str,
+        answer_type: type[T],
+        body: msgspec.Struct | None = None,
+        key: str | None = None,
     ) -> Exchange[T]:
         headers = {"Content-Type": "application/json"}
         if key is not None:
             headers["Idempotency-Key"] = key
         content = b"{}" if body is None else msgspec.json.encode(body)
-        return self.retries.answer(self._send("POST", path, content, **headers), kind)
+        return self.retries.request(self._send("POST", path, content, **headers), answer_type)
 
 
 def _path(name: str, *parts: str) -> str:
-    """Return the path of a cascade or of something in it."""
+    """Return the path of a cascade, or of something in it."""
     try:
         msgspec.convert(name, m.Name)
     except msgspec.ValidationError as error:
-        raise InvalidParameterError(f"the cascade's name {explain(error, name)[1]}") from None
-    if not all(isinstance(part, str) and part.strip(". ") for part in parts):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
-        raise InvalidParameterError("an id is the text that an earlier answer gave as `id`")
+        raise InvalidParameterError(f"name {explain(error, name)[1]}") from None
+    for part in parts:
+        if not (isinstance(part, str) and part.strip(". ")):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
+            raise InvalidParameterError(
+                f"id must be the id of a round, as returned by open, got {short_repr(part)}"
+            )
     return "/".join(("/v1/cascades", name, *(quote(part, safe=":") for part in parts)))
 
 
-def _once(key: str | None) -> str:
-    """Return the Idempotency-Key of a call: created once, sent with every try."""
-    return uuid.uuid4().hex if key is None else _header(key, "an idempotency key")
+def _idempotency_key(key: str | None) -> str:
+    """Return the Idempotency-Key of a call; its retries send the same key."""
+    return uuid.uuid4().hex if key is None else _header_value(key, "idempotency_key")
 
 
-def _header(value: str, what: str) -> str:
-    """Return a value that a header can carry; an error does not show it."""
+def _header_value(value: str, description: str) -> str:
+    """Return a valid header value; errors do not show it, because it may be secret."""
     value = value.strip() if isinstance(value, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance] (callers may have no types)
     if not re.fullmatch(r"[!-~]{1,200}", value):
-        raise InvalidParameterError(f"{what} is 1 to 200 printable ASCII characters without spaces")
+        raise InvalidParameterError(
+            f"{description} must be 1 to 200 printable ASCII characters without spaces"
+        )
     return value
 
 
-def _address(url: str) -> str:
-    import httpx  # which sends to it, so it must be able to read it
+def _service_url(url: str) -> str:
+    """Return a valid URL of a service, without a slash at the end."""
+    import httpx  # it parses the URL too, so it must accept it
 
     try:
         parts = httpx.URL(url)
         valid = parts.scheme in ("http", "https") and parts.host and (parts.port or 80) < 1 << 16
         valid = valid and not (parts.query or parts.fragment or re.search(r"\s", url))
-        secret = bool(parts.userinfo)
+        has_password = bool(parts.userinfo)
     except (httpx.InvalidURL, ValueError):
-        valid, secret = False, "@" in url  # perhaps, where it cannot be read
-    if secret:  # a message that shows it would show a password
+        valid = False
+        has_password = "@" in url  # perhaps: the URL cannot be parsed
+    if has_password:  # the message must not show it
         raise InvalidParameterError(
-            "the address must not hold a user or a password: give the API key as key="
+            "the URL must not contain a user or a password; pass the API key as key="
         )
     if not valid:
-        raise InvalidParameterError(f"the address of a service is like {DEFAULT_URL}, not {url!r}")
+        raise InvalidParameterError(f"url must look like {DEFAULT_URL}, got {url!r}")
     return url.rstrip("/")

@@ -1,4 +1,4 @@
-"""Rounds that the service decides about."""
+"""Complete rounds of a service: `Client.run` and its outcome."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,34 +7,34 @@ import msgspec
 from numpy.typing import ArrayLike
 
 from stopwise.checks import short_repr
-from stopwise.client.exchanges import Exchange
+from stopwise.client.json_values import ContextLike, OutputsLike, required_value
 from stopwise.client.requests import Requests
-from stopwise.client.values import ContextLike, OutputsLike, known_value
+from stopwise.client.retries import Exchange
 from stopwise.errors import ServiceError
 from stopwise.records import Failure
 from stopwise.running.round_loop import RoundLoop, check_blocking, stages_for
 from stopwise.running.stage import StageLike
 from stopwise.service.domain.messages import RoundAnswer
 
-CONTEXT: Any = object()
-INSTEAD = "`await client.run(...)` with an `AsyncClient`"
+CONTEXT: Any = object()  # default of `case`: the stages get the context
+ASYNC_ALTERNATIVE = "`await client.run(...)` with an `AsyncClient`"
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """One round that `Client.run` has run.
+    """The outcome of a round run by `Client.run`.
 
     Attributes
     ----------
     id : str
-        Of the round, to report a label or to look it up.
+        Id of the round, for labelling it or looking it up.
     stop : int or None
-        The last arm that answered; None if none did.
+        Index of the last arm that answered; None if no arm did.
     outputs : tuple
-        Of the arms that answered, as they were reported.
+        Outputs of the arms that answered, as reported to the service.
     answers : tuple
-        The same as the stages gave it.
+        Answers of these arms, as returned by the stages.
     failure : Failure or None
-        Why the round ended early, if it did.
+        The failure that ended the round early, if any.
 
     Examples
     --------
@@ -50,33 +50,33 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def answer(self) -> Any:
-        """The answer of the last arm that gave one; None if none did."""
+        """The answer of the last arm that answered; None if no arm did."""
         return self.answers[-1] if self.answers else None
 
 
 class RemoteRound:
-    """A round of the service: the source of decisions of a `RoundLoop`.
+    """An open round of the service, which decides for a `RoundLoop`.
 
-    If the complete context is known from the start, the outputs are reported together once the
-    last arm has answered; if stages reveal it, after each arm.
+    If the complete context is known when the round is opened, all outputs are reported together
+    after the last arm. If stages reveal the context, each output is reported at once.
     """
 
     def __init__(self, requests: Requests, name: str, opened: RoundAnswer) -> None:
         self._requests = requests
         self._name = name
-        self.answer = opened  # the newest of the service
-        self.outputs: list[Any] = []  # given here, in the order of the arms
+        self.answer = opened  # the latest answer of the service
+        self.outputs: list[Any] = []  # in the order of the arms
 
     def next(self) -> int | None:
-        """Return the arm to run now; None: stop here."""
+        """Return the next arm to run, or None to stop."""
         answer = self.answer
         if answer.next is None or answer.stop is None:
             return answer.next
         return len(self.outputs) if len(self.outputs) <= answer.stop else None
 
     def give(self, output: Any, revealed: ArrayLike = ()) -> Exchange[None]:
-        """Report the output of that arm, or store it until the last arm has answered."""
-        value = known_value(output, f"the output of arm {self.next()}")
+        """Report the output of the next arm, or store it until the last arm has answered."""
+        value = required_value(output, f"the output of arm {self.next()}")
         if self.answer.stop is None:
             yield from self._report({self.answer.arm: value}, revealed)
         elif len(self.outputs) == self.answer.stop:
@@ -84,7 +84,7 @@ class RemoteRound:
         self.outputs.append(value)
 
     def end(self) -> Exchange[None]:
-        """End the round: no more arms will answer."""
+        """End the round early, because a stage failed."""
         yield from self._report({} if self.answer.stop is None else self.outputs, final=True)
 
     def _report(
@@ -117,14 +117,14 @@ def run(
             yield from remote.end()
     except ServiceError as error:
         error.add_note(
-            f"The outputs of round {remote.answer.id} were not reported; the answer was "
+            f"The outputs of round {remote.answer.id} were not reported. Its answer was "
             f"{short_repr(loop.newest)}."
         )
-        if error.status == 422:  # refused: the round would stay open for ever
+        if error.status == 422:  # the outputs are invalid: the round would stay open
             try:
                 yield from remote.end()
             except ServiceError as failed:
-                error.add_note(f"The round could not be ended: {failed}")
+                error.add_note(f"Ending the round failed too: {failed}")
         raise
     stop = len(loop.answers) - 1 if loop.answers else None
     outputs, answers = tuple(remote.outputs), tuple(loop.answers)

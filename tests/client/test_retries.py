@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.client.exchanges import (
+from stopwise.client.requests import Requests
+from stopwise.client.retries import (
     FIRST_WAIT,
     LONGEST_WAIT,
     ConnectionLost,
@@ -16,7 +17,6 @@ from stopwise.client.exchanges import (
     Retries,
     Send,
 )
-from stopwise.client.requests import Requests
 from stopwise.service.domain.messages import RoundAnswer
 
 OPENED = b'{"id":"1-a","status":"open","arm":"model","cost":0.3,"stop":1,"next":0}'
@@ -97,7 +97,7 @@ def test_it_gives_up_at_the_deadline_with_what_the_service_answered() -> None:
     error = driver.refused()
     assert (error.status, error.code) == (503, "unavailable")
     assert "the disk is full" in str(error)
-    assert f"the last of {len(driver.sent)} tries" in error.__notes__[0]
+    assert f"after {len(driver.sent)} tries" in error.__notes__[0]
     assert len(driver.sent) > 5
     driver = Driver(BUSY._replace(retry_after="4"))  # no wait for what would come too late
     driver.refused()
@@ -131,7 +131,7 @@ def test_a_defect_is_tried_once_more() -> None:
 
 
 def test_what_would_fail_again_is_not_tried_again() -> None:
-    driver = Driver(ConnectionLost("the certificate is wrong", lasting=True))
+    driver = Driver(ConnectionLost("the certificate is wrong", permanent=True))
     assert "the certificate is wrong" in str(driver.refused())
     assert len(driver.sent) == 1
     assert not driver.do(driver.requests.ready(wait=5))

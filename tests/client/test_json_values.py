@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.client.exchanges import Retries, Send
-from stopwise.client.requests import Requests
-from stopwise.client.values import (
+from stopwise.client.json_values import (
+    cascade_spec,
     context_value,
     context_values,
-    described,
-    known_value,
-    label_value,
+    label_report,
     output_values,
+    required_value,
 )
+from stopwise.client.requests import Requests
+from stopwise.client.retries import Retries, Send
 from stopwise.features import BoundFeatures, bind, map_from_spec
 from stopwise.service.domain.messages import Arm, CascadeSpec
 
@@ -81,23 +81,23 @@ def test_outputs_that_json_does_not_have_are_refused(given: Any) -> None:
     with pytest.raises(sw.errors.InvalidOutputsError):
         output_values(given)
     with pytest.raises(sw.errors.InvalidOutputsError):
-        known_value(None, "the label")
+        required_value(None, "the label")
 
 
 def test_a_label_is_the_right_answer_or_which_arms_were_right() -> None:
     encode = msgspec.json.encode
-    assert encode(label_value("ill", None)) == b'{"label":"ill"}'
+    assert encode(label_report("ill", None)) == b'{"label":"ill"}'
     right = {"history": np.False_, "glucose": True}
-    assert encode(label_value(None, right)) == b'{"right":{"history":false,"glucose":true}}'
+    assert encode(label_report(None, right)) == b'{"right":{"history":false,"glucose":true}}'
     refused: list[tuple[Any, Any, str]] = [
         ("ill", {"history": True}, "not both"),
-        (None, None, "the label is None"),
+        (None, None, "label must not be None"),
         (None, [True, False], "right must be a dict"),
         (None, {"history": 1}, "True or False for each arm, got 1 for 'history'"),
     ]
     for label, given, words in refused:
         with pytest.raises(sw.errors.InvalidOutputsError, match=words):
-            label_value(label, given)
+            label_report(label, given)
 
 
 # ------------------------------------------------------------------------------------- cascades
@@ -105,7 +105,7 @@ def test_a_label_is_the_right_answer_or_which_arms_were_right() -> None:
 
 def test_the_arms_and_the_policy_are_those_given() -> None:
     settings = {"forced_rounds": np.int64(20)}
-    spec = described("triage", CASCADE, ["age", "bmi"], None, "thompson", 10, settings)
+    spec = cascade_spec("triage", CASCADE, ["age", "bmi"], None, "thompson", 10, settings)
     assert spec == CascadeSpec(
         "triage",
         [Arm("history", 0.01), Arm("glucose", 0.24), Arm("insulin", 0.25)],
@@ -127,14 +127,14 @@ def test_the_arms_and_the_policy_are_those_given() -> None:
     ],
 )
 def test_features_that_were_sent_are_the_same(features: Any) -> None:
-    spec = described("triage", CASCADE, 2, features=features).features
+    spec = cascade_spec("triage", CASCADE, 2, features=features).features
     sent = msgspec.json.decode(msgspec.json.encode(spec))
     if "maps" in sent:
         there = BoundFeatures.from_spec({**sent, "context_dim": 2, "n_arms": 3})
     else:
         there = bind(map_from_spec(sent), 2, 3)
     assert there == bind(features, 2, 3)
-    assert described("triage", CASCADE, 2, features=sent).features == spec
+    assert cascade_spec("triage", CASCADE, 2, features=sent).features == spec
 
 
 def test_what_the_service_cannot_have_is_refused() -> None:
@@ -149,12 +149,12 @@ def test_what_the_service_cannot_have_is_refused() -> None:
     ]
     for cascade, features, settings in wrong:
         with pytest.raises((sw.errors.InvalidParameterError, sw.errors.InvalidCascadeError)):
-            described("triage", cascade, 2, features=features, settings=settings)
+            cascade_spec("triage", cascade, 2, features=features, settings=settings)
 
 
 def test_create_takes_a_complete_spec_or_a_cascade() -> None:
     requests = Requests(None, None, Retries(1, 1, None))
-    spec = described("triage", CASCADE, 2)
+    spec = cascade_spec("triage", CASCADE, 2)
     steps = next(requests.create(spec)), next(requests.create("triage", CASCADE, context=2))
     assert len({step.content for step in steps if isinstance(step, Send)}) == 1
     mistakes: list[tuple[CascadeSpec | str, sw.Cascade | None, int | None]] = [
