@@ -34,7 +34,8 @@ def test_every_page_is_in_the_navigation() -> None:
     }  # fmt: skip
     assert len(listed) == len(set(listed))
     assert [title for title in sections(ROOT) if title.startswith("For")] == [
-        "For researchers", "For engineers", "For analysts", "For contributors"
+        "For engineers: in Python", "For engineers: services", "For analysts", "For researchers",
+        "For contributors",
     ]  # fmt: skip
 
 
