@@ -22,7 +22,7 @@ PRICES = {"small": 0.0001, "large": 0.002}  # dollars per call
 SENTENCE = "It has been like this since last week and I would like to know what to do. "
 
 
-def main(path: str = "traces.jsonl", seed: int = 0) -> Path:
+def main(path: str, seed: int = 0) -> Path:
     random = np.random.default_rng(seed)
     target = Path(path)
     with target.open("w", encoding="utf-8") as file:
@@ -55,4 +55,4 @@ def row(ticket: int, model: str, prompt: str, answer: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(sys.argv[1] if len(sys.argv) > 1 else "traces.jsonl")

@@ -71,7 +71,7 @@ def sections(root: Path) -> dict[str, list[str]]:
     --------
     >>> root = Path(__file__).parents[2]
     >>> next(iter(sections(root).items()))[1][0]
-    'docs/getting-started.md'
+    'docs/language-models.md'
     """
     found: dict[str, list[str]] = {START: []}
     title, seen = START, {HOME}
