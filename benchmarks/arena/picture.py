@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.arena.scores import Score
-from stopwise.reporting.drawing import MARKS, SERIES, Drawn, draw, legend_below, panels
-from stopwise.reporting.parts import Picture
+from stopwise.reporting.drawing import MARKS, SERIES, FigureFiles, draw, legend_below, panels
+from stopwise.reporting.elements import Picture
 
 ALT = (
     "Multiples of the best fixed depth's loss: one row for each competitor, a dot for each setting"
@@ -17,7 +17,7 @@ ALT = (
 TICKS = (0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
 
 
-def drawn(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> Drawn:
+def drawn(scores: Sequence[Score], places: Sequence[tuple[str, float]]) -> FigureFiles:
     """Draw the picture as SVG and PNG."""
     return draw(Picture("arena", "The arena", ALT, lambda: _figure(scores, places)))
 

@@ -5,7 +5,7 @@ from math import inf, nan
 from typing import Any
 
 from stopwise.intervals import Interval
-from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.elements import Picture, Table
 from stopwise.research.paper.choices import Choice
 from stopwise.research.paper.report import Report
 from stopwise.research.paper.reproduce import provenance

@@ -51,7 +51,7 @@ def diagnose(
     """
     from rich.console import Console
 
-    from stopwise.cli.progress import follow
+    from stopwise.cli.progress import show_progress
     from stopwise.reporting.drawing import need_matplotlib
     from stopwise.reporting.wording import plural
 
@@ -65,7 +65,7 @@ def diagnose(
     from stopwise.logs.diagnosis.diagnose import diagnose as run
 
     console = Console(stderr=read.json)
-    with follow("Nothing was written.") as progress:
+    with show_progress("Nothing was written.") as progress:
         found = run(
             opened,
             cascade,

@@ -46,7 +46,7 @@ def import_(
 
         stopwise import input.jsonl small.jsonl large.jsonl --arms small,large --out calls.csv
     """
-    from stopwise.cli.progress import follow
+    from stopwise.cli.progress import show_progress
     from stopwise.logs.diagnosis.diagnose import LEAST_ROWS
     from stopwise.logs.importing import import_calls
     from stopwise.reporting.wording import number, plural
@@ -57,7 +57,7 @@ def import_(
     if not (to := out.parent).is_dir():
         raise typer.BadParameter(f"{to} is no folder; create it first", param_hint="--out")
     order = [arm.strip() for arm in arms.split(",") if arm.strip()]
-    with follow("Nothing was written.") as progress:
+    with show_progress("Nothing was written.") as progress:
         found = import_calls(files, out, arms=order, compare=compare, case=case, progress=progress)
     answers = plural(found.answers.total(), "answer")
     lines = [f"{plural(found.cases, 'case')}, {len(found.costs)} arms, {answers}."]

@@ -16,7 +16,7 @@ EVERY_SHARE = 0.1
 
 
 @contextmanager
-def follow(after: str = "") -> Generator[Progress]:
+def show_progress(after: str = "") -> Generator[Progress]:
     """Show progress on stderr; long work calls what this yields. Ctrl-C ends it with a sentence.
 
     ``after`` says what an interrupt has left.

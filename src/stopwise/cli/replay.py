@@ -110,13 +110,13 @@ def replay(
     """
     from rich.console import Console
 
-    from stopwise.cli.progress import follow
+    from stopwise.cli.progress import show_progress
     from stopwise.logs.encoding import AS_IT_IS
     from stopwise.logs.replay.replay import CANDIDATES
     from stopwise.logs.replay.replay import replay as run
 
     folder, console = read.folder("replay"), Console(stderr=read.json)
-    with follow("Nothing was written.") as progress:
+    with show_progress("Nothing was written.") as progress:
         opened, cascade = read.open([name for name in policy or () if Path(name).is_file()])
         found = run(
             opened,

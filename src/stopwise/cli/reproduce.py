@@ -55,7 +55,7 @@ def reproduce(
     from rich.console import Console
     from rich.table import Table
 
-    from stopwise.cli.progress import follow
+    from stopwise.cli.progress import show_progress
     from stopwise.research.paper.catalogue import EXHIBITS
     from stopwise.research.paper.report import SIGNS, tally, undecided_note
     from stopwise.research.paper.reproduce import reproduce as run
@@ -71,7 +71,7 @@ def reproduce(
         return
     names = list(dict.fromkeys(only or []))
     stored = f"Finished runs are stored in {out}; the same command resumes."
-    with follow(stored) as progress:
+    with show_progress(stored) as progress:
         report = run(
             out,
             quick=quick,

@@ -187,14 +187,14 @@ def compact(
 
 def _with(where: str, work: "Callable[[EventStore, Progress], Awaitable[T]]") -> T:
     """Do something with the log at an address, and show progress."""
-    from stopwise.cli.progress import follow
+    from stopwise.cli.progress import show_progress
     from stopwise.service.persistence.stores.opening import open_existing_store
 
     async def run(progress: "Progress") -> T:
         async with open_existing_store(where) as store:
             return await work(store, progress)
 
-    with follow() as progress:
+    with show_progress() as progress:
         return asyncio.run(run(progress))
 
 

@@ -11,7 +11,7 @@ from stopwise.arrays import Ints
 from stopwise.cascade import Cascade
 from stopwise.checks import ENOUGH, unlike_labels
 from stopwise.logs.chunk import Chunk, normal
-from stopwise.reporting.wording import listed, percent, plural, short
+from stopwise.reporting.wording import join_list, percent, plural, short
 from stopwise.text import closest
 
 MOST = 1000  # distinct answers of an arm that are counted
@@ -169,7 +169,7 @@ class Vocabulary:
         more = f", and {len(mine) - SHOWN:,} others" if len(mine) > SHOWN else ""
         what = "an answer" if len(mine) == 1 else "answers"
         return (
-            f"{what} of {name!r} alone in {percent(share)} of its rows: {listed(words)}{more}; "
+            f"{what} of {name!r} alone in {percent(share)} of its rows: {join_list(words)}{more}; "
             "this counts as disagreement with every other arm: correct the misspelled ones"
         )
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from stopwise.errors import MissingPackageError
-from stopwise.reporting.parts import Picture
+from stopwise.reporting.elements import Picture
 
 # matplotlib's stubs leave half of every method unknown, and it is loaded late: it is slow.
 Figure: TypeAlias = Any
@@ -42,7 +42,7 @@ def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.5) -> 
     return figure
 
 
-class Drawn(NamedTuple):
+class FigureFiles(NamedTuple):
     """A picture as files."""
 
     svg: bytes
@@ -57,7 +57,7 @@ def need_matplotlib(extra: str) -> None:
         raise MissingPackageError.of("drawing the figures", "matplotlib", extra) from error
 
 
-def draw(picture: Picture) -> Drawn:
+def draw(picture: Picture) -> FigureFiles:
     """Draw a picture in the house style, whatever the user's own is.
 
     The same picture gives the same bytes, and looks the same everywhere.
@@ -73,10 +73,10 @@ def draw(picture: Picture) -> Drawn:
         svg, png = io.BytesIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-    return Drawn(svg.getvalue(), png.getvalue())
+    return FigureFiles(svg.getvalue(), png.getvalue())
 
 
-def from_zero(axes: Axes) -> None:
+def start_at_zero(axes: Axes) -> None:
     """Start the axis at zero and include all that is drawn, with its intervals."""
     axes.set_ylim(0, 1.05 * float(axes.dataLim.y1) or 1.0)
 

@@ -1,7 +1,7 @@
 """Pages in HTML: templates, the style sheet, and the little markup that texts may have.
 
 A report is one file: pictures inside, no script, nothing fetched. Its template extends
-``templates/page.html`` and uses the macros of ``templates/parts.html``.
+``templates/page.html`` and uses the macros of ``templates/macros.html``.
 """
 
 import re
@@ -27,7 +27,7 @@ FILTERS = (
     wording.format_value,
     wording.plain,
     wording.short,
-    wording.listed,
+    wording.join_list,
 )
 
 

@@ -126,7 +126,7 @@ def duration(seconds: float, parts: int = 2) -> str:
     return " ".join(f"{n} {unit}" for n, unit in counts)
 
 
-def listed(words: Sequence[str]) -> str:
+def join_list(words: Sequence[str]) -> str:
     """Join words as a sentence does: a, b and c."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 

@@ -43,7 +43,7 @@ CASES: dict[Any, list[tuple[tuple[Any, ...], str]]] = {
         *[((7.44,), "7.4 s"), ((61,), "1 min 1 s"), ((7322,), "2 h 2 min")],
         *[((200_000,), "2 d 7 h"), ((7322, 1), "2 h")],
     ],
-    w.listed: [((["a"],), "a"), ((["a", "b", "c"],), "a, b and c")],
+    w.join_list: [((["a"],), "a"), ((["a", "b", "c"],), "a, b and c")],
     w.plain: [(("a\nb\x00",), "a b")],
     w.short: [(("a-very-long-name-indeed", 12), "a-very-long…")],
     w.code: [(("glucose",), "`glucose`"), (("a`b",), "`a'b`"), (("",), "`?`")],

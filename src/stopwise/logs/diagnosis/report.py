@@ -13,9 +13,9 @@ from stopwise.logs.diagnosis.verdict import BADGES
 from stopwise.logs.formats.csv import csv_line
 from stopwise.logs.log import RIGHT, Log
 from stopwise.progress import Progress, no_progress
-from stopwise.reporting.drawing import Drawn, draw, need_matplotlib
+from stopwise.reporting.drawing import FigureFiles, draw, need_matplotlib
 from stopwise.reporting.pages import render
-from stopwise.reporting.wording import code, listed, plain, plural
+from stopwise.reporting.wording import code, join_list, plain, plural
 from stopwise.version import __version__
 
 PAGE = "report.html"
@@ -40,7 +40,7 @@ def write_report(
     need_matplotlib("logs")
     found = sections(diagnosis)
     pictures = [p.picture for s in found for p in s.panels if p.picture is not None]
-    drawn: dict[str, Drawn] = {}
+    drawn: dict[str, FigureFiles] = {}
     files: dict[str, bytes] = {}
     for done, picture in enumerate(pictures):
         progress("drawing", done, len(pictures))
@@ -66,7 +66,7 @@ def write_report(
             ("Rows", f"{diagnosis.rows:,} in the log, {diagnosis.full_depth:,} with every output"),
             ("Fitted on", plural(diagnosis.used, "row")),
             ("Labels", plural(diagnosis.labelled, "row") if diagnosis.labelled else "none"),
-            ("Context", listed([code(name) for name in diagnosis.context]) or "none"),
+            ("Context", join_list([code(name) for name in diagnosis.context]) or "none"),
             *((f"Column {name}", words) for name, words in diagnosis.columns.items()),
             ("Seed", str(diagnosis.seed)),
             ("Stopwise", __version__),

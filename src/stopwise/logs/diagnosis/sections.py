@@ -7,7 +7,7 @@ from stopwise.logs.diagnosis.figures import POLICY, draw_frontier, draw_reliabil
 from stopwise.logs.diagnosis.findings import Audit, Diagnosis
 from stopwise.logs.diagnosis.verdict import SHARED, UNVERIFIED
 from stopwise.logs.units import unit_in_words
-from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.elements import Picture, Table
 from stopwise.reporting.wording import (
     NOTHING,
     PERCENT,

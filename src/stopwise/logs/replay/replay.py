@@ -27,8 +27,8 @@ from stopwise.features import Identity, Polynomial, Scaled
 from stopwise.files import write_files
 from stopwise.logs.log import Log
 from stopwise.logs.parts import spread
-from stopwise.logs.replay.grid import choose, merged
-from stopwise.logs.replay.picture import png
+from stopwise.logs.replay.combine import choose, merged
+from stopwise.logs.replay.figure import png
 from stopwise.logs.replay.results import Replay
 from stopwise.logs.replay.tally import Tally
 from stopwise.logs.rows import parsed, place

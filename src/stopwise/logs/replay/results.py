@@ -132,7 +132,7 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     @property
     def sentences(self) -> list[str]:
         """The conclusions, in words."""
-        from stopwise.logs.replay.words import sentences
+        from stopwise.logs.replay.conclusions import sentences
 
         return sentences(self)
 

@@ -7,7 +7,15 @@ import numpy as np
 
 from stopwise.arrays import Floats
 from stopwise.intervals import Interval
-from stopwise.reporting.drawing import MARKS, SERIES, Axes, Figure, from_zero, legend_below, panels
+from stopwise.reporting.drawing import (
+    MARKS,
+    SERIES,
+    Axes,
+    Figure,
+    legend_below,
+    panels,
+    start_at_zero,
+)
 from stopwise.research.experiments.summary import What, curves
 from stopwise.research.paper.evidence import ClaimEvidence
 from stopwise.research.paper.settings import NAMES
@@ -39,7 +47,7 @@ def curve_grid(evidence: ClaimEvidence, what: What, ylabel: str) -> Figure:
         axes.set_title(f"{instance} · {setting}")
         for policy in evidence.policies(setting, instance):
             _line(axes, evidence, (setting, instance, policy), what, LOOKS[policy], policy)
-        from_zero(axes)
+        start_at_zero(axes)
     _finish(figure, ylabel)
     return figure
 
@@ -52,7 +60,7 @@ def instance_panels(evidence: ClaimEvidence, ylabel: str, what: What = "regret")
             look = {"color": SERIES[k], "marker": MARKS[k]}
             _line(axes, evidence, (setting, instance, "USS-PD"), what, look, instance)
         axes.set_title(f"USS-PD · {setting}")
-        from_zero(axes)
+        start_at_zero(axes)
     _finish(figure, ylabel)
     return figure
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stopwise.intervals import Interval, mean_interval
-from stopwise.reporting.parts import Table
+from stopwise.reporting.elements import Table
 from stopwise.reporting.wording import format_value as fmt
 from stopwise.research.experiments.summary import What
 from stopwise.research.paper.evidence import ClaimEvidence

@@ -5,8 +5,8 @@ from functools import partial
 from itertools import pairwise
 
 from stopwise.intervals import mean_interval
-from stopwise.reporting.drawing import Figure, from_zero, legend_below, panels
-from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.drawing import Figure, legend_below, panels, start_at_zero
+from stopwise.reporting.elements import Picture, Table
 from stopwise.reporting.wording import format_value as fmt
 from stopwise.research.experiments.spec import EnvironmentSpec
 from stopwise.research.experiments.summary import paired_difference
@@ -109,7 +109,7 @@ def _figure(evidence: ClaimEvidence) -> Figure:
         axes.set_title(f"{family} · {setting}")
         axes.set_xlabel(LABELS[family])
         axes.set_ylabel("regret" if family == "synthetic" else "pseudo-regret")
-        from_zero(axes)
+        start_at_zero(axes)
     legend_below(figure)
     return figure
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.elements import Picture, Table
 from stopwise.research.experiments.summary import What
 from stopwise.research.paper import choices, instances
 from stopwise.research.paper.drawing import instance_panels

@@ -14,9 +14,9 @@ import msgspec
 from stopwise.files import write_files
 from stopwise.intervals import Interval
 from stopwise.progress import Progress, no_progress
-from stopwise.reporting.drawing import Drawn, draw
+from stopwise.reporting.drawing import FigureFiles, draw
+from stopwise.reporting.elements import Table
 from stopwise.reporting.pages import render
-from stopwise.reporting.parts import Table
 from stopwise.reporting.wording import plural
 from stopwise.research.paper.choices import Choice
 from stopwise.research.paper.section import FAILED, HELD, STRICT, UNDECIDED, Claim, Section, Verdict
@@ -105,7 +105,7 @@ def write_report(
     tables = [table for section in report.sections for table in section.tables]
     pictures = [picture for section in report.sections for picture in section.pictures]
     files: dict[str, bytes] = {}
-    drawn: dict[str, Drawn] = {}
+    drawn: dict[str, FigureFiles] = {}
     for done, picture in enumerate(pictures):
         progress("drawing", done, len(pictures))
         drawn[picture.name] = draw(picture)
@@ -126,7 +126,7 @@ def write_report(
         progress("drawing", len(pictures), len(pictures))
 
 
-def html(report: Report, drawn: dict[str, Drawn]) -> str:
+def html(report: Report, drawn: dict[str, FigureFiles]) -> str:
     """Return the report as a page; ``drawn`` has its pictures by name."""
     links = [("summary", "Summary of verdicts")]
     links += [(section.name, section.title) for section in report.sections]

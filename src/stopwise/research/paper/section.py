@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from stopwise.intervals import Interval, t_quantile
-from stopwise.reporting.parts import Picture, Table
+from stopwise.reporting.elements import Picture, Table
 from stopwise.research.paper.evidence import Cell, ClaimEvidence
 from stopwise.research.paper.settings import NAMES
 

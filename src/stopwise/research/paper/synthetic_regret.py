@@ -4,7 +4,7 @@ from functools import partial
 from itertools import pairwise
 
 from stopwise.intervals import mean_interval
-from stopwise.reporting.parts import Picture
+from stopwise.reporting.elements import Picture
 from stopwise.reporting.wording import format_value as fmt
 from stopwise.research.experiments.summary import paired_difference
 from stopwise.research.paper import choices, instances

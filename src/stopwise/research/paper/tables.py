@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from stopwise.reporting.parts import Table
+from stopwise.reporting.elements import Table
 from stopwise.research.environments.base import Batch
 from stopwise.research.experiments.runs import built, drawn
 from stopwise.research.experiments.spec import EnvironmentSpec

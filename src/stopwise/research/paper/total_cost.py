@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from stopwise.reporting.parts import Picture
+from stopwise.reporting.elements import Picture
 from stopwise.reporting.wording import format_value as fmt
 from stopwise.research.experiments.spec import EnvironmentSpec, PolicySpec
 from stopwise.research.paper import choices, instances

@@ -14,9 +14,9 @@ import stopwise as sw
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.intervals import Interval
 from stopwise.logs.log import Log
+from stopwise.logs.replay.conclusions import sentences
 from stopwise.logs.replay.replay import replay
 from stopwise.logs.replay.results import CandidateResult
-from stopwise.logs.replay.words import sentences
 from stopwise.logs.writer import LogWriter
 from tests.unit.logs.replay.live import CASCADE, NAMES, arms, cut, full, write
 

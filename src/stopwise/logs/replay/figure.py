@@ -5,7 +5,7 @@ from typing import Any
 from stopwise.errors import MissingPackageError
 from stopwise.logs.replay.results import CandidateResult, Replay
 from stopwise.reporting.drawing import MARKS, SERIES, draw, need_matplotlib, panels
-from stopwise.reporting.parts import Picture
+from stopwise.reporting.elements import Picture
 
 
 def png(found: Replay) -> bytes | None:
