@@ -15,7 +15,7 @@ import pytest
 import stopwise as sw
 from stopwise.errors import ExecutorError
 from stopwise.executors import DaskExecutor
-from stopwise.logs import parts
+from stopwise.logs import partitions
 from stopwise.research.experiments.campaign import run_task
 from tests.cli.conftest import rounds
 from tests.research.campaigns import TASKS, done, expected, python, same, wait_until
@@ -59,7 +59,7 @@ def replay_by_tenants(
     address: str, victim: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Replay a log, the same although a worker is killed."""
-    monkeypatch.setattr(parts, "MOST_ROWS", 400)  # many tasks
+    monkeypatch.setattr(partitions, "MAX_TASK_ROWS", 400)  # many tasks
     columns = {name: column.tolist() for name, column in rounds(6000).items()}
     columns["clinic"] = [f"clinic {t * t % 17}" for t in range(6000)]
     log = sw.Log(save(tmp_path / "log.parquet", columns))

@@ -106,7 +106,7 @@ def _summarise(console: "Console", found: "Diagnosis") -> None:
     for warning in (note for note in found.notes if note.startswith("Warning: ")):
         console.print(Text(plain(warning), "bold yellow"))
     for arm in range(len(found.arms)):
-        words = f"Answers of {found.arms[arm].name}: {found.answers.of(arm)}"
+        words = f"Answers of {found.arms[arm].name}: {found.answers.summary(arm)}"
         console.print(Text(plain(words), "dim"))
     answer, headline = found.verdict.answer, found.verdict.headline
     sign, badge = BADGES[answer]
@@ -133,10 +133,10 @@ def _arms(found: "Diagnosis") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from stopwise.logs.units import unit_in_words
+    from stopwise.logs.units import describe_unit
     from stopwise.reporting.wording import number, percent, plural, short
 
-    caption = f"costs {unit_in_words(found.error_cost)}"
+    caption = f"costs {describe_unit(found.error_cost)}"
     heads = ["would stop here", "own cost", "total cost", "differs from last"]
     if found.audit is not None:
         heads.append("wrong, if always used")

@@ -111,7 +111,7 @@ def replay(
     from rich.console import Console
 
     from stopwise.cli.progress import show_progress
-    from stopwise.logs.encoding import AS_IT_IS
+    from stopwise.logs.encoding import UNCHANGED
     from stopwise.logs.replay.replay import CANDIDATES
     from stopwise.logs.replay.replay import replay as run
 
@@ -144,10 +144,10 @@ def replay(
             style = "bold yellow" if note.startswith("Warning: ") else None
             console.print(note, markup=False, highlight=False, style=style)
         for arm, name in enumerate(found.arms):
-            words = f"Answers of {name}: {found.answers.of(arm)}"
+            words = f"Answers of {name}: {found.answers.summary(arm)}"
             console.print(words, markup=False, highlight=False, style="dim")
         for name, words in found.columns.items():
-            if words != AS_IT_IS:
+            if words != UNCHANGED:
                 console.print(f"{name}: {words}", markup=False, highlight=False, style="dim")
         room, console.width = console.width, max(console.width, NARROWEST)
         console.print(_table(found), crop=False)  # wider if need be: no number is cut

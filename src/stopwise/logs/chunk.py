@@ -17,7 +17,7 @@ from stopwise.logs.rows import (
     Problems,
     RowBatch,
     is_blank,
-    parsed,
+    parse_number,
 )
 from stopwise.records import RecordedRounds
 
@@ -51,7 +51,7 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
         labelled = self.rounds.labelled
         return np.zeros(self.n, dtype=np.bool_) if labelled is None else labelled
 
-    def meaning(self, code: int) -> Any:
+    def answer(self, code: int) -> Any:
         """Return the answer that a code ≥ 0 means."""
         return code if self.values is None else self.values[code]
 
@@ -318,7 +318,7 @@ def mixed(found: str, expected: Family | None) -> str:
 def normal(answer: Any) -> str:
     """Return an answer in its normal form: "1" for 1, 1.0, true and " Yes"."""
     text = str(answer).strip().casefold()
-    number = parsed(text)
+    number = parse_number(text)
     if isinstance(number, float) and number.is_integer():
         number = int(number)
     return SAME.get(text, text if number is None else str(number))

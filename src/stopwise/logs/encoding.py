@@ -12,7 +12,7 @@ import numpy as np
 
 from stopwise.arrays import Floats, Ints
 from stopwise.errors import InvalidContextError, InvalidParameterError
-from stopwise.logs.rows import Problems, RowBatch, describe_value, parsed
+from stopwise.logs.rows import Problems, RowBatch, describe_value, parse_number
 
 Raw: TypeAlias = "str | float | bool | None"  # a value as a table or a request has it
 Kind: TypeAlias = Literal["number", "date", "category"]
@@ -21,7 +21,7 @@ FIRST = 2_048  # rows: if they hold plain numbers only, no more are read to fit 
 LEAST_ROWS, LEAST_SHARE = 10, 0.01  # rarer categories share a coordinate
 MOST_TEXTS = 10_000  # distinct texts of a column; a column with more is not a category
 DIGITS = 12  # of a mean: how rows were cut into batches must not show
-AS_IT_IS = "a number as it is"
+UNCHANGED = "a number as it is"
 NEEDED = {"number": "a finite number (with a point)", "date": "a date such as 2026-01-31"}
 NO_GAPS = f"where no cell of the log, or of its first {FIRST:,} rows, was"
 BOOLS = {"true": 1.0, "false": 0.0}
@@ -69,7 +69,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.kind == "category":
             each = ", ".join(v or "(empty)" for v in (*self.values, "all other values"))
             return f"category: 0 or 1 for each of {each}; zeros for {self.usual or '(empty)'}"
-        words = f"days since {self.first}" if self.kind == "date" else AS_IT_IS
+        words = f"days since {self.first}" if self.kind == "date" else UNCHANGED
         gaps = f"; gaps are {self.fill:.6g}, the mean, and 1" if self.fill is not None else ""
         return words + gaps
 
@@ -116,7 +116,7 @@ class Encoding(msgspec.Struct, frozen=True):
         parts = [column_numbers(c, batch, sources[c.name], problems) for c in self.columns]
         return np.hstack([np.empty((batch.n, 0)), *parts])
 
-    def described(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """Say what is done to each column."""
         return {column.name: column.describe() for column in self.columns}
 
@@ -243,7 +243,7 @@ def _read(raw: Raw) -> tuple[Kind, float]:
     text = str(raw).strip()
     if text.lower() in BOOLS:
         return "number", BOOLS[text.lower()]
-    if isinstance(parsed(text), int | float):
+    if isinstance(parse_number(text), int | float):
         return "number", float(text)
     try:
         when = datetime.fromisoformat(text)
@@ -255,6 +255,6 @@ def _read(raw: Raw) -> tuple[Kind, float]:
 def _word(raw: Raw) -> str:
     """Return a category as text: that of a number does not depend on its type."""
     text = "" if raw is None else str(raw).strip()
-    if isinstance(parsed(text), float):
+    if isinstance(parse_number(text), float):
         text = text.removesuffix(".0")
     return text.lower() if text in ("True", "False") else text

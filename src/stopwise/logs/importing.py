@@ -18,7 +18,7 @@ import msgspec
 from stopwise.canonical import canonical_json
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.files import put_in_place
-from stopwise.logs.log import format_of
+from stopwise.logs.log import format_suffix
 from stopwise.logs.rows import BOM, decode_lines
 from stopwise.logs.writer import LogWriter
 from stopwise.progress import Progress, no_progress
@@ -78,7 +78,7 @@ def import_calls(
     disk: files may be larger than memory.
     """
     compared_form, found = form(compare), Imported()
-    format_of(out)
+    format_suffix(out)
     with closing(sqlite3.connect("")) as calls:
         calls.execute(f"CREATE TABLE calls (source, {', '.join(CALL)})")
         add = f"INSERT INTO calls VALUES (?{', ?' * len(CALL)})"

@@ -194,7 +194,7 @@ class Log:
         return fit(batches, sources, self.path.name)
 
     @property
-    def begins_with(self) -> int:
+    def n_initial(self) -> int:
         """How many coordinates are known before the first arm."""
         return len(self.encoding.coordinates)
 
@@ -206,7 +206,7 @@ class Log:
     @property
     def sees(self) -> tuple[int, ...] | None:
         """How many coordinates are known after each arm but the last."""
-        known = accumulate(map(len, self.layout.revealed), initial=self.begins_with)
+        known = accumulate(map(len, self.layout.revealed), initial=self.n_initial)
         return tuple(known)[1:] if any(self.layout.revealed) else None
 
     def chunks(self, size: int = 65_536, progress: Progress = no_progress) -> Iterator[Chunk]:
@@ -216,7 +216,7 @@ class Log:
         """
         return self._chunks(integer("size", size, least=1), progress)
 
-    def texts(self, columns: Sequence[str], rows: Sequence[int]) -> list[list[str]]:
+    def read_cells(self, columns: Sequence[str], rows: Sequence[int]) -> list[list[str]]:
         """Return those of the columns that there are as text: names, then cells of some rows."""
         names = [name for name in columns if name in self._file.names]
         found: dict[int, list[str]] = {}
@@ -254,7 +254,7 @@ class Log:
         )
 
 
-def format_of(path: Path) -> str:
+def format_suffix(path: Path) -> str:
     """Return the suffix of a file in lower case; a folder is of Parquet."""
     suffix = ".parquet" if path.is_dir() else path.suffix.lower()
     if suffix not in READERS:
@@ -266,7 +266,7 @@ def format_of(path: Path) -> str:
 
 def open_rows(path: Path) -> RowReader:
     """Open a file, or several in Parquet."""
-    suffix = format_of(path)
+    suffix = format_suffix(path)
     if path.is_file() and path.stat().st_size == 0:
         raise InvalidLogError(f"{path.name} is empty: it has no columns and no rows")
     if not path.exists() and not (suffix == ".parquet" and has_magic(str(path))):

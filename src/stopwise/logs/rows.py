@@ -137,7 +137,9 @@ class Problems:
         found = sorted(self._found.items(), key=lambda one: one[0][0])
         listed: list[str] = []
         for (row, column), message in found[:MOST]:
-            where = place(self._first + row, None if self._lines is None else self._lines[row])
+            where = describe_row(
+                self._first + row, None if self._lines is None else self._lines[row]
+            )
             listed.append(f"{where}{f', column {column!r}' if column else ''}: {message}")
         if len(listed) == 1:
             raise InvalidLogError(f"{self._file}, {listed[0]}")
@@ -147,7 +149,7 @@ class Problems:
         )
 
 
-def place(row: int, line: int | None = None) -> str:
+def describe_row(row: int, line: int | None = None) -> str:
     """Name a row of a log; rows are numbered from 0 and shown from 1."""
     return f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
 
@@ -233,7 +235,7 @@ def is_blank(text: str) -> bool:
     return not text.strip()
 
 
-def parsed(text: str) -> int | float | str | None:
+def parse_number(text: str) -> int | float | str | None:
     """Return the number in a text, None if it is empty, or the text if it is not a number."""
     if not text:
         return None

@@ -6,11 +6,11 @@ from stopwise.arrays import Floats
 from stopwise.cascade import Cascade
 from stopwise.reporting.wording import number
 
-DIGITS = 12  # of 1/λ: what was divided to make λ comes back without rounding error
+DIGITS = 12  # of 1/λ: recovers the error cost that λ was computed from, without rounding error
 
 
 def error_cost(cascade: Cascade) -> float:
-    """Return what one wrong answer costs in the unit of the costs; 1 if that is the unit.
+    """Return the cost of one wrong answer in the unit of the costs; 1 if it is that unit.
 
     Examples
     --------
@@ -18,13 +18,13 @@ def error_cost(cascade: Cascade) -> float:
     (1.0, 49.0)
     """
     weights = np.unique(cascade.tradeoff)
-    if len(weights) > 1:  # then λᵢCᵢ have no unit in common but that of errors
+    if len(weights) > 1:  # errors are then the only unit that all λᵢCᵢ share
         return 1.0
     return float(f"{1 / float(weights[0]):.{DIGITS}g}")
 
 
 def totals(cascade: Cascade) -> Floats:
-    """Return what stopping at each arm costs, in the unit of the costs.
+    """Return the cost of stopping at each arm, in the unit of the costs.
 
     Examples
     --------
@@ -36,8 +36,14 @@ def totals(cascade: Cascade) -> Floats:
     return np.cumsum(cascade.costs)
 
 
-def unit_in_words(one_error: float) -> str:
-    """Return what amounts are in: ``one_error`` is what `error_cost` returns."""
-    if one_error == 1.0:
+def describe_unit(cost_per_error: float) -> str:
+    """Return the unit of amounts as text, for a given cost of one wrong answer.
+
+    Examples
+    --------
+    >>> describe_unit(1.0)
+    'in units of one wrong answer'
+    """
+    if cost_per_error == 1.0:
         return "in units of one wrong answer"
-    return f"in the currency of your prices (one wrong answer costs {number(one_error)})"
+    return f"in the currency of your prices (one wrong answer costs {number(cost_per_error)})"

@@ -46,7 +46,7 @@ class AnswerTable(msgspec.Struct, frozen=True):
     distinct: tuple[int, ...]
     unlisted: tuple[int, ...]
 
-    def of(self, arm: int) -> str:
+    def summary(self, arm: int) -> str:
         """Return the answers of an arm in words, the most frequent first."""
         if not self.listed:
             return f"{self.distinct[arm]:,} different ones or more"
@@ -87,7 +87,7 @@ class Vocabulary:
         both = (chunk.labels >= 0) & (chunk.codes[:, 0] >= 0)
         if not self._compared and both.any():
             label, output = int(chunk.labels[both][0]), int(chunk.codes[both][0, 0])
-            self._first = repr(chunk.meaning(label)), repr(chunk.meaning(output))
+            self._first = repr(chunk.answer(label)), repr(chunk.answer(output))
         self._compared += int(both.sum())
         self._equal |= bool((chunk.codes == chunk.labels[:, None])[both].any())
 
@@ -130,7 +130,7 @@ class Vocabulary:
             unlisted=tuple(n - k for n, k in zip(self._outputs, kept, strict=True)),
         )
 
-    def doubts(self, cascade: Cascade) -> tuple[str, ...]:
+    def warnings(self, cascade: Cascade) -> tuple[str, ...]:
         """Say which arms seem to mean the same by different words, and which words to check.
 
         Answers that one arm alone gives, and no label, count as disagreement with every other arm.
@@ -143,7 +143,7 @@ class Vocabulary:
         alone = (self._alone(arm, least) for arm in range(len(self._answers)))
         return tuple(filter(None, (*alike, *alone)))
 
-    def unlike(self) -> str | None:
+    def label_mismatch(self) -> str | None:
         """Return how labels differ from outputs, if none of many is the output of any arm."""
         return unlike_labels(self._equal, self._compared, *self._first)
 
@@ -207,7 +207,7 @@ def _count(chunk: Chunk, codes: Ints, found: dict[Any, int]) -> None:
     if len(found) < MOST:
         known, counts = np.unique(codes[codes >= 0], return_counts=True)
         pairs = zip(known[:MOST].tolist(), counts.tolist(), strict=False)
-        _add(found, {chunk.meaning(code): n for code, n in pairs})
+        _add(found, {chunk.answer(code): n for code, n in pairs})
 
 
 def _add(found: dict[Any, int], more: dict[Any, int]) -> None:

@@ -18,7 +18,16 @@ from stopwise.logs.formats.csv import CsvWriter
 from stopwise.logs.formats.json_lines import JsonLinesWriter
 from stopwise.logs.formats.line_writer import Field, LineWriter, Row
 from stopwise.logs.formats.parquet import ParquetWriter
-from stopwise.logs.log import CONTEXT, COST, OUTPUT, REVEALED, RIGHT, Columns, arrange, format_of
+from stopwise.logs.log import (
+    CONTEXT,
+    COST,
+    OUTPUT,
+    REVEALED,
+    RIGHT,
+    Columns,
+    arrange,
+    format_suffix,
+)
 from stopwise.logs.rows import EXACT, describe_value, is_blank, quoted
 from stopwise.records import Round
 from stopwise.text import shorten
@@ -109,7 +118,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         self._types: set[AnswerType] = set()  # of the answers so far
         self._lock = Lock()
         self._closed = False
-        suffix = format_of(self.path)
+        suffix = format_suffix(self.path)
         if not (append or overwrite) and self.path.exists() and self.path.stat().st_size:
             raise FileExistsError(
                 f"{self.path} exists: append=True continues it, overwrite=True replaces it"

@@ -143,7 +143,7 @@ def estimate(cascade: Cascade, spec: CascadeSpec, policy: PairwisePolicy, log: L
         done += len(some)
         pairs = np.column_stack([some[:, answer], some[np.arange(len(some)), stops]])
         for now, then in pairs[pairs[:, 0] != pairs[:, 1]].tolist():
-            changes[chunk.meaning(now), chunk.meaning(then)] += 1
+            changes[chunk.answer(now), chunk.answer(then)] += 1
     return Report(
         cascade.name,
         n,

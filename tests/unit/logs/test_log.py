@@ -95,7 +95,7 @@ def test_a_log_with_everything(path: Path) -> None:
     assert chunk.stops.tolist() == [0, 1, 0, 0, -1]
     assert chunk.rule_stop.tolist() == [0, 0, 0, 2, 0]
     answers = [*chunk.codes.T, chunk.labels]
-    said = [[chunk.meaning(c) if c >= 0 else None for c in column] for column in answers]
+    said = [[chunk.answer(c) if c >= 0 else None for c in column] for column in answers]
     assert said == [*list(TRIAGE.values())[3:6], TRIAGE["label"]]
     assert chunk.costs is not None
     expected = np.full((5, 3), np.nan)

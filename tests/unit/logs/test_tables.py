@@ -339,7 +339,7 @@ def test_tenants_of_a_messy_table_share_its_encoding_and_its_doubts(normalise: b
         alone = sw.Log(part, encoding=log.encoding, normalise_answers=normalise)
         expected = sw.replay(alone, cascade, ["uss-laplace"])
         assert one.policies == expected.policies
-        assert one.columns == found.columns == log.encoding.described()
+        assert one.columns == found.columns == log.encoding.describe()
     doubt = "Warning: 'quick' and 'slow' have no answer in common"
     assert found.notes[0].startswith(doubt) != normalise
 
@@ -349,7 +349,7 @@ def test_normalised_answers_of_mixed_types_in_one_column(tmp_path: Path) -> None
     text = "".join(f'{{"context":{{"x":0.5}},"outputs":{{"a":{row}}}}}\n' for row in rows)
     (tmp_path / "log.jsonl").write_text(text)
     (chunk,) = sw.Log(tmp_path / "log.jsonl", normalise_answers=True).chunks()
-    assert [chunk.meaning(code) for code in chunk.codes[:, 0]] == ["1", "1", "0", "maybe", "maybe"]
+    assert [chunk.answer(code) for code in chunk.codes[:, 0]] == ["1", "1", "0", "maybe", "maybe"]
     assert chunk.rounds.differ[:, 0].tolist() == [0] * 5
     assert chunk.rounds.answered.tolist() == [2, 2, 2, 2, 1]
     (tmp_path / "log.jsonl").write_text(text.replace('"yes"', "[1]"))

@@ -43,7 +43,7 @@ def test_every_answer_is_counted_by_arm() -> None:
     assert only == {"ill": None, "well": None, "wel": "slow", "sick": None}
     assert found.distinct == (2, 3, 2)
     assert found.unlisted == (0, 0, 0)
-    assert found.of(1).endswith(", 'wel' 40")
+    assert found.summary(1).endswith(", 'wel' 40")
     assert counted(table, size=7).table() == found
 
 
@@ -55,7 +55,7 @@ def test_misspelled_answers_are_warned_of_if_they_matter(
     misspelled: int, label: str | None, warned: bool
 ) -> None:
     """2 % of the cost of every arm is 0.0044: 40 of 2,000 rows are more, 8 are less."""
-    doubts = counted(columns(misspelled) | {"label": ["ill", label] * (N // 2)}).doubts(CASCADE)
+    doubts = counted(columns(misspelled) | {"label": ["ill", label] * (N // 2)}).warnings(CASCADE)
     assert len(doubts) == warned
     expected = "'slow' alone in 2.0\xa0% of its rows: 'wel' (40 rows; did you mean 'well'?)"
     assert all(expected in one for one in doubts)
@@ -73,7 +73,7 @@ def test_free_text_is_counted_and_not_warned_of() -> None:
     assert found.table().listed == ()
     assert found.table().distinct == (1000, 1000, 1000)
     assert found.table().unlisted == (N, N, N)
-    assert found.doubts(CASCADE) == ()
+    assert found.warnings(CASCADE) == ()
     assert counted(table, size=11).table() == found.table()
     numbers = {f"output.{arm}": [k % 90 for k in range(N)] for arm in CASCADE.names}
     listed = counted(numbers).table()

@@ -108,7 +108,7 @@ class Colour(str, enum.Enum):  # noqa: UP042 - unlike a StrEnum, it shows its ow
 def test_outputs_that_are_nearly_plain(path: Path, output: Any, plain: Any) -> None:
     write(path, played(output))
     (chunk,) = Log(path).chunks()
-    assert chunk.meaning(int(chunk.codes[0, 0])) == plain
+    assert chunk.answer(int(chunk.codes[0, 0])) == plain
 
 
 UNWRITABLE = (("a", "b"), None, b"a", float("nan"), float("inf"), 2**63, 1j)

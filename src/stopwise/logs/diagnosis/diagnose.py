@@ -28,8 +28,8 @@ from stopwise.logs.diagnosis.over_time import over_time
 from stopwise.logs.diagnosis.sampling import STREAM, LogSurvey, Sample, survey, with_agreed
 from stopwise.logs.diagnosis.verdict import SHARED, Evidence, judge, needs_other_models
 from stopwise.logs.log import Log
-from stopwise.logs.parts import spread
-from stopwise.logs.units import error_cost, unit_in_words
+from stopwise.logs.partitions import map_partitions
+from stopwise.logs.units import describe_unit, error_cost
 from stopwise.logs.vocabulary import Vocabulary
 from stopwise.progress import Progress, no_progress
 
@@ -108,7 +108,7 @@ def diagnose(
     answers = Vocabulary(log.arms)
     chunks = answers.watch(log.chunks(progress=progress))
     found = survey(chunks, cascade.n_arms, sample=sample, seed=seed)
-    _check(log, found, answers.unlike())
+    _check(log, found, answers.label_mismatch())
     rows = found.sample
     model = Disagreement(
         cascade, rows.contexts, rows.differ, degree=degree, sees=log.sees, progress=progress
@@ -148,7 +148,7 @@ def diagnose(
     )
     points = plug_in.frontier(cascade, predicted, rows.differ, labels)
     logged = float(cascade.cumulative @ -np.diff(found.answered, append=0) / found.rows)
-    warnings = (f"Warning: {doubt}." for doubt in answers.doubts(cascade))
+    warnings = (f"Warning: {warning}." for warning in answers.warnings(cascade))
     diagnosis = Diagnosis(
         log=log.path.name,
         rows=found.rows,
@@ -168,7 +168,7 @@ def diagnose(
         recommendation=recommendation,
         answers=answers.table(),
         notes=(*warnings, *_notes(log, found, cascade, answers.labelled, audit)),
-        columns=log.encoding.described(),
+        columns=log.encoding.describe(),
         seed=seed,
         degree=degree,
         over_time=over_time(rows, cascade.pairs(), predicted),
@@ -178,7 +178,7 @@ def diagnose(
         return diagnosis
     work = [partial(_tenant, cascade, degree, sample, seed)]
     with make_executor(executor, jobs, address) as workers:
-        parts = dict(spread(workers, log, by, work, "diagnosing", progress))
+        parts = dict(map_partitions(workers, log, by, work, "diagnosing", progress))
     tenants = [msgspec.structs.replace(parts[name], name=name) for name in sorted(parts)]
     tenants.sort(key=lambda one: -one.saving.per_round.value if one.saving else np.inf)
     return msgspec.structs.replace(diagnosis, by=by, tenants=tuple(tenants))
@@ -233,7 +233,7 @@ def _halves(labelled: Sample, rows: Sample, model: Disagreement) -> Ints:
 def _notes(
     log: Log, found: LogSurvey, cascade: Cascade, labelled: int, audit: Audit | None
 ) -> tuple[str, ...]:
-    notes = [f"Costs are {unit_in_words(error_cost(cascade))}.", INTERVALS, THE_RULE]
+    notes = [f"Costs are {describe_unit(error_cost(cascade))}.", INTERVALS, THE_RULE]
     if found.sample.n < found.full_depth:
         notes.append(
             f"Models, shares and savings use a random sample of {found.sample.n:,} of the "

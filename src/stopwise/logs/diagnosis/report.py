@@ -87,7 +87,7 @@ def write_label_rows(log: Log, rows: Sequence[int], path: Path) -> None:
     arm.
     """
     labels = [RIGHT + arm for arm in log.arms] if log.layout.right else ["label"]
-    texts = log.texts(["id", "time", *log.layout.outputs], rows)
+    texts = log.read_cells(["id", "time", *log.layout.outputs], rows)
     header, cells = texts[0], texts[1:]
     empty = [""] * len(labels)
     lines = [[str(row + 1), *row_cells, *empty] for row, row_cells in zip(rows, cells, strict=True)]

@@ -6,7 +6,7 @@ from stopwise.intervals import Interval
 from stopwise.logs.diagnosis.figures import POLICY, draw_frontier, draw_reliability
 from stopwise.logs.diagnosis.findings import Audit, Diagnosis
 from stopwise.logs.diagnosis.verdict import SHARED, UNVERIFIED
-from stopwise.logs.units import unit_in_words
+from stopwise.logs.units import describe_unit
 from stopwise.reporting.elements import Picture, Table
 from stopwise.reporting.wording import (
     NOTHING,
@@ -150,7 +150,7 @@ def _saving(diagnosis: Diagnosis) -> ReportSection:
         f"{found}\n\n{POLICY} stops at the first arm beyond which every step costs more than the "
         "two arms disagree. A deeper arm can correct an answer only by disagreeing with it, so "
         "continuing would not pay. That needs no label.\n\nAll costs are "
-        f"{unit_in_words(diagnosis.error_cost)}: {example}.",
+        f"{describe_unit(diagnosis.error_cost)}: {example}.",
         (Panel(table),),
     )
 

@@ -23,9 +23,9 @@ from stopwise.logs.rows import (
     WrongCell,
     batches_of,
     decode_lines,
+    describe_row,
     gather,
-    parsed,
-    place,
+    parse_number,
 )
 
 LOOKED_AT = 65_536  # if all outputs of so many rows are numbers, outputs are numbers
@@ -81,7 +81,7 @@ class CsvReader:
                         yield reader.line_num, cells
                         row += 1
             except csv.Error as error:
-                where = place(max(row - 1, 0), reader.line_num)
+                where = describe_row(max(row - 1, 0), reader.line_num)
                 raise InvalidLogError(
                     f"{self._path.name}, {where}: {error}; is it cut off, or a quotation mark "
                     "missing?"
@@ -92,7 +92,7 @@ class CsvReader:
         columns = [self.names.index(name) for name in layout.answers]
         try:
             return bool(columns) and any(
-                isinstance(parsed(cells[k].strip()), str)
+                isinstance(parse_number(cells[k].strip()), str)
                 for _, cells in islice(self._records(), LOOKED_AT)
                 if not isinstance(cells, str)
                 for k in columns
@@ -117,7 +117,7 @@ class CsvReader:
                     pass  # found below
                 else:
                     return Cells("number", numbers, np.zeros(len(texts), dtype=np.bool_))
-            return gather([parsed(cell.strip()) for cell in texts])
+            return gather([parse_number(cell.strip()) for cell in texts])
 
         return read
 
@@ -136,7 +136,7 @@ def _declared(column: str, columns: dict[str, Any], layout: Layout) -> Cells:
         elif kind == "bool" and text in BOOLS:
             values.append(BOOLS[text])
         elif kind in KINDS:
-            values.append(parsed(text))
+            values.append(parse_number(text))
         else:
             values.append(None)
             if kind or text:

@@ -17,9 +17,9 @@ from stopwise.logs.rows import (
     RowBatch,
     batches_of,
     decode_lines,
+    describe_row,
     describe_value,
     gather,
-    place,
     quoted,
 )
 
@@ -49,7 +49,7 @@ class JsonLinesReader:
         if first is None:
             raise InvalidLogError(f"{path.name} has no rows")
         if isinstance(first, str):
-            raise InvalidLogError(f"{path.name}, {place(0, line)}: {first}")
+            raise InvalidLogError(f"{path.name}, {describe_row(0, line)}: {first}")
         self._first: Object = first
         self._paths = dict(_flat(first))
         self.names = tuple(self._paths)

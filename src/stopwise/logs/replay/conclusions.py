@@ -6,7 +6,7 @@ from stopwise.cascade import costs_doubt
 from stopwise.checks import ENOUGH
 from stopwise.logs.recommendation import Kind
 from stopwise.logs.replay.results import CandidateResult, Replay
-from stopwise.logs.units import unit_in_words
+from stopwise.logs.units import describe_unit
 from stopwise.reporting.wording import number, percent, plural
 
 CLOSE = 5e-5  # shares nearer to 0 than this read as 0
@@ -20,7 +20,7 @@ def sentences(found: Replay) -> list[str]:
     if found.exact:
         words += _recommended(found)
         words.append(
-            f"Costs are {unit_in_words(found.error_cost)} and count the rounds that went deeper to "
+            f"Costs are {describe_unit(found.error_cost)} and count the rounds that went deeper to "
             'learn; "stopwise diagnose" leaves these out, so it shows a larger saving.'
         )
     else:

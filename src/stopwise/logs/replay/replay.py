@@ -26,12 +26,12 @@ from stopwise.executors import make_executor
 from stopwise.features import Identity, Polynomial, Scaled
 from stopwise.files import write_files
 from stopwise.logs.log import Log
-from stopwise.logs.parts import spread
+from stopwise.logs.partitions import map_partitions
 from stopwise.logs.replay.combine import choose, merged
 from stopwise.logs.replay.figure import png
 from stopwise.logs.replay.results import Replay
 from stopwise.logs.replay.tally import Tally
-from stopwise.logs.rows import parsed, place
+from stopwise.logs.rows import describe_row, parse_number
 from stopwise.policies.batch import CHUNK
 from stopwise.policies.creation import load, make
 from stopwise.policies.protocol import Policy
@@ -158,7 +158,7 @@ def replay(
         with make_executor(executor, jobs, address) as workers:
             n = 1 if by else min(workers.workers(), len(weights))  # tasks that share the weights
             work = [partial(play_share, range(k, len(weights), n)) for k in range(n)]
-            for tenant, tallies in spread(workers, log, by, work, "replaying", progress):
+            for tenant, tallies in map_partitions(workers, log, by, work, "replaying", progress):
                 found.setdefault(tenant, {}).update(tallies)
     grid: dict[float, Replay] = {}
     for k, weight in enumerate(weights):
@@ -259,8 +259,8 @@ class Candidate(NamedTuple):
                         features.row(context)
                     except InvalidInputError as error:
                         raise InvalidContextError(
-                            f"{self.log.path.name}, {place(row)}, for the policy {self.name!r}: "
-                            f"{error}"
+                            f"{self.log.path.name}, {describe_row(row)}, for the policy "
+                            f"{self.name!r}: {error}"
                         ) from error
             raise
 
@@ -297,7 +297,7 @@ def summarise(log: Log, progress: Progress = no_progress) -> LogSummary:
     """Read a log, and so check it, from end to end; raise `InvalidLogError` if rows are wrong."""
     low, high = np.full(len(log.context), np.inf), np.full(len(log.context), -np.inf)
     arms = [arm for arm, names in enumerate(log.layout.revealed) for _ in names]
-    known_from = [-1] * log.begins_with + arms  # after which arm each coordinate is known
+    known_from = [-1] * log.n_initial + arms  # after which arm each coordinate is known
     rows = 0
     for chunk in log.chunks(progress=progress):
         for c, arm in enumerate(known_from):
@@ -319,7 +319,7 @@ def what_is_seen(policy: str, log: Log, summary: LogSummary, answers: bool) -> d
     low, high = summary.low, summary.high
     if log.sees is not None or answers:
         reveals = [len(names) for names in log.layout.revealed]
-        return {"reveals": reveals, "context_dim": log.begins_with}
+        return {"reveals": reveals, "context_dim": log.n_initial}
     if policy in SCALE_THEMSELVES:
         return {"context_dim": max(len(low), 1)}
     if not len(low):
@@ -342,7 +342,7 @@ def parse_policy(text: str) -> tuple[str, dict[str, Any]] | None:
                 f"{text!r}: {word.strip()!r} is no parameter of {name}; write key=value, "
                 f"where key is one of: {', '.join(allowed) or 'none'}"
             )
-        parameters[key] = parsed(value)
+        parameters[key] = parse_number(value)
     return name, parameters
 
 

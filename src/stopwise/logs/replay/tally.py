@@ -111,7 +111,7 @@ class Tally:
     def __init__(self, log: Log, cascade: Cascade, names: Sequence[str], seed: int) -> None:
         k = cascade.n_arms
         self._log, self._cascade, self._names, self._seed = log.path.name, cascade, names, seed
-        self._vocabulary, self._columns = Vocabulary(cascade.names), log.encoding.described()
+        self._vocabulary, self._columns = Vocabulary(cascade.names), log.encoding.describe()
         self._says_stop = log.layout.stop is not None
         # the policies, then the fixed depths
         self._lines = [ReplayTotals(k, compare=True) for _ in names]
@@ -175,7 +175,9 @@ class Tally:
                 f"{self._log}: the first arm, {arms[0]!r}, failed in every round, so there "
                 "is no answer to evaluate"
             )
-        doubts = filter(None, (*self._vocabulary.doubts(self._cascade), self._vocabulary.unlike()))
+        doubts = filter(
+            None, (*self._vocabulary.warnings(self._cascade), self._vocabulary.label_mismatch())
+        )
         if by is None:
             enough = self._shallowest.labelled >= ENOUGH
             by = "total loss" if enough else "cost + disagreement"

@@ -13,7 +13,7 @@ import numpy as np
 
 from stopwise.arrays import Floats
 from stopwise.files import private_file
-from stopwise.logs.log import format_of
+from stopwise.logs.log import format_suffix
 from stopwise.logs.writer import LogWriter
 from stopwise.progress import Progress
 from stopwise.records import Failure, Round
@@ -64,7 +64,7 @@ async def export_rounds(
 
     ``complete_only`` leaves out all but those that ran every arm because they were asked to.
     """
-    format_of(out)
+    format_suffix(out)
     await log_reader.check_end(store)
     state = await recover_state(store, progress=progress)
     # The log may have grown since: what is exported ends where the state does.

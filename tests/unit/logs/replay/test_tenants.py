@@ -14,8 +14,8 @@ import stopwise as sw
 from stopwise.errors import InvalidLogError, InvalidParameterError
 from stopwise.executors import ThreadExecutor
 from stopwise.intervals import Interval
-from stopwise.logs import parts
-from stopwise.logs.parts import Part, grouped, spread
+from stopwise.logs import partitions
+from stopwise.logs.partitions import Partition, group_partitions, map_partitions
 from tests.cli.conftest import ARMS, rounds
 from tests.unit.logs.test_log import save as save_lists
 
@@ -53,8 +53,8 @@ def alone(folder: Path, suffix: str, clinic: str) -> sw.Log:
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make several tasks of a short log, and several batches."""
-    monkeypatch.setattr(parts, "MOST_ROWS", 300)
-    monkeypatch.setattr(parts, "BATCH", 200)
+    monkeypatch.setattr(partitions, "MAX_TASK_ROWS", 300)
+    monkeypatch.setattr(partitions, "BATCH_ROWS", 200)
 
 
 @pytest.mark.usefixtures("small_tasks")
@@ -145,16 +145,17 @@ def test_any_value_names_a_tenant(values: list[Any], names: list[str], tmp_path:
     suffixes = ("jsonl",) if mixed else ("parquet", "jsonl")
     for suffix in suffixes:
         log = sw.Log(save(tmp_path / f"log.{suffix}", whole))
-        sizes = Part.sizes(log, "who")
+        sizes = Partition.sizes(log, "who")
         assert sorted(sizes) == names
         assert sum(sizes.values()) == 400
-        each = Part.each(log, "who", names)
+        each = Partition.read(log, "who", names)
         assert {name: sum(chunk.n for chunk in part.chunks()) for name, part in each} == sizes
 
 
 def test_in_csv_text_is_not_taken_for_a_number(tmp_path: Path) -> None:
     whole = rounds(200) | {"who": ["007", "7"] * 100}
-    assert Part.sizes(sw.Log(save(tmp_path / "log.csv", whole)), "who") == {"007": 100, "7": 100}
+    log = sw.Log(save(tmp_path / "log.csv", whole))
+    assert Partition.sizes(log, "who") == {"007": 100, "7": 100}
 
 
 def test_a_wrong_cell_is_named_by_its_row_in_the_file(tmp_path: Path) -> None:
@@ -280,8 +281,8 @@ def test_limits_that_cannot_be_judged_are_refused(tmp_path: Path) -> None:
 
 
 def test_many_parts_share_a_task_and_large_ones_have_their_own() -> None:
-    sizes = {str(k): 1 + k % 7 for k in range(5000)} | {"large": 3 * parts.MOST_ROWS}
-    groups = grouped(sizes, workers=2)
+    sizes = {str(k): 1 + k % 7 for k in range(5000)} | {"large": 3 * partitions.MAX_TASK_ROWS}
+    groups = group_partitions(sizes, workers=2)
     assert [value for group in groups for value in group] == list(sizes)
     assert ["large"] in groups or groups[-1][-1] == "large"
     assert len(groups) <= 5
@@ -290,7 +291,7 @@ def test_many_parts_share_a_task_and_large_ones_have_their_own() -> None:
 def test_closing_early_drops_the_work_under_way(tmp_path: Path) -> None:
     log = sw.Log(save(tmp_path / "log.csv", table(300)))
     with ThreadExecutor(jobs=1) as executor:
-        results = spread(executor, log, None, [_name, _endless], "working")
+        results = map_partitions(executor, log, None, [_name, _endless], "working")
         assert next(results) == ("", "log.csv")
         assert BEGUN.wait(60)
         results.close()
