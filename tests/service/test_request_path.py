@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.helpers.walk import Walk, rows_on_page
 from tests.service.harness import SPEC, keys_in, served
 
-HTTP = rows_on_page("## An HTTP round", "Tests follow a round")
+HTTP = rows_on_page("## An HTTP round", "Tests trace a round")
 
 
 def test_a_decision_passes_the_files_on_the_page(tmp_path: Path) -> None:
