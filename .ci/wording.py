@@ -110,7 +110,7 @@ def files() -> Iterator[Path]:
     for path in sorted(paths):
         if path.suffix in SUFFIXES and path not in {
             Path(__file__).resolve(),
-            ROOT / "tests/repository/test_wording.py",
+            ROOT / "tests/repository/test_wording_check.py",
         }:
             yield path
 

@@ -1,4 +1,4 @@
-"""What the site is made of: its navigation, links in Markdown, llms.txt and CITATION.cff."""
+"""Navigation of the site, links between pages, and llms.txt."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ def copy(tmp_path: Path) -> Path:
     (tmp_path / HOME).write_text(
         "# Index\n\nStart with [one](one.md).\n\n## Paths\n\n[two](two.md)\n"
     )
-    (tmp_path / "docs/one.md").write_text("# One\n\nAfter reading this page, you can count. Yes.\n")
+    (tmp_path / "docs/one.md").write_text("# One\n\nCount to one. Yes.\n")
     (tmp_path / "docs/two.md").write_text(
         "# Two\n\n[code](../a.py), `[no](link)`\n\n```\n[no](l)\n```\n"
     )
@@ -39,14 +39,14 @@ def test_every_page_is_in_the_navigation() -> None:
     ]  # fmt: skip
 
 
-def test_a_page_that_the_index_does_not_link_to_is_refused(copy: Path) -> None:
+def test_the_index_must_link_to_every_page(copy: Path) -> None:
     assert sections(copy) == {"Start here": ["docs/one.md"], "Paths": ["docs/two.md"]}
     (copy / "docs/three.md").write_text("# Three\n")
     with pytest.raises(BadPages, match=r"docs/index\.md links to no docs/three\.md: add it"):
         sections(copy)
 
 
-def test_links_lead_to_where_files_are_on_the_site(copy: Path, tmp_path: Path) -> None:
+def test_links_are_rewritten_to_the_places_on_the_site(copy: Path, tmp_path: Path) -> None:
     Stage(copy, tmp_path / "staged").copy_all({})
     two = (tmp_path / "staged/two.md").read_text("utf-8")
     assert "[code](source/a.py.md), `[no](link)`" in two
@@ -56,7 +56,7 @@ def test_links_lead_to_where_files_are_on_the_site(copy: Path, tmp_path: Path) -
         Stage(copy, tmp_path / "staged").copy_all({})
 
 
-def test_what_the_markdown_links_to_is_there() -> None:
+def test_links_in_markdown_lead_to_files() -> None:
     missing = [
         f"{page.relative_to(ROOT)}:{number} {target}"
         for page in WRITTEN
