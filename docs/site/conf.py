@@ -1,4 +1,4 @@
-"""Settings of Sphinx, which builds the site from the pages that ``build.py`` has written."""
+"""Sphinx settings of the site."""
 
 import ast
 import inspect
@@ -14,7 +14,7 @@ release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 smartquotes = False
 source_suffix = {".md": "markdown"}
-myst_heading_anchors = 4  # the anchors that code hosts give headings
+myst_heading_anchors = 4  # the same anchors as on code hosts
 myst_links_external_new_tab = False
 myst_linkify_fuzzy_links = False
 
@@ -44,33 +44,33 @@ html_last_updated_fmt = None
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 suppress_warnings = [
-    "misc.highlighting_failure",  # requests and answers of the service, shortened with "…"
-    "ref.python",  # an attribute's name in a docstring, which several classes have
+    "misc.highlighting_failure",  # JSON shortened with "…"
+    "ref.python",  # attribute names that several classes share
 ]
 
 
 def setup(app: Any) -> None:
-    """Let signatures read as the source does: ``ArrayLike``, not all that this stands for."""
+    """Show type aliases such as ``ArrayLike`` in signatures, instead of their expansion."""
     app.connect("autodoc-process-signature", signature)
 
 
 def signature(app: Any, what: str, name: str, value: Any, *_: Any) -> tuple[str, str] | None:
-    """Return the arguments and the result of a function, method or class as they are written."""
+    """Return the arguments and the result type as written in the source."""
     function = value.__init__ if inspect.isclass(value) else inspect.unwrap(value)
     if not inspect.isfunction(function) or not function.__module__.startswith("stopwise"):
         return None
     try:
-        written = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     except OSError:
-        return None  # that of a dataclass
-    if not isinstance(written, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None  # generated, as for dataclasses
+    if not isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
-    for node in ast.walk(written):  # 'str | None', written in quotes, is the same type without
+    for node in ast.walk(definition):  # unquote annotations
         if isinstance(node, ast.arg) and isinstance(node.annotation, ast.Constant):
             node.annotation = ast.parse(str(node.annotation.value), mode="eval").body
-    arguments = written.args
+    arguments = definition.args
     first = [*arguments.posonlyargs, *arguments.args][:1]
     if first and first[0].arg in ("self", "cls"):
         (arguments.posonlyargs or arguments.args).pop(0)
-    returns = ast.unparse(written.returns) if written.returns and what != "class" else ""
+    returns = ast.unparse(definition.returns) if definition.returns and what != "class" else ""
     return f"({ast.unparse(arguments)})", returns

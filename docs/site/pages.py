@@ -1,9 +1,8 @@
-"""The pages of the site, made from the Markdown of this repository.
+"""Prepare the Markdown pages of this repository for the site.
 
-``docs/index.md`` is the navigation: each of its sections is a part of it, with the pages that the
-section links to, in that order. A page that no section links to is an error. Pages are copied with
-their links turned to where the linked file is on the site: another page, or a page that shows a
-source file.
+``docs/index.md`` defines the navigation: one group per section, with the pages that it links to,
+in order. A page without such a link is an error. Links to source files are rewritten to generated
+pages that show them.
 """
 
 import json
@@ -13,14 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 HOME = "docs/index.md"
-START = "Start here"  # the part of the navigation with what stands before the first section
-OUTSIDE = {
+START = "Start here"  # the group of the pages linked before the first section
+PAGES_OUTSIDE_DOCS = {
     "CHANGELOG.md": "changelog.md",
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security-policy.md",
 }
-MOVED = {"README.md": "index.md"}
 LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash", ".yaml": "yaml", ".yml": "yaml"}
 
 FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
@@ -29,34 +27,34 @@ DOCTEST_END = re.compile(r"(^```pycon\n(?:(?!```).*\n)*?.+)\n\n+```", re.MULTILI
 CODE = re.compile(r"(`+)(?:(?!\1).)+?\1(?!`)")
 
 
-class BadPages(Exception):
-    """What is wrong with the pages, one problem a line."""
+class InvalidPagesError(Exception):
+    """Problems of the pages, one per line."""
 
 
 def prose(text: str) -> Iterator[tuple[int, str, bool]]:
     """Yield each line with its number, from 1, and whether it is outside blocks of code."""
     fence = ""
     for number, line in enumerate(text.splitlines(), start=1):
-        found = FENCE.match(line)
+        match = FENCE.match(line)
         if fence:
             inside = True
-            if found and line.strip() == found[1] and found[1].startswith(fence):
+            if match and line.strip() == match[1] and match[1].startswith(fence):
                 fence = ""
         else:
-            inside = found is not None
-            fence = found[1] if found else ""
+            inside = match is not None
+            fence = match[1] if match else ""
         yield number, line, not inside
 
 
 def links(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (line number, target) of each link and picture that is not in code."""
+    """Yield (line number, target) of each link and picture outside code."""
     for number, line, outside in prose(text):
         if outside:
-            yield from ((number, found[1]) for found in LINK.finditer(without_code(line)))
+            yield from ((number, match[1]) for match in LINK.finditer(without_code(line)))
 
 
 def without_code(line: str) -> str:
-    """Return a line of the same length in which what is in backticks is blank."""
+    """Replace code in backticks by spaces, so that positions stay the same."""
     return CODE.sub(lambda code: " " * len(code[0]), line)
 
 
@@ -65,7 +63,7 @@ def is_local(target: str) -> bool:
 
 
 def sections(root: Path) -> dict[str, list[str]]:
-    """Return the navigation: the title of each section, and its pages as paths from ``root``.
+    """Return the navigation: the pages of each section by its title, as paths from ``root``.
 
     Examples
     --------
@@ -73,46 +71,44 @@ def sections(root: Path) -> dict[str, list[str]]:
     >>> next(iter(sections(root).items()))[1][0]
     'docs/language-models.md'
     """
-    found: dict[str, list[str]] = {START: []}
+    groups: dict[str, list[str]] = {START: []}
     title, seen = START, {HOME}
     for _, line, outside in prose((root / HOME).read_text("utf-8")):
         if outside and line.startswith("## "):
             title = line.removeprefix("## ").strip()
-            found[title] = []
+            groups[title] = []
         for _, target in links(line) if outside else ():
             if is_local(target):
                 path = posixpath.normpath(posixpath.join("docs", target.partition("#")[0]))
                 if path.endswith(".md") and path not in seen:
                     seen.add(path)
-                    found[title].append(path)
+                    groups[title].append(path)
     pages = {f"docs/{page.name}" for page in (root / "docs").glob("*.md")}
     if missing := sorted(pages - seen):
-        raise BadPages(
-            "\n".join(f"{HOME} links to no {page}: add it to one of its paths" for page in missing)
+        raise InvalidPagesError(
+            "\n".join(f"{page} is not linked from {HOME}: add it to a section" for page in missing)
         )
-    return {title: paths for title, paths in found.items() if paths}
+    return {title: paths for title, paths in groups.items() if paths}
 
 
 def title_of(page: Path) -> str:
     """Return the heading of a page."""
     first = page.read_text("utf-8").partition("\n")[0]
     if not first.startswith("# "):
-        raise BadPages(f"{page}: the first line must be the title, '# …'")
+        raise InvalidPagesError(f"{page}: the first line must be the title, '# …'")
     return first.removeprefix("# ").strip()
 
 
 def summary_of(page: Path) -> str:
-    """Return in one line what a page is for: the first sentence below its title."""
+    """Return the first sentence below the title of a page."""
     _, _, text = page.read_text("utf-8").partition("\n")
     paragraph = " ".join(text.strip().split("\n\n")[0].split())
     paragraph = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", paragraph)
-    sentence = re.split(r"(?<=[.:]) (?=[A-Z`(])", paragraph)[0].rstrip(".:")
-    sentence = re.sub(r"^After reading this page, you (can|know) ", "", sentence)
-    return sentence[:1].upper() + sentence[1:]
+    return re.split(r"(?<=[.:]) (?=[A-Z`(])", paragraph)[0].rstrip(".:")
 
 
 def llms(root: Path, address: Callable[[str], str]) -> str:
-    """Return llms.txt: what Stopwise is, and each page with one line; ``address`` of a path."""
+    """Return llms.txt: a summary and one line per page; ``address`` maps a path to its link."""
     lines = ["# Stopwise", "", f"> {summary_of(root / HOME)}.", ""]
     lines += [
         "`import stopwise as sw`, or the command `stopwise`. Costs are in units of one error."
@@ -126,7 +122,7 @@ def llms(root: Path, address: Callable[[str], str]) -> str:
 
 
 class Stage:
-    """The pages as the site's builder reads them, below ``target``."""
+    """The folder of pages that Sphinx reads."""
 
     def __init__(self, root: Path, target: Path) -> None:
         self.root, self.target = root, target
@@ -135,7 +131,7 @@ class Stage:
         self.problems: list[str] = []
 
     def write(self, place: str, text: str) -> None:
-        """Write a file unless it is there already with this text: the builder looks at times."""
+        """Write a file if its text changed: Sphinx compares modification times."""
         path = self.target / place
         self.written.add(path)
         if not path.is_file() or path.read_text("utf-8") != text:
@@ -143,77 +139,82 @@ class Stage:
             path.write_text(text, "utf-8")
 
     def copy_all(self, reference: dict[str, str]) -> None:
-        """Write all pages; ``reference`` has those of the API, by name."""
-        parts = sections(self.root)
-        pages = {HOME, *(path for paths in parts.values() for path in paths)}
+        """Write all pages; ``reference`` holds those of the API by path."""
+        groups = sections(self.root)
+        pages = {HOME, *(path for paths in groups.values() for path in paths)}
         for path in sorted(pages):
             place = self.place_of_page(path)
-            text = self.turned(path, place, (self.root / path).read_text("utf-8"))
+            text = self.with_site_links(path, place, (self.root / path).read_text("utf-8"))
             if path == HOME:
                 text += "".join(
-                    toctree(title, map(self.place_of_page, paths)) for title, paths in parts.items()
+                    toctree(title, map(self.place_of_page, paths))
+                    for title, paths in groups.items()
                 )
-                text += toctree("The API, from its docstrings", reference)
+                text += toctree("API reference", reference)
             if path == "docs/examples.md":
-                shown = (at for of, at in self.sources.items() if of.startswith("examples/"))
-                text += toctree("", shown)
+                examples = [path for path in self.sources if path.startswith("examples/")]
+                text += toctree("", [self.sources[path] for path in examples])
             self.write(place, text)
         for name, text in reference.items():
             self.write(name, text)
         for path, place in list(self.sources.items()):
-            self.write(place, self.shown(path))
+            self.write(place, self.source_page(path))
         if self.problems:
-            raise BadPages("\n".join(self.problems))
+            raise InvalidPagesError("\n".join(self.problems))
         for old in self.target.rglob("*.md"):
             if old not in self.written:
                 old.unlink()
 
     @staticmethod
     def place_of_page(path: str) -> str:
-        return OUTSIDE.get(path) or posixpath.relpath(path, "docs")
+        return PAGES_OUTSIDE_DOCS.get(path) or posixpath.relpath(path, "docs")
 
     def place(self, path: str) -> str | None:
-        """Return where a file of the repository is on the site, from the top of the site."""
-        if path in MOVED:
-            return MOVED[path]
+        """Return the path on the site of a file of the repository, None if it does not exist."""
+        if not (self.root / path).is_file():
+            return None
+        if path == "README.md":
+            return "index.md"
         if path.endswith(".md"):
-            return self.place_of_page(path) if (self.root / path).is_file() else None
+            return self.place_of_page(path)
         if path.startswith("docs/images/"):
-            return posixpath.relpath(path, "docs") if (self.root / path).is_file() else None
-        if (self.root / path).is_file():
-            return self.sources.setdefault(path, f"source/{path.removesuffix('.md')}.md")
-        return None
+            return posixpath.relpath(path, "docs")
+        return self.sources.setdefault(path, f"source/{path}.md")
 
-    def turned(self, path: str, place: str, text: str) -> str:
-        """Return the text of a page, to be at ``place``, with its links as they are on the site."""
-        here, at = posixpath.dirname(path), posixpath.dirname(place) or "."
+    def with_site_links(self, path: str, place: str, text: str) -> str:
+        """Return the text of a page with its links rewritten for ``place`` on the site."""
+        folder = posixpath.dirname(path)
+        site_folder = posixpath.dirname(place) or "."
         lines: list[str] = []
-        for number, written, outside in prose(text):
-            line, found = written, LINK.finditer(without_code(written)) if outside else ()
-            for link in reversed([link for link in found if is_local(link[1])]):
-                target, hash_, anchor = link[1].partition("#")
-                to = self.place(posixpath.normpath(posixpath.join(here, target)))
-                if to is None:
-                    self.problems.append(f"{path}:{number} links to {target}, which is not there")
+        for number, original, outside in prose(text):
+            line = original
+            matches = list(LINK.finditer(without_code(line))) if outside else []
+            for match in reversed(matches):  # from the end, so that positions stay valid
+                if not is_local(match[1]):
                     continue
-                turned = f"]({posixpath.relpath(to, at)}{hash_}{anchor})"
-                line = line[: link.start()] + turned + line[link.end() :]
+                target, hash_, anchor = match[1].partition("#")
+                destination = self.place(posixpath.normpath(posixpath.join(folder, target)))
+                if destination is None:
+                    self.problems.append(f"{path}:{number} links to {target}, which does not exist")
+                    continue
+                link = f"]({posixpath.relpath(destination, site_folder)}{hash_}{anchor})"
+                line = line[: match.start()] + link + line[match.end() :]
             lines.append(line)
         return DOCTEST_END.sub(r"\1\n```", "\n".join(lines) + "\n")
 
-    def shown(self, path: str) -> str:
-        """Return the page that shows a source file."""
+    def source_page(self, path: str) -> str:
+        """Return a page that shows a source file."""
         file = self.root / path
         text = file.read_text("utf-8")
-        head = f"---\norphan: true\n---\n\n# {file.name}\n\n`{path}`, as it is in the repository.\n"
+        head = f"---\norphan: true\n---\n\n# {file.name}\n\nFrom `{path}`.\n"
         if file.suffix == ".ipynb":
             cells = "\n\n".join(notebook_cells(json.loads(text)))
-            return head + "\n" + self.turned(path, self.sources[path], cells)
+            return head + "\n" + self.with_site_links(path, self.sources[path], cells)
         return head + f"\n`````{LANGUAGES.get(file.suffix, 'text')}\n{text.rstrip()}\n`````\n"
 
 
 def notebook_cells(notebook: dict[str, list[dict[str, object]]]) -> Iterator[str]:
-    """Yield the cells of a notebook as Markdown, its headings one level lower."""
+    """Yield the cells of a notebook as Markdown, with headings one level lower."""
     for cell in notebook["cells"]:
         source = cell["source"]
         text = source if isinstance(source, str) else "".join(source)  # type: ignore[arg-type]
@@ -224,13 +225,13 @@ def notebook_cells(notebook: dict[str, list[dict[str, object]]]) -> Iterator[str
 
 
 def toctree(caption: str, places: Iterable[str]) -> str:
-    """Return a part of the navigation, which the page itself does not show."""
+    """Return a hidden table of contents, which Sphinx shows in the navigation."""
     lines = ["", "```{toctree}", ":hidden:", *([f":caption: {caption}"] if caption else [])]
     return "\n".join([*lines, "", *(place.removesuffix(".md") for place in places), "```", ""])
 
 
 def link_folder(target: Path, source: Path) -> None:
-    """Let ``target`` be ``source``: pictures need no copy."""
+    """Make ``target`` a symbolic link to ``source``."""
     if target.is_symlink():
         target.unlink()
     target.parent.mkdir(parents=True, exist_ok=True)

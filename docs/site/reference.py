@@ -1,4 +1,4 @@
-"""The pages of the API: public names of ``stopwise`` and ``stopwise.research``, and exceptions."""
+"""Generate the pages of the API reference."""
 
 import inspect
 from types import ModuleType
@@ -6,46 +6,55 @@ from types import ModuleType
 import stopwise
 from stopwise import errors, research
 
-# The package of a module: the page of its names, and what the page says first.
+# By package: the title of the page, and its introduction.
 GROUPS = {
-    "stopwise.cascade": ("The cascade", "Arms in order, and what each costs."),
-    "stopwise.policies": ("Policies", "They decide how deep to go, and learn from the round."),
-    "stopwise.features": ("Features", "What a policy sees of a context."),
+    "stopwise.cascade": ("The cascade", "The arms of a cascade and their costs."),
+    "stopwise.policies": (
+        "Policies",
+        "Policies decide when to stop and learn from the outputs of each round.",
+    ),
+    "stopwise.features": (
+        "Features",
+        "Feature maps turn a context into the inputs of the disagreement models.",
+    ),
     "stopwise.running": (
         "Running stages",
         "Functions and models as the arms of a cascade.",
     ),
-    "stopwise.records": ("Records", "What is given to policies and what they give back."),
-    "stopwise.logs": ("Logs", "Reading and writing logs, diagnosis and replay."),
-    "stopwise.client": (
-        "The client of the service",
-        "Cascades and rounds of a service.",
+    "stopwise.records": (
+        "Records",
+        "Inputs and results of policies: rounds, decisions, evidence and labels.",
     ),
-    "stopwise.errors": ("Exceptions and warnings", "All that is raised on purpose."),
+    "stopwise.logs": ("Logs", "Read and write logs, diagnose a cascade and replay policies."),
+    "stopwise.client": (
+        "Service client",
+        "Cascades and rounds over HTTP.",
+    ),
+    "stopwise.errors": ("Exceptions and warnings", "Exceptions and warnings that Stopwise raises."),
     "stopwise.research": ("Research", "Environments, comparators, experiments and theory."),
 }
-# Elsewhere the base class has the methods.
+# Groups whose classes are documented together with inherited methods.
 INHERIT = {"stopwise.logs", "stopwise.client", "stopwise.running", "stopwise.records"}
 
 
-def groups() -> dict[str, list[str]]:
-    """Return the public names by the package of their module; those of research are one group."""
-    found: dict[str, list[str]] = {group: [] for group in GROUPS}
+def names_by_package() -> dict[str, list[str]]:
+    """Return the public names by package; all of research is one group."""
+    groups: dict[str, list[str]] = {group: [] for group in GROUPS}
     for name, module in public_names(stopwise).items():
         if not module.startswith("stopwise.research."):
-            found[".".join(module.split(".")[:2])].append(name)
-    found["stopwise.errors"] = [name for name in vars(errors) if not name.startswith("_")]
-    found["stopwise.research"] = [*public_names(research)]
-    return {group: sorted(names, key=str.lower) for group, names in found.items()}
+            groups[".".join(module.split(".")[:2])].append(name)
+    groups["stopwise.errors"] = [name for name in vars(errors) if not name.startswith("_")]
+    groups["stopwise.research"] = [*public_names(research)]
+    return {group: sorted(names, key=str.lower) for group, names in groups.items()}
 
 
 def public_names(package: ModuleType) -> dict[str, str]:
     """Return the module of each name that a package loads lazily."""
-    return package._MODULES  # pyright: ignore[reportPrivateUsage] (names have no other list)
+    return package._MODULES  # pyright: ignore[reportPrivateUsage] (the only list of the names)
 
 
 def directive(module: ModuleType, name: str, group: str) -> str:
-    """Return what makes the builder describe one name."""
+    """Return the Sphinx directive that documents a name."""
     value = getattr(module, name)
     if inspect.isclass(value):
         options = ["   :members:", "   :show-inheritance:"]
@@ -61,15 +70,15 @@ def directive(module: ModuleType, name: str, group: str) -> str:
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each page by its place on the site."""
-    found: dict[str, str] = {}
-    for group, names in groups().items():
-        title, says = GROUPS[group]
+    """Return the text of each page by its path on the site."""
+    pages: dict[str, str] = {}
+    for group, names in names_by_package().items():
+        title, introduction = GROUPS[group]
         module = {"stopwise.errors": errors, "stopwise.research": research}.get(group, stopwise)
         blocks = [f".. currentmodule:: {module.__name__}"]
         blocks += [" · ".join(f":py:obj:`{name}`" for name in names)]
         blocks += [directive(module, name, group) for name in names]
-        described = "```{eval-rst}\n" + "\n\n".join(blocks) + "\n```"
+        directives = "```{eval-rst}\n" + "\n\n".join(blocks) + "\n```"
         place = f"reference/{group.removeprefix('stopwise.')}.md"
-        found[place] = f"# {title}\n\n{says}\n\n{described}\n"
-    return found
+        pages[place] = f"# {title}\n\n{introduction}\n\n{directives}\n"
+    return pages

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from docs.site.pages import HOME, BadPages, Stage, is_local, links, llms, sections
+from docs.site.pages import HOME, InvalidPagesError, Stage, is_local, links, llms, sections
 
 ROOT = Path(__file__).parents[2]
-WRITTEN = [*(ROOT / "docs").glob("*.md"), *(ROOT / f for f in ("README.md", "CONTRIBUTING.md"))]
+LINKING = [*(ROOT / "docs").glob("*.md"), *(ROOT / f for f in ("README.md", "CONTRIBUTING.md"))]
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """A repository with an index, two pages, a picture and a source file."""
+def repository(tmp_path: Path) -> Path:
+    """Return a repository with an index, two pages and a source file."""
     (tmp_path / "docs/images").mkdir(parents=True)
     (tmp_path / HOME).write_text(
         "# Index\n\nStart with [one](one.md).\n\n## Paths\n\n[two](two.md)\n"
@@ -39,27 +39,32 @@ def test_every_page_is_in_the_navigation() -> None:
     ]  # fmt: skip
 
 
-def test_the_index_must_link_to_every_page(copy: Path) -> None:
-    assert sections(copy) == {"Start here": ["docs/one.md"], "Paths": ["docs/two.md"]}
-    (copy / "docs/three.md").write_text("# Three\n")
-    with pytest.raises(BadPages, match=r"docs/index\.md links to no docs/three\.md: add it"):
-        sections(copy)
+def test_the_index_must_link_to_every_page(repository: Path) -> None:
+    assert sections(repository) == {"Start here": ["docs/one.md"], "Paths": ["docs/two.md"]}
+    (repository / "docs/three.md").write_text("# Three\n")
+    with pytest.raises(
+        InvalidPagesError,
+        match=r"docs/three\.md is not linked from docs/index\.md: add it to a section",
+    ):
+        sections(repository)
 
 
-def test_links_are_rewritten_to_the_places_on_the_site(copy: Path, tmp_path: Path) -> None:
-    Stage(copy, tmp_path / "staged").copy_all({})
+def test_links_are_rewritten_to_the_places_on_the_site(repository: Path, tmp_path: Path) -> None:
+    Stage(repository, tmp_path / "staged").copy_all({})
     two = (tmp_path / "staged/two.md").read_text("utf-8")
     assert "[code](source/a.py.md), `[no](link)`" in two
     assert "x = 1" in (tmp_path / "staged/source/a.py.md").read_text("utf-8")
-    shutil.move(copy / "a.py", copy / "b.py")
-    with pytest.raises(BadPages, match=r"docs/two\.md:3 links to \.\./a\.py, which is not there"):
-        Stage(copy, tmp_path / "staged").copy_all({})
+    shutil.move(repository / "a.py", repository / "b.py")
+    with pytest.raises(
+        InvalidPagesError, match=r"docs/two\.md:3 links to \.\./a\.py, which does not exist"
+    ):
+        Stage(repository, tmp_path / "staged").copy_all({})
 
 
 def test_links_in_markdown_lead_to_files() -> None:
     missing = [
         f"{page.relative_to(ROOT)}:{number} {target}"
-        for page in WRITTEN
+        for page in LINKING
         for number, target in links(page.read_text("utf-8"))
         if is_local(target) and not (page.parent / target.partition("#")[0]).exists()
     ]
@@ -70,6 +75,6 @@ def test_llms_txt_lists_every_page() -> None:
     text = (ROOT / "llms.txt").read_text("utf-8")
     assert text == llms(ROOT, lambda path: path), "run `make docs`, and commit llms.txt"
     entries = re.findall(r"^- \[(.+)\]\((.+)\): (.+)$", text, re.MULTILINE)
-    assert all((ROOT / path).is_file() and len(says) > 20 for _, path, says in entries)
+    assert all((ROOT / path).is_file() and len(summary) > 20 for _, path, summary in entries)
     pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - {HOME}
     assert pages < {path for _, path, _ in entries}
