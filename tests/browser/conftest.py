@@ -1,4 +1,4 @@
-"""A real Chromium, without a window."""
+"""Headless Chromium, driven by Selenium."""
 
 import shutil
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ FLAGS = (
 )
 
 
-def _found(name: str) -> str:
+def _executable(name: str) -> str:
     path = shutil.which(name)
     if path is None:
         pytest.fail(f"{name} is not installed; run `make browser`")
@@ -26,17 +26,17 @@ def _found(name: str) -> str:
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     options = Options()
-    options.binary_location = _found("chromium")
+    options.binary_location = _executable("chromium")
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    chromium = webdriver.Chrome(options, Service(_found("chromedriver")))
+    chromium = webdriver.Chrome(options, Service(_executable("chromedriver")))
     yield chromium
     chromium.quit()
 
 
 class Page:
-    """A page in the browser, seen through one kind of screen."""
+    """A browser tab with a given screen width and colour scheme."""
 
     def __init__(self, chromium: webdriver.Chrome) -> None:
         self.chromium = chromium
@@ -44,7 +44,7 @@ class Page:
     def open(self, path: Path | str, *, width: int = 1280, scheme: str = "light") -> None:
         self.chromium.get("about:blank")
         for log in ("browser", "performance"):
-            self.chromium.get_log(log)  # reading it empties it
+            self.chromium.get_log(log)  # reading clears it
         self._cdp(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},

@@ -13,7 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.browser.conftest import Page
-from tests.browser.seeing import INSIDE, check_layout, fetched
+from tests.browser.screens import INSIDE, check_layout, fetched
 from tests.service.harness import Served, keys_in, served
 
 WIDTHS = (400, 1400)

@@ -8,7 +8,7 @@ import pytest
 from stopwise.logs.diagnosis.findings import Diagnosis
 from stopwise.logs.diagnosis.report import write_report
 from stopwise.logs.diagnosis.sections import sections
-from tests.browser.seeing import SCREENS, check_report
+from tests.browser.screens import SCREENS, check_report
 from tests.unit.logs.diagnosis.samples import hostile, labelled, unlabelled
 
 

@@ -9,7 +9,7 @@ import pytest
 from examples.proxy_upstreams import Upstream
 from stopwise.proxy.report import MIN_ROUNDS
 from tests.browser.conftest import Page
-from tests.browser.seeing import INSIDE, check_layout
+from tests.browser.screens import INSIDE, check_layout
 from tests.proxy.harness import Misbehaving, Proxied, proxied, stage
 
 TEXT = "the invoice is wrong"

@@ -9,7 +9,7 @@ import pytest
 from stopwise.research.paper.report import Report, judged, write_report
 from stopwise.research.paper.reproduce import reproduce
 from tests.browser.sample_report import REPORT
-from tests.browser.seeing import SCREENS, check_report
+from tests.browser.screens import SCREENS, check_report
 
 
 class Written(NamedTuple):
