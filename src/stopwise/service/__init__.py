@@ -1,4 +1,4 @@
-"""The service: how deep to go, over HTTP, with a log of all events (`docs/architecture.md`).
+"""The service: decisions over HTTP, backed by an event log (`docs/architecture.md`).
 
-The state is a fold over the log: to read the log again gives the same state, bit for bit.
+The state is a fold over the log, so replaying the log gives the same state, bit for bit.
 """

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from stopwise.service.domain import commands
 from stopwise.service.domain import messages as m
 from stopwise.service.domain.cascade import ServedCascade
-from stopwise.service.domain.commands import Applied
+from stopwise.service.domain.commands import CommandResult
 from stopwise.service.domain.errors import Conflict, InvalidRequest, RoundGone
 from stopwise.service.domain.events import Reported, context_of
 from stopwise.service.domain.ledger import LEARNED, UNMATCHED_LIMIT
@@ -69,7 +69,7 @@ async def report_label(
     else:
         right = _by_position(request.right, cascade.arms.names, len(outputs))
 
-    def give(state: State, time: float) -> Applied:
+    def give(state: State, time: float) -> CommandResult:
         return commands.label_round(state, time, name, number, label, context, outputs, right)
 
     slow = service.is_slow(name)

@@ -16,12 +16,12 @@ from stopwise.service.domain import commands
 from stopwise.service.domain import messages as m
 from stopwise.service.domain import spec as specs
 from stopwise.service.domain.cascade import ServedCascade
-from stopwise.service.domain.commands import Applied, Command
+from stopwise.service.domain.commands import Command, CommandResult
 from stopwise.service.domain.contexts import Contexts
 from stopwise.service.domain.errors import (
     CascadeFailed,
+    CascadeNotLoaded,
     InvalidRequest,
-    NotFollowed,
     RequestError,
     RequestTooLarge,
     Unavailable,
@@ -218,7 +218,7 @@ class Service:
         """Return a cascade in a list, which others must not make impossible to show."""
         try:
             return self.state.cascade(name).view()
-        except NotFollowed:
+        except CascadeNotLoaded:
             raise
         except CascadeFailed:
             pass
@@ -244,7 +244,7 @@ class Service:
             specs.build, spec, max_context=limits.max_context, max_features=limits.max_features
         )
 
-        def create(state: State, time: float) -> Applied:
+        def create(state: State, time: float) -> CommandResult:
             return commands.create_cascade(
                 state,
                 time,
@@ -261,7 +261,7 @@ class Service:
     async def retire(self, name: str) -> m.CascadeView:
         """Retire a cascade: it takes no new rounds."""
 
-        def retire(state: State, time: float) -> Applied:
+        def retire(state: State, time: float) -> CommandResult:
             return commands.retire_cascade(state, time, name)
 
         return await self.load_and_retry(lambda: self.submit(retire, name))
@@ -285,7 +285,7 @@ class Service:
             raise RequestTooLarge(words, field="contexts")
         digest = b"" if key is None else request_digest(request)
 
-        def open_rounds(state: State, time: float) -> Applied:
+        def open_rounds(state: State, time: float) -> CommandResult:
             return commands.open_rounds(
                 state,
                 time,
@@ -312,7 +312,7 @@ class Service:
     ) -> m.RoundAnswer:
         """Add outputs of a round; ``answers`` are those behind them, where a label needs them."""
 
-        def report(state: State, time: float) -> Applied:
+        def report(state: State, time: float) -> CommandResult:
             return commands.report_outputs(state, time, name, id_, request, answers)
 
         return await self.load_and_retry(
@@ -386,7 +386,7 @@ class Service:
         while True:
             try:
                 return await ask()
-            except NotFollowed as missing:
+            except CascadeNotLoaded as missing:
                 name = missing.name
             if name not in self._loading:
                 self._loading[name] = asyncio.create_task(self._load(name))

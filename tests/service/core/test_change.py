@@ -41,7 +41,7 @@ def test_a_change_is_counted_logged_shown_and_survives_a_snapshot(
     assert cascade.counts.changes_total == 1
     ((time, change),) = cascade.counts.changes
     assert 5_700 <= 10 * change.round <= 6_300 < time < 8_000
-    (line,) = [one for one in caplog.records if "disagreement has changed" in one.message]
+    (line,) = [one for one in caplog.records if "disagreement changed" in one.message]
     assert vars(line)["pair"] == ["quick", "slow"]
     assert vars(line)["before"] < 0.15 < 0.3 < vars(line)["after"]
     assert state_hash(state_of(replayed)) == state_hash(state_of(cascade))

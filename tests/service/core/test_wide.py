@@ -12,7 +12,7 @@ import pytest
 from stopwise.service import service as service_module
 from stopwise.service.domain import messages as m
 from stopwise.service.domain.cascade import ServedCascade
-from stopwise.service.domain.commands import Applied
+from stopwise.service.domain.commands import CommandResult
 from stopwise.service.domain.state import State
 from stopwise.service.persistence.snapshots import state_hash
 from stopwise.service.service import Service
@@ -69,7 +69,7 @@ async def test_wide_cascades_run_in_threads(
 async def test_reading_waits_until_a_thread_has_applied_a_request(tmp_path: Path) -> None:
     entered, leave = Event(), Event()
 
-    def slow(state: State, time: float, /) -> Applied:
+    def slow(state: State, time: float, /) -> CommandResult:
         cascade = state.cascades["narrow"]
         cascade.status = "retired"  # half of a change
         entered.set()

@@ -12,7 +12,7 @@ from stopwise.errors import CorruptLogError
 from stopwise.service import service as service_module
 from stopwise.service import writer as writer_module
 from stopwise.service.domain import messages as m
-from stopwise.service.domain.commands import Applied
+from stopwise.service.domain.commands import CommandResult
 from stopwise.service.domain.errors import RequestError
 from stopwise.service.domain.state import State
 from stopwise.service.labels import report_label
@@ -26,7 +26,7 @@ ASK = m.RoundRequest([0.1, 0.2])
 BOTH = m.OutputsRequest(["yes", "no"])
 
 
-def defect(state: State, time: float, /) -> Applied:
+def defect(state: State, time: float, /) -> CommandResult:
     state.cascades["triage"].counts.labels_total += 1  # half of a change
     raise ZeroDivisionError("a defect")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from stopwise.service.domain.ledger import NAMES
+from stopwise.service.domain.ledger import STATUS_NAMES
 from stopwise.service.domain.state import State
 from stopwise.service.persistence.recovery import recover_state
 from stopwise.service.persistence.snapshots import state_hash
@@ -268,7 +268,7 @@ def check(server: ServerProcess, where: str, load: Load) -> dict[str, Any]:
         opened, number = ledger.idempotency_keys[known.key], ledger.number(known.id)
         assert 0 <= number - opened.first < opened.count
         assert known.stop in (None, ledger.stops[number])
-        status = NAMES[ledger.status[number]]
+        status = STATUS_NAMES[ledger.status[number]]
         assert known.status != "learned" or status == "learned"
         if status == "open":
             assert all(ledger.fingerprint(number, arm) for arm in known.reported)

@@ -1,1 +1,1 @@
-"""The domain of the service: cascades, their rounds and the state, without HTTP or storage."""
+"""The domain of the service: cascades, rounds and state, independent of HTTP and storage."""

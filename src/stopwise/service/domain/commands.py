@@ -1,7 +1,7 @@
-"""Commands: what a request changes, as functions of the state and the time.
+"""Commands: requests that change the state, as functions of the state and the time.
 
-A command checks the request first and raises `RequestError` before anything has changed. Then it
-changes the state, and returns the event (None: nothing has changed) and the answer.
+A command validates the request first, so that a `RequestError` leaves the state unchanged. Then it
+changes the state and returns the event (None if nothing changed) and the answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ from stopwise.service.domain.events import Created, Event, Retired
 from stopwise.service.domain.outputs import StoredAnswer
 from stopwise.service.domain.state import State
 
-Applied: TypeAlias = tuple[Event | None, object]
-Command: TypeAlias = Callable[[State, float], Applied]
+CommandResult: TypeAlias = tuple[Event | None, object]
+Command: TypeAlias = Callable[[State, float], CommandResult]
 
 
 def create_cascade(
@@ -31,36 +31,36 @@ def create_cascade(
     digest: bytes,
     max_cascades: int,
     max_tables: int,
-) -> Applied:
-    """Create a cascade with the policy built for it; the answer also says whether it is new."""
-    known = state.idempotency_keys.find(key, digest)
-    existing = state.order[known.first] if known else state.cascades.get(spec.name)
+) -> CommandResult:
+    """Create a cascade with the policy built for it; answer with its view and whether it is new."""
+    repeat = state.idempotency_keys.find(key, digest)
+    existing = state.order[repeat.first] if repeat else state.cascades.get(spec.name)
     if existing is not None and existing.spec == spec:
         return None, (state.cascade(spec.name).view(), False)
     if existing is not None:
         raise Conflict(
-            f"another cascade is called {spec.name!r}. A cascade cannot be changed, since "
-            "what was learned belongs to its arms and costs: give the new one another name",
+            f"cascade {spec.name!r} exists with a different definition. A cascade cannot be "
+            "changed, because its policy learned from these arms and costs: use another name",
             field="name",
         )
     if len(state.order) >= max_cascades:
-        raise Conflict(f"this service has {max_cascades:,} cascades at most")
+        raise Conflict(f"this service allows at most {max_cascades:,} cascades (max_cascades)")
     policies = [policy, *(cascade.policy for cascade in state.order)]
     if sum(map(specs.table_bytes, policies)) > max_tables << 20:
         raise Conflict(
-            f"the tables of all cascades would take more than {max_tables:,} MB "
-            "(max_tables): use fewer features or arms",
+            f"the tables of all cascades would need more than {max_tables:,} MB (max_tables): "
+            "use fewer features or arms",
             field="features",
         )
     event = Created(spec, time, key)
     cascade = ServedCascade(len(state.order), spec, time, policy)
-    view = cascade.view()  # before the change, since it might fail
+    view = cascade.view()  # before the state changes, because it may fail
     state.apply_created(event, cascade)
     return event, (view, True)
 
 
-def retire_cascade(state: State, time: float, name: str) -> Applied:
-    """Retire a cascade: it takes no new rounds."""
+def retire_cascade(state: State, time: float, name: str) -> CommandResult:
+    """Retire a cascade, so that it accepts no new rounds."""
     cascade = state.cascade(name)
     if cascade.status == "retired":
         return None, cascade.view()
@@ -78,8 +78,8 @@ def open_rounds(
     digest: bytes,
     evidence: bool,
     complete: bool,
-) -> Applied:
-    """Open rounds; the answer has them, and whether they are new."""
+) -> CommandResult:
+    """Open rounds; answer with the rounds and whether they are new."""
     event, answers = state.cascade(name).open(
         contexts,
         time,
@@ -99,8 +99,8 @@ def report_outputs(
     id_: str,
     request: m.OutputsRequest,
     answers: Sequence[StoredAnswer],
-) -> Applied:
-    """Add outputs of a round; ``answers`` are those behind them, where a label needs them."""
+) -> CommandResult:
+    """Add outputs of a round; ``answers`` are the answers behind them, if labels need them."""
     cascade = state.cascade(name)
     return cascade.report(
         cascade.ledger.number(id_),
@@ -122,11 +122,11 @@ def label_round(
     context: bytes,
     outputs: list[bytes],
     right: list[bool] | None = None,
-) -> Applied:
+) -> CommandResult:
     """Add the label of a round: the right answer, or whether each arm was right.
 
-    The answer has how many rounds are labelled, how many of the latest labels match no output, and
-    whether this label was there before.
+    Answer with the number of labelled rounds, the number of consecutive labels that match no
+    output, and whether this label is a repeat.
     """
     cascade = state.cascade(name)
     event = cascade.label(number, label, context, outputs, time, right)
@@ -134,6 +134,6 @@ def label_round(
     return event, (labelled, unmatched, event is None)
 
 
-def no_change(state: State, time: float) -> Applied:
-    """Change nothing: once it is answered, all before it is in the log, and the log was read."""
+def no_change(state: State, time: float) -> CommandResult:
+    """Change nothing; once answered, all earlier events are stored and applied."""
     return None, None

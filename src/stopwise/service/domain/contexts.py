@@ -1,4 +1,4 @@
-"""Contexts as requests give them, and as a policy takes them."""
+"""Parse the contexts of requests into numbers."""
 
 from collections.abc import Sequence
 from typing import TypeAlias, cast
@@ -18,18 +18,18 @@ Contexts: TypeAlias = Sequence[list[float] | Named]
 
 
 class ContextParser:
-    """Turns the contexts of one cascade into rows of numbers, or refuses them."""
+    """Parses the contexts of one cascade into rows of numbers."""
 
     def __init__(self, spec: CascadeSpec, policy: Policy) -> None:
         self._size = specs.context_size(spec)
-        self._places = {name: k for k, name in enumerate(specs.context_names(spec) or ())}
+        self._names = specs.context_names(spec) or ()
         self._features = policy.features
-        given = spec.context
-        self._encoding = Encoding.from_spec(given) if isinstance(given, dict) else None
+        encoding = spec.context
+        self._encoding = Encoding.from_spec(encoding) if isinstance(encoding, dict) else None
 
     def rows(self, contexts: Contexts) -> Floats:
-        """Return contexts as a table, or refuse the first that does not fit."""
-        try:  # mostly every one is a list, and all have the right length
+        """Return contexts as a table; reject the first invalid one."""
+        try:  # the common case: lists of the right length
             rows = np.array(contexts, dtype=np.float64)
         except (TypeError, ValueError):
             rows = None
@@ -37,48 +37,53 @@ class ContextParser:
             n = len(contexts)
             fields = ["context"] if n == 1 else [f"contexts[{k}]" for k in range(n)]
             rows = np.array(list(map(self._row, contexts, fields)), dtype=np.float64)
-        if self._features is None and not np.isfinite(rows).all():  # features check it themselves
-            raise InvalidRequest("a context must be finite numbers", field="context")
+        if self._features is None and not np.isfinite(rows).all():  # features check this otherwise
+            raise InvalidRequest("a context must have finite numbers", field="context")
         return rows
 
     def _row(self, context: list[float] | Named, field: str) -> list[float]:
         if isinstance(context, list):
             if len(context) == self._size:
                 return context
-            words = f"{field} has {len(context)} numbers; this cascade's contexts have {self._size}"
-            raise InvalidRequest(words, field=field)
+            message = f"{field} must have {self._size} numbers, got {len(context)}"
+            raise InvalidRequest(message, field=field)
         if self._encoding is not None:
             try:
                 return self._encoding.vector(context)
             except InvalidContextError as error:
                 raise InvalidRequest(f"{field}: {error}", field=field) from None
-        if context.keys() != self._places.keys():
-            if not self._places:
-                words = f"{field}: this cascade's context has no names; give a list of numbers"
-                raise InvalidRequest(words, field=field)
-            missing, unknown = self._places.keys() - context, context.keys() - self._places
-            parts = (("missing", missing), ("unknown", unknown))
-            faults = [f"{what}: {', '.join(sorted(names))}" for what, names in parts if names]
-            raise InvalidRequest(f"{field}: {'; '.join(faults)}", field=field)
-        values = [context[name] for name in self._places]
+        if context.keys() != set(self._names):
+            if not self._names:
+                message = f"{field} must be a list: the numbers of this cascade have no names"
+                raise InvalidRequest(message, field=field)
+            missing = sorted(set(self._names) - context.keys())
+            unknown = sorted(context.keys() - set(self._names))
+            problems: list[str] = []
+            if missing:
+                problems.append(f"missing: {', '.join(missing)}")
+            if unknown:
+                problems.append(f"unknown: {', '.join(unknown)}")
+            raise InvalidRequest(f"{field}: {'; '.join(problems)}", field=field)
+        values = [context[name] for name in self._names]
         if any(type(value) not in (int, float) for value in values):
-            raise InvalidRequest(f"{field}: this cascade's context has numbers only", field=field)
+            raise InvalidRequest(f"{field} must have numbers only", field=field)
         return cast(list[float], values)
 
     def invalid(self, error: StopwiseError, field: str = "context") -> InvalidRequest:
-        """Return an error of the policy in the terms of the API."""
+        """Convert an error of the policy to an error of the API."""
         if not isinstance(error, InvalidContextError) or error.coordinate is None:
             return InvalidRequest(str(error), field=field)
-        place = "" if error.row is None else f"row {error.row}, "
-        message = f"{place}{self._name(error.coordinate)} {error.problem}"
-        if error.advice:  # it is about Python
+        row = "" if error.row is None else f"row {error.row}, "
+        message = f"{row}{self._name(error.coordinate)} {error.problem}"
+        if error.advice:  # the advice of the policy is Python; give its JSON equivalent
             message += (
-                ". The features of a cascade have a range: create one with a larger bound, such as "
-                '"features": {"kind": "polynomial", "degree": 1, "bound": 100}'
+                ". The features of this cascade have a bound; create a cascade with a larger one, "
+                'such as "features": {"kind": "polynomial", "degree": 1, "bound": 100}'
             )
         return InvalidRequest(message, field=field)
 
     def _name(self, coordinate: int) -> str:
-        """Return the name of a number in messages; numbers that stages reveal have none."""
-        names = tuple(self._places)
-        return repr(names[coordinate]) if coordinate < len(names) else f"number {coordinate}"
+        """Return the name of a number for messages; numbers that stages reveal have none."""
+        if coordinate < len(self._names):
+            return repr(self._names[coordinate])
+        return f"number {coordinate}"

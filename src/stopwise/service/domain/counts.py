@@ -1,4 +1,4 @@
-"""Counts of one cascade that the dashboard and the metrics show, over time and in total."""
+"""Counts of one cascade for the dashboard and the metrics, over time and in total."""
 
 from collections.abc import Iterable
 from itertools import zip_longest
@@ -7,16 +7,16 @@ import msgspec
 
 from stopwise.records import Change
 
-MAX_BUCKETS = 240  # of `Counts`
+MAX_BUCKETS = 240
 DAY = 86_400.0  # seconds
-FIRST_WIDTH = 10.0  # seconds that each of them lasts at first
+FIRST_WIDTH = 10.0  # initial width of a bucket, in seconds
 
 
 class Counts(msgspec.Struct):
-    """Counts of rounds by time, and of disagreements, in memory that does not grow.
+    """Counts of rounds by time, and of disagreements, in bounded memory.
 
-    Time is cut into buckets of equal width. When there are too many, neighbours are joined and the
-    width doubles: a day of minutes becomes a month of hours.
+    Time is divided into buckets of equal width. When there are more than `MAX_BUCKETS`, neighbours
+    are merged and the width doubles.
 
     Examples
     --------
@@ -27,22 +27,22 @@ class Counts(msgspec.Struct):
     ([[1, 2], [1, 0]], [2, 2])
     """
 
-    width: float  # seconds that a bucket lasts
-    start: float  # of the first one, in seconds since 1970
-    stops: list[list[int]]  # for every bucket: rounds that stopped at each arm
+    width: float  # of a bucket, in seconds
+    start: float  # of the first bucket, in seconds since 1970
+    stops: list[list[int]]  # for each bucket: rounds that stopped at each arm
     stops_total: list[int]
-    seen_total: list[int]  # for every pair of arms: rounds in which both answered
-    differed_total: list[int]  # of these: rounds in which they disagreed
+    seen_total: list[int]  # for each pair of arms: rounds in which both answered
+    differed_total: list[int]  # for each pair of arms: rounds in which they disagreed
     outputs_total: int = 0  # rounds that were learned from
     labels_total: int = 0
-    changes_total: int = 0  # noticed in how often a pair disagrees
-    changes: list[tuple[float, Change]] = []  # the latest, with the time
-    # Of the rounds in `stops` and `stops_total` those that stopped there because a stage failed.
+    changes_total: int = 0  # detected changes in the disagreement of a pair
+    changes: list[tuple[float, Change]] = []  # the latest ones, with their time
+    # The rounds in `stops` and `stops_total` that stopped there because a stage failed.
     early: list[list[int]] = []
     early_total: list[int] = []
-    day: float = 0.0  # when the newest day (UTC) with an opened round began
-    opened_total: int = 0  # rounds opened on that day, whatever became of them
-    unmatched_labels: int = 0  # the latest labels in a row that no arm's output equals
+    day: float = 0.0  # start of the newest day (UTC) with an opened round
+    opened_total: int = 0  # rounds opened on that day, including those that expired
+    unmatched_labels: int = 0  # number of consecutive labels, up to the latest, equal to no output
 
     @staticmethod
     def blank(n_arms: int) -> "Counts":
@@ -53,8 +53,8 @@ class Counts(msgspec.Struct):
         return counts
 
     def add_stops(self, time: float, stops: Iterable[int], *, early: bool = False) -> None:
-        """Count rounds that stop at these arms, or did so ``early`` since a stage failed."""
-        self._reach(time)
+        """Count rounds by the arm at which they stop; ``early`` if a stage failed."""
+        self._extend(time)
         index = self._index(time)
         for stop in stops:
             self.stops[index][stop] += 1
@@ -64,27 +64,28 @@ class Counts(msgspec.Struct):
                 self.early_total[stop] += 1
 
     def add_opened(self, time: float, count: int) -> None:
-        """Count rounds that were opened, of which some may never stop anywhere."""
+        """Count opened rounds; some of them may never stop."""
         day = time - time % DAY
-        # Clocks of several machines may differ at midnight; one that was days ahead was wrong.
+        # Clocks of several machines may differ around midnight, so the previous day counts as the
+        # newest one. A larger step back means that the clock was wrong before.
         if day > self.day or day < self.day - DAY:
             self.day, self.opened_total = day, 0
         self.opened_total += count
 
     def opened_on(self, day: float) -> int:
-        """Return how many rounds were opened on a day, the newest one or later.
+        """Return the number of rounds opened on a day, the newest one or later.
 
-        If the clock was set back, rounds of the day that it had before count as well.
+        If the clock was set back, rounds of the later day count as well.
         """
         return self.opened_total if self.day >= day else 0
 
     def add_label(self, *, matched: bool) -> None:
-        """Count a label, by whether it equals the output of an arm."""
+        """Count a label; ``matched`` if it equals the output of an arm."""
         self.labels_total += 1
         self.unmatched_labels = 0 if matched else self.unmatched_labels + 1
 
     def add_outputs(self, outputs: list[bytes]) -> None:
-        """Count a round that was learned from, by the outputs of its arms."""
+        """Count the disagreements of a round that was learned from."""
         self.outputs_total += 1
         n_arms = len(self.stops_total)
         for j in range(1, len(outputs)):
@@ -96,33 +97,32 @@ class Counts(msgspec.Struct):
     def _index(self, time: float) -> int:
         """Return the index of the bucket of a time, which may be beyond the last one.
 
-        Times before the first bucket belong to it: clocks of several machines differ a little,
-        and a clock may be set back.
+        Times before the first bucket count in it: clocks of several machines differ a little, and
+        a clock may be set back.
         """
         return max(0, int((time - self.start) // self.width))
 
-    def _reach(self, time: float) -> None:
-        """Extend the window to a time, with wider buckets where there would be too many."""
+    def _extend(self, time: float) -> None:
+        """Add buckets up to a time, and widen them if there would be too many."""
         if not self.stops:
             self.start = time - time % self.width
         while self._index(time) >= MAX_BUCKETS:
-            self._join_neighbours()
+            self._double_width()
         while len(self.stops) <= self._index(time):
             self.stops.append(self._empty())
             self.early.append(self._empty())
 
-    def _join_neighbours(self) -> None:
-        """Make every bucket twice as wide."""
-        self.stops = self._joined(self.stops)
-        self.early = self._joined(self.early)
+    def _double_width(self) -> None:
+        self.stops = self._merge_pairs(self.stops)
+        self.early = self._merge_pairs(self.early)
         self.width *= 2
 
-    def _joined(self, buckets: list[list[int]]) -> list[list[int]]:
-        joined: list[list[int]] = []
+    def _merge_pairs(self, buckets: list[list[int]]) -> list[list[int]]:
+        merged: list[list[int]] = []
         for first, second in zip_longest(buckets[::2], buckets[1::2]):
             other = self._empty() if second is None else second
-            joined.append([a + b for a, b in zip(first, other, strict=True)])
-        return joined
+            merged.append([a + b for a, b in zip(first, other, strict=True)])
+        return merged
 
     def _empty(self) -> list[int]:
         return [0] * len(self.stops_total)

@@ -1,4 +1,4 @@
-"""Errors of requests: why a request is not carried out, as a code with fields."""
+"""Errors of requests, each with a code."""
 
 from typing import ClassVar
 
@@ -6,18 +6,18 @@ from stopwise.text import shorten
 
 
 class RequestError(Exception):
-    """A request that is not carried out; nothing has changed.
+    """A request was rejected and changed nothing.
 
     Attributes
     ----------
     code : str
-        The reason, for a program.
+        The reason, for programs.
     message : str
-        The reason, for the person who must act.
+        The reason, for people.
     field : str, optional
-        Where in the request.
+        The invalid field of the request.
     retry_after : int, optional
-        Seconds after which to try again.
+        Seconds to wait before trying again.
     """
 
     code: ClassVar[str]
@@ -32,7 +32,7 @@ class RequestError(Exception):
 
 
 class InvalidRequest(RequestError):
-    """The content of the request is not valid."""
+    """The content of the request is invalid."""
 
     code = "invalid"
 
@@ -43,7 +43,7 @@ class UnknownCascade(RequestError):
     code = "unknown_cascade"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"no cascade is called {shorten(name, 80)!r}")
+        super().__init__(f"unknown cascade {shorten(name, 80)!r}")
 
 
 class UnknownRound(RequestError):
@@ -52,7 +52,7 @@ class UnknownRound(RequestError):
     code = "unknown_round"
 
     def __init__(self, id_: str) -> None:
-        super().__init__(f"this cascade has no round {shorten(id_, 40)!r}")
+        super().__init__(f"unknown round {shorten(id_, 40)!r}")
 
 
 class Conflict(RequestError):
@@ -62,12 +62,12 @@ class Conflict(RequestError):
 
 
 class CascadeRetired(RequestError):
-    """The cascade takes no new rounds."""
+    """The cascade accepts no new rounds."""
 
     code = "retired"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the cascade {name!r} is retired: no new rounds")
+        super().__init__(f"cascade {name!r} is retired and accepts no new rounds")
 
 
 class RoundGone(RequestError):
@@ -83,33 +83,33 @@ class RequestTooLarge(RequestError):
 
 
 class TooManyRequests(RequestError):
-    """A rate or a queue is full."""
+    """A rate limit is exceeded or a queue is full."""
 
     code = "too_many_requests"
 
 
 class Unavailable(RequestError):
-    """The service is starting, stopping, or cannot write its log."""
+    """The service is starting or stopping, or cannot write its log."""
 
     code = "unavailable"
 
 
-class NotFollowed(Unavailable):
-    """The replica has not applied the events of the cascade; load it first."""
+class CascadeNotLoaded(Unavailable):
+    """The replica has not loaded the cascade yet."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name!r} is being loaded; try again", retry_after=1)
+        super().__init__(f"cascade {name!r} is being loaded; try again", retry_after=1)
         self.name = name
 
 
 class CascadeFailed(RequestError):
-    """The memory of the cascade cannot be trusted; it is being read from the log."""
+    """The state of the cascade may be inconsistent; it is being reloaded from the log."""
 
     code = "cascade_failed"
 
     def __init__(self, name: str) -> None:
         message = (
-            f"the cascade {name!r} has failed (internal error) and is being read from the log "
-            "again; other cascades are not affected. Try again"
+            f"cascade {name!r} failed with an internal error and is being reloaded from the log; "
+            "other cascades are not affected. Try again"
         )
         super().__init__(message, retry_after=1)

@@ -1,7 +1,7 @@
-"""Events of cascades, with all that is needed to apply them again.
+"""The events of the log; replaying them rebuilds the state.
 
-A cascade is identified by its number in the order of creation. Contexts are float64, little-endian;
-outputs are canonical JSON (`stopwise.service.domain.outputs`).
+Cascades are numbered in the order of creation. Contexts are float64, little-endian; outputs are
+canonical JSON (`stopwise.service.domain.outputs`).
 """
 
 from typing import TypeAlias
@@ -20,18 +20,18 @@ class Created(msgspec.Struct, frozen=True, array_like=True, tag="created"):
 
 
 class Retired(msgspec.Struct, frozen=True, array_like=True, tag="retired"):
-    """A cascade was retired: it takes no new rounds."""
+    """A cascade was retired and accepts no new rounds."""
 
     cascade: int
     time: float
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, tag="opened"):
-    """Rounds ``first``, ``first + 1``, … were opened, one or a batch.
+    """``count`` rounds were opened, numbered from ``first``.
 
-    Where all of the context is known, ``stops`` has the last arm of each round and ``rule_stops``
-    the arm at which the rule itself stops (empty: the same). Where stages reveal the context both
-    are empty: where the round stops is decided later.
+    ``stops`` has the last arm of each round, and ``rule_stops`` the arm at which the rule would
+    stop without exploration (empty if they are equal). Both are empty if stages reveal the context,
+    because the stop is then decided later.
     """
 
     cascade: int
@@ -42,18 +42,18 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, tag="opened"):
     rule_stops: bytes
     time: float
     key: str | None = None
-    digest: bytes = b""  # of the request that came with the key
-    complete: bool = False  # every arm runs, whatever the rule says
+    digest: bytes = b""  # of the request, if it has a key
+    complete: bool = False  # every arm runs, wherever the rule would stop
 
 
 class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
     """Outputs of a round were reported.
 
-    If ``ended``, the policy has learned from the round: then the arms are 0, 1, … and the outputs
-    are all that it learned from. ``early``: it ended since no more outputs will come. Where stages
-    reveal the context, ``revealed`` is what the newest arm added, and ``context`` (once ended)
-    all that is known. Where a function compares answers, the outputs are classes of answers; then
-    ``answers`` (once ended) has the answers themselves, packed, for a label to be compared with.
+    If ``ended``, the policy learned from the round, and the event has the outputs of all arms that
+    ran. If ``early``, the round ended because no more will arrive. If stages reveal the context,
+    ``revealed`` has the numbers that the newest arm added and ``context`` (once ended) the complete
+    context. If a function compares answers, the outputs are equivalence classes, and ``answers``
+    (once ended) has the compressed answers, so that a label can be compared with them.
     """
 
     cascade: int
@@ -69,7 +69,7 @@ class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
 
 
 def context_of(opened: Opened, reported: Reported | None, number: int) -> bytes:
-    """Return all that is known of a round's context from its events."""
+    """Return the context of a round from its events."""
     if reported is not None and reported.context:
         return reported.context
     k, size = number - opened.first, len(opened.contexts) // opened.count
@@ -77,10 +77,10 @@ def context_of(opened: Opened, reported: Reported | None, number: int) -> bytes:
 
 
 class Labelled(msgspec.Struct, frozen=True, array_like=True, tag="labelled"):
-    """The label of a round was reported; the event holds the round itself.
+    """The label of a round was reported; the event repeats the round.
 
-    It is the right answer (``label``), or whether each arm that answered was right (``right``; then
-    ``label`` is empty).
+    The label is the right answer (``label``), or whether each arm that answered was right
+    (``right``, with an empty ``label``).
     """
 
     cascade: int

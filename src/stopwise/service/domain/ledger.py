@@ -1,7 +1,7 @@
-"""The rounds of one cascade: in a few bytes each, until their events are compacted away.
+"""The rounds of one cascade, until their events are compacted away.
 
-Rounds are numbered from 0. What must be known of old ones (a repeat, a conflict, a place in the
-log) takes 19 bytes and 8 for each arm; only open ones hold their context.
+Rounds are numbered from 0. An ended round takes 19 bytes and 8 per arm, enough to recognise a
+repeat or a conflict and to find its events in the log; only open rounds keep their context.
 """
 
 from array import array
@@ -18,15 +18,15 @@ from stopwise.records import LabelRequest
 from stopwise.service.domain.errors import Conflict, RoundGone, UnknownRound
 
 OPEN, LEARNED, EXPIRED = range(3)
-NAMES = ("open", "learned", "expired")
-KEEP_KEYS = 100_000  # Idempotency-Keys remembered for each cascade; the oldest go first
-KEEP_WANTED = 10_000  # labels that are asked for and have not come
-UNMATCHED_LIMIT = 10  # labels in a row that match no arm: a warning from then on
+STATUS_NAMES = ("open", "learned", "expired")
+KEEP_KEYS = 100_000  # Idempotency-Keys stored per cascade; the oldest are dropped first
+KEEP_LABEL_REQUESTS = 10_000  # pending label requests per cascade; the oldest are dropped first
+UNMATCHED_LIMIT = 10  # consecutive labels that match no output before a warning
 BLOCK = 1_000  # rounds that are forgotten together
 
 
 class KeyedRequest(msgspec.Struct, frozen=True, array_like=True):
-    """What a request with an Idempotency-Key created: ``count`` rounds from ``first`` on."""
+    """A request with an Idempotency-Key, which created ``count`` rounds from ``first`` on."""
 
     first: int
     count: int
@@ -37,23 +37,24 @@ class IdempotencyKeys(OrderedDict[str, KeyedRequest]):
     """Requests by their Idempotency-Key, the oldest first."""
 
     def find(self, key: str | None, digest: bytes) -> KeyedRequest | None:
-        """Return what a request created when it was sent before; refuse another body."""
-        known = None if key is None else self.get(key)
-        if known is not None and known.digest != digest:
+        """Return the earlier request with this key, if any; reject one with another body."""
+        request = None if key is None else self.get(key)
+        if request is not None and request.digest != digest:
             raise Conflict(
-                "this Idempotency-Key was used for another request; use a new key for a new one"
+                "this Idempotency-Key was used for a different request; use a new key for each "
+                "request"
             )
-        return known
+        return request
 
-    def add(self, key: str, created: KeyedRequest) -> None:
-        """Remember a request, and forget the oldest beyond `KEEP_KEYS`."""
-        self[key] = created
+    def add(self, key: str, request: KeyedRequest) -> None:
+        """Store a request and drop the oldest beyond `KEEP_KEYS`."""
+        self[key] = request
         if len(self) > KEEP_KEYS:
             self.popitem(last=False)
 
 
 class Ledger:
-    """The rounds of one cascade; ids contain a check on its name.
+    """The rounds of one cascade; ids contain a checksum that depends on its name.
 
     Examples
     --------
@@ -68,33 +69,33 @@ class Ledger:
         self.keep_open = keep_open
         self._salt = crc32(name.encode())
         self._blank = bytes(8 * n_arms)
-        self.first = 0  # the rounds before this one are forgotten, and in no column
-        self.forgotten = b""  # their digest
+        self.first = 0  # rounds before this one are forgotten and in no column
+        self.forgotten = b""  # digest of the forgotten rounds
         self.status = array("B")
-        self.stops = array("b")  # the last arm to run; -1: not known
+        self.stops = array("b")  # the last arm to run; -1: not decided yet
         self.rule_stops = array("b")
-        self.outputs = array("Q")  # of every arm the fingerprint of its output; 0: not reported
+        self.outputs = array("Q")  # fingerprint of the output of each arm; 0: not reported
         self.opened_at = array("q")  # position in the log
         self.ended_at = array("q")
-        # Open rounds, oldest first: the context, or the round in progress where stages reveal it.
+        # Open rounds, oldest first: the context, or the round in progress if stages reveal it.
         self.open: dict[int, bytes | RoundInProgress] = {}
         self.partial: dict[int, dict[int, bytes]] = {}  # outputs of open rounds
         self.labels: dict[int, int] = {}  # fingerprints of labels
-        self.label_requests: dict[int, LabelRequest] = {}  # labels asked for, the oldest first
+        self.label_requests: dict[int, LabelRequest] = {}  # pending ones, oldest first
         self.idempotency_keys = IdempotencyKeys()
         self.learned = 0
         self._oldest = 0  # no round before this one is open
-        self.log_start = 0  # events before this one are known to be compacted away; not saved
+        self.log_start = 0  # earlier events were compacted away; not part of snapshots
 
     def __len__(self) -> int:
         return self.first + len(self.status)
 
     def id(self, number: int) -> str:
-        """Return the name of a round in the API."""
+        """Return the id of a round in the API."""
         return f"{number}-{(number * 2654435761 ^ self._salt) >> 7 & 0xFFFFF:05x}"
 
     def number(self, text: str) -> int:
-        """Return the number of a round by its id, or refuse: there is none."""
+        """Return the number of a round by its id; raise `UnknownRound` if there is none."""
         digits = text.partition("-")[0]
         if digits.isascii() and digits.isdecimal() and len(digits) < 19:
             number = int(digits)
@@ -103,9 +104,9 @@ class Ledger:
         raise UnknownRound(text)
 
     def row(self, number: int) -> int:
-        """Return where the columns have a round, or refuse: it is forgotten."""
+        """Return the row of a round in the columns; raise `RoundGone` if it is forgotten."""
         if number < self.first:
-            raise RoundGone("this round has ended, and its events were compacted away")
+            raise RoundGone("this round has ended and its events were compacted away")
         return number - self.first
 
     # -- changes ------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ class Ledger:
         rule_stops: Sequence[int],
         position: int,
     ) -> None:
-        """Add rounds, which are open from now on."""
+        """Add open rounds."""
         number, n = len(self), len(contexts)
         self.status.frombytes(bytes(n))
         self.stops.extend(stops)
@@ -132,7 +133,7 @@ class Ledger:
             self._expire()
 
     def end(self, number: int, position: int) -> None:
-        """Note that the policy has learned from a round."""
+        """Mark a round as learned."""
         row = self.row(number)
         self.status[row], self.ended_at[row] = LEARNED, position
         self.learned += 1
@@ -140,19 +141,20 @@ class Ledger:
         self.partial.pop(number, None)
 
     def add_label_request(self, number: int, request: LabelRequest) -> None:
-        """Note that a label is asked for, and give up the oldest beyond `KEEP_WANTED`."""
+        """Add a pending label request and drop the oldest beyond `KEEP_LABEL_REQUESTS`."""
         self.label_requests[number] = request
-        if len(self.label_requests) > KEEP_WANTED:
+        if len(self.label_requests) > KEEP_LABEL_REQUESTS:
             del self.label_requests[next(iter(self.label_requests))]
 
     def answerable_labels(self) -> dict[int, LabelRequest]:
-        """Return the labels asked for that can still be given: the log has their rounds."""
-        asked, first, at = dict(self.label_requests), self.first, self.opened_at
-        return {n: asked[n] for n in asked if n >= first and at[n - first] >= self.log_start}
+        """Return the pending label requests whose rounds are still in the log."""
+        requests, first, at = dict(self.label_requests), self.first, self.opened_at
+        return {n: requests[n] for n in requests if n >= first and at[n - first] >= self.log_start}
 
     def forget(self, log_start: int) -> None:
-        """Forget ended rounds all of whose events are before this one, which the log has not."""
-        self.log_start, n = max(self.log_start, log_start), 0
+        """Forget ended rounds whose events all come before ``log_start``, in whole blocks."""
+        self.log_start = max(self.log_start, log_start)
+        n = 0
         ended = min(self.open, default=len(self)) - self.first
         while n + BLOCK <= ended and log_start > max(
             self.opened_at[n + BLOCK - 1], *self.ended_at[n : n + BLOCK]
@@ -165,22 +167,24 @@ class Ledger:
                 del column[: n * (self.n_arms if column is self.outputs else 1)]
 
     def digest(self, rows: int) -> bytes:
-        """Return a digest of the rounds up to a row: the same, however many are forgotten."""
+        """Return a digest of the rounds up to a row, independent of how many are forgotten."""
         digest, widths = self.forgotten, (1, 1, 1, self.n_arms, 1, 1)
         for k in range(0, rows, BLOCK):
-            parts = zip(self.columns(), widths, strict=True)
-            block = [column[k * w : min(k + BLOCK, rows) * w].tobytes() for column, w in parts]
+            block = [
+                column[k * width : min(k + BLOCK, rows) * width].tobytes()
+                for column, width in zip(self.columns(), widths, strict=True)
+            ]
             digest = sha256(b"".join([digest, *block])).digest()
         return digest
 
     def _expire(self) -> None:
-        # A function of the log alone, so that every replica gives up the same rounds.
-        waiting, number = self.open, self._oldest
-        for _ in range(len(waiting) - self.keep_open):
-            # (The first key of a dict is slow to find once many before it were deleted.)
-            while number not in waiting:
+        # Depends on the log alone, so that the same rounds expire on every replica.
+        number = self._oldest
+        for _ in range(len(self.open) - self.keep_open):
+            # Finding the first key of a dict is slow after many deletions at its front.
+            while number not in self.open:
                 number += 1
-            del waiting[number]
+            del self.open[number]
             self.partial.pop(number, None)
             self.status[self.row(number)] = EXPIRED
         self._oldest = number
@@ -190,7 +194,7 @@ class Ledger:
         return self.outputs[self.row(number) * self.n_arms + arm]
 
     def set_fingerprint(self, number: int, arm: int, fingerprint: int) -> None:
-        """Note the fingerprint of an arm's output."""
+        """Store the fingerprint of an arm's output."""
         self.outputs[self.row(number) * self.n_arms + arm] = fingerprint
 
     def next_arm(self, number: int) -> int:
@@ -204,18 +208,24 @@ class Ledger:
     # -- to and from a snapshot ---------------------------------------------------------------
 
     def columns(self) -> tuple["array[Any]", ...]:
-        """Return what is known of every round from `first` on, by column."""
-        rounds = (self.status, self.stops, self.rule_stops, self.outputs)
-        return (*rounds, self.opened_at, self.ended_at)
+        """Return the columns, whose rows are the rounds from `first` on."""
+        return (
+            self.status,
+            self.stops,
+            self.rule_stops,
+            self.outputs,
+            self.opened_at,
+            self.ended_at,
+        )
 
-    def saved(self, *, hashed: bool = False) -> "LedgerSnapshot":
-        """Return all but the columns as plain values; if ``hashed`` with a digest of them."""
+    def snapshot(self, *, hashed: bool = False) -> "LedgerSnapshot":
+        """Return everything but the columns; if ``hashed``, with a digest of the columns."""
         return LedgerSnapshot(
             0 if hashed else self.first,
             self.digest(len(self.status)) if hashed else self.forgotten,
             [] if hashed else [len(column) * column.itemsize for column in self.columns()],
-            {n: one for n, one in self.open.items() if isinstance(one, bytes)},
-            {n: one.state() for n, one in self.open.items() if isinstance(one, RoundInProgress)},
+            {n: context for n, context in self.open.items() if isinstance(context, bytes)},
+            {n: r.state() for n, r in self.open.items() if isinstance(r, RoundInProgress)},
             self.partial,
             self.labels,
             self.label_requests,
@@ -229,11 +239,11 @@ class Ledger:
         columns: Callable[[int], bytes],
         resume: Callable[[Any], RoundInProgress],
     ) -> None:
-        """Become what `saved` returned; ``columns(n)`` gives the next n bytes of the columns."""
+        """Restore a snapshot; ``columns(n)`` returns the next n bytes of the columns."""
         self.first, self.forgotten = saved.first, saved.forgotten
         for column, size in zip(self.columns(), saved.sizes, strict=True):
             column.frombytes(columns(size))
-        in_progress = {number: resume(one) for number, one in saved.in_progress.items()}
+        in_progress = {number: resume(state) for number, state in saved.in_progress.items()}
         self.open = dict(sorted((saved.contexts | in_progress).items()))
         self.partial = saved.partial
         self.labels = saved.labels
@@ -244,7 +254,7 @@ class Ledger:
 
 
 class LedgerSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A ledger in a snapshot, without its columns."""
+    """A ledger without its columns, as part of a snapshot."""
 
     first: int
     forgotten: bytes

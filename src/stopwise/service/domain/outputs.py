@@ -1,8 +1,8 @@
 """Outputs of arms: JSON values that are compared by equality.
 
-Every value has one canonical form, bytes of JSON, so that 1 and 1.0 are equal, true and 1 are
-not, and the order of an object's fields does not matter. Outputs are labels or short texts: of a
-longer one the canonical form is a hash, which is equal where the values are.
+Every value has one canonical form, in bytes of JSON: 1 and 1.0 are equal, true and 1 are not, and
+the order of an object's fields does not matter. Outputs are usually labels or short texts; the
+canonical form of a value longer than `MAX_BYTES` is a hash.
 """
 
 import zlib
@@ -16,28 +16,28 @@ import msgspec
 from stopwise.canonical import canonical_json
 from stopwise.service.domain.errors import InvalidRequest
 
-MAX_DEPTH = 32  # of lists and objects in each other: deeper is no answer that anybody compares
-MAX_BYTES = 1024  # of a canonical form; of a longer one a hash is stored
-MAX_PACKED = 1_000_000  # bytes of a round's packed answers: the log is not for books
-SHORT = 256  # characters below which forms are cached: classifiers have few outputs
+MAX_DEPTH = 32  # levels of nested lists and objects
+MAX_BYTES = 1024  # of a canonical form; longer forms are replaced by a hash
+MAX_PACKED = 1_000_000  # bytes of a round's compressed answers; longer ones are not stored
+SHORT = 256  # characters below which forms are cached: classifiers have few distinct outputs
 
 
 def canonical(value: object, field: str) -> bytes:
-    """Return the one form of a JSON value; ``field`` is where it was, for errors."""
+    """Return the canonical form of a JSON value; ``field`` is its place in the request."""
     if type(value) is str and len(value) < SHORT:
-        return _text(value)
+        return _canonical_text(value)
     if value is None:
-        raise InvalidRequest("null is no output: leave out what is not known", field=field)
+        raise InvalidRequest("null is not an output; omit unknown outputs", field=field)
     _check_depth(value, field, MAX_DEPTH)
-    return _shortened(canonical_json(value))
+    return _hash_if_long(canonical_json(value))
 
 
 @lru_cache(4096)
-def _text(value: str) -> bytes:
-    return _shortened(canonical_json(value))
+def _canonical_text(value: str) -> bytes:
+    return _hash_if_long(canonical_json(value))
 
 
-def _shortened(form: bytes) -> bytes:
+def _hash_if_long(form: bytes) -> bytes:
     if len(form) <= MAX_BYTES:
         return form
     digest = blake2b(form, digest_size=32).hexdigest()
@@ -46,21 +46,22 @@ def _shortened(form: bytes) -> bytes:
 
 def _check_depth(value: object, field: str, depth: int) -> None:
     if depth == 0:
-        raise InvalidRequest(f"an output may be nested {MAX_DEPTH} deep at most", field=field)
-    inner: Iterable[object] = ()
+        message = f"outputs may have at most {MAX_DEPTH} levels of nesting"
+        raise InvalidRequest(message, field=field)
+    items: Iterable[object] = ()
     if isinstance(value, list):
-        inner = cast(list[object], value)
+        items = cast(list[object], value)
     elif isinstance(value, dict):
-        inner = cast(dict[str, object], value).values()
-    for item in inner:
+        items = cast(dict[str, object], value).values()
+    for item in items:
         _check_depth(item, field, depth - 1)
 
 
 @lru_cache(4096)
 def fingerprint(form: bytes) -> int:
-    """Return 64 bits that stand for a canonical form, and are never 0.
+    """Return a nonzero 64-bit hash of a canonical form.
 
-    Two forms share it with a chance of 1 in 2⁶³: then a conflicting repeat goes unnoticed.
+    Two forms collide with probability 2⁻⁶³; a conflicting repeat would then go unnoticed.
     """
     return int.from_bytes(blake2b(form, digest_size=8).digest(), "little") | 1
 
@@ -71,14 +72,14 @@ def decode_output(form: bytes) -> Any:
 
 
 class StoredAnswer(NamedTuple):
-    """The answer of an arm as it is compared: a text, or the canonical form of its tool calls."""
+    """The answer of an arm: a text, or the canonical form of its tool calls."""
 
     text: str
     is_calls: bool
 
 
 def pack_answers(answers: Sequence[StoredAnswer]) -> bytes:
-    """Return answers in a few bytes for the log; nothing if there are none, or far too long ones.
+    """Compress answers for the log; empty if there are none or they exceed `MAX_PACKED`.
 
     Examples
     --------
@@ -92,7 +93,7 @@ def pack_answers(answers: Sequence[StoredAnswer]) -> bytes:
 
 
 def unpack_answers(packed: bytes) -> list[StoredAnswer]:
-    """Return the answers that `pack_answers` packed."""
+    """Reverse `pack_answers`."""
     if not packed:
         return []
     return msgspec.msgpack.decode(zlib.decompress(packed), type=list[StoredAnswer])

@@ -1,4 +1,4 @@
-"""From a cascade as a person describes it to a policy that decides."""
+"""Validate the definition of a cascade and build its policy."""
 
 import warnings
 from collections.abc import Mapping
@@ -23,37 +23,41 @@ from stopwise.policies.protocol import Policy
 from stopwise.policies.registry import POLICIES, takes
 from stopwise.service.domain.errors import InvalidRequest
 from stopwise.service.domain.messages import CascadeSpec
+from stopwise.text import suggestion
 
-MAX_WORK = 1_000_000  # features² × pairs of arms: a decision takes a tenth of a second or so
-NOT_OFFERED = ("cascade", "features", "context_dim")  # given elsewhere in a spec
+MAX_WORK = 1_000_000  # features² × pairs of arms; a decision then takes about 0.1 s
+DEFINED_ELSEWHERE = ("cascade", "features", "context_dim")  # by other fields of a spec
 
 
 def context_names(spec: CascadeSpec) -> tuple[str, ...] | None:
-    """Return the names of a context's numbers, if they have any."""
+    """Return the names of the numbers in a context, if they have any."""
     if isinstance(spec.context, dict):
         return Encoding.from_spec(spec.context).coordinates
     return None if isinstance(spec.context, int) else tuple(spec.context)
 
 
 def context_size(spec: CascadeSpec) -> int:
-    """Return how many numbers a complete context has."""
+    """Return the number of numbers in a complete context."""
     return spec.context if isinstance(spec.context, int) else len(context_names(spec) or ())
 
 
 def build(
     spec: CascadeSpec, *, max_context: int | None = None, max_features: int | None = None
 ) -> Policy:
-    """Build the policy that a spec describes, or refuse it; limits are for new cascades."""
+    """Build the policy of a spec; the limits apply to new cascades only."""
     try:
         size, names = context_size(spec), context_names(spec)
     except StopwiseError as error:
         raise _invalid("context", str(error)) from None
     if max_context is not None and size > max_context:
-        raise _invalid("context", f"{size} numbers, and this service takes {max_context} at most")
+        raise _invalid(
+            "context", f"at most {max_context} numbers are allowed (max_context), got {size}"
+        )
     if names is not None and len(set(names)) < len(names):
-        raise _invalid("context", "two numbers of the context have the same name")
+        duplicate = next(name for k, name in enumerate(names) if name in names[:k])
+        raise _invalid("context", f"duplicate name {duplicate!r}")
     try:
-        with warnings.catch_warnings():  # stderr is for the log
+        with warnings.catch_warnings():  # stderr is reserved for the log
             warnings.simplefilter("ignore", CostUnitWarning)
             cascade = Cascade(
                 [arm.cost for arm in spec.arms], [arm.name for arm in spec.arms], spec.tradeoff
@@ -67,17 +71,18 @@ def build(
             _check_degrees(spec.features, size, max_features)
         features = _features(spec.features, size, cascade.n_arms, stages)
         if max_features is not None and features.width > max_features:
-            words = f"{features.width} features, and this service takes {max_features} at most"
-            raise _invalid("features", words)
+            message = f"at most {max_features} are allowed (max_features), got {features.width}"
+            raise _invalid("features", message)
         n, pairs = features.n_features, len(cascade.pairs())
         if max_features is not None and n**2 * pairs > MAX_WORK:
-            words = (
-                f"a decision would take too long: {n} features² × {pairs} pairs of arms are more"
+            raise _invalid(
+                "features",
+                f"a decision would take too long: {n}² features × {pairs} pairs of arms exceed "
+                f"{MAX_WORK:,}; use fewer features or arms",
             )
-            raise _invalid("features", f"{words} than {MAX_WORK:,}; use fewer of either")
         parameters |= {"features": features.assignment, "context_dim": size}
     try:
-        with warnings.catch_warnings():  # stderr is for the log; ``max_features`` is the limit here
+        with warnings.catch_warnings():  # stderr is reserved for the log; `max_features` applies
             warnings.simplefilter("ignore", WideFeaturesWarning)
             policy = kind(cascade, **parameters)
     except (StopwiseError, TypeError, ValueError, OverflowError) as error:
@@ -86,24 +91,28 @@ def build(
     return policy
 
 
-def _policy(given: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]]:
-    """Return the kind of policy and its parameters."""
-    parameters = dict(given)
-    chosen = parameters.pop("kind", None)
-    if not isinstance(chosen, str) or chosen not in POLICIES:
-        raise _invalid("policy.kind", f"must be one of {', '.join(POLICIES)}")
-    known = [name for name in signature(POLICIES[chosen]).parameters if name not in NOT_OFFERED]
+def _policy(definition: Mapping[str, Any]) -> tuple[type[Policy], dict[str, Any]]:
+    """Return the class of a policy and its parameters."""
+    parameters = dict(definition)
+    kind = parameters.pop("kind", None)
+    if not isinstance(kind, str) or kind not in POLICIES:
+        raise _invalid("policy.kind", f"unknown policy {kind!r}: {suggestion(kind, POLICIES)}")
+    options = [
+        name for name in signature(POLICIES[kind]).parameters if name not in DEFINED_ELSEWHERE
+    ]
     for name, value in parameters.items():
-        if name not in known:
-            raise _invalid(
-                f"policy.{name}", f"{chosen} has no such parameter; it has {', '.join(known)}"
-            )
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        other = {"forced_rounds": value == "auto", "answers": isinstance(value, bool)}
-        other["reveals"] = isinstance(value, list)
-        if not number and not other.get(name):
+        if name not in options:
+            message = f"{kind} has no such parameter: {suggestion(name, options)}"
+            raise _invalid(f"policy.{name}", message)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        also_allowed = {
+            "forced_rounds": value == "auto",
+            "answers": isinstance(value, bool),
+            "reveals": isinstance(value, list),
+        }
+        if not is_number and not also_allowed.get(name):
             raise _invalid(f"policy.{name}", "must be a number")
-    return POLICIES[chosen], parameters
+    return POLICIES[kind], parameters
 
 
 def _stages(parameters: Mapping[str, Any], n_arms: int) -> Stages | None:
@@ -113,41 +122,45 @@ def _stages(parameters: Mapping[str, Any], n_arms: int) -> Stages | None:
         raise _invalid("policy.reveals", str(error)) from None
 
 
-def _check_degrees(given: object, size: int, most: int) -> None:
-    """Refuse polynomials of more terms than there may be features, before any is built."""
-    if isinstance(given, list):
-        for one in cast(list[Any], given):
-            _check_degrees(one, size, most)
-    elif isinstance(given, dict):
-        fields = cast(dict[str, Any], given)
+def _check_degrees(definition: object, size: int, max_features: int) -> None:
+    """Reject polynomials with too many terms before building them, which could take minutes."""
+    if isinstance(definition, list):
+        for item in cast(list[Any], definition):
+            _check_degrees(item, size, max_features)
+    elif isinstance(definition, dict):
+        fields = cast(dict[str, Any], definition)
         degree = fields.get("degree", 2)
         polynomial = fields.get("kind") == "polynomial" and isinstance(degree, int) and degree > 0
-        # A huge degree would take long to compute with.
-        if polynomial and (degree > most or comb(size + degree, degree) > most):
-            words = f"degree {degree} of {size} numbers gives more than {most} features"
-            raise _invalid("features", f"{words}, the limit of this service; lower the degree")
-        for part in ("maps", "inner"):
-            _check_degrees(fields.get(part), size, most)
+        # `comb` is slow for a huge degree, so compare the degree first.
+        if polynomial and (degree > max_features or comb(size + degree, degree) > max_features):
+            raise _invalid(
+                "features",
+                f"degree {degree} of {size} numbers gives more than {max_features} features "
+                "(max_features); lower the degree",
+            )
+        for name in ("maps", "inner"):
+            _check_degrees(fields.get(name), size, max_features)
 
 
 def _features(
-    given: Mapping[str, Any], size: int, n_arms: int, stages: Stages | None
+    definition: Mapping[str, Any], size: int, n_arms: int, stages: Stages | None
 ) -> BoundFeatures:
     try:
-        kind = given.get("kind")
+        kind = definition.get("kind")
         if kind in (PerStage.kind, PerPair.kind):
-            if extra := set(given) - {"kind", "maps"}:
-                raise _invalid("features", f"has no {', '.join(sorted(extra))}")
-            maps = [map_from_spec(m) for m in cast(list[Any], given["maps"])]
+            if extra := set(definition) - {"kind", "maps"}:
+                raise _invalid("features", f"unknown fields: {', '.join(sorted(extra))}")
+            maps = [map_from_spec(m) for m in cast(list[Any], definition["maps"])]
             if kind == PerStage.kind:
                 return bind(PerStage(maps), size, n_arms, stages)
             pairs = list(combinations(range(n_arms), 2))
             if len(maps) != len(pairs):
-                raise _invalid("features", f"{len(maps)} maps for {len(pairs)} pairs of arms")
+                message = f"one map per pair of arms is required: {len(pairs)}, got {len(maps)}"
+                raise _invalid("features", message)
             return bind(PerPair(dict(zip(pairs, maps, strict=True))), size, n_arms, stages)
         if kind == "custom":
-            raise _invalid("features.kind", "code of your own cannot be sent to a service")
-        return bind(map_from_spec(given), size, n_arms, stages)
+            raise _invalid("features.kind", "custom feature maps cannot be sent to a service")
+        return bind(map_from_spec(definition), size, n_arms, stages)
     except (StopwiseError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise _invalid("features", f"{error}") from None
 
@@ -157,7 +170,7 @@ def _invalid(field: str, message: str) -> InvalidRequest:
 
 
 def table_bytes(policy: Policy) -> int:
-    """Return about how many bytes a policy needs before it has seen anything."""
-    # Each pair stores two tables of numbers at most: the factors of V and of H.
+    """Estimate the memory of a policy before its first round."""
+    # Each pair stores at most two matrices: the factors of V and of H.
     n_features = 0 if policy.features is None else policy.features.n_features
     return 16 * len(policy.cascade.pairs()) * n_features**2

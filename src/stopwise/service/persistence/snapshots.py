@@ -101,7 +101,7 @@ def _core(state: State, *, hashed: bool = False) -> Iterator[bytes]:
             one.created,
             one.status == "retired",
             len(policy),
-            one.ledger.saved(hashed=hashed),
+            one.ledger.snapshot(hashed=hashed),
             one.counts,
         )
         for one, policy in zip(state.order, policies, strict=True)
