@@ -418,7 +418,7 @@ class ServedCascade:
             if before == 0:
                 new[arm] = output
             elif before != _fingerprint(output, revealed):
-                message = f"a different output of {self._names[arm]!r} was reported before"
+                message = f"another output of {self._names[arm]!r} was reported before"
                 raise Conflict(f"{message}; the first one counts", field="outputs")
         if self.staged and len(new) > 1:
             message = "stages of this cascade reveal its context; report one arm at a time"
@@ -443,12 +443,12 @@ class ServedCascade:
         before = self.ledger.labels.get(number)
         if before is not None:
             if before != _label_fingerprint(label, right):
-                raise Conflict("a different label was reported before; the first one counts")
+                raise Conflict("another label was reported before; the first one counts")
             return None
         rule_stop = self.ledger.rule_stops[self.ledger.row(number)]
         request = self.ledger.label_requests.get(number)
         if request is not None and request.explored == 0:
-            rule_stop = len(outputs) - 1  # the request covers every arm that ran (`run_all`)
+            rule_stop = len(outputs) - 1  # the request covers all arms that ran, as with `run_all`
         event = Labelled(self.index, number, label, context, outputs, rule_stop, time, right)
         try:
             self.apply_labelled(event)
